@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from cyclopts import App
@@ -44,6 +46,17 @@ def run(*arguments: object, code: int | None = 0, stdin: bytes | None = None) ->
     written = Output(exit_code, *(stream.buffer.getvalue().decode("utf-8") for stream in streams[1:]))  # type: ignore[attr-defined]
     assert code in (None, exit_code), written.output
     return written
+
+
+def error(*arguments: object, code: int = 2) -> str:
+    """The words on standard error of a command line that fails."""
+    return " ".join(run(*arguments, code=code).stderr.split())
+
+
+def write_rows(path: Path, rows: Iterable[object]) -> Path:
+    """A file of JSON lines."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
 
 
 def commands(program: App = app, path: str = "essent") -> Iterator[tuple[str, App]]:

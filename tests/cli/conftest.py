@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from command_line import TEXTS
+from command_line import TEXTS, write_rows
 
 
 @pytest.fixture(scope="session")
@@ -29,13 +28,20 @@ def lines(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def many(tmp_path: Path) -> Path:
+    """Sixty different texts."""
+    path = tmp_path / "many.txt"
+    kinds = "cats dogs rain hills".split()
+    path.write_text("".join(f"line {n} of {n * n} words about {kinds[n % 4]}\n" for n in range(60)), "utf-8")
+    return path
+
+
+@pytest.fixture
 def pairs(tmp_path: Path) -> Path:
-    path = tmp_path / "my-pairs.jsonl"
     rows = [
         {"sentence1": "A man is playing a flute.", "sentence2": "A man plays a large flute.", "score": 5},
         {"sentence1": "Two dogs run.", "sentence2": "The stock market fell.", "score": 0.5},
         {"sentence1": "She drinks coffee.", "sentence2": "The dogs run.", "score": 1},
         {"sentence1": "The kitten climbed the tree.", "sentence2": "A red ball.", "score": 2},
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
+    return write_rows(tmp_path / "my-pairs.jsonl", rows)

@@ -7,17 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from command_line import run
+from command_line import error, run
 from essent.cli import ask as asking
 from essent.selection.annotation import read_pairs
-
-
-@pytest.fixture
-def many(tmp_path: Path) -> Path:
-    path = tmp_path / "many.txt"
-    kinds = "cats dogs rain hills".split()
-    path.write_text("".join(f"line {n} of {n * n} words about {kinds[n % 4]}\n" for n in range(60)), "utf-8")
-    return path
 
 
 @pytest.fixture
@@ -90,16 +82,14 @@ def test_every_answer_is_kept_at_once(tiny: str, many: Path, terminal: Path, mon
 
 
 def test_refusals(tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
-    def error(*arguments: object) -> str:
-        return " ".join(run("search", "-m", tiny, *arguments, code=2).stderr.split())
-
+    command = ("search", "-m", tiny)
     file = tmp_path / "judge.csv"
-    assert "--ask-file belongs to --ask" in error("--texts", many, "--ask-file", file)
-    assert "give these with --texts" in error("--data", pairs, "--ask", 5)
-    assert ".csv" in error("--texts", many, "--ask", 5, "--ask-file", tmp_path / "judge.txt")
-    assert "99999 pairs to judge were asked for" in error("--texts", many, "--ask", 99999, "--ask-file", file)
+    assert "--ask-file belongs to --ask" in error(*command, "--texts", many, "--ask-file", file)
+    assert "give these with --texts" in error(*command, "--data", pairs, "--ask", 5)
+    assert ".csv" in error(*command, "--texts", many, "--ask", 5, "--ask-file", tmp_path / "judge.txt")
+    assert "99999 pairs to judge were asked for" in error(*command, "--texts", many, "--ask", 99999, "--ask-file", file)
     assert not file.exists()
     file.write_text("sentence1,sentence2,score\na,b,1\nc,d,much\n", "utf-8")
     assert "line 3: 'score' must be a finite number, not 'much'" in error(
-        "--texts", many, "--ask", 2, "--ask-file", file
+        *command, "--texts", many, "--ask", 2, "--ask-file", file
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from command_line import run
+from command_line import error, run, write_rows
 from essent._core import atomic
 from essent.cli.distill import CHECKPOINT
 from essent.cli.texts import read_corpus
@@ -30,28 +29,20 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
-    path = tmp_path / "pairs.jsonl"
     rows = [{"sentence1": CORPUS[n], "sentence2": CORPUS[n + 1], "score": n} for n in range(6)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
+    return write_rows(tmp_path / "pairs.jsonl", rows)
 
 
-def test_a_static_encoder_and_its_averages(tiny: str, corpus: Path, pairs: Path, tmp_path: Path) -> None:
-    result = run(
-        *("distill", "-m", tiny, "-t", corpus, pairs, "-o", tmp_path / "static", "--contexts", tmp_path / "avg"),
-        *("--dimensions", 8, "--dtype", "int8", "--shaping", "abtt:1", "--test", pairs),
-    )
-    for said in (
-        "9 texts of",
-        "each once",
-        "% of the variance kept",
-        "Fewer bits",
-        "layers=L weights=uniform, ridge 0.1",
-    ):
-        assert said in result.stderr
-    assert "pairs" in result.stdout
-    assert "100.0 %" in result.stdout  # of the pairs' tokens: they are in the corpus
-    assert "%" in result.stdout
+@pytest.fixture
+def command(tiny: str, corpus: Path, tmp_path: Path) -> tuple[object, ...]:
+    return ("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static")
+
+
+def test_a_static_encoder_and_its_averages(command: tuple, tiny: str, pairs: Path, tmp_path: Path) -> None:
+    options = ("--contexts", tmp_path / "avg", "--dimensions", 8, "--dtype", "int8", "--shaping", "abtt:1")
+    told = run(*command, "-t", pairs, *options).stderr
+    for said in ("9 texts of", "each once", "% of the variance kept", "Fewer bits", "layers=L weights=uniform, ridge"):
+        assert said in told
     encoder = Encoder(str(tmp_path / "static"))
     assert encoder.recipe == Recipe.parse("static | normalize")
     assert encoder.encode(["dogs run"]).shape == (1, 8)
@@ -60,44 +51,38 @@ def test_a_static_encoder_and_its_averages(tiny: str, corpus: Path, pairs: Path,
     assert np.isfinite(mixed).all()
 
 
-def test_choices_are_searched(tiny: str, corpus: Path, pairs: Path, tmp_path: Path) -> None:
-    result = run("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", "--validate", pairs)
-    assert "Best of 112 on pairs" in result.stderr
+def test_choices_are_searched(command: tuple, pairs: Path, tmp_path: Path) -> None:
+    assert "Best of 112 on pairs" in run(*command, "--validate", pairs).stderr
     assert Encoder(str(tmp_path / "static")).encode(["dogs"]).shape == (1, 32)
 
 
-def test_a_log_says_how_far_it_is(tiny: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_says_how_far_it_is(command: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("essent._core.progress.FIRST", 0.0)
-    command = ("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static")
     said = run(*command).stderr
     assert " of 9 texts, " in said
     assert "tokens that the texts lack are read alone" in said
     assert "Goes on" not in said
-    assert "of 9 texts, " not in run(*command, "--force", "--quiet").stderr
+    assert run(*command, "--force", "--quiet").stderr == ""
 
 
-def test_averages_alone(tiny: str, corpus: Path, tmp_path: Path) -> None:
-    assert "no fit" in run("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", "--ridge", 0).stderr
-
-
-def test_what_a_killed_run_left_is_gone_on_from(tiny: str, corpus: Path, tmp_path: Path) -> None:
-    (tmp_path / "static").mkdir()
-    (tmp_path / "static" / CHECKPOINT).write_bytes(b"half")
-    assert "delete it" in run("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", code=2).stderr
-    (tmp_path / "static" / "notes.txt").write_text("mine")
-    run("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", "--force")  # what cannot be read is begun anew
-    assert not (tmp_path / "static" / CHECKPOINT).exists()
-    assert (tmp_path / "static" / "notes.txt").is_file()
-    assert "not empty" in run("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", code=2).stderr
+def test_what_a_killed_run_left_is_gone_on_from(command: tuple, tmp_path: Path) -> None:
+    folder = tmp_path / "static"
+    folder.mkdir()
+    (folder / CHECKPOINT).write_bytes(b"half")
+    assert "delete it" in error(*command)
+    (folder / "notes.txt").write_text("mine")
+    run(*command, "--force")  # what cannot be read is begun anew
+    assert not (folder / CHECKPOINT).exists()
+    assert (folder / "notes.txt").is_file()
+    assert "not empty" in error(*command)
 
 
 def test_a_run_killed_while_it_saved_goes_on(
-    tiny: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: tuple, tiny: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    command = ("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static")
     with monkeypatch.context() as patched:
         patched.setattr("essent.encoder.saving.save._write_state", interrupted)
         run(*command, code=130)
@@ -108,12 +93,12 @@ def test_a_run_killed_while_it_saved_goes_on(
     assert " a second, " not in again  # nothing is read again
     assert Encoder(str(tmp_path / "static")).encode(["dogs"]).any()
     distill(tiny, read_corpus([corpus], None), state=tmp_path / "static" / CHECKPOINT)
-    assert "the settings differ" in run(*command, "--layers", 1, code=2).stderr
+    assert "the settings differ" in error(*command, "--layers", 1)
     run(*command, "--layers", 1, "--force")
     assert not (tmp_path / "static" / CHECKPOINT).exists()
 
 
-def test_a_run_killed_while_it_wrote_its_state_goes_on(tiny: str, corpus: Path, tmp_path: Path) -> None:
+def test_a_run_killed_while_it_wrote_its_state_goes_on(command: tuple, tiny: str, corpus: Path, tmp_path: Path) -> None:
     folder = tmp_path / "static"
     distill(tiny, read_corpus([corpus], None), state=folder / CHECKPOINT)
     killed = subprocess.Popen([sys.executable, "-c", ""])
@@ -121,19 +106,8 @@ def test_a_run_killed_while_it_wrote_its_state_goes_on(tiny: str, corpus: Path, 
     half = folder / f".{CHECKPOINT}.{atomic._HOST}-{killed.pid}-0123abcd{atomic.PARTIAL}"
     half.mkdir()
     (half / CHECKPOINT).write_bytes(b"half")
-    run("distill", "-m", tiny, "-t", corpus, "-o", folder)
+    run(*command)
     assert not [path for path in folder.iterdir() if CHECKPOINT in path.name]
-
-
-def test_averages_have_no_place_in_a_file(tiny: str, corpus: Path, tmp_path: Path) -> None:
-    kept = tmp_path / "kept" / "averages.txt"
-    kept.parent.mkdir()
-    kept.touch()
-    start = ("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", "--contexts", kept.parent)
-    assert "is not empty" in run(*start, code=2).stderr
-    result = run("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", "--contexts", corpus, code=2)
-    assert "is a file" in result.stderr
-    assert not (tmp_path / "static").exists()  # refused before the pass
 
 
 @pytest.mark.parametrize(
@@ -141,36 +115,27 @@ def test_averages_have_no_place_in_a_file(tiny: str, corpus: Path, tmp_path: Pat
     [
         (["--layers", "9"], "Layer 9"),
         (["--layers", "static"], "is no layer"),
-        (["--ridge", "inf"], "positive number"),
         (["--recipe", "mean | zscore"], "leave the shaping out"),
-        (["--dtype", "int4"], '"float32", "float16", "int8"'),
         (["--dimensions", "99"], "between 1 and the model's 32"),
         (["--dimensions", "9", "--shaping", "whiten:8"], "between 1 and what shaping 'whiten:8' leaves: 8"),
         (["--shaping", "quantile"], "not affine"),
-        (["--unseen", "guess"], '"alone", "static", "zero", "mean"'),
-        (["--validate", "nowhere.jsonl"], "nowhere.jsonl"),
-        (["--validate", "nowhere.jsonl", "--weights", "sif"], "give either it or these"),
-        (["--test", "nowhere.jsonl"], "nowhere.jsonl"),
-        (["--test", "geometry:PAIRS"], "no single main score"),
+        (["--validate", "PAIRS", "--shaping", "centre"], "give either it or these"),
+        (["--contexts", "CORPUS"], "is a file"),
+        (["--contexts", "."], "is not empty"),
     ],
 )
 def test_what_is_refused(
-    arguments: list[str], reason: str, tiny: str, corpus: Path, pairs: Path, tmp_path: Path
+    command: tuple, arguments: list[str], reason: str, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = [argument.replace("PAIRS", str(pairs)) for argument in arguments]
-    result = run("distill", "-m", tiny, "-t", corpus, "-o", tmp_path / "static", *arguments, code=2)
-    assert reason in result.stderr
+    monkeypatch.chdir(tmp_path)
+    names = {"PAIRS": pairs, "CORPUS": command[4]}
+    assert reason in error(*command, *(names.get(argument, argument) for argument in arguments))
     assert not (tmp_path / "static").exists()  # refused before the pass
 
 
 def test_corpora_of_several_files(corpus: Path, pairs: Path, tmp_path: Path) -> None:
-    texts = read_corpus([corpus, pairs], None)
-    assert texts == [*dict.fromkeys(CORPUS), "dogs"]
+    assert read_corpus([corpus, pairs], None) == [*dict.fromkeys(CORPUS), "dogs"]
     assert read_corpus([pairs], ["sentence2"]) == CORPUS[1:7]
-    odd = tmp_path / "odd.jsonl"
-    odd.write_text('{"sentence": "a"}\n')
-    with pytest.raises(DataError, match="neither a column 'text' nor two with sentences; it has 'sentence'"):
-        read_corpus([odd], None)
     (tmp_path / "empty.txt").write_text("\n\n")
     with pytest.raises(DataError, match="No texts in"):
         read_corpus([tmp_path / "empty.txt"], None)

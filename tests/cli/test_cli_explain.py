@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import run
+from command_line import error, run
 from essent.lab.explain.predictions import mask_predictions
 from essent.selection.evaluation import evaluate
 
@@ -20,9 +20,9 @@ def test_mask(tiny: str, lines: Path, tmp_path: Path) -> None:
     assert "after template denoising" in done.stdout
     assert "a [red] cat" in done.stdout
     run("lab", "explain", "mask", "-m", tiny, "-t", lines, "--template", "T1")
-    assert "exists already" in run("lab", "explain", "mask", "-m", "nowhere", "x", "--json", out, code=2).stderr
-    assert "Give texts" in run("lab", "explain", "mask", "-m", "nowhere", code=2).stderr
-    assert "no [MASK]" in run("lab", "explain", "mask", "-m", tiny, "x", "--template", "{text}", code=2).stderr
+    assert "exists already" in error("lab", "explain", "mask", "-m", "nowhere", "x", "--json", out)
+    assert "Give texts" in error("lab", "explain", "mask", "-m", "nowhere")
+    assert "no [MASK]" in error("lab", "explain", "mask", "-m", tiny, "x", "--template", "{text}")
 
 
 def test_bias(tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> None:
@@ -35,9 +35,9 @@ def test_bias(tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> None:
         assert list(row["spearman"].values()) == [pytest.approx(scores[row["recipe"]][0].main_score)]
     assert "average cosine" in done.stdout
     assert "average cosine" in (folder / "bias.txt").read_text("utf-8")
-    assert "exists already" in run("lab", "explain", "bias", "-m", tiny, "-o", folder, code=2).stderr
+    assert "exists already" in error("lab", "explain", "bias", "-m", tiny, "-o", folder)
     run("lab", "explain", "bias", "-m", tiny, "-o", folder, "--force", "-q")
-    assert "is a file" in run("lab", "explain", "bias", "-m", tiny, "-o", lines, code=2).stderr
+    assert "is a file" in error("lab", "explain", "bias", "-m", tiny, "-o", lines)
 
 
 @pytest.mark.slow
@@ -74,15 +74,12 @@ def test_generated_templates(tiny: str, pairs: Path, t5: str, tmp_path: Path) ->
     run(*start, "--definitions", words, "--candidates", 300, "--json", out, "--force", "-q")
     assert json.loads(out.read_text("utf-8"))["provenance"]["encoded"] == 0
     assert (work / "generated.json").read_text("utf-8") == kept
-    assert "another T5 or from other pairs" in run(*start, "--candidates", 300, code=2).stderr
+    assert "another T5 or from other pairs" in error(*start, "--candidates", 300)
 
 
 def test_options_of_the_other_method_are_refused(tiny: str, pairs: Path) -> None:
     start = ["lab", "templates", "-m", tiny, "-d", pairs]
-    assert "--t5 is for --method generate" in run(*start, "--t5", "x", code=2).stderr
-    assert (
-        "--grammar is for --method greedy"
-        in run(*start, "--method", "generate", "--grammar", "promptbert", code=2).stderr
-    )
-    assert "needs a T5" in run(*start, "--method", "generate", code=2).stderr
-    assert "promptbert" in run(*start, "--grammar", "promptbart", code=2).stderr
+    assert "--t5 is for --method generate" in error(*start, "--t5", "x")
+    assert "--grammar is for --method greedy" in error(*start, "--method", "generate", "--grammar", "promptbert")
+    assert "needs a T5" in error(*start, "--method", "generate")
+    assert "promptbert" in error(*start, "--grammar", "promptbart")

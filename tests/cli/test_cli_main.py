@@ -98,7 +98,7 @@ def kind_of(hint: Any) -> Any:
         ("encode a.txt -o v.npy", "--model requires an argument"),
         ("encode a.txt -m x -o v.npy --presicion float32", "Unknown option: --presicion. Did you mean --precision?"),
         ("encode --nope a.txt -m x -o v.npy", "Unknown option: --nope. A file of that name is ./--nope."),
-        ("recipes --json --quiet", "Unknown option: --quiet."),  # and no file of this name
+        ("recipes --json --force", "Unknown option: --force."),  # and no file of this name
         ("encode a.txt -m x -m y -o v.npy", "Parameter -m specified multiple times."),
         ("encode a.txt -m x -o v.npy --engine tf", 'Choose from: "auto", "torch", "openvino", "onnx".'),
         ("encode a.txt -m x -o v.npy --batch-size 0", 'Invalid value "0" for --batch-size. Must be >= 1.'),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import run
+from command_line import error, run
 from essent import Encoder
 from essent.tasks.heros import load_heros, verdict
 from essent.tasks.sample import sample_minimal_pairs_path
@@ -41,8 +41,8 @@ def test_recipes_of_one_model(tiny: str, few: Path, tmp_path: Path) -> None:
         assert one["provenance"]["model"] == tiny
     assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert "Columns read by name, one row a pair" in shown.stderr
-    assert "--force" in run(*COMMAND, "-m", tiny, "-d", few, "--json", output, code=2).stderr
-    assert "--force" in run(*COMMAND, "-m", tiny, "-d", few, "--report", picture, code=2).stderr
+    assert "--force" in error(*COMMAND, "-m", tiny, "-d", few, "--json", output)
+    assert "--force" in error(*COMMAND, "-m", tiny, "-d", few, "--report", picture)
 
 
 def test_one_original_has_no_similarity(tiny: str, tmp_path: Path) -> None:
@@ -99,15 +99,15 @@ def test_pairs_of_few_subsets(tiny: str, tmp_path: Path) -> None:
 
 
 def test_refusals(tiny: str, few: Path, lines: Path, tmp_path: Path) -> None:
-    def refuse(*options: object, model: object = tiny) -> str:
-        return run(*COMMAND, "-m", model, *options, code=2).stderr
-
-    assert "does not exist" in refuse("-d", tmp_path / "none.tsv")
-    assert ".png" in refuse("-d", few, "--report", tmp_path / "heros.jpg")
-    assert "--recipe" in refuse("-d", few, "--fit", lines)
-    assert "Did you mean" in refuse("-d", few, "-r", "first-lats")
-    assert "no head 9-1" in refuse("-d", few, "-r", "ditto:9-1")
-    assert "no model folder" in refuse("-d", few, model=tmp_path / "no-model")
     bad = tmp_path / "bad.tsv"
     bad.write_text("Original\tTypo\nA text.\tA txet.\n\tA txet.\n")
-    assert "bad.tsv, line 3" in refuse("-d", bad)
+    for options, message in (
+        (("-d", tmp_path / "none.tsv"), "does not exist"),
+        (("-d", few, "--report", tmp_path / "heros.jpg"), ".png"),
+        (("-d", few, "--fit", lines), "--recipe"),
+        (("-d", few, "-r", "first-lats"), "Did you mean"),
+        (("-d", few, "-r", "ditto:9-1"), "no head 9-1"),
+        (("-d", bad), "bad.tsv, line 3"),
+    ):
+        assert message in error(*COMMAND, "-m", tiny, *options)
+    assert "no model folder" in error(*COMMAND, "-m", tmp_path / "no-model", "-d", few)

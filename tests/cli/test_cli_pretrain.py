@@ -7,56 +7,48 @@ from pathlib import Path
 
 import pytest
 
-from command_line import run
+from command_line import error, run
+
+SMALL = ("--max-steps", 1, "--batch-size", 4, "--max-seq-length", 16, "--device", "cpu")
 
 
-@pytest.fixture
-def texts(tmp_path: Path) -> Path:
-    path = tmp_path / "many.txt"
-    path.write_text("".join(f"The {i % 7} dogs see {i} cats.\n" for i in range(60)), "utf-8")
-    return path
+def test_pretrain(many: Path, lines: Path, tiny: str, tmp_path: Path) -> None:
+    command = ("lab", "pretrain", "-m", tiny, "-o", tmp_path / "model", *SMALL, "-t", many)
+    shown = run(*command, lines, "--validate-every", 1)
+    assert shown.stdout == ""
+    assert "Step 1 of 1: held-out loss" in shown.stderr
+    texts = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))["texts"]
+    assert texts["train"] + texts["held_out"] == 63
+    run("encode", lines, "-m", tmp_path / "model", "-r", "prompt", "-o", tmp_path / "v.npy")
+    assert "holds a model already" in error(*command)
 
 
-def test_pretrain(texts: Path, lines: Path, tiny: str, tmp_path: Path) -> None:
-    common = ["--max-steps", 2, "--batch-size", 4, "--max-seq-length", 16, "--device", "cpu"]
-    common += ["--validate-every", 1]
-    result = run("lab", "pretrain", "-t", texts, lines, "-m", tiny, "-o", tmp_path / "model", *common)
-    assert result.stdout == ""
-    assert "Step 2 of 2: held-out loss" in result.stderr
-    about = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))
-    assert about["texts"]["train"] + about["texts"]["held_out"] == 63
-    run("encode", lines, "-m", tmp_path / "model", "-r", "prompt", "-o", tmp_path / "v.npy", "-q")
-    again = run("lab", "pretrain", "-t", texts, "-m", tiny, "-o", tmp_path / "model", *common, code=2)
-    assert "holds a model already" in again.stderr
-
-
-def test_errors_are_one_line(texts: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty.txt").write_text("", "utf-8")
-    output = tmp_path / "model"
-    for arguments, said in (
-        (["-t", tmp_path / "empty.txt", "--config", "mini", "--max-steps", 1], "has no texts"),
-        (
-            ["-t", texts, "--config", "tiny", "--max-steps", 1, "--mask-probability", 0],
-            "mask_probability=0.0; it must be a",
-        ),
-        (["-t", texts, "--config", "mini"], "Give either max_steps or epochs: none was given"),
-        (["-t", texts, "--max-steps", 1], "Give a model to go on with"),
-        (["-t", texts, "--config", "mini", "--max-steps", 1], "batch_size=64 is larger than the"),
-    ):
-        error = run("lab", "pretrain", "-o", output, *arguments, code=2).stderr
-        assert said in error
-        assert error.startswith("Error: ")
-        assert not output.exists()
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--config", "tiny", "--max-steps", 1, "--mask-probability", 0], "mask_probability=0.0; it must be a"),
+        (["--config", "mini"], "Give either max_steps or epochs: none was given"),
+        (["--max-steps", 1], "Give a model to go on with"),
+        (["--config", "mini", "--max-steps", 1], "batch_size=64 is larger than the"),
+        (["--config", "mini", "--max-steps", 1, "--device", "tpu"], "device='tpu': on this machine training runs on"),
+        (["--config", "mini", "--max-steps", 1, "--held-out", "none.txt"], "does not exist"),
+    ],
+)
+def test_errors_are_one_line(many: Path, tmp_path: Path, options: list, message: str) -> None:
+    told = run("lab", "pretrain", "-o", tmp_path / "model", "-t", many, *options, code=2).stderr
+    assert message in told
+    assert told.startswith("Error: ")
+    assert told.count("\n") == 1
+    assert not (tmp_path / "model").exists()
 
 
 @pytest.mark.slow
-def test_a_new_head_is_said(texts: Path, tiny: str, tmp_path: Path) -> None:
+def test_a_new_head_is_said(many: Path, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from transformers import AutoModel, AutoTokenizer
 
-    AutoModel.from_pretrained(tiny).save_pretrained(tmp_path / "encoder")
-    AutoTokenizer.from_pretrained(tiny).save_pretrained(tmp_path / "encoder")
-    arguments = ["-m", tmp_path / "encoder", "--max-steps", 1, "--batch-size", 4, "--max-seq-length", 16]
-    arguments += ["--device", "cpu"]
-    result = run("lab", "pretrain", "-t", texts, "-o", tmp_path / "model", *arguments)
-    assert "no weights for its prediction head (cls.predictions.bias" in result.stderr
-    assert run("lab", "pretrain", "-t", texts, "-o", tmp_path / "quiet", *arguments, "-q").stderr == ""
+    for part in (AutoModel, AutoTokenizer):
+        part.from_pretrained(tiny).save_pretrained(tmp_path / "encoder")
+    command = ("lab", "pretrain", "-t", many, "-m", tmp_path / "encoder", *SMALL)
+    assert "no weights for its prediction head (cls.predictions.bias" in run(*command, "-o", tmp_path / "a").stderr
+    monkeypatch.setenv("RANK", "1")  # a second process of torchrun says nothing
+    assert run(*command, "-o", tmp_path / "b").stderr == ""

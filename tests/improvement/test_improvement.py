@@ -220,9 +220,9 @@ def test_the_command(bert: Path, small: None, tmp_path: Path) -> None:
     rows = [{"sentence1": a, "sentence2": b, "label": int(alike)} for a, b, alike in duplicates(40).pairs]
     pairs.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     command = ("improve", "--texts", texts, "--column", "body", "-d", pairs, "-o", output, "--device", "cpu")
-    shown = run(*command, "-m", bert, "--goal", "size", "--seed", 3, "--budget", "1s")
+    shown = run(*command, "-m", bert, "--goal", "size", "--budget", "1s")
     about = json.loads((output / "improvement.json").read_text("utf-8"))["about"]
-    assert (about["goal"], about["seed"], about["budget"]) == ("size", 3, "1s")
+    assert (about["goal"], about["budget"]) == ("size", "1s")
     assert "a budget of 1s" in shown.stderr
     assert f"It is in {output}" in shown.stdout
     assert "goal was 'size' and is 'speed'" in run(*command, "-m", bert, "--goal", "speed", code=2).stderr

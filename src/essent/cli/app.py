@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.config import Env
 
 from essent.cli.check import PROBLEMS, check
-from essent.cli.console import open_streams, show_error, show_logs
+from essent.cli.console import open_streams, set_quiet, show_error, show_logs
 from essent.cli.demo import demo
 from essent.cli.distill import distill
 from essent.cli.encode import encode
 from essent.cli.evaluate import evaluate
 from essent.cli.improve import improve
 from essent.cli.lab.app import lab
+from essent.cli.options import ALWAYS
 from essent.cli.recipes import recipes
 from essent.cli.save import save
 from essent.cli.search import search
@@ -35,7 +36,7 @@ they do, offline, in about half a minute.
 """
 EPILOGUE = f"""Exit codes: 0 done · 1 a folder is damaged or gives other vectors than it was saved with · 2 wrong input
 · {PROBLEMS} `essent check` reports problems · 130 interrupted. Results go to standard output or the named file,
-everything else to standard error. `essent --debug COMMAND` (or ESSENT_DEBUG=1) shows tracebacks and logs of libraries.
+everything else to standard error. Every command takes --quiet (-q) and --debug (or ESSENT_DEBUG=1).
 """
 COMMANDS = (recipes, evaluate, search, improve, train, distill, encode, save, check, demo)
 
@@ -60,24 +61,42 @@ for number, command in enumerate(COMMANDS):
 app.command(serve, sort_key=len(COMMANDS), help_epilogue="", config=Env(ENVIRONMENT, command=False))
 app.command(lab)
 app.register_install_completion_command()
+app.meta.suppress_keyboard_interrupt = False
+
+
+@app.meta.default
+def start(
+    *words: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+    quiet: Annotated[bool, Parameter(alias="-q", group=ALWAYS)] = False,
+    debug: Annotated[bool, Parameter(group=ALWAYS)] = False,
+) -> Any:
+    """Run one command with the options that every command has.
+
+    Args:
+        words: The command and its own options.
+        quiet: Show no notes and no progress bar.
+        debug: Show tracebacks and the logs of libraries.
+    """
+    set_quiet(quiet)
+    if debug:
+        os.environ["ESSENT_DEBUG"] = "1"
+    if "ESSENT_DEBUG" in os.environ:
+        show_logs()
+    return app(words, exit_on_error=False, print_error=False, result_action="return_value")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; errors become one line on standard error."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:1] == ["--debug"]:
-        os.environ["ESSENT_DEBUG"] = words.pop(0)
     open_streams()
-    if debug := "ESSENT_DEBUG" in os.environ:
-        show_logs()
     try:
-        code: Any = app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        code: Any = app.meta(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of standard output, such as head, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
     except Exception as error:
-        if debug and not isinstance(error, CycloptsError):
+        if "ESSENT_DEBUG" in os.environ and not isinstance(error, CycloptsError):
             raise
         return _exit_code(error)
     except KeyboardInterrupt as interrupt:

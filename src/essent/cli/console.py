@@ -1,4 +1,4 @@
-"""Where output goes: results to standard output, everything else to standard error."""
+"""Where output goes, results to standard output and everything else to standard error, and how rows are labelled."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import io
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_run = {"quiet": False}  # of the command that runs in this process
 
 WIDE = 1000  # columns of an output that is not a terminal: a table in a file or pipe is not cut to 80
 
@@ -47,8 +50,9 @@ def open_streams() -> None:
 
 
 def show_note(message: str) -> None:
-    """One dim line on standard error; brackets are text, not markup."""
-    _show(message, "dim")
+    """One dim line on standard error, unless the run is quiet; brackets are text, not markup."""
+    if not is_quiet():
+        _show(message, "dim")
 
 
 def show_error(message: str, prefix: str = "Error: ") -> None:
@@ -63,9 +67,19 @@ def _show(message: str, style: str) -> None:
     Console(stderr=True, highlight=False).print(Text(message, style=style), soft_wrap=True)
 
 
-def wants_progress(quiet: bool) -> bool:
+def set_quiet(quiet: bool) -> None:
+    """Show notes and progress bars, or none."""
+    _run["quiet"] = quiet
+
+
+def is_quiet() -> bool:
+    """Whether the user wants no notes and no progress bars."""
+    return _run["quiet"]
+
+
+def wants_progress() -> bool:
     """Whether a progress bar makes sense: somebody looks at standard error."""
-    return not quiet and sys.stderr.isatty()
+    return not is_quiet() and sys.stderr.isatty()
 
 
 def show_logs() -> None:
@@ -81,3 +95,24 @@ def silence_libraries() -> None:
 
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
+
+
+# -- labels of rows --------------------------------------------------------------------------------------------------
+
+
+def short_names(models: Sequence[str]) -> dict[str, str]:
+    """Model -> its name in a row: of a folder the last names of its path; all in full where two of these are equal."""
+    short = {model: short_name(model) for model in models}
+    return short if len(set(short.values())) == len(short) else {model: model for model in short}
+
+
+def short_name(model: str) -> str:
+    """The last names of a folder's path; a hub name is unchanged."""
+    path = Path(model)
+    return "/".join(path.resolve().parts[-2:]) if path.is_dir() else model
+
+
+def row_labels(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Labels of rows (model, recipe): the recipe alone where there is one model."""
+    short = short_names(list(dict.fromkeys(model for model, _ in rows)))
+    return [recipe if len(short) == 1 else f"{short[model]} · {recipe}" for model, recipe in rows]

@@ -15,7 +15,7 @@ from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.console import show_note, silence_libraries
 from essent.cli.files import WRITERS, check_output, check_writer, write_vectors
-from essent.cli.fitting import is_ready, learns, note_unused
+from essent.cli.save import learns, needs_texts, note_unused
 from essent.cli.table import TextTable, check_columns, read_table
 from essent.cli.texts import STANDARD_INPUT, listed, read_files
 from essent.engine.choice import EngineChoice, check_graph, choose, computing_in, offer_bfloat16
@@ -34,16 +34,12 @@ class PartOptions:
 
     id: list[str] | None = None
     """Columns of the input beside the vectors. Default: all."""
-    prompt_name: str | None = None
-    """Name of one of the model's prompts, such as query."""
     chunk: str | None = None
     """Cut texts into chunks: sentences or tokens:N."""
     chunk_rows: Literal["rows", "mean"] = "rows"
     """Chunks become rows of their own, or one vector per text, their mean by length."""
     dtype: Literal["float32", "float16", "int8"] = "float32"
     """Number format of the vectors; int8 has a column `scale`."""
-    vectors: Literal["list", "fixed"] = "list"
-    """Arrow type of the vectors: list, or a list of a fixed size."""
     rows_per_part: opt.Count = 32_768
     """Approximate number of rows per part; a run that is killed loses the part it was computing."""
     workers: int | None = None
@@ -73,8 +69,6 @@ class EncodeOptions(opt.Run):
     """Column with the texts, in .jsonl, .csv, .tsv and .parquet files."""
     fit: opt.Fit = None
     """Texts that the recipe learns from (token counts, shaping), the papers' superscript W."""
-    frequencies: opt.Fit = None
-    """Other texts for the token counts of idf, tf-idf and sif alone (idf with superscript W); for a file."""
     prompt: Annotated[str | None, Parameter(group=opt.INPUTS)] = None
     """Text before every text."""
     strict: Annotated[bool, Parameter(group=opt.INPUTS)] = False
@@ -83,8 +77,6 @@ class EncodeOptions(opt.Run):
     """Scale every vector to length 1."""
     truncate_dim: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
     """Keep the first dimensions only."""
-    max_seq_length: opt.MaxSeqLength = None
-    """Maximum number of tokens per text, its template included. Default: the model's limit."""
     batch_size: opt.BatchSize = 32
     """Texts of about 64 tokens per batch."""
     engine: opt.Engine = "auto"
@@ -144,16 +136,14 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
     check_writer(options.output)
     choice = EngineChoice(options.engine, options.precision)
     table = _read(sources, options.column, options.output, options.strict)
-    fit_texts, frequency_texts = (
-        None if files is None else read_files(files, options.column) for files in (options.fit, options.frequencies)
-    )
-    refit = options.fit is not None or options.frequencies is not None  # else a saved fit stays
+    fit_texts = None if options.fit is None else read_files(options.fit, options.column)
+    refit = options.fit is not None  # else a saved fit stays
     encoder = _load(options, choice, refit)
     start = time.monotonic()
-    fits = learns(encoder) and (refit or not is_ready(encoder))
+    fits = learns(encoder) if refit else needs_texts(encoder)
     if not options.quiet:
         _note_rows(table, options.output)
-        note_unused(encoder, options.fit, options.frequencies)
+        note_unused(encoder, options.fit)
         _note_prompt(encoder, options.prompt)
     if fits and not options.quiet:
         show_note(_fit_note(str(encoder.recipe), options.fit, sources))
@@ -164,10 +154,10 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
     }
     finishing: dict[str, Any] = {"normalize_embeddings": options.normalize, "truncate_dim": options.truncate_dim}
     if fits and fit_texts is None and not choice.makes_graph:
-        vectors = encoder.fit_encode(table.texts, frequency_texts=frequency_texts, **reading, **finishing)
+        vectors = encoder.fit_encode(table.texts, **reading, **finishing)
     else:
         if fits:
-            encoder.fit(table.texts if fit_texts is None else fit_texts, frequency_texts=frequency_texts, **reading)
+            encoder.fit(table.texts if fit_texts is None else fit_texts, **reading)
         if choice.makes_graph:
             encoder = choose(encoder, choice.engine, choice.precision, texts=table.texts)
         vectors = encoder.encode(table.texts, **reading, **finishing)
@@ -220,9 +210,7 @@ def _load(options: EncodeOptions, choice: EngineChoice, refit: bool) -> Any:
     from essent.static.encoder import static_of
 
     model, recipe = options.model, None if options.recipe is None else Recipe.parse(options.recipe)
-    settings = dict(options.options)
-    if options.max_seq_length is not None:
-        settings["max_seq_length"] = options.max_seq_length
+    settings = options.options
     exported = is_exported_folder(model) and recipe is None
     if exported and settings:
         raise InputError(f"{model!r} is a saved graph, which takes no {' or '.join(settings)}.")
@@ -237,10 +225,7 @@ def _load(options: EncodeOptions, choice: EngineChoice, refit: bool) -> Any:
         from essent.engine.files import load
 
         return check_graph(load(model), choice)
-    longest = settings.pop("max_seq_length", None)
     encoder = Encoder(model, recipe, **settings)
-    if longest is not None:
-        encoder.max_seq_length = longest
     return encoder if choice.makes_graph else computing_in(encoder, choice.precision, shared=False)
 
 
@@ -267,11 +252,9 @@ def _fit_note(recipe: str, fit: Sequence[Path] | None, inputs: Sequence[Path]) -
 def _encode_parts(sources: Sequence[str] | None, options: EncodeOptions, parts: PartOptions) -> None:
     if not sources or STANDARD_INPUT in sources:
         raise InputError("A folder of parts takes files, folders, patterns or addresses, not standard input.")
-    if options.frequencies is not None:
-        raise InputError("--frequencies is for a file of vectors; save a fitted encoder and encode with that.")
     from essent.bulk.run import embed
 
-    shared = ("prompt", "normalize", "truncate_dim", "max_seq_length", "batch_size", "column", "strict")
+    shared = ("prompt", "normalize", "truncate_dim", "batch_size", "column", "strict")
     changes = parts.changes()
     if "id" in changes:
         changes["id"] = tuple(changes["id"])

@@ -11,9 +11,8 @@ from cyclopts import Parameter
 
 from essent._core.lazy import check_torch
 from essent.cli import options as opt
-from essent.cli.console import results, show_note, silence_libraries
+from essent.cli.console import results, row_labels, show_note, silence_libraries
 from essent.cli.files import check_output, write_json_file
-from essent.cli.labels import row_labels
 from essent.cli.report import check_report, read_reports, write_page
 from essent.cli.texts import expand_groups, read_files
 from essent.errors import InputError
@@ -29,19 +28,15 @@ def evaluate(
     files: Annotated[list[Path] | None, Parameter(name="RESULTS")] = None,
     /,
     *,
-    model: Annotated[list[str] | None, Parameter(alias="-m", group=opt.RUN)] = None,
+    model: Annotated[list[str] | None, Parameter(alias="-m")] = None,
     recipe: opt.Recipes = None,
     as_is: bool = False,
     data: opt.Data = None,
     data_folder: opt.Folder = None,
     fit: opt.Fit = None,
-    column: opt.Column = "text",
-    metric: str = "main",
     shots: list[int] | None = None,
     json_file: opt.Json = None,
     report: opt.Report = None,
-    cache: opt.Folder = None,
-    max_seq_length: opt.MaxSeqLength = None,
     batch_size: opt.BatchSize = 32,
     engine: opt.Engine = "auto",
     precision: opt.Precision = "auto",
@@ -71,13 +66,9 @@ def evaluate(
             files (pairs.csv, classification:FILE, clustering:FILE). Default: sts7.
         data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
         fit: Texts that the recipe learns from (token counts, shaping), the papers' superscript W.
-        column: Column with the texts of --fit, in .jsonl, .csv, .tsv and .parquet files.
-        metric: The metric that the table shows: each task's main metric, or for example pearson.
         shots: A second table for classes: accuracy with so many labels per class, as in 8 16 64.
         json_file: Write every result with its provenance; - is standard output.
         report: Write a page or a picture: .html, .md or .png.
-        cache: Folder for vectors; later runs encode only new texts.
-        max_seq_length: Maximum number of tokens per text, its template included. Default: the model's limit.
         batch_size: Texts of about 64 tokens per batch.
         engine: What runs the model: auto runs it as its folder is, a transformer in torch; openvino and onnx make a
             graph.
@@ -99,18 +90,16 @@ def evaluate(
     from essent.engine.choice import EngineChoice
     from essent.tasks.catalogue import STS7
     from essent.tasks.locate import load_task
-    from essent.tasks.result import results_table
 
-    results_table({}, metric=metric)  # an unknown metric is refused before anything is loaded
     choice = EngineChoice(engine, precision)
     tasks = [load_task(name, data_folder) for name in expand_groups(data) or STS7]
-    fit_texts = None if fit is None else read_files(fit, column)
+    fit_texts = None if fit is None else read_files(fit)
     silence_libraries()
-    shared: dict[str, Any] = {"max_seq_length": max_seq_length, "shots": shots or [], **run.options}
+    shared: dict[str, Any] = {"shots": shots or [], **run.options}
     learned = {"fit_texts": fit_texts, "frequency_texts": fit_texts}
-    fitted: dict[str, Any] = {**learned, "batch_size": batch_size, "cache": cache}
+    fitted: dict[str, Any] = {**learned, "batch_size": batch_size}
     scores = _scores(list(dict.fromkeys(model)), recipe or [], tasks, as_is, choice, shared, fitted, run)
-    _show(scores, metric, json_file, run)
+    _show(scores, json_file, run)
     if report is not None:
         write_page([*earlier, *(result for by_task in scores.values() for result in by_task)], boards, report)
 
@@ -152,16 +141,16 @@ def _scores(
     return ByRecipe(dict(zip(row_labels(list(results_by_row)), results_by_row.values(), strict=True)), tasks)
 
 
-def _show(scores: ByRecipe, metric: str, json_file: Path | None, run: opt.Run) -> None:
+def _show(scores: ByRecipe, json_file: Path | None, run: opt.Run) -> None:
     """Print the tables and comparisons, and write the results as JSON where a file is given."""
     from essent.tasks.result import few_labels_tables, results_table, save_results
 
     every_result = [result for by_task in scores.values() for result in by_task]
     write_json_file(json_file, partial(save_results, every_result))
     console = results(json_file)
-    for table in (results_table(scores, metric=metric), *few_labels_tables(scores)):
+    for table in (results_table(scores), *few_labels_tables(scores)):
         console.print(table.render())
-    for line in scores.in_words(metric):
+    for line in scores.in_words():
         console.print(line, markup=False, soft_wrap=True)
     for note in scores.notes():
         run.note(note)

@@ -23,10 +23,6 @@ def improve(
     column: opt.Column = "text",
     budget: str = "30m",
     goal: Literal["quality", "speed", "size"] = "quality",
-    match_score: float | None = None,
-    seed: int = 0,
-    batch_size: opt.BatchSize = 32,
-    precision: opt.Precision = "auto",
     run: opt.Run = opt.Run(),
 ) -> None:
     """Make the best encoder within a budget of time.
@@ -51,12 +47,6 @@ def improve(
         budget: Maximum time for everything together, such as 90s, 30m or 1.5h.
         goal: Which result is the answer: quality (the encoder), speed or size (the static table, or the graph, where it
             keeps most of the quality).
-        match_score: The score from which on a scored pair counts as a match; similarities are then calibrated to
-            probabilities.
-        seed: Seed of everything random.
-        batch_size: Texts per batch where the model is only run.
-        precision: Arithmetic of searches and training: auto is float32 on a CPU; bfloat16 where the machine has such
-            arithmetic.
     """
     check_torch("essent improve")
     from essent.improvement.run import improve as run_improvement

@@ -10,11 +10,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 from cyclopts import CycloptsError, Group, Parameter
 from cyclopts.validators import Number
 
-from essent.cli.console import show_note, wants_progress
+from essent.cli.console import is_quiet, show_note, wants_progress
 
 INPUTS = Group("Inputs", sort_key=1)
 OUTPUTS = Group("Outputs", sort_key=2)
-RUN = Group("Model and run", sort_key=3)
+RUN = Group("Run", sort_key=3)
+ALWAYS = Group("Every command", sort_key=9)
 
 
 def _check_stream(_: Any, given: Any) -> None:
@@ -27,17 +28,17 @@ def _check_stream(_: Any, given: Any) -> None:
 Stream = Parameter(allow_leading_hyphen=True, validator=_check_stream)  # "-" is standard input or output
 
 
-Model: TypeAlias = Annotated[str, Parameter(alias="-m", group=RUN)]
-Models: TypeAlias = Annotated[list[str], Parameter(alias="-m", group=RUN)]
+Model: TypeAlias = Annotated[str, Parameter(alias="-m")]
+Models: TypeAlias = Annotated[list[str], Parameter(alias="-m")]
 Recipe: TypeAlias = Annotated[str | None, Parameter(alias="-r")]
 Recipes: TypeAlias = Annotated[list[str] | None, Parameter(alias="-r")]
-Texts: TypeAlias = Annotated[list[Path], Parameter(alias="-t", group=INPUTS)]
-AnyTexts: TypeAlias = Annotated[list[Path] | None, Parameter(alias="-t", group=INPUTS)]
-Data: TypeAlias = Annotated[list[str] | None, Parameter(alias="-d", group=INPUTS)]
+Texts: TypeAlias = Annotated[list[Path], Parameter(alias="-t")]
+AnyTexts: TypeAlias = Annotated[list[Path] | None, Parameter(alias="-t")]
+Data: TypeAlias = Annotated[list[str] | None, Parameter(alias="-d")]
 Folder: TypeAlias = Annotated[Path | None, Parameter(group=INPUTS)]
 Column: TypeAlias = Annotated[str, Parameter(group=INPUTS)]
 Fit: TypeAlias = Annotated[list[Path] | None, Parameter(group=INPUTS)]
-Output: TypeAlias = Annotated[Path, Parameter(alias="-o", group=OUTPUTS)]
+Output: TypeAlias = Annotated[Path, Parameter(alias="-o")]
 Json: TypeAlias = Annotated[Path | None, Stream, Parameter(name="--json", group=OUTPUTS)]
 Report: TypeAlias = Annotated[Path | None, Parameter(group=OUTPUTS)]
 Count: TypeAlias = Annotated[int, Parameter(validator=Number(gte=1))]
@@ -47,40 +48,38 @@ Engine: TypeAlias = Annotated[Literal["auto", "torch", "openvino", "onnx"], Para
 Precision: TypeAlias = Annotated[Literal["auto", "float32", "bfloat16"], Parameter(group=RUN)]
 
 
-@Parameter(name="*", group=RUN)
+@Parameter(name="*")
 @dataclass(frozen=True)
 class Run:
     """How a command runs a model, and what it says meanwhile."""
 
-    device: str | None = None
+    device: Annotated[str | None, Parameter(group=RUN)] = None
     """cpu, cuda, cuda:1, mps … The best available device by default."""
-    revision: str | None = None
-    """Branch, tag or commit of a model on the hub."""
-    trust_remote_code: bool = False
+    trust_remote_code: Annotated[bool, Parameter(group=RUN)] = False
     """Run Python code from the model's folder."""
     force: Annotated[bool, Parameter(alias="-f", group=OUTPUTS)] = False
     """Replace existing output."""
-    quiet: Annotated[bool, Parameter(alias="-q")] = False
-    """Show no notes and no progress bar."""
 
     def note(self, message: str) -> None:
         """Print a note to standard error, unless the run is quiet."""
-        if not self.quiet:
-            show_note(message)
+        show_note(message)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether the user wants no notes."""
+        return is_quiet()
 
     @property
     def options(self) -> dict[str, Any]:
         """Keyword arguments for Encoder and evaluate: those that were given."""
-        options = {"device": self.device, **self.hub_options}
-        return {name: value for name, value in options.items() if value is not None}
+        return {**({} if self.device is None else {"device": self.device}), **self.hub_options}
 
     @property
     def hub_options(self) -> dict[str, Any]:
         """Keyword arguments for loading, without the device."""
-        options = {"revision": self.revision, "trust_remote_code": self.trust_remote_code or None}
-        return {name: value for name, value in options.items() if value is not None}
+        return {"trust_remote_code": True} if self.trust_remote_code else {}
 
     @property
     def progress(self) -> bool:
         """Whether to show a progress bar."""
-        return wants_progress(self.quiet)
+        return wants_progress()

@@ -12,11 +12,10 @@ from essent._core.arithmetic import BFLOAT16, FLOAT32, INT8, precision_of
 from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.check import show_lines
-from essent.cli.console import results, silence_libraries
+from essent.cli.console import results, show_note, silence_libraries
 from essent.cli.files import check_folder
-from essent.cli.fitting import fit_on
-from essent.cli.texts import expand_groups, read_files, read_labelled
-from essent.errors import EngineError, InputError
+from essent.cli.texts import expand_groups, listed, read_files, read_labelled
+from essent.errors import EngineError, InputError, NotFittedError
 from essent.recipe.recipe import Recipe
 
 GRAPHS = ("openvino", "onnx")
@@ -30,14 +29,12 @@ def save(
     recipe: opt.Recipe = None,
     format: Literal["stock", "legacy", "openvino", "onnx"] = "stock",
     fit: opt.Fit = None,
-    frequencies: opt.Fit = None,
     column: opt.Column = "text",
     precision: Annotated[Literal["float32", "bfloat16", "int8"], Parameter(group=opt.RUN)] = "float32",
     calibrate: Annotated[list[Path] | None, Parameter(group=CALIBRATION)] = None,
     match_pairs: Annotated[list[str] | None, Parameter(group=CALIBRATION)] = None,
     match_score: Annotated[float | None, Parameter(group=CALIBRATION)] = None,
     compare: Annotated[list[Path] | None, Parameter(group=opt.INPUTS)] = None,
-    data_folder: opt.Folder = None,
     max_seq_length: opt.MaxSeqLength = None,
     run: opt.Run = opt.Run(),
 ) -> None:
@@ -67,7 +64,6 @@ def save(
         format: stock for sentence-transformers; legacy with class paths and flags that servers such as vLLM and TEI
             parse; openvino or onnx for a graph.
         fit: Texts that the recipe learns from (token counts, shaping), the papers' superscript W.
-        frequencies: Other texts for the token counts of idf, tf-idf and sif alone (idf with superscript W).
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         precision: Arithmetic of a graph.
         calibrate: Texts like those to come. stock and legacy: the saved model says which share of random pairs is less
@@ -75,7 +71,6 @@ def save(
         match_pairs: Duplicates or scored pairs; the saved model then says how probable a match is at a cosine.
         match_score: The score from which on a scored pair counts as a match.
         compare: Measure on these texts how much faster the graph is than torch, and its loss in similarity.
-        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
         max_seq_length: Maximum number of tokens per text, its template included. Default: the model's limit.
     """
     check_folder(output, run.force)
@@ -91,13 +86,13 @@ def save(
 
     texts = {
         name: None if files is None else read_files(files, column)
-        for name, files in (("fit", fit), ("frequencies", frequencies), ("calibrate", calibrate), ("compare", compare))
+        for name, files in (("fit", fit), ("calibrate", calibrate), ("compare", compare))
     }
     if texts["compare"] is not None:
         texts["compare"] = texts_to_compare(texts["compare"])
     if format in GRAPHS:
         check_replaceable(output, GRAPH)
-    pairs = None if match_pairs is None else read_labelled(expand_groups(match_pairs), data_folder, run.quiet)
+    pairs = None if match_pairs is None else read_labelled(expand_groups(match_pairs), None, run.quiet)
     silence_libraries()
     options = run.options if format not in GRAPHS else {**run.options, "device": "cpu"}
     encoder: Any = (
@@ -105,7 +100,11 @@ def save(
     )
     if max_seq_length is not None:
         encoder.max_seq_length = max_seq_length
-    fit_on(encoder, (fit, texts["fit"]), (frequencies, texts["frequencies"]), run)
+    note_unused(encoder, fit)
+    if texts["fit"] is not None and learns(encoder):
+        encoder.fit(texts["fit"], show_progress_bar=run.progress)
+    elif needs_texts(encoder):
+        raise NotFittedError(f"The recipe {str(encoder.recipe)!r} learns from texts: give them with --fit FILE.")
     if format in GRAPHS:
         _save_graph(encoder, output, format, precision_of(precision, (FLOAT32, BFLOAT16, INT8)), texts, run)
         return
@@ -166,3 +165,30 @@ def _save_graph(
     if compared is not None:
         gain = compare_speed(compiled, encoder, compared, calibration=texts["calibrate"] or ())
         results().print(str(gain), markup=False)
+
+
+# -- what recipes learn from texts, here and in `essent encode` --------------------------------------------------------
+
+
+def learns(encoder: Any) -> bool:
+    """Whether the recipe learns anything from texts; graphs, static encoders and plain models learn nothing."""
+    module = getattr(encoder, "module", None)
+    return module is not None and bool(module.plan.reads_stats or module.chain.needs_fit)
+
+
+def needs_texts(encoder: Any) -> bool:
+    """Whether the recipe has yet to learn something before it can encode."""
+    if not learns(encoder):
+        return False
+    try:
+        encoder.module.require_fit()
+    except NotFittedError:
+        return True
+    return False
+
+
+def note_unused(encoder: Any, fit: Sequence[Path] | None) -> None:
+    """Say that the encoder has no use for the texts of --fit."""
+    if fit and not learns(encoder):
+        recipe = getattr(encoder, "recipe", None) or "The model"
+        show_note(f"{recipe} learns nothing: --fit {listed(fit)} is not used.")

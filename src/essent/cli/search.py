@@ -39,14 +39,12 @@ class SearchOptions(opt.Run):
     """Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub."""
     top: opt.Count = 20
     """Rows to show."""
-    output: Annotated[Path | None, Parameter(alias="-o", group=opt.OUTPUTS)] = None
+    output: Annotated[Path | None, Parameter(alias="-o")] = None
     """Save the best recipe, fitted on the data, as a folder."""
     json_file: opt.Json = None
     """Write every trial; - is standard output."""
     work: opt.Folder = None
     """Folder for intermediate results; the same command resumes from them."""
-    seed: Annotated[int, Parameter(group=opt.RUN)] = 0
-    """Seed of resampling and label-free criteria."""
     batch_size: opt.BatchSize = 32
     """Texts of about 64 tokens per batch."""
     precision: opt.Precision = "auto"
@@ -61,7 +59,7 @@ class SearchOptions(opt.Run):
     @property
     def passes(self) -> dict[str, Any]:
         """Keyword arguments of whatever runs the passes."""
-        shared = {name: getattr(self, name) for name in ("seed", "batch_size", "precision", "progress")}
+        shared = {name: getattr(self, name) for name in ("batch_size", "precision", "progress")}
         return {**shared, "report": None if self.quiet else show_note}
 
     @property

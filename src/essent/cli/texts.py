@@ -28,7 +28,7 @@ def read_texts(path: Path, columns: str | Sequence[str] | None) -> list[str]:
     raise DataError("Standard input has no texts.")
 
 
-def read_files(paths: Sequence[Path], column: str) -> list[str]:
+def read_files(paths: Sequence[Path], column: str = "text") -> list[str]:
     """Texts of several files, in their order; see `read_texts`.
 
     Raises:

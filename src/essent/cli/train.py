@@ -29,10 +29,6 @@ class TrainingOptions:
     """Recipe of the trained encoder: prompt or prompt-denoised; with simcse cls, mean and others."""
     templates: Annotated[list[str] | None, Parameter(name="--template")] = None
     """Template with {text} and [MASK], by name or as text; two for objectives with different templates."""
-    projection_head: Literal["none", "dense-tanh", "prediction-transform", "whiten"] | None = None
-    """Projection head between the pooled vector and the loss, dropped after training."""
-    temperature: float | None = None
-    """τ of the loss."""
     batch_size: int | None = None
     """Texts (or pairs) per step; also the number of negatives."""
     learning_rate: float | None = None
@@ -43,8 +39,6 @@ class TrainingOptions:
     """Number of steps, instead of epochs."""
     max_seq_length: int | None = None
     """Maximum number of tokens per text, special tokens and template not counted."""
-    validate_every: int | None = None
-    """Steps between validations, which are also checkpoints."""
     precision: Literal["float32", "bfloat16", "float16"] | None = None
     """Arithmetic; bfloat16 and float16 are mixed precision."""
     seed: int | None = None
@@ -65,8 +59,6 @@ def train(
     column: opt.Column = "text",
     preset: Literal["promptbert-unsup", "promptbert-sup", "simcse-unsup", "simcse-sup", "optiprompt"] | None = None,
     validate: Annotated[list[str] | None, Parameter(group=opt.INPUTS)] = None,
-    test: Annotated[list[str] | None, Parameter(group=opt.INPUTS)] = None,
-    data_folder: opt.Folder = None,
     resume: bool = False,
     training: TrainingOptions = TrainingOptions(),
     run: opt.Run = opt.Run(),
@@ -94,12 +86,9 @@ def train(
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         preset: A paper's settings. Default: PromptBERT's, for texts or for pairs.
         validate: Labels of any kind, as in search; the best checkpoint on them becomes the encoder.
-        test: Tasks on which the encoder is scored at the end.
-        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
         resume: Continue from the last checkpoint in the output folder.
     """
     check_torch("essent train")
-    from essent.tasks.locate import load_labelled
     from essent.training.checkpoints import check_unfinished
     from essent.training.run import train as run_training
 
@@ -108,8 +97,7 @@ def train(
         check_unfinished(output)
     check_folder(output, run.force or resume)
     examples = _read(texts, pairs, column)
-    task = None if validate is None else read_labelled(expand_groups(validate), data_folder, run.quiet)
-    tests = [load_labelled(name, data_folder) for name in expand_groups(test)]
+    task = None if validate is None else read_labelled(expand_groups(validate), None, run.quiet)
     silence_libraries()
     optional_import("datasets", "train").disable_progress_bars()
     encoder = run_training(
@@ -130,12 +118,9 @@ def train(
     for note in history["notes"]:
         run.note(note)
     run.note(f"{output}: {history['steps']} steps on {history['examples']} examples, {encoder.recipe}")
-    console = results()
     if task is not None:
         best = f"{history['best_score']:.2f} after {history['best_step']} steps"
-        console.print(f"{task.name}: {history['before']:.2f} before, {best}", markup=False)
-    for test_task in tests:
-        console.print(f"{test_task.name}: {test_task.run(encoder).main_score:.2f}", markup=False)
+        results().print(f"{task.name}: {history['before']:.2f} before, {best}", markup=False)
 
 
 def _read(texts: Sequence[Path] | None, pairs: Path | None, column: str) -> Any:

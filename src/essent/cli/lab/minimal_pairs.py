@@ -12,9 +12,8 @@ from cyclopts import Parameter
 
 from essent._core.lazy import check_torch, optional_import
 from essent.cli import options as opt
-from essent.cli.console import results, silence_libraries
+from essent.cli.console import results, row_labels, short_name, short_names, silence_libraries
 from essent.cli.files import check_output, write_json_file
-from essent.cli.labels import row_labels, short_name, short_names
 from essent.cli.texts import read_files
 from essent.errors import InputError
 from essent.recipe.recipe import Recipe
@@ -32,7 +31,7 @@ AS_IT_IS = "as it is"
 def evaluate(
     *,
     model: opt.Models,
-    data: Annotated[str, Parameter(alias="-d", group=opt.INPUTS)] = "hub",
+    data: Annotated[str, Parameter(alias="-d")] = "hub",
     recipe: opt.Recipes = None,
     fit: opt.Fit = None,
     column: opt.Column = "text",

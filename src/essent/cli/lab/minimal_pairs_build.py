@@ -39,7 +39,7 @@ def build(
     originals: Annotated[opt.Count, Parameter(alias="-n")] = 1000,
     look_at: opt.Count = 20,
     seed: int = 0,
-    model: Annotated[str | None, Parameter(alias="-m", group=opt.RUN)] = None,
+    model: Annotated[str | None, Parameter(alias="-m")] = None,
     wordnet: opt.Folder = None,
     parser: str | None = None,
     confidence: opt.Folder = None,
@@ -105,7 +105,6 @@ def check(
     /,
     *,
     parser: str | None = None,
-    quiet: Annotated[bool, Parameter(alias="-q")] = False,
 ) -> None:
     """Find faulty pairs.
 
@@ -119,7 +118,6 @@ def check(
     Args:
         file: Minimal pairs, as evaluate reads them.
         parser: A spaCy pipeline with a parser. Default: en_core_web_sm.
-        quiet: Show no notes.
     """
     check_torch("essent lab minimal-pairs")
     from essent.lab.minimal_pairs.check import check_rows
@@ -132,7 +130,7 @@ def check(
     for problem in problems[:SHOWN]:
         console.print(f"pair {problem.number}, {problem.pair.subset}: {problem.problem}", markup=False, soft_wrap=True)
         console.print(f"  {problem.pair.original}\n  {problem.pair.changed}", markup=False, soft_wrap=True)
-    if len(problems) > SHOWN and not quiet:
+    if len(problems) > SHOWN:
         show_note(f"… and {len(problems) - SHOWN} more.")
     if problems:
         kinds = Counter(problem.problem for problem in problems).most_common()
@@ -181,7 +179,7 @@ def fit(
     /,
     *,
     output: opt.Output,
-    model: Annotated[str, Parameter(alias="-m", group=opt.RUN)],
+    model: Annotated[str, Parameter(alias="-m")],
     wordnet: opt.Folder = None,
     parser: str | None = None,
     run: opt.Run = opt.Run(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ from cyclopts import Group, Parameter
 
 from essent._core.lazy import check_torch
 from essent.cli import options as opt
-from essent.cli.console import silence_libraries
+from essent.cli.console import set_quiet, silence_libraries
 from essent.cli.texts import read_files
 from essent.lab.pretrain.settings import Pretraining
 
@@ -24,7 +23,7 @@ def pretrain(
     output: opt.Output,
     column: opt.Column = "text",
     held_out: Annotated[list[Path] | None, Parameter(group=opt.INPUTS)] = None,
-    model: Annotated[str | None, Parameter(alias="-m", group=opt.RUN)] = None,
+    model: Annotated[str | None, Parameter(alias="-m")] = None,
     config: str | None = None,
     tokenizer: str | None = None,
     vocabulary: int = 30_522,
@@ -62,7 +61,7 @@ def pretrain(
     measured = None if held_out is None else read_files(held_out, column)
     silence_libraries()
     if os.environ.get("RANK", "0") != "0":  # of the processes that torchrun starts the first one speaks
-        run = replace(run, quiet=True)
+        set_quiet(True)
     outcome = run_pretraining(
         corpus,
         output,

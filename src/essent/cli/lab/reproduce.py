@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from essent._core.atomic import write_json
 from essent._core.lazy import check_torch
 from essent.cli import options as opt
-from essent.cli.console import results, show_note, silence_libraries
+from essent.cli.console import results, show_error, show_note, silence_libraries
 from essent.cli.files import check_output, write_json_file
 from essent.cli.texts import read_files
 from essent.errors import InputError
@@ -27,7 +27,7 @@ def reproduce(
     table: Annotated[str | None, Parameter(name="TABLE")] = None,
     /,
     *,
-    model: Annotated[list[str] | None, Parameter(alias="-m", group=opt.RUN)] = None,
+    model: Annotated[list[str] | None, Parameter(alias="-m")] = None,
     data_folder: opt.Folder = None,
     texts: opt.AnyTexts = None,
     contexts: opt.Folder = None,
@@ -110,7 +110,9 @@ def reproduce(
     console.print(render(done))
     console.print(summary(done), markup=False)
     for line in settings_of(done):
-        if not run.quiet or line.startswith("Not run"):
+        if line.startswith("Not run"):  # even when the run is quiet
+            show_error(line, prefix="")
+        else:
             show_note(line)
     if all(cell.score is None for cell in done.cells):
         raise InputError("No cell could be run; the reasons are listed above.")

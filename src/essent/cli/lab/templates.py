@@ -23,7 +23,7 @@ GENERATED = "generated.json"  # in the work folder
 def templates(
     *,
     model: opt.Model,
-    data: Annotated[list[str], Parameter(alias="-d", group=opt.INPUTS)],
+    data: Annotated[list[str], Parameter(alias="-d")],
     method: Literal["greedy", "generate"] = "greedy",
     grammar: str | None = None,
     t5: str | None = None,
