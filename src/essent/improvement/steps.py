@@ -33,7 +33,8 @@ from essent.selection.run import search as search_recipes
 from essent.selection.space import Grid, Space
 from essent.static.distillation import collect, make_encoder
 from essent.static.gather import Settings as PassSettings
-from essent.static.table import Material as TableChoice
+from essent.static.table import Choice as TableChoice
+from essent.static.table import Material
 from essent.tasks.pairs import DuplicateTask, PairTask
 from essent.training.run import train as train_model
 
