@@ -30,8 +30,9 @@ from essent import Encoder
 from essent._core.folders.digests import write_digests
 from essent.engine.compiled import CompiledEncoder
 from essent.errors import InputError, VerificationError
-from essent.verification.checks import ANISOTROPIC, CHECKS
+from essent.verification.checks import CHECKS
 from essent.verification.report import check
+from essent.verification.vectors import ANISOTROPIC
 
 TEXTS = ["The film was boring.", "The city council voted."]
 ADVICE_OF_THE_MACHINE = "speed"
