@@ -11,16 +11,7 @@ One equation, every published recipe a row of it:
 
 from __future__ import annotations
 
-from typing import Any
+from essent._core.lazy import lazy_names
 
-import lazy_loader
-
-from essent._core.lazy import needs_torch
-
-# the names stand in __init__.pyi; `import essent` loads no torch
-_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-
-
-def __getattr__(name: str) -> Any:
-    with needs_torch(f"essent.{name}"):
-        return _load(name)
+# `import essent` loads no torch
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

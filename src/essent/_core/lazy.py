@@ -1,44 +1,30 @@
-"""Doors of packages that import a name when it is first used, and what is said where that needs an extra.
-
-Who asks for one name pays for no other. The names stand in the package's `if TYPE_CHECKING:` block too, for type
-checkers and editors.
-"""
+"""Names that a package imports when they are first used, and the error where that needs an extra."""
 
 from __future__ import annotations
 
 import importlib
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
+
+import lazy_loader
 
 from essent.errors import MissingDependencyError
 
 IN_TORCH = ("torch", "transformers", "sentence_transformers", "sklearn", "filelock")  # of the extra `torch`
 
 
-def lazy_door(package: str, where: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package: `dir` lists its `__all__`, what users call.
-
-    Names that only other packages of essent use are in `where` and not in `__all__`.
-
-    Args:
-        package: its `__name__`.
-        where: the module that has each name.
-    """
+def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package whose names stand in the `__init__.pyi` beside `file`."""
+    load, names, public = lazy_loader.attach_stub(package, file)
 
     def find(name: str) -> Any:
-        if name not in where:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(public())}.")
         with needs_torch(f"{package}.{name}"):
-            return getattr(importlib.import_module(where[name]), name)
+            return load(name)
 
-    def public() -> list[str]:
-        return sorted(sys.modules[package].__all__)
-
-    return find, public
+    return find, names, public
 
 
 @contextmanager

@@ -1,0 +1,7 @@
+from .choice import choose as choose
+from .compiled import CompiledEncoder as CompiledEncoder
+from .compiled import compile as compile
+from .files import load as load
+from .gain import Gain as Gain
+from .gain import compare as compare
+from .loss import Loss as Loss
