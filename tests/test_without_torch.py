@@ -159,7 +159,6 @@ STATEMENTS = {
     "from essent import Encoder": "essent.Encoder",
     "import essent; essent.Encoder('static')": "essent.Encoder",
     "from essent import compile": "essent.compile",
-    "from essent import distill": "essent.distill",
     "from essent import evaluate": "essent.evaluate",
     "from essent import search": "essent.search",
     "from essent import improve": "essent.improve",
@@ -170,6 +169,7 @@ STATEMENTS = {
         ).split()
     },
     "from essent.engine import compile": "essent.engine.compile",
+    "from essent.static import distill": "essent.static.distill",
     "from essent import Recipe; Recipe.parse('mean | zscore')": "The shaping 'zscore'",
     "from essent.lab.pretrain import pretrain": "essent.lab.pretrain.pretrain",
     "from essent import verify; verify('other')": "Loading this folder",

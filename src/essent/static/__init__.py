@@ -1,5 +1,5 @@
-"""Static encoders: one vector a token or word, none of its context. `distillation` makes them."""
+"""Static encoders: one vector per token or word, whatever its context; `StaticEncoder` needs no torch."""
 
-from essent.static.encoder import StaticEncoder
+from essent._core.lazy import lazy_names
 
-__all__ = ["StaticEncoder"]
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
