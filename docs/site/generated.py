@@ -20,7 +20,8 @@ USERS = tuple(
     f"essent{door and '.'}{door}"
     for door in (
         " encoder recipe recipe.weighting recipe.shaping recipe.pooling recipe.types tasks tasks.sample "
-        "tasks.calibration selection selection.mteb improvement report static model.word_vectors engine bulk training verification errors "
+        "tasks.calibration selection selection.mteb improvement report static model.word_vectors engine bulk training "
+        "verification errors "
         "lab.explain lab.minimal_pairs lab.pretrain lab.reproduce lab.templates"
     ).split(" ")
 )
