@@ -435,7 +435,7 @@ def test_reading_needs_no_mteb(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['mteb'] = None\n"
         "from essent.selection.mteb import read_mteb_results, to_mteb\n"
-        "from essent.tasks.data import Pair; from essent.tasks import PairTask\n"
+        "from essent.tasks import Pair, PairTask\n"
         f"print(read_mteb_results({str(path)!r})[0].main_score)\n"
         "try: to_mteb(PairTask('t', (Pair('a', 'b', 1.0, None),)))\n"
         "except ImportError as error: print(error)\n"

@@ -1,7 +1,6 @@
 """The steps of an improvement: start, search, trials, train, encoder, static, graph.
 
-Each gets the run and a folder, and returns plain values and the evidence of the encoders that it measured; what later
-steps may rely on is only what these say.
+Each gets the run and a folder, and returns plain values and the evidence of the encoders that it measured.
 """
 
 from __future__ import annotations

@@ -116,6 +116,10 @@ class RetrievalTask(LabeledTask):
         """Every score of each query."""
         return len(PER_QUERY) * len(self)
 
+    def working_bytes(self, dimensions: int) -> int:
+        """Float32 rows, and blocks of similarities."""
+        return 8 * (len(self) + len(self.corpus)) * dimensions + 8 * BLOCK
+
     def items(self) -> list[tuple[str, ...]]:
         """The queries."""
         return [(text,) for text in self.queries.values()]
