@@ -119,7 +119,7 @@ def test_training_draws_no_slow_masks(bert: Path, tmp_path: Path) -> None:
 # Blocks of 30 MB, which every glibc may keep, and 90 MB together, more than it keeps by itself.
 SCRIPT = """
 import ctypes, json, resource
-from essent.training.device import kept_memory
+from essent.training.device import retained_memory
 
 library = ctypes.CDLL(None)
 library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
@@ -137,7 +137,7 @@ def faults():
 
 found = {}
 try:
-    with kept_memory():
+    with retained_memory():
         found["first"], found["kept"] = faults(), faults()
         raise ValueError
 except ValueError:

@@ -155,9 +155,9 @@ class LabeledTask(Task):
         """A number for each example (U,), of which every fold should have its share; None: none."""
         return None
 
-    def without(self, left_out: np.ndarray) -> Self:
+    def without(self, excluded: np.ndarray) -> Self:
         """The task without some of its examples (U,) bool."""
-        rows = zip(getattr(self, self.examples_in), left_out, strict=True)
+        rows = zip(getattr(self, self.examples_in), excluded, strict=True)
         return replace(self, **{self.examples_in: tuple(row for row, out in rows if not out)})  # type: ignore[type-var]
 
     def scored_by(self, score: str) -> Self:

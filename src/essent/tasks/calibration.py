@@ -61,10 +61,10 @@ class Curve:
         """The values (float64, of the same shape), in (0, 1)."""
         at = np.clip(np.asarray(cosines, dtype=np.float64), -EDGE, EDGE)
         x, y = np.asarray(self.cosines), np.asarray(self.values)
-        left = np.clip(np.searchsorted(x, at, side="right") - 1, 0, len(x) - 2)
-        slope = (y[left + 1] - y[left]) / (x[left + 1] - x[left])
+        knot = np.clip(np.searchsorted(x, at, side="right") - 1, 0, len(x) - 2)
+        slope = (y[knot + 1] - y[knot]) / (x[knot + 1] - x[knot])
         # the product may pass the next knot's value by rounding, and would then stand above what follows it
-        line = np.minimum(y[left] + slope * (at - x[left]), y[left + 1])
+        line = np.minimum(y[knot] + slope * (at - x[knot]), y[knot + 1])
         return np.asarray((1 - LINEAR) * line + LINEAR * (at / EDGE + 1) / 2)
 
 
@@ -148,22 +148,22 @@ def calibrate(
             f"{len(distinct)} different texts are too few to calibrate on; give at least {FEWEST_TEXTS}, better "
             f"{MOST_TEXTS:,}."
         )
-    drawn = [distinct[row] for row in np.random.default_rng(seed).permutation(len(distinct))[:MOST_TEXTS]]
-    task, matches = (None, np.zeros(0, bool)) if pairs is None else _judged(pairs, match_score)
+    sample = [distinct[row] for row in np.random.default_rng(seed).permutation(len(distinct))[:MOST_TEXTS]]
+    task, matches = (None, np.zeros(0, bool)) if pairs is None else _judgements(pairs, match_score)
     if task is None and match_score is not None:
         raise InputError("match_score belongs to scored pairs: give them as pairs=.")
-    both = drawn + ([] if task is None else task.texts())
+    both = sample + ([] if task is None else task.texts())
     vectors = require_finite(np.asarray(encode(both), dtype=np.float64), both)
-    units = unit_rows(vectors[: len(drawn)])
-    random = (units @ units.T)[np.triu_indices(len(drawn), 1)]
+    units = unit_rows(vectors[: len(sample)])
+    random = (units @ units.T)[np.triu_indices(len(sample), 1)]
     share = share_curve(random)
     if task is None:
-        return Calibration(share, None, len(drawn), len(random), prompt=prompt, seed=seed)
-    rows = range(len(drawn), len(both))
+        return Calibration(share, None, len(sample), len(random), prompt=prompt, seed=seed)
+    rows = range(len(sample), len(both))
     return Calibration(
         share,
         probability_curve(task.evidence(vectors, rows), matches),
-        len(drawn),
+        len(sample),
         len(random),
         judged=task.name,
         judged_pairs=len(matches),
@@ -174,7 +174,7 @@ def calibrate(
     )
 
 
-def _judged(pairs: Any, match_score: float | None) -> tuple[DuplicateTask | PairTask, np.ndarray]:
+def _judgements(pairs: Any, match_score: float | None) -> tuple[DuplicateTask | PairTask, np.ndarray]:
     """The judged pairs, and which of them are matches (P,)."""
     from essent.tasks.locate import load_labelled
     from essent.tasks.pairs import DuplicateTask, PairTask
@@ -201,9 +201,11 @@ def expected_calibration_error(probabilities: np.ndarray, matches: np.ndarray, b
     Not 0 for a perfect calibration: in 15 bins of 1,700 pairs chance alone makes about 0.03. Source: Naeini et al.
     2015, with bins of equal size (Nixon et al. 2019), which leave none empty.
     """
-    said, happened = np.asarray(probabilities, np.float64), np.asarray(matches, np.float64)
-    parts = [part for part in np.array_split(np.argsort(said, kind="stable"), bins) if len(part)]
-    return float(sum(len(part) * abs(said[part].mean() - happened[part].mean()) for part in parts) / len(said))
+    predicted, happened = np.asarray(probabilities, np.float64), np.asarray(matches, np.float64)
+    parts = [part for part in np.array_split(np.argsort(predicted, kind="stable"), bins) if len(part)]
+    return float(
+        sum(len(part) * abs(predicted[part].mean() - happened[part].mean()) for part in parts) / len(predicted)
+    )
 
 
 def share_curve(cosines: np.ndarray) -> Curve:
@@ -239,8 +241,8 @@ def probability_curve(cosines: np.ndarray, matches: np.ndarray) -> Curve:
     from sklearn.linear_model import LogisticRegression
 
     cosines, matches = np.asarray(cosines, np.float64), np.asarray(matches, bool)
-    count, others = int(matches.sum()), int((~matches).sum())
-    if min(count, others) < FEWEST_JUDGED:
+    count, mismatches = int(matches.sum()), int((~matches).sum())
+    if min(count, mismatches) < FEWEST_JUDGED:
         raise InputError(
             f"{count} of the {len(matches)} judged pairs are matches; at least {FEWEST_JUDGED} matches and "
             f"{FEWEST_JUDGED} other pairs are needed."
@@ -248,7 +250,8 @@ def probability_curve(cosines: np.ndarray, matches: np.ndarray) -> Curve:
     middle, scale = float(cosines.mean()), float(cosines.std())
     if scale <= SPREAD:
         raise InputError(f"All judged pairs have the cosine {middle:.6f}: it cannot tell which are matches.")
-    sure = np.where(matches, (count + 1) / (count + 2), 1 / (others + 2))  # Platt's targets, each as two weighted pairs
+    # Platt's targets, each as two weighted pairs
+    sure = np.where(matches, (count + 1) / (count + 2), 1 / (mismatches + 2))
     inputs = np.tile((cosines - middle) / scale, 2)[:, None]  # (2P,1)
     model = LogisticRegression(C=np.inf)
     model.fit(inputs, np.repeat([1, 0], len(cosines)), sample_weight=np.concatenate([sure, 1 - sure]))

@@ -44,8 +44,8 @@ class Row(NamedTuple):
         spelled = {name.lower(): name for name in self.values}
         return next((spelled[name] for name in names if name in spelled), None)
 
-    def required(self, wanted: str, names: Sequence[str], hint: str = "") -> str:
-        """As `column`; `wanted` is what the message calls it.
+    def required(self, role: str, names: Sequence[str], hint: str = "") -> str:
+        """As `column`; `role` is what the message calls it.
 
         Raises:
             DataError: there is none; names what there is.
@@ -53,18 +53,18 @@ class Row(NamedTuple):
         column = self.column(names)
         if column is None:
             raise DataError(
-                f"{self.where}: no column {wanted!r} (accepted: {', '.join(names)}{hint}); it has "
+                f"{self.where}: no column {role!r} (accepted: {', '.join(names)}{hint}); it has "
                 f"{', '.join(map(repr, self.values)) or 'none'}."
             )
         return column
 
-    def text(self, wanted: str, names: Sequence[str], hint: str = "") -> str:
+    def text(self, role: str, names: Sequence[str], hint: str = "") -> str:
         """The text in the first of these columns that is there.
 
         Raises:
             DataError: there is none, or its value is no text.
         """
-        column = self.required(wanted, names, hint)
+        column = self.required(role, names, hint)
         return text_value(self, column, self.values[column])
 
 
@@ -200,18 +200,18 @@ def _json_rows(path: Path, text: str) -> Iterator[Row]:
         documents = ((f"{path}, row {number}", row) for number, row in enumerate(_json(text, str(path)), start=1))
     else:
         lines = ((f"{path}, line {number}", line) for number, line in enumerate(split_lines(text), start=1))
-        documents = ((where, _json(line, where, one_line=True)) for where, line in lines if line.strip())
+        documents = ((where, _json(line, where, single_line=True)) for where, line in lines if line.strip())
     for where, values in documents:
         if not isinstance(values, (dict, str)):
             raise DataError(f"{where}: a row must be a JSON object or a text, not {type(values).__name__}.")
         yield Row(where, {TEXT_COLUMN: values} if isinstance(values, str) else values)
 
 
-def _json(text: str, where: str, one_line: bool = False) -> Any:
+def _json(text: str, where: str, single_line: bool = False) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        if one_line:
+        if single_line:
             raise DataError(f"{where}: not JSON ({error.msg} at column {error.colno}).") from None
         raise DataError(f"{where}, line {error.lineno}: not JSON ({error.msg}).") from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets

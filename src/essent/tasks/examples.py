@@ -288,9 +288,9 @@ def _nearer_to_antonym(row: Row, roles: Mapping[str, str], negations: list[str])
     cells = [_cell(row, column) for column in (roles[ORIGINAL], roles["Antonym"], *negations)]
     if None in cells:
         return None
-    original, antonym, *others = (str(cell).split() for cell in cells)
+    original, antonym, *negated = (str(cell).split() for cell in cells)
     start, stop = _changed_span(original, antonym)
-    gaps = [max(0, first - stop, start - last) for first, last in (_changed_span(original, words) for words in others)]
+    gaps = [max(0, first - stop, start - last) for first, last in (_changed_span(original, words) for words in negated)]
     return None if gaps[0] == gaps[1] else int(gaps[1] < gaps[0])
 
 

@@ -89,12 +89,12 @@ def uniformity(vectors: np.ndarray, counts: np.ndarray | None = None) -> float:
     sums = [_log(float(often @ (often - 1)) / 2)]  # of a row with its repetitions: distance 0
     for start in range(0, len(vectors), BLOCK):
         left = np.asarray(vectors[start : start + BLOCK], dtype=np.float64) - mean  # (n,D)
-        for other in range(start, len(vectors), BLOCK):
-            right = np.asarray(vectors[other : other + BLOCK], dtype=np.float64) - mean  # (m,D)
+        for second_start in range(start, len(vectors), BLOCK):
+            right = np.asarray(vectors[second_start : second_start + BLOCK], dtype=np.float64) - mean  # (m,D)
             exponents = -2.0 * _square_distances(left, right)  # (n,m)
-            if other == start:
+            if second_start == start:
                 exponents[np.tril_indices(len(left))] = -np.inf
-            sums.append(_log_sum(exponents, often[start : start + BLOCK], often[other : other + BLOCK]))
+            sums.append(_log_sum(exponents, often[start : start + BLOCK], often[second_start : second_start + BLOCK]))
     return float(np.logaddexp.reduce(sums)) - math.log(pairs)
 
 
@@ -104,14 +104,14 @@ def _square_distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return np.asarray(np.maximum(squares - 2.0 * left @ right.T, 0.0))
 
 
-def _log_sum(exponents: np.ndarray, left: np.ndarray, right: np.ndarray) -> float:
+def _log_sum(exponents: np.ndarray, row_counts: np.ndarray, column_counts: np.ndarray) -> float:
     """log Σ_nm left_n exp(e_nm) right_m."""
     largest = float(exponents.max())
     if largest == -np.inf:
         return -math.inf
     exponents -= largest
     np.exp(exponents, out=exponents)
-    return largest + _log(float(left @ exponents @ right))
+    return largest + _log(float(row_counts @ exponents @ column_counts))
 
 
 def _log(value: float) -> float:
@@ -212,10 +212,10 @@ class GeometryTask(Task):
         number: dict[str, int] = {}  # of the vector of each distinct text
         members = np.array([number.setdefault(*pair) for pair in zip(self.texts(), rows, strict=True)])
         members = members[: len(self.sentences)]
-        seen, counts = np.unique(members, return_counts=True)
+        distinct, counts = np.unique(members, return_counts=True)
         scaled = unit_rows(vectors) if self.normalise else vectors
         sides = [[number[pair[side]] for pair in self.positives] for side in (0, 1)]
-        repeated = uniformity(scaled[seen], counts)
+        repeated = uniformity(scaled[distinct], counts)
         metrics = {
             "anisotropy": {
                 "all": average_cosine(vectors[members]),
@@ -225,13 +225,13 @@ class GeometryTask(Task):
             "alignment": {"all": alignment(scaled[sides[0]], scaled[sides[1]])},
             "uniformity": {
                 "all": repeated,
-                "distinct": uniformity(scaled[seen]) if len(seen) < len(members) else repeated,
+                "distinct": uniformity(scaled[distinct]) if len(distinct) < len(members) else repeated,
             },
         }
         provenance = self._provenance(
-            normalised=self.normalise, positive_pairs=len(self.positives), distinct_sentences=len(seen)
+            normalised=self.normalise, positive_pairs=len(self.positives), distinct_sentences=len(distinct)
         )
-        notes = _notes(metrics, len(members), vectors[seen])
+        notes = _notes(metrics, len(members), vectors[distinct])
         return Result(self.name, metrics, {}, len(self.sentences), provenance, notes, main=None)
 
 

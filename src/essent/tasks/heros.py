@@ -119,8 +119,8 @@ class HerosTask(Task):
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         units = unit_rows(vectors)[list(rows)]  # (2P,D)
         sums, counts = self._by_original(np.einsum("pd,pd->p", units[: len(self)], units[len(self) :]))
-        place = {pair.original: position for position, pair in reversed(list(enumerate(self.pairs)))}
-        originals = units[[place[text] for text in self.originals]]  # (O,D)
+        row_by_original = {pair.original: position for position, pair in reversed(list(enumerate(self.pairs)))}
+        originals = units[[row_by_original[text] for text in self.originals]]  # (O,D)
         base = baseline(originals)
         means = sums.sum(axis=1) / np.maximum(counts.sum(axis=1), 1)  # (S,)
         low, high = self._intervals(originals, sums, counts)
@@ -168,12 +168,12 @@ class HerosTask(Task):
         rng, half = np.random.default_rng(self.seed), len(originals) // 2
         if not half:
             return ends[0], ends[1]
-        drawn = [rng.multinomial(n, np.full(n, 1 / n), self.resamples) for n in (half, len(originals) - half)]
-        first, second = (times / times.shape[1] for times in drawn)  # (R,half), (R,O-half)
+        resampled = [rng.multinomial(n, np.full(n, 1 / n), self.resamples) for n in (half, len(originals) - half)]
+        first, second = (times / times.shape[1] for times in resampled)  # (R,half), (R,O-half)
         bases = np.einsum("rd,rd->r", first @ originals[:half], second @ originals[half:])  # (R,)
-        times = np.concatenate(drawn, axis=1).astype(np.float64)  # (R,O)
-        drawn_counts = counts @ times.T  # (S,R)
-        means = np.where(drawn_counts > 0, sums @ times.T / np.maximum(drawn_counts, 1), math.nan)  # (S,R)
+        times = np.concatenate(resampled, axis=1).astype(np.float64)  # (R,O)
+        resampled_counts = counts @ times.T  # (S,R)
+        means = np.where(resampled_counts > 0, sums @ times.T / np.maximum(resampled_counts, 1), math.nan)  # (S,R)
         values = normalised(means, bases)
         for row in np.flatnonzero(np.isfinite(values).any(axis=1)):  # a rare subset may be missing from a sample
             ends[:, row] = np.nanquantile(values[row], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
@@ -208,25 +208,27 @@ def baseline(units: np.ndarray) -> float:
 
 def normalised(cosines: Any, base: Any) -> Any:
     """(cos − b) / (1 − b), 1 the same and 0 any other sentence (Appendix D, equation 1); NaN where b is 1."""
-    left = np.asarray(1.0 - np.asarray(base))
-    return (cosines - np.asarray(base)) / np.where(left > WHOLE, left, math.nan)
+    headroom = np.asarray(1.0 - np.asarray(base))
+    return (cosines - np.asarray(base)) / np.where(headroom > WHOLE, headroom, math.nan)
 
 
 def _compare(sums: np.ndarray, counts: np.ndarray) -> list[Comparison]:
     """Every group against every reference, over the originals that have both; (S,O) each."""
     means = np.where(counts > 0, sums / np.maximum(counts, 1), math.nan)  # (S,O)
-    found = []
+    compared = []
     for below, reference in REFERENCES.items():
         for above, members in GROUPS.items():
             margin = means[[SUBSETS.index(member) for member in members]] - means[SUBSETS.index(reference)]  # (M,O)
-            there = np.isfinite(margin)
-            some = there.any(axis=0)
-            if not some.any():
+            comparable = np.isfinite(margin)
+            usable = comparable.any(axis=0)
+            if not usable.any():
                 continue
-            higher = np.where(there, margin > SAME_COSINE, False).sum(axis=0)[some] / there.sum(axis=0)[some]
-            share, originals = float(higher.mean()), int(some.sum())
-            found.append(Comparison(above, below, share, *_wilson(share, originals), originals))
-    return found
+            higher = (
+                np.where(comparable, margin > SAME_COSINE, False).sum(axis=0)[usable] / comparable.sum(axis=0)[usable]
+            )
+            share, originals = float(higher.mean()), int(usable.sum())
+            compared.append(Comparison(above, below, share, *_wilson(share, originals), originals))
+    return compared
 
 
 def _wilson(share: float, n: int) -> tuple[float, float]:
@@ -248,10 +250,10 @@ def verdict(result: Result, groups: Sequence[str] = ("a negation", "an antonym",
 
     Against typos when there are no synonyms; one sentence that says so when there is nothing to compare.
     """
-    found = comparisons(result)
+    compared = comparisons(result)
     for reference in REFERENCES:
-        if told := [c.sentence() for c in found if c.below == reference and c.above in groups]:
-            return told
+        if sentences := [c.sentence() for c in compared if c.below == reference and c.above in groups]:
+            return sentences
     return ["No original has both a change that keeps its meaning and one that alters it: nothing can be ranked."]
 
 

@@ -31,7 +31,7 @@ COLUMNS = {
     "retrieval": "query, positive, or a folder with corpus.jsonl, queries.jsonl and qrels",
 }
 KNOWN = "; ".join(f"{kind} ({columns})" for kind, columns in COLUMNS.items())
-ONE_KIND = "; all rows must be of one kind"
+SAME_KIND = "; all rows must be of one kind"
 
 
 def kind_of(rows: Sequence[Row]) -> str:
@@ -87,27 +87,27 @@ def task_of_rows(kind: str, name: str, rows: Sequence[Row], source: Mapping[str,
 def hint_of_kind(kind: str, rows: Sequence[Row]) -> str:
     """What rows that are not of the kind that was named could be read as; "" where nothing would work."""
     try:
-        other = kind_of(rows)
-        task_of_rows(other, "rows", rows, {})
+        actual = kind_of(rows)
+        task_of_rows(actual, "rows", rows, {})
     except DataError:
         return ""
-    return "" if other == kind else f" These columns are those of {other}: give the file without {kind!r} before it."
+    return "" if actual == kind else f" These columns are those of {actual}: give the file without {kind!r} before it."
 
 
 def _duplicate(row: Row) -> tuple[str, str, bool]:
     column = row.column(DUPLICATE) or row.column(SCORE)
     label = _plain(row.values.get(column or ""))
     if column is None or label not in {*TRUE, *FALSE}:
-        shown = "there is none" if column is None else f"not {row.values[column]!r}"
-        raise DataError(f"{row.where}: whether a pair is a duplicate (label) must be 0 or 1, {shown}.")
-    return row.text("sentence1", SIDES[0], ONE_KIND), row.text("sentence2", SIDES[1], ONE_KIND), label in TRUE
+        problem = "there is none" if column is None else f"not {row.values[column]!r}"
+        raise DataError(f"{row.where}: whether a pair is a duplicate (label) must be 0 or 1, {problem}.")
+    return row.text("sentence1", SIDES[0], SAME_KIND), row.text("sentence2", SIDES[1], SAME_KIND), label in TRUE
 
 
 def _triplet(row: Row) -> tuple[str, str, str]:
     return (
-        row.text("anchor", ANCHOR, ONE_KIND),
-        row.text("positive", POSITIVE, ONE_KIND),
-        row.text("negative", NEGATIVE, ONE_KIND),
+        row.text("anchor", ANCHOR, SAME_KIND),
+        row.text("positive", POSITIVE, SAME_KIND),
+        row.text("negative", NEGATIVE, SAME_KIND),
     )
 
 
@@ -122,7 +122,7 @@ def _positives(name: str, rows: Sequence[Row], source: Mapping[str, Any]) -> Ret
     corpus: dict[str, str] = {}
     relevant: dict[str, dict[str, int]] = {}
     for row in rows:
-        query, document = row.text("query", ANCHOR, ONE_KIND), row.text("positive", POSITIVE, ONE_KIND)
+        query, document = row.text("query", ANCHOR, SAME_KIND), row.text("positive", POSITIVE, SAME_KIND)
         query_id = ids.setdefault(query, f"{len(ids) + 1}")
         document_id = ids.setdefault(document, f"{len(ids) + 1}")
         queries[query_id], corpus[document_id] = query, document

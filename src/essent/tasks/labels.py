@@ -176,9 +176,9 @@ class LabelTask(LabeledTask):
         """The class of each scored example."""
         return None if self.scale is not None else self._gold
 
-    def without(self, left_out: np.ndarray) -> LabelTask:
+    def without(self, excluded: np.ndarray) -> LabelTask:
         """The task without some of its scored examples."""
-        dropped = set(np.flatnonzero(self.is_scored)[left_out].tolist())
+        dropped = set(np.flatnonzero(self.is_scored)[excluded].tolist())
         return replace(self, examples=tuple(e for row, e in enumerate(self.examples) if row not in dropped))
 
     def for_choice(self) -> LabelTask:
@@ -249,8 +249,8 @@ class LabelTask(LabeledTask):
     @cached_property
     def _known(self) -> list[str]:
         """All classes: those that can be predicted first, as `classes` has them."""
-        others = {str(self.examples[row].target) for row in np.flatnonzero(self.is_scored)} - set(self.classes)
-        return [*self.classes, *sorted(others)]
+        unpredicted = {str(self.examples[row].target) for row in np.flatnonzero(self.is_scored)} - set(self.classes)
+        return [*self.classes, *sorted(unpredicted)]
 
     @cached_property
     def _gold(self) -> np.ndarray:

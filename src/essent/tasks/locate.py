@@ -46,11 +46,11 @@ def load_task(
         UnknownNameError: no such task or split.
         DataError: the data cannot be found (the message lists where it was looked for) or has a malformed row.
     """
-    kind, colon, rest = str(name).partition(":")
+    kind, colon, target = str(name).partition(":")
     if colon and kind in GEOMETRY:
-        return GeometryTask.of_pairs(load_pairs(rest, data, split=split), GEOMETRY[kind])
+        return GeometryTask.of_pairs(load_pairs(target, data, split=split), GEOMETRY[kind])
     if colon and kind in COLUMNS:
-        return _of_kind(kind, rest, data)
+        return _of_kind(kind, target, data)
     path = Path(name)
     if is_beir(path):
         return beir_task(path)
@@ -283,9 +283,9 @@ def _instead(stems: Sequence[Path], row: Labels | Clusters | None = None) -> str
     return f"--data-folder DIR, with {' or '.join(_patterns(stems, row))}"
 
 
-def _no_data(what: str, data: Path, stems: Sequence[Path], row: Labels | Clusters | None = None) -> DataError:
+def _no_data(task_name: str, data: Path, stems: Sequence[Path], row: Labels | Clusters | None = None) -> DataError:
     looked = "\n  ".join(_patterns(stems, row))
-    return DataError(f"No data for {what} in {data}. Looked for:\n  {looked}")
+    return DataError(f"No data for {task_name} in {data}. Looked for:\n  {looked}")
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -302,8 +302,8 @@ def _task_of_file(path: Path, kind: str | None = None) -> LabeledTask:
     prefix, source = "" if kind is None else f"{kind}.", {"source": str(path)}
     name, dot, part = path.stem.rpartition(".")
     if (kind or kind_of(rows)) == "classification" and dot and part in PART_NAMES:
-        files = {other: path.with_name(f"{name}.{other}{path.suffix}") for other in PART_NAMES}
-        files = {other: file for other, file in files.items() if file.is_file()}
+        files = {part_name: path.with_name(f"{name}.{part_name}{path.suffix}") for part_name in PART_NAMES}
+        files = {part_name: file for part_name, file in files.items() if file.is_file()}
         if len(files) > 1:
             return LabelTask(prefix + name, tuple(examples_from_rows(_rows_of_parts(files))), source=source)
     try:

@@ -38,7 +38,7 @@ class CosineTask(LabeledTask):
 
     unit: ClassVar[str] = "pairs"
     examples_in: ClassVar[str] = "pairs"
-    texts_each: ClassVar[int] = 2
+    texts_per_example: ClassVar[int] = 2
 
     def texts(self) -> list[str]:
         """All first texts, then all second ones (and all third ones), duplicates kept.
@@ -46,24 +46,24 @@ class CosineTask(LabeledTask):
         What is fitted on a task (idf, shaping) is fitted on these: on distinct texts a task moves by up to 1.2 points.
         """
         examples = getattr(self, self.examples_in)
-        return [example[side] for side in range(self.texts_each) for example in examples]
+        return [example[side] for side in range(self.texts_per_example) for example in examples]
 
     def _content(self) -> Any:
         return [list(example) for example in getattr(self, self.examples_in)]
 
     def items(self) -> list[tuple[str, ...]]:
         """The texts of each example."""
-        return [tuple(example[: self.texts_each]) for example in getattr(self, self.examples_in)]
+        return [tuple(example[: self.texts_per_example]) for example in getattr(self, self.examples_in)]
 
     @property
     def evidence_size(self) -> int:
         """A cosine for each text after the first."""
-        return (self.texts_each - 1) * len(self)
+        return (self.texts_per_example - 1) * len(self)
 
     def compared(self) -> np.ndarray:
         """Positions in `texts()` of the first texts with the second ones, then with the third ones."""
-        first, *others = np.arange(self.texts_each * len(self)).reshape(self.texts_each, -1)
-        return np.concatenate([np.stack([first, other], axis=1) for other in others])
+        first, *later = np.arange(self.texts_per_example * len(self)).reshape(self.texts_per_example, -1)
+        return np.concatenate([np.stack([first, positions], axis=1) for positions in later])
 
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
         """The cosines (E,) of the texts that are `compared`."""
@@ -268,9 +268,9 @@ class DuplicateTask(CosineTask):
             raise DataError(f"The task {self.name!r} has no pairs.")
         duplicates = sum(bool(pair[2]) for pair in self.pairs)
         if duplicates in (0, len(self.pairs)):
-            which = "none" if duplicates == 0 else "every one"
+            quantifier = "none" if duplicates == 0 else "every one"
             raise DataError(
-                f"The task {self.name!r}: {which} of the {len(self.pairs)} pairs is a duplicate; give both."
+                f"The task {self.name!r}: {quantifier} of the {len(self.pairs)} pairs is a duplicate; give both."
             )
 
     def strata(self) -> np.ndarray | None:
@@ -349,7 +349,7 @@ class TripletTask(CosineTask):
     kind: ClassVar[str] = "triplets"
     unit: ClassVar[str] = "triplets"
     examples_in: ClassVar[str] = "triplets"
-    texts_each: ClassVar[int] = 3
+    texts_per_example: ClassVar[int] = 3
     score_names: ClassVar[tuple[str, ...]] = ("accuracy",)
     name: str
     triplets: tuple[tuple[str, str, str], ...]

@@ -21,16 +21,16 @@ DRAWS = 10  # training sets of a few labels
 AT_MOST = 3e8  # logits of all problems; beyond, each test fold has one inner fold instead of all others
 
 
-def scaled(vectors: np.ndarray, seen: np.ndarray | None = None) -> np.ndarray:
+def scaled(vectors: np.ndarray, fitted_rows: np.ndarray | None = None) -> np.ndarray:
     """Centre rows (N,D) and divide by one number, so that a number's variance is about 1; float32.
 
     Neither changes what a linear classifier can say; the strengths then mean the same for vectors of any length. Centre
     and number are medians: one row that is far away does not move them.
 
     Args:
-        seen: which rows (N,) centre and number come from; all by default.
+        fitted_rows: which rows (N,) centre and number come from; all by default.
     """
-    base = vectors if seen is None else vectors[seen]
+    base = vectors if fitted_rows is None else vectors[fitted_rows]
     largest = float(max(base.max(initial=0.0), -base.min(initial=0.0))) or 1.0  # first: squares of 1e200 would overflow
     middle = np.concatenate([_middle(base[:, at : at + COLUMNS], largest) for at in range(0, base.shape[1], COLUMNS)])
     parts = [slice(at, at + ROWS) for at in range(0, len(vectors), ROWS)]  # float64 all at once would be large
@@ -80,10 +80,10 @@ def cross_validated(
     pairs = [(first, second) for first in range(count) for second in range(first)] if count > 2 else []
     if (count + len(pairs)) * targets.size > AT_MOST:
         pairs = pairs and [(first, (first + 1) % count) for first in range(count)]
-    left_out = [(fold, fold) for fold in range(count)] + pairs
-    used = np.stack([(folds != first) & (folds != second) for first, second in left_out], axis=1)  # (N,B)
+    fold_pairs = [(fold, fold) for fold in range(count)] + pairs
+    used = np.stack([(folds != first) & (folds != second) for first, second in fold_pairs], axis=1)  # (N,B)
     outer, inner, history = [], [], []
-    judged, rows = ~used[:, count:], np.arange(len(folds))  # (N,P)
+    validated, rows = ~used[:, count:], np.arange(len(folds))  # (N,P)
     constant = _constant(targets, np.ones((len(folds), 1)))
     for logits in logits_by_strength(scaled(vectors), targets, used, strengths):
         outer.append(logits[rows, folds])  # (N,K)
@@ -95,14 +95,14 @@ def cross_validated(
             table[first, second] = scores[folds == second, problem].mean()
             table[second, first] = scores[folds == first, problem].mean()
         inner.append(np.nanmean(table, axis=1))  # (F,)
-        history.append((scores * judged).sum(axis=1) / judged.sum(axis=1))  # (N,)
+        history.append((scores * validated).sum(axis=1) / validated.sum(axis=1))  # (N,)
         beyond = np.max(inner, axis=0).min() > constant + 1e-9  # see `_best`
         if beyond and _ends(history, int(np.argmax(inner, axis=0).max())):
             break
     # (F,); the weaker of equals
     best = np.argmax(inner, axis=0) if pairs else np.full(count, len(strengths) // 2)
     chosen = np.stack([outer[best[fold]][row] for row, fold in enumerate(folds)])
-    return as_probabilities(chosen), [strengths[place] for place in best]
+    return as_probabilities(chosen), [strengths[index] for index in best]
 
 
 def _at_best_strength(
@@ -112,8 +112,8 @@ def _at_best_strength(
     count, rows = int(folds.max()) + 1, np.arange(len(folds))
     used = folds[:, None] != np.arange(count)  # (N,F)
     paths = logits_by_strength(scaled(vectors), targets, used, strengths)
-    found, place = _best(paths, targets, ~used, lambda logits: logits[rows, folds])
-    return as_probabilities(found), [strengths[place]] * count
+    best_logits, best_index = _best(paths, targets, ~used, lambda logits: logits[rows, folds])
+    return as_probabilities(best_logits), [strengths[best_index]] * count
 
 
 def held_out(
@@ -134,40 +134,40 @@ def held_out(
         Probabilities (N,K) of all rows, and the strength.
     """
     if dev.any():
-        used, judged = train[:, None], dev[:, None]
+        used, validated = train[:, None], dev[:, None]
     else:
         members = [train & (folds == fold) for fold in range(int(folds[train].max()) + 1)]
         used = np.stack([train, *(train & ~fold for fold in members)], axis=1)  # (N,B)
-        judged = np.stack([np.zeros_like(train), *members], axis=1)
+        validated = np.stack([np.zeros_like(train), *members], axis=1)
     paths = logits_by_strength(scaled(vectors, train), targets, used, strengths)
-    found, place = _best(paths, targets, judged, lambda logits: logits[:, 0])
-    return as_probabilities(found), strengths[place]
+    best_logits, best_index = _best(paths, targets, validated, lambda logits: logits[:, 0])
+    return as_probabilities(best_logits), strengths[best_index]
 
 
 def _best(
     paths: Iterable[np.ndarray],
     targets: np.ndarray,
-    judged: np.ndarray,
-    kept: Callable[[np.ndarray], np.ndarray],
+    validated: np.ndarray,
+    select: Callable[[np.ndarray], np.ndarray],
 ) -> tuple[np.ndarray, int]:
-    """What is `kept` of the logits (N,B,K) of the strength whose `judged` predictions (N,B) are best, and its place."""
+    """What is selected of the logits (N,B,K) of the strength best on the `validated` rows (N,B), and its index."""
     history: list[np.ndarray] = []
-    found, place, constant = np.empty(0), 0, _constant(targets, judged)
+    selected, best_index, constant = np.empty(0), 0, _constant(targets, validated)
     for number, logits in enumerate(paths):
-        history.append(_scores(logits, targets)[judged].astype(np.float64))
-        if number == 0 or history[-1].mean() > history[place].mean():
-            found, place = kept(logits), number
+        history.append(_scores(logits, targets)[validated].astype(np.float64))
+        if number == 0 or history[-1].mean() > history[best_index].mean():
+            selected, best_index = select(logits), number
         # strong regularisation may predict the largest class for all rows: nothing has been tried as yet
-        if history[place].mean() > constant + 1e-9 and _ends(history, place):
+        if history[best_index].mean() > constant + 1e-9 and _ends(history, best_index):
             break
-    return found, place
+    return selected, best_index
 
 
-def _constant(targets: np.ndarray, judged: np.ndarray) -> float:
-    """The best score of one class for all `judged` rows (N,B); of soft targets (N,K) there is none to beat."""
+def _constant(targets: np.ndarray, validated: np.ndarray) -> float:
+    """The best score of one class for all `validated` rows (N,B); of soft targets (N,K) there is none to beat."""
     if not np.isin(targets, (0, 1)).all():
         return -np.inf
-    shares = np.average(targets, axis=0, weights=judged.sum(axis=1))
+    shares = np.average(targets, axis=0, weights=validated.sum(axis=1))
     return float(max(shares.max(), 1 - shares.max()) if targets.shape[1] == 1 else shares.max())
 
 
@@ -216,13 +216,13 @@ def spread_folds(
     return fold
 
 
-def few_label_sets(classes: np.ndarray, learned: np.ndarray, judged: np.ndarray, shot: int, seed: int) -> np.ndarray:
+def few_label_sets(classes: np.ndarray, learned: np.ndarray, tested: np.ndarray, shot: int, seed: int) -> np.ndarray:
     """Ten training sets of `shot` examples a class: which examples (N,) each has, (N,DRAWS) bool.
 
-    At most half of a class is taken where its examples are judged too.
+    At most half of a class is taken where its examples are tested too.
     """
     used = np.zeros((len(classes), DRAWS), dtype=bool)
-    both = np.bincount(classes[learned & judged], minlength=int(classes.max()) + 1) > 0
+    both = np.bincount(classes[learned & tested], minlength=int(classes.max()) + 1) > 0
     sizes = np.bincount(classes[learned], minlength=int(classes.max()) + 1)
     most = np.where(both, np.minimum(shot, np.maximum(sizes // 2, 1)), shot)
     for draw in range(DRAWS):
@@ -252,5 +252,5 @@ def _scores(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         if targets.shape[1] == 1:
             return np.asarray((logits[..., 0] > 0) == (targets > 0.5))
         return np.asarray(logits.argmax(-1) == targets.argmax(-1)[:, None])
-    found = torch.from_numpy(logits).permute(2, 0, 1)  # (K,N,B)
-    return -losses(found, torch.from_numpy(targets).float().T[:, :, None]).numpy()
+    by_class = torch.from_numpy(logits).permute(2, 0, 1)  # (K,N,B)
+    return -losses(by_class, torch.from_numpy(targets).float().T[:, :, None]).numpy()

@@ -47,8 +47,8 @@ def logits_by_strength(
         import torch
 
     matrix = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))  # (N,D)
-    seen = matrix[torch.from_numpy(used.any(axis=1))]
-    _, basis = torch.linalg.eigh((seen.T @ seen).double())
+    fitted = matrix[torch.from_numpy(used.any(axis=1))]
+    _, basis = torch.linalg.eigh((fitted.T @ fitted).double())
     rows = torch.cat([matrix @ basis.float(), torch.ones(len(matrix), 1)], dim=1)  # (N,D+1), the intercept last
     goal = torch.from_numpy(targets).float().T.contiguous()[:, None]  # (K,1,N), shared by the groups
     chosen = torch.from_numpy(used).float()
@@ -107,11 +107,11 @@ class _Problems:
 
     def _quasi_newton(self, basis: torch.Tensor, bend: torch.Tensor) -> torch.Tensor:
         """Minus the inverse second derivative times the gradient, after the moves so far (L-BFGS, two loops)."""
-        rest, shares = -self.gradient, []
+        direction, shares = -self.gradient, []
         for pair in reversed(self.pairs):
-            shares.append((_dot(pair.step, rest) * pair.inverse)[:, None])
-            rest = rest.addcmul(shares[-1], pair.change, value=-1)
-        step = _turn(basis, _turn(basis.T, rest) / bend)
+            shares.append((_dot(pair.step, direction) * pair.inverse)[:, None])
+            direction = direction.addcmul(shares[-1], pair.change, value=-1)
+        step = _turn(basis, _turn(basis.T, direction) / bend)
         for pair, share in zip(self.pairs, reversed(shares), strict=True):
             step.addcmul_(share - (_dot(pair.change, step) * pair.inverse)[:, None], pair.step)
         return step
@@ -155,17 +155,17 @@ class _Problems:
         pull, push = _dot(self.decay * self.weights, step), _dot(self.decay * step, step)  # (B,)
         first = _dot(self.gradient, step)
         length = -first / (self._bend() + push).clamp(min=1e-30)
-        gone = torch.zeros_like(length)
+        travelled = torch.zeros_like(length)
         for _ in range(MOST_TRIALS):  # too far only: before the minimum a convex function has gone down
-            self.logits.addcmul_((length - gone)[:, None], ahead)
-            gone = length
+            self.logits.addcmul_((length - travelled)[:, None], ahead)
+            travelled = length
             self._look()
             slope = torch.mul(self.error, ahead, out=self.spare).sum((0, 2)) + pull + length * push
             beyond = slope > FLAT * first.abs()
             if not bool(beyond.any()):
                 break
             length = torch.where(beyond, length * first / (first - slope), length)
-        moved = gone[:, None] * step
+        moved = travelled[:, None] * step
         self.weights += moved
         gradient = self._product().addcmul_(self.decay, self.weights)
         self.pairs.append(_Pair(moved, gradient - self.gradient))
@@ -200,9 +200,9 @@ class _Pair:
         self.__post_init__()
 
 
-def _dot(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+def _dot(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     """Inner products (B,) of the problems' weights (K,B,D)."""
-    return (one * other).sum((0, 2))
+    return (first * second).sum((0, 2))
 
 
 def _turn(basis: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

@@ -19,11 +19,11 @@ BLOCK_VALUES = 250_000  # of one block of resamples: stays in the processor's ca
 def draws(units: int, *, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[np.ndarray]:
     """Bootstrap draws of U examples as counts (B,U) float64, some draws at a time."""
     generator = np.random.default_rng(seed)
-    some = max(1, BLOCK_VALUES // max(units, 1))
-    for start in range(0, resamples, some):
-        size = min(some, resamples - start)
-        drawn = generator.integers(units, size=(size, units)) + units * np.arange(size)[:, None]
-        yield np.bincount(drawn.ravel(), minlength=size * units).reshape(size, units).astype(np.float64)
+    per_block = max(1, BLOCK_VALUES // max(units, 1))
+    for start in range(0, resamples, per_block):
+        size = min(per_block, resamples - start)
+        indices = generator.integers(units, size=(size, units)) + units * np.arange(size)[:, None]
+        yield np.bincount(indices.ravel(), minlength=size * units).reshape(size, units).astype(np.float64)
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:

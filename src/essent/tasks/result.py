@@ -61,8 +61,8 @@ class Result:
         """
         if self.main is None:
             raise InputError(f"{self.task} has no single main score; its numbers: {', '.join(self.metrics)}.")
-        metric, which = self.main
-        return self.metrics[metric][which]
+        metric, subset = self.main
+        return self.metrics[metric][subset]
 
     def _repr_html_(self) -> str:
         digits = 2 if self.main is not None else 3
@@ -126,8 +126,8 @@ def _figure(score: float | None, digits: int, absent: str = "") -> str:
 def _main(value: Any) -> tuple[str, str] | None:
     if value is None:
         return None
-    metric, which = value
-    return str(metric), str(which)
+    metric, subset = value
+    return str(metric), str(subset)
 
 
 def plain(value: Any) -> Any:
@@ -149,8 +149,8 @@ def _numbers(scores: Mapping[str, Any]) -> dict[str, float]:
 
 def library_versions() -> dict[str, str]:
     """Versions of Python and of the installed libraries that can move a score."""
-    found = {"python": platform.python_version(), **{name: _installed(name) for name in LIBRARIES}}
-    return {name: number for name, number in found.items() if number is not None}
+    versions = {"python": platform.python_version(), **{name: _installed(name) for name in LIBRARIES}}
+    return {name: number for name, number in versions.items() if number is not None}
 
 
 @cache
@@ -179,9 +179,9 @@ def load_results(path: str | Path) -> list[Result]:
         raise DataError(f"Cannot read the results {path}: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not a JSON file: {error}.") from None
-    found = content.get("format") if isinstance(content, dict) else None
-    if found != FORMAT or not isinstance(content.get("results"), list):
-        raise DataError(f"{path} is not a file of results: its format is {found!r}, expected {FORMAT!r}.")
+    stated_format = content.get("format") if isinstance(content, dict) else None
+    if stated_format != FORMAT or not isinstance(content.get("results"), list):
+        raise DataError(f"{path} is not a file of results: its format is {stated_format!r}, expected {FORMAT!r}.")
     try:
         return [Result.from_dict(values) for values in content["results"]]
     except DataError as error:
@@ -213,7 +213,7 @@ class ResultsTable:
 
     def best(self, column: str) -> float | None:
         """The highest score of a column as it is shown (two decimals), None when nothing is there."""
-        values = [_shown(row[column]) for row in self.rows.values()]
+        values = [_rounded(row[column]) for row in self.rows.values()]
         return max((value for value in values if value is not None), default=None)
 
     def cell(self, label: str, column: str) -> str:
@@ -225,8 +225,8 @@ class ResultsTable:
 
     def is_best(self, label: str, column: str) -> bool:
         """Whether a cell is in bold: the best of its column, where there is a better and a worse."""
-        shown = _shown(self.rows[label][column])
-        return shown is not None and shown == self.best(column) and OWN not in column
+        rounded = _rounded(self.rows[label][column])
+        return rounded is not None and rounded == self.best(column) and OWN not in column
 
     def render(self) -> Any:
         """A `rich.table.Table`, the best of each column in bold; print it with `rich.console.Console`."""
@@ -247,9 +247,9 @@ class ResultsTable:
     def _repr_html_(self) -> str:
         rows = [[label, *(self.cell(label, column) for column in self.columns)] for label in self.rows]
         bold = [
-            (line, place)
+            (line, column_index)
             for line, label in enumerate(self.rows)
-            for place, column in enumerate(self.columns, start=1)
+            for column_index, column in enumerate(self.columns, start=1)
             if self.is_best(label, column)
         ]
         columns = ["", *(column.replace(OWN, "\n") for column in self.columns)]
@@ -284,11 +284,11 @@ def results_table(
             f"No such score: {metric!r}, {average!r}. The metric is one of {', '.join(TABLE_METRICS)} or accuracy@8, "
             f"the average one of {', '.join(AVERAGES)}."
         )
-    found: dict[str, dict[str, float | None]] = {}
+    scores_by_label: dict[str, dict[str, float | None]] = {}
     widths: dict[str, dict[str, float]] = {}
     kinds: dict[str, str] = {}  # column -> its metric
     for label, label_results in results.items():
-        row = found.setdefault(label, {})
+        row = scores_by_label.setdefault(label, {})
         for result in label_results:
             for column, score in _columns(result, metric, average).items():
                 if column in row:
@@ -298,11 +298,11 @@ def results_table(
                     widths.setdefault(label, {})[column] = score.width
     columns = tuple(kinds)
     averaged = len(columns) > 1 and len(set(kinds.values())) == 1
-    rows = {label: _with_average(row, columns, averaged) for label, row in found.items()}
-    shown = list(dict.fromkeys(kind for column, kind in kinds.items() if OWN not in column))
-    title = f"{', '.join(_spelled(name) for name in shown)} ×100" if shown else ""
+    rows = {label: _with_average(row, columns, averaged) for label, row in scores_by_label.items()}
+    metric_names = list(dict.fromkeys(kind for column, kind in kinds.items() if OWN not in column))
+    title = f"{', '.join(_spelled(name) for name in metric_names)} ×100" if metric_names else ""
     title += f" {INTERVALS}" if widths else ""
-    title += f", {average}" if shown and average != "all" else ""
+    title += f", {average}" if metric_names and average != "all" else ""
     return ResultsTable((*columns, AVERAGE) if averaged else columns, rows, title, widths)
 
 
@@ -311,21 +311,23 @@ def few_labels_tables(results: Mapping[str, Iterable[Result]]) -> list[ResultsTa
 
     Empty where no result has an "accuracy@N".
     """
-    listed = {label: list(found) for label, found in results.items()}
+    listed = {label: list(label_results) for label, label_results in results.items()}
     tables = []
-    for task in dict.fromkeys(result.task for found in listed.values() for result in found):
-        here = {label: result for label, found in listed.items() for result in found if result.task == task}
-        names = [name for name in next(iter(here.values())).metrics if name.startswith("accuracy@")]
+    for task in dict.fromkeys(result.task for label_results in listed.values() for result in label_results):
+        task_results = {
+            label: result for label, label_results in listed.items() for result in label_results if result.task == task
+        }
+        names = [name for name in next(iter(task_results.values())).metrics if name.startswith("accuracy@")]
         columns = {name.partition("@")[2]: name for name in names} | {"all": "accuracy"}
         if not names:
             continue
         scores = {
             label: {column: _columns(result, name, "all").get(task) for column, name in columns.items()}
-            for label, result in here.items()
+            for label, result in task_results.items()
         }
-        rows = {label: {name: one and one.value for name, one in row.items()} for label, row in scores.items()}
+        rows = {label: {name: score and score.value for name, score in row.items()} for label, row in scores.items()}
         widths = {
-            label: {name: one.width for name, one in row.items() if one is not None and one.width is not None}
+            label: {name: score.width for name, score in row.items() if score is not None and score.width is not None}
             for label, row in scores.items()
         }
         title = f"Accuracy ×100 with N labels a class: {task}"
@@ -344,11 +346,11 @@ def _columns(result: Result, metric: str, average: str) -> dict[str, _Score]:
     if metric == "main" and result.main is None:
         numbers = {name: scores["all"] for name, scores in result.metrics.items() if "all" in scores}
         return {f"{result.task}{OWN}{name}": _Score(name, value) for name, value in numbers.items()}
-    name, which = (metric, "all") if metric != "main" or result.main is None else result.main
+    name, subset = (metric, "all") if metric != "main" or result.main is None else result.main
     scores = result.metrics.get(name)
     if scores is None:
         return {}
-    usual = which if which in scores else next(iter(scores))
+    usual = subset if subset in scores else next(iter(scores))
     key = average if average in scores else usual
     width = (scores["high"] - scores["low"]) / 2 if key == usual and {"low", "high"} <= set(scores) else math.nan
     return {result.task: _Score(name, scores[key], None if math.isnan(width) else width)}
@@ -370,5 +372,5 @@ def _spelled(metric: str) -> str:
     )
 
 
-def _shown(value: float | None) -> float | None:
+def _rounded(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else round(value, 2)

@@ -63,8 +63,10 @@ class RetrievalTask(LabeledTask):
         optional_import("pytrec_eval", "retrieval")  # before a model has run for an hour
         for side in ("queries", "corpus"):
             object.__setattr__(self, side, {str(key): text for key, text in getattr(self, side).items()})
-        judged = {str(q): {str(d): int(grade) for d, grade in found.items()} for q, found in self.relevant.items()}
-        object.__setattr__(self, "relevant", judged)
+        judgements = {
+            str(q): {str(d): int(grade) for d, grade in grades.items()} for q, grades in self.relevant.items()
+        }
+        object.__setattr__(self, "relevant", judgements)
         for query, documents in self.relevant.items():
             if query not in self.queries:
                 raise DataError(f"The task {self.name!r}: a judgement names the query {query!r}, which is not there.")
@@ -124,10 +126,14 @@ class RetrievalTask(LabeledTask):
         """The queries."""
         return [(text,) for text in self.queries.values()]
 
-    def without(self, left_out: np.ndarray) -> RetrievalTask:
+    def without(self, excluded: np.ndarray) -> RetrievalTask:
         """The task without some of its queries; the corpus stays."""
-        kept = {key: text for (key, text), gone in zip(self.queries.items(), left_out, strict=True) if not gone}
-        return replace(self, queries=kept, relevant={key: self.relevant[key] for key in kept})
+        queries = {
+            key: text
+            for (key, text), is_excluded in zip(self.queries.items(), excluded, strict=True)
+            if not is_excluded
+        }
+        return replace(self, queries=queries, relevant={key: self.relevant[key] for key in queries})
 
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
         """Each score of each query: (scores·Q,)."""
@@ -135,17 +141,17 @@ class RetrievalTask(LabeledTask):
         units, at = UnitRows(vectors), np.asarray(rows)
         # trec_eval puts equal documents in falling order of their ids, and reads similarities in float32: it gets ranks
         ids = sorted(self.corpus, reverse=True)
-        place = {document: number for number, document in enumerate(self.corpus, start=len(self))}
-        documents = at[[place[document] for document in ids]]
-        found = nearest(units, at[: len(self)], documents, DEPTH + SPARE + self.ignore_identical_ids)
+        row_by_document = {document: number for number, document in enumerate(self.corpus, start=len(self))}
+        documents = at[[row_by_document[document] for document in ids]]
+        nearest_documents = nearest(units, at[: len(self)], documents, DEPTH + SPARE + self.ignore_identical_ids)
         run: dict[str, dict[str, float]] = {}
-        for query, places in zip(self.queries, found.tolist(), strict=True):
-            ranked = [ids[number] for number in places if not self._is_itself(ids[number], query)]
+        for query, positions in zip(self.queries, nearest_documents.tolist(), strict=True):
+            ranked = [ids[number] for number in positions if not self._is_itself(ids[number], query)]
             run[query] = {document: float(-rank) for rank, document in enumerate(ranked[:DEPTH])}
-        wanted = {query: dict(self.relevant[query]) for query in self.queries}
-        measured = pytrec_eval.RelevanceEvaluator(wanted, {"ndcg_cut.10", "recall.10,100"}).evaluate(run)
+        judgements = {query: dict(self.relevant[query]) for query in self.queries}
+        measured = pytrec_eval.RelevanceEvaluator(judgements, {"ndcg_cut.10", "recall.10,100"}).evaluate(run)
         first = {query: dict(list(ranked.items())[:10]) for query, ranked in run.items()}
-        ranks = pytrec_eval.RelevanceEvaluator(wanted, {"recip_rank"}).evaluate(first)
+        ranks = pytrec_eval.RelevanceEvaluator(judgements, {"recip_rank"}).evaluate(first)
         table = [
             [(ranks if score == "mrr@10" else measured)[query][TREC[score]] for query in self.queries]
             for score in PER_QUERY
@@ -163,8 +169,8 @@ class RetrievalTask(LabeledTask):
 
     def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
         """A score of each query."""
-        place = PER_QUERY.index(score) * len(self)
-        return evidence[:, place : place + len(self)], lambda rows: 100 * rows.mean(axis=1)
+        start = PER_QUERY.index(score) * len(self)
+        return evidence[:, start : start + len(self)], lambda rows: 100 * rows.mean(axis=1)
 
     def run(self, encode: Any) -> Result:
         """Encode queries and documents, with the model's own prompts of these names where it has some, and score.
@@ -201,15 +207,15 @@ class UnitRows:
     def __init__(self, vectors: np.ndarray) -> None:
         self.vectors, self.width = vectors, vectors.shape[1]
         parts = [lengths_of(self._rows(slice(at, at + UNIT_ROWS))) for at in range(0, len(vectors), UNIT_ROWS)]
-        self._largest, self._length = (np.concatenate(found) for found in zip(*parts, strict=True))  # (N,1)
+        self._largest, self._length = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))  # (N,1)
 
     def _rows(self, where: slice | np.ndarray) -> np.ndarray:
         return np.asarray(self.vectors[where], np.float64)
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
         """Some rows, (n,D)."""
-        found: np.ndarray = self._rows(rows) / self._largest[rows] / self._length[rows]
-        return found
+        unit_rows: np.ndarray = self._rows(rows) / self._largest[rows] / self._length[rows]
+        return unit_rows
 
 
 @needs_torch("Retrieval")
@@ -232,15 +238,15 @@ def nearest(units: UnitRows, queries: np.ndarray, documents: np.ndarray, depth: 
     right = torch.empty(len(documents), width)
     for part in parts:
         right[part] = torch.from_numpy(units[documents[part]] - centre)
-    places = np.empty((len(queries), count), np.int64)
-    some = max(1, BLOCK // max(len(documents), 1))
-    for start in range(0, len(queries), some):
-        asked = units[queries[start : start + some]]  # (q,D)
-        found = torch.topk(torch.from_numpy(asked.astype(np.float32)) @ right.T, count, dim=1).indices.numpy()
-        for row, chosen in enumerate(found):
-            distance = np.linalg.norm(units[documents[chosen]] - asked[row], axis=1)
-            places[start + row] = chosen[np.lexsort((chosen, distance.round(6)))]
-    return places
+    positions = np.empty((len(queries), count), np.int64)
+    block_size = max(1, BLOCK // max(len(documents), 1))
+    for start in range(0, len(queries), block_size):
+        block = units[queries[start : start + block_size]]  # (q,D)
+        candidates = torch.topk(torch.from_numpy(block.astype(np.float32)) @ right.T, count, dim=1).indices.numpy()
+        for row, chosen in enumerate(candidates):
+            distance = np.linalg.norm(units[documents[chosen]] - block[row], axis=1)
+            positions[start + row] = chosen[np.lexsort((chosen, distance.round(6)))]
+    return positions
 
 
 # -- folders of BEIR: corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv --------------------------------------------------

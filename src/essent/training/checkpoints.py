@@ -23,7 +23,7 @@ from transformers import TrainerCallback, TrainerState
 from essent._core.atomic import remove_leftovers, sync, sync_tree
 from essent._core.folders.digests import DIGESTS, check_digests, listed_names, write_digests
 from essent.errors import DataError, EssentError, ModelError, TrainingError
-from essent.training.device import kept_memory
+from essent.training.device import retained_memory
 
 logger = logging.getLogger(__name__)
 
@@ -46,10 +46,10 @@ def check_unfinished(output: Path) -> None:
         DataError: says how to go on from them, and how to begin anew.
     """
     folders = [output / CHECKPOINTS, *output.glob(f"seed-*/{CHECKPOINTS}")]
-    if found := next(filter(None, map(last_checkpoint, folders)), None):
+    if checkpoint := next(filter(None, map(last_checkpoint, folders)), None):
         raise DataError(
-            f"{output} holds a run, its last checkpoint is {found}. --resume (resume=True) goes on from there; --force "
-            "(force=True) begins anew and removes its checkpoints."
+            f"{output} holds a run, its last checkpoint is {checkpoint}. --resume (resume=True) goes on from there; "
+            "--force (force=True) begins anew and removes its checkpoints."
         )
 
 
@@ -67,8 +67,8 @@ def remove_checkpoints(folder: Path) -> None:
 
 def _numbered(folder: Path) -> list[Path]:
     """Checkpoints, whole or not, by their steps."""
-    found = [path for path in folder.glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
-    return sorted(found, key=_step_of)
+    checkpoints = [path for path in folder.glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
+    return sorted(checkpoints, key=_step_of)
 
 
 def _step_of(checkpoint: Path) -> int:
@@ -100,7 +100,7 @@ def check_checkpoint(checkpoint: Path) -> None:
         raise DataError(f"{reason} Remove {checkpoint} to go on from the checkpoint before it.") from error
 
 
-def check_same_run(started: Path, about: Mapping[str, Any], output: Path, may_change: Sequence[str] = ()) -> None:
+def check_same_run(started: Path, metadata: Mapping[str, Any], output: Path, may_change: Sequence[str] = ()) -> None:
     """Compare what a run wrote down about itself when it began with the run that would go on with its checkpoints.
 
     What was added to it later is not compared.
@@ -115,17 +115,17 @@ def check_same_run(started: Path, about: Mapping[str, Any], output: Path, may_ch
         before = json.loads(started.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{output} cannot be resumed: {started} cannot be read ({error}).") from error
-    old, new = _flat(before), _flat(json.loads(json.dumps(about)))
+    old, new = _flat(before), _flat(json.loads(json.dumps(metadata)))
     changed = [name for name in new if old.get(name) != new[name] and name not in may_change]
     if changed:
-        shown = ", ".join(f"{name} was {old.get(name)!r} and is {new[name]!r}" for name in changed)
-        raise DataError(f"{output} cannot be resumed with another run's model, data or settings: {shown}.")
+        differences = ", ".join(f"{name} was {old.get(name)!r} and is {new[name]!r}" for name in changed)
+        raise DataError(f"{output} cannot be resumed with another run's model, data or settings: {differences}.")
 
 
-def _flat(about: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """{"settings": {"seed": 0}, "data": {"rows": 2}} -> {"seed": 0, "data.rows": 2}."""
-    flat: dict[str, Any] = dict(about.get("settings", {}))
-    for part, value in about.items():
+    flat: dict[str, Any] = dict(metadata.get("settings", {}))
+    for part, value in metadata.items():
         if part != "settings":
             flat |= (
                 {f"{part}.{key}": inside for key, inside in value.items()} if isinstance(value, dict) else {part: value}
@@ -138,10 +138,10 @@ def history_of(state: Any) -> list[dict[str, Any]]:
     return [{key: value for key, value in row.items() if not key.endswith(TIMES)} for row in state.log_history]
 
 
-def left_over(folder: Path) -> str:
+def checkpoint_note(folder: Path) -> str:
     """What to say about the last good checkpoint."""
-    kept = last_checkpoint(folder)
-    return f"The last good checkpoint is {kept}." if kept else "There is no checkpoint yet."
+    checkpoint = last_checkpoint(folder)
+    return f"The last good checkpoint is {checkpoint}." if checkpoint else "There is no checkpoint yet."
 
 
 def where_it_goes_on(output: Path, checkpoint: Path | None, steps: int) -> str:
@@ -179,7 +179,7 @@ def writing_checkpoint(trainer: Any) -> Iterator[None]:
     except WRITE_ERRORS as error:
         shutil.rmtree(checkpoint, ignore_errors=True)
         raise TrainingError(
-            f"The checkpoint of step {step} cannot be written to {folder}: {error}. {left_over(folder)} "
+            f"The checkpoint of step {step} cannot be written to {folder}: {error}. {checkpoint_note(folder)} "
             "Free some space and resume."
         ) from error
     finally:
@@ -204,9 +204,9 @@ def _rotate(written: Path, limit: int | None, best: str | None) -> None:
             whole.append(path)
         else:
             shutil.rmtree(path, ignore_errors=True)
-    others = [path for path in whole if path != written and str(path) != best]
-    surplus = 0 if limit is None else len(whole) - max(limit, len(whole) - len(others))
-    for path in others[: max(surplus, 0)]:
+    removable = [path for path in whole if path != written and str(path) != best]
+    surplus = 0 if limit is None else len(whole) - max(limit, len(whole) - len(removable))
+    for path in removable[: max(surplus, 0)]:
         shutil.rmtree(path, ignore_errors=True)
 
 
@@ -217,7 +217,7 @@ class StopGently(TrainerCallback):
     """On the first Ctrl-C (or SIGTERM) the step is finished and a checkpoint saved; a second one stops at once."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -228,7 +228,7 @@ class StopGently(TrainerCallback):
         before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
         def take(number: int, frame: Any) -> None:
-            self.asked = True
+            self.requested = True
             logger.warning("Stopping after this step, with a checkpoint. Ctrl-C again stops at once, without one.")
             signal.signal(number, before[number] or signal.SIG_DFL)
 
@@ -242,7 +242,7 @@ class StopGently(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         """Save and stop, if asked."""
-        if self.asked and state.global_step < state.max_steps:
+        if self.requested and state.global_step < state.max_steps:
             control.should_save = control.should_training_stop = True
         return control
 
@@ -271,12 +271,12 @@ def go_on(trainer: Any, checkpoint: Path | None) -> bool:
             return False
     stop = StopGently()
     trainer.add_callback(stop)
-    with stop.listening(), kept_memory():
+    with stop.listening(), retained_memory():
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     if trainer.state.global_step < trainer.state.max_steps:
         raise KeyboardInterrupt(
             f"Stopped after step {trainer.state.global_step} of {trainer.state.max_steps}. "
-            f"{left_over(Path(str(trainer.args.output_dir)))} The same command with --resume goes on from there (in "
-            "Python: resume=True)."
+            f"{checkpoint_note(Path(str(trainer.args.output_dir)))} The same command with --resume goes on from there "
+            "(in Python: resume=True)."
         )
     return True

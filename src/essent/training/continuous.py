@@ -52,15 +52,16 @@ def free_template(encoder: Encoder, templates: Sequence[str]) -> str:
     if not words:
         raise UnsupportedRecipeError(f"The template {template!r} has no words that could become free vectors.")
     tokenizer = copy.deepcopy(old.tokenizer)
-    taken = tokenizer.get_vocab()
-    names = list(islice((name for number in count(1) if (name := f"[V{number}]") not in taken), len(words)))
+    vocabulary = tokenizer.get_vocab()
+    names = list(islice((name for number in count(1) if (name := f"[V{number}]") not in vocabulary), len(words)))
     tokenizer.add_tokens([AddedToken(name, special=True, normalized=False) for name in names], special_tokens=True)
     rows = [int(tokenizer.convert_tokens_to_ids(name)) for name in names]  # type: ignore[arg-type]
-    left = iter(names)
-    shown = [
-        "".join(_written(index, old.tokenizer) if index in special else next(left) for index in part) for part in inner
+    unused_names = iter(names)
+    written = [
+        "".join(_written(index, old.tokenizer) if index in special else next(unused_names) for index in part)
+        for part in inner
     ]
-    free = f"{shown[0]}{' ' * frame.space}{SLOT}{shown[1]}"
+    free = f"{written[0]}{' ' * frame.space}{SLOT}{written[1]}"
     _check_frame(make_frame(tokenizer, free), frame, dict(zip(rows, words, strict=True)), template)
     _append_rows(old.model, rows, words)
     _freeze_all_but(old.model, rows)
@@ -80,11 +81,13 @@ def _written(index: int, tokenizer: Any) -> str:
     return MASK if index == tokenizer.mask_token_id else str(tokenizer.convert_ids_to_tokens(index))
 
 
-def _check_frame(found: Frame, wanted: Frame, began_as: dict[int, int], template: str) -> None:
-    back = [tuple(began_as.get(index, index) for index in part) for part in (found.before, found.after)]
-    if back != [wanted.before, wanted.after] or (found.space, found.dot_rule) != (wanted.space, wanted.dot_rule):
+def _check_frame(actual: Frame, expected: Frame, began_as: dict[int, int], template: str) -> None:
+    back = [tuple(began_as.get(index, index) for index in part) for part in (actual.before, actual.after)]
+    rules_differ = (actual.space, actual.dot_rule) != (expected.space, expected.dot_rule)
+    if back != [expected.before, expected.after] or rules_differ:
         raise UnsupportedRecipeError(
-            f"This tokenizer does not read the words of {template!r} as single new tokens: {found} instead of {wanted}."
+            f"This tokenizer does not read the words of {template!r} as single new tokens: {actual} instead of "
+            f"{expected}."
         )
 
 

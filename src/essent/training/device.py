@@ -22,21 +22,21 @@ from essent.errors import InputError
 from essent.model.attention import probabilities
 
 
-def find_device(asked: str | None) -> str:
+def find_device(requested: str | None) -> str:
     """The kind of device that a trainer will use: "cpu", or the machine's accelerator ("cuda", "mps" …).
 
     Args:
-        asked: the kind that is wanted; None for the accelerator, or the CPU where there is none.
+        requested: the kind that is wanted; None for the accelerator, or the CPU where there is none.
 
     Raises:
         InputError: a device that this machine does not have, or one of several devices.
     """
     best = torch.device(get_device_name()).type
-    if asked in (None, best, "cpu"):
-        return asked or best
+    if requested in (None, best, "cpu"):
+        return requested or best
     allowed = " or ".join(repr(kind) for kind in dict.fromkeys((best, "cpu")))
     several = " Of several GPUs the environment variable CUDA_VISIBLE_DEVICES chooses one." * (best == "cuda")
-    raise InputError(f"device={asked!r}: on this machine training runs on {allowed}.{several}")
+    raise InputError(f"device={requested!r}: on this machine training runs on {allowed}.{several}")
 
 
 def on_device(device: str, precision: str) -> dict[str, Any]:
@@ -111,8 +111,8 @@ def quick_dropout(device: str, model: torch.nn.Module) -> contextlib.AbstractCon
 def _dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     if not training or inplace or not 0 < round(p * STEPS) < STEPS or input.device.type != "cpu":
         return NotImplemented
-    kept = keep_mask(input.shape, p).to(input.dtype)
-    return input * kept.mul_(1 / (1 - round(p * STEPS) / STEPS))
+    mask = keep_mask(input.shape, p).to(input.dtype)
+    return input * mask.mul_(1 / (1 - round(p * STEPS) / STEPS))
 
 
 def _attention(
@@ -154,7 +154,7 @@ USUAL_TRIM, USUAL_MAPPED = 2**26, 2**25  # where glibc's own thresholds end, onc
 
 
 @contextlib.contextmanager
-def kept_memory() -> Iterator[None]:
+def retained_memory() -> Iterator[None]:
     """In this block freed memory stays with the process; after it, it goes back. Nothing without glibc."""
     library = ctypes.CDLL(None) if sys.platform == "linux" else None
     if library is None or not hasattr(library, "mallopt"):  # another C library

@@ -45,7 +45,7 @@ class Examples:
     def columns(self) -> dict[str, list[str]]:
         """Columns for a data set."""
         names = list(COLUMNS)[: self.width] if self.width > 1 else ["text"]
-        return {name: [row[place] for row in self.rows] for place, name in enumerate(names)}
+        return {name: [row[index] for row in self.rows] for index, name in enumerate(names)}
 
     def digest(self) -> str:
         """SHA-256 of the rows."""
@@ -69,35 +69,35 @@ def as_examples(data: Any) -> Examples:
     if isinstance(data, (str, bytes)) or not hasattr(data, "__iter__"):
         raise InputError(f"Train on a list of texts, pairs or triplets, not {type(data).__name__}: {str(data)[:60]!r}.")
     rows = [(item,) if isinstance(item, str) else item for item in data]
-    for place, row in enumerate(rows):
-        _check_row(row, place, rows)
+    for index, row in enumerate(rows):
+        _check_row(row, index, rows)
     if rows and len(rows[0]) > 1:
-        kept = [tuple(row) for row in rows]
+        examples = [tuple(row) for row in rows]
         notes: tuple[str, ...] = ()
     else:
         distinct = dict.fromkeys(row[0] for row in rows if row[0].strip())
-        kept = [(text,) for text in distinct]
-        left = len(rows) - len(kept)
-        notes = (f"{left} of {len(rows)} texts left out: blank or repeated.",) if left else ()
-    kept = [tuple(mend_surrogates(text) for text in row) for row in kept]
-    if len(kept) < 2:
+        examples = [(text,) for text in distinct]
+        omitted = len(rows) - len(examples)
+        notes = (f"{omitted} of {len(rows)} texts left out: blank or repeated.",) if omitted else ()
+    examples = [tuple(mend_surrogates(text) for text in row) for row in examples]
+    if len(examples) < 2:
         raise InputError(
             f"Contrastive training needs at least two different {'pairs' if rows and len(rows[0]) > 1 else 'texts'}, "
-            f"got {len(kept)}: every text's negatives are the others of its batch."
+            f"got {len(examples)}: every text's negatives are the others of its batch."
         )
-    return Examples(tuple(kept), notes)
+    return Examples(tuple(examples), notes)
 
 
-def _check_row(row: Any, place: int, rows: Sequence[Any]) -> None:
+def _check_row(row: Any, index: int, rows: Sequence[Any]) -> None:
     if not isinstance(row, (tuple, list)) or not 1 <= len(row) <= 3 or not all(isinstance(text, str) for text in row):
         raise InputError(
-            f"Example {place} is {str(row)[:60]!r} ({type(row).__name__}); an example is a text, or a pair or triplet "
+            f"Example {index} is {str(row)[:60]!r} ({type(row).__name__}); an example is a text, or a pair or triplet "
             "of texts."
         )
     if len(row) != len(rows[0]):
-        raise InputError(f"Example {place} has {len(row)} texts, the first one {len(rows[0])}; all must be alike.")
+        raise InputError(f"Example {index} has {len(row)} texts, the first one {len(rows[0])}; all must be alike.")
     if len(row) > 1 and not all(text.strip() for text in row):
-        raise InputError(f"Example {place} has a blank text: {row!r}; leave it out.")
+        raise InputError(f"Example {index} has a blank text: {row!r}; leave it out.")
 
 
 def read_examples(path: str | Path) -> Examples:
@@ -114,17 +114,17 @@ def read_examples(path: str | Path) -> Examples:
 def _read_row(row: Row) -> tuple[str, ...]:
     columns = {name.lower(): name for name in row.values}
     texts = []
-    for wanted, names in COLUMNS.items():
-        found = next((columns[name] for name in names if name in columns), None)
-        if found is None:
-            if wanted == "negative":
+    for role, names in COLUMNS.items():
+        column = next((columns[name] for name in names if name in columns), None)
+        if column is None:
+            if role == "negative":
                 continue
             raise DataError(
-                f"{row.where}: no column {wanted!r} (accepted: {', '.join(names)}); it has "
+                f"{row.where}: no column {role!r} (accepted: {', '.join(names)}); it has "
                 f"{', '.join(map(repr, row.values))}."
             )
-        text = text_value(row, found, row.values[found])
+        text = text_value(row, column, row.values[column])
         if not text.strip():
-            raise DataError(f"{row.where}: {found!r} is blank; leave the row out.")
+            raise DataError(f"{row.where}: {column!r} is blank; leave the row out.")
         texts.append(text)
     return tuple(texts)

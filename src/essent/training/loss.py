@@ -36,7 +36,7 @@ from essent.training.continuous import replace_module
 from essent.training.projection import ProjectionHead, projection_heads
 from essent.training.settings import Settings
 
-Place = tuple[int, int]  # column of the data, view
+ColumnView = tuple[int, int]  # column of the data, view
 
 
 def info_nce(
@@ -58,11 +58,11 @@ def info_nce(
             raise InputError(f"{name} must have the anchors' shape {tuple(anchors.shape)}, not {tuple(vectors.shape)}.")
     if anchors.ndim != 2 or not len(anchors):
         raise InputError(f"anchors must be (B,D) with at least one row, not {tuple(anchors.shape)}.")
-    others = positives if negatives is None else torch.cat([positives, negatives])  # (B,D) or (2B,D)
+    candidates = positives if negatives is None else torch.cat([positives, negatives])  # (B,D) or (2B,D)
     with torch.autocast(anchors.device.type, enabled=False):  # cosines of 16 bits have three digits
         exact = torch.promote_types(anchors.dtype, torch.float32)
         units = functional.normalize(anchors.to(exact), dim=1)  # (B,D)
-        cosines = units @ functional.normalize(others.to(exact), dim=1).T  # (B,B) or (B,2B)
+        cosines = units @ functional.normalize(candidates.to(exact), dim=1).T  # (B,B) or (B,2B)
         return functional.cross_entropy(cosines / temperature, torch.arange(len(anchors), device=anchors.device))
 
 
@@ -100,12 +100,12 @@ def bare_template(frame: Frame, lengths: torch.Tensor) -> dict[str, torch.Tensor
     The positions after the slot are shifted by the length of the missing text (PromptBERT 4.3).
     """
     ids = torch.tensor([*frame.before, *frame.after], device=lengths.device).expand(len(lengths), -1)  # (U,F)
-    place = torch.arange(len(frame), device=lengths.device).expand(len(lengths), -1)  # (U,F)
-    positions = torch.where(place >= len(frame.before), place + lengths.unsqueeze(1), place)
+    frame_index = torch.arange(len(frame), device=lengths.device).expand(len(lengths), -1)  # (U,F)
+    positions = torch.where(frame_index >= len(frame.before), frame_index + lengths.unsqueeze(1), frame_index)
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "positions": positions}
 
 
-def places_of(columns: int, views: int) -> tuple[Place, ...]:
+def places_of(columns: int, views: int) -> tuple[ColumnView, ...]:
     """Which column is read under which view: a text twice, or an anchor under the first and all others under the last.
 
     Args:
@@ -122,7 +122,7 @@ class ViewCollator(SentenceTransformerDataCollator):
 
     backbone: Backbone | None = None
     frames: Sequence[Frame] = ()
-    places: Sequence[Place] = ()
+    places: Sequence[ColumnView] = ()
     max_seq_length: int = 32
 
     def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class ContrastiveLoss(nn.Module):
     Args:
         model: an Encoder whose first module is a `ViewedModule`.
         plans: one a view, each the [MASK] of a template or a recipe without one, not denoised.
-        places: which column of the data is read under which view, in the order of `features`.
+        column_views: which column of the data is read under which view, in the order of `features`.
         projection_head: between the vectors and the loss.
         denoised: take the bias of each view's template off.
         temperature: τ.
@@ -183,7 +183,7 @@ class ContrastiveLoss(nn.Module):
         self,
         model: Encoder,
         plans: Sequence[Plan],
-        places: Sequence[Place],
+        column_views: Sequence[ColumnView],
         projection_head: ProjectionHead,
         *,
         denoised: bool = False,
@@ -193,7 +193,7 @@ class ContrastiveLoss(nn.Module):
         self.model: Any = model  # a trainer may put a wrapped model in its place
         self.plans = list(plans)
         self.tables = nn.ModuleList(plans)  # their buffers move with the loss
-        self.places = tuple(places)
+        self.places = tuple(column_views)
         self.projection_head = projection_head
         self.denoised = denoised
         self.temperature = temperature
@@ -228,16 +228,17 @@ class ContrastiveLoss(nn.Module):
 
     def _biases(self, features: Sequence[dict[str, Any]], views: Sequence[int]) -> list[torch.Tensor]:
         """ĥ of every row of every part: one pass a view, one row a distinct length."""
-        found: list[torch.Tensor] = [torch.empty(0)] * len(views)
+        biases: list[torch.Tensor] = [torch.empty(0)] * len(views)
         for view in dict.fromkeys(views):
-            members = [place for place, own in enumerate(views) if own == view]
+            members = [part_index for part_index, own in enumerate(views) if own == view]
             frame = self.plans[view].frame
-            words = [features[place]["attention_mask"].sum(dim=1) - len(frame) for place in members]  # (B,) each
+            masks = [features[part_index]["attention_mask"] for part_index in members]
+            words = [attention_mask.sum(dim=1) - len(frame) for attention_mask in masks]  # (B,) each
             lengths, inverse = torch.cat(words).unique(return_inverse=True)  # (U,), (B·members,)
             bias = self._vectors(bare_template(frame, lengths), view)[inverse]  # (B·members,D)
-            for place, part in zip(members, bias.split([len(w) for w in words]), strict=True):
-                found[place] = part
-        return found
+            for part_index, part in zip(members, bias.split([len(w) for w in words]), strict=True):
+                biases[part_index] = part
+        return biases
 
 
 def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpoint: str = "") -> ContrastiveLoss:

@@ -160,10 +160,10 @@ class PredictionTransform(ProjectionHead):
         activation = getattr(config, "hidden_act", None) or getattr(config, "activation", None) or "gelu"
         self.activation = ACT2FN[activation]
         self.norm = nn.LayerNorm(dimensions, eps=float(getattr(config, "layer_norm_eps", 1e-12)))
-        found = _own_transform(checkpoint, dimensions)
-        if found:
-            self.load_state_dict(found)
-        self.origin = "taken from the checkpoint" if found else "initialised: the checkpoint has no prediction head"
+        transform = _own_transform(checkpoint, dimensions)
+        if transform:
+            self.load_state_dict(transform)
+        self.origin = "taken from the checkpoint" if transform else "initialised: the checkpoint has no prediction head"
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Map vectors (B,D) by the masked-LM head's transformation."""
@@ -196,8 +196,8 @@ def _own_transform(checkpoint: str, dimensions: int) -> dict[str, torch.Tensor]:
                     for kind in ("weight", "bias")
                 }
                 if set(names.values()) <= keys:
-                    found = {name: file.get_tensor(key).float() for name, key in names.items()}
-                    return found if found["dense.weight"].shape == (dimensions, dimensions) else {}
+                    transform = {name: file.get_tensor(key).float() for name, key in names.items()}
+                    return transform if transform["dense.weight"].shape == (dimensions, dimensions) else {}
     except (OSError, ValueError, SafetensorError):
         return {}  # no such repository, no network: the head is initialised, and says so
     return {}

@@ -39,9 +39,9 @@ from essent.training.checkpoints import (
     check_checkpoint,
     check_same_run,
     check_unfinished,
+    checkpoint_note,
     history_of,
     last_checkpoint,
-    left_over,
     remove_checkpoints,
     total_steps,
     where_it_goes_on,
@@ -195,13 +195,13 @@ def warn(encoder: Encoder, settings: Settings, examples: Examples) -> None:
 
 
 @contextlib.contextmanager
-def _progress_bars(shown: bool) -> Iterator[None]:
+def _progress_bars(enabled: bool) -> Iterator[None]:
     """Without the libraries' own progress bars in this block, unless they are to be shown."""
     import datasets
     from transformers.utils import logging as transformers_logging
 
     for_data, for_models = not datasets.are_progress_bars_disabled(), transformers_logging.is_progress_bar_enabled()
-    if not shown:
+    if not enabled:
         datasets.disable_progress_bars()
         transformers_logging.disable_progress_bar()
     try:
@@ -283,15 +283,15 @@ def _report(state: Any, head: ProjectionHead, examples: Examples, task: LabeledT
     }
 
 
-def _save(encoder: Encoder, kept_head: ProjectionHead | None, output: Path, metadata: Mapping[str, Any]) -> None:
+def _save(encoder: Encoder, head: ProjectionHead | None, output: Path, metadata: Mapping[str, Any]) -> None:
     """Write the encoder, with a head that is kept behind it, and training.json, which appear together."""
 
     def finish(folder: Path, reason: str) -> None:
         encoder.write_card(folder, reason)
-        if kept_head is not None:
+        if head is not None:
             whole = SentenceTransformer(str(folder), device="cpu")
             shutil.rmtree(folder / STATE_FOLDER)  # the recipe alone is not what the folder computes any more
-            SentenceTransformer(modules=[*whole, *kept_head.cpu().stock()], device="cpu").save(str(folder))
+            SentenceTransformer(modules=[*whole, *head.cpu().stock()], device="cpu").save(str(folder))
         (folder / HISTORY).write_text(json.dumps(metadata, ensure_ascii=False, indent=2), encoding="utf-8")
 
     try:
@@ -300,8 +300,8 @@ def _save(encoder: Encoder, kept_head: ProjectionHead | None, output: Path, meta
         raise
     except WRITE_ERRORS as error:
         raise TrainingError(
-            f"The encoder is trained and cannot be written to {output}: {error}. {left_over(output / CHECKPOINTS)} "
-            "It is a whole encoder too."
+            f"The encoder is trained and cannot be written to {output}: {error}. "
+            f"{checkpoint_note(output / CHECKPOINTS)} It is a whole encoder too."
         ) from error
 
 
@@ -368,7 +368,7 @@ def train_seeds(
         scores[task.name].append(json.loads((folder / HISTORY).read_text(encoding="utf-8"))["best_score"])
         for part in tests:
             scores[part.name].append(part.run(encoder).main_score)
-    spreads = {name: Spread.of(found) for name, found in scores.items()}
+    spreads = {name: Spread.of(seed_scores) for name, seed_scores in scores.items()}
     written = {"seeds": chosen, "validate": task.name, "tasks": {name: asdict(part) for name, part in spreads.items()}}
     write_text(Path(output) / SEEDS, json.dumps(written, ensure_ascii=False, indent=2))
     return spreads

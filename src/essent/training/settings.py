@@ -105,8 +105,8 @@ class Settings:
     seed: int = 42
 
     def __post_init__(self) -> None:
-        given = (self.templates,) if isinstance(self.templates, str) else tuple(self.templates)
-        object.__setattr__(self, "templates", tuple(str(read_field("template", text)) for text in given))
+        templates = (self.templates,) if isinstance(self.templates, str) else tuple(self.templates)
+        object.__setattr__(self, "templates", tuple(str(read_field("template", text)) for text in templates))
         for name in ("batch_size", "max_steps", "max_seq_length", "validate_every", "seed"):
             value = getattr(self, name)
             low = 0 if name == "seed" else 1
@@ -294,10 +294,10 @@ def resolve_settings(preset: str, kind: str, changes: Mapping[str, Any]) -> Sett
         raise UnknownNameError(f"Unknown setting {unknown[0]!r}. {did_you_mean(unknown[0], known)}")
     row = PRESETS[preset]
     values = {**row.values, **row.by_kind.get(kind, {}), **changes}
-    wanted = find_objective(values["objective"]).templates
+    template_count = find_objective(values["objective"]).templates
     if "templates" not in changes:
         own = tuple(values.get("templates", ()))
-        values["templates"] = (own if len(own) >= wanted else BOTH[kind]["templates"])[:wanted]
+        values["templates"] = (own if len(own) >= template_count else BOTH[kind]["templates"])[:template_count]
     if "recipe" not in changes and ("objective" in changes or "recipe" not in values):
-        values["recipe"] = "prompt" if wanted else "cls"
+        values["recipe"] = "prompt" if template_count else "cls"
     return Settings(**values)

@@ -20,7 +20,7 @@ from transformers import PrinterCallback
 from essent.encoder.encoder import Encoder
 from essent.errors import InputError, NotFiniteError, TrainingError
 from essent.tasks.base import LabeledTask
-from essent.training.checkpoints import check_checkpoint, go_on, is_whole, left_over, writing_checkpoint
+from essent.training.checkpoints import check_checkpoint, checkpoint_note, go_on, is_whole, writing_checkpoint
 from essent.training.device import on_device, quick_dropout
 from essent.training.examples import Examples
 from essent.training.loss import ContrastiveLoss, ShuffledBatches, ViewCollator
@@ -67,13 +67,13 @@ def make_trainer(
     )
     if arguments.n_gpu > 1:  # one process on several GPUs would multiply the batch; torchrun starts one for each
         arguments._n_gpu = 1
-    kept_head = loss.projection_head if settings.keep_projection_head else None
+    saved_head = loss.projection_head if settings.keep_projection_head else None
     trainer = ContrastiveTrainer(
         model=encoder,
         args=arguments,
         train_dataset=datasets.Dataset.from_dict(examples.columns()),
         loss=loss,
-        evaluator=None if task is None else TaskScore(task, kept_head),
+        evaluator=None if task is None else TaskScore(task, saved_head),
         data_collator=collator,
     )
     trainer.remove_callback(PrinterCallback)  # prints to standard output
@@ -107,8 +107,8 @@ class TaskScore(BaseEvaluator):
             with exact_forward(model):
                 score = self.task.run(_Encoding(model, self.projection_head)).main_score
         except InputError as error:  # a vector that is not finite
-            kept = left_over(Path(output_path).parent) if output_path else ""
-            raise TrainingError(f"Step {steps} cannot be validated: {error} {kept}") from error
+            note = checkpoint_note(Path(output_path).parent) if output_path else ""
+            raise TrainingError(f"Step {steps} cannot be validated: {error} {note}") from error
         metrics = {str(self.primary_metric): score if score == score else UNDEFINED}
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)  # type: ignore[arg-type]
         return metrics
@@ -124,14 +124,14 @@ class _Encoding:
 
     def encode(self, texts: list[str], prompt: str | None = None) -> torch.Tensor:
         """Vectors (N,D) of texts; `prompt` as sentence-transformers takes it."""
-        given = {} if prompt is None else {"prompt": prompt}
-        vectors: torch.Tensor = self.model.encode(texts, convert_to_tensor=True, show_progress_bar=False, **given)
+        options = {} if prompt is None else {"prompt": prompt}
+        vectors: torch.Tensor = self.model.encode(texts, convert_to_tensor=True, show_progress_bar=False, **options)
         if self.projection_head is None:
             return vectors
-        place = next(iter(self.projection_head.state_dict().values())).device
+        device = next(iter(self.projection_head.state_dict().values())).device
         with torch.no_grad():
-            found: torch.Tensor = self.projection_head(vectors.to(place))
-        return found
+            projected: torch.Tensor = self.projection_head(vectors.to(device))
+        return projected
 
 
 @contextlib.contextmanager
@@ -167,7 +167,7 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         if not torch.isfinite(loss):
             raise TrainingError(
                 f"The loss of step {self.state.global_step + 1} is {float(loss)}. "
-                f"{left_over(Path(str(self.args.output_dir)))} A lower learning rate (it is "
+                f"{checkpoint_note(Path(str(self.args.output_dir)))} A lower learning rate (it is "
                 f"{self.args.learning_rate:g}) or precision='float32' may help."
             )
         return loss
@@ -186,14 +186,14 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         folder = Path(str(output_dir or self.args.output_dir))
         encoder = self._encoder
         after = f"After step {self.state.global_step}"
-        advice = f"{left_over(folder.parent)} A lower learning rate (it is {self.args.learning_rate:g}) may help."
+        advice = f"{checkpoint_note(folder.parent)} A lower learning rate (it is {self.args.learning_rate:g}) may help."
         broken = [name for name, weight in self._loss.named_parameters() if not torch.isfinite(weight).all()]
         if broken:
             raise TrainingError(f"{after} the weights {broken[0]} are not finite. {advice}")
         head = {key: value.contiguous() for key, value in self._head.state_dict().items()}
         try:
             with exact_forward(encoder), torch.random.fork_rng(devices=()):
-                encoder.write_folder(folder, "stock", lambda place, _: save_file(head, place / HEAD_FILE))
+                encoder.write_folder(folder, "stock", lambda directory, _: save_file(head, directory / HEAD_FILE))
         except NotFiniteError as error:  # of weights that are finite and huge
             raise TrainingError(f"{after} no vector is finite: {error} {advice}") from error
 

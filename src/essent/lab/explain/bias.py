@@ -97,7 +97,7 @@ class BiasReport:
         return {
             "model": self.model,
             "texts": self.texts,
-            "tables": [_map_to_dict(one) for one in self.maps],
+            "tables": [_map_to_dict(token_table) for token_table in self.maps],
             "sentences": [
                 {"recipe": row.recipe, "average_cosine": _plain(row.cosine), "spearman": _plain_all(row.spearman)}
                 for row in self.sentences
@@ -111,12 +111,14 @@ class BiasReport:
 
         tokens = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Tokens", title_justify="left")
         tokens.add_column("")
-        for one in self.maps:
-            tokens.add_column(one.name, justify="right")
-        tokens.add_row("tokens", *(f"{len(one.tokens):,}" for one in self.maps))
-        tokens.add_row("average cosine (Table 2)", *(f"{one.cosine:.4f}" for one in self.maps))
+        for token_table in self.maps:
+            tokens.add_column(token_table.name, justify="right")
+        tokens.add_row("tokens", *(f"{len(token_table.tokens):,}" for token_table in self.maps))
+        tokens.add_row("average cosine (Table 2)", *(f"{token_table.cosine:.4f}" for token_table in self.maps))
         for name in self.maps[0].shares:
-            tokens.add_row(f"variance by {name}", *(f"{100 * one.shares[name]:.1f} %" for one in self.maps))
+            tokens.add_row(
+                f"variance by {name}", *(f"{100 * token_table.shares[name]:.1f} %" for token_table in self.maps)
+            )
         if not self.sentences:
             return [tokens]
         sentences = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Sentences (Table 1)", title_justify="left")
@@ -170,26 +172,26 @@ def token_bias(
     if texts is not None:
         frame = make_frame(backbone.tokenizer, None)
         stats = count_tokens(
-            lambda some: framed_ids(backbone.tokenizer, frame, list(some), None), texts, len(vocabulary)
+            lambda portion: framed_ids(backbone.tokenizer, frame, list(portion), None), texts, len(vocabulary)
         )
         counts = stats.count
     maps = [token_map("input word embeddings", table, vocabulary, counts)]
     if (output := _untied(shell, table)) is not None:
         maps.append(token_map("output matrix", output, vocabulary, counts))
-    found: list[SentenceAnisotropy] = []
+    anisotropy: list[SentenceAnisotropy] = []
     if texts is not None or scored:
-        drawn = _drawn(texts or [], seed)
+        sample = _sample(texts or [], seed)
         recipes = [Recipe.parse(name) for name in RECIPES]
         bench = Bench(shell, recipes, batch_size=batch_size, progress=progress, options={})
         cosines = [math.nan] * len(recipes)
-        if drawn:
-            cosines = [average_cosine(rows, self_pairs=True) for _, rows in bench.vectors(drawn, None, None)]
+        if sample:
+            cosines = [average_cosine(rows, self_pairs=True) for _, rows in bench.vectors(sample, None, None)]
         spearman: list[dict[str, float]] = [{} for _ in recipes]
         for task in scored:
-            for place, (_, rows) in enumerate(bench.vectors(task.texts(), None, None)):
-                spearman[place][task.name] = task.score_vectors(rows).main_score
-        found = [SentenceAnisotropy(*row) for row in zip(RECIPES, cosines, spearman, strict=True)]
-    return BiasReport(name_of(model), tuple(maps), tuple(found), len(texts or []))
+            for recipe_index, (_, rows) in enumerate(bench.vectors(task.texts(), None, None)):
+                spearman[recipe_index][task.name] = task.score_vectors(rows).main_score
+        anisotropy = [SentenceAnisotropy(*row) for row in zip(RECIPES, cosines, spearman, strict=True)]
+    return BiasReport(name_of(model), tuple(maps), tuple(anisotropy), len(texts or []))
 
 
 def token_map(name: str, table: np.ndarray, vocabulary: Vocabulary, counts: np.ndarray | None) -> TokenMap:
@@ -253,24 +255,29 @@ def _untied(shell: SentenceTransformer, table: np.ndarray) -> np.ndarray | None:
     return None if output.shape[0] != len(table) or np.array_equal(output, table) else output
 
 
-def _drawn(texts: list[str], seed: int) -> list[str]:
+def _sample(texts: list[str], seed: int) -> list[str]:
     if len(texts) <= SENTENCES:
         return texts
     chosen = np.random.default_rng(seed).choice(len(texts), SENTENCES, replace=False)
     return [texts[i] for i in sorted(chosen)]
 
 
-def _map_to_dict(one: TokenMap) -> dict[str, Any]:
+def _map_to_dict(token_table: TokenMap) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "average_cosine": _plain(one.cosine),
-        "variance_explained": _plain_all(one.shares),
-        "frequency": "log(1 + count)" if one.counted else "place in the vocabulary, negative",
+        "name": token_table.name,
+        "average_cosine": _plain(token_table.cosine),
+        "variance_explained": _plain_all(token_table.shares),
+        "frequency": "log(1 + count)" if token_table.counted else "place in the vocabulary, negative",
         "columns": ["token", "x", "y", "frequency", "subword", "capital"],
         "tokens": [
             [token, round(x, 4), round(y, 4), round(f, 4), bool(s), bool(u)]
             for token, (x, y), f, s, u in zip(
-                one.tokens, one.points.tolist(), one.frequency.tolist(), one.subword, one.upper, strict=True
+                token_table.tokens,
+                token_table.points.tolist(),
+                token_table.frequency.tolist(),
+                token_table.subword,
+                token_table.upper,
+                strict=True,
             )
         ],
     }

@@ -72,7 +72,7 @@ class HeadAgreement:
     def best(self, count: int = 10) -> list[tuple[str, float, float]]:
         """The heads with the highest Spearman correlation as ("layer-head", pearson, spearman), counted from 1."""
         flat = np.nan_to_num(self.spearman.ravel(), nan=-math.inf)
-        order = [divmod(int(place), self.spearman.shape[1]) for place in np.argsort(-flat, kind="stable")[:count]]
+        order = [divmod(int(index), self.spearman.shape[1]) for index in np.argsort(-flat, kind="stable")[:count]]
         return [(f"{r + 1}-{c + 1}", float(self.pearson[r, c]), float(self.spearman[r, c])) for r, c in order]
 
 
@@ -112,15 +112,15 @@ def impact_agreement(
     Raises:
         InputError, ModelError: as `impact_matrix`, no texts, or a weighting that is not one by token.
     """
-    backbone, found = _transformer(model, options), _some(texts)
-    table = _weights_by_token(backbone, weights, found if frequency_texts is None else check_texts(frequency_texts))
+    backbone, sentences = _transformer(model, options), _non_empty(texts)
+    table = _weights_by_token(backbone, weights, sentences if frequency_texts is None else check_texts(frequency_texts))
     every: list[np.ndarray] = []
     ids: list[int] = []
-    for impact in _impacts(backbone, found, layer):  # one matrix at a time
+    for impact in _impacts(backbone, sentences, layer):  # one matrix at a time
         every.append(impact.means)
         ids += impact.ids
     pearson, spearman = correlate(np.concatenate(every)[None, :], table[np.asarray(ids, dtype=np.int64)])
-    return Agreement(float(pearson[0]), float(spearman[0]), len(ids), len(found))
+    return Agreement(float(pearson[0]), float(spearman[0]), len(ids), len(sentences))
 
 
 @torch.inference_mode()
@@ -141,12 +141,12 @@ def head_agreement(
         InputError: no texts, or a weighting that is not one by token.
         ModelError: a static model.
     """
-    backbone, found = _transformer(model, options), _some(texts)
-    table = _weights_by_token(backbone, weights, found if frequency_texts is None else check_texts(frequency_texts))
+    backbone, sentences = _transformer(model, options), _non_empty(texts)
+    table = _weights_by_token(backbone, weights, sentences if frequency_texts is None else check_texts(frequency_texts))
     frame, layers = make_frame(backbone.tokenizer, None), backbone.depth or 0
     heads = [(layer, head) for layer in range(1, layers + 1) for head in range(1, backbone.attention_heads + 1)]
-    diagonals, found_ids = [np.empty((len(heads), 0), np.float32)], [np.empty(0, np.int64)]
-    for _, portion in portions(found):
+    diagonals, token_ids = [np.empty((len(heads), 0), np.float32)], [np.empty(0, np.int64)]
+    for _, portion in portions(sentences):
         every = framed_ids(backbone.tokenizer, frame, list(portion), backbone.max_seq_length)
         sequences = [ids for ids in every if len(ids) > len(frame)]  # an empty text has no words to look at
         for chosen in batches([len(s) for s in sequences], batch_size):
@@ -154,10 +154,10 @@ def head_agreement(
             states = backbone.states(tokens, RequiredOutputs(attention_heads=frozenset(heads)))
             values = torch.stack([states.diagonals[head] for head in heads])  # (H,B,T)
             diagonals.append(values[:, tokens.content].float().cpu().numpy())  # (H,m)
-            found_ids.append(tokens.ids[tokens.content].cpu().numpy())  # (m,)
-    pearson, spearman = correlate(np.concatenate(diagonals, axis=1), table[np.concatenate(found_ids)])
+            token_ids.append(tokens.ids[tokens.content].cpu().numpy())  # (m,)
+    pearson, spearman = correlate(np.concatenate(diagonals, axis=1), table[np.concatenate(token_ids)])
     shape = (layers, backbone.attention_heads)
-    return HeadAgreement(pearson.reshape(shape), spearman.reshape(shape), sum(map(len, found_ids)), len(found))
+    return HeadAgreement(pearson.reshape(shape), spearman.reshape(shape), sum(map(len, token_ids)), len(sentences))
 
 
 def correlate(rows: np.ndarray, against: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -165,10 +165,10 @@ def correlate(rows: np.ndarray, against: np.ndarray) -> tuple[np.ndarray, np.nda
     from scipy.stats import rankdata
 
     ranks = rankdata(against)
-    found = np.full((2, len(rows)), math.nan)
-    for place, row in enumerate(rows):  # one at a time: float64 copies of all rows could fill the memory
-        found[:, place] = _pearson(row, against), _pearson(rankdata(row), ranks)
-    return found[0], found[1]
+    correlations = np.full((2, len(rows)), math.nan)
+    for row_index, row in enumerate(rows):  # one at a time: float64 copies of all rows could fill the memory
+        correlations[:, row_index] = _pearson(row, against), _pearson(rankdata(row), ranks)
+    return correlations[0], correlations[1]
 
 
 def _pearson(first: np.ndarray, second: np.ndarray) -> float:
@@ -199,11 +199,11 @@ def _transformer(model: ModelLike | Backbone, options: dict[str, Any]) -> Backbo
     return backbone
 
 
-def _some(texts: Sequence[str]) -> list[str]:
-    found = check_texts(texts)
-    if not found:
+def _non_empty(texts: Sequence[str]) -> list[str]:
+    sentences = check_texts(texts)
+    if not sentences:
         raise InputError("Word importance needs at least one text.")
-    return found
+    return sentences
 
 
 def _weights_by_token(backbone: Backbone, spec: str, corpus: list[str]) -> np.ndarray:
@@ -213,7 +213,7 @@ def _weights_by_token(backbone: Backbone, spec: str, corpus: list[str]) -> np.nd
         raise InputError(f"weights={spec!r} is not a weight by token; give tfidf, idf or sif.")
     frame = make_frame(backbone.tokenizer, None)
     stats = count_tokens(
-        lambda some: framed_ids(backbone.tokenizer, frame, list(some), backbone.max_seq_length),
+        lambda portion: framed_ids(backbone.tokenizer, frame, list(portion), backbone.max_seq_length),
         corpus,
         len(backbone.vocabulary),
     )
@@ -256,17 +256,17 @@ def _impact(backbone: Backbone, frame: Frame, ids: list[int], mask: int, layer: 
 
 
 def _states_at_masks(
-    backbone: Backbone, frame: Frame, ids: list[int], mask: int, layer: int, places: np.ndarray
+    backbone: Backbone, frame: Frame, ids: list[int], mask: int, layer: int, positions: np.ndarray
 ) -> np.ndarray:
-    """The text once a row of `places` (b,m), masked there; the states at those places: (b,m,D) float64."""
-    rows = np.arange(len(places))[:, None]
-    masked = np.tile(np.asarray(ids, dtype=np.int64), (len(places), 1))  # (b,T)
-    masked[rows, places] = mask
+    """The text once a row of `positions` (b,m), masked there; the states at these: (b,m,D) float64."""
+    rows = np.arange(len(positions))[:, None]
+    masked = np.tile(np.asarray(ids, dtype=np.int64), (len(positions), 1))  # (b,T)
+    masked[rows, positions] = mask
     whole = pad([ids], frame, backbone.pad_id)
     device, shape = backbone.static_table.device, masked.shape
     tokens = Tokens(torch.from_numpy(masked), whole.attention_mask.expand(shape), whole.content.expand(shape)).to(
         device
     )
     hidden = backbone.states(tokens, RequiredOutputs(layers=frozenset({layer}))).hidden[layer]  # (b,T,D)
-    states: np.ndarray = hidden[torch.from_numpy(rows), torch.from_numpy(places)].double().cpu().numpy()
+    states: np.ndarray = hidden[torch.from_numpy(rows), torch.from_numpy(positions)].double().cpu().numpy()
     return states

@@ -79,7 +79,7 @@ class MaskPredictions:
 
 
 def _in_words(tokens: Sequence[Predicted]) -> str:
-    return ", ".join(f"{one.token} {100 * one.probability:.1f} %" for one in tokens)
+    return ", ".join(f"{predicted.token} {100 * predicted.probability:.1f} %" for predicted in tokens)
 
 
 @torch.inference_mode()
@@ -108,8 +108,8 @@ def mask_predictions(
         UnsupportedRecipeError: one too long for the model.
         InputError: no texts, or `top` is not a positive number.
     """
-    found = check_texts(texts)
-    if not found:
+    sentences = check_texts(texts)
+    if not sentences:
         raise InputError("Mask predictions need at least one text.")
     if isinstance(top, bool) or not isinstance(top, int) or top < 1:
         raise InputError(f"top={top!r} must be a positive number of tokens.")
@@ -120,7 +120,7 @@ def mask_predictions(
     frame, layer, count = make_frame(backbone.tokenizer, filled), backbone.last, filled.count(MASK)
     check_room(frame, filled, backbone.max_seq_length)
     head, vocabulary = backbone.mlm_head, backbone.vocabulary
-    sequences = framed_ids(backbone.tokenizer, frame, found, backbone.max_seq_length)
+    sequences = framed_ids(backbone.tokenizer, frame, sentences, backbone.max_seq_length)
     rows: dict[int, list[MaskPrediction]] = {}
     for chosen in batches([len(s) for s in sequences], batch_size):
         tokens = pad([sequences[i] for i in chosen], frame, backbone.pad_id).to(backbone.static_table.device)
@@ -131,13 +131,13 @@ def mask_predictions(
             kinds.append(debias(hidden, tokens, frame, layer, backbone)[at])
         assert head is not None  # noqa: S101 — `_with_head` has refused models without one
         lists = [_named(*head.most_probable(states, top), vocabulary) for states in kinds]  # of B·count lists
-        for place, index in enumerate(chosen.tolist()):
-            masks = range(place * count, (place + 1) * count)
+        for batch_row, index in enumerate(chosen.tolist()):
+            masks = range(batch_row * count, (batch_row + 1) * count)
             rows[index] = [
-                MaskPrediction(found[index], number, lists[0][at_mask], lists[1][at_mask] if denoised else ())
+                MaskPrediction(sentences[index], number, lists[0][at_mask], lists[1][at_mask] if denoised else ())
                 for number, at_mask in enumerate(masks, start=1)
             ]
-    return MaskPredictions(filled, tuple(row for index in range(len(found)) for row in rows[index]))
+    return MaskPredictions(filled, tuple(row for index in range(len(sentences)) for row in rows[index]))
 
 
 def _with_mlm_head(model: ModelLike | Backbone, recipe: Recipe, options: dict[str, Any]) -> Backbone:

@@ -88,7 +88,7 @@ def filter_sentences(
     outcomes = [attempt(parsed, next(docs)) if isinstance(text, str) else text for text in texts]
     negated = iter(parser([outcome.negation.text for outcome in outcomes if isinstance(outcome, Suitable)]))
     return [
-        attempt(_still_suitable, outcome, next(negated)) if isinstance(outcome, Suitable) else outcome
+        attempt(_with_same_verb, outcome, next(negated)) if isinstance(outcome, Suitable) else outcome
         for outcome in outcomes
     ]
 
@@ -104,7 +104,7 @@ def _unknown(token: Token, misspelled: Container[str], lexicon: Container[str]) 
     return None if listed else "an unknown word"
 
 
-def _still_suitable(original: Suitable, negated: Doc) -> Suitable:
+def _with_same_verb(original: Suitable, negated: Doc) -> Suitable:
     """The original, if its negation is a statement with the same main verb."""
     main = attempt(statement, negated)
     if isinstance(main, UnsuitableError):
@@ -126,8 +126,8 @@ def looks_suitable(sentence: str) -> str:
     text = WORD.sub(_mended, EDGES.sub("", text))
     for name in NAMES:
         text = text.replace(NAME, name, 1)
-    for name, reason, found in LOOKS:
-        if found(PAUSE.sub(",", text)):
+    for name, reason, is_fault in LOOKS:
+        if is_fault(PAUSE.sub(",", text)):
             raise UnsuitableError(name, reason)
     return text[:1].upper() + text[1:]
 
@@ -141,7 +141,7 @@ def _mended(word: re.Match[str]) -> str:
 @cache
 def _contractions() -> dict[str, str]:
     """Words without their apostrophe, as they should be: dont and im, and i with them."""
-    return {one.replace("'", "").lower(): one for one in word_lists()["contraction"]}
+    return {contraction.replace("'", "").lower(): contraction for contraction in word_lists()["contraction"]}
 
 
 def _words(text: str) -> int:
@@ -232,25 +232,25 @@ def write_rows(rows: Iterable[PairRow], path: str | Path) -> None:
 
 def by_subset(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
     """The pairs of each subset that there is, in the paper's order."""
-    found = {subset: [pair for pair in pairs if pair.subset == subset] for subset in SUBSETS}
-    return {subset: some for subset, some in found.items() if some}
+    pairs_by_name = {subset: [pair for pair in pairs if pair.subset == subset] for subset in SUBSETS}
+    return {subset: members for subset, members in pairs_by_name.items() if members}
 
 
 def overlaps(rows: Sequence[PairRow], tokenize: Tokenize = words_and_marks) -> dict[str, dict[str, float]]:
     """Lexical overlap of every subset and of all, and the paper's (Table 1)."""
-    found = {
-        name: lexical_overlap([(row.original, row.converted) for row in some], tokenize)
-        for name, some in {"all": rows, **by_subset(rows)}.items()
+    overlap_by_subset = {
+        name: lexical_overlap([(row.original, row.converted) for row in members], tokenize)
+        for name, members in {"all": rows, **by_subset(rows)}.items()
     }
-    return {**found, "the paper's HEROS": PUBLISHED["HEROS"]}
+    return {**overlap_by_subset, "the paper's HEROS": PUBLISHED["HEROS"]}
 
 
 def sample(pairs: Sequence[Pair], number: int = 3, seed: int = 0) -> dict[str, list[Pair]]:
     """A few pairs of each subset to read."""
     rng = np.random.default_rng(seed)
     return {
-        subset: [some[place] for place in sorted(rng.permutation(len(some))[:number])]
-        for subset, some in by_subset(pairs).items()
+        subset: [members[index] for index in sorted(rng.permutation(len(members))[:number])]
+        for subset, members in by_subset(pairs).items()
     }
 
 
@@ -335,9 +335,9 @@ def build(
     order = [sentences[number] for number in np.random.default_rng(seed).permutation(len(sentences))]
     least = min(n * look_at, len(order)) if resources.chooser() is not None else 1
     outcomes: list[Built | UnsuitableError] = []
-    taken: set[str] = set()
+    used_texts: set[str] = set()
     while len(outcomes) < least or (len(outcomes) < len(order) and sum(isinstance(o, Built) for o in outcomes) < n):
-        outcomes += _outcomes(order[len(outcomes) : len(outcomes) + CHUNK], resources, taken, seed)
+        outcomes += _outcomes(order[len(outcomes) : len(outcomes) + CHUNK], resources, used_texts, seed)
         if progress is not None:
             progress(len(outcomes), max(least, len(outcomes)))
     built = [outcome for outcome in outcomes if isinstance(outcome, Built)]
@@ -354,20 +354,20 @@ def build(
 
 
 def _outcomes(
-    sentences: Sequence[str], resources: Resources, taken: set[str], seed: int
+    sentences: Sequence[str], resources: Resources, used_texts: set[str], seed: int
 ) -> Iterator[Built | UnsuitableError]:
-    """Every sentence's rows, or why it has none; a text that is `taken` already is not taken again."""
+    """Every sentence's rows, or why it has none; one of the `used_texts` is not used again."""
     wrong = frozenset(word for words in resources.misspellings.values() for word in words)
     suitable: list[tuple[Suitable, list[Choice]]] = []
     for original in filter_sentences(sentences, resources.parser, wrong, resources.wordnet or frozenset()):
         if isinstance(original, UnsuitableError):
             yield original
-        elif original.text in taken:
+        elif original.text in used_texts:
             yield UnsuitableError("repeated", "another sentence but for marks, capitals or a name")
         elif isinstance(choices := attempt(negatable, original.doc), UnsuitableError):
             yield choices
         else:
-            taken.add(original.text)
+            used_texts.add(original.text)
             suitable.append((original, choices))
     words, chooser = [choices for _, choices in suitable], resources.chooser()
     chosen = chooser(words) if chooser is not None else [choices[0] for choices in words]

@@ -38,12 +38,12 @@ def misspellings(path: Path | None = None) -> dict[str, tuple[str, ...]]:
     """
     if path is None:
         path = Path(str(optional_import("codespell_lib", "heros").__file__)).parent / "data" / "dictionary.txt"
-    found: dict[str, list[str]] = defaultdict(list)
+    by_word: dict[str, list[str]] = defaultdict(list)
     for line in path.read_text("utf-8").splitlines():
         wrong, arrow, right = line.strip().lower().partition("->")
         if arrow and "," not in right and right.isalpha() and wrong.isalpha():
-            found[right].append(wrong)
-    return {word: tuple(sorted(wrong)) for word, wrong in found.items()}
+            by_word[right].append(wrong)
+    return {word: tuple(sorted(wrong)) for word, wrong in by_word.items()}
 
 
 def make_typo(word: str, rng: np.random.Generator, listed: Mapping[str, Sequence[str]]) -> tuple[str, str]:
@@ -56,10 +56,10 @@ def make_typo(word: str, rng: np.random.Generator, listed: Mapping[str, Sequence
     """
     lower = word.lower()
     slips: dict[str, list[str]] = defaultdict(list)
-    for rule, one in _slips(lower) if len(lower) >= SHORTEST and lower.isalpha() else ():
-        if one != lower and len(one) > 2 and not is_word(one):
-            slips[rule].append(one)
-    common = [one for one in listed.get(lower, ()) if not is_word(one) and is_near(one, lower)]
+    for rule, typo in _slips(lower) if len(lower) >= SHORTEST and lower.isalpha() else ():
+        if typo != lower and len(typo) > 2 and not is_word(typo):
+            slips[rule].append(typo)
+    common = [typo for typo in listed.get(lower, ()) if not is_word(typo) and is_near(typo, lower)]
     kinds = {"common misspelling": common} if common else slips
     if not any(kinds.values()):
         raise UnsuitableError("typo", "no typo of the word")
@@ -74,8 +74,8 @@ def is_near(wrong: str, word: str) -> bool:
 
 def _slips(word: str) -> Iterator[tuple[str, str]]:
     """Every slip of a finger with its rule; the first letter stays."""
-    for place in range(1, len(word)):
-        head, letter, tail = word[:place], word[place], word[place + 1 :]
+    for position in range(1, len(word)):
+        head, letter, tail = word[:position], word[position], word[position + 1 :]
         yield "letter deleted", head + tail
         yield "letter doubled", head + 2 * letter + tail
         if tail:
@@ -102,10 +102,10 @@ def check_rows(
     pairs: Iterable[MinimalPair], parser: Parser, misspellings: Mapping[str, Sequence[str]] | None = None
 ) -> list[Finding]:
     """All problems of minimal pairs, at most one a pair, in their order."""
-    some, found = list(pairs), []
-    texts = list(dict.fromkeys(text for pair in some for text in (pair.original, pair.changed)))
+    rows, findings = list(pairs), []
+    texts = list(dict.fromkeys(text for pair in rows for text in (pair.original, pair.changed)))
     docs = dict(zip(texts, parser(texts), strict=True))
-    for number, pair in enumerate(some, start=1):
+    for number, pair in enumerate(rows, start=1):
         both = docs[pair.original], docs[pair.changed]
         if pair.original == pair.changed:
             problem: str | None = "the two sentences are equal"
@@ -116,8 +116,8 @@ def check_rows(
         else:
             problem = _negation_differs(*both) or _grammar_differs(*both)
         if problem is not None:
-            found.append(Finding(number, pair, problem))
-    return found
+            findings.append(Finding(number, pair, problem))
+    return findings
 
 
 def _grammar_differs(before: Doc, after: Doc) -> str | None:
@@ -130,15 +130,15 @@ def _words_differ(pair: MinimalPair) -> str | None:
     """One word in the place of one, articles aside."""
     if len(pair.original.split()) != len(pair.changed.split()):
         return "more than one word differs"
-    places = _places(pair)
-    words = [place for place in places if {*place} != ARTICLES]
+    replacements = _replaced_words(pair)
+    words = [replacement for replacement in replacements if {*replacement} != ARTICLES]
     if len(words) != 1:
         return "more than one word differs" if words else "only an article differs"
     ((old, new),) = words
     return "only marks or capitals differ" if old == new else None
 
 
-def _places(pair: MinimalPair) -> list[tuple[str, str]]:
+def _replaced_words(pair: MinimalPair) -> list[tuple[str, str]]:
     """The words that differ, where both sentences have as many."""
     both = zip(pair.original.split(), pair.changed.split(), strict=True)
     return [(_bare(old), _bare(new)) for old, new in both if old != new]
@@ -146,7 +146,7 @@ def _places(pair: MinimalPair) -> list[tuple[str, str]]:
 
 def _no_typo(pair: MinimalPair, misspellings: Mapping[str, Sequence[str]]) -> str | None:
     """A typo is listed, or near the word and no word itself."""
-    ((old, new),) = (place for place in _places(pair) if {*place} != ARTICLES)
+    ((old, new),) = (replacement for replacement in _replaced_words(pair) if {*replacement} != ARTICLES)
     if new in misspellings.get(old, ()) or (is_near(new, old) and not is_word(new)):
         return None
     return "the typo is another word"
@@ -154,15 +154,15 @@ def _no_typo(pair: MinimalPair, misspellings: Mapping[str, Sequence[str]]) -> st
 
 def _negation_differs(before: Doc, after: Doc) -> str | None:
     """A not more or less, with or without do, and one verb in another form, between two statements."""
-    old, new = (Counter(FULL.get(one.lower_, one.lemma_.lower()) for one in doc) for doc in (before, after))
+    old, new = (Counter(FULL.get(token.lower_, token.lemma_.lower()) for token in doc) for doc in (before, after))
     apart = (old - new) + (new - old)
-    not_one = sum(one.lower_ in NEGATORS for one in before) - sum(one.lower_ in NEGATORS for one in after)
-    if abs(not_one) != 1:
-        return "more than one negation differs" if not_one else "no negation is put or taken"
+    surplus = sum(token.lower_ in NEGATORS for token in before) - sum(token.lower_ in NEGATORS for token in after)
+    if abs(surplus) != 1:
+        return "more than one negation differs" if surplus else "no negation is put or taken"
     if {*apart} - {*NEGATORS, "do", *ARTICLES}:
         return "more than the negation differs"
     unfit = (attempt(statement, doc) for doc in (before, after))
-    return next((f"not a statement: {one}" for one in unfit if isinstance(one, UnsuitableError)), None)
+    return next((f"not a statement: {fault}" for fault in unfit if isinstance(fault, UnsuitableError)), None)
 
 
 def _bare(word: str) -> str:

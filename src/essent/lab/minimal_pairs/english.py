@@ -112,22 +112,24 @@ def _asks(main: Token) -> bool:
     """Whether a clause begins with a question word or conjunction, or its verb stands before the subject."""
     finite, its_subject = carrier(main), subject(main)
     late = finite is not None and its_subject is not None and its_subject.i > finite.i
-    return late or any(one.lower_ in QUESTION or one.dep_ == "mark" for one in main.lefts)
+    return late or any(child.lower_ in QUESTION or child.dep_ == "mark" for child in main.lefts)
 
 
 def _reports(main: Token) -> bool:
     """Whether the root says only who says what is before it: "It works, he said yesterday", "It works, I am sure"."""
-    its_subject, sure = subject(main), [one for one in main.rights if one.lower_ in ("sure", "afraid")]
-    beside = {one.dep_ for one in main.rights if one not in sure}
+    its_subject, sure = subject(main), [child for child in main.rights if child.lower_ in ("sure", "afraid")]
+    beside = {child.dep_ for child in main.rights if child not in sure}
     if its_subject is None or beside & {"dobj", "acomp", "attr", "ccomp", "xcomp"}:
         return False
-    before = any(one.dep_ == "ccomp" and one.i < its_subject.i and carrier(one) is not None for one in main.lefts)
+    before = any(
+        child.dep_ == "ccomp" and child.i < its_subject.i and carrier(child) is not None for child in main.lefts
+    )
     return before and (main.pos_ == "VERB" or bool(sure))
 
 
 def _is_title(main: Token) -> bool:
-    words = [one for one in main.doc[1:] if one.is_alpha and len(one) > 3]
-    return len(words) > 3 and sum(one.text[0].isupper() for one in words) > len(words) / 2
+    words = [word for word in main.doc[1:] if word.is_alpha and len(word) > 3]
+    return len(words) > 3 and sum(word.text[0].isupper() for word in words) > len(words) / 2
 
 
 FAULTS: dict[str, Callable[[Token], bool]] = {  # why a root makes no statement; the first that is true
@@ -152,7 +154,7 @@ def _adjective_stands_alone(token: Token, after: str) -> bool:
     """Whether an adjective is an attribute or predicate with nothing that measures, compares or completes it."""
     if token.i and token.nbor(-1).tag_ in ("NN", "NNS", "CD"):  # six years old
         return False
-    if after in WITH_MORE or any(one.lower_ in WITH_MORE for one in token.children):
+    if after in WITH_MORE or any(child.lower_ in WITH_MORE for child in token.children):
         return False
     if token.dep_ == "acomp":
         return bool(token.head.lemma_ != "make")
@@ -163,9 +165,9 @@ def _verb_stands_alone(token: Token) -> bool:
     """Whether a verb is no auxiliary or modifier, and has no particle, complement or auxiliary that it needs."""
     if token.dep_ in ("aux", "auxpass", "amod", "compound", "prep"):
         return False
-    beside = {one.dep_ for one in token.children}
-    small = any(one.dep_ == "ccomp" and carrier(one) is None for one in token.children)  # I find it funny
-    idiom = {one.lower_ for one in token.children} & {*IDIOMS.get(token.lemma_, ())}
+    beside = {child.dep_ for child in token.children}
+    small = any(child.dep_ == "ccomp" and carrier(child) is None for child in token.children)  # I find it funny
+    idiom = {child.lower_ for child in token.children} & {*IDIOMS.get(token.lemma_, ())}
     if small or idiom or beside & {*IN_A_PHRASE}:
         return False
     return token.tag_ != "VBN" or token.dep_ == "conj" or bool(beside & {"aux", "auxpass"})
@@ -176,7 +178,7 @@ def _needs(verb: Token) -> tuple[str, ...]:
     kinds = {child.dep_ for child in verb.children}
     if "ccomp" in kinds:
         return ("clause",)
-    if (complement := next((one for one in verb.children if one.dep_ == "xcomp"), None)) is not None:
+    if (complement := next((child for child in verb.children if child.dep_ == "xcomp"), None)) is not None:
         return ("gerund",) if complement.tag_ == "VBG" else ("to",)
     if kinds & {"dobj", "nsubjpass"}:
         return ("object",)

@@ -38,8 +38,10 @@ RULES = {  # what a reader asks of each subset
 
 def write_sheet(pairs: Iterable[MinimalPair], path: str | Path, number: int = 100, seed: int = 0) -> int:
     """A .csv sheet of `number` random pairs of each subset; returns how many rows it has."""
-    drawn = sample(list(pairs), number, seed)
-    rows = [(subset, pair.original, pair.changed, "") for subset, some in drawn.items() for pair in some]
+    pairs_by_subset = sample(list(pairs), number, seed)
+    rows = [
+        (subset, pair.original, pair.changed, "") for subset, members in pairs_by_subset.items() for pair in members
+    ]
     written = io.StringIO()
     csv.writer(written, lineterminator="\n").writerows([COLUMNS, *rows])
     write_text(path, written.getvalue())
@@ -52,7 +54,7 @@ def read_sheets(paths: Sequence[str | Path]) -> list[tuple[MinimalPair, bool]]:
     Raises:
         DataError: a file that is none, or another mark than 1, 0 or nothing in the last column.
     """
-    found = []
+    judgements = []
     for where, values in (row for path in paths for row in located_rows(path)):
         if not {*COLUMNS} <= {*values}:
             raise DataError(f"{where}: a sheet needs the columns {', '.join(COLUMNS)}; here are {', '.join(values)}.")
@@ -61,8 +63,8 @@ def read_sheets(paths: Sequence[str | Path]) -> list[tuple[MinimalPair, bool]]:
         if good not in ("1", "0", ""):
             raise DataError(f"{where}: good is 1 or 0, not {good!r}.")
         if good:
-            found.append((MinimalPair(original, converted, subset), good == "1"))
-    return found
+            judgements.append((MinimalPair(original, converted, subset), good == "1"))
+    return judgements
 
 
 def fit_judgements(paths: Sequence[str | Path], resources: Resources) -> tuple[Confidence, int]:
@@ -87,8 +89,8 @@ def fit_judgements(paths: Sequence[str | Path], resources: Resources) -> tuple[C
         for evidence in (next(known)[0].values() if choice is not None else ())
     ]
     digest = hashlib.sha256(b"".join(Path(path).read_bytes() for path in paths)).hexdigest()
-    about = {"model": Path(chooser.model.name).name, "parser": resources.parser.name, "sha256": digest}
-    return fit(used, about), len(rows) - len(used)
+    metadata = {"model": Path(chooser.model.name).name, "parser": resources.parser.name, "sha256": digest}
+    return fit(used, metadata), len(rows) - len(used)
 
 
 def _choice(doc: Doc, pair: MinimalPair, wordnet: WordNet) -> Choice | None:
@@ -102,12 +104,12 @@ def _choice(doc: Doc, pair: MinimalPair, wordnet: WordNet) -> Choice | None:
     return None
 
 
-def fit(judged: Sequence[tuple[str, Evidence, bool]], about: Mapping[str, Any]) -> Confidence:
+def fit(judgements: Sequence[tuple[str, Evidence, bool]], metadata: Mapping[str, Any]) -> Confidence:
     """Logistic regressions of judgements, ridge 1, with the mean area under the curve of 10 folds that are held out.
 
     Args:
-        judged: "synonym" or "antonym", what was known of it, and whether it is good.
-        about: what else to say of them: the model.
+        judgements: "synonym" or "antonym", what was known of it, and whether it is good.
+        metadata: what else to say of them: the model.
 
     Raises:
         DataError: fewer than `FOLDS` good or bad judgements of a relation.
@@ -117,8 +119,9 @@ def fit(judged: Sequence[tuple[str, Evidence, bool]], about: Mapping[str, Any]) 
 
     coefficients, areas, counts = {}, {}, {}
     for relation in RELATIONS:
-        rows = [(evidence, good) for of, evidence, good in judged if of == relation]
-        good, x = [good for _, good in rows], np.array([list(one.terms().values()) for one, _ in rows])  # (N,F)
+        rows = [(evidence, good) for of, evidence, good in judgements if of == relation]
+        good = [good for _, good in rows]
+        x = np.array([list(evidence.terms().values()) for evidence, _ in rows])  # (N,F)
         if min(sum(good), len(good) - sum(good)) < FOLDS:
             raise DataError(
                 f"{len(rows)} judged {relation}s, {sum(good)} of them good, are too few to fit: {FOLDS} good and as "
@@ -129,4 +132,4 @@ def fit(judged: Sequence[tuple[str, Evidence, bool]], about: Mapping[str, Any]) 
         counts[relation], weights = len(rows), model.fit(x, good)
         values = [*weights.intercept_.tolist(), *weights.coef_[0].tolist()]
         coefficients[relation] = dict(zip(("constant", *Evidence._fields), (round(v, 4) for v in values), strict=True))
-    return Confidence(coefficients, {**about, "judgements": counts, "held-out area": areas})
+    return Confidence(coefficients, {**metadata, "judgements": counts, "held-out area": areas})

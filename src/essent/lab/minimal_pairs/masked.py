@@ -70,9 +70,9 @@ class MaskedModel:
         tokens = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
         marked = any(token and token[0] in "Ġ▁" for token in tokens)  # the blank before a word; others mark word parts
         word = re.compile(r"[Ġ▁]([a-z]{2,})" if marked else "([a-z]{2,})")
-        found = {number: word.fullmatch(token or "") for number, token in enumerate(tokens)}
+        matches = {number: word.fullmatch(token or "") for number, token in enumerate(tokens)}
         special = self.tokenizer.all_special_ids
-        return {number: match[1] for number, match in found.items() if match and number not in special}
+        return {number: match[1] for number, match in matches.items() if match and number not in special}
 
     @cached_property
     def _ids(self) -> dict[str, int]:
@@ -87,26 +87,29 @@ class MaskedModel:
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
         for start in range(0, len(order), self.batch_size):
             part = order[start : start + self.batch_size]
-            some = [texts[number] for number in part]
+            batch_texts = [texts[number] for number in part]
             batch = self.tokenizer(
-                some, return_tensors="pt", padding=True, truncation=True, return_offsets_mapping=True
+                batch_texts, return_tensors="pt", padding=True, truncation=True, return_offsets_mapping=True
             )
             yield part, batch.to(self.device)
 
     @torch.inference_mode()
-    def slots(self, asked: Sequence[Asked]) -> list[Slot]:
+    def slots(self, questions: Sequence[Asked]) -> list[Slot]:
         """What may stand in the place of each word; nothing where the text was cut off before it."""
-        masked = [one.sentence[: one.start] + self.tokenizer.mask_token + one.sentence[one.end :] for one in asked]
-        found: dict[int, Slot] = {}
+        masked = [
+            question.sentence[: question.start] + self.tokenizer.mask_token + question.sentence[question.end :]
+            for question in questions
+        ]
+        slot_by_number: dict[int, Slot] = {}
         for part, batch in self._batches(masked):
             del batch["offset_mapping"]
             hit = batch["input_ids"] == self.tokenizer.mask_token_id  # (B,T)
             states = self.model.base_model(**batch).last_hidden_state  # (B,T,D)
-            there = states[torch.arange(len(part), device=self.device), hit.int().argmax(dim=1)]  # (B,D)
-            logs = self.head(there).float().log_softmax(-1)  # (B,V)
+            mask_states = states[torch.arange(len(part), device=self.device), hit.int().argmax(dim=1)]  # (B,D)
+            logs = self.head(mask_states).float().log_softmax(-1)  # (B,V)
             logs = logs.masked_fill(~hit.any(dim=1, keepdim=True), -torch.inf).cpu().numpy()
-            found.update((n, self._slot(asked[n].words, row)) for n, row in zip(part, logs, strict=True))
-        return [found[number] for number in range(len(asked))]
+            slot_by_number.update((n, self._slot(questions[n].words, row)) for n, row in zip(part, logs, strict=True))
+        return [slot_by_number[number] for number in range(len(questions))]
 
     def _slot(self, words: Sequence[str], row: np.ndarray) -> Slot:
         """What log-probabilities (V,) say."""
@@ -114,7 +117,7 @@ class MaskedModel:
         best = [n for n in np.argsort(-row, kind="stable")[: 4 * FILLERS].tolist() if n in self._whole]
         return Slot(known, {self._whole[n]: float(row[n]) for n in best[:FILLERS] if np.isfinite(row[n])})
 
-    def similarities(self, asked: Sequence[Asked]) -> list[dict[str, float]]:
+    def similarities(self, questions: Sequence[Asked]) -> list[dict[str, float]]:
         """How much each word, put in the place of another, means the same there: cosines of their states, normalised.
 
         The states (mean over a word's tokens) are those after two thirds of the layers: lower ones know the context
@@ -123,35 +126,36 @@ class MaskedModel:
         """
         texts = [
             (sentence[:start] + word + sentence[end:], start, start + len(word))
-            for sentence, start, end, words in asked
+            for sentence, start, end, words in questions
             for word in (sentence[start:end], *words)
         ]
-        vectors, found, base = iter(self._states(texts)), [], self.baseline
-        for one in asked:
+        vectors, cosines, base = iter(self._states(texts)), [], self.baseline
+        for question in questions:
             own = next(vectors)
-            found.append({word: (float(next(vectors) @ own) - base) / (1.0 - base) for word in one.words})
-        return found
+            cosines.append({word: (float(next(vectors) @ own) - base) / (1.0 - base) for word in question.words})
+        return cosines
 
     @cached_property
     def baseline(self) -> float:
         """Mean cosine of the states of different words in different sentences."""
         rows = [(row["sentence"], row["sentence"].index(row["word"]), row["word"]) for row in read_table("probes.tsv")]
         vectors = self._states([(text, start, start + len(word)) for text, start, word in rows])
-        others = ~np.eye(len(rows), dtype=bool)
-        return min(float((vectors @ vectors.T)[others].mean()), 0.999)  # so alike that nothing is left to normalise by
+        off_diagonal = ~np.eye(len(rows), dtype=bool)
+        mean = float((vectors @ vectors.T)[off_diagonal].mean())
+        return min(mean, 0.999)  # so alike that nothing is left to normalise by
 
     @torch.inference_mode()
     def _states(self, texts: Sequence[tuple[str, int, int]]) -> np.ndarray:
         """Unit vectors (N,D) of the words between two characters of each text; zero where one was cut off."""
         different = list(dict.fromkeys(texts))
         layer = round(2 / 3 * self.model.config.num_hidden_layers)
-        found: dict[tuple[str, int, int], np.ndarray] = {}
+        states_by_span: dict[tuple[str, int, int], np.ndarray] = {}
         for part, batch in self._batches([text for text, _, _ in different]):
             offsets = batch.pop("offset_mapping").cpu().numpy()  # (B,T,2)
             states = self.model.base_model(**batch, output_hidden_states=True).hidden_states[layer]  # (B,T,D)
-            some = [different[number] for number in part]
-            begin, end = (np.array([one[side] for one in some])[:, None] for side in (1, 2))
+            spans = [different[number] for number in part]
+            begin, end = (np.array([span[side] for span in spans])[:, None] for side in (1, 2))
             inside = (offsets[..., 0] < end) & (offsets[..., 1] > begin)  # (B,T)
             sums = np.einsum("bt,btd->bd", inside.astype(np.float32), states.float().cpu().numpy())
-            found.update(zip(some, unit_rows(sums), strict=True))
-        return np.stack([found[one] for one in texts]) if texts else np.zeros((0, 1))
+            states_by_span.update(zip(spans, unit_rows(sums), strict=True))
+        return np.stack([states_by_span[span] for span in texts]) if texts else np.zeros((0, 1))

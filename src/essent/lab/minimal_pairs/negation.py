@@ -66,10 +66,10 @@ def negate_adjective(adjective: Token) -> Negation:
     verb = adjective.head if predicate else _verb_of(adjective.head)
     if verb is None or verb.i > adjective.i or not (carrier(verb) is not None or _is_governed(verb)):
         raise UnsuitableError("main verb", "an adjective that no 'not' at a verb reaches")
-    grades = [one.left_edge.i for one in adjective.lefts if one.dep_ in ("advmod", "npadvmod")]
+    grades = [token.left_edge.i for token in adjective.lefts if token.dep_ in ("advmod", "npadvmod")]
     first = adjective.doc[min([*grades, adjective.i])]  # *very* good
     between = adjective.doc[verb.i + 1 : first.i]
-    parted = any(one.head != verb and not adjective.is_ancestor(one) for one in between)
+    parted = any(token.head != verb and not adjective.is_ancestor(token) for token in between)
     if not (predicate and parted and verb.lemma_ == "be") or negator(verb) is not None:
         return negate_verb(verb)
     _check_negatives(verb)
@@ -114,37 +114,42 @@ def _check_negatives(verb: Token) -> None:
 
 def _check_idioms(verb: Token, finite: Token) -> None:
     """Refuse groups that take no "not", or lose no "not"."""
-    if any((finite.lower_, one.lower_) in IDIOMS for one in verb.doc[finite.i + 1 : finite.i + 3]):
+    if any((finite.lower_, token.lower_) in IDIOMS for token in verb.doc[finite.i + 1 : finite.i + 3]):
         raise UnsuitableError("main verb", "an idiom that takes no 'not': ain't, had better, would rather, gotta")
-    if verb.lemma_ == "be" and any(_is_bare_clause(one) or _is_some(one) for one in verb.rights):
+    if verb.lemma_ == "be" and any(
+        _is_bare_clause(token) or _is_indefinite_existential(token) for token in verb.rights
+    ):
         raise UnsuitableError("main verb", "'be' before a clause without 'that', or 'there is' with 'some' or 'few'")
-    alone = not any(one.dep_ in ("dobj", "advmod", "prep") for one in verb.rights)
+    alone = not any(token.dep_ in ("dobj", "advmod", "prep") for token in verb.rights)
     if verb.lemma_ == "do" and finite == verb and alone:
         raise UnsuitableError("main verb", "a form of do that stands for another verb")
 
 
 def _is_bare_clause(word: Token) -> bool:
     """Whether a clause is all that follows a form of be, without a word that begins it: "The thing is *they left*"."""
-    alone = not any(one.dep_ in ("acomp", "attr", "prep") for one in word.head.rights)  # but: I am glad they left
-    begun = any(one.tag_[:1] in ("W", "I") for one in word.doc[word.left_edge.i : word.i])  # exactly what I thought
-    return alone and not begun and word.dep_ == "ccomp" and carrier(word) is not None
+    alone = not any(token.dep_ in ("acomp", "attr", "prep") for token in word.head.rights)  # but: I am glad they left
+    before = word.doc[word.left_edge.i : word.i]
+    introduced = any(token.tag_[:1] in ("W", "I") for token in before)  # exactly what I thought
+    return alone and not introduced and word.dep_ == "ccomp" and carrier(word) is not None
 
 
-def _is_some(word: Token) -> bool:
+def _is_indefinite_existential(word: Token) -> bool:
     """Whether a word is what there are some or few of: "There are quite a few cars"."""
-    there = word.dep_ == "attr" and any(one.dep_ == "expl" for one in word.head.lefts)
-    return there and any(one.lower_ in ("some", "few") for one in word.lefts)
+    existential = word.dep_ == "attr" and any(token.dep_ == "expl" for token in word.head.lefts)
+    return existential and any(token.lower_ in ("some", "few") for token in word.lefts)
 
 
 def _check_adverbs(verb: Token, finite: Token | None) -> None:
     """Refuse to put "not" beside an adverb that does not go with it."""
     after = verb.doc[finite.i + 1 : finite.i + 3] if finite is not None else ()
-    beside = {one.lower_ for one in (*verb.children, *after)} - ({"already"} if finite != verb else set())
+    beside = {token.lower_ for token in (*verb.children, *after)} - ({"already"} if finite != verb else set())
     if positive := word_lists()["positive adverb"] & beside:
         raise UnsuitableError("main verb", f"{min(positive)!r} does not go with 'not'")
-    if any(one.lower_ == "too" and (one.i > one.head.i or one.head.pos_ not in GRADED) for one in _clause(verb)):
+    if any(
+        token.lower_ == "too" and (token.i > token.head.i or token.head.pos_ not in GRADED) for token in _clause(verb)
+    ):
         raise UnsuitableError("main verb", "'too' does not go with 'not'")  # in the sense of "also"
-    if any(one.lower_ in ("either", "yet") for one in (*after, *verb.doc[verb.i + 1 : verb.i + 2])):
+    if any(token.lower_ in ("either", "yet") for token in (*after, *verb.doc[verb.i + 1 : verb.i + 2])):
         raise UnsuitableError("main verb", "'either' or 'yet' at the verb")
 
 
@@ -155,8 +160,10 @@ def _take(verb: Token, no: Token) -> Negation:
     if no.i + 1 < len(no.doc) and no.nbor().lower_ == "even":
         raise UnsuitableError("main verb", "'even' wants its negation")
     after = " ".join(word.lower_ for word in verb.subtree if word.i > no.i and not _is_coordinate(word, verb))
-    if wanted := [one for one in sorted(word_lists()["polarity"]) if re.search(rf"\b{one}\b", after)]:
-        raise UnsuitableError("main verb", f"{wanted[0]!r} wants its negation")
+    if polar_words := [
+        polar_word for polar_word in sorted(word_lists()["polarity"]) if re.search(rf"\b{polar_word}\b", after)
+    ]:
+        raise UnsuitableError("main verb", f"{polar_words[0]!r} wants its negation")
     before, blank = no.nbor(-1), len(no.nbor(-1).whitespace_)  # no blank in cannot
     edit = Edit(no.idx - blank, no.idx + len(no), "")
     if no.lower_ == "n't":
@@ -167,21 +174,21 @@ def _take(verb: Token, no: Token) -> Negation:
 
 def _is_coordinate(word: Token, verb: Token) -> bool:
     """Whether a word is in a clause beside the verb's, with a subject of its own."""
-    chain = [word, *(one for one in word.ancestors if one.i != verb.i and verb.is_ancestor(one))]
-    return any(one.dep_ in ("conj", "parataxis") and subject(one) is not None for one in chain)
+    chain = [word, *(token for token in word.ancestors if token.i != verb.i and verb.is_ancestor(token))]
+    return any(token.dep_ in ("conj", "parataxis") and subject(token) is not None for token in chain)
 
 
 def _put_before(verb: Token) -> Negation:
     """Not before an infinitive's "to", or before a bare infinitive or participle."""
     group = [child.i for child in verb.lefts if child.dep_ in ("aux", "auxpass")]
-    place = verb.doc[min([*group, verb.i])]
-    if place.i == 0:
+    first = verb.doc[min([*group, verb.i])]
+    if first.i == 0:
         raise UnsuitableError("main verb", "a fragment")
     if verb.dep_ == "pcomp" and verb.head.lower_ == "without":
         raise UnsuitableError("main verb", "negated by 'without'")
     if verb.tag_ == "VB" and verb.dep_ not in ("xcomp", "ccomp", "csubj"):
         raise UnsuitableError("main verb", "an infinitive that takes no 'not' of its own")
-    return Negation.of(verb.doc, [Edit(place.idx, place.idx, "not ")], "not before the verb")
+    return Negation.of(verb.doc, [Edit(first.idx, first.idx, "not ")], "not before the verb")
 
 
 def _put_after(finite: Token) -> Negation:

@@ -47,7 +47,7 @@ def lexical_overlap(pairs: Iterable[tuple[str, str]], tokenize: Tokenize = words
         if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
             raise InputError(f"Pair {number} must be two strings, not {pair!r}.")
         tokens = [tokenize(text) for text in pair]
-        lengths = [len(one) for one in tokens]
+        lengths = [len(side) for side in tokens]
         edits = levenshtein(*tokens) / max(*lengths, 1)
         rows.append((*_rouge(*pair), edits, sum(lengths) / 2))
     if not rows:
@@ -60,10 +60,10 @@ def lexical_overlap(pairs: Iterable[tuple[str, str]], tokenize: Tokenize = words
 def levenshtein(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
     """The least number of insertions, deletions and replacements that make `second` of `first`."""
     row = list(range(len(second) + 1))
-    for i, left in enumerate(first, start=1):
+    for i, source in enumerate(first, start=1):
         diagonal, row[0] = row[0], i
-        for j, right in enumerate(second, start=1):
-            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (left != right))
+        for j, target in enumerate(second, start=1):
+            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (source != target))
     return row[-1]
 
 
@@ -71,13 +71,13 @@ def _rouge(first: str, second: str) -> tuple[float, float, float]:
     """ROUGE-1, ROUGE-2 and summary-level ROUGE-L of two texts, F1 × 100."""
     sides = [[part.split() for part in text.split(".") if part.strip()] for text in (first, second)]
     words = [[word for sentence in side for word in sentence] for side in sides]
-    ones = [set(side) for side in words]
-    twos = [set(pairwise(side)) for side in words]
+    unigrams = [set(side) for side in words]
+    bigrams = [set(pairwise(side)) for side in words]
     common = {word for left in sides[0] for right in sides[1] for word in common_subsequence(left, right)}
     return (
-        _f1(len(ones[0] & ones[1]), len(ones[0]), len(ones[1])),
-        _f1(len(twos[0] & twos[1]), len(twos[0]), len(twos[1])),
-        _f1(len(common), len(ones[0]), len(ones[1])),
+        _f1(len(unigrams[0] & unigrams[1]), len(unigrams[0]), len(unigrams[1])),
+        _f1(len(bigrams[0] & bigrams[1]), len(bigrams[0]), len(bigrams[1])),
+        _f1(len(common), len(unigrams[0]), len(unigrams[1])),
     )
 
 
@@ -87,17 +87,17 @@ def common_subsequence(first: Sequence[str], second: Sequence[str]) -> list[str]
     for i, left in enumerate(first, start=1):
         for j, right in enumerate(second, start=1):
             table[i][j] = table[i - 1][j - 1] + 1 if left == right else max(table[i - 1][j], table[i][j - 1])
-    found: list[str] = []
+    common: list[str] = []
     i, j = len(first), len(second)
     while i and j:
         if first[i - 1] == second[j - 1]:
-            found.append(first[i - 1])
+            common.append(first[i - 1])
             i, j = i - 1, j - 1
         elif table[i - 1][j] > table[i][j - 1]:
             i -= 1
         else:
             j -= 1
-    return found[::-1]
+    return common[::-1]
 
 
 def _f1(common: int, first: int, second: int) -> float:

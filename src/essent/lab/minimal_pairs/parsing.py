@@ -38,7 +38,7 @@ class Edit(NamedTuple):
 
 def apply_edits(sentence: str, edits: Sequence[Edit]) -> str:
     """The sentence with all edits made; they may not overlap."""
-    for edit in sorted(edits, key=lambda one: (one.start, one.end), reverse=True):
+    for edit in sorted(edits, key=lambda span: (span.start, span.end), reverse=True):
         sentence = sentence[: edit.start] + edit.text + sentence[edit.end :]
     return sentence
 
@@ -59,10 +59,10 @@ def read_table(name: str) -> list[dict[str, str]]:
 @cache
 def word_lists() -> dict[str, frozenset[str]]:
     """Name of a list -> its words, from data/words.tsv, which names the source of each."""
-    found = defaultdict(set)
+    words_by_list = defaultdict(set)
     for row in read_table("words.tsv"):
-        found[row["list"]].add(row["word"])
-    return {name: frozenset(words) for name, words in found.items()}
+        words_by_list[row["list"]].add(row["word"])
+    return {name: frozenset(words) for name, words in words_by_list.items()}
 
 
 class UnsuitableError(InputError):
@@ -164,8 +164,8 @@ def lemmas(word: str, tag: str) -> tuple[str, ...]:
     """The lemmas whose form of a Penn Treebank tag is a lower-case word; none when the lexicon has no such."""
     upos = UPOS.get(tag[:1], "")
     forms = ("VB", "VBP") if tag in ("VB", "VBP") else (tag,)
-    found = _library().getAllLemmas(word, upos=upos).get(upos, ()) if upos else ()
-    return tuple(lemma for lemma in found if any(word in _forms(lemma, upos).get(form, ()) for form in forms))
+    candidates = _library().getAllLemmas(word, upos=upos).get(upos, ()) if upos else ()
+    return tuple(lemma for lemma in candidates if any(word in _forms(lemma, upos).get(form, ()) for form in forms))
 
 
 @lru_cache(maxsize=50_000)
@@ -178,14 +178,18 @@ def _verb(word: str, lemma: str) -> str:
 @lru_cache(maxsize=50_000)
 def _forms(lemma: str, upos: str) -> dict[str, tuple[str, ...]]:
     """Tag -> spellings of a lemma, the usual one first."""
-    found: dict[str, tuple[str, ...]] = dict(_library().getAllInflections(lemma, upos=upos))
-    if upos == "VERB" and found:
-        found.setdefault("VBP", (lemma,))
-        found.setdefault("VBN", found.get("VBD", ()))  # left out where it is spelled like the past
+    spellings_by_tag: dict[str, tuple[str, ...]] = dict(_library().getAllInflections(lemma, upos=upos))
+    if upos == "VERB" and spellings_by_tag:
+        spellings_by_tag.setdefault("VBP", (lemma,))
+        past = spellings_by_tag.get("VBD", ())
+        spellings_by_tag.setdefault("VBN", past)  # left out where it is spelled like the past
     usual = {row["tag"]: row["form"] for row in read_table("forms.tsv") if row["lemma"] == lemma and upos == "VERB"}
     return {
-        **found,
-        **{tag: (form, *(one for one in found.get(tag, ()) if one != form)) for tag, form in usual.items()},
+        **spellings_by_tag,
+        **{
+            tag: (form, *(spelling for spelling in spellings_by_tag.get(tag, ()) if spelling != form))
+            for tag, form in usual.items()
+        },
     }
 
 

@@ -27,8 +27,8 @@ class WordNet:
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        place = None if folder is None else str(folder)
-        self._reader, self._counts = _open(place, tuple(optional_import("nltk.data", "heros").path))
+        directory = None if folder is None else str(folder)
+        self._reader, self._counts = _open(directory, tuple(optional_import("nltk.data", "heros").path))
         self.senses = lru_cache(maxsize=100_000)(self._senses)
         self.relatives = lru_cache(maxsize=20_000)(self._relatives)
 
@@ -37,8 +37,8 @@ class WordNet:
 
     def _senses(self, word: str, part: str) -> list[tuple[int, Lemma]]:
         """A word in its meanings as one part of speech, the most frequent first, and how often each was tagged."""
-        found = self._reader.lemmas(word.replace(" ", "_"), PARTS[part])
-        once = {lemma.key(): lemma for lemma in found}  # a word that is a form of another one comes twice
+        lemmas = self._reader.lemmas(word.replace(" ", "_"), PARTS[part])
+        once = {lemma.key(): lemma for lemma in lemmas}  # a word that is a form of another one comes twice
         return [(self._counts.get(key, 0), lemma) for key, lemma in once.items()]
 
     def count(self, word: str, part: str) -> int:
@@ -48,11 +48,11 @@ class WordNet:
     def is_mostly(self, word: str, part: str) -> bool:
         """Whether a lemma was tagged often, and at least half of its uses are this part of speech."""
         uses = self.count(word, part)
-        return uses >= OFTEN and 2 * uses >= sum(self.count(word, other) for other in PARTS)
+        return uses >= OFTEN and 2 * uses >= sum(self.count(word, name) for name in PARTS)
 
     def rank(self, sense: Lemma, part: str) -> int:
         """Which meaning of its word a sense is, from 1."""
-        return [one.key() for _, one in self.senses(spelled(sense), part)].index(sense.key()) + 1
+        return [lemma.key() for _, lemma in self.senses(spelled(sense), part)].index(sense.key()) + 1
 
     def _relatives(self, word: str) -> frozenset[str]:
         """Synonyms, antonyms, near synonyms and derivations of a word in every sense and part of speech, and theirs."""
@@ -60,8 +60,8 @@ class WordNet:
         for part in PARTS:
             for synset in (sense.synset() for _, sense in self.senses(word, part)):
                 beside = synset.similar_tos() + (synset.hypernyms() if part == "verb" else [])
-                for lemma in (lemma for one in (synset, *beside) for lemma in one.lemmas()):
-                    opposed = [word for other in lemma.antonyms() for word in other.synset().lemmas()]
+                for lemma in (lemma for neighbour in (synset, *beside) for lemma in neighbour.lemmas()):
+                    opposed = [word for antonym in lemma.antonyms() for word in antonym.synset().lemmas()]
                     near.update(map(spelled, [lemma, *opposed]))
                 for lemma in synset.lemmas():
                     near.update(map(spelled, lemma.derivationally_related_forms() + lemma.pertainyms()))
@@ -69,7 +69,7 @@ class WordNet:
 
 
 @cache
-def _open(folder: str | None, places: tuple[str, ...]) -> tuple[Any, dict[str, int]]:
+def _open(folder: str | None, search_path: tuple[str, ...]) -> tuple[Any, dict[str, int]]:
     """NLTK's reader, which keeps its files open, and how often each sense was tagged."""
     path, corpus = optional_import("nltk.data", "heros").path, optional_import("nltk.corpus", "heros")
     if folder is not None:
@@ -88,7 +88,7 @@ def _open(folder: str | None, places: tuple[str, ...]) -> tuple[Any, dict[str, i
         ) from error
     finally:
         if folder is not None:  # files that are opened later must be in a known place too
-            path[:] = [*(place for place in places if place != folder), folder]
+            path[:] = [*(entry for entry in search_path if entry != folder), folder]
 
 
 def spelled(lemma: Lemma) -> str:

@@ -79,8 +79,8 @@ class Confidence:
             DataError: not such a file.
         """
         try:
-            found = json.loads(path.read_text("utf-8"))
-            return Confidence({relation: found[relation] for relation in RELATIONS}, found["fitted_on"])
+            coefficients = json.loads(path.read_text("utf-8"))
+            return Confidence({relation: coefficients[relation] for relation in RELATIONS}, coefficients["fitted_on"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path} has no coefficients of `essent lab minimal-pairs fit`: {error!r}.") from error
 
@@ -154,11 +154,11 @@ def substitutes(token: Token, wordnet: WordNet) -> list[Candidate]:
     None that the sentence has already, that a table excludes, or that has no meaning of its own.
     """
     lemma, part = lemmas(token.lower_, token.tag_)[0], part_of_speech(token)
-    said = {form for word in token.doc for form in (word.lower_, word.lemma_)} | spellings(lemma)
+    sentence_forms = {form for word in token.doc for form in (word.lower_, word.lemma_)} | spellings(lemma)
     best: dict[str, dict[str, Candidate]] = {"synonym": {}, "antonym": {}}
     for sense, prior in _frequent_senses(lemma, part, wordnet):
         for offer in _offers(sense, part, wordnet):
-            if offer.lemma in said | word_lists()["light"] or (lemma, *offer[:2]) in _excluded():
+            if offer.lemma in sentence_forms | word_lists()["light"] or (lemma, *offer[:2]) in _excluded():
                 continue
             if (candidate := _candidate(token, part, sense, offer, prior, wordnet)) is not None:
                 known = best[offer.relation]
@@ -181,19 +181,19 @@ def _frequent_senses(lemma: str, part: str, wordnet: WordNet) -> Iterator[tuple[
 def _offers(sense: Lemma, part: str, wordnet: WordNet) -> Iterator[Offer]:
     """Words of the synset and of those beside, above and below; antonyms of the word and of its near synonyms."""
     synset, word = sense.synset(), spelled(sense)
-    beside = [("similar", other) for other in synset.similar_tos()]
-    above = [("hypernym", other) for other in synset.hypernyms()]
-    below = [("hyponym", other) for other in synset.hyponyms()]
+    beside = [("similar", synonym) for synonym in synset.similar_tos()]
+    above = [("hypernym", hypernym) for hypernym in synset.hypernyms()]
+    below = [("hyponym", hyponym) for hyponym in synset.hyponyms()]
     for source, near in [("synset", synset), *beside, *above, *below]:
         usual = 2 if source in ("synset", "similar") else 1
-        for other in near.lemmas():
-            if wordnet.rank(other, part) <= usual and not _same_stem(spelled(other), word):
-                yield Offer("synonym", spelled(other), source, other)
+        for lemma in near.lemmas():
+            if wordnet.rank(lemma, part) <= usual and not _same_stem(spelled(lemma), word):
+                yield Offer("synonym", spelled(lemma), source, lemma)
     heads = [("direct" if head == sense else "through synset", head) for head in synset.lemmas()]
     heads += [(f"through {source}", head) for source, near in [*beside, *above] for head in near.lemmas()]
     for source, head in heads:
-        for other in head.antonyms():
-            yield Offer("antonym", spelled(other), source, other, "" if source == "direct" else spelled(head))
+        for antonym in head.antonyms():
+            yield Offer("antonym", spelled(antonym), source, antonym, "" if source == "direct" else spelled(head))
 
 
 def _candidate(token: Token, part: str, sense: Lemma, offer: Offer, prior: float, wordnet: WordNet) -> Candidate | None:
@@ -201,7 +201,7 @@ def _candidate(token: Token, part: str, sense: Lemma, offer: Offer, prior: float
     word, via = (inflect(lemma, token.tag_) if lemma else "" for lemma in (offer.lemma, offer.via))
     if not word or via is None or not word.isalpha() or not fits(token, set(offer.sense.frame_ids())):
         return None
-    pairs = [sorted((word, other), key=len) for other in (token.lower_, via) if other]
+    pairs = [sorted((word, base), key=len) for base in (token.lower_, via) if base]
     prefix = any(longer == prefix + shorter for shorter, longer in pairs for prefix in PREFIXES)
     rare = UNCOUNTED if wordnet.count(offer.lemma, part) == 0 else 0.0
     source = f"{offer.source}, {part} {sense.synset().offset():08d}"
@@ -277,7 +277,7 @@ class Chooser:
         ]
         offered = [[choice for choice in choices if choice.candidates] for choices in offered]
         flat = [choice for choices in offered for choice in choices]
-        best = iter([self._best(choice, *seen) for choice, seen in zip(flat, self.look(flat), strict=True)])
+        best = iter([self._best(choice, *looked_up) for choice, looked_up in zip(flat, self.look(flat), strict=True)])
         chosen: list[Choice | UnsuitableError] = []
         for choices in offered:
             fit = [choice for choice in (next(best) for _ in choices) if choice is not None]
@@ -287,33 +287,33 @@ class Chooser:
 
     def look(self, choices: Sequence[Choice]) -> list[tuple[dict[Candidate, Evidence], list[str]]]:
         """For each choice the evidence of its candidates, and unrelated words, the likeliest first."""
-        slots = self.model.slots([one.ask(*(c.word for c in one.candidates)) for one in choices])
-        likely = [self._likeliest(one, slot) for one, slot in zip(choices, slots, strict=True)]
-        fillers = [self._unrelated(one.token, slot) for one, slot in zip(choices, slots, strict=True)]
-        words = [[word for c in some for word in (c.word, c.via) if word] for some in likely]
+        slots = self.model.slots([choice.ask(*(c.word for c in choice.candidates)) for choice in choices])
+        likely = [self._likeliest(choice, slot) for choice, slot in zip(choices, slots, strict=True)]
+        fillers = [self._unrelated(choice.token, slot) for choice, slot in zip(choices, slots, strict=True)]
+        words = [[word for c in candidates for word in (c.word, c.via) if word] for candidates in likely]
         near = self.model.similarities(
-            [one.ask(*some, *more) for one, some, more in zip(choices, words, fillers, strict=True)]
+            [choice.ask(*own, *more) for choice, own, more in zip(choices, words, fillers, strict=True)]
         )
-        found = []
-        for slot, some, more, alike in zip(slots, likely, fillers, near, strict=True):
-            fit = [c for c in some if not c.via or alike[c.via] >= BETWEEN]
+        evidence_by_choice = []
+        for slot, candidates, more, alike in zip(slots, likely, fillers, near, strict=True):
+            fit = [c for c in candidates if not c.via or alike[c.via] >= BETWEEN]
             evidence = {c: Evidence(alike[c.word], c.prior, slot.words[c.word], c.prefix) for c in fit}
-            found.append((evidence, [word for word in more if alike[word] < RELATED]))
-        return found
+            evidence_by_choice.append((evidence, [word for word in more if alike[word] < RELATED]))
+        return evidence_by_choice
 
-    def _likeliest(self, one: Choice, slot: Slot) -> list[Candidate]:
+    def _likeliest(self, choice: Choice, slot: Slot) -> list[Candidate]:
         """The `LOOKED_AT` likeliest candidates of each kind, before their states are compared."""
 
         def chance(c: Candidate) -> float:
             return self.confidence.chance(c.relation, Evidence(0.0, c.prior, slot.words[c.word]))
 
-        found: list[Candidate] = []
+        likeliest: list[Candidate] = []
         for relation in RELATIONS:
-            some = [c for c in one.candidates if c.relation == relation]
-            found += sorted(some, key=lambda c: (-chance(c), c.lemma))[:LOOKED_AT]
-        return found
+            related = [c for c in choice.candidates if c.relation == relation]
+            likeliest += sorted(related, key=lambda c: (-chance(c), c.lemma))[:LOOKED_AT]
+        return likeliest
 
-    def _best(self, one: Choice, known: Mapping[Candidate, Evidence], fillers: Sequence[str]) -> Choice | None:
+    def _best(self, choice: Choice, known: Mapping[Candidate, Evidence], fillers: Sequence[str]) -> Choice | None:
         """The choice with its surest synonym, its surest antonym and the likeliest filler; None if one is missing."""
         chances = {c: self.confidence.chance(c.relation, evidence) for c, evidence in known.items()}
         sure = [c for c in sorted(chances, key=lambda c: (-chances[c], c.lemma)) if chances[c] >= SURE]
@@ -321,13 +321,13 @@ class Chooser:
         if len(first) < len(RELATIONS) or not fillers:
             return None
         pair = [first[relation] for relation in RELATIONS]
-        return replace(one, candidates=pair, filler=fillers[0], chances=[chances[c] for c in pair])
+        return replace(choice, candidates=pair, filler=fillers[0], chances=[chances[c] for c in pair])
 
     def _unrelated(self, token: Token, slot: Slot) -> list[str]:
         """The likeliest words in the same form that have nothing to do with the word (section 2.2.4)."""
         lemma = lemmas(token.lower_, token.tag_)[0]
-        said = {form for word in token.doc for form in (word.lower_, word.lemma_)}
-        taboo = said | self.wordnet.relatives(lemma) | spellings(lemma)
+        sentence_forms = {form for word in token.doc for form in (word.lower_, word.lemma_)}
+        taboo = sentence_forms | self.wordnet.relatives(lemma) | spellings(lemma)
         least = min(max(slot.fillers.values(), default=0.0) - FILLER_GAP, FLUENT)
         likely = (word for word, probability in slot.fillers.items() if probability >= least and word not in taboo)
         return [word for word in likely if self._may_stand(token, lemma, word, taboo)][:RANDOM]

@@ -50,22 +50,22 @@ def split_texts(texts: Sequence[str], held_out: Sequence[str] | None, seed: int)
     Raises:
         InputError: not texts, or too few of them.
     """
-    found = _different(check_texts(texts))
+    different = _different(check_texts(texts))
     if held_out is None:
-        if len(found) < 2:
+        if len(different) < 2:
             raise InputError(
                 f"Pre-training needs at least two different texts that are not empty, one to learn from and one to "
-                f"measure on; there {'is' if len(found) == 1 else 'are'} {len(found)}."
+                f"measure on; there {'is' if len(different) == 1 else 'are'} {len(different)}."
             )
-        count = max(1, min(MOST, round(SHARE * len(found))))
-        chosen = np.random.default_rng([seed, 1]).permutation(len(found))[:count]
-        measured = [found[place] for place in sorted(chosen)]
+        count = max(1, min(MOST, round(SHARE * len(different))))
+        chosen = np.random.default_rng([seed, 1]).permutation(len(different))[:count]
+        measured = [different[index] for index in sorted(chosen)]
     else:
         measured = _different(check_texts(held_out))
         if not measured:
             raise InputError("The held-out texts are empty.")
-    left_out = set(measured)
-    learned = [text for text in found if text not in left_out]
+    excluded = set(measured)
+    learned = [text for text in different if text not in excluded]
     if not learned:
         raise InputError("There is no text to learn from that is not empty and not held out.")
     return learned, measured
@@ -85,9 +85,9 @@ def in_frames(texts: Sequence[str], share: float, seed: int = 0) -> list[str]:
     """
     counts = Counter(word for text in texts for word in {word.lower() for word in LETTERS.findall(text)})
     generator = np.random.default_rng([seed, 2])
-    drawn = generator.random(len(texts)) < share
+    selected = generator.random(len(texts)) < share
     texts, framed = list(texts), False
-    for index in np.flatnonzero(drawn).tolist():
+    for index in np.flatnonzero(selected).tolist():
         fillings = _fillings(texts[index], counts)
         if len(fillings) > 1:
             first, second = (fillings[number] for number in generator.permutation(len(fillings))[:2])
@@ -153,13 +153,15 @@ def _filled(tokenizer: Any, texts: Sequence[str], length: int, words: bool) -> d
         for column, values in zip(row, piece, strict=True):
             column.extend(values)
     ids, special, *offsets = zip(*rows, strict=True) if rows else ((), ())
-    found = tokenizer.pad(
+    padded_batch = tokenizer.pad(
         {"input_ids": list(ids), "special_tokens_mask": list(special)},
         padding="max_length",
         max_length=length,
         padding_side="right",
     )
-    filled: dict[str, np.ndarray] = {name: np.array(found[name], np.int32).reshape(-1, length) for name in found}
+    filled: dict[str, np.ndarray] = {
+        name: np.array(padded_batch[name], np.int32).reshape(-1, length) for name in padded_batch
+    }
     if offsets:
         padded = [[*row, *[(0, 0)] * (length - len(row))] for row in offsets[0]]
         filled["offset_mapping"] = np.array(padded, np.int32).reshape(-1, length, 2)
@@ -168,7 +170,7 @@ def _filled(tokenizer: Any, texts: Sequence[str], length: int, words: bool) -> d
 
 def _pieces(tokenizer: Any, texts: Sequence[str], length: int, words: bool) -> Iterator[tuple[Sequence[Any], ...]]:
     """Ids, which of them are special, and offsets if words are wanted, of all pieces of texts that have tokens."""
-    found = tokenizer(
+    encoded = tokenizer(
         [mend_surrogates(text) for text in texts],
         truncation=True,
         max_length=length,
@@ -178,7 +180,7 @@ def _pieces(tokenizer: Any, texts: Sequence[str], length: int, words: bool) -> I
         split_special_tokens=True,
     )
     names = ["input_ids", "special_tokens_mask", *(["offset_mapping"] if words else [])]
-    return (piece for piece in zip(*(found[name] for name in names), strict=True) if not all(piece[1]))
+    return (piece for piece in zip(*(encoded[name] for name in names), strict=True) if not all(piece[1]))
 
 
 # -- masks ------------------------------------------------------------------------------------------------------------
@@ -220,7 +222,7 @@ def masked_once(packed: Dataset, masking: Any, seed: int) -> Dataset:
     seeded = copy.copy(masking)
     seeded.generator = torch.Generator().manual_seed(seed)
     rows = {name: torch.cat([packed[:][name]] * times) for name in packed.column_names} if len(packed) else {}
-    found = mask(rows, seeded) if rows else {}
-    if not rows or not (found["labels"] != IGNORED).any():
+    masked_rows = mask(rows, seeded) if rows else {}
+    if not rows or not (masked_rows["labels"] != IGNORED).any():
         raise InputError("The held-out texts have no token to predict. Give more of them.")
-    return Dataset.from_dict({name: values.numpy() for name, values in found.items()}).with_format("torch")
+    return Dataset.from_dict({name: values.numpy() for name, values in masked_rows.items()}).with_format("torch")

@@ -88,15 +88,15 @@ def read_config(model: str | None, config: str | None, options: dict[str, Any]) 
     if model is not None:
         options = reach_model(model, options)
         with opening(model, options):
-            found = AutoConfig.from_pretrained(model, **guarded(options))
+            configuration = AutoConfig.from_pretrained(model, **guarded(options))
     else:
-        found = _new(str(config))
-    if type(found) not in MODEL_FOR_MASKED_LM_MAPPING or found.is_encoder_decoder:
+        configuration = _new(str(config))
+    if type(configuration) not in MODEL_FOR_MASKED_LM_MAPPING or configuration.is_encoder_decoder:
         raise ModelError(
-            f"transformers has no masked language model for model_type={found.model_type!r}; "
+            f"transformers has no masked language model for model_type={configuration.model_type!r}; "
             "encoders such as bert, roberta, distilbert, electra, mpnet, deberta-v2 and modernbert have one."
         )
-    return found
+    return configuration
 
 
 def _new(name: str) -> Any:
@@ -145,11 +145,11 @@ def open_tokenizer(
     name = str(model or tokenizer)
     options = reach_model(name, options)
     with opening(name, options):
-        found = AutoTokenizer.from_pretrained(name, **guarded(options))
+        loaded_tokenizer = AutoTokenizer.from_pretrained(name, **guarded(options))
     for kind in ("mask", "pad"):
-        if getattr(found, f"{kind}_token_id") is None:
+        if getattr(loaded_tokenizer, f"{kind}_token_id") is None:
             raise ModelError(f"The tokenizer of {name!r} has no {kind} token, which masked language modelling needs.")
-    return found
+    return loaded_tokenizer
 
 
 def fit_config(config: Any, tokenizer: Any, length: int, *, new: bool, untied: bool) -> None:

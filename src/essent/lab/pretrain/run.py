@@ -46,10 +46,10 @@ from essent.training.checkpoints import (
     WRITE_ERRORS,
     check_checkpoint,
     check_same_run,
+    checkpoint_note,
     go_on,
     history_of,
     last_checkpoint,
-    left_over,
     total_steps,
     where_it_goes_on,
     writing_checkpoint,
@@ -256,15 +256,15 @@ def finish(output: Path, model: Any, tokenizer: Any, metadata: Mapping[str, Any]
     Raises:
         TrainingError: they cannot be written; the checkpoints stay.
     """
-    others = {entry.name for entry in output.iterdir() if not is_read(entry.name)}
+    foreign_names = {entry.name for entry in output.iterdir() if not is_read(entry.name)}
     try:
-        with replacing_folder(output, sorted(others - {CHECKPOINTS, HISTORY})) as whole:
+        with replacing_folder(output, sorted(foreign_names - {CHECKPOINTS, HISTORY})) as whole:
             model.save_pretrained(whole)
             tokenizer.save_pretrained(whole)
             (whole / HISTORY).write_text(json.dumps(metadata, ensure_ascii=False, indent=2), encoding="utf-8")
     except WRITE_ERRORS as error:
         raise TrainingError(
-            f"The model is trained and cannot be written to {output}: {error}. {left_over(output / CHECKPOINTS)} "
+            f"The model is trained and cannot be written to {output}: {error}. {checkpoint_note(output / CHECKPOINTS)} "
             "Free some space and resume."
         ) from error
 
@@ -366,8 +366,8 @@ class FiniteGradients(TrainerCallback):
         if not torch.isfinite(torch.nn.utils.get_total_norm(gradients)):
             raise TrainingError(
                 f"Step {state.global_step + 1}: the loss or its gradients are not finite. "
-                f"{left_over(Path(str(args.output_dir)))} A lower learning rate (it is {args.learning_rate:g}), a "
-                "longer warmup or precision='float32' may help."
+                f"{checkpoint_note(Path(str(args.output_dir)))} A lower learning rate (it is {args.learning_rate:g}), "
+                "a longer warmup or precision='float32' may help."
             )
 
 

@@ -86,10 +86,10 @@ class Pretraining:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        given = [name for name in ("max_steps", "epochs") if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise InputError(f"Give either max_steps or epochs: {'both were' if given else 'none was'} given.")
-        for name in (*given, "learning_rate"):
+        lengths = [name for name in ("max_steps", "epochs") if getattr(self, name) is not None]
+        if len(lengths) != 1:
+            raise InputError(f"Give either max_steps or epochs: {'both were' if lengths else 'none was'} given.")
+        for name in (*lengths, "learning_rate"):
             _check(name, getattr(self, name), lambda value: 0 < value < math.inf, "a number above 0")
         _check("warmup", self.warmup, lambda value: 0 <= value < 1, "a share from 0 to below 1")
         _check("mask_probability", self.mask_probability, lambda value: 0 < value < 1, "a number between 0 and 1")

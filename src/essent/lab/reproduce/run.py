@@ -319,15 +319,15 @@ class _Run:
         if measure == "token-cosine":
             table = backbone_of(model, **self.options).static_table
             return average_cosine(table.detach().float().cpu().numpy())
-        which = measure.partition("-")[2]
+        coefficient = measure.partition("-")[2]
         if measure.startswith("impact"):
             agreement = once(lambda: impact_agreement(model, self.corpus, **self.options))
-            return float(getattr(agreement, which))
+            return float(getattr(agreement, coefficient))
         if measure.startswith("head"):
             texts = [text for task in tasks for text in task.texts()]
             heads = once(lambda: head_agreement(model, texts, frequency_texts=self.corpus, **self.options))
             layer, head = (int(number) - 1 for number in job.cell.settings["head"].split("-"))
-            return float(getattr(heads, which)[layer, head])
+            return float(getattr(heads, coefficient)[layer, head])
         pairs = [pair for task in tasks for pair in _sides(task)]
         overlap = once(lambda: lexical_overlap(pairs, _tokenize(backbone_of(model, **self.options).tokenizer)))
         return float(overlap[OVERLAPS[measure]])

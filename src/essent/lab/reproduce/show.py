@@ -44,19 +44,19 @@ def render(done: Reproduction) -> RichTable:
     table.add_column("")
     for name in columns:
         table.add_column(Text(name), justify="right")
-    for title, found in lines:
-        if found is None:
+    for title, cells in lines:
+        if cells is None:
             table.add_row(Text(title, style="bold"))
         else:
-            table.add_row(Text(title), *map(_cell, found))
+            table.add_row(Text(title), *map(_cell, cells))
     return table
 
 
 def html_of(done: Reproduction) -> str:
     """The same table, how many cells agree, and every setting, for notebooks."""
     columns, lines = _lines(done)
-    rows = [[title, *(_cell(cell).plain for cell in found or ())] for title, found in lines]
-    bold = [(number, 0) for number, (_, found) in enumerate(lines) if found is None]
+    rows = [[title, *(_cell(cell).plain for cell in cells or ())] for title, cells in lines]
+    bold = [(number, 0) for number, (_, cells) in enumerate(lines) if cells is None]
     return html_block(
         html_title(f"{done.table.name}, {done.table.paper}: measured ± 95 % interval, and published below"),
         html_table(["", *columns], rows, bold=bold),
@@ -66,40 +66,40 @@ def html_of(done: Reproduction) -> str:
 
 def _lines(done: Reproduction) -> tuple[list[str], list[tuple[str, list[Measured | None] | None]]]:
     """The columns that have a cell, and the rows: title and cells, or the title of a block and None."""
-    printed = [(block, found) for block, found in _by_block(done) if found.cell.published is not None]
-    shown = {(id(block), found.cell.row, found.cell.column): found for block, found in printed}
-    columns = [name for name in done.table.columns if any(found.cell.column == name for found in done.cells)]
+    printed = [(block, outcome) for block, outcome in _by_block(done) if outcome.cell.published is not None]
+    outcome_by_cell = {(id(block), outcome.cell.row, outcome.cell.column): outcome for block, outcome in printed}
+    columns = [name for name in done.table.columns if any(outcome.cell.column == name for outcome in done.cells)]
     lines: list[tuple[str, list[Measured | None] | None]] = []
     for block in done.table.blocks:
-        rows = [row for row in block.rows if any((id(block), row, name) in shown for name in columns)]
+        rows = [row for row in block.rows if any((id(block), row, name) in outcome_by_cell for name in columns)]
         if rows and block.title:
             lines.append((block.title, None))
-        lines += [(row, [shown.get((id(block), row, name)) for name in columns]) for row in rows]
+        lines += [(row, [outcome_by_cell.get((id(block), row, name)) for name in columns]) for row in rows]
     return columns, lines
 
 
 def _by_block(done: Reproduction) -> list[tuple[Any, Measured]]:
     home = {id(cell): block for block in done.table.blocks for row in block.rows.values() for cell in row}
-    return [(home[id(found.cell)], found) for found in done.cells]
+    return [(home[id(outcome.cell)], outcome) for outcome in done.cells]
 
 
-def _cell(found: Measured | None) -> Any:
+def _cell(outcome: Measured | None) -> Any:
     from rich.text import Text
 
-    if found is None or found.cell.published is None:  # nothing is printed there
+    if outcome is None or outcome.cell.published is None:  # nothing is printed there
         return Text("")
-    digits = 3 if abs(found.cell.published.value) <= 1 else 1
-    published = f"{found.cell.published.value:g}"
-    if found.cell.published.spread is not None:
-        published += f"±{found.cell.published.spread:g}"
-    if found.score is None:
+    digits = 3 if abs(outcome.cell.published.value) <= 1 else 1
+    published = f"{outcome.cell.published.value:g}"
+    if outcome.cell.published.spread is not None:
+        published += f"±{outcome.cell.published.spread:g}"
+    if outcome.score is None:
         return Text.assemble("–\n", (published, "dim"))
-    width = found.score.half_width
-    measured = f"{found.score.value:.{digits}f}" + ("" if math.isnan(width) else f" ±{width:.{digits}f}")
-    if found.difference is None:
-        return Text.assemble(measured, "\n", (f"{published} of {found.cell.published.over_all}", "dim"))
-    style = "green" if agrees(found) else "yellow"
-    return Text.assemble(measured, "\n", (published, "dim"), (f" ({found.difference:+.{digits}f})", style))
+    width = outcome.score.half_width
+    measured = f"{outcome.score.value:.{digits}f}" + ("" if math.isnan(width) else f" ±{width:.{digits}f}")
+    if outcome.difference is None:
+        return Text.assemble(measured, "\n", (f"{published} of {outcome.cell.published.over_all}", "dim"))
+    style = "green" if agrees(outcome) else "yellow"
+    return Text.assemble(measured, "\n", (published, "dim"), (f" ({outcome.difference:+.{digits}f})", style))
 
 
 def settings_of(done: Reproduction) -> list[str]:
@@ -109,31 +109,31 @@ def settings_of(done: Reproduction) -> list[str]:
         lines.append(f"Model {role} ({done.table.models[role]} in the paper): {', '.join(models)}.")
     if done.table.note:
         lines.append(done.table.note)
-    told: dict[str, list[str]] = {}
-    for found in done.cells:
-        if found.score is not None and (recipe := _described(found)):
-            told.setdefault(f"{found.cell.row}: {recipe}", []).append(found.cell.column)
-    lines += [f"{what} [{', '.join(columns)}]" for what, columns in told.items()]
-    over_all = {found.cell.published.over_all for found in done.cells if found.cell.published is not None} - {0}
+    columns_by_setting: dict[str, list[str]] = {}
+    for outcome in done.cells:
+        if outcome.score is not None and (recipe := _described(outcome)):
+            columns_by_setting.setdefault(f"{outcome.cell.row}: {recipe}", []).append(outcome.cell.column)
+    lines += [f"{setting} [{', '.join(columns)}]" for setting, columns in columns_by_setting.items()]
+    over_all = {outcome.cell.published.over_all for outcome in done.cells if outcome.cell.published is not None} - {0}
     lines += [f'Figures "of {number}" are the paper\'s means over all {number} tasks.' for number in over_all]
     if done.corpus:
         lines.append(f"Corpus: {done.corpus} texts given; in the paper {done.table.corpus}.")
-    lines += [f"{task}: {found['source']} (sha256 {found['sha256'][:12]})" for task, found in done.sources.items()]
+    lines += [f"{task}: {source['source']} (sha256 {source['sha256'][:12]})" for task, source in done.sources.items()]
     problems: dict[str, int] = {}
-    for found in done.cells:
-        if found.score is None and found.cell.published is not None:
-            problems[found.problem] = problems.get(found.problem, 0) + 1
+    for outcome in done.cells:
+        if outcome.score is None and outcome.cell.published is not None:
+            problems[outcome.problem] = problems.get(outcome.problem, 0) + 1
     lines += [f"Not run: {count} cells, {problem}." for problem, count in problems.items()]
-    if any(found.problem.startswith("no data") and len(found.cell.settings["tasks"]) > 1 for found in done.cells):
+    if any(outcome.problem.startswith("no data") and len(outcome.cell.settings["tasks"]) > 1 for outcome in done.cells):
         lines.append("--only-tasks takes means over the tasks that there is data for.")
     return lines
 
 
-def _described(found: Measured) -> str:
-    recipe, settings = found.cell.recipe(), found.cell.settings
+def _described(outcome: Measured) -> str:
+    recipe, settings = outcome.cell.recipe(), outcome.cell.settings
     parts = [str(recipe)] if recipe is not None else []
     parts += [f"measure {settings['measure']}"] if "measure" in settings else []
-    parts += [f"mean of seeds 0 to {found.seeds - 1}"] if found.seeds > 1 else []
+    parts += [f"mean of seeds 0 to {outcome.seeds - 1}"] if outcome.seeds > 1 else []
     parts += [f"counts from the {settings['counts']}"] if "counts" in settings else []
     parts += [f"shaping fitted on the {settings['fit']}"] if "fit" in settings else []
     return ", ".join(parts)
@@ -141,13 +141,14 @@ def _described(found: Measured) -> str:
 
 def summary(done: Reproduction) -> str:
     """How many cells agree."""
-    judged = [found for found in done.cells if found.difference is not None]
-    if not judged:
+    compared = [outcome for outcome in done.cells if outcome.difference is not None]
+    if not compared:
         return "Nothing can be compared: no cell has both a measured and a published figure over the same tasks."
-    near = " or ".join(f"{one:g}" for one in sorted({_near(found) for found in judged}, reverse=True))
+    near = " or ".join(f"{tolerance:g}" for tolerance in sorted({_near(outcome) for outcome in compared}, reverse=True))
+    agreeing = sum(bool(agrees(outcome)) for outcome in compared)
     return (
-        f"{sum(bool(agrees(found)) for found in judged)} of {len(judged)} cells agree (difference up to {near}, or the "
-        "published figure within the interval)."
+        f"{agreeing} of {len(compared)} cells agree (difference up to {near}, or the published figure within the "
+        "interval)."
     )
 
 
@@ -157,32 +158,32 @@ def to_dict(done: Reproduction) -> dict[str, Any]:
         "table": done.table.name,
         "paper": done.table.paper,
         "models": {role: list(models) for role, models in done.models.items()},
-        "tasks": {name: dict(found) for name, found in done.sources.items()},
+        "tasks": {name: dict(source) for name, source in done.sources.items()},
         "corpus_texts": done.corpus,
         "versions": library_versions(),
-        "cells": [_plain(block.title, found) for block, found in _by_block(done)],
+        "cells": [_plain(block.title, outcome) for block, outcome in _by_block(done)],
     }
 
 
-def _plain(title: str, found: Measured) -> Mapping[str, Any]:
-    score, published, tasks = found.score, found.cell.published, list(found.cell.settings.get("tasks", ()))
+def _plain(title: str, outcome: Measured) -> Mapping[str, Any]:
+    score, published, tasks = outcome.score, outcome.cell.published, list(outcome.cell.settings.get("tasks", ()))
     width = score.half_width if score is not None else math.nan
-    recipe = found.cell.recipe() if found.cell.missing is None else None
+    recipe = outcome.cell.recipe() if outcome.cell.missing is None else None
     return {
         "block": title,
-        "row": found.cell.row,
-        "column": found.cell.column,
+        "row": outcome.cell.row,
+        "column": outcome.cell.column,
         "published": None if published is None else published.value,
         "published_spread": None if published is None else published.spread,
         "published_over": None if published is None else published.over_all or len(tasks) or None,
         "tasks": tasks,
         "measured": None if score is None else _finite(score.value),
         "half_width": _finite(width),
-        "difference": None if found.difference is None else _finite(found.difference),
+        "difference": None if outcome.difference is None else _finite(outcome.difference),
         "recipe": None if recipe is None else str(recipe),
-        "fit": found.cell.settings.get("fit"),
-        "counts": found.cell.settings.get("counts"),
-        "problem": found.problem or None,
+        "fit": outcome.cell.settings.get("fit"),
+        "counts": outcome.cell.settings.get("counts"),
+        "problem": outcome.problem or None,
     }
 
 

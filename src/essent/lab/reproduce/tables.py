@@ -86,30 +86,30 @@ class Cell:
         Args:
             contexts: the folder of averaged token vectors, as `avg:` writes it.
         """
-        found = self.settings
-        if "recipe" not in found and "layers" not in found and "template" not in found:
+        settings = self.settings
+        if "recipe" not in settings and "layers" not in settings and "template" not in settings:
             return None
-        text = found.get("recipe") or self._fields()
+        text = settings.get("recipe") or self._fields()
         if text == "prompt":
-            text = found.get("prompt", text)  # the model's own template
-        filled = text.replace("{seed}", str(seed)).replace("{head}", found.get("head", ""))
+            text = settings.get("prompt", text)  # the model's own template
+        filled = text.replace("{seed}", str(seed)).replace("{head}", settings.get("head", ""))
         return Recipe.parse(filled.replace("{contexts}", contexts))
 
     def _fields(self) -> str:
-        found = self.settings
-        weights = found.get("weights", "uniform")
+        settings = self.settings
+        weights = settings.get("weights", "uniform")
         if weights == "uniform":
-            weights = found.get("uniform", "uniform")
-        layers = found.get("layers", "L")
-        template = found.get("template")
-        if found.get("denoised"):
+            weights = settings.get("uniform", "uniform")
+        layers = settings.get("layers", "L")
+        template = settings.get("template")
+        if settings.get("denoised"):
             layers += "-bias"
         head = f"layers={layers} weights={weights}"
         if template is not None:
-            template = found.get("templates", {}).get(template, template)
+            template = settings.get("templates", {}).get(template, template)
             quoted = f"'{template}'" if " " in template else template
             head = f"template={quoted} {head}"
-        return " | ".join([head, *([found["shaping"]] if "shaping" in found else [])])
+        return " | ".join([head, *([settings["shaping"]] if "shaping" in settings else [])])
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ def _block(content: dict[str, Any], table: dict[str, Any], block: dict[str, Any]
 OF_ALL_TASKS = ("tasks", "seeds", "most_seeds")  # settings in which a mean and its single figures may differ
 
 
-def only_tasks(table: Table, wanted: Callable[[str], bool]) -> Table:
+def only_tasks(table: Table, selects: Callable[[str], bool]) -> Table:
     """The table with each mean taken over the tasks that are wanted; cells that have none of them go.
 
     What the paper prints becomes the mean of what it prints, in any of its tables, for these tasks one by one; where it
@@ -228,25 +228,25 @@ def only_tasks(table: Table, wanted: Callable[[str], bool]) -> Table:
     single = _single_figures(table.paper)
     blocks = []
     for block in table.blocks:
-        rows = {name: tuple(_only(cell, wanted, single) for cell in cells) for name, cells in block.rows.items()}
-        kept = {name: tuple(cell for cell in cells if cell is not None) for name, cells in rows.items()}
-        blocks.append(Block(block.title, {name: cells for name, cells in kept.items() if cells}))
+        rows = {name: tuple(_only(cell, selects, single) for cell in cells) for name, cells in block.rows.items()}
+        remaining = {name: tuple(cell for cell in cells if cell is not None) for name, cells in rows.items()}
+        blocks.append(Block(block.title, {name: cells for name, cells in remaining.items() if cells}))
     return replace(table, blocks=tuple(block for block in blocks if block.rows))
 
 
-def _only(cell: Cell, wanted: Callable[[str], bool], single: Mapping[tuple[str, str, str], float]) -> Cell | None:
+def _only(cell: Cell, selects: Callable[[str], bool], single: Mapping[tuple[str, str, str], float]) -> Cell | None:
     tasks = list(cell.settings.get("tasks", ()))
-    kept = [name for name in tasks if wanted(name)]
-    if kept == tasks:  # also where a corpus is measured, and no task
+    remaining = [name for name in tasks if selects(name)]
+    if remaining == tasks:  # also where a corpus is measured, and no task
         return cell
-    if not kept:
+    if not remaining:
         return None
     published = cell.published
     if published is not None:
-        printed = [single.get((*_identity(cell), name), math.nan) for name in kept]
-        mean = round(math.fsum(printed) / len(kept), 2)
+        printed = [single.get((*_identity(cell), name), math.nan) for name in remaining]
+        mean = round(math.fsum(printed) / len(remaining), 2)
         published = Published(published.value, over_all=len(tasks)) if math.isnan(mean) else Published(mean)
-    return replace(cell, published=published, settings={**cell.settings, "tasks": kept})
+    return replace(cell, published=published, settings={**cell.settings, "tasks": remaining})
 
 
 def _single_figures(paper: str) -> dict[tuple[str, str, str], float]:

@@ -160,17 +160,17 @@ class Generator:
 
         pairs, vocabulary = memory.shape[0], int(self.model.config.vocab_size)
         at_once = max(SCORES // (pairs * prefixes.shape[1] * vocabulary), 1)
-        found = []
-        for some in prefixes.split(at_once):
-            count = len(some)
+        log_probabilities = []
+        for portion in prefixes.split(at_once):
+            count = len(portion)
             logits = self.model(
                 encoder_outputs=BaseModelOutput(last_hidden_state=memory.repeat(count, 1, 1)),
                 attention_mask=attention_mask.repeat(count, 1),
-                decoder_input_ids=some.repeat_interleave(pairs, dim=0),
+                decoder_input_ids=portion.repeat_interleave(pairs, dim=0),
                 use_cache=False,
             ).logits[:, -1]  # (c·E,V)
-            found.append(logits.log_softmax(dim=-1).view(count, pairs, -1).mean(dim=1))
-        scores = torch.cat(found)
+            log_probabilities.append(logits.log_softmax(dim=-1).view(count, pairs, -1).mean(dim=1))
+        scores = torch.cat(log_probabilities)
         scores[:, self.never] = -torch.inf
         scores[parts == 0, self.sentinels[2]] = -torch.inf
         scores[parts == 1, self.sentinels[1]] = -torch.inf
@@ -180,11 +180,11 @@ class Generator:
         """Fillings that end here: those at their second sentinel, with the third after them."""
         rows = (parts == 1).nonzero().flatten()
         closing = ahead[rows, self.sentinels[2]].tolist()
-        found = []
+        fillings = []
         for ids, score in zip(prefixes[rows, 2:].tolist(), closing, strict=True):
             middle = ids.index(self.sentinels[1])
-            found.append(Filling(tuple(ids[:middle]), tuple(ids[middle + 1 :]), score))
-        return found
+            fillings.append(Filling(tuple(ids[:middle]), tuple(ids[middle + 1 :]), score))
+        return fillings
 
     def text(self, ids: Sequence[int]) -> str:
         """Tokens as a text, a space in front where the first of them has one."""
@@ -221,30 +221,32 @@ def generate_templates(
     if candidates < 2:
         raise InputError(f"candidates={candidates!r} must be at least 2: one for each form.")
     t5 = generator if isinstance(generator, str) else generator.name
-    about = {"t5": t5, "pairs": [list(pair) for pair in pairs], "candidates": candidates, "longest": longest}
+    metadata = {"t5": t5, "pairs": [list(pair) for pair in pairs], "candidates": candidates, "longest": longest}
     if keep is not None and Path(keep).is_file():
-        kept = json.loads(Path(keep).read_text("utf-8"))
-        if {key: kept.get(key) for key in about} != about:
+        cached = json.loads(Path(keep).read_text("utf-8"))
+        if {key: cached.get(key) for key in metadata} != metadata:
             raise DataError(f"{keep} holds templates by another T5 or from other pairs; give another place (--work).")
-        return [Candidate(*one) for one in kept["templates"]]
-    made = Generator(generator, device) if isinstance(generator, str) else generator
-    templates = _generated(made, pairs, candidates // 2, longest, progress)
+        return [Candidate(*fields) for fields in cached["templates"]]
+    t5_generator = Generator(generator, device) if isinstance(generator, str) else generator
+    templates = _generated(t5_generator, pairs, candidates // 2, longest, progress)
     if keep is not None:
-        write_json(keep, {**about, "templates": templates}, indent=None)
+        write_json(keep, {**metadata, "templates": templates}, indent=None)
     return templates
 
 
 def _generated(
-    made: Generator, pairs: Sequence[Definition], beams: int, longest: int, progress: bool
+    generator: Generator, pairs: Sequence[Definition], beams: int, longest: int, progress: bool
 ) -> list[Candidate]:
-    found: dict[str, float] = {}
+    score_by_template: dict[str, float] = {}
     for source, target in FORMS.values():
         inputs = [source.format(word=pair.word, definition=sentence(pair.definition)) for pair in pairs]
-        for filling in made.fillings(inputs, beams, longest, progress):
-            template = template_of(target, made.text(filling.first), made.text(filling.second))
+        for filling in generator.fillings(inputs, beams, longest, progress):
+            template = template_of(target, generator.text(filling.first), generator.text(filling.second))
             if template is not None:
-                found[template] = max(found.get(template, filling.log_likelihood), filling.log_likelihood)
-    ordered = sorted(found.items(), key=lambda item: -item[1])
+                score_by_template[template] = max(
+                    score_by_template.get(template, filling.log_likelihood), filling.log_likelihood
+                )
+    ordered = sorted(score_by_template.items(), key=lambda item: -item[1])
     return [Candidate(template, score) for template, score in ordered]
 
 

@@ -149,10 +149,10 @@ def search_candidates(
     """
     tests = _held_out(test, folder, data, criterion)
     shell = _opened(model, layers, weights, True, options or {})
-    taken = [candidate for candidate in candidates if _can_frame(shell, candidate.template)]
-    if not taken:
+    usable = [candidate for candidate in candidates if _can_frame(shell, candidate.template)]
+    if not usable:
         raise InputError(f"None of {len(candidates)} generated templates can be used with this model.")
-    names = tuple(candidate.template for candidate in taken)
+    names = tuple(candidate.template for candidate in usable)
     grid = Grid(templates=names, layers=(layers,), weights=(weights,), shaping=(shaping,))
     run: Callable[..., Leaderboard] = partial(search, shell, data, criterion=criterion, folder=folder, **settings)
     space = Space((grid,), name="generated")
@@ -161,8 +161,8 @@ def search_candidates(
     template = next(str(trial.recipe.template) for trial in board.trials if trial.recipe.template in names)
     board = _decided(board, [board], template, run, settings.get("seed", 0))
     board = _tested(board, shell, tests, settings)
-    left_out = tuple(candidate.template for candidate in candidates if candidate not in taken)
-    return GeneratedSearch(template, tuple(taken), left_out, board)
+    rejected = tuple(candidate.template for candidate in candidates if candidate not in usable)
+    return GeneratedSearch(template, tuple(usable), rejected, board)
 
 
 def _opened(model: ModelLike, layers: str, weights: str, masks: bool, options: dict[str, Any]) -> SentenceTransformer:
@@ -202,20 +202,20 @@ def _decided(
     winner = next((str(trial.recipe) for trial in board.trials if trial.recipe.template == template), None)
     if not board.is_scored or winner is None or not np.isfinite(board.find(winner).scores[board.criterion]):
         return board
-    found = boards[0].judgements
-    if found:
-        steps = [one.judgements[0] for one in boards]
+    judgements = boards[0].judgements
+    if judgements:
+        steps = [step_board.judgements[0] for step_board in boards]
         rows = {name: row for step in steps for name, row in zip(step.names, step.evidence, strict=True)}
-        scored = replace(found[0], names=list(rows), evidence=np.stack(list(rows.values())))
+        scored = replace(judgements[0], names=list(rows), evidence=np.stack(list(rows.values())))
         names, baselines = list(rows), board.baselines
-        made = judged(board.trials, board.criterion, baselines, [scored], names, seed=seed, winner=winner)
+        decided = judged(board.trials, board.criterion, baselines, [scored], names, seed=seed, winner=winner)
     else:  # the verdict without labels belongs to the last recipe that leads: the winner beside the baselines alone
-        made = run(Space(named=(winner,)), baselines=board.baselines)
-        made = replace(made, trials=board.trials, winner=winner)
+        decided = run(Space(named=(winner,)), baselines=board.baselines)
+        decided = replace(decided, trials=board.trials, winner=winner)
         if str(board.trials[0].recipe) in board.baselines:
             first = str(board.trials[0].recipe)
-            made = replace(made, kept=first, verdict=f"No template does better than {first}, which is kept.")
-    return replace(made, provenance=board.provenance, _source=board._source)
+            decided = replace(decided, kept=first, verdict=f"No template does better than {first}, which is kept.")
+    return replace(decided, provenance=board.provenance, _source=board._source)
 
 
 def _merged(boards: Sequence[Leaderboard]) -> Leaderboard:
