@@ -26,6 +26,10 @@ NEAREST = 20  # cases that count as like a new one
 MEAN, SPREAD = 0.89467, 0.05473
 INTERCEPT, COEFFICIENT = 0.93570, -1.37073
 THRESHOLD = 0.5  # from this probability on the first recipe is taken
+SIMILARITY_ONLY = (
+    "Chosen without labels, and for the similarity of sentences only: for clustering, classification or retrieval "
+    "search on some labels of that use (--data)."
+)
 
 
 def probability_of_improvement(level: float) -> float:

@@ -1,8 +1,7 @@
 """From scores to a leaderboard: which recipe a search gives, and how sure that is.
 
 The recipe ranked first is given where it is significantly better than the baselines, otherwise a baseline is. Labels
-show it by cross-validation, as the lead on the units of the choice is optimistic; test data shows it directly; without
-labels a measured probability (`probability`) decides, beside the interval of the lead.
+show it by cross-validation, test data directly; without labels a measured probability decides (`probability`).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from essent.selection.annotation import PRIOR
 from essent.selection.evaluation import Bench
 from essent.selection.label_free import TEACHER, Teacher, is_label_free, mean_rank
 from essent.selection.leaderboard import Check, Leaderboard, Trial, ranked
-from essent.selection.probability import loss_summary, objection, probabilities_summary
+from essent.selection.probability import SIMILARITY_ONLY, loss_summary, objection, probabilities_summary
 from essent.selection.search_data import SearchData
 from essent.selection.sweep import Sweep
 from essent.tasks.base import LabeledTask
@@ -45,12 +44,7 @@ RANKS = "mean rank"  # of several data sets; 1 for a recipe that is the best on 
 FOLDS = 5
 MIN_FOLD = 5  # units of a fold
 CHOICE = "the choice"  # of each fold, in comparisons
-
 NO_SCORE = "No recipe has a score: there is one unit of judgement only, or labels or all similarities are constant."
-SIMILARITY_ONLY = (
-    "Chosen without labels, and for the similarity of sentences only: for clustering, classification or retrieval "
-    "search on some labels of that use (--data)."
-)
 
 
 def make_board(
