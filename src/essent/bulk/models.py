@@ -126,12 +126,12 @@ def _in_precision(encoder: Any, spec: ModelSpec, *, shared: bool) -> Any:
 def _graph(name: str, spec: ModelSpec, settings: BulkSettings) -> Any:
     from essent._core.folders.names import STATE_FOLDER
     from essent.engine.choice import check_graph
-    from essent.engine.files import load, read_about
+    from essent.engine.files import load, read_graph_metadata
 
     given = [*spec.options, *(["max_seq_length"] if settings.max_seq_length else [])]
     if given:
         raise InputError(f"{name!r} is a saved graph, which takes no {' or '.join(given)}.")
-    engine = read_about(Path(name) / STATE_FOLDER / "engine.json")["engine"]
+    engine = read_graph_metadata(Path(name) / STATE_FOLDER / "engine.json")["engine"]
     if spec.engine not in ("auto", engine):
         raise InputError(f"{name!r} is a graph for {engine}, and the engine asked for is {spec.engine}.")
     return check_graph(load(name, threads=spec.threads), spec.choice)

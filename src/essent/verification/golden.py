@@ -166,9 +166,9 @@ def _ways(root: Path, portable: bool, static: bool) -> dict[str, Any]:
 def _graph(root: Path, files: int | None, untrusted: bool) -> Verification:
     """The vectors of a saved graph; loading it compares precisions below float32 by their cosines."""
     from essent.engine.compiled import TOLERANCES
-    from essent.engine.files import load, read_about
+    from essent.engine.files import load, read_graph_metadata
 
-    about = read_about(root / STATE_FOLDER / "engine.json")
+    about = read_graph_metadata(root / STATE_FOLDER / "engine.json")
     engine, reason = about["engine"], "it holds a graph for an engine, which essent.load reads"
     if untrusted:
         return Verification(about["recipe"], None, reason, {}, files)
