@@ -253,7 +253,8 @@ def check_golden(compiled: CompiledEncoder, subject: str) -> None:
             difference, allowed = float(np.abs(vectors - golden).max()) / scale, TOLERANCES[module.runtime.engine]
             if not difference <= allowed:
                 raise EngineError(
-                    f"{subject} does not give torch's vectors: they differ by {difference:.1e}, allowed is {allowed:.0e}."
+                    f"{subject} does not give torch's vectors: they differ by {difference:.1e}, allowed is "
+                    f"{allowed:.0e}."
                 )
         elif not (lowest := float(cosines(vectors, golden).min())) >= LOWEST_COSINE[compiled.precision]:
             allowed = LOWEST_COSINE[compiled.precision]

@@ -247,8 +247,8 @@ def graph_of(model: SentenceTransformer) -> Graph:
     if odd or not (whole or pooled):
         unsupported = (odd or modules or [model])[0]
         raise EngineError(
-            f"Cannot make a graph of {unsupported!r}: a model is a Transformer and a Pooling, or a StaticEmbedding, followed "
-            f"by {', '.join(kind.__name__ for kind in TAILS)}; or an essent Encoder with any recipe."
+            f"Cannot make a graph of {unsupported!r}: a model is a Transformer and a Pooling, or a StaticEmbedding, "
+            f"followed by {', '.join(kind.__name__ for kind in TAILS)}; or an essent Encoder with any recipe."
         )
     if pooled:
         _check_pooling(modules[1])
