@@ -156,7 +156,7 @@ def recipes(
 def _describe_all(known: Mapping[str, Described]) -> dict[str, Any]:
     columns = ("name", "form", "fields", "paper", "section", "about")
     listed = [
-        {name: getattr(row, name) for name in columns} | {"argument": row.argument or None, "example": row.one}
+        {name: getattr(row, name) for name in columns} | {"argument": row.argument or None, "example": row.instance}
         for row in NAMED.values()
     ]
     described = {
@@ -206,13 +206,13 @@ def _show_recipe(name: str, console: Console) -> Recipe:
     from essent.recipe.sources.layers import format_mix
 
     row = NAMED.get(name.strip())
-    recipe = Recipe.parse(name if row is None else row.one)
+    recipe = Recipe.parse(name if row is None else row.instance)
     row = row or NAMED.get(str(recipe).partition(" ")[0].partition(":")[0])
     console.print(Text(str(recipe), style="bold cyan"), soft_wrap=True)
     if row is not None:
         console.print(Text(f"{row.about} — {row.paper}, {row.section}"), soft_wrap=True)
         if row.argument:
-            console.print(Text(f"Written {row.form}, e.g. {row.one}."), soft_wrap=True)
+            console.print(Text(f"Written {row.form}, e.g. {row.instance}."), soft_wrap=True)
     weights, shaping = "*".join(recipe.weights), " | ".join(recipe.shaping)
     values = (recipe.template, format_mix(recipe.layers), weights, recipe.reduce, shaping)
     named = zip(FIELDS.items(), values, strict=True)

@@ -18,7 +18,7 @@ from essent._core.arguments import check_path
 from essent._core.arithmetic import SHORT
 from essent._core.atomic import recover
 from essent._core.folders.check import check_folder
-from essent._core.folders.contents import kept_settings
+from essent._core.folders.contents import saved_settings
 from essent._core.folders.digests import check_digests, digest_of_file
 from essent._core.folders.names import STATE_FOLDER
 from essent._core.folders.opening import guarded
@@ -127,4 +127,4 @@ def _assemble(root: Path, metadata: dict[str, Any], threads: int | None, streams
     runtime = kind(root, metadata["precision"], threads, streams)
     module = EngineModule(runtime, AutoTokenizer.from_pretrained(root, **guarded({})), inputs, metadata["dimensions"])
     loss = None if metadata["loss"] is None else Loss(**metadata["loss"])
-    return CompiledEncoder(module, metadata["recipe"], loss, kept_settings(metadata))
+    return CompiledEncoder(module, metadata["recipe"], loss, saved_settings(metadata))
