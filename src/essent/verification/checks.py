@@ -312,7 +312,8 @@ def _server_pooling(model: ModelUnderTest, mode: str) -> Iterator[tuple[str, str
         yield f"vLLM takes the first key of 1_Pooling/config.json that is true, {first}, for the pooling.", AGAIN
     if unrecognised := [path for _, path, kind in model.modules if kind in SERVED[1:] and path != f"{LEGACY}{kind}"]:
         yield (
-            f"vLLM knows modules as {LEGACY}…, and not as {unrecognised[0]}: it would leave out the pooling's settings.",
+            f"vLLM knows modules as {LEGACY}…, and not as {unrecognised[0]}: it would leave out the "
+            "pooling's settings.",
             AGAIN,
         )
 
