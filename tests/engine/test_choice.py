@@ -134,8 +134,8 @@ def test_the_score_of_the_task_at_hand_is_said_too(bert: Path, monkeypatch: pyte
     monkeypatch.setattr(choice, "WORTH", 0.0)
     found = offer_for(str(bert), "mean | zscore", task, {"device": "cpu"})
     assert found is not None
-    assert found.judged is not None
-    what, exact, rough = found.judged
+    assert found.quality is not None
+    what, exact, rough = found.quality
     assert what == "160 pairs of sample_pairs"
     assert abs(exact - rough) < 2
     assert f"{what} score {rough:.2f} instead of {exact:.2f}" in str(found)

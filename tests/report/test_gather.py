@@ -367,7 +367,7 @@ def test_a_leaderboard() -> None:
     heads = only(section, Heat)
     assert [[shown(v, 1) for v in values] for _, values in heads.rows] == [["–", "80.0"], ["76.5", "73.0"]]
     curves = only(section, Curves)
-    assert curves.places == ("static", "0", "1", "2", "L")
+    assert curves.positions == ("static", "0", "1", "2", "L")
     assert curves.begin == 1
     lines = {name: [shown(value, 1) for value in values] for name, values in curves.series}
     assert lines == {

@@ -73,7 +73,7 @@ def test_truncation_is_refused_or_said(client: httpx.Client, server: Running, ex
         "/embed", json={"inputs": LONG * 2, "truncate": True, "truncation_direction": "Left", "normalize": False}
     ).json()
     reading = server.models[0].reading
-    ids = reading.framed(reading.ids([LONG * 2]), left=True)[0]
+    ids = reading.framed(reading.ids([LONG * 2]), cuts_start=True)[0]
     assert len(ids) == 256
     assert np.abs(np.array(left) - expected([LONG * 2])).max() > 1e-4
 

@@ -14,15 +14,15 @@ PASSES = (AUTO, FLOAT32, BFLOAT16)  # what encoding takes
 CPU_FLAGS = ("avx512_bf16", "amx_bf16", "bf16")  # of x86 and ARM, as torch calls them
 
 
-def precision_of(given: str, allowed: Sequence[str] = PASSES) -> str:
+def precision_of(spelling: str, allowed: Sequence[str] = PASSES) -> str:
     """A precision's name; f32, bf16 and f16 are understood too.
 
     Raises:
         InputError: names what is allowed.
     """
-    name = SHORT.get(given, given)
+    name = SHORT.get(spelling, spelling)
     if name not in allowed:
-        raise InputError(f"precision={given!r}; allowed: {', '.join(allowed)}.")
+        raise InputError(f"precision={spelling!r}; allowed: {', '.join(allowed)}.")
     return name
 
 

@@ -207,9 +207,11 @@ def _require_writable(path: str | Path, target: Path) -> None:
     parent_folder = next(parent for parent in target.parents if parent.exists())
     if not parent_folder.is_dir():
         raise DataError(f"{path} cannot be written: {parent_folder} is not a folder. Choose another name.")
-    for found in (parent_folder, target):
-        if found.exists() and not os.access(found, os.W_OK):
-            raise DataError(f"{path} cannot be written: {found} is read-only. Make it writable or choose another name.")
+    for existing in (parent_folder, target):
+        if existing.exists() and not os.access(existing, os.W_OK):
+            raise DataError(
+                f"{path} cannot be written: {existing} is read-only. Make it writable or choose another name."
+            )
 
 
 def _start(target: Path) -> str:

@@ -44,15 +44,15 @@ def settings_of(model: SentenceTransformer) -> dict[str, Any]:
 def prompts_unannounced() -> Iterator[None]:
     """Keep sentence-transformers from warning of a default prompt; what applies one says so itself."""
 
-    def is_other_message(record: logging.LogRecord) -> bool:
+    def is_unrelated(record: logging.LogRecord) -> bool:
         return not record.getMessage().startswith("Default prompt name is set to")
 
     logger = logging.getLogger(base_model.__name__)
-    logger.addFilter(is_other_message)
+    logger.addFilter(is_unrelated)
     try:
         yield
     finally:
-        logger.removeFilter(is_other_message)
+        logger.removeFilter(is_unrelated)
 
 
 def config_of(model: SentenceTransformer) -> dict[str, Any]:

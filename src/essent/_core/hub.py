@@ -138,8 +138,8 @@ def _unreachable() -> str:
     if constants.HF_HUB_OFFLINE:
         return ""  # refused by the library itself, without a wait
     seconds, endpoint = time.monotonic(), constants.ENDPOINT
-    asked_at, reason = _answers.get(endpoint, (-REMEMBERED, ""))
-    if seconds - asked_at >= REMEMBERED:
+    tried_at, reason = _answers.get(endpoint, (-REMEMBERED, ""))
+    if seconds - tried_at >= REMEMBERED:
         try:
             get_session().head(endpoint, timeout=SECONDS)
             reason = ""

@@ -63,13 +63,13 @@ def html_pairs(values: Mapping[str, str]) -> str:
 
 
 def html_picture(png: bytes, description: str) -> str:
-    """A PNG inside the page; `about` is read where it cannot be shown."""
+    """A PNG inside the page; `description` is read where it cannot be shown."""
     data = base64.b64encode(png).decode("ascii")
     return f"<img src='data:image/png;base64,{data}' alt='{_escaped(description)}' style='max-width:100%'>"
 
 
-def _cell(tag: str, text: str, align_left: bool, bold: bool = False) -> str:
-    side, weight = "left" if align_left else "right", ";font-weight:bold" if bold else ""
+def _cell(tag: str, text: str, is_text: bool, bold: bool = False) -> str:
+    side, weight = "left" if is_text else "right", ";font-weight:bold" if bold else ""
     content = _escaped(text).replace("\n", "<br>")
     return f"<{tag} style='text-align:{side};padding:0.15em 0.6em{weight}'>{content}</{tag}>"
 

@@ -260,9 +260,9 @@ def _by_tokens(texts: list[str], size: int, model: Model) -> list[list[tuple[int
         raise InputError(f"chunk='tokens:{size}': the model reads {model.room} tokens of a text at most.")
     spans = []
     for first in range(0, len(texts), 1024):
-        some = texts[first : first + 1024]
-        encodings = model.backend.encode_batch(some, add_special_tokens=False)
-        spans += [_token_spans(text, encoding, size) for text, encoding in zip(some, encodings, strict=True)]
+        portion = texts[first : first + 1024]
+        encodings = model.backend.encode_batch(portion, add_special_tokens=False)
+        spans += [_token_spans(text, encoding, size) for text, encoding in zip(portion, encodings, strict=True)]
     return spans
 
 

@@ -76,11 +76,11 @@ def csv_records(lines: Iterator[bytes], separator: str) -> Iterator[tuple[list[s
     if csv.field_size_limit() < MAX_FIELD:
         csv.field_size_limit(MAX_FIELD)  # of the whole process, and never too large for others
     again: deque[bytes] = deque()
-    taken: list[bytes] = []
+    fed: list[bytes] = []
 
     def feed() -> Iterator[str]:
         while (line := again.popleft() if again else next(lines, None)) is not None:
-            taken.append(line)
+            fed.append(line)
             yield line.decode("latin-1")
 
     reader = csv.reader(feed(), delimiter=separator, strict=True)
@@ -91,11 +91,11 @@ def csv_records(lines: Iterator[bytes], separator: str) -> Iterator[tuple[list[s
             return
         except csv.Error:
             fields = None
-            again.extendleft(reversed(taken[1:]))
-            del taken[1:]
+            again.extendleft(reversed(fed[1:]))
+            del fed[1:]
             reader = csv.reader(feed(), delimiter=separator, strict=True)
-        yield fields, sum(map(len, taken))
-        taken.clear()
+        yield fields, sum(map(len, fed))
+        fed.clear()
 
 
 def _as_utf8(fields: list[str] | None) -> list[str] | None:
@@ -219,9 +219,9 @@ def read_contents(lines: LineFile, at: int, rows: int) -> Iterator[tuple[int, in
         if raw.seekable():
             raw.seek(at)
         else:
-            left = at
-            while left > 0:
-                left -= len(raw.read(min(left, BLOCK)))
+            remaining = at
+            while remaining > 0:
+                remaining -= len(raw.read(min(remaining, BLOCK)))
         content: list[bytes] = []
         count = size = 0
         file = io.BufferedReader(raw, BLOCK) if lines.source.packed == "zstd" else raw
@@ -313,7 +313,7 @@ def to_json_table(rows: Rows, fields: Sequence[Any], text_column: str, *, unknow
         unknown: whether keys without a column go there too, or only values that are not of their column's type.
     """
     names = {field.name for field in fields}
-    others: list[dict[str, Any]] = [
+    unlisted: list[dict[str, Any]] = [
         {name: row[name] for name in row.keys() - names} if unknown and row else {} for row in rows
     ]
     arrays = []
@@ -322,13 +322,16 @@ def to_json_table(rows: Rows, fields: Sequence[Any], text_column: str, *, unknow
         as_json = pa.types.is_string(field.type) and field.name != text_column
         for index in [index for index, cell in enumerate(cells) if not _fits(cell, field.type)]:
             if not as_json:
-                others[index][field.name] = cells[index]
+                unlisted[index][field.name] = cells[index]
             cells[index] = json.dumps(cells[index], ensure_ascii=False) if as_json else None
         try:
             arrays.append(pa.array(cells, field.type))
         except UnicodeEncodeError:  # half a surrogate pair, which JSON can spell
             arrays.append(pa.array([_mended(cell) for cell in cells], field.type))
-    spelled = [json.dumps(other, ensure_ascii=True, sort_keys=True) if other else None for other in others]
+    spelled = [
+        json.dumps(cells_by_name, ensure_ascii=True, sort_keys=True) if cells_by_name else None
+        for cells_by_name in unlisted
+    ]
     arrays.append(pa.array(spelled, pa.string()))
     return pa.table(arrays, schema=pa.schema([*fields, pa.field(OTHERS, pa.string())]))
 

@@ -32,12 +32,12 @@ class Model:
 
     Attributes:
         encoder: what encodes.
-        about: what the vectors depend on, each under its name.
+        metadata: what the vectors depend on, each under its name.
         dimensions: of the vectors.
     """
 
     encoder: Any
-    about: dict[str, Any]
+    metadata: dict[str, Any]
     dimensions: int
     prompt: str
     settings: BulkSettings
@@ -61,7 +61,7 @@ class Model:
         vectors = encoded_anyway(encode)  # the row of a vector that is not finite says so
         return np.ascontiguousarray(vectors, dtype=np.float32)
 
-    def require_some_finite(self) -> None:
+    def require_any_finite(self) -> None:
         """Refuse a model that has no finite vector for any text.
 
         Raises:
@@ -80,8 +80,8 @@ class Model:
         sizes = (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")) for text in texts)
         maybe = [index for index, size in enumerate(sizes) if size + before + 2 > self.room]
         for start in range(0, len(maybe), 1024):
-            some = maybe[start : start + 1024]
-            longer[some] = self.lengths([self.prompt + texts[index] for index in some]) > self.room
+            portion = maybe[start : start + 1024]
+            longer[portion] = self.lengths([self.prompt + texts[index] for index in portion]) > self.room
         return longer
 
 
@@ -95,10 +95,10 @@ def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
     if not isinstance(spec.model, (str, Path)):
         return _in_precision(spec.model, spec, shared=True)
     name = str(spec.model)
-    asked = bool(spec.recipe or spec.options or spec.learns or settings.max_seq_length)
+    customised = bool(spec.recipe or spec.options or spec.learns or settings.max_seq_length)
     if is_exported_folder(name) and spec.recipe is None:
         return _graph(name, spec, settings)
-    if spec.choice.is_default and not asked and (static := static_of(name)) is not None:
+    if spec.choice.is_default and not customised and (static := static_of(name)) is not None:
         return static
     check_torch(f"Embedding with {name!r}")
     loaded = _encoder(name, spec)
@@ -126,12 +126,12 @@ def _in_precision(encoder: Any, spec: ModelSpec, *, shared: bool) -> Any:
 def _graph(name: str, spec: ModelSpec, settings: BulkSettings) -> Any:
     from essent._core.folders.names import STATE_FOLDER
     from essent.engine.choice import check_graph
-    from essent.engine.files import load, read_about
+    from essent.engine.files import load, read_graph_metadata
 
-    given = [*spec.options, *(["max_seq_length"] if settings.max_seq_length else [])]
-    if given:
-        raise InputError(f"{name!r} is a saved graph, which takes no {' or '.join(given)}.")
-    engine = read_about(Path(name) / STATE_FOLDER / "engine.json")["engine"]
+    option_names = [*spec.options, *(["max_seq_length"] if settings.max_seq_length else [])]
+    if option_names:
+        raise InputError(f"{name!r} is a saved graph, which takes no {' or '.join(option_names)}.")
+    engine = read_graph_metadata(Path(name) / STATE_FOLDER / "engine.json")["engine"]
     if spec.engine not in ("auto", engine):
         raise InputError(f"{name!r} is a graph for {engine}, and the engine asked for is {spec.engine}.")
     return check_graph(load(name, threads=spec.threads), spec.choice)
@@ -174,16 +174,16 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
     prompt = prompt_of(encoder, settings.prompt, settings.prompt_name)
     if isinstance(encoder, Encoder):
         encoder.module.require_fit()
-        kept = _of_encoder(encoder)
+        properties = _of_encoder(encoder)
     elif isinstance(encoder, CompiledEncoder):
-        kept = _of_graph(encoder)
+        properties = _of_graph(encoder)
     else:
-        kept = _of_model(encoder)
-    about, room, lengths, backend = kept
+        properties = _of_model(encoder)
+    metadata, room, lengths, backend = properties
     dimensions = settings.truncate_dim or encoder.truncate_dim or encoder.get_embedding_dimension()
-    about |= {"prompt": prompt, "truncate_dim": settings.truncate_dim or encoder.truncate_dim}
+    metadata |= {"prompt": prompt, "truncate_dim": settings.truncate_dim or encoder.truncate_dim}
     width = min(int(dimensions or 0), int(encoder.get_embedding_dimension() or 0))
-    return Model(encoder, about, width, prompt, settings, room, lengths, backend)
+    return Model(encoder, metadata, width, prompt, settings, room, lengths, backend)
 
 
 def _ready_static(encoder: StaticEncoder, settings: BulkSettings) -> Model:
@@ -199,16 +199,16 @@ def _ready_static(encoder: StaticEncoder, settings: BulkSettings) -> Model:
             digest.update(np.ascontiguousarray(array).data)
     digest.update(repr((table.unit, table.dropped, table.limit, table.cuts_left)).encode())
     dimensions = min(encoder.dimensions, settings.truncate_dim or encoder.dimensions)
-    kept = settings.truncate_dim or encoder.truncate_dim
-    about: dict[str, Any] = {"model": digest.hexdigest()[:32], "recipe": "static", "engine": "static", "fit": None}
-    about |= {"prompt": prompt, "truncate_dim": kept, "max_seq_length": table.limit}
+    truncate_dim = settings.truncate_dim or encoder.truncate_dim
+    metadata: dict[str, Any] = {"model": digest.hexdigest()[:32], "recipe": "static", "engine": "static", "fit": None}
+    metadata |= {"prompt": prompt, "truncate_dim": truncate_dim, "max_seq_length": table.limit}
 
     def lengths(texts: list[str]) -> np.ndarray:
         return np.array(
-            [len(found.ids) for found in table.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+            [len(encoding.ids) for encoding in table.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
         )
 
-    return Model(encoder, about, dimensions, prompt, settings, table.limit, lengths, table.tokenizer)
+    return Model(encoder, metadata, dimensions, prompt, settings, table.limit, lengths, table.tokenizer)
 
 
 def _torch_in(model: Any) -> str:
@@ -223,10 +223,10 @@ def _torch_in(model: Any) -> str:
     return " ".join(["torch", *sorted(kinds)])
 
 
-Kept = tuple[dict[str, Any], "int | None", "Lengths | None", Any]
+Properties = tuple[dict[str, Any], "int | None", "Lengths | None", Any]
 
 
-def _of_encoder(encoder: Any) -> Kept:
+def _of_encoder(encoder: Any) -> Properties:
     from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_of
     from essent.recipe.tokens.ids import fast_backend, text_ids
 
@@ -234,7 +234,7 @@ def _of_encoder(encoder: Any) -> Kept:
     frame, tokenizer, limit = module.plan.frame, module.backbone.tokenizer, module.backbone.max_seq_length
     learned = module.plan.reads_stats or module.chain.needs_fit
     shaping = "" if module.shaping is None else digest_of(module.shaping)
-    about = {
+    metadata = {
         "model": digest_of_backbone(module.backbone)[:32],
         "recipe": str(encoder.recipe),
         "engine": _torch_in(module.backbone),
@@ -242,16 +242,16 @@ def _of_encoder(encoder: Any) -> Kept:
         "max_seq_length": limit,
     }
     if len(encoder) > 1:
-        about["model"] += " + " + digest_of(encoder[1:])[:16]
+        metadata["model"] += " + " + digest_of(encoder[1:])[:16]
 
     def lengths(texts: list[str]) -> np.ndarray:
         return np.array([len(ids) for ids in text_ids(tokenizer, frame.prepare(texts), frame.plain_text)])
 
     room = None if limit is None else max(limit - len(frame), 0)
-    return about, room, lengths, fast_backend(tokenizer)
+    return metadata, room, lengths, fast_backend(tokenizer)
 
 
-def _of_graph(encoder: Any) -> Kept:
+def _of_graph(encoder: Any) -> Properties:
     from essent.engine.libraries import ALL_FILES
     from essent.recipe.tokens.ids import fast_backend, text_ids, tokenizer_digest
 
@@ -262,7 +262,7 @@ def _of_graph(encoder: Any) -> Kept:
     for name in ALL_FILES:
         if (folder / name).is_file():
             digest.update(digest_of_file(folder / name).encode())
-    about = {
+    metadata = {
         "model": digest.hexdigest()[:32],
         "recipe": encoder.recipe,
         "engine": f"{runtime.engine} {runtime.precision}",
@@ -275,17 +275,17 @@ def _of_graph(encoder: Any) -> Kept:
 
     limit = inputs.max_seq_length
     room = None if limit is None else max(limit - len(inputs.frame), 0)
-    return about, room, lengths, fast_backend(module.reader)
+    return metadata, room, lengths, fast_backend(module.reader)
 
 
-def _of_model(encoder: Any) -> Kept:
+def _of_model(encoder: Any) -> Properties:
     from essent.encoder.pipeline.digests import digest_of
 
     tokenizer, limit = getattr(encoder, "tokenizer", None), getattr(encoder, "max_seq_length", None)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     spelled = backend.to_str() if backend is not None and hasattr(backend, "to_str") else repr(tokenizer)
     settings = [json.dumps(getattr(m, "get_config_dict", dict)(), default=str, sort_keys=True) for m in encoder]
-    about = {
+    metadata = {
         "model": digest_of(encoder, spelled, settings, limit)[:32],
         "recipe": " + ".join(type(module).__name__ for module in encoder),
         "engine": _torch_in(encoder),
@@ -293,7 +293,7 @@ def _of_model(encoder: Any) -> Kept:
         "max_seq_length": limit,
     }
     if not hasattr(backend, "encode_batch_fast"):
-        return about, None, None, None
+        return metadata, None, None, None
     import tokenizers
 
     whole = tokenizers.Tokenizer.from_str(spelled)
@@ -301,6 +301,6 @@ def _of_model(encoder: Any) -> Kept:
     whole.no_padding()
 
     def lengths(texts: list[str]) -> np.ndarray:
-        return np.array([len(found.ids) for found in whole.encode_batch_fast(texts)])
+        return np.array([len(encoding.ids) for encoding in whole.encode_batch_fast(texts)])
 
-    return about, limit, lengths, whole
+    return metadata, limit, lengths, whole

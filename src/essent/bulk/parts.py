@@ -40,7 +40,7 @@ FORMAT = 1
 KEY = b"essent"
 NAME = re.compile(r"part-([0-9]{5,})-([0-9]{6,})\.parquet")
 SHARED_MODEL = "_model"  # the weights that worker processes map, while they run
-LEFT = re.compile(rf"\.(part-[0-9]{{5,}}-[0-9]{{6,}}\.parquet|{SHARED_MODEL})\.")  # temporary names
+LEFTOVER = re.compile(rf"\.(part-[0-9]{{5,}}-[0-9]{{6,}}\.parquet|{SHARED_MODEL})\.")  # temporary names
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LIBRARIES = (
     "torch",
@@ -175,9 +175,9 @@ class _AbandonedError(Exception):
 def _parquet_writer(path: Path, schema: Any) -> Any:
     leaves = leaf_paths(schema)
     vectors = {leaf for leaf in leaves if leaf.partition(".")[0] == EMBEDDING}
-    others = [leaf for leaf in leaves if leaf not in vectors]
+    columns = [leaf for leaf in leaves if leaf not in vectors]
     compression = {leaf: "NONE" if leaf in vectors else "ZSTD" for leaf in leaves}
-    return pq.ParquetWriter(path, schema, compression=compression, use_dictionary=others, write_statistics=others)
+    return pq.ParquetWriter(path, schema, compression=compression, use_dictionary=columns, write_statistics=columns)
 
 
 def leaf_paths(schema: Any) -> list[str]:
@@ -234,8 +234,8 @@ def read_part(path: Path) -> Part:
     try:
         footer = pq.read_metadata(path)
     except (pa.ArrowException, OSError) as error:
-        said = str(error).strip().splitlines()[0]
-        raise DataError(f"{path} is damaged ({said}). Remove it, and run the same command again.") from error
+        reason = str(error).strip().splitlines()[0]
+        raise DataError(f"{path} is damaged ({reason}). Remove it, and run the same command again.") from error
     values = json.loads((footer.metadata or {}).get(KEY, b"{}"))
     if values.get("format") != FORMAT:
         raise DataError(f"{path} was not written by `essent encode` of this version. Choose another folder.")
@@ -254,22 +254,22 @@ def check_same(
     sources: Sequence[Mapping[str, Any]],
     folder: Path,
     *,
-    some: bool = False,
+    known_keys_only: bool = False,
 ) -> None:
     """Refuse to go on with parts that were made of something else.
 
     Args:
         run: the values that all parts share.
         sources: what tells each source from another.
-        some: whether `run` has only some of these values yet.
+        known_keys_only: whether `run` has only some of these values yet.
 
     Raises:
         DataError: says what differs.
     """
     for name, part in parts.items():
         changes = [
-            f"{key} was {_shown(part.about['run'].get(key))} and is now {_shown(run.get(key))}"
-            for key in sorted({*run} if some else {*run, *part.about["run"]})
+            f"{key} was {_shortened(part.about['run'].get(key))} and is now {_shortened(run.get(key))}"
+            for key in sorted({*run} if known_keys_only else {*run, *part.about["run"]})
             if part.about["run"].get(key) != run.get(key)
         ]
         number = int(_order(name)[0])
@@ -287,7 +287,7 @@ def check_same(
             )
 
 
-def _shown(value: Any) -> str:
+def _shortened(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:77]}…"
 
@@ -296,8 +296,8 @@ def clean(folder: Path) -> None:
     """Remove what killed runs left of parts, also of those in their place already, and the weights of their workers."""
     if not folder.is_dir():
         return
-    left = (LEFT.match(entry.name) for entry in folder.iterdir())
-    for name in sorted({match[1] for match in left if match is not None}):
+    leftovers = (LEFTOVER.match(entry.name) for entry in folder.iterdir())
+    for name in sorted({match[1] for match in leftovers if match is not None}):
         remove_leftovers(folder / name)
 
 
@@ -348,10 +348,10 @@ def read_rows(folder: Path, most: int) -> Rows:
     chosen = [rows for rows in read if rows is not None]
     if not chosen:
         raise DataError(f"{folder} has no row with a vector.")
-    places, vectors, whole = (
+    positions, vectors, whole = (
         np.concatenate([getattr(rows, name) for rows in chosen]) for name in ("places", "vectors", "whole")
     )
-    return Rows(places, [text for rows in chosen for text in rows.texts], vectors, whole, run)
+    return Rows(positions, [text for rows in chosen for text in rows.texts], vectors, whole, run)
 
 
 def _read(path: Path, run: Mapping[str, Any], start: int) -> Rows | None:

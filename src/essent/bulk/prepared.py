@@ -70,21 +70,25 @@ def fitted(
     from essent.encoder.encoder import Encoder
     from essent.encoder.pipeline.digests import digest_of_backbone
 
-    wanted = {
+    identity = {
         "model": digest_of_backbone(encoder.module.backbone),
         "recipe": str(encoder.recipe),
         "prompt": [settings.prompt, settings.prompt_name],
-        "texts": {"sample": sample, "column": settings.column, "sources": [each.source.print for each in inputs]},
+        "texts": {
+            "sample": sample,
+            "column": settings.column,
+            "sources": [source_input.source.print for source_input in inputs],
+        },
     }
     chosen = None
     if texts is not None:
         chosen = list(texts)
         digest = hashlib.sha256(json.dumps(chosen).encode()).hexdigest()
-        wanted["texts"] = {"given": len(chosen), "digest": digest}
+        identity["texts"] = {"given": len(chosen), "digest": digest}
     saved = read_json(folder / FITTED / STATE_FOLDER / FIT_FILE)
-    if saved != wanted:
+    if saved != identity:
         if saved is not None and read_parts(folder):
-            changed = ", ".join(name for name in wanted if saved.get(name) != wanted[name])
+            changed = ", ".join(name for name in identity if saved.get(name) != identity[name])
             raise DataError(
                 f"{folder} holds parts of an encoder that was fitted otherwise: {changed} of the fit differ. Choose "
                 "another folder, give what was given before, or start over with --force."
@@ -94,12 +98,12 @@ def fitted(
             raise InputError(f"{encoder.recipe} learns from texts, and there are none to learn from.")
         encoder.fit(chosen, prompt=settings.prompt, prompt_name=settings.prompt_name, batch_size=settings.batch_size)
         encoder.write_folder(
-            folder / FITTED, "stock", lambda path, _: write_json(path / STATE_FOLDER / FIT_FILE, wanted)
+            folder / FITTED, "stock", lambda path, _: write_json(path / STATE_FOLDER / FIT_FILE, identity)
         )
     return Encoder(str(folder / FITTED), device=str(encoder.device))
 
 
-def _must_fit(encoder: Any, asked: bool) -> bool:
+def _must_fit(encoder: Any, requested: bool) -> bool:
     if isinstance(encoder, StaticEncoder) or not hasattr(encoder, "recipe"):
         return False  # and imports no torch
     from essent.encoder.encoder import Encoder
@@ -113,7 +117,7 @@ def _must_fit(encoder: Any, asked: bool) -> bool:
         module.require_fit()
     except NotFittedError:
         return True
-    return asked
+    return requested
 
 
 def sample_texts(inputs: Sequence[Input], settings: BulkSettings, most: int) -> list[str]:
@@ -121,7 +125,7 @@ def sample_texts(inputs: Sequence[Input], settings: BulkSettings, most: int) -> 
 
     Of a file that is read from its beginning they are the first ones.
     """
-    ranged = list(plan([each for each in inputs if each.ranges is not None], {}, settings.rows_per_part))
+    ranged = list(plan([entry for entry in inputs if entry.ranges is not None], {}, settings.rows_per_part))
     indices = np.unique(np.linspace(0, len(ranged) - 1, SAMPLED).astype(int)) if ranged else ()
     units = [ranged[index] for index in indices]
     for source_input in inputs:
@@ -152,7 +156,7 @@ def as_graph(
     from essent.engine.files import load
     from essent.engine.runtime import runtime_of
 
-    metadata = ready(encoder, settings).about
+    metadata = ready(encoder, settings).metadata
     engine, precision = spec.engine, spec.choice.graph_precision
     kind = engine if precision == FLOAT32 else f"{engine} {precision}"
     source = {"engine": kind, **{name: metadata[name] for name in ("model", "recipe", "fit", "max_seq_length")}}
@@ -165,7 +169,7 @@ def as_graph(
         compile(encoder, engine, precision=precision).save(str(folder))
         write_json(graph_file, source)
     graph = ready(load(folder, threads=spec.threads), settings)
-    graph.about |= {"made_from": source}
+    graph.metadata |= {"made_from": source}
     return graph
 
 

@@ -41,8 +41,8 @@ PLACED_WITHIN = 300.0  # seconds in which a node must have room for a task
 RETRIES = 3  # times that Ray repeats a unit whose process or node is lost
 PATIENCE = 0.5  # seconds between two looks at Ctrl-C and at the nodes
 SEEN = "_nodes"  # a file in the output by which a node sees that it is the same folder
-SEEN_WITHIN = 15.0  # seconds that a shared file system may take to show it
-SOURCES_SEEN = 20  # sources that a process looks at before it begins; the others when their units are read
+VISIBLE_WITHIN = 15.0  # seconds that a shared file system may take to show it
+SOURCES_CHECKED = 20  # sources that a process looks at before it begins; the others when their units are read
 RESUMES = "The parts are intact; the same command goes on where this one stopped."
 
 
@@ -125,8 +125,8 @@ def do_units_on_cluster(
             for reference in running:
                 ray.cancel(reference, force=True)
         (job.folder / SEEN).unlink(missing_ok=True)
-        for left in job.folder.glob(".part-*.partial"):  # of processes that were lost with their machine
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in job.folder.glob(".part-*.partial"):  # of processes that were lost with their machine
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _part_of(ray: Any, reference: Any, unit: Unit, nodes: Mapping[str, Any]) -> Part:
@@ -255,19 +255,19 @@ def check_node(job: Job, token: str) -> None:
     Raises:
         DataError: it does not see the output, or the same sources. MissingDependencyError: it has other versions.
     """
-    here = library_versions()
-    others = [
-        f"{name} {here[name]} instead of {wanted}"
-        for name, wanted in job.versions.items()
-        if here.get(name, wanted) != wanted  # one that is missing may not be needed
+    installed = library_versions()
+    differences = [
+        f"{name} {installed[name]} instead of {version}"
+        for name, version in job.versions.items()
+        if installed.get(name, version) != version  # one that is missing may not be needed
     ]
-    if others:
+    if differences:
         raise MissingDependencyError(
-            f"other versions are installed than where the run was started: {', '.join(others)}. The same vectors need "
-            "the same versions on all nodes."
+            f"other versions are installed than where the run was started: {', '.join(differences)}. The same vectors "
+            "need the same versions on all nodes."
         )
-    until = time.monotonic() + SEEN_WITHIN
-    while not _is_seen(job.folder / SEEN, token):
+    until = time.monotonic() + VISIBLE_WITHIN
+    while not _is_visible(job.folder / SEEN, token):
         if time.monotonic() > until:
             raise DataError(
                 f"{job.folder} is not the folder of that name where the run was started. The output must lie on a file "
@@ -279,7 +279,7 @@ def check_node(job: Job, token: str) -> None:
             pass
     except OSError as error:
         raise DataError(f"{job.folder} cannot be written to ({error.strerror or error}).") from error
-    for number in np.unique(np.linspace(0, len(job.inputs) - 1, SOURCES_SEEN).astype(int)):
+    for number in np.unique(np.linspace(0, len(job.inputs) - 1, SOURCES_CHECKED).astype(int)):
         source = job.inputs[number].source
         if changed := difference(source.print, fingerprint(*file_system(source.address))):
             raise DataError(
@@ -288,7 +288,7 @@ def check_node(job: Job, token: str) -> None:
             )
 
 
-def _is_seen(path: Path, token: str) -> bool:
+def _is_visible(path: Path, token: str) -> bool:
     try:
         return path.read_text("utf-8") == token
     except OSError:
@@ -301,10 +301,10 @@ def check_model(job: Job, model: Model) -> None:
     Raises:
         ModelError: says what differs.
     """
-    others = [
-        f"{name} is {here!r} instead of {job.run.get(name)!r}"
-        for name, here in model.about.items()
-        if job.run.get(name) != here
+    differences = [
+        f"{name} is {local!r} instead of {job.run.get(name)!r}"
+        for name, local in model.metadata.items()
+        if job.run.get(name) != local
     ]
-    if others:
-        raise ModelError(f"{job.spec.name} is another model than where the run was started: {'; '.join(others)}.")
+    if differences:
+        raise ModelError(f"{job.spec.name} is another model than where the run was started: {'; '.join(differences)}.")

@@ -271,7 +271,7 @@ def prepare(
     run = {**settings.described(), "columns": [f"{column.name}: {column.type}" for column in columns]}
     by_model = ("truncate_dim", "max_seq_length")  # a model has defaults for these
     known = {name: setting for name, setting in run.items() if name not in by_model}
-    check_same(parts, known, prints, folder, some=True)
+    check_same(parts, known, prints, folder, known_keys_only=True)
     spec.check_exists()
     folder.mkdir(parents=True, exist_ok=True)
     if force:
@@ -279,9 +279,9 @@ def prepare(
         for name in (FITTED, GRAPH):
             shutil.rmtree(folder / name, ignore_errors=True)
     spec, model = prepare_model(spec, settings, folder, inputs, fit, fit_sample, note)
-    run |= model.about
+    run |= model.metadata
     check_same(parts, run, prints, folder)
-    model.require_some_finite()
+    model.require_any_finite()
     for line in prompt_note({"texts": model.prompt}) if settings.prompt is None else ():
         note(line)
     clean(folder)
@@ -308,11 +308,11 @@ def _check_folder(folder: Path) -> None:
 
 def _result(run: Prepared, parts: Mapping[str, Part], resumed: int, seconds: float) -> BulkResult:
     statuses: Counter[str] = Counter()
-    troubled: dict[str, str] = {}
+    first_rows: dict[str, str] = {}
     for name, part in sorted(parts.items()):
         statuses.update(part.statuses)
         for status, row in part.first.items():
-            troubled.setdefault(status, f"row {row + 1:,} of {name}")
+            first_rows.setdefault(status, f"row {row + 1:,} of {name}")
     return BulkResult(
         run.job.folder,
         sum(part.rows for part in parts.values()),
@@ -322,5 +322,5 @@ def _result(run: Prepared, parts: Mapping[str, Part], resumed: int, seconds: flo
         resumed,
         seconds,
         loss_of_all([part.loss for part in parts.values() if part.loss]),
-        troubled,
+        first_rows,
     )

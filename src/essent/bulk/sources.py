@@ -213,8 +213,8 @@ def _stamps(system: Any, path: str) -> dict[str, Any]:
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
     stamps = {"bytes": int(metadata["size"])}
-    wanted = ("mtime",) if _is_local(system) else STAMPS
-    return stamps | {name: str(metadata[name]) for name in wanted if metadata.get(name) is not None}
+    stamp_names = ("mtime",) if _is_local(system) else STAMPS
+    return stamps | {name: str(metadata[name]) for name in stamp_names if metadata.get(name) is not None}
 
 
 def fingerprint(system: Any, path: str) -> dict[str, Any]:

@@ -27,9 +27,9 @@ def open_table(source: Source) -> TableFile:
     try:
         return ParquetTable(source) if source.kind == "parquet" else ArrowTable(source)
     except (pa.ArrowException, OSError, UnicodeEncodeError) as error:
-        said = str(error).strip().splitlines()[0]
+        reason = str(error).strip().splitlines()[0]
         expected = "a Parquet file" if source.kind == "parquet" else "an Arrow file"
-        raise DataError(f"{source.address}: not {expected} that can be read ({said}).") from error
+        raise DataError(f"{source.address}: not {expected} that can be read ({reason}).") from error
 
 
 class TableFile(ABC):
@@ -46,7 +46,7 @@ class TableFile(ABC):
         self.starts = [0, *accumulate(self.blocks)]
         self.batch_rows = max(MIN_ROWS, min(BATCH_ROWS, int(BATCH_BYTES / max(bytes_a_row, 1))))
         self._position, self._columns = -1, list[str]()
-        self._rest: Iterator[Any] = iter(())
+        self._unread: Iterator[Any] = iter(())
         self._cut: Any = None  # what is left of a batch
         names = schema.names
         if len(set(names)) < len(names):
@@ -74,20 +74,20 @@ class TableFile(ABC):
             yield from self._batches_of(start, stop, list(columns))
         except (pa.ArrowException, OSError) as error:
             self._position = -1
-            said = str(error).strip().splitlines()[0]
-            raise DataError(f"{self.source.address}, after row {start:,}: cannot be read ({said}).") from error
+            reason = str(error).strip().splitlines()[0]
+            raise DataError(f"{self.source.address}, after row {start:,}: cannot be read ({reason}).") from error
 
     def _batches_of(self, start: int, stop: int, columns: list[str]) -> Iterator[Any]:
-        held: list[Any] = []
+        pending: list[Any] = []
         count, at = 0, start
         for batch in self._from(start, stop, columns):
-            held.append(batch)
+            pending.append(batch)
             count += batch.num_rows
             while count >= self.batch_rows or (count and at + count == stop):
-                table = pa.Table.from_batches(held)
+                table = pa.Table.from_batches(pending)
                 size = min(self.batch_rows, count)
                 yield table.slice(0, size)
-                held, count, at = table.slice(size).to_batches(), count - size, at + size
+                pending, count, at = table.slice(size).to_batches(), count - size, at + size
         if at != stop:
             raise OSError(f"it ends after row {at:,} instead of {stop:,}")
 
@@ -95,24 +95,24 @@ class TableFile(ABC):
         """Batches of exactly the rows `start` to `stop`."""
         block = bisect_right(self.starts, start) - 1
         if not (self._position <= start and self._position >= self.starts[block] and self._columns == columns):
-            self._rest, self._position = self.batches(block, columns), self.starts[block]
+            self._unread, self._position = self.batches(block, columns), self.starts[block]
             self._columns, self._cut = columns, None
         position, self._position = self._position, -1  # a reader that is left halfway is not gone on with
         while position < stop:
-            batch, self._cut = next(self._rest, None) if self._cut is None else self._cut, None
+            batch, self._cut = next(self._unread, None) if self._cut is None else self._cut, None
             if batch is None:
                 return
             ahead = max(0, start - position)
             if ahead >= batch.num_rows:
                 position += batch.num_rows
                 continue
-            here = min(batch.num_rows, stop - position)
-            if here < batch.num_rows:
-                self._cut = batch.slice(here)
-            position += here
+            end = min(batch.num_rows, stop - position)
+            if end < batch.num_rows:
+                self._cut = batch.slice(end)
+            position += end
             if position == stop:
                 self._position = stop
-            yield batch.slice(ahead, here - ahead)
+            yield batch.slice(ahead, end - ahead)
 
 
 class ParquetTable(TableFile):

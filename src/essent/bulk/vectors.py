@@ -94,11 +94,11 @@ def loss_of_all(losses: Sequence[Mapping[str, float]]) -> dict[str, float] | Non
     """The loss of all parts: means, the lowest cosine, the largest error."""
     if not losses:
         return None
-    texts = [each["texts"] for each in losses]
+    texts = [loss["texts"] for loss in losses]
     means = {
-        name: float(np.average([each[name] for each in losses], weights=texts)) for name in ("mean_cosine", "spearman")
+        name: float(np.average([loss[name] for loss in losses], weights=texts)) for name in ("mean_cosine", "spearman")
     }
-    lowest, largest = min(each["lowest_cosine"] for each in losses), max(each["largest_error"] for each in losses)
+    lowest, largest = min(loss["lowest_cosine"] for loss in losses), max(loss["largest_error"] for loss in losses)
     return {"texts": sum(texts), **means, "lowest_cosine": lowest, "largest_error": largest}
 
 

@@ -173,16 +173,16 @@ def _processes(workers: int, threads: int, folder: Path) -> Iterator[dict[Any, B
     try:
         with _environment(threads):
             for _ in range(workers):
-                here, there = context.Pipe()
+                parent_end, child_end = context.Pipe()
                 # No large argument: start() writes it into a pipe, and waits forever where the reader has died.
-                process: BaseProcess = context.Process(target=_work, args=(there,), daemon=True)
+                process: BaseProcess = context.Process(target=_work, args=(child_end,), daemon=True)
                 try:
                     process.start()
                 except (AssertionError, OSError, RuntimeError) as error:
                     reason = " ".join(str(error).split())
                     raise InputError(f"workers={workers}: no process can be started ({reason}).") from error
-                processes[here] = process
-                there.close()
+                processes[parent_end] = process
+                child_end.close()
         yield processes
     finally:
         for process in processes.values():

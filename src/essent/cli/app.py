@@ -41,7 +41,7 @@ everything else to standard error. Every command takes --quiet (-q) and --debug 
 COMMANDS = (recipes, evaluate, search, improve, train, distill, encode, save, check, demo)
 
 
-def _shown_default(value: Any) -> str | None:
+def _default_text(value: Any) -> str | None:
     return None if value in (None, False, "") else str(value)
 
 
@@ -53,7 +53,7 @@ app = App(
     version=f"essent {__version__}",
     suppress_keyboard_interrupt=False,
     default_parameter=Parameter(
-        negative=(), consume_multiple=(1, None), show_default=_shown_default, json_dict=False, json_list=False
+        negative=(), consume_multiple=(1, None), show_default=_default_text, json_dict=False, json_list=False
     ),
 )
 for number, command in enumerate(COMMANDS):

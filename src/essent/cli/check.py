@@ -83,9 +83,9 @@ def _check_combination(files_only: bool, against: str | None, of_health: dict[st
         check_address(against)
     if files_only or against is not None:
         option = "--files-only" if files_only else "--against"
-        others = {**of_health, "--against": against if files_only else None}
-        if given := [name for name, value in others.items() if value is not None]:
-            raise InputError(f"{option} runs no health checks and takes no {given[0]}; leave one of them out.")
+        excluded = {**of_health, "--against": against if files_only else None}
+        if refused := [name for name, value in excluded.items() if value is not None]:
+            raise InputError(f"{option} runs no health checks and takes no {refused[0]}; leave one of them out.")
 
 
 def show_lines(lines: Iterable[str]) -> None:

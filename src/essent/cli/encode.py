@@ -49,8 +49,8 @@ class PartOptions:
 
     def changes(self) -> dict[str, Any]:
         """The options that differ from their defaults, by name."""
-        given = {part.name: getattr(self, part.name) for part in fields(self)}
-        return {name: value for name, value in given.items() if value != getattr(PartOptions, name)}
+        options = {part.name: getattr(self, part.name) for part in fields(self)}
+        return {name: value for name, value in options.items() if value != getattr(PartOptions, name)}
 
 
 @Parameter(name="*")
@@ -178,8 +178,10 @@ def _read(sources: Sequence[Path], column: str, output: Path, strict: bool) -> T
     """
     table = read_table(sources, column)
     check_columns(output, table)
-    if strict and table.places:
-        raise DataError(f"{table.places[0]}: {column!r} is null, one of {len(table.places)} such rows (--strict).")
+    if strict and table.null_rows:
+        raise DataError(
+            f"{table.null_rows[0]}: {column!r} is null, one of {len(table.null_rows)} such rows (--strict)."
+        )
     return table
 
 
@@ -188,15 +190,15 @@ def _note_rows(table: TextTable, output: Path) -> None:
     empty = sum(not text.strip() for text in table.texts)  # an empty cell of a CSV file is an empty text
     also = f", {empty:,} of them empty" if empty else ""
     show_note(f"{len(table.texts):,} texts are encoded{also}.")
-    if table.places:
-        shown = "NaN" if output.suffix.lower() == ".npy" else "null"
-        counted = f"{len(table.places):,} of {len(table.all_texts):,} rows"
+    if table.null_rows:
+        filler = "NaN" if output.suffix.lower() == ".npy" else "null"
+        counted = f"{len(table.null_rows):,} of {len(table.all_texts):,} rows"
         show_note(
-            f"{counted} have no text ({table.column!r} is null), the first {table.places[0]}: "
-            f"their vectors are {shown}."
+            f"{counted} have no text ({table.column!r} is null), the first {table.null_rows[0]}: "
+            f"their vectors are {filler}."
         )
-    if table.others and output.suffix.lower() == ".npy":
-        names = ", ".join(map(repr, table.others))
+    if table.extra_columns and output.suffix.lower() == ".npy":
+        names = ", ".join(map(repr, table.extra_columns))
         show_note(f"A .npy file has vectors alone: {names} of the input are not kept; .parquet and .jsonl keep them.")
 
 

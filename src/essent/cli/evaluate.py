@@ -158,7 +158,9 @@ def _show(scores: ByRecipe, json_file: Path | None, run: opt.Run) -> None:
 
 def _show_result(recipe: str, result: Result) -> None:
     if result.main is None:
-        shown = "  ".join(f"{name} {scores['all']:.3f}" for name, scores in result.metrics.items() if "all" in scores)
-        show_note(f"{result.task:<12} {shown}  {recipe}")
+        scores_text = "  ".join(
+            f"{name} {scores['all']:.3f}" for name, scores in result.metrics.items() if "all" in scores
+        )
+        show_note(f"{result.task:<12} {scores_text}  {recipe}")
     else:
         show_note(f"{result.task:<12} {result.main_score:6.2f}  {recipe}")

@@ -39,9 +39,11 @@ def check_output(path: Path | None, force: bool, suffixes: Sequence[str] = ()) -
         raise DataError(f"{path} is a folder; the output is a file.")
     if path.exists() and not force:
         raise DataError(f"{path} exists already. --force replaces it.")
-    place = next(parent for parent in path.absolute().parents if parent.exists())
-    if not place.is_dir() or not os.access(place, os.W_OK):
-        raise DataError(f"{path} cannot be written: {place} is {'read-only' if place.is_dir() else 'not a folder'}.")
+    parent_folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not parent_folder.is_dir() or not os.access(parent_folder, os.W_OK):
+        raise DataError(
+            f"{path} cannot be written: {parent_folder} is {'read-only' if parent_folder.is_dir() else 'not a folder'}."
+        )
 
 
 def check_folder(output: Path, force: bool) -> None:
@@ -88,7 +90,7 @@ def _write_npy(path: Path, table: TextTable, vectors: np.ndarray) -> None:
     import numpy as np
 
     rows = vectors
-    if table.places:
+    if table.null_rows:
         rows = np.full((len(table.all_texts), vectors.shape[1]), np.nan, vectors.dtype)
         rows[[text is not None for text in table.all_texts]] = vectors
     with path.open("wb") as file:
@@ -96,12 +98,12 @@ def _write_npy(path: Path, table: TextTable, vectors: np.ndarray) -> None:
 
 
 def _write_jsonl(path: Path, table: TextTable, vectors: np.ndarray) -> None:
-    found = iter(vectors)
+    vector_rows = iter(vectors)
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for values in zip(*table.columns.values(), strict=True):
             row = dict(zip(table.columns, values, strict=True))
             parts = {json.dumps(name, ensure_ascii=False): json_text(name, value) for name, value in row.items()}
-            embedding = None if row[table.column] is None else next(found).tolist()
+            embedding = None if row[table.column] is None else next(vector_rows).tolist()
             parts[json.dumps(EMBEDDING)] = json.dumps(embedding, allow_nan=False)
             file.write("{" + ", ".join(f"{name}: {value}" for name, value in parts.items()) + "}\n")
 
@@ -110,22 +112,22 @@ def _write_parquet(path: Path, table: TextTable, vectors: np.ndarray) -> None:
     import numpy as np
 
     arrow, parquet = optional_import("pyarrow", "data"), optional_import("pyarrow.parquet", "data")
-    kept = {name: arrow_column(table, name) for name in table.others}
-    kept[table.column] = arrow.array(table.all_texts, arrow.string())
+    arrays = {name: arrow_column(table, name) for name in table.extra_columns}
+    arrays[table.column] = arrow.array(table.all_texts, arrow.string())
     names = list(table.columns)
-    fields = [(name, kept[name].type) for name in names]
+    fields = [(name, arrays[name].type) for name in names]
     schema = arrow.schema([*fields, (EMBEDDING, arrow.list_(arrow.float32()))])
-    width, there = vectors.shape[1], np.array([text is not None for text in table.all_texts])
+    width, has_text = vectors.shape[1], np.array([text is not None for text in table.all_texts])
     rows = max(1, min(ROWS, (2**31 - 1) // max(width, 1)))  # offsets within a block are int32
     done = 0
     with parquet.ParquetWriter(path, schema) as writer:
-        for start in range(0, len(there), rows):
-            here = there[start : start + rows]
-            block = np.ascontiguousarray(vectors[done : done + here.sum()], dtype=np.float32)  # (n,K)
+        for start in range(0, len(has_text), rows):
+            has_vector = has_text[start : start + rows]
+            block = np.ascontiguousarray(vectors[done : done + has_vector.sum()], dtype=np.float32)  # (n,K)
             done += len(block)
-            offsets = arrow.array(np.concatenate([[0], np.cumsum(here) * width]).astype(np.int32))
-            embedding = arrow.ListArray.from_arrays(offsets, arrow.array(block.ravel()), mask=arrow.array(~here))
-            columns = [kept[name].slice(start, rows) for name in names]
+            offsets = arrow.array(np.concatenate([[0], np.cumsum(has_vector) * width]).astype(np.int32))
+            embedding = arrow.ListArray.from_arrays(offsets, arrow.array(block.ravel()), mask=arrow.array(~has_vector))
+            columns = [arrays[name].slice(start, rows) for name in names]
             writer.write_table(arrow.Table.from_arrays([*columns, embedding], schema=schema))
 
 

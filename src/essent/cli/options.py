@@ -18,9 +18,9 @@ RUN = Group("Run", sort_key=3)
 ALWAYS = Group("Every command", sort_key=9)
 
 
-def _check_stream(_: Any, given: Any) -> None:
+def _check_stream(_: Any, words: Any) -> None:
     """Refuse unknown options where a leading hyphen is allowed."""
-    for word in map(str, given if isinstance(given, list) else [given]):
+    for word in map(str, words if isinstance(words, list) else [words]):
         if word.startswith("-") and word != "-":
             raise CycloptsError(msg=f"Unknown option: {word}. A file of that name is ./{word}.")
 

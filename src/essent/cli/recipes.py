@@ -59,11 +59,14 @@ def shaping_steps() -> Described:
 
 def registered(registry: Any) -> Described:
     """The parts of a registry."""
-    found: Described = {}
+    described: Described = {}
     for name in registry:
-        taken = inspect.signature(registry[name]).parameters.values()
-        found[name] = (_arguments([(p.name, p.default) for p in taken]), _summary(inspect.getdoc(registry[name])))
-    return found
+        parameters = inspect.signature(registry[name]).parameters.values()
+        described[name] = (
+            _arguments([(p.name, p.default) for p in parameters]),
+            _summary(inspect.getdoc(registry[name])),
+        )
+    return described
 
 
 def in_source(package: str) -> Described:
@@ -75,12 +78,12 @@ def in_source(package: str) -> Described:
     folders = spec.submodule_search_locations if spec is not None else None
     trees = [ast.parse(file.read_text("utf-8")) for folder in folders or () for file in Path(folder).glob("*.py")]
     classes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
-    found = {
-        name: (_arguments(list(_taken(part))), _summary(ast.get_docstring(part)))
+    described = {
+        name: (_arguments(list(_parameters(part))), _summary(ast.get_docstring(part)))
         for part in classes
         for name in _names(part)
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(described.items()))
 
 
 def _names(part: ast.ClassDef) -> Iterator[str]:
@@ -90,7 +93,7 @@ def _names(part: ast.ClassDef) -> Iterator[str]:
                 yield name
 
 
-def _taken(part: ast.ClassDef) -> Iterator[tuple[str, Any]]:
+def _parameters(part: ast.ClassDef) -> Iterator[tuple[str, Any]]:
     """The arguments of a class and their defaults."""
     for node in part.body:
         if isinstance(node, ast.FunctionDef) and node.name == "__init__":
@@ -99,8 +102,8 @@ def _taken(part: ast.ClassDef) -> Iterator[tuple[str, Any]]:
             yield from zip(names, [NOTHING] * (len(names) - len(defaults)) + defaults, strict=True)
 
 
-def _arguments(taken: list[tuple[str, Any]]) -> str:
-    return ", ".join(name if default in (NOTHING, "") else f"{name}={default}" for name, default in taken)
+def _arguments(parameters: list[tuple[str, Any]]) -> str:
+    return ", ".join(name if default in (NOTHING, "") else f"{name}={default}" for name, default in parameters)
 
 
 def _summary(docstring: str | None) -> str:
@@ -142,7 +145,7 @@ def recipes(
         _show_all(known, console)
         described = _describe_all(known)
     else:
-        parsed = _show_one(recipe, console)
+        parsed = _show_recipe(recipe, console)
         described = {"text": str(parsed), "digest": parsed.digest(), **parsed.to_dict()}
     write_json_file(json_file, partial(write_json, value=described))
 
@@ -151,13 +154,13 @@ def recipes(
 
 
 def _describe_all(known: Mapping[str, Described]) -> dict[str, Any]:
-    told = ("name", "form", "fields", "paper", "section", "about")
+    columns = ("name", "form", "fields", "paper", "section", "about")
     listed = [
-        {name: getattr(row, name) for name in told} | {"argument": row.argument or None, "example": row.one}
+        {name: getattr(row, name) for name in columns} | {"argument": row.argument or None, "example": row.instance}
         for row in NAMED.values()
     ]
     described = {
-        kind: {name: {"arguments": arguments, "about": about} for name, (arguments, about) in members.items()}
+        kind: {name: {"arguments": arguments, "about": summary} for name, (arguments, summary) in members.items()}
         for kind, members in known.items()
     }
     return {"recipes": listed, "templates": TEMPLATES, **described}
@@ -166,10 +169,10 @@ def _describe_all(known: Mapping[str, Described]) -> dict[str, Any]:
 def _show_all(known: Mapping[str, Described], console: Console) -> None:
     published = [(row.form, row.about, row.fields, f"{row.paper}, {row.section}") for row in NAMED.values()]
     _show_table(console, "Published recipes", ("recipe", "what it does", "the same in fields", "paper"), published)
-    fields = [(f"{field:<10}{symbol}", about) for field, (symbol, about) in FIELDS.items()]
+    fields = [(f"{field:<10}{symbol}", summary) for field, (symbol, summary) in FIELDS.items()]
     _show_table(console, "Fields of a recipe, e(s) = g( Σₙ ωₙ · Σₖ αₖ · hₙ⁽ᵏ⁾ )", ("field", "values"), fields)
     for kind, members in known.items():
-        described = [(part, about, arguments) for part, (arguments, about) in members.items()]
+        described = [(part, summary, arguments) for part, (arguments, summary) in members.items()]
         _show_table(console, f"Parts: {kind}", ("name", "what it does", "arguments"), described)
     _show_table(console, "Templates, byte for byte", ("name", "text"), list(TEMPLATES.items()))
     console.print('Write one as NAME, NAME field=value, or field=value … | step, e.g. "mean layers=3 | whiten:256".')
@@ -186,8 +189,8 @@ def _show_table(console: Console, title: str, columns: tuple[str, ...], rows: Se
         columns = (columns[0], ", ".join(columns[1:]))
         rows = [(row[0], "\n".join(filter(None, row[1:]))) for row in rows]
     table = Table(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, column in enumerate(columns):
-        table.add_column(column, style="" if place else "cyan", no_wrap=not place, overflow="fold")
+    for number, column in enumerate(columns):
+        table.add_column(column, style="" if number else "cyan", no_wrap=not number, overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
     console.print(table)
@@ -196,20 +199,20 @@ def _show_table(console: Console, title: str, columns: tuple[str, ...], rows: Se
 # -- one of them ------------------------------------------------------------------------------------------------------
 
 
-def _show_one(name: str, console: Console) -> Recipe:
+def _show_recipe(name: str, console: Console) -> Recipe:
     from rich.text import Text
 
     from essent.recipe.recipe import Recipe
     from essent.recipe.sources.layers import format_mix
 
     row = NAMED.get(name.strip())
-    recipe = Recipe.parse(name if row is None else row.one)
+    recipe = Recipe.parse(name if row is None else row.instance)
     row = row or NAMED.get(str(recipe).partition(" ")[0].partition(":")[0])
     console.print(Text(str(recipe), style="bold cyan"), soft_wrap=True)
     if row is not None:
         console.print(Text(f"{row.about} — {row.paper}, {row.section}"), soft_wrap=True)
         if row.argument:
-            console.print(Text(f"Written {row.form}, e.g. {row.one}."), soft_wrap=True)
+            console.print(Text(f"Written {row.form}, e.g. {row.instance}."), soft_wrap=True)
     weights, shaping = "*".join(recipe.weights), " | ".join(recipe.shaping)
     values = (recipe.template, format_mix(recipe.layers), weights, recipe.reduce, shaping)
     named = zip(FIELDS.items(), values, strict=True)

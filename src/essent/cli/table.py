@@ -27,13 +27,13 @@ class TextTable:
         column: the one that has the texts; None where a row has none.
         columns: all of them by their names.
         types: Arrow's types of columns that came from Parquet files.
-        places: where each row without a text stands, for messages.
+        null_rows: where each row without a text stands, for messages.
     """
 
     column: str
     columns: dict[str, list[Any]]
     types: dict[str, Any] = field(default_factory=dict)
-    places: tuple[str, ...] = ()
+    null_rows: tuple[str, ...] = ()
 
     @property
     def all_texts(self) -> list[str | None]:
@@ -46,7 +46,7 @@ class TextTable:
         return [text for text in self.all_texts if text is not None]
 
     @property
-    def others(self) -> list[str]:
+    def extra_columns(self) -> list[str]:
         """Names of the columns besides the texts."""
         return [name for name in self.columns if name != self.column]
 
@@ -67,11 +67,11 @@ def read_table(paths: Sequence[Path], column: str) -> TextTable:
         if is_stream(path) or path.suffix.lower() not in SUFFIXES:
             rows += [Row("", {column: text}) for text in read_texts(path, column)]
             continue
-        found = located_rows(path)
-        if not any(column in row.values for row in found):
-            hint = did_you_mean(column, list(found[0].values))
-            raise DataError(f"{found[0].where}: no column {column!r}. {hint} Choose one with --column.")
-        rows += found
+        located = located_rows(path)
+        if not any(column in row.values for row in located):
+            hint = did_you_mean(column, list(located[0].values))
+            raise DataError(f"{located[0].where}: no column {column!r}. {hint} Choose one with --column.")
+        rows += located
         for name, kind in _types_of(path).items():
             kinds.setdefault(name, set()).add(kind)
     columns: dict[str, list[Any]] = {name: [] for row in rows for name in row.values}
@@ -82,8 +82,10 @@ def read_table(paths: Sequence[Path], column: str) -> TextTable:
     without = tuple(row.where for row, text in zip(rows, columns[column], strict=True) if text is None)
     if len(without) == len(rows):
         raise DataError(f"No row has a text: {column!r} is null in all {len(rows)} of them, the first {without[0]}.")
-    one = len(paths) == 1  # of several files one may lack a column, or have it in another type
-    return TextTable(column, columns, {name: kind.pop() for name, kind in kinds.items()} if one else {}, without)
+    single_file = len(paths) == 1  # of several files one may lack a column, or have it in another type
+    return TextTable(
+        column, columns, {name: kind.pop() for name, kind in kinds.items()} if single_file else {}, without
+    )
 
 
 def _types_of(path: Path) -> dict[str, Any]:
@@ -115,7 +117,7 @@ def check_columns(output: Path, table: TextTable) -> None:
             f"The input has a column {EMBEDDING!r}, and that is what the output calls its vectors. Rename it, or write "
             "the vectors alone to a .npy file."
         )
-    for name in table.others:
+    for name in table.extra_columns:
         if output.suffix.lower() == ".parquet":
             arrow_column(table, name)
         else:

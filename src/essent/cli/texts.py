@@ -61,10 +61,10 @@ def read_pairs(names: Sequence[str], folder: Path | None, quiet: bool) -> PairTa
     from essent.tasks.locate import load_pairs
     from essent.tasks.pairs import PairTask
 
-    found = [load_pairs(name, folder) for name in names]
-    if len(found) == 1:
-        return found[0]
-    joined = PairTask.joined(found)
+    pair_tasks = [load_pairs(name, folder) for name in names]
+    if len(pair_tasks) == 1:
+        return pair_tasks[0]
+    joined = PairTask.joined(pair_tasks)
     if not quiet:
         show_note(joined.notes[-1])
     return joined

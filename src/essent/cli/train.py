@@ -46,8 +46,8 @@ class TrainingOptions:
 
     def changes(self) -> dict[str, Any]:
         """The settings that were given."""
-        given = {part.name: getattr(self, part.name) for part in fields(self)}
-        return {name: value for name, value in given.items() if value is not None}
+        settings = {part.name: getattr(self, part.name) for part in fields(self)}
+        return {name: value for name, value in settings.items() if value is not None}
 
 
 def train(

@@ -24,10 +24,10 @@ from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import reads_mlm_head
 
 _loader_lock = Lock()
-KEPT = 2**30  # bytes of pooled vectors kept in a temporary folder, after which they are forgotten
-KEPT_STATES = 2**30  # bytes of hidden states kept in memory, after which no more are
+POOLED_BYTES = 2**30  # bytes of pooled vectors kept in a temporary folder, after which they are forgotten
+STATES_BYTES = 2**30  # bytes of hidden states kept in memory, after which no more are
 _pooled: list[PooledCache] = []
-_states = StatesStore(KEPT_STATES)
+_states = StatesStore(STATES_BYTES)
 _last: list[tuple[Any, SentenceTransformer]] = []  # the last model that was loaded by name, with what it was loaded by
 
 
@@ -94,13 +94,13 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             InputError: no texts, or something that is not a text.
             RecipeError, UnsupportedRecipeError, ModelError: see `Encoder`.
         """
-        texts = _some(X)
+        texts = _checked(X)
         self.encoder_ = self._load().fit(texts, **self._reading())
         return self
 
     def fit_transform(self, X: TextsLike, y: Any = None) -> np.ndarray:
         """`fit`, then the vectors (N,K) float32 of the same texts, which go through the model once."""
-        texts = _some(X)
+        texts = _checked(X)
         self.encoder_ = self._load()
         vectors = self.encoder_.fit_encode(texts, **self._reading(), **self._finishing())
         return np.asarray(vectors, np.float32)
@@ -178,12 +178,12 @@ def _cache_of(folder: str | Path | None) -> PooledCache:
     if folder is not None:
         return PooledCache(folder)
     with _loader_lock:
-        if not _pooled or _pooled[0].size > KEPT:
+        if not _pooled or _pooled[0].size > POOLED_BYTES:
             _pooled[:] = [PooledCache()]
         return _pooled[0]
 
 
-def _some(texts: TextsLike) -> list[str]:
+def _checked(texts: TextsLike) -> list[str]:
     checked = check_texts(texts)
     if not checked:
         raise InputError("fit needs at least one text, got none.")

@@ -93,10 +93,10 @@ def choose(
     if chosen.makes_graph:
         from essent.engine.compiled import compile
 
-        made: SentenceTransformer = compile(
+        compiled: SentenceTransformer = compile(
             model, chosen.engine, precision=chosen.graph_precision, texts=texts, threads=threads
         )
-        return made
+        return compiled
     return computing_in(model, chosen.precision)
 
 
@@ -133,16 +133,16 @@ def computing_in(model: SentenceTransformer, precision: str, *, shared: bool = T
     check_bfloat16(precision, model.device.type)
     if isinstance(model, Encoder) and model.module.plan.required.depth is None:
         return model  # rows of a table are added up: nothing is computed in less than float32
-    found = copy.deepcopy(model) if shared else model
-    if isinstance(found, Encoder):
-        found.module.backbone.compute_in(precision)
+    converted = copy.deepcopy(model) if shared else model
+    if isinstance(converted, Encoder):
+        converted.module.backbone.compute_in(precision)
     elif precision == BFLOAT16:
-        first: Any = found[0]
-        first.forward = torch.autocast(found.device.type, torch.bfloat16)(first.forward)
+        first: Any = converted[0]
+        first.forward = torch.autocast(converted.device.type, torch.bfloat16)(first.forward)
         first.precision = precision
     else:
-        found.float()
-    return found
+        converted.float()
+    return converted
 
 
 # -- what bfloat16 would give ---------------------------------------------------------------------------------------
@@ -155,19 +155,19 @@ class Offer:
     Attributes:
         ratio: how many times as fast it is, the median of three interleaved rounds.
         loss: what it costs.
-        judged: what its score ×100 is of, the score in float32 and in bfloat16; None without a task.
+        quality: what its score ×100 is of, the score in float32 and in bfloat16; None without a task.
     """
 
     ratio: float
     loss: Loss
-    judged: tuple[str, float, float] | None = None
+    quality: tuple[str, float, float] | None = None
 
     def __str__(self) -> str:
-        shown = f"--precision bfloat16 is {self.ratio:.1f} times as fast here. {self.loss}"
-        if self.judged is None:
-            return shown
-        what, exact, found = self.judged
-        return f"{shown}; {what} score {found:.2f} instead of {exact:.2f}"
+        speed = f"--precision bfloat16 is {self.ratio:.1f} times as fast here. {self.loss}"
+        if self.quality is None:
+            return speed
+        task_name, exact, rough = self.quality
+        return f"{speed}; {task_name} score {rough:.2f} instead of {exact:.2f}"
 
 
 def offer_bfloat16(model: Any, texts: Sequence[str], task: LabeledTask | None = None) -> Offer | None:
@@ -193,37 +193,37 @@ def offer_bfloat16(model: Any, texts: Sequence[str], task: LabeledTask | None = 
     ):
         return None
     distinct = sorted(dict.fromkeys(texts), key=len)
-    some = distinct[:: max(1, len(distinct) // TRIED)][:TRIED]
-    units = None if task is None else _some_units(task)
-    some = some if units is None else units.texts()
+    sample = distinct[:: max(1, len(distinct) // TRIED)][:TRIED]
+    units = None if task is None else _sampled_units(task)
+    sample = sample if units is None else units.texts()
     import numpy as np
 
-    other = computing_in(model, BFLOAT16)
-    found: tuple[list[float], list[float]] = ([], [])
+    rounded_model = computing_in(model, BFLOAT16)
+    seconds_by_model: tuple[list[float], list[float]] = ([], [])
     vectors = []
-    for part in (model, other):
-        vectors.append(np.asarray(part.encode(some, show_progress_bar=False), np.float32))
+    for part in (model, rounded_model):
+        vectors.append(np.asarray(part.encode(sample, show_progress_bar=False), np.float32))
     for _ in range(3):
-        for part, seconds in zip((model, other), found, strict=True):
+        for part, seconds in zip((model, rounded_model), seconds_by_model, strict=True):
             began = time.perf_counter()
-            part.encode(some, show_progress_bar=False)
+            part.encode(sample, show_progress_bar=False)
             seconds.append(time.perf_counter() - began)
     from essent.engine.loss import loss_of
 
-    ratio = statistics.median(slow / fast for slow, fast in zip(*found, strict=True))
+    ratio = statistics.median(slow / fast for slow, fast in zip(*seconds_by_model, strict=True))
     if ratio < WORTH:
         return None
-    judged = None
+    quality = None
     if units is not None:
-        exact, rough = (units.score_vectors(each).main_score for each in vectors)
-        judged = f"{units.units} {units.unit} of {units.name}", exact, rough
-    return Offer(ratio, loss_of(vectors[0], vectors[1], True), judged)
+        exact, rough = (units.score_vectors(part_vectors).main_score for part_vectors in vectors)
+        quality = f"{units.units} {units.unit} of {units.name}", exact, rough
+    return Offer(ratio, loss_of(vectors[0], vectors[1], True), quality)
 
 
-def _some_units(task: LabeledTask) -> LabeledTask:
+def _sampled_units(task: LabeledTask) -> LabeledTask:
     """A part of the task: every so-many-th unit."""
     import numpy as np
 
-    left_out = np.ones(task.units, bool)
-    left_out[:: max(1, task.units // UNITS)] = False
-    return task.without(left_out)
+    excluded = np.ones(task.units, bool)
+    excluded[:: max(1, task.units // UNITS)] = False
+    return task.without(excluded)

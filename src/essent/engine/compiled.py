@@ -42,7 +42,7 @@ from essent.version import __version__
 
 logger = logging.getLogger(__name__)
 FORMAT = 2  # 1 listed the digests of the graph alone, in engine.json
-ABOUT = "engine.json"
+GRAPH_FILE = "engine.json"
 
 TOLERANCES = {"openvino": 1e-5, "onnx": 1e-4}  # of float32, relative to the longest vector where that is above 1
 LOWEST_COSINE = {"bfloat16": 0.999, "int8": 0.5}  # with float32; below, something else than rounding has gone wrong
@@ -100,12 +100,12 @@ class CompiledEncoder(CalibratedTransformer, metaclass=NamesItsModel):
         if not distinct:
             return torch.empty(0, module.dimensions)
         if len(distinct) == 1:
-            found = module.vectors(distinct, 1)
+            distinct_vectors = module.vectors(distinct, 1)
         else:
-            shown = bool(arguments.get("show_progress_bar"))
-            with text_progress(len(distinct), shown) as update:
-                found = module.vectors(distinct, arguments["batch_size"], update)
-        vectors = torch.from_numpy(found if len(distinct) == len(texts) else found[inverse])
+            progress = bool(arguments.get("show_progress_bar"))
+            with text_progress(len(distinct), progress) as update:
+                distinct_vectors = module.vectors(distinct, arguments["batch_size"], update)
+        vectors = torch.from_numpy(distinct_vectors if len(distinct) == len(texts) else distinct_vectors[inverse])
         return self._finished(vectors, texts, arguments.get("truncate_dim"), arguments.get("normalize_embeddings"))
 
     def start_multi_process_pool(self, *args: Any, **kwargs: Any) -> Any:
@@ -180,8 +180,8 @@ def compile(
     compiled.calibration = getattr(model, "calibration", None)
     check_golden(compiled, "The converted graph")
     if precision != "float32":
-        rest = [*judging, *calibrating[CALIBRATION_TEXTS:]]
-        compiled.loss = measure_loss(model, compiled, texts_to_judge(rest, calibrating[:CALIBRATION_TEXTS]))
+        spare_texts = [*judging, *calibrating[CALIBRATION_TEXTS:]]
+        compiled.loss = measure_loss(model, compiled, texts_to_judge(spare_texts, calibrating[:CALIBRATION_TEXTS]))
         logger.warning("%s in %s: %s.", compiled.recipe, precision, compiled.loss)
     return compiled
 
@@ -196,12 +196,12 @@ def _calibration_batches(graph: Graph, texts: list[str]) -> list[tuple[Any, Any]
     """Texts as padded batches of at most 8, as the engine will see them."""
     recipe = graph.module
     sequences = recipe.ids(texts) if texts else []
-    made = []
+    padded = []
     for chosen in batches([len(s) for s in sequences], 8):
         for part in np.array_split(chosen, -(-len(chosen) // 8)):
             features = recipe.pad([sequences[i] for i in part])
-            made.append((features["input_ids"].numpy(), features["attention_mask"].numpy()))
-    return made
+            padded.append((features["input_ids"].numpy(), features["attention_mask"].numpy()))
+    return padded
 
 
 # -- checks -----------------------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ def golden_vectors(graph: Graph, model: SentenceTransformer) -> np.ndarray:
     return vectors
 
 
-def check_golden(compiled: CompiledEncoder, what: str) -> None:
+def check_golden(compiled: CompiledEncoder, subject: str) -> None:
     """Compare with the golden vectors, which torch computed in float32; each text alone and all in one batch.
 
     Raises:
@@ -238,35 +238,38 @@ def check_golden(compiled: CompiledEncoder, what: str) -> None:
     module = compiled.engine_module
     width = module.dimensions
     if golden.shape != (len(texts), width) or not texts:
-        raise EngineError(f"{what} has no golden vectors for {len(texts)} texts of {width} dimensions.")
+        raise EngineError(f"{subject} has no golden vectors for {len(texts)} texts of {width} dimensions.")
     try:
         together = module.runtime.one(*module.batch(module.ids(texts)))
         alone = np.concatenate([module.runtime.one(*module.batch(module.ids([text]))) for text in texts])
     except (RuntimeError, ValueError) as error:
         hint = hidden_instructions() if module.runtime.engine == "openvino" else ""
-        raise EngineError(f"{what} does not run: {str(error).strip().splitlines()[-1]}{hint}") from error
+        raise EngineError(f"{subject} does not run: {str(error).strip().splitlines()[-1]}{hint}") from error
     for vectors in (together, alone):
         if vectors.shape != golden.shape:
-            raise EngineError(f"{what} gives vectors of shape {vectors.shape}, the golden ones are {golden.shape}.")
+            raise EngineError(f"{subject} gives vectors of shape {vectors.shape}, the golden ones are {golden.shape}.")
         if compiled.precision == "float32":
             scale = max(float(np.linalg.norm(golden, axis=1).max()), 1.0)
             difference, allowed = float(np.abs(vectors - golden).max()) / scale, TOLERANCES[module.runtime.engine]
             if not difference <= allowed:
                 raise EngineError(
-                    f"{what} does not give torch's vectors: they differ by {difference:.1e}, allowed is {allowed:.0e}."
+                    f"{subject} does not give torch's vectors: they differ by {difference:.1e}, allowed is "
+                    f"{allowed:.0e}."
                 )
         elif not (lowest := float(cosines(vectors, golden).min())) >= LOWEST_COSINE[compiled.precision]:
             allowed = LOWEST_COSINE[compiled.precision]
             raise EngineError(
-                f"{what} does not give torch's vectors in {compiled.precision}: the lowest cosine is {lowest:.3f}, "
+                f"{subject} does not give torch's vectors in {compiled.precision}: the lowest cosine is {lowest:.3f}, "
                 f"allowed is {allowed}. Precision 'float32' keeps them, and int8 needs calibration on texts like yours."
             )
 
 
 def measure_loss(model: SentenceTransformer, compiled: CompiledEncoder, texts: Sequence[str]) -> Loss:
     """How far the compiled vectors are from the model's own; see `texts_to_judge` for the texts."""
-    exact, found = (np.asarray(part.encode(list(texts), show_progress_bar=False)) for part in (model, compiled))
-    return loss_of(exact, found, True)
+    exact, compiled_vectors = (
+        np.asarray(part.encode(list(texts), show_progress_bar=False)) for part in (model, compiled)
+    )
+    return loss_of(exact, compiled_vectors, True)
 
 
 def describe(compiled: CompiledEncoder) -> dict[str, Any]:
@@ -300,9 +303,9 @@ def save_compiled(compiled: CompiledEncoder, path: Path) -> None:
         module.reader.save_pretrained(folder)
         (folder / STATE_FOLDER).mkdir()
         save_file({"golden": compiled.golden[1]}, folder / STATE_FOLDER / "golden.safetensors")
-        about = {"format": FORMAT, "essent": __version__, **describe(compiled)}
-        text = json.dumps(about, ensure_ascii=False, indent=2)
-        (folder / STATE_FOLDER / ABOUT).write_text(text, encoding="utf-8")
+        metadata = {"format": FORMAT, "essent": __version__, **describe(compiled)}
+        text = json.dumps(metadata, ensure_ascii=False, indent=2)
+        (folder / STATE_FOLDER / GRAPH_FILE).write_text(text, encoding="utf-8")
         if compiled.calibration is not None:
             write_calibration(compiled.calibration, folder)
         write_digests(folder)

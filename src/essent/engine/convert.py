@@ -73,8 +73,8 @@ def _write_openvino(graph: Graph, example: tuple[torch.Tensor, ...], path: Path)
     program = torch.export.export(graph, example, dynamic_shapes=FREE, strict=False)
     extension = ConversionExtension("aten.diagonal.default", _diagonal)
     model = ov.convert_model(program, extension=[extension])
-    for place, name in enumerate(INPUTS):
-        model.inputs[place].get_tensor().set_names({name})
+    for position, name in enumerate(INPUTS):
+        model.inputs[position].get_tensor().set_names({name})
     model.outputs[0].get_tensor().set_names({"vectors"})
     ov.save_model(model, path, compress_to_fp16=False)
 
@@ -87,8 +87,8 @@ def _diagonal(context: Any) -> Any:
     matrix = context.get_input(0)  # (…,T,T)
     rank = matrix.get_partial_shape().rank.get_length()
     length = ops.gather(ops.shape_of(matrix), ops.constant(rank - 1), ops.constant(0))
-    one, zero = ops.constant(np.int64(1)), ops.constant(np.int64(0))
-    every = ops.multiply(ops.range(zero, length, one, "i64"), ops.add(length, one))
+    unity, zero = ops.constant(np.int64(1)), ops.constant(np.int64(0))
+    every = ops.multiply(ops.range(zero, length, unity, "i64"), ops.add(length, unity))
     flat = ops.reshape(matrix, ops.constant(np.array([0] * (rank - 2) + [-1])), special_zero=True)
     return ops.gather(flat, every, ops.constant(rank - 2)).outputs()
 
@@ -146,11 +146,11 @@ def quantise(path: Path, batches: list[tuple[Any, Any]]) -> None:
         model = ov.Core().read_model(path)
         if batches:
             data = nncf.Dataset(batches, lambda batch: dict(zip(INPUTS, batch, strict=False)))
-            made = nncf.quantize(model, data, subset_size=len(batches), model_type=nncf.ModelType.TRANSFORMER)
+            quantised = nncf.quantize(model, data, subset_size=len(batches), model_type=nncf.ModelType.TRANSFORMER)
         else:
-            made = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
+            quantised = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
         beside = path.with_name("int8.xml")
-        ov.save_model(made, beside, compress_to_fp16=False)
-        del model, made
+        ov.save_model(quantised, beside, compress_to_fp16=False)
+        del model, quantised
     beside.replace(path)
     beside.with_suffix(".bin").replace(path.with_suffix(".bin"))

@@ -79,10 +79,10 @@ def texts_to_compare(texts: Iterable[str]) -> list[str]:
     Raises:
         InputError: too few.
     """
-    found = list(dict.fromkeys(check_texts(texts)))
-    if len(found) < FEWEST:
-        raise InputError(f"{len(found)} different texts are too few to compare speeds on; give at least {FEWEST}.")
-    return found
+    distinct = list(dict.fromkeys(check_texts(texts)))
+    if len(distinct) < FEWEST:
+        raise InputError(f"{len(distinct)} different texts are too few to compare speeds on; give at least {FEWEST}.")
+    return distinct
 
 
 def compare(
@@ -106,27 +106,27 @@ def compare(
     Raises:
         InputError: fewer than 16 different texts, or no round; a model on another device.
     """
-    found = texts_to_compare(texts)
+    distinct = texts_to_compare(texts)
     if rounds < 1:
         raise InputError(f"rounds={rounds}: at least one is needed.")
     if model.device.type != "cpu":
         raise InputError(f"The model is on {model.device}; a graph runs on the CPU. Compare with device='cpu'.")
-    exact, own = (np.asarray(part.encode(found, show_progress_bar=False)) for part in (model, compiled))
-    queries = sorted(found, key=len)[:: max(1, len(found) // ALONE)][:ALONE]
+    exact, own = (np.asarray(part.encode(distinct, show_progress_bar=False)) for part in (model, compiled))
+    queries = sorted(distinct, key=len)[:: max(1, len(distinct) // ALONE)][:ALONE]
     queries = (queries * ALONE)[:ALONE]
 
     def together(part: SentenceTransformer) -> None:
-        part.encode(found, show_progress_bar=False)
+        part.encode(distinct, show_progress_bar=False)
 
     def alone(part: SentenceTransformer) -> None:
         for text in queries:
             part.encode([text], show_progress_bar=False)
 
     return Gain(
-        len(found),
+        len(distinct),
         _ratio(model, compiled, together, rounds),
         _ratio(model, compiled, alone, rounds),
-        loss_of(exact, own, set(found).isdisjoint(calibration)),
+        loss_of(exact, own, set(distinct).isdisjoint(calibration)),
     )
 
 
@@ -136,10 +136,10 @@ def _ratio(
     seconds: tuple[list[float], list[float]] = ([], [])
     parts = (model, compiled)
     for number in range(-1, rounds):  # the first is not counted: engines compile at first use
-        for which in (0, 1) if number % 2 else (1, 0):
+        for side in (0, 1) if number % 2 else (1, 0):
             began = time.perf_counter()
             with torch.inference_mode():
-                run(parts[which])
+                run(parts[side])
             if number >= 0:
-                seconds[which].append(time.perf_counter() - began)
+                seconds[side].append(time.perf_counter() - began)
     return Ratio(tuple(seconds[0]), tuple(seconds[1]))

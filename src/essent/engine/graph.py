@@ -72,8 +72,8 @@ class Graph(nn.Module):
         features = {"sentence_embedding": self.shaping(plan.reduction.reduce(mixed, weights, tokens.attention_mask))}
         for step in self.tail:
             features = step(features)
-        found: torch.Tensor = features["sentence_embedding"]
-        return found
+        embedding: torch.Tensor = features["sentence_embedding"]
+        return embedding
 
     def _mixed(self, tokens: Tokens, states: States) -> torch.Tensor:
         """Σ_k α_k h^(k), the template's states less what the template alone gives: (B,T,D)."""
@@ -94,8 +94,8 @@ class Graph(nn.Module):
         words = tokens.content.long().sum(dim=1).clamp(max=table.shape[0] - 1)  # (B,)
         template = tokens.attention_mask & ~tokens.content  # (B,T)
         rank = (template.long().cumsum(dim=1) - 1).clamp(min=0).unsqueeze(-1).expand(-1, -1, table.shape[2])
-        found: torch.Tensor = table[words].gather(1, rank) * template.unsqueeze(-1)
-        return found
+        bias: torch.Tensor = table[words].gather(1, rank) * template.unsqueeze(-1)
+        return bias
 
     @contextlib.contextmanager
     def for_export(self) -> Iterator[None]:
@@ -170,8 +170,8 @@ class QuantileGraph(nn.Module):
     start: torch.Tensor  # (D,): where a column begins in the tables below
     quantiles: torch.Tensor  # (D·Q,)
     slope: torch.Tensor
-    place: torch.Tensor
-    tied: torch.Tensor  # where a value that equals the quantile goes: the middle of the places that share it
+    level: torch.Tensor
+    tied: torch.Tensor  # where a value that equals the quantile goes: the middle of the levels that share it
     shared: torch.Tensor  # whether several do
 
     def __init__(self, quantiles: np.ndarray) -> None:
@@ -180,13 +180,13 @@ class QuantileGraph(nn.Module):
         columns, self.count = rounded.shape
         self.top = float(self.count > 1)
         self.halvings = [2**power for power in reversed(range(self.count.bit_length()))]
-        places = np.linspace(0.0, 1.0, self.count)  # (Q,)
+        levels = np.linspace(0.0, 1.0, self.count)  # (Q,)
         rise = np.diff(rounded, axis=1, append=rounded[:, -1:])
         real = rise > np.finfo(np.float32).tiny
         slope = np.where(real, 1.0 / max(self.count - 1, 1) / np.where(real, rise, 1.0), 0.0)
         self._keep("quantiles", rounded)
         self._keep("slope", slope)
-        self._keep("place", np.broadcast_to(places, rounded.shape))
+        self._keep("level", np.broadcast_to(levels, rounded.shape))
         values = torch.from_numpy(np.ascontiguousarray(rounded.T))  # (Q,D)
         self._keep("tied", QuantileMap(quantiles)(values).numpy().T)
         self._keep("shared", np.diff(rounded, axis=1, prepend=np.inf) == 0)
@@ -210,7 +210,7 @@ class QuantileGraph(nn.Module):
             at = torch.where(self.quantiles[self.start + further] <= inside + self.near, further, at)
         row = self.start + at
         beyond = inside - self.quantiles[row]
-        mapped = self.place[row] + self.slope[row] * beyond
+        mapped = self.level[row] + self.slope[row] * beyond
         mapped = torch.where(self.shared[row] & (beyond.abs() <= self.near), self.tied[row], mapped)
         mapped = torch.where(vectors > self.high + self.near, torch.full_like(mapped, self.top), mapped)
         mapped = torch.where(vectors < self.low - self.near, torch.zeros_like(mapped), mapped)
@@ -245,10 +245,10 @@ def graph_of(model: SentenceTransformer) -> Graph:
     tail = modules[1 if whole else 2 :]
     odd = [m for m in tail if not isinstance(m, TAILS)]
     if odd or not (whole or pooled):
-        shown = (odd or modules or [model])[0]
+        unsupported = (odd or modules or [model])[0]
         raise EngineError(
-            f"Cannot make a graph of {shown!r}: a model is a Transformer and a Pooling, or a StaticEmbedding, followed "
-            f"by {', '.join(kind.__name__ for kind in TAILS)}; or an essent Encoder with any recipe."
+            f"Cannot make a graph of {unsupported!r}: a model is a Transformer and a Pooling, or a StaticEmbedding, "
+            f"followed by {', '.join(kind.__name__ for kind in TAILS)}; or an essent Encoder with any recipe."
         )
     if pooled:
         _check_pooling(modules[1])

@@ -13,7 +13,7 @@ from essent._core.lazy import optional_import
 
 FILES = {"openvino": "model.xml", "onnx": "model.onnx"}
 ALL_FILES = ("model.xml", "model.bin", "model.onnx", "model.onnx.data")  # the last where onnx has more than 2 GB
-_one_thread = Lock()
+_tables_lock = Lock()
 
 
 def openvino() -> ModuleType:
@@ -25,7 +25,7 @@ def openvino() -> ModuleType:
     """
     if "openvino" not in sys.modules and "openvino_telemetry" not in sys.modules:
         sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]  # `import` then says it is not installed
-    with _one_thread:
+    with _tables_lock:
         library = optional_import("openvino", "openvino")
         _ = library.Tensor(np.zeros(1, np.int64)).data
     return library

@@ -10,7 +10,7 @@ import numpy as np
 from essent.tasks.sample import sample_texts
 
 CONSTANT = 1e-6  # similarities that differ by no more are rounding
-FEWEST_JUDGED, MOST_JUDGED = 300, 512  # texts: all their pairs are ranked, 45,000 to 131,000
+FEWEST_RANKED, MOST_RANKED = 300, 512  # texts: all their pairs are ranked, 45,000 to 131,000
 AS_BEFORE, NEARLY = 0.999, 0.98  # Spearman's correlation of the similarities
 
 
@@ -30,9 +30,9 @@ class Loss:
 
     def __str__(self) -> str:
         how = next((text for least, text in RANKED if self.spearman >= least), "otherwise than before")
-        seen = "" if self.unseen else ", with which it was calibrated, so that others may lose more"
+        warning = "" if self.unseen else ", with which it was calibrated, so that others may lose more"
         return (
-            f"Similarities are ranked {how}: Spearman {self.spearman:.4f} over {self.texts:,} texts{seen}; "
+            f"Similarities are ranked {how}: Spearman {self.spearman:.4f} over {self.texts:,} texts{warning}; "
             f"lowest cosine with torch's float32 vectors {self.lowest_cosine:.5f}"
         )
 
@@ -43,21 +43,21 @@ RANKED = ((AS_BEFORE, "as before"), (NEARLY, "nearly as before"))
 def texts_to_judge(texts: Sequence[str], calibration: Sequence[str]) -> list[str]:
     """Distinct texts that did not calibrate, 300 to 512: the user's own, and essent's sample where these are few."""
     used = set(calibration)
-    own = [text for text in dict.fromkeys(texts) if text not in used][:MOST_JUDGED]
-    if len(own) >= FEWEST_JUDGED:
+    own = [text for text in dict.fromkeys(texts) if text not in used][:MOST_RANKED]
+    if len(own) >= FEWEST_RANKED:
         return own
     return [*own, *(text for text in sample_texts() if text not in used.union(own))]
 
 
-def loss_of(exact: np.ndarray, found: np.ndarray, unseen: bool) -> Loss:
+def loss_of(exact: np.ndarray, rounded: np.ndarray, unseen: bool) -> Loss:
     """How far the vectors (N,K) of a graph are from the exact ones of the same texts."""
     from scipy.stats import spearmanr
 
-    each = cosines(exact, found)
-    ranked = [_similarities(vectors[:MOST_JUDGED]) for vectors in (exact, found)]
+    row_cosines = cosines(exact, rounded)
+    ranked = [_similarities(vectors[:MOST_RANKED]) for vectors in (exact, rounded)]
     constant = [np.ptp(similarities) < CONSTANT for similarities in ranked]  # all texts alike: nothing to rank
     alike = float(all(constant)) if any(constant) else float(spearmanr(*ranked).statistic)
-    return Loss(len(exact), float(each.mean()), float(each.min()), alike, unseen)
+    return Loss(len(exact), float(row_cosines.mean()), float(row_cosines.min()), alike, unseen)
 
 
 def _similarities(vectors: np.ndarray) -> np.ndarray:

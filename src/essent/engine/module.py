@@ -92,16 +92,16 @@ class EngineModule(InputModule):
             vectors[:] = self.runtime.one(*self.batch(self.ids(texts)))
             return vectors
 
-        def keep(rows: np.ndarray, found: np.ndarray) -> None:
-            vectors[rows] = found
+        def keep(rows: np.ndarray, batch_vectors: np.ndarray) -> None:
+            vectors[rows] = batch_vectors
             advance(len(rows))
 
-        with closing(self._batches(texts, batch_size)) as made:
-            first, second = next(made), next(made, None)
+        with closing(self._batches(texts, batch_size)) as padded:
+            first, second = next(padded), next(padded, None)
             if second is None:  # one batch: all threads on it
                 keep(first[0], self.runtime.one(*first[1:]))
             else:
-                self.runtime.many(chain([first, second], made), keep)
+                self.runtime.many(chain([first, second], padded), keep)
         return vectors
 
     def _batches(self, texts: Sequence[str], batch_size: int) -> Generator[Batch, None, None]:
@@ -114,10 +114,10 @@ class EngineModule(InputModule):
                 return ahead.submit(self.ids, [texts[row] for row in rows])
 
             coming = tokenised(windows[0])
-            for place, rows in enumerate(windows):
+            for number, rows in enumerate(windows):
                 sequences = coming.result()
-                if place + 1 < len(windows):
-                    coming = tokenised(windows[place + 1])
+                if number + 1 < len(windows):
+                    coming = tokenised(windows[number + 1])
                 for chosen in batches([len(s) for s in sequences], batch_size):
                     yield rows[chosen], *self.batch([sequences[i] for i in chosen])
 

@@ -249,5 +249,5 @@ def runtime_of(engine: str, precision: str) -> type[Runtime]:
 
 
 def _vectors(session: Any, ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
-    names = [given.name for given in session.get_inputs()]  # version 0.1 called them otherwise
+    names = [graph_input.name for graph_input in session.get_inputs()]  # version 0.1 called them otherwise
     return np.asarray(session.run(None, dict(zip(names, (ids, attention_mask), strict=True)))[0])

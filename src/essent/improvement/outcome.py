@@ -143,8 +143,8 @@ class Improved:
         """Plain values."""
         values = {name: value for name, value in vars(self).items() if name not in ("folder", "metadata")}
         values |= {"gains": list(map(vars, self.gains)), "results": list(map(vars, self.results))}
-        about = {**self.metadata, "versions": library_versions()}
-        return dict(plain({"format": "essent-improvement/1", **values, "about": about}))
+        metadata = {**self.metadata, "versions": library_versions()}
+        return dict(plain({"format": "essent-improvement/1", **values, "about": metadata}))
 
 
 def answer_of(goal: str, results: Mapping[str, Output]) -> tuple[str, str]:
@@ -169,9 +169,9 @@ def write_page(improved: Improved, path: Path) -> None:
     """Write quality, speed and size, what each step gained, and what it rests on; see `essent.report.write_report`."""
     metadata = improved.metadata
     title = f"{short_name(str(metadata['model']))}, improved"
-    about = f"{metadata['texts'].partition(',')[0]}, budget {metadata['budget']}, measured by {improved.by}."
+    caption = f"{metadata['texts'].partition(',')[0]}, budget {metadata['budget']}, measured by {improved.by}."
     sections = (_results(improved), _gains(improved), *_choices(improved), _sources(improved))
-    write_arranged(Report(title, sections, about, tuple(map(short_paths, improved.summary()))), path)
+    write_arranged(Report(title, sections, caption, tuple(map(short_paths, improved.summary()))), path)
 
 
 def _results(improved: Improved) -> Section:
@@ -190,11 +190,11 @@ def _results(improved: Improved) -> Section:
         Column("texts a second", 0, "higher"),
         Column("MB", 1, "lower"),
     )
-    about = (
+    caption = (
         "Scores ×100 with their 95 % interval. Agreement: how alike the similarities of random pairs of held-out texts "
         "are ranked (Spearman ×100). Speeds were measured on this machine, texts as they came."
     )
-    table = Table("Results", columns, tuple(rows), about)
+    table = Table("Results", columns, tuple(rows), caption)
     return Section("Quality, speed and size", (_picture(improved), table), notes=improved.notes)
 
 
@@ -208,8 +208,8 @@ def _picture(improved: Improved) -> Points:
         label = f"{output.name}: {speed:,.0f} texts a second, {size / MEGABYTE:,.1f} MB"
         area = AREAS[0] + (AREAS[1] - AREAS[0]) * (size / largest) ** 0.5
         points.append(Point(label, math.log10(speed), output.score, number, (output.low, output.high), area))
-    about = "Higher is better, further right is faster, a smaller mark takes less room. The lines are 95 % intervals."
-    return Points("Quality by speed", "texts a second, powers of ten", improved.by, tuple(points), 2, about)
+    caption = "Higher is better, further right is faster, a smaller mark takes less room. The lines are 95 % intervals."
+    return Points("Quality by speed", "texts a second, powers of ten", improved.by, tuple(points), 2, caption)
 
 
 def _gains(improved: Improved) -> Section:
@@ -224,8 +224,8 @@ def _gains(improved: Improved) -> Section:
         )
         for gain in improved.gains
     ]
-    about = "Points over the best before the step, paired, with their 95 % interval."
-    table = Table("Steps", tuple(Column(name, decimals) for name, decimals in names.items()), tuple(rows), about)
+    caption = "Points over the best before the step, paired, with their 95 % interval."
+    table = Table("Steps", tuple(Column(name, decimals) for name, decimals in names.items()), tuple(rows), caption)
     return Section("What was bought", (table,))
 
 

@@ -81,12 +81,12 @@ def make_plan(shell: SentenceTransformer, inputs: Inputs, budget: float, seed: i
     sizes = [int(max(MIN_MEASURED, share * budget / max(seconds, 1e-9))) for share in (MEASURE_SHARE, TEST_SHARE)]
     metric = Metric(inputs, seed, *sizes)
     dimensions, (texts, test_texts) = int(shell.get_embedding_dimension() or 0), metric.text_counts()
-    judging, judged = metric.judging_seconds(dimensions)
-    tested = seconds + (judged / cores() if any(task.compared() is None for task in inputs.tests) else 0.0)
+    judging, scoring_seconds = metric.judging_seconds(dimensions)
+    tested = seconds + (scoring_seconds / cores() if any(task.compared() is None for task in inputs.tests) else 0.0)
     speed = {
         "seconds": seconds,  # per text of the user, as `tokens` are
         "tokens": tokens,
-        "judged": judged,  # processor seconds per vector that a label is compared with
+        "judged": scoring_seconds,  # processor seconds per vector that a label is compared with
         "measured": judging + seconds * texts,  # per encoder
         "tested": tested * test_texts,  # per encoder, besides
     }
@@ -156,8 +156,8 @@ def plan_search(
             break
     count = min(total, max(affordable, least))
     units = sum(task.units for task in inputs.tasks)
-    drawn = max(50, units * count // total) if labelled and count < total else None
-    return {"space": space, "texts": count, "units": drawn, "seconds": cost * count}
+    sampled = max(50, units * count // total) if labelled and count < total else None
+    return {"space": space, "texts": count, "units": sampled, "seconds": cost * count}
 
 
 # -- training ---------------------------------------------------------------------------------------------------------
@@ -319,9 +319,11 @@ class Journal:
         for path in (self.path, *self.folder.glob("*.npz")):
             remove_leftovers(path)
         entries = json.loads(self.path.read_text("utf-8"))
-        before, now = entries["identity"], self.entries["identity"]
+        before, current = entries["identity"], self.entries["identity"]
         changed = [
-            f"{name} was {before.get(name)!r} and is {now[name]!r}" for name in now if before.get(name) != now[name]
+            f"{name} was {before.get(name)!r} and is {current[name]!r}"
+            for name in current
+            if before.get(name) != current[name]
         ]
         if changed:
             raise DataError(

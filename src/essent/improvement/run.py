@@ -127,11 +127,11 @@ class Run:
         """Scores of everything that was measured."""
         return self.metric.scores({**self.evidence, **(more or {})})
 
-    def prefer(self, other: Choice, *, significantly: bool) -> None:
+    def prefer(self, candidate: Choice, *, significantly: bool) -> None:
         """Make an encoder the choice if it scores higher, where asked for only if the interval lies above 0."""
-        difference, low, _ = self.scores().difference(other.name, self.choice.name)
+        difference, low, _ = self.scores().difference(candidate.name, self.choice.name)
         if low > 0 or (not significantly and difference > 0):
-            self.choice = other
+            self.choice = candidate
 
     @property
     def capabilities(self) -> ModelCapabilities:
@@ -337,8 +337,8 @@ def _choose(run: Run, notes: list[str]) -> list[GainArguments]:
     return gains
 
 
-def _gain(scores: Scores, step: str, by: str, new: str, old: str, kept: bool, seconds: float, note: str) -> Gain:
-    return Gain(step, by, *scores.difference(new, old), kept, seconds, note)
+def _gain(scores: Scores, step: str, by: str, new: str, old: str, adopted: bool, seconds: float, note: str) -> Gain:
+    return Gain(step, by, *scores.difference(new, old), adopted, seconds, note)
 
 
 def _write(run: Run, notes: list[str]) -> None:

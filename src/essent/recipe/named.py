@@ -38,7 +38,7 @@ class NamedRecipe:
         return f"{self.name}:{self.argument.upper()}" if self.argument else self.name
 
     @property
-    def one(self) -> str:
+    def instance(self) -> str:
         """One recipe of this form: `mean`, `ditto:1-10`."""
         return f"{self.name}:{self.example}" if self.argument else self.name
 

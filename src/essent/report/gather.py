@@ -183,15 +183,15 @@ def scored_section(kind: tuple[str, ...], group: Sequence[Result], names: Names)
         bars = {row: line[column] for row, line in scores.items() if line[column].known is not None}
         if bars:
             on = "page" if column == columns[-1] else "picture"  # of several tasks the page draws the mean
-            charts.append(bar_chart(column, bars, decimals, reach, shown_on=on))
+            charts.append(bar_chart(column, bars, decimals, reach, values_on=on))
     verdict, lead = _lead(name, tasks, rows, decimals)
     blocks = (Table("Scores", heads, tuple(lines)), *lead, *charts, *_folded(rows))
     besides = [result.metrics[result.main[0]] for result in group if result.main is not None]
-    drawn = ["confidence intervals"] if any({"low", "high"} <= set(beside) for beside in besides) else []
+    line_kinds = ["confidence intervals"] if any({"low", "high"} <= set(beside) for beside in besides) else []
     if any("std" in beside and "low" not in beside for beside in besides):
-        drawn.append("one standard deviation to each side")
-    about = f"Lines on the bars: {' or '.join(drawn)}." if drawn else ""
-    return Section(name, blocks, about, notes_of(group, rows), verdict)
+        line_kinds.append("one standard deviation to each side")
+    caption = f"Lines on the bars: {' or '.join(line_kinds)}." if line_kinds else ""
+    return Section(name, blocks, caption, notes_of(group, rows), verdict)
 
 
 def _main(result: Result | None, *, deviations: bool) -> Number:
@@ -208,7 +208,7 @@ def _main(result: Result | None, *, deviations: bool) -> Number:
 
 def _folded(rows: Mapping[Row, Mapping[str, Result]]) -> list[Block]:
     """Tables of the other metrics and of every subset."""
-    others, subsets = [], []
+    beside_main, subsets = [], []
     for row, tasks in rows.items():
         for result in tasks.values():
             metric, subset = result.main or ("", "")
@@ -217,13 +217,13 @@ def _folded(rows: Mapping[Row, Mapping[str, Result]]) -> list[Block]:
                 name: {part: score for part, score in scores.items() if (name, part) not in in_table}
                 for name, scores in result.metrics.items()
             }
-            others.append(((row.label, result.task), result.n, flattened(metrics)))
+            beside_main.append(((row.label, result.task), result.n, flattened(metrics)))
             for subset, scores in result.subsets.items():
                 scores = dict(scores)
                 subsets.append(((row.label, result.task, subset), scores.pop("n", None), scores))
     blocks: list[Block] = []
-    if any(scores for *_, scores in others):
-        blocks.append(long_table("Other scores", [ROW, "task"], others))
+    if any(scores for *_, scores in beside_main):
+        blocks.append(long_table("Other scores", [ROW, "task"], beside_main))
     if subsets:
         blocks.append(long_table("Subsets", [ROW, "task", "subset"], subsets))
     return blocks
@@ -239,9 +239,9 @@ def difference(first: Number, second: Number) -> Number:
     lead = first.value - second.value
     if first.interval is None or second.interval is None:
         return Number(lead)
-    (low, high), (other_low, other_high) = first.interval, second.interval
-    below = math.hypot(first.value - low, other_high - second.value)
-    return Number(lead, lead - below, lead + math.hypot(high - first.value, second.value - other_low))
+    (low, high), (second_low, second_high) = first.interval, second.interval
+    below = math.hypot(first.value - low, second_high - second.value)
+    return Number(lead, lead - below, lead + math.hypot(high - first.value, second.value - second_low))
 
 
 def _mean(numbers: Sequence[Number]) -> Number:
@@ -281,19 +281,19 @@ def _lead(
         Column(ROW, None),
         *(Column(task, decimals) for task in (*tasks, *(["all tasks"] if len(tasks) > 1 else []))),
     ]
-    about = HOW if any(number.interval for line in gaps.values() for number in line) else ""
-    table = Table(f"Lead of {first.label}", tuple(heads), tuple(lines), about, folded=len(lines) > 8)
+    caption = HOW if any(number.interval for line in gaps.values() for number in line) else ""
+    table = Table(f"Lead of {first.label}", tuple(heads), tuple(lines), caption, folded=len(lines) > 8)
     ahead = f"{behind[0].label} is {with_interval(means_of_gaps[behind[0]], decimals)} behind"
     if any(number.interval is None for number in means_of_gaps.values()):
         return (f"{sentence}. {ahead}. Without intervals nothing shows whether that is more than chance.",), [table]
     close = [row.label for row, number in means_of_gaps.items() if number.low is not None and number.low <= 0]
-    rest = len(behind) - len(close)
+    beaten_count = len(behind) - len(close)
     if not close:
-        others = {1: "the other", 2: "both others"}.get(rest, f"all {rest} others")
-        return (f"{sentence}. It is shown to be better than {others}: {ahead}.",), [table]
+        beaten = {1: "the other", 2: "both others"}.get(beaten_count, f"all {beaten_count} others")
+        return (f"{sentence}. It is shown to be better than {beaten}: {ahead}.",), [table]
     more = f" and {len(close) - MAX_NAMED} more" if len(close) > MAX_NAMED else ""
-    others = "the remaining row" if rest == 1 else f"the remaining {rest} rows"
-    worse = f" It is shown to be better than {others}." if rest else ""
+    beaten = "the remaining row" if beaten_count == 1 else f"the remaining {beaten_count} rows"
+    worse = f" It is shown to be better than {beaten}." if beaten_count else ""
     unclear = f"No difference to {', '.join(close[:MAX_NAMED])}{more} is shown: {ahead}.{worse}"
     return (f"{sentence}. {unclear}",), [table]
 

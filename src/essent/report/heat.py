@@ -47,12 +47,12 @@ def draw_heros(results: Mapping[str, Result], path: Path, *, title: str = "HEROS
     labels = [shortened(label, LONGEST) for label in results]
     values = np.array([[_similarity(result, name) for name in (*KEPT, *CHANGED)] for result in results.values()])
     ranked = np.array([[_ranked(result)] for result in results.values()])
-    left = MARGIN + LETTER * max(len(label) for label in labels) + 0.15
-    width = left + CELL * (values.shape[1] + 1 + 3 * GAP) + MARGIN
+    label_width = MARGIN + LETTER * max(len(label) for label in labels) + 0.15
+    width = label_width + CELL * (values.shape[1] + 1 + 3 * GAP) + MARGIN
     height = HEAD + LINE * len(labels) + FOOT
     figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)
-    box = (left / width, FOOT / height, 1 - (left + MARGIN) / width, LINE * len(labels) / height)
+    box = (label_width / width, FOOT / height, 1 - (label_width + MARGIN) / width, LINE * len(labels) / height)
     axes = figure.add_axes(box)
     low = heat_map(
         axes, values, [*KEPT, *CHANGED], {"meaning kept": len(KEPT), "meaning changed": len(CHANGED)}, size=11
@@ -113,14 +113,14 @@ def shortened(name: str, most: int) -> str:
     return name if len(name) <= most else "…" + name[-most + 1 :]
 
 
-def _draw_cell(axes: Any, left: float, line: int, text: str, colour: Any, size: float) -> None:
+def _draw_cell(axes: Any, x_start: float, line: int, text: str, colour: Any, size: float) -> None:
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Rectangle
 
     red, green, blue = to_rgb(colour)
     light = 0.299 * red + 0.587 * green + 0.114 * blue > 0.55
-    axes.add_patch(Rectangle((left + 0.03, line - 0.46), 0.94, 0.92, facecolor=colour, edgecolor="none"))
-    axes.text(left + 0.5, line, text, ha="center", va="center", fontsize=size, color=INK if light else "white")
+    axes.add_patch(Rectangle((x_start + 0.03, line - 0.46), 0.94, 0.92, facecolor=colour, edgecolor="none"))
+    axes.text(x_start + 0.5, line, text, ha="center", va="center", fontsize=size, color=INK if light else "white")
 
 
 def _write_heading(axes: Any, x: float, text: str, size: float) -> None:
@@ -175,5 +175,5 @@ def _ranked(result: Result) -> float:
 
 def _counted(results: Mapping[str, Result]) -> str:
     sizes = sorted({(result.n, int(result.provenance["originals"])) for result in results.values()})
-    shown = " or ".join(f"{pairs:,} minimal pairs of {originals:,} originals" for pairs, originals in sizes)
-    return f"{shown}. Last column: how often a negation is ranked above a synonym of the same original."
+    sizes_text = " or ".join(f"{pairs:,} minimal pairs of {originals:,} originals" for pairs, originals in sizes)
+    return f"{sizes_text}. Last column: how often a negation is ranked above a synonym of the same original."

@@ -87,7 +87,7 @@ class Bars:
     decimals: int = 2
     about: str = ""
     reach: tuple[float, ...] = ()  # values that the axis holds too: charts side by side share one
-    shown_on: str = "page with numbers"  # or "page", where a table beside it has them, or "picture", without tables
+    values_on: str = "page with numbers"  # or "page", where a table beside it has them, or "picture", without tables
 
     @property
     def axis(self) -> Axis:
@@ -128,7 +128,7 @@ class Curves:
     title: str
     x_name: str
     y_name: str
-    places: tuple[str, ...]
+    positions: tuple[str, ...]
     series: tuple[tuple[str, tuple[float | None, ...]], ...]
     begin: int = 0
     decimals: int = 2
@@ -245,7 +245,7 @@ def shown(value: float | None, decimals: int | None) -> str:
     return text.replace("-", "−")
 
 
-def shown_interval(number: Number, decimals: int | None) -> str:
+def interval_text(number: Number, decimals: int | None) -> str:
     """E.g. "71.20 to 74.03"; nothing without an interval."""
     ends = number.interval
     return "" if ends is None else f"{shown(ends[0], decimals)} to {shown(ends[1], decimals)}"
@@ -253,7 +253,7 @@ def shown_interval(number: Number, decimals: int | None) -> str:
 
 def with_interval(number: Number, decimals: int) -> str:
     """E.g. "1.20 (−0.40 to 2.80)"."""
-    interval = shown_interval(number, decimals)
+    interval = interval_text(number, decimals)
     return shown(number.value, decimals) + (f" ({interval})" if interval else "")
 
 

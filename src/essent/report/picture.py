@@ -58,8 +58,8 @@ def draw_report(report: Report, path: Path) -> None:
             _write(figure, MARGIN, top - 0.3, shortened(row, 90), 15, weight="bold")
         else:
             wide = (WIDTH - 2 * MARGIN - GUTTER * (len(row) - 1)) / len(row)
-            for place, block in enumerate(row):
-                _draw(figure, block, MARGIN + place * (wide + GUTTER), top, wide)
+            for column, block in enumerate(row):
+                _draw(figure, block, MARGIN + column * (wide + GUTTER), top, wide)
         top -= tall
     with warnings.catch_warnings():  # a letter that the font lacks is a box
         warnings.filterwarnings("ignore", message="Glyph")
@@ -100,37 +100,37 @@ def _height(block: Block) -> float:
     return _head(block) + PLOT + 0.6 if isinstance(block, Curves) else 0.0
 
 
-def _draw(figure: Any, block: Block, left: float, top: float, wide: float) -> None:
+def _draw(figure: Any, block: Block, x_start: float, top: float, wide: float) -> None:
     """A figure below `top`; inches from the lower left corner of the picture."""
     if isinstance(block, Table):
         return
-    _write(figure, left, top, shortened(block.title, int(wide * 10)), 12, weight="bold")
-    about = getattr(block, "about", "")
-    if about:
-        _write(figure, left, top - 0.24, shortened(about, int(wide * 14)), 9, color=FAINT)
-    DRAWERS[type(block)](figure, block, left, top - _head(block), wide)
+    _write(figure, x_start, top, shortened(block.title, int(wide * 10)), 12, weight="bold")
+    caption = getattr(block, "about", "")
+    if caption:
+        _write(figure, x_start, top - 0.24, shortened(caption, int(wide * 14)), 9, color=FAINT)
+    DRAWERS[type(block)](figure, block, x_start, top - _head(block), wide)
 
 
-def _axes(figure: Any, left: float, bottom: float, wide: float, tall: float) -> Any:
+def _axes(figure: Any, x_start: float, bottom: float, wide: float, tall: float) -> Any:
     width, height = figure.get_size_inches()
-    axes = figure.add_axes((left / width, bottom / height, wide / width, tall / height))
+    axes = figure.add_axes((x_start / width, bottom / height, wide / width, tall / height))
     axes.set_axis_off()
     return axes
 
 
-def _write(figure: Any, left: float, top: float, text: str, size: float, **options: Any) -> None:
+def _write(figure: Any, x_start: float, top: float, text: str, size: float, **options: Any) -> None:
     """Text below a place in inches; a dollar in it is no formula."""
     width, height = figure.get_size_inches()
     options = {"color": INK, "va": "top", **options}
-    figure.text(left / width, top / height, text, fontsize=size, parse_math=False, **options)
+    figure.text(x_start / width, top / height, text, fontsize=size, parse_math=False, **options)
 
 
-def _bars(figure: Any, block: Bars, left: float, top: float, wide: float) -> None:
+def _bars(figure: Any, block: Bars, x_start: float, top: float, wide: float) -> None:
     from matplotlib.patches import Rectangle
 
     count, axis = len(block.rows), block.axis
     label = LABEL if wide < WIDTH / 2 else 2 * LABEL
-    axes = _axes(figure, left + label, top - LINE * count, wide - label - 0.75, LINE * count)
+    axes = _axes(figure, x_start + label, top - LINE * count, wide - label - 0.75, LINE * count)
     axes.set_xlim(axis.low, axis.high)
     axes.set_ylim(count - 0.5, -0.5)
     for tick in axis.ticks:
@@ -160,14 +160,14 @@ def _whisker(axes: Any, number: Number, line: float) -> None:
         axes.plot(ends, [line, line], color=INK, linewidth=1.6, marker="|", markersize=7, zorder=2)
 
 
-def _heat(figure: Any, block: Heat, left: float, top: float, wide: float) -> None:
+def _heat(figure: Any, block: Heat, x_start: float, top: float, wide: float) -> None:
     from matplotlib.patches import Rectangle
 
     colours, count = palette(LIGHT), len(block.columns)
     room = 0.6 if max((len(label) for label, _ in block.rows), default=0) <= 3 else LABEL + 1.2
     heads = 0.75 if block.groups else 0.4
     cell = min((wide - room) / count, 1.35 if count <= 8 else 1.0)
-    axes = _axes(figure, left + room, top - heads - CELL * len(block.rows), cell * count, CELL * len(block.rows))
+    axes = _axes(figure, x_start + room, top - heads - CELL * len(block.rows), cell * count, CELL * len(block.rows))
     axes.set_xlim(0, count)
     axes.set_ylim(len(block.rows) - 0.5, -0.5)
     for at, name in enumerate(block.columns):
@@ -185,23 +185,23 @@ def _heat(figure: Any, block: Heat, left: float, top: float, wide: float) -> Non
             _note(axes, at + 0.5, line, shown(value, block.decimals), ha="center", color=ink)
 
 
-def _plot(figure: Any, left: float, top: float, wide: float, x: Axis, y: Axis, names: tuple[str, str]) -> Any:
+def _plot(figure: Any, x_start: float, top: float, wide: float, x: Axis, y: Axis, names: tuple[str, str]) -> Any:
     """Axes with rules and ticks of y, and the names of both."""
-    axes = _axes(figure, left + 0.7, top - PLOT, wide - 0.9, PLOT)
+    axes = _axes(figure, x_start + 0.7, top - PLOT, wide - 0.9, PLOT)
     axes.set_xlim(x.low, x.high)
     axes.set_ylim(y.low, y.high)
     for tick in y.ticks:
         axes.plot([x.low, x.high], [tick, tick], color=RULE, linewidth=0.8, zorder=0, clip_on=False)
         _note(axes, x.low, tick, shown(tick, y.decimals), (-6, 0), ha="right")
-    _write(figure, left, top + 0.26, names[1], 9, color=FAINT)
-    _write(figure, left + 0.7 + (wide - 0.9) / 2, top - PLOT - 0.24, names[0], 9, color=FAINT, ha="center")
+    _write(figure, x_start, top + 0.26, names[1], 9, color=FAINT)
+    _write(figure, x_start + 0.7 + (wide - 0.9) / 2, top - PLOT - 0.24, names[0], 9, color=FAINT, ha="center")
     return axes
 
 
-def _curves(figure: Any, block: Curves, left: float, top: float, wide: float) -> None:
-    count = len(block.places)
-    axes = _plot(figure, left, top, wide, Axis(-0.5, count - 0.5), block.axis, (block.x_name, block.y_name))
-    for at, name in enumerate(block.places):
+def _curves(figure: Any, block: Curves, x_start: float, top: float, wide: float) -> None:
+    count = len(block.positions)
+    axes = _plot(figure, x_start, top, wide, Axis(-0.5, count - 0.5), block.axis, (block.x_name, block.y_name))
+    for at, name in enumerate(block.positions):
         if count <= 14 or at % (count // 10) == 0 or at == count - 1:
             _note(axes, at, block.axis.low, name, (0, -4), ha="center", va="top")
     for number, (name, values) in enumerate(block.series):
@@ -210,12 +210,12 @@ def _curves(figure: Any, block: Curves, left: float, top: float, wide: float) ->
         axes.plot(range(count), numbers, "o", color=colour, markersize=5, clip_on=False)
         joined = [float("nan") if at < block.begin else value for at, value in enumerate(numbers)]
         axes.plot(range(count), joined, "-", color=colour, linewidth=2)
-        _write(figure, left + 1.6 + 1.9 * number, top + 0.26, f"● {name}", 9, color=colour)
+        _write(figure, x_start + 1.6 + 1.9 * number, top + 0.26, f"● {name}", 9, color=colour)
 
 
-def _points(figure: Any, block: Points, left: float, top: float, wide: float) -> None:
+def _points(figure: Any, block: Points, x_start: float, top: float, wide: float) -> None:
     x, y = block.axes
-    axes = _plot(figure, left, top, wide, x, y, (block.x_name, block.y_name))
+    axes = _plot(figure, x_start, top, wide, x, y, (block.x_name, block.y_name))
     for tick in x.ticks:
         axes.plot([tick, tick], [y.low, y.high], color=RULE, linewidth=0.8, zorder=0, clip_on=False)
         _note(axes, tick, y.low, shown(tick, x.decimals), (0, -4), ha="center", va="top")
@@ -234,7 +234,7 @@ def _points(figure: Any, block: Points, left: float, top: float, wide: float) ->
         )
         _note(axes, point.x, point.y, str(number), ha="center", size=8.5, color="white", weight="bold")
         below = top - PLOT - 0.55 - 0.24 * (number - 1)
-        _write(figure, left + 0.7, below, f"{number}  {shortened(point.label, 60)}", 9.5, color=colour)
+        _write(figure, x_start + 0.7, below, f"{number}  {shortened(point.label, 60)}", 9.5, color=colour)
 
 
 def _note(

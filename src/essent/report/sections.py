@@ -41,7 +41,7 @@ BY_CONSTRUCTION = ("anisotropy", "isoscore")  # what centring and whitening set 
 GEOMETRY = {"anisotropy": "lower", "isoscore": "higher", "alignment": "lower", "uniformity": "lower"}  # is better
 MAX_TRIALS, MAX_TRIAL_BARS = 50, 10
 CURVES = {"alone": "one layer", "with 0": "mean with layer 0"}
-FIRST, OTHER, BASELINE = 1, 0, 2  # series of the bars of trials
+FIRST, PLAIN, BASELINE = 1, 0, 2  # series of the bars of trials
 
 
 class Row(NamedTuple):
@@ -79,21 +79,21 @@ def bar_chart(
     decimals: int,
     reach: Sequence[float] = (),
     better: str = "higher",
-    shown_on: str = "page with numbers",
+    values_on: str = "page with numbers",
 ) -> Bars:
     """Bars in the order of the table; of many the best, best first, and those without a value after them.
 
     Args:
         better: "higher" or "lower".
     """
-    rows, about = list(lines), ["Lower is better."] if better == "lower" else []
+    rows, captions = list(lines), ["Lower is better."] if better == "lower" else []
     if len(rows) > MAX_BARS:
         sign = 1.0 if better == "lower" else -1.0
         rows.sort(key=lambda row: math.inf if (value := lines[row].known) is None else sign * value)
         rows = rows[:MAX_BARS]
-        about.append(f"The best {MAX_BARS} of {len(lines)}.")
+        captions.append(f"The best {MAX_BARS} of {len(lines)}.")
     bars = tuple(Bar(row.label, lines[row], row.series) for row in rows)
-    return Bars(title, bars, decimals, " ".join(about), tuple(reach), shown_on)
+    return Bars(title, bars, decimals, " ".join(captions), tuple(reach), values_on)
 
 
 def long_table(
@@ -136,11 +136,11 @@ def heros_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) 
         lines.append((row.label, *numbers, Number(result.metrics["baseline"].get("all"))))
     spans = [("meaning kept", len({*KEPT} & {*subsets})), ("meaning changed", len({*CHANGED} & {*subsets}))]
     groups = tuple(span for span in spans if span[1])
-    about = "1 is the same sentence, 0 any other one."
-    picture = Heat("Similarity after one small change", "", tuple(subsets), tuple(heat), groups, about=about)
+    caption = "1 is the same sentence, 0 any other one."
+    picture = Heat("Similarity after one small change", "", tuple(subsets), tuple(heat), groups, about=caption)
     columns = (Column(ROW, None), *map(Column, subsets), Column("baseline"))
-    about = "With 95 % intervals; the baseline is the mean cosine of two different originals."
-    table = Table("Similarities", columns, tuple(lines), about)
+    caption = "With 95 % intervals; the baseline is the mean cosine of two different originals."
+    table = Table("Similarities", columns, tuple(lines), caption)
     title = "HEROS" if kind[1] == "heros" else f"Minimal pairs: {kind[1]}"
     ranked = _ranked(rows)
     verdict: tuple[str, ...] = ()
@@ -172,8 +172,8 @@ def _ranked(rows: Mapping[Row, Result]) -> list[Block]:
             blocks.append(bar_chart(f"Ranks {first} above {below}, %", changes[first], 0, better="lower"))
         columns = (Column(ROW, None), *(Column(name, 0, "lower") for name in changes))
         lines: list[Line] = [(row.label, *(line.get(row, Number()) for line in changes.values())) for row in rows]
-        about = f"How often each change looks closer to the original than {below} does, with 95 % intervals."
-        blocks.append(Table(f"Ranked above {below}, % of the originals", columns, tuple(lines), about))
+        caption = f"How often each change looks closer to the original than {below} does, with 95 % intervals."
+        blocks.append(Table(f"Ranked above {below}, % of the originals", columns, tuple(lines), caption))
     return blocks
 
 
@@ -192,22 +192,22 @@ def geometry_section(kind: tuple[str, ...], group: Sequence[Result], names: Name
         if result.provenance.get("fitted_on") == "task" and "|" in str(result.provenance.get("recipe"))
     ]
     better = {name: side for name, side in GEOMETRY.items() if not fitted or name not in BY_CONSTRUCTION}
-    about = "Lower is better for alignment, uniformity and the average cosine (anisotropy), higher for IsoScore."
+    caption = "Lower is better for alignment, uniformity and the average cosine (anisotropy), higher for IsoScore."
     if fitted:
-        about += (
+        caption += (
             f" The shaping of {', '.join(fitted)} was fitted on these texts, which brings anisotropy to 0 or IsoScore "
             "to 1 whatever the vectors mean: no row is marked as the best by them."
         )
     columns = (Column(ROW, None), *(Column(name, 3, better.get(name, "")) for name in measures))
     lines: list[Line] = [(row.label, *(Number(scores.get(name)) for name in measures)) for row, scores in flat.items()]
-    table = Table("Measures", columns, tuple(lines), about)
+    table = Table("Measures", columns, tuple(lines), caption)
     points = []
     for row, scores in flat.items():
         x, y = finite(scores.get("uniformity")), finite(scores.get("alignment"))
         if x is not None and y is not None:
             points.append(Point(row.label, x, y, row.series))
-    about = "Lower is better on both: best is at the bottom left."
-    plot = Points("Alignment and uniformity", "uniformity", "alignment", tuple(points), 3, about)
+    caption = "Lower is better on both: best is at the bottom left."
+    plot = Points("Alignment and uniformity", "uniformity", "alignment", tuple(points), 3, caption)
     blocks: list[Block] = [*([plot] if points else []), table]
     return Section(f"Geometry: {kind[1]}", tuple(blocks), notes=notes_of(group, grouped))
 
@@ -244,8 +244,8 @@ def board_section(board: Leaderboard, names: Names) -> Section:
     title = f"Search on {provenance.get('data', 'pairs')}{space}: {model}"
     first = board.verdict or (sentences[0] if sentences else "")
     verdict = (f"{title}: {first}",) if first else ()
-    about = f"{len(board.trials)} recipes on {model}, ranked by {measure}."
-    return Section(title, tuple(blocks), about, distinct([*sentences, *board.notes]), verdict)
+    caption = f"{len(board.trials)} recipes on {model}, ranked by {measure}."
+    return Section(title, tuple(blocks), caption, distinct([*sentences, *board.notes]), verdict)
 
 
 def _number(trial: Trial, criterion: str) -> Number:
@@ -262,11 +262,11 @@ def _first_bars(board: Leaderboard, decimals: int) -> Bars:
     trials = _first_trials(board, MAX_TRIAL_BARS)
     bars = []
     for rank, trial, is_baseline in trials:
-        series = BASELINE if is_baseline else FIRST if rank == 1 else OTHER
+        series = BASELINE if is_baseline else FIRST if rank == 1 else PLAIN
         label = f"{rank}. {trial.recipe}{' (baseline)' if is_baseline else ''}"
         bars.append(Bar(label, _number(trial, board.criterion), series))
-    about = "Lines: 95 % intervals, bootstrap over pairs." if any(trial.interval for _, trial, _ in trials) else ""
-    return Bars("First recipes and baselines", tuple(bars), decimals, about)
+    caption = "Lines: 95 % intervals, bootstrap over pairs." if any(trial.interval for _, trial, _ in trials) else ""
+    return Bars("First recipes and baselines", tuple(bars), decimals, caption)
 
 
 def _trials(board: Leaderboard) -> Table:
@@ -281,8 +281,8 @@ def _trials(board: Leaderboard) -> Table:
         ]
         rows.append((f"{trial.recipe}{' (baseline)' if is_baseline else ''}", Number(rank), *numbers))
     cut = f"The first {MAX_TRIALS} of {len(board.trials)} recipes, and the baselines."
-    about = cut if len(trials) < len(board.trials) else ""
-    return Table("Recipes", tuple(columns), tuple(rows), about, folded=len(rows) > MAX_TRIAL_BARS)
+    caption = cut if len(trials) < len(board.trials) else ""
+    return Table("Recipes", tuple(columns), tuple(rows), caption, folded=len(rows) > MAX_TRIAL_BARS)
 
 
 def _layer_curves(board: Leaderboard, measure: str, decimals: int) -> list[Curves]:
@@ -311,6 +311,6 @@ def _head_heat(board: Leaderboard, measure: str, decimals: int) -> list[Heat]:
         return []
     rows = tuple((str(layer), tuple(line)) for layer, line in enumerate(grid.tolist(), start=1))
     columns = tuple(str(head) for head in range(1, grid.shape[1] + 1))
-    about = f"{measure}; rows are layers, columns heads."
+    caption = f"{measure}; rows are layers, columns heads."
     groups = (("head", len(columns)),)
-    return [Heat(f"Ditto by head, layers={mix}", "layer", columns, rows, groups, 1 if decimals == 2 else 3, about)]
+    return [Heat(f"Ditto by head, layers={mix}", "layer", columns, rows, groups, 1 if decimals == 2 else 3, caption)]

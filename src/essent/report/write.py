@@ -25,8 +25,8 @@ from essent.report.parts import (
     Section,
     Table,
     finite,
+    interval_text,
     shown,
-    shown_interval,
 )
 from essent.report.picture import draw_report
 from essent.tasks.result import Result
@@ -103,9 +103,9 @@ def html_report(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(shown=shown, interval=shown_interval, line=line_of, level=level_of)
+    environment.filters.update(shown=shown, interval=interval_text, line=line_of, level=level_of)
     environment.tests["wide"] = is_wide
-    environment.tests["on_page"] = lambda block: getattr(block, "shown_on", "") != "picture"
+    environment.tests["on_page"] = lambda block: getattr(block, "values_on", "") != "picture"
     environment.tests["finite"] = lambda value: finite(value) is not None
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     page: str = environment.get_template("report.html.j2").render(
@@ -132,7 +132,7 @@ def line_of(curves: Curves, values: Sequence[float | None]) -> list[str]:
         if value is None or index < curves.begin:
             runs.append([])
         else:  # the middle of one of equal parts
-            across = 100 * (index + 0.5) / len(curves.places)
+            across = 100 * (index + 0.5) / len(curves.positions)
             runs[-1].append(f"{across:.3f},{100 - curves.axis.share(value):.3f}")
     return [" ".join(run) for run in runs if len(run) > 1]
 
@@ -176,7 +176,7 @@ def _block(block: Block) -> list[str]:
         lines = [values for _, values in block.series]
         rows = [
             [escaped(name), *(shown(line[at], block.decimals) for line in lines)]
-            for at, name in enumerate(block.places)
+            for at, name in enumerate(block.positions)
         ]
         return [*head, _grid([block.x_name, *names], rows, 1)]
     return []
@@ -188,7 +188,7 @@ def _table(table: Table) -> str:
     def cell(content: str | Number, decimals: int | None, top: str | None) -> str:
         if isinstance(content, str):
             return escaped(content)
-        text, interval = shown(content.value, decimals), shown_interval(content, decimals)
+        text, interval = shown(content.value, decimals), interval_text(content, decimals)
         return (f"**{text}**" if text == top else text) + (f" ({interval})" if interval else "")
 
     rows = [

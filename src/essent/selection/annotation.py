@@ -165,8 +165,10 @@ def _annotated(name: str, pairs: Sequence[ScoredPair], data: Sequence[Any]) -> A
     source_pairs = [tuple(row) for row in data if not isinstance(row, str)]
     texts = [pair[side] for side in (0, 1) for pair in source_pairs] if source_pairs else list(data)
     source_texts = set(texts)
-    if others := sum(not {pair.sentence1, pair.sentence2} <= source_texts for pair in known):
-        notes.append(f"{name}: {others} of the {len(known)} judged pairs have a text that is not in the data searched.")
+    if unsearched := sum(not {pair.sentence1, pair.sentence2} <= source_texts for pair in known):
+        notes.append(
+            f"{name}: {unsearched} of the {len(known)} judged pairs have a text that is not in the data searched."
+        )
     source = {"source": name, "judged": len(known)}
     return AnnotatedPairs(
         Path(name).stem, tuple(known), source, tuple(notes), tuple(check_texts(texts)), tuple(source_pairs)

@@ -110,37 +110,37 @@ class ByRecipe(dict[str, list[Result]]):
         """
         every = [result for results in self.values() for result in results]
         protocols = {r.task: r.provenance["protocol"] for r in every if "protocol" in r.provenance}
-        found: dict[str, dict[str, None]] = {
+        recipes_by_note: dict[str, dict[str, None]] = {
             f"{task}: {protocol}.": dict.fromkeys(self) for task, protocol in protocols.items()
         }
         for recipe, results in self.items():
             for note in (f"{result.task}: {note}" for result in results for note in result.notes):
-                found.setdefault(note, {})[recipe] = None
-        return [note if len(of) == len(self) else f"{note} ({'; '.join(of)})" for note, of in found.items()]
+                recipes_by_note.setdefault(note, {})[recipe] = None
+        return [note if len(of) == len(self) else f"{note} ({'; '.join(of)})" for note, of in recipes_by_note.items()]
 
     def _name(self, recipe: str) -> str:
         """The key of a recipe in any spelling."""
         if recipe in self:
             return recipe
         try:
-            found = str(Recipe.parse(recipe))
+            spelling = str(Recipe.parse(recipe))
         except EssentError:
-            found = recipe
-        if found not in self:
-            raise InputError(f"There are no results of {recipe!r}. {did_you_mean(found, list(self))}")
-        return found
+            spelling = recipe
+        if spelling not in self:
+            raise InputError(f"There are no results of {recipe!r}. {did_you_mean(spelling, list(self))}")
+        return spelling
 
     def _scored(self, task: str | None, score: str, names: Sequence[str]) -> list[Scored]:
         """What the recipes were given on one task or on all."""
         if task is not None and task not in self._tasks:
             raise InputError(f"There is no task {task!r} to compare on. {did_you_mean(task, list(self._tasks))}")
-        wanted = list(self._tasks) if task is None else [task]
-        if not wanted:
+        task_names = list(self._tasks) if task is None else [task]
+        if not task_names:
             raise InputError("Recipes are compared on judged pairs, texts or queries; these results have none.")
-        if len(wanted) > 1 and not score and not self.has_one_score:
-            scores = ", ".join(f"{name} ({self._tasks[name].score_names[0]})" for name in wanted)
+        if len(task_names) > 1 and not score and not self.has_one_score:
+            scores = ", ".join(f"{name} ({self._tasks[name].score_names[0]})" for name in task_names)
             raise InputError(f"The tasks have different scores, which have no mean: {scores}. Name one with task=….")
-        return [self._on(self._tasks[name], score, names) for name in wanted]
+        return [self._on(self._tasks[name], score, names) for name in task_names]
 
     def _on(self, task: LabeledTask, score: str, names: Sequence[str]) -> Scored:
         chosen = score or task.score_names[0]
@@ -148,10 +148,10 @@ class ByRecipe(dict[str, list[Result]]):
             raise InputError(f"Recipes are not compared by {chosen!r} on {task.name}: {', '.join(task.score_names)}.")
         evidence = []
         for name in names:
-            found = [result.evidence for result in self[name] if result.task == task.name]
-            if not found or found[0] is None:
+            task_evidence = [result.evidence for result in self[name] if result.task == task.name]
+            if not task_evidence or task_evidence[0] is None:
                 raise InputError(f"The results of {name!r} on {task.name} hold nothing to compare them by.")
-            evidence.append(found[0])
+            evidence.append(task_evidence[0])
         return Scored(task, chosen, list(names), np.stack(evidence))
 
     # -- views ------------------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ class ByRecipe(dict[str, list[Result]]):
                 "recipe": label,
                 "task": result.task,
                 "metric": metric,
-                "score": scores[_which(result, metric)],
+                "score": scores[_main_key(result, metric)],
                 "low": scores.get("low", math.nan),
                 "high": scores.get("high", math.nan),
                 "main": result.main is not None and metric == result.main[0],
@@ -189,7 +189,7 @@ class ByRecipe(dict[str, list[Result]]):
         return results_table(self)._repr_html_()
 
 
-def _which(result: Result, metric: str) -> str:
+def _main_key(result: Result, metric: str) -> str:
     """The key of a metric's number: "all", or what it has instead, such as the mean of runs."""
     if result.main is not None and result.main[0] == metric:
         return result.main[1]

@@ -116,18 +116,18 @@ def evaluate(
             raise InputError(f"{name} is a list; give [{type(value).__name__}], not a {type(value).__name__} alone.")
     choice = EngineChoice(engine, precision)
     parsed = list(dict.fromkeys(Recipe.parse(recipe) for recipe in recipes))
-    found = _with_shots([as_task(task, data, number) for number, task in enumerate(tasks, start=1)], shots)
-    names = [task.name for task in found]
+    loaded_tasks = _with_shots([as_task(task, data, number) for number, task in enumerate(tasks, start=1)], shots)
+    names = [task.name for task in loaded_tasks]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise InputError(f"Two tasks are called {twice[0]!r}; leave one out, or rename its file.")
-    if unjudged := [task.name for task in found if getattr(task, "units", 1) == 0]:
+    if unjudged := [task.name for task in loaded_tasks if getattr(task, "units", 1) == 0]:
         raise DataError(f"The task {unjudged[0]!r} has no test part to score; search chooses on what it has.")
-    if not found:
+    if not loaded_tasks:
         raise InputError("evaluate needs at least one task, e.g. ['stsb'].")
     if not parsed and (fit_texts is not None or frequency_texts is not None):
         raise InputError("fit_texts and frequency_texts are what a recipe learns from; give recipes with them.")
     if not parsed:
-        return _as_it_is(model, found, report, options, max_seq_length, choice)
+        return _as_it_is(model, loaded_tasks, report, options, max_seq_length, choice)
     bench = Bench(
         model,
         parsed,
@@ -138,8 +138,8 @@ def evaluate(
         max_seq_length=max_seq_length,
         choice=choice,
     )
-    results = ByRecipe({str(recipe): [] for recipe in parsed}, found)
-    for task in found:
+    results = ByRecipe({str(recipe): [] for recipe in parsed}, loaded_tasks)
+    for task in loaded_tasks:
         for recipe, vectors in bench.vectors(task, fit_texts, frequency_texts):
             result = _noted(task.score_vectors(vectors), task, bench.prompts, bench.prompt).with_provenance(
                 recipe=str(recipe),
@@ -238,8 +238,8 @@ def default_recipes(model: str | Path) -> list[str]:
     name = str(model)
     if is_exported_folder(name) or is_essent_folder(name, {}):
         return []
-    here = Path(name).exists()  # a name on the hub is asked for when it is loaded, with its options
-    return list(STATIC_RECIPES if here and (Path(name).is_file() or is_static(name, {})) else DEFAULT_RECIPES)
+    is_local = Path(name).exists()  # a name on the hub is asked for when it is loaded, with its options
+    return list(STATIC_RECIPES if is_local and (Path(name).is_file() or is_static(name, {})) else DEFAULT_RECIPES)
 
 
 def offer_for(model: ModelLike, recipe: Recipe | str, task: Task, options: dict[str, Any]) -> Offer | None:
@@ -351,9 +351,9 @@ class Bench:
 
         The model's default prompt stands before each text; a task may want other prompts of the model.
         """
-        found = texts.texts_for(self.prompts, self.prompt) if hasattr(texts, "texts_for") else self._prompted(texts)
-        counted = found if frequency_texts is None else self._prompted(frequency_texts)
-        pooled = self._pooled(found, list(self.plans), counted)
+        prompted = texts.texts_for(self.prompts, self.prompt) if hasattr(texts, "texts_for") else self._prompted(texts)
+        counted = prompted if frequency_texts is None else self._prompted(frequency_texts)
+        pooled = self._pooled(prompted, list(self.plans), counted)
         fitted = pooled
         if fit_texts is not None:
             shaped = dict.fromkeys(replace(r, shaping=()) for r in self.recipes if Chain.parse(r.shaping).needs_fit)

@@ -99,8 +99,10 @@ class Teacher:
     def with_reference(self, cosines: np.ndarray) -> Teacher:
         """The criterion with its target, from the cosines (R,P) of recipes that are the same in every search."""
         rows = np.asarray(cosines, np.float64)
-        *judged, own = np.split(rows[usable(rows)], self._ends[:-1], axis=1)
-        by_judge = [_judge(name, part, gold) for name, part, gold in zip(self.judges, judged, self.gold, strict=False)]
+        *judge_cosines, own = np.split(rows[usable(rows)], self._ends[:-1], axis=1)
+        by_judge = [
+            _judge(name, part, gold) for name, part, gold in zip(self.judges, judge_cosines, self.gold, strict=False)
+        ]
         standing = mean_rank(by_judge)
         count = max(1, min(len(standing) // 2, max(5, int(TEACHER_SHARE * len(standing)))))
         teachers = np.argsort(-standing, kind="stable")[:count]  # NaN last
@@ -127,21 +129,23 @@ class Teacher:
         rng, draws = np.random.default_rng(seed), np.empty((len(own), resamples))
         for number in range(resamples):
             for count in counts:  # each part has its draw, though only the last one is scored: the target stays
-                drawn = rng.integers(count, size=count)
-            ends = np.cumsum(sizes[drawn])
-            within = np.arange(ends[-1]) - np.repeat(ends - sizes[drawn], sizes[drawn])
-            draws[:, number] = self._agreement(own, order[np.repeat(starts[drawn], sizes[drawn]) + within])
+                sampled_groups = rng.integers(count, size=count)
+            ends = np.cumsum(sizes[sampled_groups])
+            within = np.arange(ends[-1]) - np.repeat(ends - sizes[sampled_groups], sizes[sampled_groups])
+            draws[:, number] = self._agreement(
+                own, order[np.repeat(starts[sampled_groups], sizes[sampled_groups]) + within]
+            )
         return draws
 
-    def _agreement(self, own: np.ndarray, drawn: np.ndarray | slice = slice(None)) -> np.ndarray:
+    def _agreement(self, own: np.ndarray, columns: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Correlation (R,) of the ranks of the last pairs, or of some of them, with the target."""
         if self.target is None:
             raise InputError("The criterion 'teacher' needs the cosines of its reference recipes: `with_reference`.")
-        rows = own[:, drawn]
+        rows = own[:, columns]
         known = usable(rows)
         scores = np.full(len(rows), np.nan)
         if known.any():
-            scores[known] = unit_ranks(rows[known]) @ _unit(self.target[drawn])
+            scores[known] = unit_ranks(rows[known]) @ _unit(self.target[columns])
         return scores
 
 
@@ -207,11 +211,11 @@ def _neighbours_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[P
     if len(beside) < max(MIN_SAMPLE, len(texts) // 10):  # texts are seldom more than a sentence
         beside = [(a, b) for a, b in pairwise(texts) if a.strip() and b.strip() and a != b]
     alike: Pairs = []
-    seen: set[str] = set()
+    used_texts: set[str] = set()
     for pair in _draw(beside, len(beside), rng, "pairs of neighbouring sentences"):
-        if seen.isdisjoint(pair):
+        if used_texts.isdisjoint(pair):
             alike.append(pair)
-            seen.update(pair)
+            used_texts.update(pair)
     alike, neighbours = alike[:450], set(beside)
     mixed = [(alike[i][0], alike[j][1]) for i, j in _others(len(alike), 8)]
     unlike = [(a, b) for a, b in mixed if a != b and (a, b) not in neighbours]
@@ -225,9 +229,11 @@ def _neighbours_scores(cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
     from scipy.stats import rankdata
 
     alike, unlike = _split(cosines, gold)
-    count, rest = alike.shape[1], unlike.shape[1]
+    alike_count, unlike_count = alike.shape[1], unlike.shape[1]
     ranks = rankdata(np.concatenate([alike, unlike], axis=1), axis=1)
-    return np.asarray((ranks[:, :count].sum(axis=1) - count * (count + 1) / 2) / (count * rest))
+    return np.asarray(
+        (ranks[:, :alike_count].sum(axis=1) - alike_count * (alike_count + 1) / 2) / (alike_count * unlike_count)
+    )
 
 
 JUDGES: dict[str, tuple[Callable[..., tuple[Pairs, np.ndarray]], Callable[[np.ndarray, np.ndarray], np.ndarray]]] = {
@@ -342,17 +348,17 @@ def _draw_texts(texts: Sequence[str], size: int, rng: np.random.Generator) -> li
     return _draw(long, size, rng, f"distinct texts of {MIN_WORDS} words or more")
 
 
-def _others(count: int, each: int) -> list[tuple[int, int]]:
+def _others(count: int, per_index: int) -> list[tuple[int, int]]:
     """(index, index of another): `each` others for every index, within small groups, which one portion holds."""
     index = np.arange(count)
-    start = index // (each + 1) * (each + 1)
-    if count % (each + 1) == 1 and count > 1:  # the last one is not left alone
+    start = index // (per_index + 1) * (per_index + 1)
+    if count % (per_index + 1) == 1 and count > 1:  # the last one is not left alone
         start[-1] = start[-2]
     size = np.bincount(start, minlength=count)[start]  # of each one's group
-    step = 1 + np.arange(each)[None, :] % np.maximum(size - 1, 1)[:, None]
-    other = index[:, None] + step
-    other = np.where(other >= (start + size)[:, None], other - size[:, None], other)
-    return [(int(i), int(j)) for i, row in enumerate(other) for j in row if i != j]
+    step = 1 + np.arange(per_index)[None, :] % np.maximum(size - 1, 1)[:, None]
+    partner = index[:, None] + step
+    partner = np.where(partner >= (start + size)[:, None], partner - size[:, None], partner)
+    return [(int(i), int(j)) for i, row in enumerate(partner) for j in row if i != j]
 
 
 def _halves(text: str, rng: np.random.Generator) -> tuple[str, str]:

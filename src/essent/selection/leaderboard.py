@@ -71,12 +71,12 @@ class Check:
 
     def in_words(self) -> str:
         """What was scored, and what it has in common with the data of the choice."""
-        about = f"{self.task}, {self.score} of {self.units} {self.unit} that the recipes were not chosen on"
+        sentence = f"{self.task}, {self.score} of {self.units} {self.unit} that the recipes were not chosen on"
         if self.left_out:
-            about += f"; {self.left_out} {self.unit} that the data of the choice has too are left out"
+            sentence += f"; {self.left_out} {self.unit} that the data of the choice has too are left out"
         if self.shared_texts:
-            about += f"; {self.shared_texts} of the {self.texts} texts are in both"
-        return f"{about}."
+            sentence += f"; {self.shared_texts} of the {self.texts} texts are in both"
+        return f"{sentence}."
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ class Leaderboard:
         if math.isnan(first):
             return f"{text}, none with a score)"
         best = self.kept or str(self.leader)
-        found = [trial.scores.get(self.criterion, math.nan) for trial in self.trials if str(trial.recipe) == best]
-        return f"{text}, best {best!r}" + (f" {_shown(found[0])})" if found else ")")
+        best_scores = [trial.scores.get(self.criterion, math.nan) for trial in self.trials if str(trial.recipe) == best]
+        return f"{text}, best {best!r}" + (f" {_score_text(best_scores[0])})" if best_scores else ")")
 
     @property
     def leader(self) -> Recipe:
@@ -156,11 +156,11 @@ class Leaderboard:
         Raises:
             InputError: the search did not try it.
         """
-        wanted = Recipe.parse(recipe)
+        parsed = Recipe.parse(recipe)
         for trial in self.trials:
-            if trial.recipe == wanted:
+            if trial.recipe == parsed:
                 return trial
-        raise InputError(f"The search did not try {str(wanted)!r}.")
+        raise InputError(f"The search did not try {str(parsed)!r}.")
 
     def encoder(self, *, anyway: bool = False) -> Encoder:
         """`best` as an Encoder on the search's model, fitted on the search's texts where it learns something.
@@ -177,8 +177,8 @@ class Leaderboard:
 
     def _history(self, anyway: bool, texts: int) -> Iterator[str]:
         """How the encoder's recipe was chosen, for its model card; without times."""
-        about = self.provenance
-        searched = ", ".join(f"{name} {about[name]}" for name in ("space", "data", "seed") if name in about)
+        provenance = self.provenance
+        searched = ", ".join(f"{name} {provenance[name]}" for name in ("space", "data", "seed") if name in provenance)
         yield (
             f"`essent search` ({searched}): {len(self.trials):,} recipes, ranked by `{self.criterion}` from "
             f"{texts:,} texts."
@@ -192,19 +192,19 @@ class Leaderboard:
 
     def heads(self) -> tuple[str, np.ndarray] | None:
         """Scores of plain Ditto by head: the mix that has most heads, and (layers, heads); NaN where not tried."""
-        found: dict[str, dict[tuple[int, int], float]] = {}
+        scores_by_mix: dict[str, dict[tuple[int, int], float]] = {}
         for trial in self.trials:
             recipe = trial.recipe
             name, _, head = recipe.weights[0].partition(":")
             if name == "ditto" and len(recipe.weights) == 1 and recipe.template is None and not recipe.shaping:
                 layer, number = map(int, head.split("-"))
                 mix = "+".join(source for source, _ in recipe.layers)
-                found.setdefault(mix, {})[layer, number] = trial.scores[self.criterion]
-        if not found:
+                scores_by_mix.setdefault(mix, {})[layer, number] = trial.scores[self.criterion]
+        if not scores_by_mix:
             return None
-        mix = max(found, key=lambda key: (len(found[key]), key == "0+L"))
-        grid = np.full(tuple(map(max, zip(*found[mix], strict=True))), np.nan)
-        for (layer, number), score in found[mix].items():
+        mix = max(scores_by_mix, key=lambda key: (len(scores_by_mix[key]), key == "0+L"))
+        grid = np.full(tuple(map(max, zip(*scores_by_mix[mix], strict=True))), np.nan)
+        for (layer, number), score in scores_by_mix[mix].items():
             grid[layer - 1, number - 1] = score
         return mix, grid
 
@@ -255,26 +255,28 @@ class Leaderboard:
         intervals = [INTERVAL] if any(_low_high(trial) for trial in self.trials) else []
         columns = ["#", *(self.trials[0].scores if self.trials else ()), *intervals, "recipe"]
         rows = []
-        for place, trial in enumerate(self.trials, start=1):
-            if place <= top or str(trial.recipe) in self.baselines:
-                scores = map(_shown, trial.scores.values())
-                shown = [_low_high(trial)] if intervals else []
-                rows.append((trial, [str(place), *scores, *shown, str(trial.recipe)]))
+        for rank, trial in enumerate(self.trials, start=1):
+            if rank <= top or str(trial.recipe) in self.baselines:
+                scores = map(_score_text, trial.scores.values())
+                interval_cells = [_low_high(trial)] if intervals else []
+                rows.append((trial, [str(rank), *scores, *interval_cells, str(trial.recipe)]))
         return columns, rows
 
     def _repr_html_(self) -> str:
         columns, rows = self._rows(top=20)
         best = self.best if self.is_scored else None
         bold = [
-            (line, place)
+            (line, column)
             for line, (trial, _) in enumerate(rows)
-            for place in range(len(columns))
+            for column in range(len(columns))
             if trial.recipe == best
         ]
-        about = self.provenance
+        provenance = self.provenance
         return html_block(
             html_title(f"{len(self.trials)} recipes by {self.criterion}"),
-            html_lines([*(f"{name}: {about[name]}" for name in ("model", "data") if name in about), self.verdict]),
+            html_lines(
+                [*(f"{name}: {provenance[name]}" for name in ("model", "data") if name in provenance), self.verdict]
+            ),
             html_table(columns, [cells for _, cells in rows], texts=(len(columns) - 1,), bold=bold),
             self._picture(),
             html_lines([*(comparison.in_words() for comparison in self.comparisons), *self.notes]),
@@ -354,8 +356,8 @@ def _low_high(trial: Trial) -> str:
     """A trial's interval in figures; "" without one."""
     if trial.interval is None or math.isnan(trial.interval[0]):
         return ""
-    return " – ".join(map(_shown, trial.interval))
+    return " – ".join(map(_score_text, trial.interval))
 
 
-def _shown(score: float) -> str:
+def _score_text(score: float) -> str:
     return "–" if math.isnan(score) else f"{score:.2f}" if abs(score) >= 1.5 else f"{score:.4f}"

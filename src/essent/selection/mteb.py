@@ -311,19 +311,21 @@ def _of_task(content: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[R
         "evaluation_time": content.get("evaluation_time"),
         "date": _date(content.get("date")),
     }
-    about = {key: value for key, value in known.items() if value is not None}
+    provenance = {key: value for key, value in known.items() if value is not None}
     for split, of_split in splits.items():
         if not of_split:
             raise DataError(f"the split {split!r} of {name} has no scores")
         if OWN in of_split[0]:  # it says itself which part of the data it is about
-            yield Result.from_dict(of_split[0][OWN]).with_provenance(**about)
+            yield Result.from_dict(of_split[0][OWN]).with_provenance(**provenance)
         else:
             languages = sorted({language for entry in of_split for language in entry["languages"]})
             called = name if split == SPLIT else f"{name}.{split}"
-            yield _of_split(called, of_split, percent, {**about, "split": split, "languages": languages})
+            yield _of_split(called, of_split, percent, {**provenance, "split": split, "languages": languages})
 
 
-def _of_split(name: str, entries: Sequence[Mapping[str, Any]], percent: set[str], about: Mapping[str, Any]) -> Result:
+def _of_split(
+    name: str, entries: Sequence[Mapping[str, Any]], percent: set[str], provenance: Mapping[str, Any]
+) -> Result:
     subsets = {
         str(entry["hf_subset"]): {
             metric: value * (100.0 if metric in percent else 1.0) for metric, value in _numbers(entry).items()
@@ -336,8 +338,10 @@ def _of_split(name: str, entries: Sequence[Mapping[str, Any]], percent: set[str]
     metrics = {m: {key: math.fsum(values[m] for values in subsets.values()) / len(subsets)} for m in common}
     undefined = [subset for subset, values in subsets.items() if math.isnan(values["main_score"])]
     notes = (f"The main score is undefined for: {', '.join(undefined)}.",) if undefined else ()
-    shown = {} if list(subsets) == ["default"] else {subset: {"n": 0, **values} for subset, values in subsets.items()}
-    return Result(name, metrics, shown, 0, dict(about), notes, ("main_score", key))
+    metrics_by_subset = (
+        {} if list(subsets) == ["default"] else {subset: {"n": 0, **values} for subset, values in subsets.items()}
+    )
+    return Result(name, metrics, metrics_by_subset, 0, dict(provenance), notes, ("main_score", key))
 
 
 def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
@@ -345,11 +349,11 @@ def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
     main = entry["main_score"]
     if isinstance(main, bool) or not isinstance(main, (int, float, type(None))):
         raise DataError(f"the main score is {main!r}, not a number")
-    found = {"main_score": math.nan if main is None else float(main)}
+    numbers = {"main_score": math.nan if main is None else float(main)}
     for metric, value in entry.items():
         if metric not in BESIDE_METRICS and isinstance(value, (int, float)) and not isinstance(value, bool):
-            found[metric] = float(value)
-    return found
+            numbers[metric] = float(value)
+    return numbers
 
 
 def _fractions(entries: Sequence[Mapping[str, Any]]) -> set[str]:

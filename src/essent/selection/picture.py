@@ -16,7 +16,7 @@ from essent.selection.label_free import is_label_free
 from essent.selection.leaderboard import Leaderboard
 
 INK, FAINT, GRID = "#1B1F24", "#6A7178", "#E4E4E4"
-BEST, OTHER, BASELINE = "#C8553D", "#4C78A8", "#9AA5B1"
+BEST, CANDIDATE, BASELINE = "#C8553D", "#4C78A8", "#9AA5B1"
 WIDTH, HEIGHT, DPI = 15.0, 5.8, 110
 ROWS = 10
 
@@ -57,10 +57,10 @@ def figure_of(board: Leaderboard) -> Any:
     all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, draw in zip(all_axes, panels, strict=True):
         draw(axes, board)
-    about = board.provenance
-    title = f"{len(board.trials)} recipes on {_short(str(about.get('model', 'a model')))}"
+    provenance = board.provenance
+    title = f"{len(board.trials)} recipes on {_short(str(provenance.get('model', 'a model')))}"
     figure.suptitle(title, x=0.01, ha="left", fontsize=16, weight="bold", color=INK, parse_math=False)
-    caption = f"{about.get('data', 'data')}: {_label(board)}; the winner was chosen on these pairs"
+    caption = f"{provenance.get('data', 'data')}: {_label(board)}; the winner was chosen on these pairs"
     figure.text(0.01, 0.905, caption, fontsize=11.5, color=FAINT, parse_math=False)
     figure.tight_layout(rect=(0, 0, 1, 0.9), w_pad=2.5)
     return figure
@@ -77,10 +77,10 @@ def _short(name: str, most: int = 48) -> str:
 
 
 def _draw_heads(axes: Any, board: Leaderboard) -> None:
-    found = board.heads()
-    if found is None:
+    mix_and_grid = board.heads()
+    if mix_and_grid is None:
         return
-    mix, grid = found
+    mix, grid = mix_and_grid
     image = axes.imshow(grid, cmap="Blues", aspect="auto")
     layer, head = np.unravel_index(int(np.nanargmax(grid)), grid.shape)
     low, high = float(np.nanmin(grid)), float(np.nanmax(grid))
@@ -89,8 +89,8 @@ def _draw_heads(axes: Any, board: Leaderboard) -> None:
         if small and np.isfinite(score):
             dark = score > low + 0.6 * (high - low)
             weight = "bold" if (row, column) == (layer, head) else "normal"
-            shown = f"{score:.0f}" if not is_label_free(board.criterion) else f"{score:.2f}"
-            axes.text(column, row, shown, ha="center", va="center", fontsize=small, weight=weight,
+            score_label = f"{score:.0f}" if not is_label_free(board.criterion) else f"{score:.2f}"
+            axes.text(column, row, score_label, ha="center", va="center", fontsize=small, weight=weight,
                       color="white" if dark else INK)  # fmt: skip
     from matplotlib.patches import Rectangle
 
@@ -112,19 +112,19 @@ def _draw_layers(axes: Any, board: Leaderboard) -> None:
     curves = board.layers()
     names = {"alone": "one layer", "with 0": "mean with layer 0"}
     ticks: dict[float, str] = {}
-    for (kind, curve), colour in zip(curves.items(), (OTHER, BEST), strict=False):
+    for (kind, curve), colour in zip(curves.items(), (CANDIDATE, BEST), strict=False):
         last = 1 + max((int(name) for name in curve if name.isdigit()), default=0)
-        places = {name: -1.0 if name == "static" else float(last if name == "L" else name) for name in curve
+        x_by_layer = {name: -1.0 if name == "static" else float(last if name == "L" else name) for name in curve
                   if name in ("static", "L") or name.isdigit()}  # fmt: skip
-        order = sorted(places, key=lambda name: places[name])
-        ticks.update({places[name]: name for name in order})
+        order = sorted(x_by_layer, key=lambda name: x_by_layer[name])
+        ticks.update({x_by_layer[name]: name for name in order})
         run = [name for name in order if name != "static"]
         axes.plot(
-            [places[n] for n in run], [curve[n] for n in run], "o-", color=colour, label=names[kind], markersize=5
+            [x_by_layer[n] for n in run], [curve[n] for n in run], "o-", color=colour, label=names[kind], markersize=5
         )
-        if "static" in places:
+        if "static" in x_by_layer:
             axes.plot([-1], [curve["static"]], "s", color=colour, markersize=6)
-    axes.set_xticks(sorted(ticks), [ticks[place] for place in sorted(ticks)])
+    axes.set_xticks(sorted(ticks), [ticks[x] for x in sorted(ticks)])
     axes.set_title("Mean of all tokens, by layer", fontsize=12.5, color=INK, loc="left")
     axes.set_xlabel("layer", color=FAINT, fontsize=11)
     axes.grid(axis="y", color=GRID)
@@ -136,18 +136,18 @@ def _draw_rows(axes: Any, board: Leaderboard) -> None:
     scored = [t for t in board.trials if np.isfinite(t.scores[board.criterion])]
     rows = scored[:ROWS] + [t for t in scored[ROWS:] if str(t.recipe) in board.baselines]
     values = [trial.scores[board.criterion] for trial in rows]
-    colours = [BEST if place == 0 else BASELINE if str(t.recipe) in board.baselines else OTHER
-               for place, t in enumerate(rows)]  # fmt: skip
-    places = np.arange(len(rows))
-    for place, (trial, value, colour) in enumerate(zip(rows, values, colours, strict=True)):
+    colours = [BEST if y == 0 else BASELINE if str(t.recipe) in board.baselines else CANDIDATE
+               for y, t in enumerate(rows)]  # fmt: skip
+    y_positions = np.arange(len(rows))
+    for y, (trial, value, colour) in enumerate(zip(rows, values, colours, strict=True)):
         if trial.interval is not None:
-            axes.plot(trial.interval, [place, place], color=colour, linewidth=2.2, solid_capstyle="round", zorder=2)
-        axes.plot([value], [place], "o", color=colour, markersize=8, zorder=3)
+            axes.plot(trial.interval, [y, y], color=colour, linewidth=2.2, solid_capstyle="round", zorder=2)
+        axes.plot([value], [y], "o", color=colour, markersize=8, zorder=3)
         axes.annotate(
             f"{value:.1f}" if not is_label_free(board.criterion) else f"{value:.3f}",
-            (value, place), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=9, color=INK,
+            (value, y), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=9, color=INK,
         )  # fmt: skip
-    axes.set_yticks(places, [_short(str(t.recipe), 44) for t in rows], fontsize=10, color=INK, parse_math=False)
+    axes.set_yticks(y_positions, [_short(str(t.recipe), 44) for t in rows], fontsize=10, color=INK, parse_math=False)
     title = "First recipes and baselines" + (", 95 % intervals" if any(t.interval for t in rows) else "")
     axes.set_title(title, fontsize=12.5, color=INK, loc="left")
     axes.set_xlabel(_label(board), color=FAINT, fontsize=11)

@@ -32,7 +32,7 @@ from essent.recipe.weighting.base import Weighting, weightings
 from essent.recipe.weighting.product import combine_many
 
 
-class Place(NamedTuple):
+class Origin(NamedTuple):
     """Where a recipe's pooled vectors come from: pass, block within it, weighting and mix within that."""
 
     frame: int
@@ -150,17 +150,19 @@ class Program:
         grouped: dict[Frame, list[Recipe]] = {}
         for recipe in dict.fromkeys(replace(recipe, shaping=()) for recipe in self.recipes):
             grouped.setdefault(frames[recipe], []).append(recipe)
-        places: dict[Recipe, Place] = {}
+        origins: dict[Recipe, Origin] = {}
         for frame, members in grouped.items():
-            places.update(self._add_pass(frame, members))
-        self.places = [places[replace(recipe, shaping=())] for recipe in self.recipes]
-        depths = [one.required.depth for one in self.passes]
+            origins.update(self._add_pass(frame, members))
+        self.origins = [origins[replace(recipe, shaping=())] for recipe in self.recipes]
+        depths = [model_pass.required.depth for model_pass in self.passes]
         backbone.cut(max((depth for depth in depths if depth is not None), default=None))
         if all(depth is None for depth in depths) and not backbone.only_static:
             backbone.max_seq_length = None  # rows have no positions: texts of any length
-        nn.ModuleList([plan for one in self.passes for plan in one.singles]).to(backbone.static_table.device)
+        nn.ModuleList([plan for model_pass in self.passes for plan in model_pass.singles]).to(
+            backbone.static_table.device
+        )
 
-    def _add_pass(self, frame: Frame, recipes: Sequence[Recipe]) -> dict[Recipe, Place]:
+    def _add_pass(self, frame: Frame, recipes: Sequence[Recipe]) -> dict[Recipe, Origin]:
         """The pass of one frame, and where in it each unshaped recipe is."""
         at, singles = len(self.passes), [recipe for recipe in recipes if self._width(recipe) is None]
         rows: dict[tuple[int, Weights], dict[SourceMix, Recipe]] = {}
@@ -171,16 +173,16 @@ class Program:
         for (width, specs), mixes in rows.items():
             alike.setdefault((width, frozenset(mixes)), []).append(specs)
         blocks: list[Block] = []
-        places: dict[Recipe, Place] = {}
+        origins: dict[Recipe, Origin] = {}
         for (width, _), members in alike.items():
             block = Block(frame, width, members, list(rows[width, members[0]]))
             for row, specs in enumerate(members):
                 for mix, recipe in rows[width, specs].items():
-                    places[recipe] = Place(at, len(blocks), row, block.mixes.index(mix))
+                    origins[recipe] = Origin(at, len(blocks), row, block.mixes.index(mix))
             blocks.append(block)
-        places.update({recipe: Place(at, -1, number, 0) for number, recipe in enumerate(singles)})
+        origins.update({recipe: Origin(at, -1, number, 0) for number, recipe in enumerate(singles)})
         self.passes.append(Pass(frame, blocks, [Plan(recipe, self.backbone) for recipe in singles]))
-        return places
+        return origins
 
     def _mix(self, recipe: Recipe) -> SourceMix:
         return tuple((resolve(name, self.backbone.last), factor) for name, factor in recipe.layers)
@@ -205,15 +207,15 @@ class _Frames:
 
     def __init__(self, backbone: Backbone) -> None:
         self.backbone = backbone
-        self.made: dict[tuple[str | None, bool], Frame] = {}
+        self.by_key: dict[tuple[str | None, bool], Frame] = {}
 
     def __getitem__(self, recipe: Recipe) -> Frame:
         byte_level = self.backbone.vocabulary.marker == "Ġ"
         spaced = byte_level and any(weightings.create(spec).leading_space for spec in recipe.weights)
         key = (recipe.template, spaced)
-        if key not in self.made:
-            self.made[key] = make_frame(self.backbone.tokenizer, *key)
-        return self.made[key]
+        if key not in self.by_key:
+            self.by_key[key] = make_frame(self.backbone.tokenizer, *key)
+        return self.by_key[key]
 
 
 # -- texts and the pairs between them ----------------------------------------------------------------------------------
@@ -236,8 +238,8 @@ class TextPairs:
     @classmethod
     def of(cls, pairs: Sequence[tuple[str, str]], fit_texts: Sequence[str]) -> TextPairs:
         """Index pairs of texts: each text is kept once."""
-        distinct, places = distinct_texts([*(text for pair in pairs for text in pair), *fit_texts])
-        return cls(tuple(distinct), places[: 2 * len(pairs)].reshape(-1, 2), places[2 * len(pairs) :])
+        distinct, indices = distinct_texts([*(text for pair in pairs for text in pair), *fit_texts])
+        return cls(tuple(distinct), indices[: 2 * len(pairs)].reshape(-1, 2), indices[2 * len(pairs) :])
 
     def fit_texts(self) -> list[str]:
         """The texts that recipes learn from."""
@@ -270,7 +272,7 @@ def portions_of(pairs: np.ndarray, lengths: np.ndarray, most_tokens: int) -> Ite
         lengths: tokens of each text (N,).
     """
     texts: dict[int, None] = {}
-    held: list[int] = []
+    pair_indices: list[int] = []
     tokens = 0
     for members, inside in _groups(pairs, lengths):
         whole = int(lengths[members].sum())
@@ -279,22 +281,22 @@ def portions_of(pairs: np.ndarray, lengths: np.ndarray, most_tokens: int) -> Ite
             new = [int(i) for i in piece if int(i) not in texts]
             size = int(lengths[new].sum())
             if texts and tokens + size > most_tokens:
-                yield _portion(texts, held, pairs, lengths)
-                texts, held, tokens = {}, [], 0
+                yield _portion(texts, pair_indices, pairs, lengths)
+                texts, pair_indices, tokens = {}, [], 0
                 new, size = [int(i) for i in piece], int(lengths[piece].sum())
             texts.update(dict.fromkeys(new))
-            held.extend(int(i) for i in chosen)
+            pair_indices.extend(int(i) for i in chosen)
             tokens += size
     if texts:
-        yield _portion(texts, held, pairs, lengths)
+        yield _portion(texts, pair_indices, pairs, lengths)
 
 
-def _portion(texts: dict[int, None], held: list[int], pairs: np.ndarray, lengths: np.ndarray) -> Portion:
+def _portion(texts: dict[int, None], pair_indices: list[int], pairs: np.ndarray, lengths: np.ndarray) -> Portion:
     members = np.fromiter(texts, np.int64, len(texts))
     members = members[np.argsort(-lengths[members], kind="stable")]
-    place = {int(text): at for at, text in enumerate(members)}
-    chosen = np.array(held, np.int64)
-    ends = np.array([[place[int(a)], place[int(b)]] for a, b in pairs[chosen]], np.int64).reshape(-1, 2)
+    position = {int(text): at for at, text in enumerate(members)}
+    chosen = np.array(pair_indices, np.int64)
+    ends = np.array([[position[int(a)], position[int(b)]] for a, b in pairs[chosen]], np.int64).reshape(-1, 2)
     return Portion(members, chosen, ends)
 
 

@@ -119,8 +119,8 @@ def search(
             "Ranked by the mean of the ranks on the data sets. What a recipe learns, it learns on each by itself; a "
             "saved encoder learns it on all texts."
         )
-    if run.left_out:
-        notes.append(f"{run.left_out} recipes of the space {space.name!r} were left out: this model cannot run them.")
+    if run.skipped:
+        notes.append(f"{run.skipped} recipes of the space {space.name!r} were left out: this model cannot run them.")
     provenance = {
         "model": model_name(model),
         "data": " + ".join(own.name for own in data_sets),
@@ -268,14 +268,14 @@ class Passes:
         sweeps: of each data set; their stores have the rows.
         recipes: those that are ranked, the baselines among them; the first rows of each store.
         reference: those that `teacher` compares with.
-        left_out: how many recipes of the space the model cannot run.
+        skipped: how many recipes of the space the model cannot run.
     """
 
     sweeps: list[Sweep]
     recipes: list[Recipe]
     baselines: list[Recipe]
     reference: list[Recipe]
-    left_out: int
+    skipped: int
     loaded: Loaded
 
 
@@ -296,7 +296,7 @@ def run_passes(
 ) -> Iterator[Passes]:
     """Every recipe of a space on every data set, in stores that are read within the block; arguments as in `search`."""
     capabilities = read_capabilities(model, options)
-    recipes, left_out = space.expand(capabilities)
+    recipes, skipped = space.expand(capabilities)
     if capabilities.only_static and tuple(baselines) == BASELINES:
         baselines = ("static",)
     compared = list(dict.fromkeys(Recipe.parse(text) for text in baselines))
@@ -307,7 +307,7 @@ def run_passes(
     loaded.backbone.to(loaded.settings["device"])
     loaded.backbone.compute_in(precision)
     program = Program(every, loaded.backbone)
-    tables = [plan.rows_digest for each in program.passes for plan in each.singles if plan.rows_digest]
+    tables = [plan.rows_digest for model_pass in program.passes for plan in model_pass.singles if plan.rows_digest]
     with tempfile.TemporaryDirectory(prefix="essent-search-", ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary) / "work" if work is None else Path(work)
         sweeps = []
@@ -337,7 +337,7 @@ def run_passes(
             sweep.run()
             score_stored(sweep, data, progress=progress)
             sweeps.append(sweep)
-        yield Passes(sweeps, recipes, compared, reference, left_out, loaded)
+        yield Passes(sweeps, recipes, compared, reference, skipped, loaded)
 
 
 # -- the cost, from a timed sample ------------------------------------------------------------------------------------
@@ -383,10 +383,10 @@ def _seconds_of_scoring(sweep: Sweep, data: SearchData) -> float:
         return 0.0
     sample = task
     if task.units > SAMPLE_UNITS:
-        left_out = np.ones(task.units, dtype=bool)
-        left_out[np.random.default_rng(0).permutation(task.units)[:SAMPLE_UNITS]] = False
+        excluded = np.ones(task.units, dtype=bool)
+        excluded[np.random.default_rng(0).permutation(task.units)[:SAMPLE_UNITS]] = False
         with suppress(EssentError):  # too few of a class, say
-            sample = task.without(left_out)
+            sample = task.without(excluded)
     vectors = np.random.default_rng(0).normal(size=(len(sample.texts()), sweep.backbone.dimensions))
     start = clock.elapsed()
     sample.evidence(vectors.astype(np.float32), range(len(vectors)))

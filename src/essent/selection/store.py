@@ -38,21 +38,21 @@ class Store:
     ) -> None:
         self.folder, self.durable = folder, durable
         self._unsynced: set[Path] = set()
-        wanted = json.dumps({"format": FORMAT, **identity}, sort_keys=True, indent=1)
+        identity_text = json.dumps({"format": FORMAT, **identity}, sort_keys=True, indent=1)
         shape = (recipes, width)
-        if not self._holds(wanted):
-            self._begin(wanted, recipes * width)
+        if not self._holds(identity_text):
+            self._begin(identity_text, recipes * width)
         self.rows = self._map(shape) if recipes * width else np.empty(shape, DOUBLE)
         self._done = set(self._whole_lines())
 
-    def _holds(self, wanted: str) -> bool:
+    def _holds(self, identity_text: str) -> bool:
         """Whether the folder holds this search already."""
         if self.folder.exists() and not self.folder.is_dir():
             raise DataError(f"{self.folder} is a file; a search works in a folder. Give a new one.")
         head = self.folder / HEAD
         remove_leftovers(head)
         if head.is_file():
-            if head.read_text("utf-8") != wanted:
+            if head.read_text("utf-8") != identity_text:
                 raise DataError(
                     f"{self.folder} holds another search (other model, data, recipes or settings); give another "
                     "folder, or remove this one to start anew."
@@ -63,13 +63,13 @@ class Store:
             raise DataError(f"{self.folder} is not empty and holds no search; give a new folder.")
         return False
 
-    def _begin(self, wanted: str, values: int) -> None:
+    def _begin(self, identity_text: str, values: int) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / ROWS).open("wb") as file:
             file.truncate(values * DOUBLE.itemsize)
         (self.folder / DONE).write_text("", "utf-8")
         self._sync(self.folder / ROWS, self.folder / DONE)
-        write_text(self.folder / HEAD, wanted)
+        write_text(self.folder / HEAD, identity_text)
 
     def _map(self, shape: tuple[int, int]) -> np.memmap:
         path = self.folder / ROWS
@@ -96,20 +96,20 @@ class Store:
     def _damaged(self, path: Path) -> DataError:
         return DataError(f"{path} is missing or damaged; remove the folder {self.folder} to start the search anew.")
 
-    def done(self, what: str) -> bool:
+    def done(self, unit: str) -> bool:
         """Whether a unit of work was finished."""
-        return what in self._done
+        return unit in self._done
 
-    def finish(self, what: str) -> None:
+    def finish(self, unit: str) -> None:
         """Note a unit of work, after everything it wrote has reached the disk."""
         if self.durable and isinstance(self.rows, np.memmap):
             self.rows.flush()
         self._sync(*sorted(self._unsynced))
         self._unsynced.clear()
         with (self.folder / DONE).open("ab") as file:
-            file.write(f"{what}\n".encode())
+            file.write(f"{unit}\n".encode())
         self._sync(self.folder / DONE)
-        self._done.add(what)
+        self._done.add(unit)
 
     def _sync(self, *paths: Path) -> None:
         if self.durable and paths:

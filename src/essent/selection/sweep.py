@@ -28,7 +28,7 @@ from essent.recipe.shaping.base import AffineShaper, Moments
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.tokens.ids import batches, count_tokens, framed_ids, pad, portions
 from essent.recipe.types import CorpusStats, Tokens
-from essent.selection.program import Block, Pass, Place, Portion, Program, TextPairs, portions_of
+from essent.selection.program import Block, Origin, Pass, Portion, Program, TextPairs, portions_of
 from essent.selection.search_data import SearchData
 from essent.selection.store import Store
 
@@ -44,7 +44,7 @@ def free_bytes(folder: Path) -> int:
 
 
 @dataclass
-class Held:
+class PortionStates:
     """What is kept of a portion while its pairs are scored: by block the columns and weights of each batch."""
 
     slices: list[slice] = field(default_factory=list)
@@ -78,14 +78,15 @@ class Sweep:
         self.backbone = program.backbone
         self.device = self.backbone.static_table.device
         self.unshaped: dict[tuple[int, int], list[tuple[int, int, int]]] = {}  # pass, block -> row, mix, recipe
-        self.kept: dict[tuple[int, int], dict[int, set[int]]] = {}  # pass, block -> row -> columns that are read again
-        for number, (recipe, place) in enumerate(zip(program.recipes, program.places, strict=True)):
-            key = (place.frame, place.block)
+        # pass, block -> row -> columns that are read again
+        self.reread_columns: dict[tuple[int, int], dict[int, set[int]]] = {}
+        for number, (recipe, origin) in enumerate(zip(program.recipes, program.origins, strict=True)):
+            key = (origin.frame, origin.block)
             if recipe.shaping or keep_all:
-                columns = self.kept.setdefault(key, {}).setdefault(place.row, set())
-                columns.update(column for column, _ in self._columns(place))
+                columns = self.reread_columns.setdefault(key, {}).setdefault(origin.row, set())
+                columns.update(column for column, _ in self._columns(origin))
             if not recipe.shaping and len(data.pairs):
-                self.unshaped.setdefault(key, []).append((place.row, place.mix, number))
+                self.unshaped.setdefault(key, []).append((origin.row, origin.mix, number))
         self.rows_of: dict[int, np.ndarray] = {}  # pass -> (N,) row of each text in the pooled files
         self.rows_in: dict[int, int] = {}  # pass -> rows in the pooled files
         self.stats: dict[int, CorpusStats] = {}  # pass -> token counts, where something reads them
@@ -98,14 +99,14 @@ class Sweep:
         with tqdm(
             total=len(self.data.texts) * len(self.program.passes), desc="Texts", disable=not self.progress
         ) as bar:
-            for at, one in enumerate(self.program.passes):
-                sequences = self._tokenised(one)
-                if one.reads_stats:
-                    self.stats[at] = self._counted(one)
+            for at, model_pass in enumerate(self.program.passes):
+                sequences = self._tokenised(model_pass)
+                if model_pass.reads_stats:
+                    self.stats[at] = self._counted(model_pass)
                 lengths = np.fromiter((len(s) for s in sequences), np.int64, len(sequences))
                 first = np.full(len(sequences), -1, np.int64)
                 start = 0
-                parts = list(portions_of(self.data.pairs, lengths, self._most_tokens(one)))
+                parts = list(portions_of(self.data.pairs, lengths, self._most_tokens(model_pass)))
                 self.rows_in[at] = sum(len(part.texts) for part in parts)
                 if not all(self.store.done(f"pass {at} portion {number}") for number in range(len(parts))):
                     self._check_room(at)
@@ -121,16 +122,18 @@ class Sweep:
                     bar.update(int(new.sum()))
                 self.rows_of[at] = first
 
-    def _tokenised(self, one: Pass) -> list[np.ndarray]:
-        made: list[np.ndarray] = []
-        for _, some in portions(self.data.texts):
-            ids = framed_ids(self.backbone.tokenizer, one.frame, list(some), self.backbone.max_seq_length)
-            made.extend(np.asarray(sequence, np.int32) for sequence in ids)
-        return made
+    def _tokenised(self, model_pass: Pass) -> list[np.ndarray]:
+        tokenised: list[np.ndarray] = []
+        for _, portion_texts in portions(self.data.texts):
+            ids = framed_ids(
+                self.backbone.tokenizer, model_pass.frame, list(portion_texts), self.backbone.max_seq_length
+            )
+            tokenised.extend(np.asarray(sequence, np.int32) for sequence in ids)
+        return tokenised
 
-    def _counted(self, one: Pass) -> CorpusStats:
-        def ids(some: object) -> list[list[int]]:
-            return framed_ids(self.backbone.tokenizer, one.frame, list(some), self.backbone.max_seq_length)  # type: ignore[call-overload]
+    def _counted(self, model_pass: Pass) -> CorpusStats:
+        def ids(texts: object) -> list[list[int]]:
+            return framed_ids(self.backbone.tokenizer, model_pass.frame, list(texts), self.backbone.max_seq_length)  # type: ignore[call-overload]
 
         return count_tokens(ids, self.data.fit_texts(), len(self.backbone.vocabulary))
 
@@ -140,24 +143,26 @@ class Sweep:
         Raises:
             InputError: with what is needed and what is free.
         """
-        one, wanted = self.program.passes[at], 0
-        for (frame, number), rows in self.kept.items():
+        model_pass, required_bytes = self.program.passes[at], 0
+        for (frame, number), rows in self.reread_columns.items():
             if frame == at:
                 for row, columns in rows.items():
-                    width = one.singles[row].width(self.backbone) if number < 0 else one.blocks[number].width
-                    wanted += ALL_FLOATS * self.rows_in[at] * width * len(columns)
-        there = sum(path.stat().st_size for path in self.store.folder.glob(f"pooled-{at}-*"))
-        free = free_bytes(self.store.folder) + there
-        if wanted > free:
+                    width = (
+                        model_pass.singles[row].width(self.backbone) if number < 0 else model_pass.blocks[number].width
+                    )
+                    required_bytes += ALL_FLOATS * self.rows_in[at] * width * len(columns)
+        stored_bytes = sum(path.stat().st_size for path in self.store.folder.glob(f"pooled-{at}-*"))
+        free = free_bytes(self.store.folder) + stored_bytes
+        if required_bytes > free:
             raise InputError(
-                f"The vectors of this search need {wanted / GIB:.2g} GiB in {self.store.folder}, where "
+                f"The vectors of this search need {required_bytes / GIB:.2g} GiB in {self.store.folder}, where "
                 f"{free / GIB:.2g} GiB are free. Give --work a folder on a larger disk, a smaller space or fewer texts."
             )
 
-    def _most_tokens(self, one: Pass) -> int:
+    def _most_tokens(self, model_pass: Pass) -> int:
         """Tokens of a portion: half of the memory for what is kept of each."""
         bytes_a_token = (
-            sum(ALL_FLOATS * (block.columns * block.width + len(block.rows)) for block in one.blocks)
+            sum(ALL_FLOATS * (block.columns * block.width + len(block.rows)) for block in model_pass.blocks)
             + ALL_FLOATS * self.backbone.dimensions
         )
         return max(self.memory // 2 // bytes_a_token, 1)
@@ -165,107 +170,117 @@ class Sweep:
     @torch.inference_mode()
     def try_texts(self, at: int, texts: Sequence[str]) -> None:
         """Run a pass over some texts and throw the vectors away, to see how long it takes."""
-        one = self.program.passes[at]
+        model_pass = self.program.passes[at]
         self.backbone.eval()
-        ids = framed_ids(self.backbone.tokenizer, one.frame, list(texts), self.backbone.max_seq_length)
-        stats = count_tokens(lambda some: ids, texts, len(self.backbone.vocabulary)) if one.reads_stats else None
+        ids = framed_ids(self.backbone.tokenizer, model_pass.frame, list(texts), self.backbone.max_seq_length)
+        stats = count_tokens(lambda _: ids, texts, len(self.backbone.vocabulary)) if model_pass.reads_stats else None
         sequences = sorted((np.asarray(sequence, np.int32) for sequence in ids), key=len, reverse=True)
         part = Portion(np.arange(len(texts)), np.empty(0, np.int64), np.empty((0, 2), np.int64))
-        held = self._read(one, part, sequences, stats)
-        for number, block in enumerate(one.blocks):
-            for _ in self._pooled(block, held, number, len(texts)):
+        portion_states = self._read(model_pass, part, sequences, stats)
+        for number, block in enumerate(model_pass.blocks):
+            for _ in self._pooled(block, portion_states, number, len(texts)):
                 pass
 
     def _run_portion(self, at: int, part: Portion, start: int, sequences: list[np.ndarray]) -> None:
-        one = self.program.passes[at]
-        held = self._read(one, part, sequences, self.stats.get(at))
+        model_pass = self.program.passes[at]
+        portion_states = self._read(model_pass, part, sequences, self.stats.get(at))
         ends = torch.from_numpy(part.ends).to(self.device)
         texts = [self.data.texts[index] for index in part.texts]
-        for number, block in enumerate(one.blocks):
-            for rows, pooled in self._pooled(block, held, number, len(part.texts)):
+        for number, block in enumerate(model_pass.blocks):
+            for rows, pooled in self._pooled(block, portion_states, number, len(part.texts)):
                 require_finite(pooled, texts, self.backbone.named_parameters())
                 self._keep((at, number), rows, pooled, start)
                 if members := [m for m in self.unshaped.get((at, number), []) if m[0] in rows]:
                     cosines = pair_cosines(pooled, ends, block.mixed).cpu().numpy()  # (w,M,p)
                     where = np.array(members)
-                    found = cosines[where[:, 0] - rows.start, where[:, 1]]  # (r,p)
-                    self.store.rows[np.ix_(where[:, 2], part.pairs)] = found
-            held.columns.pop(number)
-        for number in range(len(one.singles)):
-            vectors = torch.cat(held.singles[number])[:, None, None]  # (n,1,1,K)
+                    pair_scores = cosines[where[:, 0] - rows.start, where[:, 1]]  # (r,p)
+                    self.store.rows[np.ix_(where[:, 2], part.pairs)] = pair_scores
+            portion_states.columns.pop(number)
+        for number in range(len(model_pass.singles)):
+            vectors = torch.cat(portion_states.singles[number])[:, None, None]  # (n,1,1,K)
             require_finite(vectors, texts, self.backbone.named_parameters())
             self._keep((at, -1), range(number, number + 1), vectors, start)
             for row, _, recipe in self.unshaped.get((at, -1), []):
                 if row == number:
                     self.store.rows[recipe, part.pairs] = pair_cosines(vectors, ends)[0, 0].cpu().numpy()
 
-    def _read(self, one: Pass, part: Portion, sequences: list[np.ndarray], stats: CorpusStats | None) -> Held:
+    def _read(
+        self, model_pass: Pass, part: Portion, sequences: list[np.ndarray], stats: CorpusStats | None
+    ) -> PortionStates:
         """Run the model over a portion, batch by batch."""
-        held = Held()
-        required = one.required
+        portion_states = PortionStates()
+        required = model_pass.required
         for chosen in batches([len(sequences[i]) for i in part.texts], self.batch_size):
             ids = [sequences[i] for i in part.texts[chosen]]
-            tokens = pad(ids, one.frame, self.backbone.pad_id).to(self.device)
+            tokens = pad(ids, model_pass.frame, self.backbone.pad_id).to(self.device)
             states = self.backbone.states(tokens, required)
-            held.tokens.append(tokens)
-            held.slices.append(slice(int(chosen[0]), int(chosen[-1]) + 1))  # longest first already
-            for number, block in enumerate(one.blocks):
+            portion_states.tokens.append(tokens)
+            portion_states.slices.append(slice(int(chosen[0]), int(chosen[-1]) + 1))  # longest first already
+            for number, block in enumerate(model_pass.blocks):
                 columns, weights = block.read(tokens, states, self.backbone, stats)
-                held.columns.setdefault(number, []).append(columns)
-                held.weights.setdefault(number, []).append(weights)
-            for number, plan in enumerate(one.singles):
+                portion_states.columns.setdefault(number, []).append(columns)
+                portion_states.weights.setdefault(number, []).append(weights)
+            for number, plan in enumerate(model_pass.singles):
                 vectors, _, _ = plan.pool(tokens, states, self.backbone, stats)
-                held.singles.setdefault(number, []).append(vectors.float())
-        return held
+                portion_states.singles.setdefault(number, []).append(vectors.float())
+        return portion_states
 
-    def _pooled(self, block: Block, held: Held, number: int, texts: int) -> Iterator[tuple[range, torch.Tensor]]:
+    def _pooled(
+        self, block: Block, portion_states: PortionStates, number: int, texts: int
+    ) -> Iterator[tuple[range, torch.Tensor]]:
         """Pooled vectors of as many weightings at a time as the memory holds: rows, and (n,w,C,D)."""
-        some = max(1, self.memory // 2 // max(ALL_FLOATS * texts * block.columns * block.width, 1))
-        buffer = torch.empty(texts, min(some, len(block.rows)), block.columns, block.width, device=self.device)
-        for first in range(0, len(block.rows), some):
-            rows = range(first, min(first + some, len(block.rows)))
+        rows_at_once = max(1, self.memory // 2 // max(ALL_FLOATS * texts * block.columns * block.width, 1))
+        buffer = torch.empty(texts, min(rows_at_once, len(block.rows)), block.columns, block.width, device=self.device)
+        for first in range(0, len(block.rows), rows_at_once):
+            rows = range(first, min(first + rows_at_once, len(block.rows)))
             pooled = buffer[:, : len(rows)]  # the next ones take its place
-            for place, columns, weights in zip(held.slices, held.columns[number], held.weights[number], strict=True):
+            for text_rows, columns, weights in zip(
+                portion_states.slices, portion_states.columns[number], portion_states.weights[number], strict=True
+            ):
                 chosen = weights[:, rows.start : rows.stop]  # (B,w,T)
                 for at, column in enumerate(columns):
-                    pooled[place, :, at] = chosen @ column  # (B,w,T) @ (B,T,D) -> (B,w,D)
+                    pooled[text_rows, :, at] = chosen @ column  # (B,w,T) @ (B,T,D) -> (B,w,D)
             yield rows, pooled
 
     def _keep(self, key: tuple[int, int], rows: range, pooled: torch.Tensor, start: int) -> None:
-        kept = self.kept.get(key, {})
-        for row in (row for row in rows if row in kept):
-            for column in sorted(kept[row]):
+        columns_by_row = self.reread_columns.get(key, {})
+        for row in (row for row in rows if row in columns_by_row):
+            for column in sorted(columns_by_row[row]):
                 values = pooled[:, row - rows.start, column].cpu().numpy()  # (n,D)
                 self.store.write(_file(key, row, column), start * values.shape[1], values)
 
-    def _columns(self, place: Place) -> list[tuple[int, float]]:
+    def _columns(self, origin: Origin) -> list[tuple[int, float]]:
         """The columns that a recipe's pooled vectors are made of, with their factors."""
-        if place.block < 0:
+        if origin.block < 0:
             return [(0, 1.0)]
-        block = self.program.passes[place.frame].blocks[place.block]
+        block = self.program.passes[origin.frame].blocks[origin.block]
         if block.premixed:
-            return [(place.mix, 1.0)]
-        factors = block.factors[place.mix].tolist()
+            return [(origin.mix, 1.0)]
+        factors = block.factors[origin.mix].tolist()
         return [(column, factor) for column, factor in enumerate(factors) if factor] or [(0, 0.0)]
 
-    def pooled(self, place: Place) -> np.ndarray:
+    def pooled(self, origin: Origin) -> np.ndarray:
         """A recipe's pooled vectors before shaping, (N,D) float32, one row a text."""
-        one = self.program.passes[place.frame]
-        width = one.singles[place.row].width(self.backbone) if place.block < 0 else one.blocks[place.block].width
+        model_pass = self.program.passes[origin.frame]
+        width = (
+            model_pass.singles[origin.row].width(self.backbone)
+            if origin.block < 0
+            else model_pass.blocks[origin.block].width
+        )
         parts = []
-        for column, factor in self._columns(place):
-            stored = self._column((place.frame, place.block), place.row, column, width)
+        for column, factor in self._columns(origin):
+            stored = self._column((origin.frame, origin.block), origin.row, column, width)
             parts.append(stored if factor == 1.0 else stored * np.float32(factor))
         return reduce(np.add, parts)
 
     def _column(self, key: tuple[int, int], row: int, column: int, width: int) -> np.ndarray:
         stored = self.store.read(_file(key, row, column), 0, (self.rows_in[key[0]], width))
-        found: np.ndarray = stored[self.rows_of[key[0]]]
-        return found
+        vectors: np.ndarray = stored[self.rows_of[key[0]]]
+        return vectors
 
-    def release(self, place: Place) -> None:
+    def release(self, origin: Origin) -> None:
         """Remove what `pooled` reads for a weighting: it will not be read again."""
-        for path in self.store.folder.glob(_file((place.frame, place.block), place.row, "*")):
+        for path in self.store.folder.glob(_file((origin.frame, origin.block), origin.row, "*")):
             path.unlink()
 
 
@@ -288,8 +303,8 @@ def pair_cosines(
     tile = TILE if vectors.device.type == "cpu" else 64 * TILE
     at_once = max(1, tile // (ALL_FLOATS * widest.numel()))  # pairs times weightings
     parts = [
-        torch.cat([_cosines(some, pairs, mixed) for pairs in ends.split(max(1, at_once // some.shape[1]))])
-        for some in vectors.split(max(1, at_once // PAIRS), dim=1)
+        torch.cat([_cosines(part, pairs, mixed) for pairs in ends.split(max(1, at_once // part.shape[1]))])
+        for part in vectors.split(max(1, at_once // PAIRS), dim=1)
     ]
     return torch.cat(parts, dim=1).permute(1, 2, 0)
 
@@ -300,35 +315,35 @@ def _cosines(
     """Cosines (p,w,M) of all pairs at once."""
     sides = (vectors.index_select(0, ends[:, side]) for side in (0, 1))  # (p,w,C,D)
     first, second = sides if mixed is None else map(mixed, sides)
-    lengths = [one.norm(dim=-1, keepdim=True) for one in (first, second)]
+    lengths = [vector.norm(dim=-1, keepdim=True) for vector in (first, second)]
     apart = first / lengths[0].clamp(min=1e-30) - second / lengths[1].clamp(min=1e-30)
     cosines = 1 - torch.linalg.vecdot(apart, apart).double() / 2
-    found: torch.Tensor = cosines * ((lengths[0] > 0) & (lengths[1] > 0)).squeeze(-1)
-    return found
+    defined: torch.Tensor = cosines * ((lengths[0] > 0) & (lengths[1] > 0)).squeeze(-1)
+    return defined
 
 
 def score_stored(sweep: Sweep, data: SearchData, *, progress: bool) -> None:
     """Fit and apply every chain, and put cosines and evidence into the rows; what the store has is not done again."""
-    weightings: dict[tuple[int, int, int], dict[Place, list[int]]] = {}
-    for number, (recipe, place) in enumerate(zip(sweep.program.recipes, sweep.program.places, strict=True)):
+    weightings: dict[tuple[int, int, int], dict[Origin, list[int]]] = {}
+    for number, (recipe, origin) in enumerate(zip(sweep.program.recipes, sweep.program.origins, strict=True)):
         if recipe.shaping or data.takes_vectors:
-            weightings.setdefault(place[:3], {}).setdefault(place, []).append(number)
-    total = sum(len(members) for places in weightings.values() for members in places.values())
+            weightings.setdefault(origin[:3], {}).setdefault(origin, []).append(number)
+    total = sum(len(members) for members_by_origin in weightings.values() for members in members_by_origin.values())
     with tqdm(total=total, desc="Judging" if data.takes_vectors else "Shaping", disable=not progress) as bar:
         todo = []
-        for key, places in weightings.items():
+        for key, members_by_origin in weightings.items():
             if sweep.store.done(_unit(key)):
-                bar.update(sum(map(len, places.values())))
-                sweep.release(next(iter(places)))  # where a run was killed before it did so
+                bar.update(sum(map(len, members_by_origin.values())))
+                sweep.release(next(iter(members_by_origin)))  # where a run was killed before it did so
             else:
-                todo += list(places.items())
-        left = {key: len(places) for key, places in weightings.items()}
-        for place, count in _side_by_side(partial(_score_place, sweep, data), todo, scored_at_once(sweep, data)):
+                todo += list(members_by_origin.items())
+        remaining = {key: len(members_by_origin) for key, members_by_origin in weightings.items()}
+        for origin, count in _side_by_side(partial(_score_origin, sweep, data), todo, scored_at_once(sweep, data)):
             bar.update(count)
-            left[place[:3]] -= 1
-            if not left[place[:3]]:
-                sweep.store.finish(_unit(place[:3]))
-                sweep.release(place)
+            remaining[origin[:3]] -= 1
+            if not remaining[origin[:3]]:
+                sweep.store.finish(_unit(origin[:3]))
+                sweep.release(origin)
 
 
 def _unit(key: tuple[int, int, int]) -> str:
@@ -348,21 +363,21 @@ def scored_at_once(sweep: Sweep, data: SearchData) -> int:
 
 
 def _side_by_side(
-    score: Callable[[Place, list[int]], int], todo: Iterable[tuple[Place, list[int]]], count: int
-) -> Iterator[tuple[Place, int]]:
-    """Score the recipes of so many places at a time, each on its share of the cores; results in their order.
+    score: Callable[[Origin, list[int]], int], todo: Iterable[tuple[Origin, list[int]]], count: int
+) -> Iterator[tuple[Origin, int]]:
+    """Score the recipes of so many origins at a time, each on its share of the cores; results in their order.
 
     Small products gain little from several threads, and threads of several libraries fight over the cores.
     """
     threads, share = torch.get_num_threads(), max(1, cores() // count)
-    waiting: deque[tuple[Place, Future[int]]] = deque()
+    waiting: deque[tuple[Origin, Future[int]]] = deque()
     with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(share,)) as pool:
         try:
             # what a thread says of the filters of warnings holds for all: those of one must not end with another's
             with threadpool_limits(share), warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                for place, members in todo:
-                    waiting.append((place, pool.submit(score, place, members)))
+                for origin, members in todo:
+                    waiting.append((origin, pool.submit(score, origin, members)))
                     if len(waiting) > count:
                         first, future = waiting.popleft()
                         yield first, future.result()
@@ -375,9 +390,9 @@ def _side_by_side(
             torch.set_num_threads(threads)
 
 
-def _score_place(sweep: Sweep, data: SearchData, place: Place, members: list[int]) -> int:
+def _score_origin(sweep: Sweep, data: SearchData, origin: Origin, members: list[int]) -> int:
     """Fill the rows of the recipes with these pooled vectors; their number. The vectors' moments are taken once."""
-    vectors = sweep.pooled(place)  # (N,D)
+    vectors = sweep.pooled(origin)  # (N,D)
     fitted, pairs, rows = vectors[sweep.data.fit], sweep.data.pairs, sweep.store.rows
     moments: Moments | None = None
     for number in members:

@@ -128,7 +128,7 @@ def judged(
     draws = dict(zip(names, draws_of(retained, names, seed), strict=True))
     if criterion in scored[0].task.score_names:  # no draws of a mean rank, nor of a score that is not by labels alone
         board = _with_intervals(board, draws)
-    held_out = cross_validated(scored, [name for name in baselines if name != leader], seed)
+    cross_validation = cross_validated(scored, [name for name in baselines if name != leader], seed)
     notes = [
         f"The winner was chosen among {len(trials)} recipes on the {units} it is scored on, so its score there is "
         "optimistic: report it on other data."
@@ -140,8 +140,8 @@ def judged(
             f"The winner's lead over {sum(ties)} of the {len(ties)} next recipes and baselines is within its "
             f"interval: by these {units} alone they are as good.",
         )
-    board = replace(board, held_out=held_out, notes=tuple(notes))
-    evidence = [(replace(comparison, first=leader), "") for comparison in held_out]
+    board = replace(board, held_out=cross_validation, notes=tuple(notes))
+    evidence = [(replace(comparison, first=leader), "") for comparison in cross_validation]
     folds = f"chosen on four fifths of the {units}, compared on the last fifth"
     return decided(board, evidence, f"{measurement}, by cross-validation ({folds})")
 
@@ -182,9 +182,9 @@ def judged_without_labels(
     evidence = [(comparison, objection(leader, levels[comparison.second])) for comparison in comparisons]
     how = f"Measured for the similarity of sentences by cosine, without labels, by {criterion}"
     board = decided(board, evidence, how)
-    others = {comparison.second: levels[comparison.second] for comparison in comparisons}
+    baseline_levels = {comparison.second: levels[comparison.second] for comparison in comparisons}
     first_level = [levels[name] for name in baselines[:1]]
-    odds = [probabilities_summary(others)] if others and board.kept is None else []
+    odds = [probabilities_summary(baseline_levels)] if baseline_levels and board.kept is None else []
     return replace(board, verdict=" ".join([board.verdict, *odds, *map(loss_summary, first_level)]))
 
 
@@ -209,29 +209,29 @@ def cross_validated(scored: Sequence[Scored], baselines: Sequence[str], seed: in
     name = scored[0].score if len(scored) == 1 else SEVERAL
     count = min(len(np.unique(fold)) for fold in folds)
     if count < 2:
-        return tuple(Comparison(CHOICE, other, *(math.nan,) * 4, name) for other in baselines)
+        return tuple(Comparison(CHOICE, baseline, *(math.nan,) * 4, name) for baseline in baselines)
     parts = [np.stack([fold == number for number in range(count)]) for fold in folds]  # (F,U)
     learned = [
         scores_of_parts(own.task, own.evidence, ~part, own.score) for own, part in zip(scored, parts, strict=True)
     ]
-    differences, drawn = [], []
+    differences, fold_draws = [], []
     for number in range(count):
         chosen = str(scored[0].names[best_of(scored, [scores[:, number] for scores in learned])])
-        held_out = [
+        test_parts = [
             (own, own.rows([chosen, *baselines]), part[number]) for own, part in zip(scored, parts, strict=True)
         ]
-        scores = [scores_of_parts(own.task, rows, units[None], own.score)[:, 0] for own, rows, units in held_out]
+        scores = [scores_of_parts(own.task, rows, units[None], own.score)[:, 0] for own, rows, units in test_parts]
         draws = [
             bootstrap(own.task, rows, own.score, seed=seed + number + index, among=np.flatnonzero(units))
-            for index, (own, rows, units) in enumerate(held_out)
+            for index, (own, rows, units) in enumerate(test_parts)
         ]
         score, draw = mean_of_data_sets(scored, scores), mean_of_data_sets(scored, draws)
         differences.append(score[0] - score[1:])
-        drawn.append(draw[0] - draw[1:])
-    lead, spread = np.mean(differences, axis=0), np.mean(drawn, axis=0)
+        fold_draws.append(draw[0] - draw[1:])
+    lead, spread = np.mean(differences, axis=0), np.mean(fold_draws, axis=0)
     return tuple(
-        Comparison(CHOICE, other, float(lead[index]), *interval(spread[index]), math.nan, name)
-        for index, other in enumerate(baselines)
+        Comparison(CHOICE, baseline, float(lead[index]), *interval(spread[index]), math.nan, name)
+        for index, baseline in enumerate(baselines)
     )
 
 
@@ -315,12 +315,12 @@ def held_out(
         InputError: a task has no other units.
     """
     known = set(map(_normalized, texts))
-    seen = {frozenset(map(_normalized, unit)) for unit in labelled}
+    labelled_units = {frozenset(map(_normalized, unit)) for unit in labelled}
     parts = []
     for test in tests:
         task = load_labelled(test, folder)
         units = [frozenset(map(_normalized, unit)) for unit in task.items()]
-        in_both = np.array([unit in seen for unit in units])
+        in_both = np.array([unit in labelled_units for unit in units])
         if in_both.all():
             raise InputError(
                 f"The test {task.name!r} has nothing that recipes are not chosen on: all of its {task.units} "
@@ -328,13 +328,13 @@ def held_out(
             )
         own = frozenset().union(*(unit for unit, out in zip(units, in_both, strict=True) if not out))
         try:
-            rest = task.without(in_both) if in_both.any() else task
+            unseen_task = task.without(in_both) if in_both.any() else task
         except DataError as error:
             raise DataError(
                 f"The test {task.name!r} has {int(in_both.sum())} {task.unit} that the data of the choice has too. "
                 f"Without them: {error}"
             ) from None
-        parts.append(HeldOut(rest, int(in_both.sum()), len(own & known), len(own)))
+        parts.append(HeldOut(unseen_task, int(in_both.sum()), len(own & known), len(own)))
     return parts
 
 

@@ -246,7 +246,7 @@ class Guard:
 
     async def _run(self, scope: Message, body: bytes, receive: Receive, answer: Send) -> None:
         """Run the application with the body; when the client goes away, it is cancelled."""
-        replayed, gone = False, False
+        replayed, disconnected = False, False
 
         async def replay() -> Message:
             nonlocal replayed
@@ -258,10 +258,10 @@ class Guard:
         task = asyncio.current_task()
 
         async def watch() -> None:
-            nonlocal gone
+            nonlocal disconnected
             while (await receive())["type"] != "http.disconnect":
                 pass
-            gone = True
+            disconnected = True
             if task is not None:
                 task.cancel()
 
@@ -277,7 +277,7 @@ class Guard:
         try:
             await self._app({**scope, "headers": headers}, replay, last)
         except asyncio.CancelledError:
-            if not gone:
+            if not disconnected:
                 raise
             raise GoneError from None
         finally:

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from essent.serving.settings import Settings
 
-KEPT_ALIVE = 20  # seconds that an unused connection stays open
+KEEP_ALIVE = 20  # seconds that an unused connection stays open
 HEADER_BYTES = 65_536  # of a request's head
 QUIET = 1.0  # seconds after the signal in which a client that has a connection may still send a request
 LOOK = 1.0  # seconds between two looks
@@ -56,7 +56,7 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 limit_concurrency=settings.max_connections,
-                timeout_keep_alive=KEPT_ALIVE,
+                timeout_keep_alive=KEEP_ALIVE,
                 timeout_graceful_shutdown=int(settings.timeout) + 1,
                 h11_max_incomplete_event_size=HEADER_BYTES,
             )

@@ -182,8 +182,8 @@ class Engine:
             if job.vectors is None:
                 job.vectors = np.full((len(job.sequences), vectors.shape[1]), np.nan, np.float32)
             job.vectors[row] = vector
-            job.left -= 1
-            if not job.left:
+            job.unanswered -= 1
+            if not job.unanswered:
                 job.done.set_result(job.vectors)
         self.pump()
 
@@ -195,14 +195,14 @@ class Engine:
         Raises:
             EngineError: it did not; says why.
         """
-        for left in reversed(range(STARTS)):
+        for retries in reversed(range(STARTS)):
             try:
                 await self._begin()
                 break
             except Exception as error:
                 if not self.failure:  # the process lives, and says what is wrong
                     raise
-                if not left:
+                if not retries:
                     raise EngineError(f"{error} It ended because: {self.failure}.") from error
                 logger.error("The engine has ended while it started (%s); it is started again.", self.failure)
                 await self._end()

@@ -55,7 +55,7 @@ class Reading:
         frame: ids before and after every text, and how the text is prepared.
         max_seq_length: the most tokens of a text with its frame; None without a limit.
         pad_id: the id of padding.
-        left: whether texts that are too long are cut at their beginning, unless a request says otherwise.
+        cuts_start: whether texts that are too long are cut at their beginning, unless a request says otherwise.
         dropped: ids that leave every text.
     """
 
@@ -63,15 +63,15 @@ class Reading:
     frame: Frame = NO_FRAME
     max_seq_length: int | None = None
     pad_id: int = 0
-    left: bool = False
+    cuts_start: bool = False
     dropped: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, frame: Frame, max_seq_length: int | None, pad_id: int) -> Reading:
         """What a loaded model's tokenizer does."""
-        left = getattr(tokenizer, "truncation_side", "right") == "left"
+        cuts_start = getattr(tokenizer, "truncation_side", "right") == "left"
         text = fast_backend(tokenizer).to_str()
-        return cls(text, frame, max_seq_length, pad_id, left, tuple(dropped_ids(tokenizer)))
+        return cls(text, frame, max_seq_length, pad_id, cuts_start, tuple(dropped_ids(tokenizer)))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_backend"}
@@ -91,10 +91,10 @@ class Reading:
             return [[i for i in ids if i not in self.dropped] for ids in texts_ids]
         return texts_ids
 
-    def framed(self, texts_ids: list[list[int]], left: bool | None = None) -> list[np.ndarray]:
+    def framed(self, texts_ids: list[list[int]], cuts_start: bool | None = None) -> list[np.ndarray]:
         """Ids of each text in its frame, cut to the most tokens: (T,) int32 each."""
-        cut_left = self.left if left is None else left
-        framed = in_frame(texts_ids, self.frame, self.max_seq_length, cut_left)
+        at_start = self.cuts_start if cuts_start is None else cuts_start
+        framed = in_frame(texts_ids, self.frame, self.max_seq_length, at_start)
         return [np.asarray(ids, np.int32) for ids in framed]
 
     def tokens(self, text: str, framed: bool = True) -> list[dict[str, Any]]:
@@ -269,7 +269,7 @@ def _static(name: str, source: str, encoder: StaticEncoder, checked: Verificatio
     recipe = checked.recipe if checked else repr(encoder)
     return Prepared(
         name, "static", source, str(table.rows.dtype),
-        Reading(table.tokenizer.to_str(), max_seq_length=table.limit, left=table.cuts_left,
+        Reading(table.tokenizer.to_str(), max_seq_length=table.limit, cuts_start=table.cuts_left,
                 dropped=() if table.dropped is None else (table.dropped,)),
         recipe, _digest(recipe, golden), encoder.dimensions, dict(encoder.prompts), encoder.default_prompt_name,
         texts, golden, 1e-5, _fitted(source), dict(checked.differences) if checked else {},

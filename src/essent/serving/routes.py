@@ -119,7 +119,7 @@ async def one_model(request: Request, model: str) -> Response:
 # -- TEI ---------------------------------------------------------------------------------------------------------------
 
 
-def _left(direction: str | None) -> bool | None:
+def _cuts_start(direction: str | None) -> bool | None:
     return None if direction is None else direction.lower() == "left"
 
 
@@ -142,7 +142,7 @@ async def _embed(service: Service, body: EmbedOptions, inputs: str | list[str]) 
     texts = [inputs] if isinstance(inputs, str) else inputs
     embedded = await service.embed(
         service.find(body.model), texts, "inputs", prompt_name=body.prompt_name, truncate=body.truncate,
-        left=_left(body.truncation_direction), dimensions=body.dimensions, unit=body.normalize,
+        cuts_start=_cuts_start(body.truncation_direction), dimensions=body.dimensions, unit=body.normalize,
     )  # fmt: skip
     rows = await rows_as_json(embedded.vectors)
     return Response(b"[%b]" % b",".join(rows), 200, _headers(texts, embedded), "application/json")
@@ -154,7 +154,7 @@ async def _compare(service: Service, name: str | None, inputs: Sentences, how: S
     embedded = await service.embed(
         service.find(name), texts, "inputs",
         lambda row: f"inputs.sentences[{row - 1}]" if row else "inputs.source_sentence",
-        how.prompt_name, how.truncate, _left(how.truncation_direction), unit=True,
+        how.prompt_name, how.truncate, _cuts_start(how.truncation_direction), unit=True,
     )  # fmt: skip
     return as_json(np.clip(embedded.vectors[1:] @ embedded.vectors[0], -1, 1), _headers(texts, embedded))
 

@@ -182,7 +182,9 @@ async def _run(server: Server, service: Service, note: Callable[[str], None]) ->
         await asyncio.sleep(0.02)
     if server.started:
         models = "; ".join(f"{model.name} ({model.prepared.engine})" for model in service.models.values())
-        for host, port, *_ in (listener.getsockname() for each in server.servers for listener in each.sockets):
+        for host, port, *_ in (
+            listener.getsockname() for listening in server.servers for listener in listening.sockets
+        ):
             note(f"Ready: http://{host}:{port} serves {models}.")
     try:
         await serving

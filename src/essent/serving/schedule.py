@@ -45,7 +45,7 @@ class Job:
     lengths: list[int] = field(init=False)
     due: float = field(init=False)
     vectors: np.ndarray | None = field(init=False, default=None)
-    left: int = field(init=False)
+    unanswered: int = field(init=False)
     started: float | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class Job:
         self.tokens = sum(lengths)
         self.small = self.tokens <= SMALL
         self.due = self.arrival + min(self.tokens / PATIENCE, self.allowance / 2)
-        self.left = len(lengths)
+        self.unanswered = len(lengths)
         self.waiting = sorted(range(len(lengths)), key=lengths.__getitem__)
         self.lengths = [lengths[row] for row in self.waiting]
 
@@ -120,9 +120,9 @@ class Schedule:
 
     def remove(self, job: Job) -> None:
         """Forget the texts of a request that wait: nobody is there for them any more."""
-        for place, (_, _, other) in enumerate(self._jobs):
-            if other is job:
-                del self._jobs[place]
+        for position, (_, _, waiting_job) in enumerate(self._jobs):
+            if waiting_job is job:
+                del self._jobs[position]
                 self.tokens -= sum(job.take(0, float("inf"), len(job.waiting))[1:])
                 return
 

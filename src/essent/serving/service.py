@@ -61,11 +61,11 @@ class Model:
         chosen = self.prepared.prompt_name if name is None else name
         return prompts.get(chosen, "") if chosen else ""
 
-    def static_vectors(self, ids: np.ndarray, lengths: np.ndarray, left: bool | None = None) -> np.ndarray:
+    def static_vectors(self, ids: np.ndarray, lengths: np.ndarray, cuts_start: bool | None = None) -> np.ndarray:
         """Vectors (N,D) float32 of a static encoder's ids, one text after the other, cut to the most tokens."""
         assert self.static is not None  # noqa: S101
         if (limit := self.reading.max_seq_length) is not None:
-            ids, lengths = cut(ids, lengths, limit, self.reading.left if left is None else left)
+            ids, lengths = cut(ids, lengths, limit, self.reading.cuts_start if cuts_start is None else cuts_start)
         return self.static.means((ids, lengths))
 
 
@@ -222,7 +222,7 @@ class Service:
 
     async def embed(
         self, model: Model, texts: list[str], field: str = "input", where: Where | None = None,
-        prompt_name: str | None = None, truncate: bool | None = None, left: bool | None = None,
+        prompt_name: str | None = None, truncate: bool | None = None, cuts_start: bool | None = None,
         dimensions: int | None = None, unit: bool = False,
     ) -> Embedded:  # fmt: skip
         """Vectors of the texts, as the encoder's own `encode` gives them.
@@ -231,7 +231,7 @@ class Service:
             field, where: see `check_texts`.
             prompt_name: a prompt of the model; by default its own default.
             truncate: whether texts that are too long are cut; by default what the server's owner chose.
-            left: whether their beginning is cut; by default as the tokenizer does.
+            cuts_start: whether their beginning is cut; by default as the tokenizer does.
             dimensions: how many of the first dimensions are wanted.
             unit: whether the vectors are scaled to length 1.
 
@@ -249,7 +249,7 @@ class Service:
         self.require_health(model)
         embedded = await self.run(
             model, [prompt + text for text in texts] if prompt else texts,
-            self.settings.truncate if truncate is None else truncate, left, where or f"{field}[{{}}]".format,
+            self.settings.truncate if truncate is None else truncate, cuts_start, where or f"{field}[{{}}]".format,
         )  # fmt: skip
         self.metrics.embedded(model.name, embedded)
         embedded.vectors = embedded.vectors[:, :dimensions]
@@ -269,7 +269,7 @@ class Service:
             raise unhealthy("The engine is being restarted; the same request may succeed in a few seconds.")
 
     async def run(
-        self, model: Model, texts: list[str], truncate: bool = False, left: bool | None = None,
+        self, model: Model, texts: list[str], truncate: bool = False, cuts_start: bool | None = None,
         where: Where = "input[{}]".format, checking: bool = False,
     ) -> Embedded:  # fmt: skip
         """Vectors of texts with their prompts, each text once; `checking` golden texts needs no healthy engine.
@@ -284,15 +284,15 @@ class Service:
             counts = np.concatenate([lengths for _, lengths in portions])
         else:
             ids = [ids for portion in await self.in_portions(model.reading.ids, distinct) for ids in portion]
-            counts = np.array([len(each) + len(model.reading.frame) for each in ids])
+            counts = np.array([len(text_ids) + len(model.reading.frame) for text_ids in ids])
         tokens = self._measured(model, counts, truncate, lambda row: where(int(np.argmax(inverse == row))))
         tokenised = time.monotonic()
         waited = 0.0
         if model.static is not None:
-            vectors = await self._static_vectors(model, portions, left)
+            vectors = await self._static_vectors(model, portions, cuts_start)
         else:
             assert self.engine is not None  # noqa: S101
-            vectors, waited = await self.engine.run(model.number, model.reading.framed(ids, left), checking)
+            vectors, waited = await self.engine.run(model.number, model.reading.framed(ids, cuts_start), checking)
         if not np.isfinite(vectors).all():
             raise RequestError(500, "The model gave a vector that is not finite.", code="not_finite")
         running = time.monotonic() - tokenised - waited
@@ -347,15 +347,15 @@ class Service:
             self._waiting -= 1
 
     async def _static_vectors(
-        self, model: Model, portions: list[tuple[np.ndarray, np.ndarray]], left: bool | None
+        self, model: Model, portions: list[tuple[np.ndarray, np.ndarray]], cuts_start: bool | None
     ) -> np.ndarray:
         """Vectors (N,K) of ids that `in_portions` gave: of few at once, of many in a thread."""
         limit, loop, vectors = model.reading.max_seq_length, asyncio.get_running_loop(), []
         for ids, lengths in portions:
             if (len(portions) == 1 and limit is None) or len(ids) < FEW_LETTERS:
-                vectors.append(model.static_vectors(ids, lengths, left))
+                vectors.append(model.static_vectors(ids, lengths, cuts_start))
             else:
-                vectors.append(await loop.run_in_executor(self._pool, model.static_vectors, ids, lengths, left))
+                vectors.append(await loop.run_in_executor(self._pool, model.static_vectors, ids, lengths, cuts_start))
         return np.concatenate(vectors)[:, : model.prepared.dimensions]
 
 

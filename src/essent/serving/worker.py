@@ -191,8 +191,8 @@ def _torch(source: Source, threads: int) -> dict[str, list[Runner]]:
     def run(sequences: list[np.ndarray]) -> np.ndarray:
         ids, attention_mask = pad_arrays(sequences, source.pad_id)
         features = {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(attention_mask).long()}
-        found = encoder({name: value.to(device) for name, value in features.items()})["sentence_embedding"]
-        vectors: np.ndarray = found[:, : source.dimensions].float().cpu().numpy()
+        embedding = encoder({name: value.to(device) for name, value in features.items()})["sentence_embedding"]
+        vectors: np.ndarray = embedding[:, : source.dimensions].float().cpu().numpy()
         return vectors
 
     return {QUICK: [], BULK: [run]}

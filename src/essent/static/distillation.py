@@ -100,11 +100,13 @@ def collect(
         check_dimensions(dimensions, backbone.dimensions)
     plan = Plan(replace(taught or loaded.recipes[0], shaping=()), backbone)
     backbone.to(loaded.settings["device"])
-    wanted = None if mixes is None else sorted({int(resolve(n, backbone.last).key) for mix in mixes for n, _ in mix})
+    layer_keys = (
+        None if mixes is None else sorted({int(resolve(n, backbone.last).key) for mix in mixes for n, _ in mix})
+    )
     backend = fast_backend(unlimited(backbone.tokenizer))
     extension = find_extension(backend, texts, words=words, expressions=expressions)
     reader = extended(backend, extension) if len(extension) else None
-    contexts, vectors = average_contexts(backbone, texts, replace(how, layers=wanted, reader=reader), plan)
+    contexts, vectors = average_contexts(backbone, texts, replace(how, layers=layer_keys, reader=reader), plan)
     tokenizer = unlimited(backbone.tokenizer if reader is None else reader)
     ids = text_ids(tokenizer, texts)
     token_counts = bag_matrix(ids, 1 + max(tokenizer.get_vocab().values()))

@@ -29,8 +29,8 @@ BLOCK = 1024  # rows compared at a time, where distances need more memory than t
 def unit(vectors: np.ndarray) -> np.ndarray:
     """Rows (N,D) scaled to length 1; zeros stay zeros."""
     lengths: np.ndarray = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]
-    found: np.ndarray = vectors / np.maximum(lengths, TINY)
-    return found
+    scaled: np.ndarray = vectors / np.maximum(lengths, TINY)
+    return scaled
 
 
 def similarities(name: str, first: Any, second: Any) -> np.ndarray:
@@ -42,21 +42,21 @@ def similarities(name: str, first: Any, second: Any) -> np.ndarray:
     Raises:
         InputError: no vectors, or of different widths.
     """
-    left, right = _rows(first), _rows(second)
-    if left.shape[1] != right.shape[1]:
-        raise InputError(f"Vectors of {left.shape[1]} and {right.shape[1]} dimensions have no similarity.")
+    first_rows, second_rows = _rows(first), _rows(second)
+    if first_rows.shape[1] != second_rows.shape[1]:
+        raise InputError(f"Vectors of {first_rows.shape[1]} and {second_rows.shape[1]} dimensions have no similarity.")
     if name == "cosine":
-        left, right = unit(left), unit(right)
+        first_rows, second_rows = unit(first_rows), unit(second_rows)
     if name in ("cosine", "dot"):
-        result: np.ndarray = left @ right.T
+        result: np.ndarray = first_rows @ second_rows.T
         return result
     from scipy.spatial.distance import cdist  # late: most ask for cosines
 
     kind = "euclidean" if name == "euclidean" else "cityblock"
-    found = np.empty((len(left), len(right)), np.float32)
-    for start in range(0, len(left), BLOCK):
-        found[start : start + BLOCK] = -cdist(left[start : start + BLOCK], right, kind)
-    return found
+    negated = np.empty((len(first_rows), len(second_rows)), np.float32)
+    for start in range(0, len(first_rows), BLOCK):
+        negated[start : start + BLOCK] = -cdist(first_rows[start : start + BLOCK], second_rows, kind)
+    return negated
 
 
 def similarities_of_pairs(name: str, first: Any, second: Any) -> np.ndarray:
@@ -65,17 +65,17 @@ def similarities_of_pairs(name: str, first: Any, second: Any) -> np.ndarray:
     Raises:
         InputError: no vectors, or arrays of different shapes.
     """
-    left, right = _rows(first), _rows(second)
-    if left.shape != right.shape:
-        raise InputError(f"Vectors of the shapes {left.shape} and {right.shape} make no pairs.")
+    first_rows, second_rows = _rows(first), _rows(second)
+    if first_rows.shape != second_rows.shape:
+        raise InputError(f"Vectors of the shapes {first_rows.shape} and {second_rows.shape} make no pairs.")
     if name == "cosine":
-        left, right = unit(left), unit(right)
+        first_rows, second_rows = unit(first_rows), unit(second_rows)
     if name in ("cosine", "dot"):
-        result: np.ndarray = np.einsum("nd,nd->n", left, right)
+        result: np.ndarray = np.einsum("nd,nd->n", first_rows, second_rows)
         return result
-    apart = left - right
-    found = np.sqrt(np.einsum("nd,nd->n", apart, apart)) if name == "euclidean" else np.abs(apart).sum(axis=1)
-    return np.asarray(-found, np.float32)
+    apart = first_rows - second_rows
+    distances = np.sqrt(np.einsum("nd,nd->n", apart, apart)) if name == "euclidean" else np.abs(apart).sum(axis=1)
+    return np.asarray(-distances, np.float32)
 
 
 def _rows(vectors: Any) -> np.ndarray:
@@ -126,9 +126,9 @@ class StaticEncoder(metaclass=NamesItsModel):
             raise ModelError(f"{str(folder)!r}: no similarity {similarity!r:.60}; there are {', '.join(NAMES)}.")
         if not isinstance(dimensions, (int, type(None))) or (dimensions is not None and dimensions < 1):
             raise ModelError(f"{str(folder)!r}: truncate_dim must be an integer ≥ 1, not {dimensions!r:.60}.")
-        made = cls(table, similarity_fn_name=similarity, truncate_dim=dimensions)
-        made.calibration = read_calibration(Path(folder))
-        return made
+        encoder = cls(table, similarity_fn_name=similarity, truncate_dim=dimensions)
+        encoder.calibration = read_calibration(Path(folder))
+        return encoder
 
     @property
     def dimensions(self) -> int:
@@ -185,18 +185,18 @@ class StaticEncoder(metaclass=NamesItsModel):
         """
         if convert_to_tensor or not convert_to_numpy:
             raise InputError("StaticEncoder gives NumPy arrays: torch.from_numpy(vectors) makes a tensor of them.")
-        kept = self.truncate_dim if truncate_dim is None else truncate_dim
+        width = self.truncate_dim if truncate_dim is None else truncate_dim
         check_size(batch_size, "batch_size")
-        if kept is not None:
-            check_size(kept, "truncate_dim")
+        if width is not None:
+            check_size(width, "truncate_dim")
         check_prompt(prompt, prompt_name, self.prompts)
-        found = [inputs] if isinstance(inputs, str) else check_texts(inputs)
+        texts = [inputs] if isinstance(inputs, str) else check_texts(inputs)
         before = self._prompt(prompt_name) if prompt is None else prompt
-        framed = [before + text for text in found] if before else found
-        vectors = self._vectors(framed, kept, normalize_embeddings, bool(show_progress_bar))
+        framed = [before + text for text in texts] if before else texts
+        vectors = self._vectors(framed, width, normalize_embeddings, bool(show_progress_bar))
         if isinstance(inputs, str):
-            one: np.ndarray = vectors[0]
-            return one
+            vector: np.ndarray = vectors[0]
+            return vector
         return vectors if len(vectors) else np.empty(0, np.float32)
 
     def encode_query(self, inputs: str | TextsLike, **arguments: Any) -> np.ndarray:
@@ -217,8 +217,8 @@ class StaticEncoder(metaclass=NamesItsModel):
             InputError: no vectors, or of different widths.
             NotFittedError: calibrated, and the folder has no calibration.
         """
-        found = similarities(self.similarity_fn_name, embeddings1, embeddings2)
-        return calibrated_similarities(self.calibration, found, self.similarity_fn_name) if calibrated else found
+        scores = similarities(self.similarity_fn_name, embeddings1, embeddings2)
+        return calibrated_similarities(self.calibration, scores, self.similarity_fn_name) if calibrated else scores
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any, *, calibrated: bool = False) -> np.ndarray:
         """Similarity of each vector (N,D) with the same row of the other array: (N,) float32; see `similarity`.
@@ -227,8 +227,8 @@ class StaticEncoder(metaclass=NamesItsModel):
             InputError: no vectors, or arrays of different shapes.
             NotFittedError: calibrated, and the folder has no calibration.
         """
-        found = similarities_of_pairs(self.similarity_fn_name, embeddings1, embeddings2)
-        return calibrated_similarities(self.calibration, found, self.similarity_fn_name) if calibrated else found
+        scores = similarities_of_pairs(self.similarity_fn_name, embeddings1, embeddings2)
+        return calibrated_similarities(self.calibration, scores, self.similarity_fn_name) if calibrated else scores
 
     def _with_prompt(self, names: tuple[str, ...], arguments: dict[str, Any]) -> dict[str, Any]:
         if arguments.get("prompt") is not None or arguments.get("prompt_name") is not None:
@@ -239,18 +239,18 @@ class StaticEncoder(metaclass=NamesItsModel):
         chosen = self.default_prompt_name if name is None else name
         return "" if chosen is None else self.prompts.get(chosen, "")
 
-    def _vectors(self, texts: list[str], kept: int | None, scaled: bool, progress: bool) -> np.ndarray:
-        """Vectors (N,D) of the texts, their prompts before them; the first `kept` dimensions."""
+    def _vectors(self, texts: list[str], limit: int | None, scaled: bool, progress: bool) -> np.ndarray:
+        """Vectors (N,D) of the texts, their prompts before them; the first `limit` dimensions."""
         width = self.table.rows.shape[1]
-        vectors = np.empty((len(texts), width if kept is None else min(kept, width)), np.float32)
+        vectors = np.empty((len(texts), width if limit is None else min(limit, width)), np.float32)
         portions: Iterable[tuple[int, int]] = _portions(texts)
         if progress:
             from tqdm.auto import tqdm
 
             portions = tqdm(list(portions), desc="Batches")
         for start, stop in portions:
-            found = self.means(self.ids(texts[start:stop]))[:, :kept]
-            vectors[start:stop] = unit(found) if scaled else found
+            means = self.means(self.ids(texts[start:stop]))[:, :limit]
+            vectors[start:stop] = unit(means) if scaled else means
         checked: np.ndarray = require_finite(vectors, texts)
         return checked
 
@@ -259,45 +259,45 @@ class StaticEncoder(metaclass=NamesItsModel):
         table = self.table
         ids, lengths = whole_ids(self._tokenise, texts) if self._by_word is None else self._by_word(texts)
         if table.dropped is not None:
-            kept = ids != table.dropped
-            if not kept.all():
-                before = np.concatenate([[0], np.cumsum(kept)])  # kept ones before each place
+            present = ids != table.dropped
+            if not present.all():
+                before = np.concatenate([[0], np.cumsum(present)])  # kept ones before each place
                 ends = np.cumsum(lengths)
-                ids, lengths = ids[kept], before[ends] - before[ends - lengths]
+                ids, lengths = ids[present], before[ends] - before[ends - lengths]
         return (ids, lengths) if table.limit is None else cut(ids, lengths, table.limit, table.cuts_left)
 
-    def means(self, found: Ragged) -> np.ndarray:
+    def means(self, ragged: Ragged) -> np.ndarray:
         """Means of the rows of ids that `ids` gave, scaled to length 1 where the encoder does: (n,D) float32."""
-        ids, lengths = found
+        ids, lengths = ragged
         table = self.table
         weights = np.ones(len(ids), np.float32) if table.weights is None else table.weights[ids]
-        places = ids if table.mapping is None else table.mapping[ids]
+        row_numbers = ids if table.mapping is None else table.mapping[ids]
         rows = table.rows
         if rows.dtype != np.float32:  # sums are taken in 32 bits, of the rows that occur
             occurs = np.zeros(len(rows), bool)
-            occurs[places] = True
-            rows, places = rows[occurs].astype(np.float32), (np.cumsum(occurs, dtype=np.int32) - 1)[places]
+            occurs[row_numbers] = True
+            rows, row_numbers = rows[occurs].astype(np.float32), (np.cumsum(occurs, dtype=np.int32) - 1)[row_numbers]
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-        vectors = _sums(weights, places, starts, rows)
+        vectors = _sums(weights, row_numbers, starts, rows)
         vectors /= np.maximum(lengths, 1).astype(np.float32)[:, None]
         if table.empty is not None:
             vectors[lengths == 0] = table.empty
         return unit(vectors) if table.unit else vectors
 
 
-def _sums(weights: np.ndarray, places: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _sums(weights: np.ndarray, row_numbers: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """The weighted sum of each text's rows: (n,D) float32; its tokens stand from `starts` of the text to the next.
 
     A few short texts are added up without scipy, which takes longer to import than all else takes to start.
     """
     count = len(starts) - 1
-    if count > FEW or len(places) > FEW_TOKENS:
+    if count > FEW or len(row_numbers) > FEW_TOKENS:
         from scipy import sparse
 
-        return np.asarray(sparse.csr_matrix((weights, places, starts), shape=(count, len(rows))) @ rows)
+        return np.asarray(sparse.csr_matrix((weights, row_numbers, starts), shape=(count, len(rows))) @ rows)
     sums = np.zeros((count, rows.shape[1]), np.float32)
     for text, (start, stop) in enumerate(pairwise(starts.tolist())):  # token after token, as the product does
-        np.sum(rows[places[start:stop]] * weights[start:stop, None], axis=0, out=sums[text])
+        np.sum(rows[row_numbers[start:stop]] * weights[start:stop, None], axis=0, out=sums[text])
     return sums
 
 

@@ -106,24 +106,24 @@ def average_contexts(
         ModelError: a static model, which has no states.
     """
     how = settings or Settings()
-    found = check_texts(texts)
-    layers = _checked(backbone, found, how, plan)
+    checked = check_texts(texts)
+    layers = _checked(backbone, checked, how, plan)
     required = RequiredOutputs(frozenset(layers)) | (RequiredOutputs() if plan is None else plan.required)
     rows = len(backbone.vocabulary) if how.reader is None else _rows(how.reader, len(backbone.vocabulary))
     frame = make_frame(backbone.tokenizer, None)
-    identity = _identity(backbone, found, how, layers, plan)
+    identity = _identity(backbone, checked, how, layers, plan)
     device = backbone.static_table.device
     sums = _read_state(how.state, identity, how.renew) or _nothing(layers, rows, backbone.dimensions)
     sums.tables = {layer: table.to(device) for layer, table in sums.tables.items()}
     if sums.texts:
-        how.tell(f"Goes on after {sums.texts:,} of {len(found):,} texts, which an earlier run has read.")
+        how.tell(f"Goes on after {sums.texts:,} of {len(checked):,} texts, which an earlier run has read.")
     written = time.monotonic()
     backbone.eval()
     with (
         torch.inference_mode(),
-        text_progress(len(found), how.progress, sums.texts, "Contexts") as advance,
+        text_progress(len(checked), how.progress, sums.texts, "Contexts") as advance,
     ):
-        for _, portion in portions(found[sums.texts :], PORTION):
+        for _, portion in portions(checked[sums.texts :], PORTION):
             _add(backbone, frame, required, plan, portion, how, sums, advance)
             sums.texts += len(portion)
             if how.state is not None and time.monotonic() - written >= how.every:
@@ -178,20 +178,22 @@ def _add(
     advance: Callable[[int], object],
 ) -> None:
     """Add one portion of texts; `advance` is called with the number of texts of each batch."""
-    found = read(backbone, frame, texts, how.reader)
-    count, frequency = found.counts(len(sums.count))
+    occurrences = read(backbone, frame, texts, how.reader)
+    count, frequency = occurrences.counts(len(sums.count))
     sums.count += count
     sums.document_frequency += frequency
     device = backbone.static_table.device
     vectors: np.ndarray | None = None
-    for chosen in batches([len(ids) for ids in found.sequences], how.batch_size):
-        tokens = pad([found.sequences[i] for i in chosen], frame, backbone.pad_id).to(device)
+    for chosen in batches([len(ids) for ids in occurrences.sequences], how.batch_size):
+        tokens = pad([occurrences.sequences[i] for i in chosen], frame, backbone.pad_id).to(device)
         states = backbone.states(tokens, required)
-        token, place, share = (torch.from_numpy(values).to(device) for values in found.of(chosen))
-        real = torch.from_numpy(np.array([bool(found.sequences[i]) for i in chosen])).to(device)  # not of pads alone
+        token, position, share = (torch.from_numpy(values).to(device) for values in occurrences.of(chosen))
+        real = torch.from_numpy(np.array([bool(occurrences.sequences[i]) for i in chosen])).to(
+            device
+        )  # not of pads alone
         for layer, table in sums.tables.items():
             flat = states.hidden[layer][tokens.attention_mask & real[:, None]]  # (n,D) in the order of the texts
-            table.index_add_(0, token, flat[place].double() * share.double()[:, None])
+            table.index_add_(0, token, flat[position].double() * share.double()[:, None])
         if plan is not None:
             pooled = plan.pool(tokens, states, backbone, None)[0].float().cpu().numpy()
             vectors = np.empty((len(texts), pooled.shape[1]), np.float32) if vectors is None else vectors
@@ -222,29 +224,33 @@ def _contexts(backbone: Backbone, frame: Any, sums: Sums, how: Settings, layers:
             averages[unseen] = (table.sum(dim=0) / max(int(sums.count.sum()), 1)).float().cpu().numpy()
         averages[added] = shares @ averages
         tables[layer] = averages
-    about = {"unseen": how.unseen, "filled": len(unseen) + len(added), "tokens": int(sums.count.sum())}
+    metadata = {"unseen": how.unseen, "filled": len(unseen) + len(added), "tokens": int(sums.count.sum())}
     return Contexts(
-        tables, sums.count, sums.document_frequency, sums.texts, backbone.last, backbone.vocabulary.digest, about
+        tables, sums.count, sums.document_frequency, sums.texts, backbone.last, backbone.vocabulary.digest, metadata
     )
 
 
-def _among(rows: np.ndarray, averages: np.ndarray, seen: np.ndarray) -> np.ndarray:
+def _among(rows: np.ndarray, averages: np.ndarray, observed: np.ndarray) -> np.ndarray:
     """Rows (V,D) with the mean and the mean distance from it that the averages have, both taken over the seen tokens.
 
     An input row is several times shorter than a state: as it is, it would count for almost nothing in a text's mean.
     """
-    here, there = rows[seen].mean(axis=0), averages[seen].mean(axis=0)
-    spread = np.linalg.norm(rows[seen] - here, axis=1).mean()
-    scale = np.linalg.norm(averages[seen] - there, axis=1).mean() / spread if spread > 0 else 0.0
-    moved: np.ndarray = (rows - here) * np.float32(scale) + there
+    rows_mean, averages_mean = rows[observed].mean(axis=0), averages[observed].mean(axis=0)
+    spread = np.linalg.norm(rows[observed] - rows_mean, axis=1).mean()
+    scale = np.linalg.norm(averages[observed] - averages_mean, axis=1).mean() / spread if spread > 0 else 0.0
+    moved: np.ndarray = (rows - rows_mean) * np.float32(scale) + averages_mean
     return moved
 
 
 def _unread(backbone: Backbone, reader: Tokenizer | None, count: np.ndarray) -> tuple[np.ndarray, sparse.csr_matrix]:
     """Tokens of the reader alone that no text has before the model's length limit, and their shares of its pieces."""
     own = fast_backend(backbone.tokenizer)
-    found = {} if reader is None else reader.get_vocab(with_added_tokens=True)
-    names = {place: name for name, place in found.items() if count[place] == 0 and own.token_to_id(name) is None}
+    reader_ids = {} if reader is None else reader.get_vocab(with_added_tokens=True)
+    names = {
+        token_id: name
+        for name, token_id in reader_ids.items()
+        if count[token_id] == 0 and own.token_to_id(name) is None
+    }
     texts = [name.replace("▁", " ") for name in names.values()]
     pieces = [piece.ids for piece in own.encode_batch(texts, add_special_tokens=False)]
     return np.fromiter(names, np.int64, len(names)), bag_matrix(pieces, len(count))
@@ -282,9 +288,9 @@ def _identity(
 
 def _write_state(path: Path, identity: dict[str, str], sums: Sums) -> None:
     """Write all at once, with what the run is."""
-    seen = np.flatnonzero(sums.count)
-    arrays: dict[str, np.ndarray] = {"seen": seen, "count": sums.count, "frequency": sums.document_frequency}
-    arrays |= {f"layer.{layer}": table.cpu().numpy()[seen] for layer, table in sums.tables.items()}
+    observed = np.flatnonzero(sums.count)
+    arrays: dict[str, np.ndarray] = {"seen": observed, "count": sums.count, "frequency": sums.document_frequency}
+    arrays |= {f"layer.{layer}": table.cpu().numpy()[observed] for layer, table in sums.tables.items()}
     if sums.vectors:
         arrays["vectors"] = np.concatenate(sums.vectors)
     with replacing_file(path) as temporary:
@@ -306,9 +312,9 @@ def _read_state(path: Path | None, identity: dict[str, str], renew: bool) -> Sum
 def _sums_of(path: Path, identity: dict[str, str]) -> Sums:
     try:
         with safe_open(path, framework="numpy") as file:
-            about = file.metadata() or {}
+            metadata = file.metadata() or {}
             for name, meant in (("texts", "the texts"), ("model", "the model"), (SETTINGS, "the settings")):
-                if about.get(name) != identity[name]:
+                if metadata.get(name) != identity[name]:
                     raise DataError(
                         f"{path} holds what another run has summed: {meant} differ. Give the same again, or another "
                         "place, or delete the file."
@@ -320,7 +326,7 @@ def _sums_of(path: Path, identity: dict[str, str]) -> Sums:
             whole[torch.from_numpy(arrays["seen"])] = torch.from_numpy(arrays[key])
             tables[int(key[6:])] = whole
         vectors = [arrays["vectors"]] if "vectors" in arrays else []
-        return Sums(tables, arrays["count"], arrays["frequency"], int(about["done"]), vectors)
+        return Sums(tables, arrays["count"], arrays["frequency"], int(metadata["done"]), vectors)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         if isinstance(error, DataError):
             raise

@@ -18,7 +18,7 @@ from essent._core.folders.reading import read_json
 from essent.errors import ModelError
 from essent.recipe.tokens.ids import unknown_token
 
-KEPT = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(np.int8))  # as they are stored; others become float32
+STORED_TYPES = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(np.int8))  # others become float32
 NAMES = ("embedding.weight", "embeddings")  # of the rows: sentence-transformers', model2vec's
 
 
@@ -68,34 +68,36 @@ def read_table(folder: str | Path) -> StoredTable:
     if has_digests(root):
         check_digests(root, whole=False)
     listed = read_json(root / "modules.json", list)
-    about: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if listed is None:
         config = read_json(root / "config.json") or {}
         if config.get("model_type") != "model2vec" and "StaticModel" not in (config.get("architectures") or ()):
-            raise _other(root, "no static encoder: it has no modules.json, and its config.json is not model2vec's")
-        place, about["unit"] = root, bool(config.get("normalize"))
+            raise _unsupported(
+                root, "no static encoder: it has no modules.json, and its config.json is not model2vec's"
+            )
+        tokenizer_folder, settings["unit"] = root, bool(config.get("normalize"))
     else:
-        place, about["unit"] = _modules(root, listed)
-        about |= _prompts(root)
-        about["empty"] = _vector_of_nothing(root)
-    tokenizer = _tokenizer(place)
+        tokenizer_folder, settings["unit"] = _modules(root, listed)
+        settings |= _prompts(root)
+        settings["empty"] = _vector_of_nothing(root)
+    tokenizer = _tokenizer(tokenizer_folder)
     if listed is None and (token := unknown_token(tokenizer)) is not None:
-        about["dropped"] = tokenizer.token_to_id(token)
+        settings["dropped"] = tokenizer.token_to_id(token)
     if tokenizer.truncation is not None:
-        about["limit"] = int(tokenizer.truncation["max_length"])
-        about["cuts_left"] = str(tokenizer.truncation["direction"]).lower() == "left"
+        settings["limit"] = int(tokenizer.truncation["max_length"])
+        settings["cuts_left"] = str(tokenizer.truncation["direction"]).lower() == "left"
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    rows, mapping, weights = _arrays(root, place / "model.safetensors")
+    rows, mapping, weights = _arrays(root, tokenizer_folder / "model.safetensors")
     tokens = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     _check(root, tokens, rows, mapping, weights)
-    _check_vector_of_nothing(root, about.get("empty"), rows.shape[1])
-    return StoredTable(rows, tokenizer, tokens, mapping, weights, **about)
+    _check_vector_of_nothing(root, settings.get("empty"), rows.shape[1])
+    return StoredTable(rows, tokenizer, tokens, mapping, weights, **settings)
 
 
-def _other(root: Path, what: str) -> ModelError:
+def _unsupported(root: Path, problem: str) -> ModelError:
     return ModelError(
-        f"{str(root)!r} is {what}. StaticEncoder reads what essent distill writes, a StaticEmbedding of "
+        f"{str(root)!r} is {problem}. StaticEncoder reads what essent distill writes, a StaticEmbedding of "
         "sentence-transformers with or without Normalize, and model2vec's folders; load other models with "
         f"essent.Encoder({str(root)!r})."
     )
@@ -107,11 +109,11 @@ def _modules(root: Path, listed: Any) -> tuple[Path, bool]:
         raise ModelError(f"{root / 'modules.json'}: expected a list of objects, not {listed!r:.60}.")
     kinds = [str(module.get("type", "")).rpartition(".")[2] for module in listed]
     if kinds[:1] != ["StaticEmbedding"] or set(kinds[1:]) - {"Normalize"}:
-        raise _other(root, f"a model of {' and '.join(kinds) or 'no modules'}")
+        raise _unsupported(root, f"a model of {' and '.join(kinds) or 'no modules'}")
     for module in listed[1:]:
         names = read_json(root / str(module.get("path", "")) / "config.json") or {}
         if {value for value in names.values() if value is not None} - {"sentence_embedding"}:
-            raise _other(root, f"a model whose Normalize works on {names}")
+            raise _unsupported(root, f"a model whose Normalize works on {names}")
     return root / str(listed[0].get("path", "")), len(kinds) > 1
 
 
@@ -121,11 +123,11 @@ def _prompts(root: Path) -> dict[str, Any]:
     return {"prompts": {key: text or "" for key, text in prompts.items()}, "prompt_name": name}
 
 
-def _tokenizer(place: Path) -> Tokenizer:
+def _tokenizer(folder: Path) -> Tokenizer:
     try:
-        return Tokenizer.from_file(str(place / "tokenizer.json"))
+        return Tokenizer.from_file(str(folder / "tokenizer.json"))
     except Exception as error:  # tokenizers raises the bare class
-        raise ModelError(f"{place / 'tokenizer.json'}: cannot be read as a tokenizer: {error}") from error
+        raise ModelError(f"{folder / 'tokenizer.json'}: cannot be read as a tokenizer: {error}") from error
 
 
 def _vector_of_nothing(root: Path) -> np.ndarray | None:
@@ -149,16 +151,16 @@ def _check_vector_of_nothing(root: Path, vector: np.ndarray | None, dimensions: 
 def _arrays(root: Path, path: Path) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """Rows, mapping and weights."""
     if not path.is_file():
-        raise _other(root, f"without {path.name} in {str(path.parent)!r}")
-    found = _tensors(path, (*NAMES, "mapping", "weights"))
-    rows = next((found[name] for name in NAMES if name in found), None)
+        raise _unsupported(root, f"without {path.name} in {str(path.parent)!r}")
+    tensors = _tensors(path, (*NAMES, "mapping", "weights"))
+    rows = next((tensors[name] for name in NAMES if name in tensors), None)
     if rows is None:
         raise ModelError(f"{path}: has no table of token vectors, which is called {' or '.join(NAMES)}.")
     if rows.ndim != 2 or 0 in rows.shape:
         raise ModelError(f"{path}: a table of token vectors has the shape (V,D), not {rows.shape}.")
-    mapping, weights = (found.get(name) if NAMES[0] not in found else None for name in ("mapping", "weights"))
+    mapping, weights = (tensors.get(name) if NAMES[0] not in tensors else None for name in ("mapping", "weights"))
     return (
-        rows if rows.dtype in KEPT else rows.astype(np.float32),
+        rows if rows.dtype in STORED_TYPES else rows.astype(np.float32),
         None if mapping is None else mapping.astype(np.int32),
         None if weights is None else weights.astype(np.float32),
     )

@@ -132,7 +132,7 @@ class Material:
     @cached_property
     def stats(self) -> CorpusStats:
         """Counts without special tokens around the texts."""
-        return count_tokens(lambda some: text_ids(self.tokenizer, list(some)), self.texts, self.rows)
+        return count_tokens(lambda portion: text_ids(self.tokenizer, list(portion)), self.texts, self.rows)
 
     def mixed(self, layers: str) -> np.ndarray:
         """Σ_k α_k of the averages: (V,D)."""
@@ -328,7 +328,7 @@ def _gram(token_counts: sparse.csr_matrix, table: np.ndarray) -> np.ndarray:
     return total
 
 
-def check_dimensions(dimensions: int, width: int, whose: str = "the model's") -> None:
+def check_dimensions(dimensions: int, width: int, owner: str = "the model's") -> None:
     """Refuse what is no number of dimensions, or more than there are.
 
     Raises:
@@ -337,15 +337,15 @@ def check_dimensions(dimensions: int, width: int, whose: str = "the model's") ->
     if isinstance(dimensions, bool) or not isinstance(dimensions, (int, np.integer)) or dimensions < 1:
         raise InputError(f"dimensions={dimensions!r} must be a whole number from 1.")
     if dimensions > width:
-        raise InputError(f"dimensions={dimensions} must be between 1 and {whose} {width}.")
+        raise InputError(f"dimensions={dimensions} must be between 1 and {owner} {width}.")
 
 
 def agreement(token_counts: sparse.csr_matrix, first: np.ndarray, second: np.ndarray, seed: int = 0) -> float:
     """Spearman ×100 between the cosines of random pairs of the corpus's texts by two tables."""
     generator = np.random.default_rng(seed)
-    left, right = generator.integers(0, token_counts.shape[0], (2, PAIRS))
+    first_texts, second_texts = generator.integers(0, token_counts.shape[0], (2, PAIRS))
     scores = []
     for table in (first, second):
-        products = unit_rows(token_counts[left] @ table) * unit_rows(token_counts[right] @ table)
+        products = unit_rows(token_counts[first_texts] @ table) * unit_rows(token_counts[second_texts] @ table)
         scores.append(products.sum(axis=1).round(6))  # rounding must not order equals
     return 100.0 * float(stats.spearmanr(*scores).statistic) if min(np.ptp(s) for s in scores) > 0 else 100.0

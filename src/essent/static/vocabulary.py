@@ -132,14 +132,14 @@ def extended(tokenizer: Tokenizer, extension: Extension) -> Tokenizer:
 class Occurrences:
     """A portion of texts: the model's ids, and what each state counts for.
 
-    `sequences` are the model's framed ids. Entry e says that state `place[e]` of text `owner[e]` adds `share[e]` of a
-    place of token `token[e]`; entries are in the order of their texts, `start[n]` is the first of text n.
+    `sequences` are the model's framed ids. Entry e says that state `position[e]` of text `owner[e]` adds `share[e]` of
+    a place of token `token[e]`; entries are in the order of their texts, `start[n]` is the first of text n.
     """
 
     sequences: list[list[int]]
     owner: np.ndarray
     token: np.ndarray
-    place: np.ndarray
+    position: np.ndarray
     share: np.ndarray
     first: np.ndarray  # bool: whether the entry is the first of its token's place
 
@@ -156,7 +156,7 @@ class Occurrences:
         before = np.concatenate([[0], np.cumsum(lengths)[:-1]])
         entries = np.concatenate([np.arange(start[i], start[i + 1]) for i in chosen])
         sizes = start[chosen + 1] - start[chosen]
-        return self.token[entries], self.place[entries] + np.repeat(before, sizes), self.share[entries]
+        return self.token[entries], self.position[entries] + np.repeat(before, sizes), self.share[entries]
 
 
 def read(backbone: Backbone, frame: Frame, texts: Sequence[str], reader: Tokenizer | None = None) -> Occurrences:
@@ -170,20 +170,22 @@ def read(backbone: Backbone, frame: Frame, texts: Sequence[str], reader: Tokeniz
         lengths = [len(ids) for ids in sequences]
         token = np.concatenate([np.asarray(ids, np.int64) for ids in sequences])
         owner = np.repeat(np.arange(len(sequences)), lengths)
-        place = np.arange(len(token)) - np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
-        return Occurrences(sequences, owner, token, place, np.ones(len(token), np.float32), np.ones(len(token), bool))
+        position = np.arange(len(token)) - np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
+        return Occurrences(
+            sequences, owner, token, position, np.ones(len(token), np.float32), np.ones(len(token), bool)
+        )
     return _aligned(backbone, frame, [mend_surrogates(text) for text in texts], reader)
 
 
 def _aligned(backbone: Backbone, frame: Frame, texts: list[str], reader: Tokenizer) -> Occurrences:
     """The reader's tokens over the model's pieces, by their place in the text."""
     room = None if backbone.max_seq_length is None else max(backbone.max_seq_length - len(frame), 0)
-    left = getattr(backbone.tokenizer, "truncation_side", "right") == "left"
+    cuts_start = getattr(backbone.tokenizer, "truncation_side", "right") == "left"
     pieces = fast_backend(backbone.tokenizer).encode_batch(texts, add_special_tokens=False)
     words = reader.encode_batch(texts, add_special_tokens=False)
-    kept = [_cut(len(piece.ids), room, left) for piece in pieces]
-    sequences = [[*frame.before, *piece.ids[some], *frame.after] for piece, some in zip(pieces, kept, strict=True)]
-    piece_owner, piece_span = _spans(pieces, kept)
+    cuts = [_cut(len(piece.ids), room, cuts_start) for piece in pieces]
+    sequences = [[*frame.before, *piece.ids[cut], *frame.after] for piece, cut in zip(pieces, cuts, strict=True)]
+    piece_owner, piece_span = _spans(pieces, cuts)
     word_owner, word_span = _spans(words, [slice(None)] * len(words))
     word_token = np.concatenate([np.asarray(word.ids, np.int64) for word in words])
     low = np.searchsorted(piece_span[:, 1], word_span[:, 0], side="right")
@@ -192,28 +194,30 @@ def _aligned(backbone: Backbone, frame: Frame, texts: list[str], reader: Tokeniz
     entry = np.repeat(np.arange(len(number)), number)
     within = np.arange(len(entry)) - np.repeat(np.cumsum(number) - number, number)
     starts = np.searchsorted(piece_owner, np.arange(len(texts)))
-    place = low[entry] + within - starts[word_owner[entry]] + len(frame.before)
+    position = low[entry] + within - starts[word_owner[entry]] + len(frame.before)
     share = (1.0 / np.maximum(number, 1))[entry].astype(np.float32)
-    return _with_frame(frame, Occurrences(sequences, word_owner[entry], word_token[entry], place, share, within == 0))
+    return _with_frame(
+        frame, Occurrences(sequences, word_owner[entry], word_token[entry], position, share, within == 0)
+    )
 
 
-def _cut(length: int, room: int | None, left: bool) -> slice:
+def _cut(length: int, room: int | None, cuts_start: bool) -> slice:
     if room is None or length <= room:
         return slice(None)
-    return slice(length - room, None) if left else slice(room)
+    return slice(length - room, None) if cuts_start else slice(room)
 
 
-def _spans(encodings: Sequence[Any], kept: Sequence[slice]) -> tuple[np.ndarray, np.ndarray]:
+def _spans(encodings: Sequence[Any], cuts: Sequence[slice]) -> tuple[np.ndarray, np.ndarray]:
     """The text, and the first and last character there, of every token; texts are SPAN apart."""
-    offsets = [np.asarray(e.offsets, np.int64).reshape(-1, 2)[some] for e, some in zip(encodings, kept, strict=True)]
+    offsets = [np.asarray(e.offsets, np.int64).reshape(-1, 2)[cut] for e, cut in zip(encodings, cuts, strict=True)]
     owner = np.repeat(np.arange(len(offsets)), [len(o) for o in offsets])
     return owner, np.concatenate(offsets) + (owner * SPAN)[:, None]
 
 
-def _with_frame(frame: Frame, found: Occurrences) -> Occurrences:
+def _with_frame(frame: Frame, occurrences: Occurrences) -> Occurrences:
     """The same with the special tokens around every text, which count as themselves."""
-    number = len(found.sequences)
-    lengths = np.fromiter((len(ids) for ids in found.sequences), np.int64, number)
+    number = len(occurrences.sequences)
+    lengths = np.fromiter((len(ids) for ids in occurrences.sequences), np.int64, number)
     ids = np.asarray([*frame.before, *frame.after], np.int64)
     around = np.concatenate(
         [
@@ -222,13 +226,13 @@ def _with_frame(frame: Frame, found: Occurrences) -> Occurrences:
         ],
         axis=1,
     )  # (N,F)
-    owner = np.concatenate([found.owner, np.repeat(np.arange(number), len(ids))])
+    owner = np.concatenate([occurrences.owner, np.repeat(np.arange(number), len(ids))])
     order = np.argsort(owner, kind="stable")
     return Occurrences(
-        found.sequences,
+        occurrences.sequences,
         owner[order],
-        np.concatenate([found.token, np.tile(ids, number)])[order],
-        np.concatenate([found.place, around.ravel()])[order],
-        np.concatenate([found.share, np.ones(number * len(ids), np.float32)])[order],
-        np.concatenate([found.first, np.ones(number * len(ids), bool)])[order],
+        np.concatenate([occurrences.token, np.tile(ids, number)])[order],
+        np.concatenate([occurrences.position, around.ravel()])[order],
+        np.concatenate([occurrences.share, np.ones(number * len(ids), np.float32)])[order],
+        np.concatenate([occurrences.first, np.ones(number * len(ids), bool)])[order],
     )

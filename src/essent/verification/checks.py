@@ -61,9 +61,9 @@ def truncation(model: ModelUnderTest) -> Iterator[Problem]:
 def _longer(model: ModelUnderTest, longest: int) -> str:
     positions = positions_of(model)
     limit = model.encoder.max_seq_length or 0
-    wanted = longest + limit - (model.room or 0)
+    required = longest + limit - (model.room or 0)
     if positions is not None and positions > limit:
-        return f"encoder.max_seq_length = {min(positions, wanted)}  # the model has {positions} positions"
+        return f"encoder.max_seq_length = {min(positions, required)}  # the model has {positions} positions"
     return model.command(
         "essent encode … -o FOLDER --chunk tokens:256, which gives every piece of a long text a vector of its own"
     )
@@ -139,14 +139,14 @@ def prompts(model: ModelUnderTest) -> Iterator[Problem]:
     """Prompts that the model was trained with are missing from the folder, or are not used unless asked for."""
     own = {name: text for name, text in model.encoder.prompts.items() if text}
     named = " ".join(str(part) for part in (model.root.name, model.name, model.config.get("_name_or_path", "")))
-    wanted = next((known for part, known in TRAINED_WITH.items() if re.search(part, named, re.IGNORECASE)), {})
-    wanted = wanted or {prompt.strip(": "): prompt for prompt in sorted(set(IN_CARD.findall(model.card)))}
-    missing = [text for text in wanted.values() if not any(text.strip() in known for known in own.values())]
+    expected = next((known for part, known in TRAINED_WITH.items() if re.search(part, named, re.IGNORECASE)), {})
+    expected = expected or {prompt.strip(": "): prompt for prompt in sorted(set(IN_CARD.findall(model.card)))}
+    missing = [text for text in expected.values() if not any(text.strip() in known for known in own.values())]
     if missing:
         yield Problem(
-            f"The model was trained with {' and '.join(map(repr, wanted.values()))} before its texts, by its name or "
+            f"The model was trained with {' and '.join(map(repr, expected.values()))} before its texts, by its name or "
             f"its card, and config_sentence_transformers.json lacks {' and '.join(map(repr, missing))}.",
-            f'model.prompts = {wanted}; model.default_prompt_name = "{next(iter(wanted))}"; model.save(…)',
+            f'model.prompts = {expected}; model.default_prompt_name = "{next(iter(expected))}"; model.save(…)',
             figures={"missing": missing},
         )
     elif "query" in own and set(own) & {"document", "passage", "corpus"} and model.encoder.default_prompt_name is None:
@@ -178,12 +178,12 @@ def pooling(model: ModelUnderTest) -> Iterator[Problem]:
         return
     if model.modules and model.pooling is None:
         return  # no transformer that is pooled: a table of token vectors, or a recipe's own module
-    computed, said = mode_of(model), _modes_of_card(model.card)
-    if said and computed not in said:
+    computed, declared = mode_of(model), _modes_of_card(model.card)
+    if declared and computed not in declared:
         yield Problem(
-            f"{computed} pooling is computed, and the model card says {' or '.join(sorted(said))}.",
-            f"{_with_pooling(model, min(said))}, where the card is right.",
-            figures={"computed": computed, "card": sorted(said)},
+            f"{computed} pooling is computed, and the model card says {' or '.join(sorted(declared))}.",
+            f"{_with_pooling(model, min(declared))}, where the card is right.",
+            figures={"computed": computed, "card": sorted(declared)},
         )
 
 
@@ -270,9 +270,9 @@ def servers(model: ModelUnderTest) -> Iterator[Problem]:
 
 def _server_problems(model: ModelUnderTest) -> Iterator[tuple[str, str]]:
     """Messages and fixes."""
-    if others := [kind for _, _, kind in model.modules if kind not in SERVED]:
+    if unserved := [kind for _, _, kind in model.modules if kind not in SERVED]:
         yield (
-            f"TEI and vLLM do not run the module {' and '.join(others)}: they refuse it, or give other vectors.",
+            f"TEI and vLLM do not run the module {' and '.join(unserved)}: they refuse it, or give other vectors.",
             "essent serve MODEL",
         )
         return
@@ -310,9 +310,10 @@ def _server_pooling(model: ModelUnderTest, mode: str) -> Iterator[tuple[str, str
         )
     elif (first := next((key for key, flag in settings.items() if flag is True), "")) != SERVED_MODES[mode]:
         yield f"vLLM takes the first key of 1_Pooling/config.json that is true, {first}, for the pooling.", AGAIN
-    if other := [path for _, path, kind in model.modules if kind in SERVED[1:] and path != f"{LEGACY}{kind}"]:
+    if unrecognised := [path for _, path, kind in model.modules if kind in SERVED[1:] and path != f"{LEGACY}{kind}"]:
         yield (
-            f"vLLM knows modules as {LEGACY}…, and not as {other[0]}: it would leave out the pooling's settings.",
+            f"vLLM knows modules as {LEGACY}…, and not as {unrecognised[0]}: it would leave out the "
+            "pooling's settings.",
             AGAIN,
         )
 

@@ -65,8 +65,8 @@ class Verification:
             yield "Nothing was loaded, so the vectors were not compared."
             return
         yield "Largest difference to the saved vectors, by what loads the folder:"
-        for way, difference in self.differences.items():
-            yield f"  {way:<21}  {difference:.1e}  ✓ same vectors"
+        for loader, difference in self.differences.items():
+            yield f"  {loader:<21}  {difference:.1e}  ✓ same vectors"
         if self.portable is False:
             yield "  sentence-transformers  –        only with essent's code, trust_remote_code=True"
         if self.portable:
@@ -116,9 +116,9 @@ def verify(name: str, *, untrusted: bool = False) -> Verification:
     if not report.differences and files is None:
         raise VerificationError(f"{name!r} has no golden vectors ({report.reason}); save it with Encoder.save.")
     if not report.passed:
-        shown = ", ".join(f"{way}: {difference:.1e}" for way, difference in report.differences.items())
+        differences_text = ", ".join(f"{loader}: {difference:.1e}" for loader, difference in report.differences.items())
         raise VerificationError(
-            f"{name!r} does not give its golden vectors back (largest difference {shown}; allowed "
+            f"{name!r} does not give its golden vectors back (largest difference {differences_text}; allowed "
             f"{report.allowed:.0e}). The weights, the tokenizer or a library have changed since it was saved."
         )
     return report
@@ -135,16 +135,16 @@ def saved_folder(name: str) -> Path:
 
 def _encoder(root: Path, files: int | None, untrusted: bool) -> Verification:
     """What a folder of `Encoder.save` gives, in every way of loading it."""
-    about, arrays = read_about(root / STATE_FOLDER / ABOUT), read_arrays(root / STATE_FOLDER / ARRAYS)
-    texts, golden, portable = about["golden_texts"], arrays["golden"], about["portable"]
-    ways = _ways(root, portable, about["table"] is not None) if texts and not untrusted else {}
+    metadata, arrays = read_about(root / STATE_FOLDER / ABOUT), read_arrays(root / STATE_FOLDER / ARRAYS)
+    texts, golden, portable = metadata["golden_texts"], arrays["golden"], metadata["portable"]
+    loaders = _loaders(root, portable, metadata["table"] is not None) if texts and not untrusted else {}
     differences = {
-        way: _difference(model.encode(texts, show_progress_bar=False), golden) for way, model in ways.items()
+        loader: _difference(model.encode(texts, show_progress_bar=False), golden) for loader, model in loaders.items()
     }
-    return Verification(about["text"], portable, about["reason"], differences, files)
+    return Verification(metadata["text"], portable, metadata["reason"], differences, files)
 
 
-def _ways(root: Path, portable: bool, static: bool) -> dict[str, Any]:
+def _loaders(root: Path, portable: bool, static: bool) -> dict[str, Any]:
     """The encoder as each way of loading the folder gives it."""
     try:
         check_torch("Loading this folder")
@@ -154,30 +154,30 @@ def _ways(root: Path, portable: bool, static: bool) -> dict[str, Any]:
         return {"StaticEncoder": StaticEncoder.load(root)}
     from essent.encoder.encoder import Encoder
 
-    ways: dict[str, Any] = {"essent": Encoder(str(root))}
+    loaders: dict[str, Any] = {"essent": Encoder(str(root))}
     if portable:
         from sentence_transformers import SentenceTransformer
 
         with opening(str(root), {}):
-            ways["sentence-transformers"] = SentenceTransformer(str(root))
-    return ways
+            loaders["sentence-transformers"] = SentenceTransformer(str(root))
+    return loaders
 
 
 def _graph(root: Path, files: int | None, untrusted: bool) -> Verification:
     """The vectors of a saved graph; loading it compares precisions below float32 by their cosines."""
     from essent.engine.compiled import TOLERANCES
-    from essent.engine.files import load, read_about
+    from essent.engine.files import load, read_graph_metadata
 
-    about = read_about(root / STATE_FOLDER / "engine.json")
-    engine, reason = about["engine"], "it holds a graph for an engine, which essent.load reads"
+    metadata = read_graph_metadata(root / STATE_FOLDER / "engine.json")
+    engine, reason = metadata["engine"], "it holds a graph for an engine, which essent.load reads"
     if untrusted:
-        return Verification(about["recipe"], None, reason, {}, files)
+        return Verification(metadata["recipe"], None, reason, {}, files)
     compiled: Any = load(root)
     texts, golden = compiled.golden
     difference = _difference(compiled.encode(texts, prompt="", show_progress_bar=False), golden)
     allowed = TOLERANCES[engine] if compiled.precision == "float32" else np.inf
-    way = f"essent, {engine} {compiled.precision}"
-    return Verification(compiled.recipe, None, reason, {way: difference}, files, float(allowed))
+    loader = f"essent, {engine} {compiled.precision}"
+    return Verification(compiled.recipe, None, reason, {loader: difference}, files, float(allowed))
 
 
 def _difference(vectors: np.ndarray, golden: np.ndarray) -> float:

@@ -83,8 +83,8 @@ class Report:
         if not self.checks:
             return
         yield self.model
-        whose = "of yours" if self.own_texts else "of essent's own; --texts FILE looks at it with yours"
-        yield f"{self.recipe}; {len(self.checks)} checks with {self.texts:,} texts {whose}"
+        origin = "of yours" if self.own_texts else "of essent's own; --texts FILE looks at it with yours"
+        yield f"{self.recipe}; {len(self.checks)} checks with {self.texts:,} texts {origin}"
         for problem in self.problems:
             if problem.cause:
                 yield f"    may follow from it: {problem.check}: {problem.message}"

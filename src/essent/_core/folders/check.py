@@ -218,7 +218,7 @@ def _stock_class(files: Files, path: Path, module: str, kind: str) -> str:
     )
     if kind.startswith("sentence_transformers."):
         raise DamagedError(f"{unknown}. {upgrade_or(files, 'essent does not open it.')}")
-    raise DamagedError(f"{unknown}, and would have code run. {_what_would_run(files, [kind])}")
+    raise DamagedError(f"{unknown}, and would have code run. {_code_to_run(files, [kind])}")
 
 
 def upgrade_or(files: Files, otherwise: str) -> str:
@@ -256,7 +256,7 @@ def code_in(name: str, options: Mapping[str, Any]) -> str:
         if isinstance(classes, dict):
             named[file] = [str(kind) for kind in _flat(classes.values()) if kind]
     has = f"{' and '.join(named)} {'have' if len(named) > 1 else 'has'}" if named else "its files have"
-    return f"{has} the key 'auto_map', which would have code run. {_what_would_run(files, _flat(named.values()))}"
+    return f"{has} the key 'auto_map', which would have code run. {_code_to_run(files, _flat(named.values()))}"
 
 
 def _flat(values: Iterable[Any]) -> Iterator[Any]:
@@ -264,7 +264,7 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
         yield from value if isinstance(value, list) else [value]
 
 
-def _what_would_run(files: Files, classes: Iterable[str]) -> str:
+def _code_to_run(files: Files, classes: Iterable[str]) -> str:
     """Which files would run for classes as folders name them: "modeling.Model", "owner/repository--modeling.Model"."""
     code, missing = [], []
     for kind in dict.fromkeys(classes):

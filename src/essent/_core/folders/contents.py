@@ -23,7 +23,7 @@ from essent.version import __version__
 ABOUT, ARRAYS = "encoder.json", "state.safetensors"
 FORMAT = 1
 LAYOUTS = ("stock", "legacy")
-_ABOUT_TYPES: dict[str, tuple[type, ...]] = {
+_ENTRY_TYPES: dict[str, tuple[type, ...]] = {
     "recipe": (dict,),
     "text": (str,),
     "layers": (int,),
@@ -100,7 +100,7 @@ def read_about(path: Path) -> dict[str, Any]:
             f"{str(path)!r} has format {metadata.get('format')!r} (essent {metadata.get('essent')}); this essent "
             f"{__version__} reads format {FORMAT}. Upgrade essent."
         )
-    for name, allowed in _ABOUT_TYPES.items():
+    for name, allowed in _ENTRY_TYPES.items():
         if name not in metadata or not isinstance(metadata[name], allowed):
             kinds = " or ".join("null" if kind is type(None) else kind.__name__ for kind in allowed)
             current = f"{metadata[name]!r:.60}" if name in metadata else "missing"
@@ -131,7 +131,7 @@ def read_settings(root: Path) -> dict[str, Any]:
     return dict(settings)
 
 
-def kept_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+def saved_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Prompts, similarity and dimensions that a file says, as arguments of SentenceTransformer's __init__."""
     prompts = {key: value for key, value in (config.get("prompts") or {}).items() if value is not None}
     named = {key: config.get(key) for key in ("default_prompt_name", "similarity_fn_name", "truncate_dim")}

@@ -35,7 +35,7 @@ def check_places(root: Path, folder: Path | None = None, *, also: Collection[str
         return
     except OSError as error:
         raise DamagedError(f"{folder} cannot be read: {error.strerror or error}.") from error
-    inside = _real_places(root)
+    inside = _real_folders(root)
     if not any(folder.resolve().is_relative_to(real) for real in inside):
         raise DamagedError(f"{folder} is a link that leads out of the model's folder. Put the files themselves there.")
     whole = folder.is_relative_to(root / STATE_FOLDER)  # essent reads all of it
@@ -61,7 +61,7 @@ def _check_entry(entry: os.DirEntry[str], inside: tuple[Path, ...]) -> None:
         raise DamagedError(f"{path} is not a file that can be read, but a pipe or a device. Remove it.")
 
 
-def _real_places(root: Path) -> tuple[Path, ...]:
+def _real_folders(root: Path) -> tuple[Path, ...]:
     """Where files of the model may really lie: its folder; in the hub's cache also the store that it links to."""
     real_root = root.resolve()
     stored = next((parent.parent / "blobs" for parent in real_root.parents if parent.name == "snapshots"), None)

@@ -88,13 +88,13 @@ class Rule:
 
     Attributes:
         keys: kinds, or rules for objects, by key.
-        others: what keys that are not listed may be.
+        unlisted: what keys that are not listed may be.
         endings: the same for unlisted keys that end so.
         deep: whether the rule holds for objects below unlisted keys too.
     """
 
     keys: Mapping[str, Kind | Rule]
-    others: Kind = ANYTHING
+    unlisted: Kind = ANYTHING
     endings: Mapping[str, Kind] = field(default_factory=dict)
     deep: bool = False
 
@@ -102,7 +102,7 @@ class Rule:
         """What a key may be."""
         if key in self.keys:
             return self.keys[key]
-        return next((kind for ending, kind in self.endings.items() if key.endswith(ending)), self.others)
+        return next((kind for ending, kind in self.endings.items() if key.endswith(ending)), self.unlisted)
 
 
 # -- transformers -----------------------------------------------------------------------------------------------------

@@ -90,11 +90,11 @@ def evaluate(
         for text, result in _scored(name, recipes, task, fit_texts, settings, run.options):
             scores[name, text] = result.with_provenance(model=name, recipe=text)
             run.note(f"{short_name(name)}, {text}")
-    shown = dict(zip(_labels(list(scores)), scores.values(), strict=True))
+    results_by_label = dict(zip(_labels(list(scores)), scores.values(), strict=True))
     write_json_file(json_file, partial(save_results, scores.values()))
     if report is not None:
-        _draw(shown, report, task.name)
-    _print(shown, task, run, results(json_file))
+        _draw(results_by_label, report, task.name)
+    _print(results_by_label, task, run, results(json_file))
 
 
 def _scored(
@@ -136,33 +136,35 @@ def _labels(rows: Sequence[tuple[str, str]]) -> list[str]:
     return list(short_names(models).values()) if len(rows) == len(models) else row_labels(rows)
 
 
-def _draw(shown: dict[str, Result], picture: Path, name: str) -> None:
+def _draw(results_by_label: dict[str, Result], picture: Path, name: str) -> None:
     from essent.report.heat import draw_heros
 
-    models = list(dict.fromkeys(short_name(str(result.provenance["model"])) for result in shown.values()))
-    of_one = f", {models[0]}" if len(models) == 1 and list(shown) != models else ""
-    draw_heros(shown, picture, title=f"{'HEROS' if name == 'heros' else f'Minimal pairs: {name}'}{of_one}")
+    models = list(dict.fromkeys(short_name(str(result.provenance["model"])) for result in results_by_label.values()))
+    single_model = f", {models[0]}" if len(models) == 1 and list(results_by_label) != models else ""
+    draw_heros(
+        results_by_label, picture, title=f"{'HEROS' if name == 'heros' else f'Minimal pairs: {name}'}{single_model}"
+    )
 
 
-def _print(shown: dict[str, Result], task: HerosTask, run: opt.Run, console: Console) -> None:
+def _print(results_by_label: dict[str, Result], task: HerosTask, run: opt.Run, console: Console) -> None:
     from rich.text import Text
 
     from essent.tasks.heros import verdict
 
-    console.print(_table(shown))
+    console.print(_table(results_by_label))
     console.print("Synonym and typo keep the meaning, the others change it. In words:")
-    for label, result in shown.items():
+    for label, result in results_by_label.items():
         cosine = result.metrics["baseline"]["all"]
         base = "" if math.isnan(cosine) else f" (cosine of two different originals: {cosine:.2f})"
         console.print(Text.assemble((label, "bold"), base), soft_wrap=True)
         for sentence in verdict(result):
             console.print(Text(f"  {sentence}"), soft_wrap=True)
     run.note(f"Columns read {task.source['columns_read']}.")
-    for note in dict.fromkeys(note for result in shown.values() for note in result.notes):
+    for note in dict.fromkeys(note for result in results_by_label.values() for note in result.notes):
         run.note(note)
 
 
-def _table(shown: dict[str, Result]) -> Table:
+def _table(results_by_label: dict[str, Result]) -> Table:
     """One row a model and recipe: similarity and interval of each subset."""
     from rich import box
     from rich.table import Table
@@ -170,12 +172,12 @@ def _table(shown: dict[str, Result]) -> Table:
 
     from essent.tasks.heros import CHANGED, KEPT
 
-    present = [s for s in (*KEPT, *CHANGED) if any(s in result.subsets for result in shown.values())]
+    present = [s for s in (*KEPT, *CHANGED) if any(s in result.subsets for result in results_by_label.values())]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)  # fits into 80 columns
-    table.add_column("", overflow="fold", min_width=min(16, max(map(len, shown))))
+    table.add_column("", overflow="fold", min_width=min(16, max(map(len, results_by_label))))
     for subset in present:
         table.add_column(Text(subset.replace(" ", "\n", 1)), justify="right", no_wrap=True)
-    for label, result in shown.items():
+    for label, result in results_by_label.items():
         table.add_row(Text(label), *(_cell(result.subsets.get(subset)) for subset in present))
     return table
 

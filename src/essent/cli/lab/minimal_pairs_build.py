@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from essent.lab.minimal_pairs.overlap import Tokenize
 
 SAMPLE = 2  # pairs per subset
-SHOWN = 20  # problems
+MAX_PROBLEMS = 20  # problems
 COLUMNS = {"rouge1": "R1", "rouge2": "R2", "rougeL": "RL", "levenshtein": "Lev", "length": "Len"}
 
 
@@ -127,15 +127,15 @@ def check(
     pairs = load_heros(file).pairs
     problems = check_rows(pairs, Parser(parser), _misspellings())
     console = results()
-    for problem in problems[:SHOWN]:
+    for problem in problems[:MAX_PROBLEMS]:
         console.print(f"pair {problem.number}, {problem.pair.subset}: {problem.problem}", markup=False, soft_wrap=True)
         console.print(f"  {problem.pair.original}\n  {problem.pair.changed}", markup=False, soft_wrap=True)
-    if len(problems) > SHOWN:
-        show_note(f"… and {len(problems) - SHOWN} more.")
+    if len(problems) > MAX_PROBLEMS:
+        show_note(f"… and {len(problems) - MAX_PROBLEMS} more.")
     if problems:
         kinds = Counter(problem.problem for problem in problems).most_common()
-        shown = "; ".join(f"{number} × {kind}" for kind, number in kinds)
-        raise VerificationError(f"{len(problems)} of {len(pairs)} pairs break the rule of their subset: {shown}.")
+        counts = "; ".join(f"{number} × {kind}" for kind, number in kinds)
+        raise VerificationError(f"{len(problems)} of {len(pairs)} pairs break the rule of their subset: {counts}.")
     console.print(f"{len(pairs)} pairs, none breaks the rule of its subset.")
 
 
@@ -223,18 +223,18 @@ def _tokens(resources: Resources, mlm: str | None) -> tuple[str, Tokenize]:
 
 
 @contextmanager
-def _bar(wanted: bool) -> Iterator[Callable[[int, int], None] | None]:
+def _bar(enabled: bool) -> Iterator[Callable[[int, int], None] | None]:
     """What shows how many sentences were looked at, and of how many."""
-    if not wanted:
+    if not enabled:
         yield None
         return
     from tqdm import tqdm
 
     with tqdm(desc="sentences", unit="") as bar:
 
-        def show(seen: int, total: int) -> None:
+        def show(done: int, total: int) -> None:
             bar.total = total
-            bar.update(seen - bar.n)
+            bar.update(done - bar.n)
 
         yield show
 
@@ -258,9 +258,9 @@ def _print(rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Token
         shares = " and ".join(f"{share:.0%} of the {relation}s" for relation, share in quality.good.items())
         console.print(f"By the regression {shares} are good. With a smaller -n more of them are.", soft_wrap=True)
     console.print("A sample of each subset:")
-    for subset, some in sample(rows, SAMPLE).items():
+    for subset, subset_rows in sample(rows, SAMPLE).items():
         console.print(Text(subset, style="bold"))
-        for row in some:
+        for row in subset_rows:
             console.print(Text(f"  {row.original}\n  {row.converted}", no_wrap=False), soft_wrap=True)
 
 
@@ -274,10 +274,10 @@ def _funnel(quality: Quality) -> Table:
     table.add_column("left", justify="right")
     table.add_column("why others were left out", overflow="fold")
     table.add_row("sentences looked at", str(quality.seen), "")
-    for name, left in quality.left.items():
+    for name, count in quality.left.items():
         reasons = list(quality.fallen.get(name, {}).items())
-        shown = ", ".join(f"{reason} {number}" for reason, number in reasons[:3])
-        table.add_row(name, str(left), Text(shown + (" …" if len(reasons) > 3 else ""), style="dim"))
+        reasons_text = ", ".join(f"{reason} {number}" for reason, number in reasons[:3])
+        table.add_row(name, str(count), Text(reasons_text + (" …" if len(reasons) > 3 else ""), style="dim"))
     return table
 
 

@@ -124,22 +124,22 @@ def _list() -> None:
 
     from essent.lab.reproduce.tables import tables
 
-    shown = Table("table", "what it shows", "models", box=None)
+    listing = Table("table", "what it shows", "models", box=None)
     for table in tables().values():
-        shown.add_row(Text(table.name), Text(table.caption), Text(", ".join(table.roles)))
-    results().print(shown)
+        listing.add_row(Text(table.name), Text(table.caption), Text(", ".join(table.roles)))
+    results().print(listing)
 
 
 def _tasks(table: Table) -> list[str]:
     return [name for cell in table.cells() for name in cell.settings.get("tasks", ())]
 
 
-def _models(given: list[str] | None, table: Table) -> dict[str, list[str]] | None:
+def _models(arguments: list[str] | None, table: Table) -> dict[str, list[str]] | None:
     """ "sbert=DIR" and "DIR" to role -> models."""
-    if not given:
+    if not arguments:
         return None
     models: dict[str, list[str]] = {}
-    for item in given:
+    for item in arguments:
         role, sign, name = item.partition("=")
         if not sign or role not in table.roles:
             if sign and not Path(item).exists():
@@ -151,10 +151,10 @@ def _models(given: list[str] | None, table: Table) -> dict[str, list[str]] | Non
 
 def _chosen(patterns: list[str] | None, names: list[str]) -> Callable[[str], bool]:
     """Which names some pattern fits, all without patterns; brackets stand for themselves."""
-    wanted = [pattern.replace("[", "[[]") for pattern in patterns or ["*"]]
+    globs = [pattern.replace("[", "[[]") for pattern in patterns or ["*"]]
 
     def chosen(name: str) -> bool:
-        return any(fnmatchcase(name, pattern) for pattern in wanted)
+        return any(fnmatchcase(name, pattern) for pattern in globs)
 
     if not any(map(chosen, names)):
         known = ", ".join(dict.fromkeys(names))

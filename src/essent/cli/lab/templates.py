@@ -115,8 +115,8 @@ def templates(
 
 def _check_method(method: str, greedy: dict[str, Any], generate: dict[str, Any]) -> None:
     """Refuse options of the other method, and generation without a T5."""
-    others, name = (generate, "generate") if method == "greedy" else (greedy, "greedy")
-    if given := [option for option, value in others.items() if value is not None]:
-        raise InputError(f"{given[0]} is for --method {name}.")
+    excluded, name = (generate, "generate") if method == "greedy" else (greedy, "greedy")
+    if refused := [option for option, value in excluded.items() if value is not None]:
+        raise InputError(f"{refused[0]} is for --method {name}.")
     if method == "generate" and generate["--t5"] is None:
         raise InputError("--method generate needs a T5 that writes the templates: --t5 t5-large, or a folder.")

@@ -136,7 +136,7 @@ class KeptStates:
     def _read_again(self, module: RecipeModule, entry: Entry, ids: dict[str, list[int]], batch_size: int) -> None:
         """Keep what the recipe reads of texts that have been through the model before, as far as there is room."""
         heads = self._reads_heads(module)
-        names = [text for text in ids if (there := entry.kept.get(text)) is None or not _has(there, heads)]
+        names = [text for text in ids if (cached := entry.kept.get(text)) is None or not _has(cached, heads)]
         self.whole.eval()
         for chosen in batches([len(ids[text]) for text in names], batch_size):
             batch = [names[i] for i in chosen]

@@ -13,7 +13,7 @@ from sentence_transformers.util import load_dir_path
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from essent._core.folders.check import check_folder
-from essent._core.folders.contents import ABOUT, ARRAYS, kept_settings, read_about, read_settings
+from essent._core.folders.contents import ABOUT, ARRAYS, read_about, read_settings, saved_settings
 from essent._core.folders.digests import check_digests, has_digests
 from essent._core.folders.names import STATE_FOLDER
 from essent._core.folders.opening import guarded
@@ -89,7 +89,7 @@ def _carried(recipe: Recipe, backbone: Backbone, arrays: dict[str, np.ndarray]) 
 
 
 def _read_settings(root: Path) -> dict[str, Any]:
-    return {**kept_settings(read_settings(root)), "device": None}
+    return {**saved_settings(read_settings(root)), "device": None}
 
 
 def _recipe(root: Path, metadata: dict[str, Any]) -> Recipe:

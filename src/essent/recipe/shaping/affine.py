@@ -26,7 +26,7 @@ class Affine:
         """The map without an offset."""
         return cls(mean, matrix, np.zeros(matrix.shape[1]))
 
-    def then(self, following: Affine) -> Affine:
+    def followed_by(self, following: Affine) -> Affine:
         """One map that does this one, then the following."""
         offset = (self.offset - following.mean) @ following.matrix + following.offset  # (K,)
         return Affine(self.mean, self.matrix @ following.matrix, offset)

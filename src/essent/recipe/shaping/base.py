@@ -15,7 +15,7 @@ from torch import nn
 from essent._core.registry import Registry, format_spec
 from essent.errors import InputError, NoSpreadError, not_fitted
 from essent.recipe.shaping.affine import Affine
-from essent.recipe.shaping.vectors import GIVEN, VectorTransformer, check_batches
+from essent.recipe.shaping.vectors import INPUT_ATTRIBUTES, VectorTransformer, check_batches
 
 Batches = Callable[[], Iterable[np.ndarray]]
 
@@ -55,16 +55,18 @@ class Moments:
             raise InputError("Cannot fit a shaping step on no vectors.")
         return total.without_rounding(ROUNDING_OF_VALUES * np.abs(total.mean))
 
-    def merged(self, other: Moments) -> Moments:
+    def merged(self, addition: Moments) -> Moments:
         """The moments of two parts of the data together."""
-        if other.mean.shape != self.mean.shape:
-            raise InputError(f"Blocks of {len(self.mean)} and {len(other.mean)} dimensions cannot be fitted together.")
-        count = self.count + other.count
-        step = other.mean - self.mean
+        if addition.mean.shape != self.mean.shape:
+            raise InputError(
+                f"Blocks of {len(self.mean)} and {len(addition.mean)} dimensions cannot be fitted together."
+            )
+        count = self.count + addition.count
+        step = addition.mean - self.mean
         return Moments(
             count,
-            self.mean + step * (other.count / count),
-            self.scatter + other.scatter + np.outer(step, step) * (self.count * other.count / count),
+            self.mean + step * (addition.count / count),
+            self.scatter + addition.scatter + np.outer(step, step) * (self.count * addition.count / count),
         )
 
     def through(self, affine: Affine) -> Moments:
@@ -138,7 +140,7 @@ class Shaper(VectorTransformer):
 
     def state(self) -> dict[str, np.ndarray]:
         """What `fit` has learned, as arrays: every attribute that ends in an underscore, but for what it was given."""
-        learned = {key: value for key, value in vars(self).items() if key.endswith("_") and key not in GIVEN}
+        learned = {key: value for key, value in vars(self).items() if key.endswith("_") and key not in INPUT_ATTRIBUTES}
         learned = {key: value for key, value in learned.items() if not key.startswith("_")}
         arrays = {key: value for key, value in learned.items() if isinstance(value, (np.ndarray, int, float))}
         return {key: np.array(value, order="C") for key, value in arrays.items()}

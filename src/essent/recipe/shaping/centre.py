@@ -13,7 +13,7 @@ from essent.recipe.shaping.base import AffineShaper, Moments, shapers
 # A column's spread is noise when it is this small beside the other columns' spread, or beside its own mean. float32
 # carries about 1e-7 of a value; encoders' columns spread over 1e-1 to 1e-3 of each other. all-MiniLM-L6-v2 has three
 # columns (127, 223, 319) that its last LayerNorm holds constant up to that noise.
-NOISE_BESIDE_OTHERS, NOISE_BESIDE_MEAN = 1e-4, 1e-6
+NOISE_BESIDE_COLUMNS, NOISE_BESIDE_MEAN = 1e-4, 1e-6
 
 # A component is noise when its variance is below this share of the largest. float32 noise has about 1e-14 of it, the
 # smallest real component of sentence encoders 1e-5 to 1e-8. Without the cut, all-MiniLM-L6-v2's three dead columns and
@@ -78,7 +78,7 @@ def is_noise(spread: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """Which columns' standard deviations are floating-point noise; relative, so scaling the data changes nothing."""
     alive = spread[spread > NOISE_BESIDE_MEAN * np.abs(mean)]
     typical = float(np.median(alive)) if len(alive) else 0.0
-    noise: np.ndarray = spread <= np.maximum(NOISE_BESIDE_OTHERS * typical, NOISE_BESIDE_MEAN * np.abs(mean))
+    noise: np.ndarray = spread <= np.maximum(NOISE_BESIDE_COLUMNS * typical, NOISE_BESIDE_MEAN * np.abs(mean))
     return noise
 
 

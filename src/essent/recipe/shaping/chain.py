@@ -119,7 +119,7 @@ class Chain(VectorTransformer):
             if not isinstance(step, AffineShaper):
                 folded.append(step)
             elif folded and isinstance(folded[-1], Affine):
-                folded[-1] = folded[-1].then(step.affine())
+                folded[-1] = folded[-1].followed_by(step.affine())
             else:
                 folded.append(step.affine())
         return folded

@@ -162,7 +162,7 @@ class QuantileMap(Fixed):
         self._keep("slope", fenced(slope, quantiles, fence))
         self._keep("quantiles", fenced(quantiles, quantiles, fence, before=-np.inf, after=np.inf))
         if self.has_ties:
-            self._keep("tied", fenced(middle_places(quantiles, levels), quantiles, fence))
+            self._keep("tied", fenced(middle_levels(quantiles, levels), quantiles, fence))
 
     def _keep(self, name: str, values: np.ndarray) -> None:
         self.register_buffer(name, torch.from_numpy(np.require(values, requirements=["C", "O", "W"])))
@@ -237,12 +237,12 @@ def read(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     return table.index_select(0, index.reshape(-1)).view(index.shape)
 
 
-def middle_places(quantiles: np.ndarray, places: np.ndarray) -> np.ndarray:
+def middle_levels(quantiles: np.ndarray, levels: np.ndarray) -> np.ndarray:
     """Where a value goes that equals a quantile, (D,Q): the middle of all of that value, 0 and 1 at the ends."""
     number = np.broadcast_to(np.arange(quantiles.shape[1]), quantiles.shape)
     starts = np.concatenate([np.ones((len(quantiles), 1), bool), np.diff(quantiles, axis=1) > 0], axis=1)
     first = np.maximum.accumulate(np.where(starts, number, 0), axis=1)  # first quantile of the same value
-    middle: np.ndarray = 0.5 * (places[first] + places[number])  # read at the last quantile of a value only
+    middle: np.ndarray = 0.5 * (levels[first] + levels[number])  # read at the last quantile of a value only
     middle[quantiles == quantiles[:, -1:]] = 1.0
     middle[quantiles == quantiles[:, :1]] = 0.0  # a constant column maps to 0
     return middle

@@ -16,7 +16,8 @@ from torch import nn
 
 from essent.errors import InputError
 
-GIVEN = ("n_features_in_", "feature_names_in_")  # scikit-learn's attributes of what was fitted on: nothing learned
+# scikit-learn's attributes of what was fitted on: nothing learned
+INPUT_ATTRIBUTES = ("n_features_in_", "feature_names_in_")
 
 
 def check_vectors(vectors: Any, first_row: int = 0) -> np.ndarray:
