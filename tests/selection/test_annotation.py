@@ -40,17 +40,17 @@ def annotation(shell: Any) -> Annotation:
 # -- which pairs ------------------------------------------------------------------------------------------------------
 
 
-def test_half_of_the_pairs_are_the_most_disputed_of_their_stratum_and_all_strata_are_judged() -> None:
+def test_disputed_pairs_and_strata() -> None:
     draw = np.random.default_rng(0)
     cosines = np.linspace(0, 1, 100) + 0.02 * draw.normal(size=(6, 100))
     cosines[:3, 55] += 0.2  # three of the recipes say something else of this pair, within its stratum or near
     cosines[3:, 55] -= 0.2
-    places, reasons = choose_pairs(cosines, 20, np.random.default_rng(0))
-    assert len(set(places.tolist())) == len(reasons) == 20
-    disputed = [place for place, reason in zip(places, reasons, strict=True) if "disagree" in reason]
+    indices, reasons = choose_pairs(cosines, 20, np.random.default_rng(0))
+    assert len(set(indices.tolist())) == len(reasons) == 20
+    disputed = [index for index, reason in zip(indices, reasons, strict=True) if "disagree" in reason]
     assert len(disputed) == 10
     assert 55 in disputed
-    assert np.array_equal(np.bincount(places // 10, minlength=10) >= 1, np.ones(10, bool))  # the whole scale
+    assert np.array_equal(np.bincount(indices // 10, minlength=10) >= 1, np.ones(10, bool))  # the whole scale
 
 
 def test_the_order_is_random_and_the_seed_decides() -> None:
@@ -63,26 +63,26 @@ def test_the_order_is_random_and_the_seed_decides() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 39, 40])
-def test_as_many_as_asked_for_each_once(count: int) -> None:
-    places, _ = choose_pairs(np.random.default_rng(0).normal(size=(5, 40)), count, np.random.default_rng(0))
-    assert len(set(places.tolist())) == count
+def test_number_of_chosen_pairs(count: int) -> None:
+    indices, _ = choose_pairs(np.random.default_rng(0).normal(size=(5, 40)), count, np.random.default_rng(0))
+    assert len(set(indices.tolist())) == count
 
 
-def test_recipes_whose_cosines_are_constant_have_no_say() -> None:
+def test_constant_cosines_are_ignored() -> None:
     cosines = np.random.default_rng(0).normal(size=(4, 40))
     with_constant = np.concatenate([cosines, np.full((2, 40), 0.5), np.full((1, 40), np.nan)])
     first, _ = choose_pairs(cosines, 10, np.random.default_rng(0))
     assert np.array_equal(choose_pairs(with_constant, 10, np.random.default_rng(0))[0], first)
 
 
-def test_pairs_of_texts_are_two_different_texts_each_once(shell: Any) -> None:
-    made = annotate(shell, TEXTS, "weights", count=15, seed=3)
-    assert len({frozenset(pair) for pair in made.pairs}) == 15
-    assert {text for pair in made.pairs for text in pair} <= set(TEXTS)
-    assert made.pairs == annotate(shell, TEXTS, "weights", count=15, seed=3).pairs
+def test_pairs_of_texts_are_distinct(shell: Any) -> None:
+    annotated = annotate(shell, TEXTS, "weights", count=15, seed=3)
+    assert len({frozenset(pair) for pair in annotated.pairs}) == 15
+    assert {text for pair in annotated.pairs for text in pair} <= set(TEXTS)
+    assert annotated.pairs == annotate(shell, TEXTS, "weights", count=15, seed=3).pairs
 
 
-def test_pairs_given_are_those_to_choose_from(annotation: Annotation) -> None:
+def test_chosen_pairs_come_from_the_data(annotation: Annotation) -> None:
     assert set(annotation.pairs) <= {pair[:2] for pair in PAIRS}
     assert len(annotation.pairs) == len(annotation.reasons) == 20
 
@@ -101,13 +101,13 @@ def test_refusals(shell: Any) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_a_file_holds_what_was_written(suffix: str, tmp_path: Path) -> None:
+def test_pairs_file_round_trip(suffix: str, tmp_path: Path) -> None:
     pairs = [('A "quoted", text', "über\nzwei Zeilen", 2.5), ("b", "c", None), ("d", "e", 0.0)]
     write_pairs(tmp_path / f"judge{suffix}", pairs)
     assert read_pairs(tmp_path / f"judge{suffix}") == pairs
 
 
-def test_pairs_without_a_score_are_left_out_and_counted(annotation: Annotation, tmp_path: Path) -> None:
+def test_unscored_pairs_are_counted(annotation: Annotation, tmp_path: Path) -> None:
     annotation.write(tmp_path / "judge.csv")
     pairs = read_pairs(tmp_path / "judge.csv")
     with pytest.raises(DataError, match="none of the 20 pairs has a score"):
@@ -118,7 +118,7 @@ def test_pairs_without_a_score_are_left_out_and_counted(annotation: Annotation, 
     assert any("16 of 20 pairs have no score" in note for note in task.notes)
 
 
-def test_a_score_that_is_not_a_number_is_named_with_its_line(tmp_path: Path) -> None:
+def test_bad_scores_name_their_line(tmp_path: Path) -> None:
     file = tmp_path / "judge.csv"
     file.write_text("sentence1,sentence2,score\na,b,3\nc,d,\ne,f,much\n", "utf-8")
     with pytest.raises(DataError, match=r"judge\.csv, line 4: 'score' must be a finite number, not 'much'"):
@@ -130,7 +130,7 @@ def test_a_score_that_is_not_a_number_is_named_with_its_line(tmp_path: Path) -> 
         write_pairs(tmp_path / "judge.txt", [("a", "b", None)])
 
 
-def test_a_file_of_other_texts_is_noticed(tmp_path: Path) -> None:
+def test_foreign_texts_give_a_note(tmp_path: Path) -> None:
     write_pairs(tmp_path / "judge.csv", [("a", "b", 1.0), ("a", "another", 2.0)])
     task = read_annotated(tmp_path / "judge.csv", ["a", "b"])
     assert any("1 of the 2 judged pairs have a text that is not in the data" in note for note in task.notes)
@@ -139,7 +139,7 @@ def test_a_file_of_other_texts_is_noticed(tmp_path: Path) -> None:
 # -- the choice -------------------------------------------------------------------------------------------------------
 
 
-def test_what_recipes_learn_they_learn_from_all_texts(shell: Any, annotation: Annotation) -> None:
+def test_recipes_are_fitted_on_all_texts(shell: Any, annotation: Annotation) -> None:
     """Scores are those of the recipe fitted on all texts of the data, not on those of the judged pairs alone."""
     task = annotation.with_scores([float(n % 6) for n in range(20)])
     everything = [pair[0] for pair in PAIRS] + [pair[1] for pair in PAIRS]
@@ -175,14 +175,16 @@ def test_with_many_judgements_the_labels_decide() -> None:
 
 def test_judgements_find_the_planted_recipe(shell: Any) -> None:
     truth = planted(shell, "layers=static weights=idf", noise=0.0)
-    made = annotate(shell, [pair[:2] for pair in truth.pairs], "weights", count=50)
+    annotated = annotate(shell, [pair[:2] for pair in truth.pairs], "weights", count=50)
     gold = {pair[:2]: pair.score for pair in truth.pairs}
-    board = search(shell, made.with_scores([gold[pair] for pair in made.pairs]), "weights", criterion="spearman")
+    board = search(
+        shell, annotated.with_scores([gold[pair] for pair in annotated.pairs]), "weights", criterion="spearman"
+    )
     assert board.find("layers=static weights=idf").scores["spearman"] > 99.9
     assert board.trials[0].scores["spearman"] > 99.9
 
 
-def test_a_judged_pair_of_other_texts_is_a_pair_too() -> None:
+def test_annotated_pairs_of_new_texts() -> None:
     task = AnnotatedPairs("own", (("new one", "a", 1.0), ("b", "new two", 2.0)), all_texts=("a", "b", "a"))
     assert task.texts() == ["a", "b", "a", "new one", "new two"]
     assert task.compared().tolist() == [[3, 0], [1, 4]]

@@ -47,7 +47,7 @@ RECIPES = [
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_scores_equal_one_encoder_at_a_time(family: str, shell_of: Shells) -> None:
+def test_scores_match_single_encoders(family: str, shell_of: Shells) -> None:
     together = evaluate(shell_of(family), RECIPES, [TASK])
     assert list(together) == [str(Recipe.parse(recipe)) for recipe in RECIPES]
     for recipe, (result,) in zip(RECIPES, together.values(), strict=True):
@@ -73,7 +73,7 @@ def test_the_default_prompt_stands_before_every_text(shell_of: Shells, monkeypat
         assert plain.provenance["prompt"] is None
 
 
-def test_one_pass_a_template(shell_of: Shells) -> None:
+def test_number_of_passes(shell_of: Shells) -> None:
     shell, rows = shell_of("bert"), []
     distinct = len(set(TASK.texts()))
     handle = shell[0].model.embeddings.register_forward_hook(lambda *call: rows.append(call[2].shape[0]))
@@ -89,9 +89,9 @@ def test_one_pass_a_template(shell_of: Shells) -> None:
 def test_a_pass_goes_no_deeper_than_the_recipes_read(shell_of: Shells) -> None:
     shell, calls = shell_of("bert"), [0, 0, 0]
 
-    def counter(place: int) -> Callable:
+    def counter(layer_index: int) -> Callable:
         def hook(*_: object) -> None:
-            calls[place] += 1
+            calls[layer_index] += 1
 
         return hook
 
@@ -104,7 +104,7 @@ def test_a_pass_goes_no_deeper_than_the_recipes_read(shell_of: Shells) -> None:
     assert calls == [1, 1, 0]
 
 
-def test_each_task_fits_anew_on_its_own_texts(shell_of: Shells) -> None:
+def test_tasks_are_fitted_separately(shell_of: Shells) -> None:
     first, second = PairTask("first", PAIRS[:15]), PairTask("second", PAIRS[15:])
     together = evaluate(shell_of("bert"), ["first-last-idf-zscore"], [first, second])["first-last-idf | zscore"]
     for task, result in zip((first, second), together, strict=True):
@@ -113,35 +113,35 @@ def test_each_task_fits_anew_on_its_own_texts(shell_of: Shells) -> None:
         assert result.task == task.name
 
 
-def test_shaping_and_counts_may_come_from_other_texts(shell_of: Shells) -> None:
-    other = [pair.sentence1 + " kitten" for pair in PAIRS]
+def test_fit_and_frequency_texts(shell_of: Shells) -> None:
+    fit_texts = [pair.sentence1 + " kitten" for pair in PAIRS]
     recipe = "first-last-idf | zscore"
-    result = evaluate(shell_of("bert"), [recipe], [TASK], fit_texts=other, frequency_texts=CORPUS)[recipe][0]
+    result = evaluate(shell_of("bert"), [recipe], [TASK], fit_texts=fit_texts, frequency_texts=CORPUS)[recipe][0]
     alone = Watched.of(TASK)
-    alone.run(Encoder(shell_of("bert"), recipe).fit(other, frequency_texts=CORPUS))
+    alone.run(Encoder(shell_of("bert"), recipe).fit(fit_texts, frequency_texts=CORPUS))
     assert result.main_score == alone.expected(recipe)
     assert result.provenance["fitted_on"] == result.provenance["frequencies_from"] == "other texts"
     assert evaluate(shell_of("bert"), [recipe], [TASK])[recipe][0].metrics != result.metrics
 
 
 def test_results_are_reported_as_they_come(shell_of: Shells) -> None:
-    seen = []
+    reported = []
     evaluate(
         shell_of("bert"),
         ["mean", "cls"],
         [TASK, PairTask("again", PAIRS)],
-        report=lambda recipe, result: seen.append(recipe),
+        report=lambda recipe, result: reported.append(recipe),
     )
-    assert seen == ["mean", "cls", "mean", "cls"]
+    assert reported == ["mean", "cls", "mean", "cls"]
 
 
-def test_the_given_model_is_left_as_it_is(shell_of: Shells) -> None:
+def test_model_is_unchanged(shell_of: Shells) -> None:
     before = shell_of("bert").encode(CORPUS[:4])
     evaluate(shell_of("bert"), RECIPES, [TASK])
     np.testing.assert_array_equal(shell_of("bert").encode(CORPUS[:4]), before)
 
 
-def test_mistakes_are_found_before_the_model_is_loaded() -> None:
+def test_mistakes_are_refused_before_loading() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'mean'"):
         evaluate("no-such-model", ["maen"], [TASK])
     with pytest.raises(RecipeError, match="needs its head"):
@@ -154,22 +154,20 @@ def test_mistakes_are_found_before_the_model_is_loaded() -> None:
         evaluate("no-such-model", ["mean"], [TASK])
 
 
-def test_one_recipe_that_cannot_run_refuses_all(shell_of: Shells) -> None:
+def test_unsupported_recipe_is_refused(shell_of: Shells) -> None:
     with pytest.raises(UnsupportedRecipeError, match="no layer 7"):
         evaluate(shell_of("bert"), ["mean", "layers=7"], [TASK])
 
 
-def test_a_text_that_tasks_share_is_encoded_once_and_a_kept_cache_serves_the_next_run(
-    shell_of: Shells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shared_texts_and_cache(shell_of: Shells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from essent.selection import evaluation as evaluation
 
     ran: list[int] = []
     run = evaluation.pool_texts
 
-    def counting(backbone: object, plans: object, texts: list[str], *rest: object, **settings: object) -> object:
+    def counting(backbone: object, plans: object, texts: list[str], *arguments: object, **settings: object) -> object:
         ran.append(len(texts))
-        return run(backbone, plans, texts, *rest, **settings)  # type: ignore[arg-type]
+        return run(backbone, plans, texts, *arguments, **settings)  # type: ignore[arg-type]
 
     monkeypatch.setattr(evaluation, "pool_texts", counting)
     half = PairTask("half", PAIRS[:20])
@@ -178,11 +176,11 @@ def test_a_text_that_tasks_share_is_encoded_once_and_a_kept_cache_serves_the_nex
     distinct = len(set(TASK.texts()))
     assert sum(ran) == distinct
     ran.clear()
-    kept = evaluate(shell_of("bert"), recipes, [TASK], cache=tmp_path / "cache")
+    cached = evaluate(shell_of("bert"), recipes, [TASK], cache=tmp_path / "cache")
     again = evaluate(shell_of("bert"), recipes, [half, TASK], cache=tmp_path / "cache")
     assert ran == [distinct]
     for recipe in recipes:
-        assert again[recipe][1].main_score == kept[recipe][0].main_score
+        assert again[recipe][1].main_score == cached[recipe][0].main_score
     evaluate(shell_of("bert"), ["mean", "first-last-idf"], [TASK], cache=tmp_path / "cache")
     assert ran == [distinct, distinct]  # idf's rows depend on what it has counted
     for recipe, alone in one_by_one(shell_of("bert"), recipes, TASK).items():
@@ -213,7 +211,7 @@ def test_texts_cut_at_a_length(bert: Path) -> None:
         evaluate(encoder, [], [task], max_seq_length=8)
 
 
-def test_what_evaluate_refuses(bert: Path) -> None:
+def test_evaluate_refusals(bert: Path) -> None:
     for arguments, message in (
         ((["mean"], "stsb"), r"tasks is a list, \['stsb'\]"),
         (("mean", [TASK]), r"recipes is a list, \['mean'\]"),
@@ -236,7 +234,7 @@ def test_pairs_in_memory_are_a_task(shell_of: Shells) -> None:
         evaluate(shell, ["mean"], frame)
 
 
-def test_results_are_found_by_any_spelling_of_their_recipe(shell_of: Shells) -> None:
+def test_lookup_by_any_spelling(shell_of: Shells) -> None:
     results = evaluate(shell_of("bert"), ["whitening", "mean|abtt:2"], [TASK])
     assert results["whitening"] is results["first-last | whiten"]
     assert results["mean | abtt:2"] is results["mean|abtt:2"]
@@ -245,7 +243,7 @@ def test_results_are_found_by_any_spelling_of_their_recipe(shell_of: Shells) -> 
             results[unknown]
 
 
-def test_a_model_that_no_recipe_describes_is_scored_as_it_is(bert: Path, tmp_path: Path) -> None:
+def test_models_without_a_recipe(bert: Path, tmp_path: Path) -> None:
     transformer = Transformer(str(bert))
     size = transformer.get_embedding_dimension()
     dense, without = tmp_path / "dense", tmp_path / "without-prompt"
@@ -266,9 +264,7 @@ def test_labels_without_a_test_part_are_refused_before_the_model_is_loaded(monke
         evaluate("no-such-model", ["mean"], [task])
 
 
-def test_prompts_are_said_where_they_are_applied_and_not_where_a_model_is_loaded(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_notes_on_applied_prompts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """sentence-transformers warns of a default prompt when it loads a model, whatever is then done with it."""
     folder = build_family("bert", tmp_path / "bert")
     shell = SentenceTransformer(str(folder), prompts={"query": "query: ", "passage": "passage: "}, device="cpu")

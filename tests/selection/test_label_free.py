@@ -32,8 +32,8 @@ from essent.selection.label_free import (
 WORDS = 20
 
 
-def topic_texts(count: int = 240, sentences: int = 1, seed: int = 0, each: int = 20) -> list[str]:
-    """Texts of eight to fourteen words of one topic and some that all topics share; `each` texts in a row a topic."""
+def topic_texts(count: int = 240, sentences: int = 1, seed: int = 0, per_topic: int = 20) -> list[str]:
+    """Texts of eight to fourteen words of one topic and some that all topics share; `per_topic` in a row a topic."""
     rng = np.random.default_rng(seed)
 
     def sentence(topic: int) -> str:
@@ -41,7 +41,7 @@ def topic_texts(count: int = 240, sentences: int = 1, seed: int = 0, each: int =
         shared = [f"the{word}" for word in rng.integers(4, size=rng.integers(2, 5))]
         return " ".join(rng.permutation([*own, *shared])).capitalize() + "."
 
-    return [" ".join(sentence(number // each) for _ in range(sentences)) for number in range(count)]
+    return [" ".join(sentence(number // per_topic) for _ in range(sentences)) for number in range(count)]
 
 
 def planted_cosines(pairs: list[tuple[str, str]], noises: list[float], seed: int = 1) -> np.ndarray:
@@ -178,9 +178,9 @@ def test_a_majority_of_bad_recipes_does_not_mislead() -> None:
 # -- what is drawn ----------------------------------------------------------------------------------------------------
 
 
-def test_the_seed_decides_what_is_drawn() -> None:
-    first, again, other = (Teacher.of(topic_texts(), [], seed) for seed in (0, 0, 1))
-    assert first.pairs == again.pairs != other.pairs
+def test_teacher_depends_on_the_seed() -> None:
+    first, again, reseeded = (Teacher.of(topic_texts(), [], seed) for seed in (0, 0, 1))
+    assert first.pairs == again.pairs != reseeded.pairs
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_odd_texts_are_ignored() -> None:
     assert all(text.strip() for pair in teacher.pairs for text in pair)
 
 
-def test_the_users_pairs_are_used_where_there_are_enough() -> None:
+def test_own_pairs_are_preferred() -> None:
     texts = topic_texts()
     own = list(zip(texts[:50], texts[60:110], strict=True))
     assert candidate_pairs(texts, own, 5) == own
@@ -205,7 +205,7 @@ def test_the_users_pairs_are_used_where_there_are_enough() -> None:
     assert set(candidate_pairs(texts, own[:3], 0, 60)).isdisjoint(own[:3])
 
 
-def test_without_pairs_near_ones_are_among_those_looked_at() -> None:
+def test_candidates_include_near_pairs() -> None:
     texts = topic_texts()
     pairs = candidate_pairs(texts, [], 0, 90)
     letters = _letters(texts)
@@ -224,25 +224,25 @@ def test_halves_share_no_word_and_a_shortened_text_loses_its_share() -> None:
         order = [text.split().index(word) for word in first.split()]
         assert order == sorted(order)
     for share in (0.01, 0.3, 0.99):
-        rest = _shortened(" ".join(f"w{n}" for n in range(10)), share, rng).split()
-        assert len(rest) == 10 - min(max(1, round(10 * share)), 9)
-        assert rest == sorted(rest, key=lambda word: int(word[1:]))
+        shortened = _shortened(" ".join(f"w{n}" for n in range(10)), share, rng).split()
+        assert len(shortened) == 10 - min(max(1, round(10 * share)), 9)
+        assert shortened == sorted(shortened, key=lambda word: int(word[1:]))
 
 
-def test_scripts_without_spaces_are_taken_letter_by_letter() -> None:
+def test_words_of_scripts_without_spaces() -> None:
     assert words_of("今天天气很好。") == ["今", "天", "天", "气", "很", "好", "。"]
     assert "".join(words_of("GPU で  計算 する")) == "GPU で  計算 する"
     assert neighbouring_sentences(["今天天气很好。我们去公园散步吧。"]) == [("今天天气很好。", "我们去公园散步吧。")]
 
 
-@pytest.mark.parametrize(("count", "each"), [(1, 3), (2, 1), (9, 8), (10, 8), (40, 5), (41, 5), (7, 6)])
-def test_others_are_others_and_stay_in_small_groups(count: int, each: int) -> None:
+@pytest.mark.parametrize(("count", "group_size"), [(1, 3), (2, 1), (9, 8), (10, 8), (40, 5), (41, 5), (7, 6)])
+def test_negatives_form_small_groups(count: int, group_size: int) -> None:
     """A pass in portions then encodes each text once."""
-    pairs = _others(count, each)
+    pairs = _others(count, group_size)
     assert all(i != j and 0 <= j < count for i, j in pairs)
     assert {i for i, _ in pairs} == (set(range(count)) if count > 1 else set())
     joined = coo_array((np.ones(len(pairs)), tuple(np.array(pairs).reshape(-1, 2).T)), shape=(count, count))
-    assert np.bincount(connected_components(joined, directed=False)[1]).max() <= each + 2
+    assert np.bincount(connected_components(joined, directed=False)[1]).max() <= group_size + 2
 
 
 # -- running text -----------------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def test_neighbouring_sentences() -> None:
     ]
 
 
-def test_neighbours_are_positive_and_others_negative() -> None:
+def test_neighbours_are_positive() -> None:
     make = JUDGES["neighbours"][0]
     texts = topic_texts(120, sentences=3)
     pairs, gold = make(texts, np.random.default_rng(0))

@@ -16,7 +16,7 @@ TRIALS = (
 )
 
 
-def test_on_the_screen_it_is_one_line() -> None:
+def test_repr() -> None:
     board = Leaderboard("spearman", TRIALS, ("mean",))
     assert repr(board) == "Leaderboard(3 recipes by 'spearman', best 'weights=idf' 71.25)"
     assert (
@@ -27,7 +27,7 @@ def test_on_the_screen_it_is_one_line() -> None:
     assert repr(Leaderboard("spearman", ())) == "Leaderboard(0 recipes by 'spearman', none with a score)"
 
 
-def test_as_a_frame_it_has_a_row_a_trial() -> None:
+def test_to_frame() -> None:
     frame = Leaderboard("spearman", TRIALS, ("mean",)).to_frame()
     expected = pd.DataFrame(
         {

@@ -115,8 +115,8 @@ class TinyRetrieval(AbsTaskRetrieval):
             Dataset.from_list([{"id": key, "text": text} for key, text in side.items()])
             for side in (RETRIEVAL.corpus, RETRIEVAL.queries)
         ]
-        judged = {query: dict(documents) for query, documents in RETRIEVAL.relevant.items()}
-        split = {"corpus": sides[0], "queries": sides[1], "relevant_docs": judged, "top_ranked": None}
+        relevant = {query: dict(documents) for query, documents in RETRIEVAL.relevant.items()}
+        split = {"corpus": sides[0], "queries": sides[1], "relevant_docs": relevant, "top_ranked": None}
         self.dataset = {"default": {"test": split}}
         self.data_loaded = True
 
@@ -130,8 +130,8 @@ def test_retrieval_has_the_scores_of_mtebs_own_evaluation(encoder: Encoder) -> N
 
 
 def evaluate(model: Any, *tasks: Any, cache: Path | None = None) -> list[mteb.TaskResult]:
-    kept = None if cache is None else mteb.ResultCache(cache)
-    return mteb.evaluate(model, list(tasks), cache=kept, co2_tracker=False, show_progress_bar=False).task_results
+    mteb_cache = None if cache is None else mteb.ResultCache(cache)
+    return mteb.evaluate(model, list(tasks), cache=mteb_cache, co2_tracker=False, show_progress_bar=False).task_results
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +152,7 @@ def test_an_encoder_runs_in_mteb_as_it_is(encoder: Encoder) -> None:
 
 def test_a_cache_keeps_named_encoders_apart(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
     folder = str(folder_of("bert"))
-    found = {}
+    scores = {}
     for recipe, texts in (
         ("mean", None),
         ("first-last", None),
@@ -165,9 +165,9 @@ def test_a_cache_keeps_named_encoders_apart(folder_of: Callable[[str], Path], tm
         identify(encoder, "me/tiny")
         revision = encoder.model_card_data.base_model_revision
         assert identify(encoder, "me/tiny").model_card_data.base_model_revision == revision  # the same again
-        found[revision] = evaluate(encoder, to_mteb(PAIRS), cache=tmp_path)[0].get_score()
-        assert 100 * found[revision] == pytest.approx(PAIRS.run(encoder).main_score, abs=1e-4)
-    assert len(found) == 4
+        scores[revision] = evaluate(encoder, to_mteb(PAIRS), cache=tmp_path)[0].get_score()
+        assert 100 * scores[revision] == pytest.approx(PAIRS.run(encoder).main_score, abs=1e-4)
+    assert len(scores) == 4
     assert len(read_mteb_results(tmp_path)) == 4
 
 
@@ -177,8 +177,8 @@ def test_a_cache_keeps_encoders_apart_as_they_are(folder_of: Callable[[str], Pat
         encoder = Encoder(folder, recipe, device="cpu")
         if texts is not None:
             encoder.fit(PAIRS.texts()[texts:])
-        found = evaluate(encoder, to_mteb(PAIRS), cache=tmp_path)[0].get_score()
-        assert 100 * found == pytest.approx(PAIRS.run(encoder).main_score, abs=1e-4)
+        score = evaluate(encoder, to_mteb(PAIRS), cache=tmp_path)[0].get_score()
+        assert 100 * score == pytest.approx(PAIRS.run(encoder).main_score, abs=1e-4)
     assert len(read_mteb_results(tmp_path)) == 4
 
 
@@ -192,22 +192,22 @@ def test_a_model_needs_a_name(encoder: Encoder, name: Any) -> None:
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: type(task).__name__)
-def test_tasks_score_in_mteb_as_they_do_here(task: Any, encoder: Encoder, tmp_path: Path) -> None:
+def test_scores_in_mteb(task: Any, encoder: Encoder, tmp_path: Path) -> None:
     wrapped = to_mteb(task)
-    found = evaluate(encoder, wrapped, cache=tmp_path)[0]
+    from_mteb = evaluate(encoder, wrapped, cache=tmp_path)[0]
     own = task.run(encoder)
-    scores = found.scores["test"][0]
+    scores = from_mteb.scores["test"][0]
     divisor = 1 if own.main is None else 100
     for metric, values in own.metrics.items():
         for key, value in values.items():
             assert scores[f"{metric}.{key}"] == pytest.approx(value / divisor, abs=1e-6, nan_ok=True)
     if own.main is not None:
-        assert 100 * found.get_score() == pytest.approx(own.main_score, abs=1e-6)
-        assert abs(found.get_score()) <= 1
-    assert found.task_name == f"essent.{task.name}"
-    assert found.dataset_revision == task.digest()
+        assert 100 * from_mteb.get_score() == pytest.approx(own.main_score, abs=1e-6)
+        assert abs(from_mteb.get_score()) <= 1
+    assert from_mteb.task_name == f"essent.{task.name}"
+    assert from_mteb.dataset_revision == task.digest()
     again = evaluate(encoder, wrapped)[0]  # the texts are still there
-    assert again.get_score() == pytest.approx(found.get_score(), abs=1e-6)
+    assert again.get_score() == pytest.approx(from_mteb.get_score(), abs=1e-6)
 
     (read,) = read_mteb_results(tmp_path)
     assert (read.task, read.n, read.main, read.notes) == (own.task, own.n, own.main, own.notes)
@@ -216,11 +216,11 @@ def test_tasks_score_in_mteb_as_they_do_here(task: Any, encoder: Encoder, tmp_pa
         assert read.metrics[metric] == pytest.approx(values, abs=2e-6, nan_ok=True)
     assert read.provenance["sha256"] == task.digest()
     assert read.provenance.get("split") == own.provenance.get("split")  # the data's, not MTEB's only one
-    assert read.provenance["mteb"] == found.mteb_version
+    assert read.provenance["mteb"] == from_mteb.mteb_version
     assert read.provenance["model"] == encoder.model_card_data.model_name
 
 
-def test_tasks_without_a_main_score_have_one_in_mteb(encoder: Encoder) -> None:
+def test_main_scores_in_mteb(encoder: Encoder) -> None:
     heros, geometry, chosen = evaluate(
         encoder, to_mteb(HEROS), to_mteb(GEOMETRY), to_mteb(HEROS, main=("similarity", "Synonym"))
     )
@@ -233,8 +233,8 @@ def test_tasks_without_a_main_score_have_one_in_mteb(encoder: Encoder) -> None:
 def test_no_comparison_and_no_correlation_are_not_a_number(encoder: Encoder, tmp_path: Path) -> None:
     lonely = HerosTask("lonely", tuple(pair for pair in HEROS.pairs if pair.subset == "Synonym"), resamples=5)
     constant = PairTask("constant", tuple(pair._replace(score=1.0) for pair in PAIRS.pairs))
-    for found in evaluate(encoder, to_mteb(lonely), to_mteb(constant), cache=tmp_path):
-        assert math.isnan(found.get_score())
+    for from_mteb in evaluate(encoder, to_mteb(lonely), to_mteb(constant), cache=tmp_path):
+        assert math.isnan(from_mteb.get_score())
     constant_read, lonely_read = read_mteb_results(tmp_path)
     assert math.isnan(constant_read.main_score)
     assert "constant gold scores" in constant_read.notes[0]
@@ -257,18 +257,18 @@ class Counting:
         return Result(self.name, {"share": {"all": len(vectors) / 10}}, {}, len(vectors), main=None)
 
 
-def test_tasks_of_others(encoder: Encoder) -> None:
+def test_foreign_tasks(encoder: Encoder) -> None:
     with pytest.raises(InputError, match=r"which of MTEB's types is a Counting\? Give type="):
         to_mteb(Counting())
     with pytest.raises(InputError, match=r"no main score: give main=.*share\.all"):
         evaluate(encoder, to_mteb(Counting(), type="STS"))
     with pytest.raises(InputError, match=r"no score 'share\.some'; it has share\.all"):
         evaluate(encoder, to_mteb(Counting(), type="STS", main=("share", "some")))
-    found = evaluate(encoder, to_mteb(Counting(), type="STS", main=("share", "all")))[0]
-    assert found.get_score() == 0.3
+    from_mteb = evaluate(encoder, to_mteb(Counting(), type="STS", main=("share", "all")))[0]
+    assert from_mteb.get_score() == 0.3
 
 
-def test_what_mteb_knows_of_a_task() -> None:
+def test_metadata_in_mteb() -> None:
     task = to_mteb(PAIRS, languages=["deu-Latn"])
     assert isinstance(task, mteb.AbsTask)
     assert task.languages == ["deu"]
@@ -293,7 +293,7 @@ def test_what_mteb_knows_of_a_task() -> None:
         ("a", {"languages": ["english"]}, "does not take the task 'a'"),
     ],
 )
-def test_what_mteb_cannot_take(name: str, options: dict, message: str) -> None:
+def test_to_mteb_refusals(name: str, options: dict, message: str) -> None:
     with pytest.raises(InputError, match=f"(?s){message}"):
         to_mteb(PairTask(name, PAIRS.pairs), **options)
 
@@ -302,20 +302,21 @@ def test_what_mteb_cannot_take(name: str, options: dict, message: str) -> None:
 
 
 def test_saved_results_are_read(encoder: Encoder, tmp_path: Path) -> None:
-    found = evaluate(encoder, TinySTS())[0]
-    found.to_disk(tmp_path / "one.json")
+    from_mteb = evaluate(encoder, TinySTS())[0]
+    from_mteb.to_disk(tmp_path / "one.json")
     (read,) = read_mteb_results(tmp_path / "one.json")
-    scores = found.scores["test"][0]
+    scores = from_mteb.scores["test"][0]
     assert read.task == "TinySTS"
-    assert read.main_score == pytest.approx(100 * found.get_score(), abs=1e-4)  # MTEB keeps six decimals of fractions
+    # MTEB keeps six decimals of fractions
+    assert read.main_score == pytest.approx(100 * from_mteb.get_score(), abs=1e-4)
     for metric in ("cosine_spearman", "cosine_pearson", "euclidean_spearman"):
         assert read.metrics[metric] == {"all": pytest.approx(100 * scores[metric], abs=1e-4)}
     assert (read.n, read.subsets, read.notes) == (0, {}, ())
     assert "model" not in read.provenance
-    assert read.provenance["evaluation_time"] == found.evaluation_time
+    assert read.provenance["evaluation_time"] == from_mteb.evaluation_time
     assert read.provenance["dataset_revision"] == "1"
     assert read.provenance["split"] == "test"
-    assert read.provenance["date"].startswith(str(found.date.year))
+    assert read.provenance["date"].startswith(str(from_mteb.date.year))
     assert Result.from_dict(read.to_dict()) == read
 
 
@@ -358,7 +359,7 @@ def test_subsets_and_splits(tmp_path: Path) -> None:
     assert validation.metrics["ndcg"] == {"all": 50.0}
 
 
-def test_what_becomes_times_a_hundred(tmp_path: Path) -> None:
+def test_scores_in_percent(tmp_path: Path) -> None:
     metrics = {
         "max_accuracy_threshold": 0.5,
         "rmse": 0.5,
@@ -408,12 +409,12 @@ def test_a_folder_of_models(tmp_path: Path) -> None:
         ({"task_results": [], "model_results": 3}, "TypeError"),
     ],
 )
-def test_other_files_are_refused(content: Any, message: str, tmp_path: Path) -> None:
+def test_malformed_files_are_refused(content: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=rf"bad\.json is not a result of MTEB: .*({message})"):
         read_content(content, tmp_path / "bad.json")
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
+def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"Cannot read the results .*missing\.json"):
         read_mteb_results(tmp_path / "missing.json")
     with pytest.raises(DataError, match="holds no results of MTEB"):

@@ -30,7 +30,7 @@ Shells = Callable[[str], SentenceTransformer]
         pytest.param("full", 3, marks=pytest.mark.slow),
     ],
 )
-def test_every_space_can_be_drawn(shell_of: Shells, tmp_path: Path, space: str, panels: int) -> None:
+def test_pictures_of_spaces(shell_of: Shells, tmp_path: Path, space: str, panels: int) -> None:
     import matplotlib.image
 
     draw_leaderboard(search(shell_of("bert"), TASK, space), tmp_path / "picture.png")
@@ -41,8 +41,8 @@ def test_every_space_can_be_drawn(shell_of: Shells, tmp_path: Path, space: str, 
 
 def test_dollars_are_no_formulas(tmp_path: Path) -> None:
     recipe = Recipe(template="$_$ {text} [MASK]", weights=("mask",))
-    about = {"model": "./runs/a$_$b", "data": "$^$.jsonl"}
-    board = Leaderboard("spearman", (Trial(recipe, {"spearman": 70.0}),), provenance=about)
+    provenance = {"model": "./runs/a$_$b", "data": "$^$.jsonl"}
+    board = Leaderboard("spearman", (Trial(recipe, {"spearman": 70.0}),), provenance=provenance)
     draw_leaderboard(board, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 5_000
 

@@ -26,13 +26,13 @@ def fitted(cases: pd.DataFrame) -> Pipeline:
     return pipeline.fit(cases[["level"]].to_numpy(), gain > 0, logisticregression__sample_weight=weights)
 
 
-def test_the_rule_is_what_its_cases_give() -> None:
+def test_rule_matches_its_cases() -> None:
     expected = fitted(SIMILARITY).predict_proba(SIMILARITY[["level"]].to_numpy())[:, 1]
     assert list(map(probability_of_improvement, SIMILARITY["level"])) == pytest.approx(expected, abs=2e-3)
     assert min(expected) < probability.THRESHOLD < max(expected)  # it says more than always the same
 
 
-def test_the_loss_is_by_rules_that_have_not_seen_the_model() -> None:
+def test_loss_is_by_rules_for_new_models() -> None:
     assert CASES["model"].nunique() >= 3
     for model, own in CASES.groupby("model"):
         pipeline = fitted(SIMILARITY[SIMILARITY["model"] != model])
@@ -40,11 +40,11 @@ def test_the_loss_is_by_rules_that_have_not_seen_the_model() -> None:
         assert own["left_out"].to_numpy() == pytest.approx(expected, abs=2e-3)
 
 
-def test_the_rule_loses_less_on_models_left_out_than_the_bound_of_0_07_that_it_replaced() -> None:
+def test_rule_beats_the_fixed_bound() -> None:
     gain = OVER_MEAN["gain"].to_numpy()
 
-    def lost(taken: np.ndarray) -> float:
-        return float(np.mean(np.maximum(gain, 0) - np.where(taken, gain, 0)))
+    def lost(chosen: np.ndarray) -> float:
+        return float(np.mean(np.maximum(gain, 0) - np.where(chosen, gain, 0)))
 
     by_rule = lost((OVER_MEAN["left_out"] >= probability.THRESHOLD).to_numpy())
     assert by_rule < lost((OVER_MEAN["lead"] >= 0.07).to_numpy())

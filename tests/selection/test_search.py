@@ -88,38 +88,36 @@ def assert_scores_of(board: Leaderboard, alone: dict[str, Watched]) -> None:
 @pytest.mark.parametrize(
     "family", daily(["bert", "roberta", "albert", "modernbert", "t5", "gpt2", "mpnet"], "bert", "gpt2")
 )
-def test_every_score_is_that_of_the_recipe_alone(shell_of: Shells, family: str, tmp_path: Path) -> None:
+def test_scores_match_single_encoders(shell_of: Shells, family: str, tmp_path: Path) -> None:
     board = search(shell_of(family), TASK, MIXED)
     recipes = sorted((trial.recipe for trial in board.trials), key=str)
     sweep = sweep_of(shell_of(family), recipes, tmp_path / "work")
     score_stored(sweep, SearchData.of(TASK, None, (), 0), progress=False)
-    found = dict(zip(map(str, sweep.program.recipes), sweep.store.rows, strict=True))
+    stored = dict(zip(map(str, sweep.program.recipes), sweep.store.rows, strict=True))
     chosen = np.random.default_rng(0).choice(sorted(scored(board)), 25, replace=False).tolist()
     for text, alone in one_by_one(shell_of(family), chosen, TASK).items():
-        np.testing.assert_allclose(found[text], alone.cosines, rtol=0, atol=alone.rounding(text), err_msg=text)
+        np.testing.assert_allclose(stored[text], alone.cosines, rtol=0, atol=alone.rounding(text), err_msg=text)
         assert board.find(text).scores["spearman"] == alone.expected(text), text
 
 
-def test_pooled_vectors_of_a_portion_keep_to_half_of_the_memory(
-    shell_of: Shells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pooled_vectors_fit_the_memory(shell_of: Shells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = 8_000  # bytes: two or three texts a portion, and not all weightings of them at a time
-    held: list[tuple[int, int]] = []  # weightings pooled at a time, bytes of their buffer
+    buffers: list[tuple[int, int]] = []  # weightings pooled at a time, bytes of their buffer
     original = Sweep._pooled
 
-    def noting(self: Sweep, *given: Any) -> Iterator[tuple[range, torch.Tensor]]:
-        for rows, pooled in original(self, *given):
-            held.append((len(rows), pooled.untyped_storage().nbytes()))
+    def noting(self: Sweep, *arguments: Any) -> Iterator[tuple[range, torch.Tensor]]:
+        for rows, pooled in original(self, *arguments):
+            buffers.append((len(rows), pooled.untyped_storage().nbytes()))
             yield rows, pooled
 
     monkeypatch.setattr(Sweep, "_pooled", noting)
     heads = MIXED.expand(ModelCapabilities("bert", 3, 4, True))[0]
     sweep_of(shell_of("bert"), [recipe for recipe in heads if not recipe.shaping], tmp_path / "work", memory)
-    assert max(rows for rows, _ in held) > 1
-    assert all(size <= memory // 2 or rows == 1 for rows, size in held)
+    assert max(rows for rows, _ in buffers) > 1
+    assert all(size <= memory // 2 or rows == 1 for rows, size in buffers)
 
 
-def test_one_pass_a_template_and_each_text_once(large: Leaderboard) -> None:
+def test_number_of_passes(large: Leaderboard) -> None:
     assert large.provenance["passes"] == 2
     assert large.provenance["encoded"] == 2 * large.provenance["texts"]
 
@@ -145,11 +143,11 @@ def test_a_killed_search_goes_on_where_it_stopped(
     settings: dict[str, Any] = {"work": tmp_path / "work", "memory": 2e-4}
     finish, done = Store.finish, []
 
-    def dying(store: Store, what: str) -> None:
+    def dying(store: Store, unit: str) -> None:
         if len(done) == units:
             raise KilledError
-        done.append(what)
-        finish(store, what)
+        done.append(unit)
+        finish(store, unit)
 
     monkeypatch.setattr(Store, "finish", dying)
     with pytest.raises(KilledError):
@@ -179,8 +177,8 @@ def test_a_folder_of_another_search_is_refused(shell_of: Shells, bert: Path, tmp
 
 
 def test_winner_baselines_intervals_and_notes(shell_of: Shells) -> None:
-    other = PairTask("other", (*TASK.pairs[:9], *(Pair(p.sentence2, p.sentence1 + " too", p.score) for p in PAIRS)))
-    board = search(shell_of("bert"), TASK, "heads", test=[other], top=3, baselines=("mean", "cls"))
+    test_task = PairTask("other", (*TASK.pairs[:9], *(Pair(p.sentence2, p.sentence1 + " too", p.score) for p in PAIRS)))
+    board = search(shell_of("bert"), TASK, "heads", test=[test_task], top=3, baselines=("mean", "cls"))
     assert isinstance(board, Leaderboard)
     scores = [trial.scores["spearman"] for trial in board.trials]
     assert scores == sorted(scores, reverse=True)
@@ -193,9 +191,9 @@ def test_winner_baselines_intervals_and_notes(shell_of: Shells) -> None:
     assert any("optimistic" in note for note in board.notes)
     assert any("within its interval" in note for note in board.notes)
     check = board.checks[0]
-    left = PairTask("left", other.pairs[9:])
+    unshared = PairTask("left", test_task.pairs[9:])
     leader = str(board.leader)
-    assert check.scores[leader][0] == one_by_one(shell_of("bert"), [leader], left)[leader].expected(leader)
+    assert check.scores[leader][0] == one_by_one(shell_of("bert"), [leader], unshared)[leader].expected(leader)
     assert (check.task, check.units, check.left_out) == ("other", 60, 9)
 
 
@@ -227,8 +225,8 @@ def test_pairs_in_memory_and_options_of_the_model(shell_of: Shells) -> None:
     rows = [{"sentence1": p.sentence1, "sentence2": p.sentence2, "score": p.score} for p in TASK.pairs]
     expected = search(shell_of("bert"), PairTask("pairs", tuple(tuple(row.values()) for row in rows)), "layers")
     for data in (rows, pandas.DataFrame(rows), [tuple(row.values()) for row in rows]):
-        found = search(shell_of("bert"), data, "layers", device="cpu")
-        assert [trial.scores for trial in found.trials] == [trial.scores for trial in expected.trials]
+        board = search(shell_of("bert"), data, "layers", device="cpu")
+        assert [trial.scores for trial in board.trials] == [trial.scores for trial in expected.trials]
     with pytest.raises(InputError, match="search takes no 'memroy'\\. Did you mean 'memory'"):
         search(shell_of("bert"), rows, "layers", memroy=1)
     with pytest.raises(InputError, match="texts without labels"):
@@ -278,7 +276,7 @@ def test_bad_input_is_refused_before_the_model_is_loaded(
         search(str(bert), arguments.pop("data", TASK), **arguments)
 
 
-def test_one_pair_and_constant_gold_give_a_leaderboard_without_scores(shell_of: Shells) -> None:
+def test_leaderboard_without_scores(shell_of: Shells) -> None:
     board = search(shell_of("bert"), PairTask("one", TASK.pairs[:1]), Space(named=("mean", "first-last | whiten")))
     assert all(np.isnan(trial.scores["spearman"]) for trial in board.trials)
     assert board.comparisons == ()
@@ -312,33 +310,33 @@ def test_texts_and_pairs_without_labels(shell_of: Shells) -> None:
         assert any("similarity of sentences only: for clustering" in note for note in board.notes)
 
 
-def test_labels_and_the_criterion_without_labels_come_from_the_same_pass(shell_of: Shells) -> None:
+def test_labels_and_teacher_share_a_pass(shell_of: Shells) -> None:
     board = search(shell_of("bert"), TASK, "heads", criterion=("spearman", "teacher"))
     alone = search(shell_of("bert"), TASK, "heads")
     assert board.provenance["passes"] == 1
     assert board.provenance["encoded"] == board.provenance["texts"] > alone.provenance["texts"]
     assert set(board.trials[0].scores) == {"spearman", "teacher"}
-    one_at_a_time = one_by_one(shell_of("bert"), [str(trial.recipe) for trial in board.trials], TASK)
+    single = one_by_one(shell_of("bert"), [str(trial.recipe) for trial in board.trials], TASK)
     for searched in (alone, board):
-        assert_scores_of(searched, one_at_a_time)
+        assert_scores_of(searched, single)
     free = search(shell_of("bert"), TASK, "heads", criterion=("teacher", "spearman"))
     assert free.leader == max(board.trials, key=lambda trial: trial.scores["teacher"]).recipe
     assert "Measured by spearman, chosen by teacher and compared by labels" in free.verdict
 
 
 @pytest.mark.parametrize(
-    ("bound", "kept", "said"),
+    ("bound", "baseline", "message"),
     [(0.0, None, "is better than cls by +"), (1.0, "cls", "cls is kept: {leader} is better with a probability of")],
 )
 def test_the_measured_probability_decides_without_labels(
-    shell_of: Shells, monkeypatch: pytest.MonkeyPatch, bound: float, kept: str | None, said: str
+    shell_of: Shells, monkeypatch: pytest.MonkeyPatch, bound: float, baseline: str | None, message: str
 ) -> None:
     monkeypatch.setattr("essent.selection.probability.THRESHOLD", bound)
     board = search(shell_of("bert"), TASK.texts(), "weights", baselines=("cls",), criterion="teacher")
     assert board.comparisons[0].is_better  # the interval alone would take it
-    assert board.kept == kept
-    assert (str(board.best) == "cls") == (kept == "cls")
-    assert said.format(leader=board.leader) in board.verdict
+    assert board.kept == baseline
+    assert (str(board.best) == "cls") == (baseline == "cls")
+    assert message.format(leader=board.leader) in board.verdict
     assert "Chosen without labels; on models like this" in board.verdict
 
 
@@ -346,32 +344,32 @@ def test_the_measured_probability_decides_without_labels(
 def test_a_recipe_has_the_same_score_without_labels_in_every_space(shell_of: Shells) -> None:
     boards = [search(shell_of("bert"), TASK.texts(), space) for space in ("heads", "weights", Space(named=("mean",)))]
     for name in ("mean", "first-last"):
-        first, *others = (board.find(name).scores["teacher"] for board in boards)
-        assert others == pytest.approx([first, first], abs=1e-6)
+        first, *repeated = (board.find(name).scores["teacher"] for board in boards)
+        assert repeated == pytest.approx([first, first], abs=1e-6)
     assert [len(board.trials) for board in boards] == [14, 27, 2]  # what runs along is not ranked
     # where the first recipe is the same its lead and its interval are
     same = search(shell_of("bert"), TASK.texts(), Space(named=(str(boards[0].leader),)))
-    for one, other in zip(same.comparisons, boards[0].comparisons, strict=True):
-        assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=1e-6)
+    for single, ranked in zip(same.comparisons, boards[0].comparisons, strict=True):
+        assert (single.low, single.high) == pytest.approx((ranked.low, ranked.high), abs=1e-6)
 
 
-def test_a_winner_that_leads_on_pairs_left_out_is_the_best(shell_of: Shells) -> None:
-    found = search(shell_of("bert"), planted(shell_of("bert"), "static weights=position"), "weights")
-    assert found.best == found.leader == Recipe.parse("static weights=position")
-    assert all(comparison.is_better for comparison in found.held_out)
-    assert "is better than mean by +" in found.verdict
+def test_cross_validated_winner_is_the_best(shell_of: Shells) -> None:
+    board = search(shell_of("bert"), planted(shell_of("bert"), "static weights=position"), "weights")
+    assert board.best == board.leader == Recipe.parse("static weights=position")
+    assert all(comparison.is_better for comparison in board.held_out)
+    assert "is better than mean by +" in board.verdict
 
 
 def test_the_test_decides(shell_of: Shells) -> None:
     shell = shell_of("bert")
-    data, other = (
+    data, test_pairs = (
         planted(shell, "static weights=position"),
         tuple(Pair(p.sentence2, "a " + p.sentence1, 0.0) for p in PAIRS),
     )
-    same = search(shell, data, "weights", test=[planted(shell, "static weights=position", pairs=other)])
+    same = search(shell, data, "weights", test=[planted(shell, "static weights=position", pairs=test_pairs)])
     assert same.best == Recipe.parse("static weights=position")
     assert same.verdict.startswith(f"On the test (planted), {same.best} is better than mean by +")
-    against = search(shell, data, "weights", test=[planted(shell, "mean", pairs=other)])
+    against = search(shell, data, "weights", test=[planted(shell, "mean", pairs=test_pairs)])
     assert against.leader == same.leader
     assert against.held_out[0].is_better
     assert against.best == Recipe.parse("mean")
@@ -382,7 +380,7 @@ def test_the_test_decides(shell_of: Shells) -> None:
 # -- what the test has in common with the choice ----------------------------------------------------------------------
 
 
-def test_pairs_that_the_test_shares_with_the_data_are_left_out(shell_of: Shells) -> None:
+def test_shared_pairs_are_excluded(shell_of: Shells) -> None:
     again = [(p.sentence2.upper(), f" {p.sentence1}", p.score) for p in PAIRS[:20]]  # the other way round
     new = [(p.sentence1, f"{p.sentence2} {n}", p.score) for n, p in enumerate(PAIRS[20:])]
     board = search(shell_of("bert"), TASK, Space(named=("mean",)), test=[PairTask("mixed", (*again, *new))])
@@ -397,9 +395,7 @@ def test_pairs_that_the_test_shares_with_the_data_are_left_out(shell_of: Shells)
     assert free.checks[0].shared_texts == free.checks[0].texts
 
 
-def test_a_test_without_other_pairs_is_refused_before_the_model_is_loaded(
-    bert: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_test_without_new_pairs_is_refused(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("essent.selection.run.load", lambda *_: pytest.fail("the model was loaded"))
     with pytest.raises(InputError, match="all of its 63 pairs are in the data of the choice too"):
         search(str(bert), TASK, "heads", test=[TASK])

@@ -68,17 +68,17 @@ KINDS = [pairs, triplets, labels, clusters, retrieval]
 
 
 @pytest.mark.parametrize(
-    ("made", "family"),
+    ("make_task", "family"),
     [
-        pytest.param(made, family, marks=() if family == "bert" or made is triplets else pytest.mark.slow)
-        for made in KINDS
+        pytest.param(make_task, family, marks=() if family == "bert" or make_task is triplets else pytest.mark.slow)
+        for make_task in KINDS
         for family in ("bert", "gpt2")
     ],
 )
-def test_every_score_is_that_of_the_recipe_alone(
-    made: Callable[[], LabeledTask], family: str, shell_of: Shells, tmp_path: Path
+def test_scores_match_single_encoders(
+    make_task: Callable[[], LabeledTask], family: str, shell_of: Shells, tmp_path: Path
 ) -> None:
-    task = made()
+    task = make_task()
     board = search(shell_of(family), task, SPACE, top=3, work=tmp_path / "work", memory=1e-3)
     chosen = task.for_choice()
     assert board.criterion == chosen.score_names[0]
@@ -98,16 +98,16 @@ def test_every_score_is_that_of_the_recipe_alone(
 
 
 def test_a_test_part_is_not_read_and_decides(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
-    task, seen = labels(), []
+    task, sizes = labels(), []
     real = LabelTask.evidence
 
     def watched(self: LabelTask, vectors: np.ndarray, rows: Any) -> np.ndarray:
-        seen.append((self.units, len(self.texts())))
+        sizes.append((self.units, len(self.texts())))
         return real(self, vectors, rows)
 
     monkeypatch.setattr(LabelTask, "evidence", watched)
     board = search(shell_of("bert"), task, Space(named=("mean", "ditto:2-1")), test=[task])
-    assert set(seen[:2]) == {(90, 90)}
+    assert set(sizes[:2]) == {(90, 90)}
     (check,) = board.checks
     assert (check.units, check.unit, check.score, check.left_out, check.shared_texts) == (30, "texts", "accuracy", 0, 0)
     alone = evaluate(shell_of("bert"), ["mean"], [task])["mean"][0]
@@ -137,9 +137,9 @@ def test_v_measure_and_a_criterion_without_labels_beside_classes(shell_of: Shell
 
 def test_labels_in_their_order_and_many_classes_have_a_cost_too(shell_of: Shells) -> None:
     rows = tuple(Example((text(n),), "a" if n < 150 else "b") for n in range(300))
-    said: list[str] = []
-    search(shell_of("bert"), LabelTask("sorted", rows), Space(named=("mean",)), report=said.append)
-    assert said[0].startswith("sorted: ")
+    messages: list[str] = []
+    search(shell_of("bert"), LabelTask("sorted", rows), Space(named=("mean",)), report=messages.append)
+    assert messages[0].startswith("sorted: ")
 
 
 def test_rare_duplicates_have_a_verdict(shell_of: Shells) -> None:
@@ -148,13 +148,13 @@ def test_rare_duplicates_have_a_verdict(shell_of: Shells) -> None:
     assert all(np.isfinite(c.low) for c in board.held_out)
 
 
-def test_texts_that_were_learned_on_are_left_out_of_a_test(shell_of: Shells) -> None:
+def test_training_texts_are_excluded(shell_of: Shells) -> None:
     rows = [Example((text(n),), WORDS[n % 2], "train" if n < 40 else "dev") for n in range(60)]
     data = LabelTask("l", tuple(rows))
-    seen = [e._replace(part="test") for e in rows[:10]]
+    learned = [e._replace(part="test") for e in rows[:10]]
     new = [Example((text(n, "of"),), WORDS[n % 2], "test") for n in range(10)]
     train = [Example((text(n, "for"),), WORDS[n % 2], "train") for n in range(30)]
-    board = search(shell_of("bert"), data, Space(named=("mean",)), test=[LabelTask("t", (*train, *seen, *new))])
+    board = search(shell_of("bert"), data, Space(named=("mean",)), test=[LabelTask("t", (*train, *learned, *new))])
     assert (board.checks[0].units, board.checks[0].left_out) == (10, 10)
 
 
@@ -164,15 +164,19 @@ def test_several_data_sets_by_the_mean_of_the_ranks(shell_of: Shells) -> None:
     board = search(shell_of("bert"), tasks, space, weights=[2, 1, 1])
     single = [search(shell_of("bert"), task, space) for task in tasks]
     assert board.criterion == "mean rank"
-    places = []
-    for task, one in zip(tasks, single, strict=True):
-        scores = np.array([one.find(trial.recipe).scores[one.criterion] for trial in board.trials])
+    ranks = []
+    for task, task_board in zip(tasks, single, strict=True):
+        scores = np.array([task_board.find(trial.recipe).scores[task_board.criterion] for trial in board.trials])
         assert [t.scores[task.name] for t in board.trials] == pytest.approx(scores.tolist(), abs=1e-6)
-        places.append([(np.sum(scores < score) + (np.sum(scores == score) + 1) / 2) / len(scores) for score in scores])
-    expected = np.average(places, axis=0, weights=[2, 1, 1])
+        ranks.append([(np.sum(scores < score) + (np.sum(scores == score) + 1) / 2) / len(scores) for score in scores])
+    expected = np.average(ranks, axis=0, weights=[2, 1, 1])
     np.testing.assert_allclose([t.scores["mean rank"] for t in board.trials], expected)
     lead = board.comparisons[0]
-    both = [one.find(lead.first).scores[one.criterion] - one.find(lead.second).scores[one.criterion] for one in single]
+    both = [
+        task_board.find(lead.first).scores[task_board.criterion]
+        - task_board.find(lead.second).scores[task_board.criterion]
+        for task_board in single
+    ]
     assert lead.difference == pytest.approx(np.average(both, weights=[2, 1, 1]), abs=1e-6)
     assert lead.criterion == "mean of the data sets"
     encoder = board.encoder(anyway=True)
@@ -208,7 +212,7 @@ def test_a_saved_encoder_learns_from_prompted_queries(shell_of: Shells) -> None:
     assert retrieval().run(encoder).main_score == pytest.approx(board.find(encoder.recipe).scores["ndcg@10"], abs=3.4)
 
 
-def test_leaked_units_are_left_out_of_any_kind(shell_of: Shells) -> None:
+def test_leaked_units_are_excluded(shell_of: Shells) -> None:
     task = retrieval()
     more = replace(
         task, queries={**task.queries, "q99": "a new question"}, relevant={**task.relevant, "q99": {"d1": 1}}
@@ -219,28 +223,28 @@ def test_leaked_units_are_left_out_of_any_kind(shell_of: Shells) -> None:
         search(shell_of("bert"), task, Space(named=("mean",)), test=[task])
 
 
-def test_the_cost_is_said_before_it_is_paid(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_estimated_cost(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the pass over the sample takes a second, and so does judging one recipe, on two cores."""
     monkeypatch.setattr(clock, "elapsed", itertools.count().__next__)
     monkeypatch.setattr("essent.selection.sweep.cores", lambda: 2)
     for task, judging in ((pairs(), 0), (labels(), 15 / 2)):
-        said: list[str] = []
-        search(shell_of("bert"), task, SPACE, report=said.append)
+        messages: list[str] = []
+        search(shell_of("bert"), task, SPACE, report=messages.append)
         texts = sorted(task.for_choice().texts(), key=len)
-        sample = [texts[round(place)] for place in np.linspace(0, len(texts) - 1, SAMPLE_TEXTS)]
+        sample = [texts[round(position)] for position in np.linspace(0, len(texts) - 1, SAMPLE_TEXTS)]
         seconds = sum(len(text) + 1 for text in texts) / sum(len(text) + 1 for text in sample) + judging
-        assert said == [f"{task.name}: 15 recipes, 1 pass over {len(texts)} texts, about {seconds:.0f} s."]
+        assert messages == [f"{task.name}: 15 recipes, 1 pass over {len(texts)} texts, about {seconds:.0f} s."]
 
 
 @pytest.mark.timing
-@pytest.mark.parametrize("made", [pairs, labels])
-def test_the_cost_that_is_said_is_what_is_paid(made: Callable[[], LabeledTask], shell_of: Shells) -> None:
-    said: list[str] = []
+@pytest.mark.parametrize("make_task", [pairs, labels])
+def test_estimated_cost_matches_the_clock(make_task: Callable[[], LabeledTask], shell_of: Shells) -> None:
+    messages: list[str] = []
     started = time.perf_counter()
-    search(shell_of("bert"), made(), SPACE, report=said.append)
+    search(shell_of("bert"), make_task(), SPACE, report=messages.append)
     spent = time.perf_counter() - started
-    seconds = re.search(r"about (\d+) s\.", said[0])
-    assert seconds is not None, said
+    seconds = re.search(r"about (\d+) s\.", messages[0])
+    assert seconds is not None, messages
     assert float(seconds[1]) <= 10 * spent + 1  # the order of magnitude: machines are loaded
 
 
@@ -257,30 +261,30 @@ class Watched(RetrievalTask):
         self.together.append(len(self.running))
         wait_until(lambda: max(self.together) >= self.awaited)
         time.sleep(0.02)  # one more would come meanwhile
-        found = super().evidence(vectors, rows)
+        evidence = super().evidence(vectors, rows)
         self.running.pop()
-        return found
+        return evidence
 
 
-def test_memory_holds_for_what_is_judged_side_by_side(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parallel_evidence_fits_the_memory(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("essent.selection.sweep.cores", lambda: 3)
-    made = retrieval()
+    base = retrieval()
     for memory, most in ((0.01, 1), (4.0, 3)):
-        task = Watched(made.name, made.queries, made.corpus, made.relevant, awaited=most)
+        task = Watched(base.name, base.queries, base.corpus, base.relevant, awaited=most)
         search(shell_of("bert"), task, SPACE, memory=memory)
         assert max(task.together) == most
 
 
-@pytest.mark.parametrize("made", daily([pairs, labels], pairs))
+@pytest.mark.parametrize("make_task", daily([pairs, labels], pairs))
 def test_the_number_of_cores_changes_nothing(
-    made: Callable[[], LabeledTask], shell_of: Shells, monkeypatch: pytest.MonkeyPatch
+    make_task: Callable[[], LabeledTask], shell_of: Shells, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boards = []
     for count in (1, 5):
         monkeypatch.setattr("essent.selection.sweep.cores", lambda count=count: count)
-        boards.append(search(shell_of("bert"), made(), SPACE, top=3, baselines=()))
-    one, many = ({str(trial.recipe): trial.scores for trial in board.trials} for board in boards)
-    assert one == many
+        boards.append(search(shell_of("bert"), make_task(), SPACE, top=3, baselines=()))
+    serial, parallel = ({str(trial.recipe): trial.scores for trial in board.trials} for board in boards)
+    assert serial == parallel
 
 
 def test_the_disk_must_have_room(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:

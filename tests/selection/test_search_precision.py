@@ -21,7 +21,7 @@ from essent.tasks.locate import load_pairs
 from essent.tasks.sample import sample_pairs_path, sample_texts
 from families import CORPUS
 
-here = pytest.mark.skipif(not has_bfloat16("cpu"), reason="this CPU has no bfloat16 arithmetic")
+needs_bfloat16 = pytest.mark.skipif(not has_bfloat16("cpu"), reason="this CPU has no bfloat16 arithmetic")
 
 
 def test_names_and_machines(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,19 +37,19 @@ def overlaps(tmp_path: Path) -> Path:
     """1,500 pairs of English sentences, judged by the words that they share."""
     texts, path = sample_texts(), tmp_path / "overlaps.jsonl"
     words = [set(text.lower().strip(".?!").split()) for text in texts]
-    drawn = np.random.default_rng(0).integers(0, len(texts), (1500, 2))
+    pair_indices = np.random.default_rng(0).integers(0, len(texts), (1500, 2))
     rows = [
         {"sentence1": texts[a], "sentence2": texts[b], "score": len(words[a] & words[b]) / len(words[a] | words[b])}
-        for a, b in drawn
+        for a, b in pair_indices
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
 
-@here
+@needs_bfloat16
 @pytest.mark.slow  # two searches
 @pytest.mark.parametrize("family", ["bert", "modernbert"])
-def test_the_leaderboard_is_that_of_float32(folder_of: Callable[[str], Path], overlaps: Path, family: str) -> None:
+def test_bfloat16_matches_float32(folder_of: Callable[[str], Path], overlaps: Path, family: str) -> None:
     boards = [
         search(str(folder_of(family)), str(overlaps), "layers", precision=precision, device="cpu", top=1)
         for precision in ("float32", "bfloat16")
@@ -63,7 +63,7 @@ def test_the_leaderboard_is_that_of_float32(folder_of: Callable[[str], Path], ov
     assert "precision" not in boards[0].provenance
 
 
-@here
+@needs_bfloat16
 def test_diagonals_and_sums_are_in_float32(bert: Path) -> None:
     backbone = load(str(bert), [], {"device": "cpu"}).backbone
     backbone.compute_in("bfloat16")
@@ -80,7 +80,7 @@ def test_diagonals_and_sums_are_in_float32(bert: Path) -> None:
     assert not torch.equal(diagonal, diagonal.bfloat16().float())  # more digits than bfloat16 has
 
 
-@here
+@needs_bfloat16
 def test_a_work_folder_of_another_precision_is_refused(bert: Path, tmp_path: Path) -> None:
     task = load_pairs(sample_pairs_path())
     search(str(bert), task, "layers", device="cpu", work=tmp_path / "work")

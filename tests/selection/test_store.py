@@ -13,7 +13,7 @@ from essent.selection import store as module
 from essent.selection.store import Store
 
 
-def test_a_folder_that_was_begun_and_not_finished_is_begun_again(tmp_path: Path) -> None:
+def test_unfinished_folder_restarts(tmp_path: Path) -> None:
     """As a run leaves it that is killed before the identity is there."""
     (tmp_path / "rows.bin").write_bytes(b"half")
     (tmp_path / "done.txt").write_text("pass 0 portion 0\n", "utf-8")
@@ -63,7 +63,7 @@ def test_damaged_work_is_refused(tmp_path: Path, name: str, damage: str) -> None
             use()
 
 
-def test_a_file_in_the_way(tmp_path: Path) -> None:
+def test_work_folder_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "work").write_text("", "utf-8")
     with pytest.raises(DataError, match="is a file"):
         Store(tmp_path / "work", {}, 2, 3)

@@ -30,7 +30,7 @@ def lead(low: float, second: str = "mean", first: str = NAMES[0]) -> Comparison:
     return Comparison(first, second, low + 1, low, low + 2, math.nan)
 
 
-def test_the_best_of_many_by_chance_leads_where_it_was_chosen_and_nowhere_else() -> None:
+def test_winner_by_chance_is_not_better() -> None:
     rng = np.random.default_rng(0)
     cosines, gold = rng.normal(size=(2000, 100)), rng.normal(size=100)
     pairs = np.arange(200).reshape(100, 2)
@@ -41,11 +41,11 @@ def test_the_best_of_many_by_chance_leads_where_it_was_chosen_and_nowhere_else()
         Trial(Recipe.parse(name), {"spearman": 100 * float(np.corrcoef(row, gold)[0, 1])})
         for name, row in zip(names, cosines, strict=True)
     ]
-    found = judged(trials, "spearman", ["mean"], scored(names, cosines, gold, pairs), ["mean"], seed=0)
-    assert found.comparisons[0].is_better  # what a search went by
-    assert not found.held_out[0].is_better
-    assert (found.kept, str(found.best)) == ("mean", "mean")
-    assert f"mean is kept: {found.leader} is not shown to be better" in found.verdict
+    decision = judged(trials, "spearman", ["mean"], scored(names, cosines, gold, pairs), ["mean"], seed=0)
+    assert decision.comparisons[0].is_better  # what a search went by
+    assert not decision.held_out[0].is_better
+    assert (decision.kept, str(decision.best)) == ("mean", "mean")
+    assert f"mean is kept: {decision.leader} is not shown to be better" in decision.verdict
     cosines[7] = gold + rng.normal(size=100)
     (real,) = cross_validated(scored(names, cosines, gold, pairs), ["mean"])
     assert real.is_better
@@ -61,20 +61,20 @@ def test_equal_pairs_are_never_on_both_sides() -> None:
     pairs[20:40] = pairs[20:40, ::-1]
     cosines = np.array([np.tile(rng.normal(size=20), 4) for _ in range(400)])
     names = ["mean", *(f"mean | whiten:{n}" for n in range(1, 400))]
-    (found,) = cross_validated(scored(names, cosines, gold, pairs), ["mean"])
-    assert found.low < 0
+    (comparison,) = cross_validated(scored(names, cosines, gold, pairs), ["mean"])
+    assert comparison.low < 0
     (few,) = cross_validated(scored(names, cosines[:, :4], gold[:4], pairs[:4]), ["mean"])
     assert math.isnan(few.low)
     assert not few.is_better
 
 
-def test_the_first_baseline_that_is_not_beaten_is_kept() -> None:
+def test_first_unbeaten_baseline_wins() -> None:
     both = [(lead(1.0), ""), (lead(0.5, "first-last"), "")]
     assert decided(board(), both, "Measured").kept is None
     assert str(decided(board(), both, "Measured").best) == NAMES[0]
     assert decided(board(), [both[0], (lead(-0.5, "first-last"), "")], "Measured").kept == "first-last"
-    kept = decided(board(), [(lead(-0.5), ""), both[1]], "Measured")
-    assert kept.verdict == "Measured, mean is kept: ditto:1-1 is not shown to be better: +0.50 [-0.50, +1.50]."
+    unbeaten = decided(board(), [(lead(-0.5), ""), both[1]], "Measured")
+    assert unbeaten.verdict == "Measured, mean is kept: ditto:1-1 is not shown to be better: +0.50 [-0.50, +1.50]."
     assert decided(board(), [(lead(1.0), "halves sees the opposite"), both[1]], "Measured").kept == "mean"
     unknown = decided(board(), [(lead(math.nan), "")], "Measured")
     assert (unknown.kept, "too few judgements to compare ditto:1-1 with it" in unknown.verdict) == ("mean", True)
@@ -86,7 +86,7 @@ def test_the_first_baseline_that_is_not_beaten_is_kept() -> None:
     assert first.verdict == "Measured, mean, a baseline, is kept."
 
 
-def test_one_test_must_show_it_and_none_the_opposite() -> None:
+def test_decision_over_several_tests() -> None:
     def tests(*lows: float) -> Leaderboard:
         return decided_by_tests(
             decided(board(), [(lead(1.0), "")], "Measured"),

@@ -12,7 +12,7 @@ from essent.training.device import find_device, on_device
 
 
 @pytest.mark.parametrize(
-    ("name", "native", "asked", "expected"),
+    ("name", "native", "requested", "expected"),
     [
         ("cuda:1", True, None, ("cuda", "bfloat16")),  # the second process of torchrun
         ("cuda:0", False, None, ("cuda", "float32")),  # a GPU that imitates bf16
@@ -24,20 +24,20 @@ from essent.training.device import find_device, on_device
     ],
 )
 def test_machines_with_an_accelerator(
-    name: str, native: bool, asked: str | None, expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    name: str, native: bool, requested: str | None, expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a trainer would be given there. Their CPUs have bf16, which says nothing about the accelerator."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "avx512_bf16": True})
     monkeypatch.setattr(devices, "get_device_name", lambda: name)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: native or including_emulation)
     monkeypatch.setattr("transformers.utils.is_torch_bf16_gpu_available", lambda: True)
-    device = find_device(asked)
+    device = find_device(requested)
     precision = "bfloat16" if has_bfloat16(device) else "float32"
     assert (device, precision) == expected
-    given = on_device(device, precision)
-    assert given["use_cpu"] is (device == "cpu")
-    assert given["bf16"] is (precision == "bfloat16")
-    assert given["dataloader_pin_memory"] is (device == "cuda")
+    arguments = on_device(device, precision)
+    assert arguments["use_cpu"] is (device == "cpu")
+    assert arguments["bf16"] is (precision == "bfloat16")
+    assert arguments["dataloader_pin_memory"] is (device == "cuda")
     assert on_device(device, "bfloat16")["bf16"]  # whoever asks for it gets it, imitated or not
 
 
@@ -48,8 +48,9 @@ def test_an_accelerator_without_bf16_refuses_it(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"), [({"avx2": True}, False), ({"avx512_bf16": True}, True), ({"bf16": True}, True), ({}, False)]
+    ("capabilities", "expected"),
+    [({"avx2": True}, False), ({"avx512_bf16": True}, True), ({"bf16": True}, True), ({}, False)],
 )
-def test_bf16_where_the_processor_has_it(found: dict, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
+def test_bf16_where_the_processor_has_it(capabilities: dict, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
     assert has_bfloat16("cpu") is expected

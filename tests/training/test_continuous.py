@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
-from training_helpers import SMALL, TEXTS, about
+from training_helpers import SMALL, TEXTS, training_record
 
 from essent import Encoder, Recipe, verify
 from essent.errors import InputError, UnsupportedRecipeError
@@ -35,8 +35,8 @@ def test_before_training_nothing_has_changed(family: str, folder_of: Callable[[s
     words = Encoder(str(folder_of(family)), Recipe(template=CASES[family], weights=("mask",)))
     encoder = Encoder(str(folder_of(family)), "mean")
     assert free_template(encoder, [CASES[family]]).count("[V") > 1
-    wanted = words.encode([*TEXTS, "", "[V1] [MASK]"])
-    np.testing.assert_allclose(encoder.encode([*TEXTS, "", "[V1] [MASK]"]), wanted, atol=1e-6)
+    expected = words.encode([*TEXTS, "", "[V1] [MASK]"])
+    np.testing.assert_allclose(encoder.encode([*TEXTS, "", "[V1] [MASK]"]), expected, atol=1e-6)
     encoder.save(str(tmp_path))
     assert set(verify(str(tmp_path)).differences) == {"essent", "sentence-transformers"}
 
@@ -45,7 +45,7 @@ def test_before_training_nothing_has_changed(family: str, folder_of: Callable[[s
 def test_only_the_template_is_trained(bert: Path, dev: PairTask, tmp_path: Path) -> None:
     settings = {**SMALL, "learning_rate": 1e-2, "max_steps": 4, "validate_every": 2}
     encoder = train(bert, TEXTS, "optiprompt", output=tmp_path / "run", validate=dev, **settings)
-    run = about(tmp_path / "run")
+    run = training_record(tmp_path / "run")
     assert run["before"] == pytest.approx(dev.run(Encoder(str(bert), "prompt")).main_score, abs=1e-6)
     before = Encoder(str(bert), "mean").module.backbone.model.state_dict()
     after = load_file(tmp_path / "run" / "model.safetensors")

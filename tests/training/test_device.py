@@ -16,73 +16,73 @@ from torch.nn import functional
 from essent.training.device import STEPS, QuickDropout, keep_mask, quick_dropout
 
 P = 0.1
-KEPT = 1 - round(P * STEPS) / STEPS
+KEEP_SHARE = 1 - round(P * STEPS) / STEPS
 
 
 @pytest.mark.parametrize("p", [0.001, 0.1, 0.5, 0.9])
-def test_the_share_kept_and_neighbours_are_independent(p: float) -> None:
+def test_mask_share_and_independence(p: float) -> None:
     torch.manual_seed(0)
-    kept = keep_mask((1_000_003,), p).double()
-    allowed = 5 * math.sqrt(p * (1 - p) / len(kept))
-    assert abs(kept.mean() - (1 - p)) < allowed
+    mask = keep_mask((1_000_003,), p).double()
+    allowed = 5 * math.sqrt(p * (1 - p) / len(mask))
+    assert abs(mask.mean() - (1 - p)) < allowed
     for apart in (1, 2, 3, 4):  # four elements come from one random number
-        both = (kept[:-apart] * kept[apart:]).mean()
+        both = (mask[:-apart] * mask[apart:]).mean()
         assert abs(both - (1 - p) ** 2) < 3 * allowed
 
 
 def test_values_and_gradients_of_dropout() -> None:
-    given = torch.randn(7, 5, 3, requires_grad=True)
+    inputs = torch.randn(7, 5, 3, requires_grad=True)
     torch.manual_seed(1)
-    kept = keep_mask(given.shape, P)
+    mask = keep_mask(inputs.shape, P)
     torch.manual_seed(1)
     with QuickDropout():
-        found = torch.nn.Dropout(P)(given)
-        found.sum().backward()
-    assert 0 < kept.sum() < kept.numel()
-    torch.testing.assert_close(found, given * kept / KEPT)
-    torch.testing.assert_close(given.grad, kept / KEPT)
+        dropped = torch.nn.Dropout(P)(inputs)
+        dropped.sum().backward()
+    assert 0 < mask.sum() < mask.numel()
+    torch.testing.assert_close(dropped, inputs * mask / KEEP_SHARE)
+    torch.testing.assert_close(inputs.grad, mask / KEEP_SHARE)
 
 
 @pytest.mark.parametrize(("kind", "causal"), [(None, False), (None, True), (torch.bool, False), (torch.float32, False)])
 def test_attention_against_the_equation(kind: torch.dtype | None, causal: bool) -> None:
     torch.manual_seed(2)
     query, key, value = (torch.randn(2, 3, 6, 8, requires_grad=True) for _ in range(3))
-    seen = torch.ones(2, 1, 6, 6, dtype=torch.bool)
-    seen[1, ..., 4:] = False
-    seen[0, :, 2] = False  # a row that attends to nothing is 0
-    mask = seen if kind is torch.bool else torch.zeros(seen.shape).masked_fill(~seen, -torch.inf)
+    visible = torch.ones(2, 1, 6, 6, dtype=torch.bool)
+    visible[1, ..., 4:] = False
+    visible[0, :, 2] = False  # a row that attends to nothing is 0
+    mask = visible if kind is torch.bool else torch.zeros(visible.shape).masked_fill(~visible, -torch.inf)
     torch.manual_seed(3)
-    kept = keep_mask((2, 3, 6, 6), P)
+    dropout_mask = keep_mask((2, 3, 6, 6), P)
     torch.manual_seed(3)
     with QuickDropout():
-        found = functional.scaled_dot_product_attention(
+        attended = functional.scaled_dot_product_attention(
             query, key, value, None if kind is None else mask, dropout_p=P, is_causal=causal
         )
     scores = query.double() @ key.double().mT / math.sqrt(8)
     if kind is not None:
-        scores = scores.masked_fill(~seen, -torch.inf)
+        scores = scores.masked_fill(~visible, -torch.inf)
     if causal:
         scores = scores.masked_fill(torch.ones(6, 6).triu(1).bool(), -torch.inf)
-    expected = (scores.softmax(-1).nan_to_num(0.0) * kept / KEPT) @ value.double()
-    torch.testing.assert_close(found.double(), expected, atol=1e-6, rtol=1e-5)
+    expected = (scores.softmax(-1).nan_to_num(0.0) * dropout_mask / KEEP_SHARE) @ value.double()
+    torch.testing.assert_close(attended.double(), expected, atol=1e-6, rtol=1e-5)
 
 
-def test_what_has_no_dropout_is_left_to_torch() -> None:
-    given = torch.randn(4, 4)
+def test_dropout_falls_back_to_torch() -> None:
+    inputs = torch.randn(4, 4)
     with QuickDropout():
-        assert functional.dropout(given, P, training=False) is given
-        assert torch.equal(functional.dropout(given, 1.0), torch.zeros(4, 4))
+        assert functional.dropout(inputs, P, training=False) is inputs
+        assert torch.equal(functional.dropout(inputs, 1.0), torch.zeros(4, 4))
         with pytest.raises(ValueError, match="between 0 and 1"):
-            functional.dropout(given, 1.5)
+            functional.dropout(inputs, 1.5)
         for p in (1e-6, 1 - 1e-6):  # finer than the steps of the masks
-            assert functional.dropout(given, p).shape == given.shape
+            assert functional.dropout(inputs, p).shape == inputs.shape
         assert functional.dropout(torch.tensor(2.0), P).shape == ()
     plain = torch.nn.Linear(2, 2)
     assert not isinstance(quick_dropout("cuda", plain), QuickDropout)
     assert isinstance(quick_dropout("cpu", plain), QuickDropout)
 
 
-def test_gradients_with_checkpointing_are_those_without(bert: Path) -> None:
+def test_gradients_with_checkpointing(bert: Path) -> None:
     """What is computed again in the backward pass must have the masks of the forward pass."""
     from transformers import AutoModel
 
@@ -99,8 +99,10 @@ def test_gradients_with_checkpointing_are_those_without(bert: Path) -> None:
     torch.manual_seed(0)
     plain(ids).last_hidden_state.square().sum().backward()
     pairs = zip(model.parameters(), plain.parameters(), strict=True)
-    for mine, other in ((one.grad, two.grad) for one, two in pairs if two.grad is not None):
-        torch.testing.assert_close(mine, other)
+    for gradient, plain_gradient in (
+        (weight.grad, plain_weight.grad) for weight, plain_weight in pairs if plain_weight.grad is not None
+    ):
+        torch.testing.assert_close(gradient, plain_gradient)
 
 
 def test_training_draws_no_slow_masks(bert: Path, tmp_path: Path) -> None:
@@ -147,8 +149,8 @@ print(json.dumps(found))
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library keeps what it keeps")
-def test_freed_memory_is_kept_in_the_block_and_not_after_it_nor_after_an_error() -> None:
+def test_freed_memory_is_reused_in_the_block() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    assert found["kept"] < found["first"] / 10
-    assert min(found["after"]) > found["first"] / 2
+    page_faults = json.loads(done.stdout)
+    assert page_faults["kept"] < page_faults["first"] / 10
+    assert min(page_faults["after"]) > page_faults["first"] / 2

@@ -44,12 +44,14 @@ def build(
     encoder = Encoder(SentenceTransformer(str(folder), device="cpu"), "mean")
     backbone = encoder.module.backbone
     replace_module(encoder, ViewedModule(backbone, views[0]))
-    made = projection_heads[head](backbone.dimensions, backbone.model.config, torch.Generator().manual_seed(0), "")
-    places = places_of(columns, len(views))
+    projection = projection_heads[head](
+        backbone.dimensions, backbone.model.config, torch.Generator().manual_seed(0), ""
+    )
+    view_columns = places_of(columns, len(views))
     plans = [Plan(view, backbone) for view in views]
-    loss = ContrastiveLoss(encoder, plans, places, made, denoised=row.denoised)
+    loss = ContrastiveLoss(encoder, plans, view_columns, projection, denoised=row.denoised)
     frames = [plan.frame for plan in plans]
-    return loss.eval(), ViewCollator(encoder.preprocess, backbone=backbone, frames=frames, places=places)
+    return loss.eval(), ViewCollator(encoder.preprocess, backbone=backbone, frames=frames, places=view_columns)
 
 
 def features_of(collator: ViewCollator, rows: list[Any]) -> list[dict[str, torch.Tensor]]:
@@ -62,7 +64,9 @@ def features_of(collator: ViewCollator, rows: list[Any]) -> list[dict[str, torch
     ]
 
 
-def reference(slow: Slow, objective: str, rows: list[Any], places: Any, head: Any, templates: Any) -> torch.Tensor:
+def reference(
+    slow: Slow, objective: str, rows: list[Any], view_columns: Any, head: Any, templates: Any
+) -> torch.Tensor:
     """The same from the equations, sentence by sentence."""
     row = OBJECTIVES[objective]
 
@@ -75,7 +79,7 @@ def reference(slow: Slow, objective: str, rows: list[Any], places: Any, head: An
         bias = slow.bias(text, templates[view])
         return head(h) - head(bias) if head.before_denoising else head(h - bias)
 
-    return loss_of(*[[vector(example[column], view) for example in rows] for column, view in places])
+    return loss_of(*[[vector(example[column], view) for example in rows] for column, view in view_columns])
 
 
 @pytest.mark.parametrize(("family", "objective", "head", "columns"), CASES)
@@ -86,16 +90,16 @@ def test_loss_and_gradients(
     rows: list[Any] = [(text,) for text in TEXTS] if columns == 1 else [row[:columns] for row in TRIPLETS]
     slow = Slow(folder_of(family))
     exact_head = projection_heads[head](32, slow.model.config, torch.Generator().manual_seed(0), "").double()
-    wanted = reference(slow, objective, rows, loss.places, exact_head, TEMPLATES[family])
-    wanted.backward()
+    expected = reference(slow, objective, rows, loss.places, exact_head, TEMPLATES[family])
+    expected.backward()
     theirs = dict(slow.model.named_parameters()) | {f"head.{k}": v for k, v in exact_head.named_parameters()}
     largest = max(float(weight.grad.abs().max()) for weight in theirs.values() if weight.grad is not None)
     features = features_of(collator, rows)
     for loss_part, tolerance in ((loss, 5e-5), (loss.double(), 1e-9)):  # gradients sum over tokens in float32 at first
         loss_part.zero_grad()
-        found = loss_part(features)
-        found.backward()
-        assert found.item() == pytest.approx(wanted.item(), rel=1e-5 if tolerance > 1e-6 else 1e-9)
+        computed = loss_part(features)
+        computed.backward()
+        assert computed.item() == pytest.approx(expected.item(), rel=1e-5 if tolerance > 1e-6 else 1e-9)
         ours = dict(loss.model.module.backbone.model.named_parameters())
         ours |= {f"head.{name}": weight for name, weight in loss.projection_head.named_parameters()}
         for name, weight in ours.items():
@@ -106,12 +110,12 @@ def test_loss_and_gradients(
 
 def test_the_bias_is_computed_once_a_length_and_view(bert: Path) -> None:
     loss, collator = build(bert, "same-template-denoised", "none", 3)
-    seen: list[tuple[int, int]] = []
+    shapes: list[tuple[int, int]] = []
     run = loss.model.module.backbone.states
 
-    def counted(tokens: Any, *rest: Any) -> Any:
-        seen.append(tuple(tokens.ids.shape))
-        return run(tokens, *rest)
+    def counted(tokens: Any, *arguments: Any) -> Any:
+        shapes.append(tuple(tokens.ids.shape))
+        return run(tokens, *arguments)
 
     loss.model.module.backbone.states = counted
     rows = [("one two three", "one", "two three"), ("one two", "two", "three one two"), ("two", "one", "one")]
@@ -119,11 +123,11 @@ def test_the_bias_is_computed_once_a_length_and_view(bert: Path) -> None:
     loss(features)
     frame = loss.plans[0].frame
     lengths = {int(n) - len(frame) for part in features for n in part["attention_mask"].sum(dim=1)}
-    assert len(seen) == 4  # three columns and the template
-    assert seen[3] == (len(lengths), len(frame))
+    assert len(shapes) == 4  # three columns and the template
+    assert shapes[3] == (len(lengths), len(frame))
 
 
-def test_the_bias_is_what_a_denoised_recipe_subtracts(bert: Path) -> None:
+def test_bias_matches_the_denoised_recipe(bert: Path) -> None:
     loss, collator = build(bert, "same-template-denoised", "none", 1)
     encoder = Encoder(str(bert), Recipe(template=BERT_TEMPLATES[0], layers=(("L-bias", 1.0),), weights=("mask",)))
     vectors = loss.embed(features_of(collator, [(text,) for text in TEXTS]))[0]

@@ -26,24 +26,24 @@ def gradients(loss: torch.Tensor, inputs: list[torch.Tensor]) -> list[torch.Tens
 @pytest.mark.parametrize(("rows", "temperature"), [(1, 0.05), (5, 0.05), (4, 1.0)])
 def test_value_and_gradients(hard: bool, rows: int, temperature: float) -> None:
     exact = [part.requires_grad_() for part in vectors(3 if hard else 2, rows, 6, seed=rows)]
-    wanted = loss_of(*[list(part) for part in exact], temperature=temperature)
+    expected = loss_of(*[list(part) for part in exact], temperature=temperature)
     single = [part.detach().float().requires_grad_() for part in exact]
-    found = info_nce(*single, temperature=temperature)
-    assert found.item() == pytest.approx(wanted.item(), rel=1e-5, abs=1e-6)
-    for ours, theirs in zip(gradients(found, single), gradients(wanted, exact), strict=True):
+    loss = info_nce(*single, temperature=temperature)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5, abs=1e-6)
+    for ours, theirs in zip(gradients(loss, single), gradients(expected, exact), strict=True):
         torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=1e-5)
 
 
 def test_equation_4() -> None:
     exact = [part.requires_grad_() for part in vectors(4, 5, 6, seed=3)]
     first, first_bias, second, second_bias = exact
-    wanted = loss_of(
+    expected = loss_of(
         [h - b for h, b in zip(first, first_bias, strict=True)],
         [h - b for h, b in zip(second, second_bias, strict=True)],
     )
-    found = info_nce(first - first_bias, second - second_bias)
-    assert found.item() == pytest.approx(wanted.item(), rel=1e-12)
-    for ours, theirs in zip(gradients(found, exact), gradients(wanted, exact), strict=True):
+    loss = info_nce(first - first_bias, second - second_bias)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-12)
+    for ours, theirs in zip(gradients(loss, exact), gradients(expected, exact), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-10)
 
 
@@ -59,9 +59,9 @@ def test_order_of_the_batch_and_scale_do_not_matter(seed: int, rows: int) -> Non
 def test_half_precision_and_zero_rows() -> None:
     anchors, positives = (part.bfloat16() for part in vectors(2, 4, 8, seed=0))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = info_nce(anchors, positives)
-    assert found.dtype == torch.float32
-    assert found.item() == pytest.approx(info_nce(anchors.float(), positives.float()).item(), rel=1e-6)
+        half_loss = info_nce(anchors, positives)
+    assert half_loss.dtype == torch.float32
+    assert half_loss.item() == pytest.approx(info_nce(anchors.float(), positives.float()).item(), rel=1e-6)
     zero = torch.zeros(2, 3, requires_grad=True)
     loss = info_nce(zero, torch.randn(2, 3))
     assert loss.item() == pytest.approx(0.6931472)  # every cosine 0: two equal candidates

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from training_helpers import SMALL, TEXTS, about
+from training_helpers import SMALL, TEXTS, training_record
 from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM
 
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError
@@ -38,23 +38,27 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("key", PUBLISHED, ids=" ".join)
 def test_presets_are_the_papers(key: tuple[str, str]) -> None:
-    found = resolve_settings(*key, {})
-    assert (found.batch_size, found.learning_rate, found.epochs, found.validate_every) == PUBLISHED[key]
-    assert found.temperature == 0.05
+    settings = resolve_settings(*key, {})
+    assert (settings.batch_size, settings.learning_rate, settings.epochs, settings.validate_every) == PUBLISHED[key]
+    assert settings.temperature == 0.05
     own = BERT_TEMPLATES if key[1] == "bert" else ROBERTA_TEMPLATES
-    assert set(found.templates) <= set(own)
+    assert set(settings.templates) <= set(own)
     assert key[0] in PRESETS
 
 
 def test_changes() -> None:
-    found = resolve_settings("promptbert-unsup", "bert", {"objective": "same-template", "batch_size": 8})
-    assert (found.templates, found.batch_size, str(found.predicts.weights)) == (BERT_TEMPLATES[:1], 8, "('mask',)")
-    found = resolve_settings("simcse-unsup", "roberta", {"objective": "different-templates"})
-    assert (found.templates, found.recipe) == (ROBERTA_TEMPLATES, "prompt")
-    found = resolve_settings("promptbert-unsup", "bert", {"objective": "same-template", "templates": "T0"})
-    assert found.templates == (TEMPLATES["T0"],)
-    found = resolve_settings("promptbert-sup", "bert", {"objective": "simcse"})
-    assert (found.templates, found.recipe, found.views[0].weights) == ((), "cls", ("cls",))
+    settings = resolve_settings("promptbert-unsup", "bert", {"objective": "same-template", "batch_size": 8})
+    assert (settings.templates, settings.batch_size, str(settings.predicts.weights)) == (
+        BERT_TEMPLATES[:1],
+        8,
+        "('mask',)",
+    )
+    settings = resolve_settings("simcse-unsup", "roberta", {"objective": "different-templates"})
+    assert (settings.templates, settings.recipe) == (ROBERTA_TEMPLATES, "prompt")
+    settings = resolve_settings("promptbert-unsup", "bert", {"objective": "same-template", "templates": "T0"})
+    assert settings.templates == (TEMPLATES["T0"],)
+    settings = resolve_settings("promptbert-sup", "bert", {"objective": "simcse"})
+    assert (settings.templates, settings.recipe, settings.views[0].weights) == ((), "cls", ("cls",))
     assert resolve_settings("promptbert-sup", "bert", {}).predicts.layers == (("L-bias", 1.0),)
     assert Settings(**resolve_settings("simcse-sup", "bert", {}).to_dict()) == resolve_settings(
         "simcse-sup", "bert", {}
@@ -98,13 +102,13 @@ def test_unknown_preset() -> None:
 
 def test_pairs_and_triplets(tmp_path: Path) -> None:
     (tmp_path / "nli.csv").write_text("sent0,sent1,hard_neg\nA dog runs.,An animal moves.,A dog sleeps.\na,b,c\n")
-    found = read_examples(tmp_path / "nli.csv")
-    assert found.rows == (("A dog runs.", "An animal moves.", "A dog sleeps."), ("a", "b", "c"))
-    assert list(found.columns()) == ["anchor", "positive", "negative"]
+    examples = read_examples(tmp_path / "nli.csv")
+    assert examples.rows == (("A dog runs.", "An animal moves.", "A dog sleeps."), ("a", "b", "c"))
+    assert list(examples.columns()) == ["anchor", "positive", "negative"]
     rows = [{"Question": "q1", "id": 1, "answer": "a1"}, {"Question": "q2", "id": 2, "answer": "a2"}]
     (tmp_path / "qa.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert read_examples(tmp_path / "qa.jsonl").rows == (("q1", "a1"), ("q2", "a2"))
-    assert read_examples(tmp_path / "qa.jsonl").digest() != found.digest()
+    assert read_examples(tmp_path / "qa.jsonl").digest() != examples.digest()
 
 
 @pytest.mark.parametrize(
@@ -134,11 +138,11 @@ def test_the_whitening_is_the_shaper_s_and_a_stock_module() -> None:
     with pytest.raises(InputError, match="is not fitted"):
         head(torch.zeros(1, 6))
     head.fit(vectors)
-    wanted = Whiten().fit(vectors).transform(vectors)
-    given = torch.from_numpy(vectors).float()
-    np.testing.assert_allclose(head(given).numpy(), wanted, atol=1e-4)
-    stock = head.stock()[0]({"sentence_embedding": given})["sentence_embedding"]
-    np.testing.assert_allclose(stock.detach().numpy(), wanted, atol=1e-3)
+    expected = Whiten().fit(vectors).transform(vectors)
+    inputs = torch.from_numpy(vectors).float()
+    np.testing.assert_allclose(head(inputs).numpy(), expected, atol=1e-4)
+    stock = head.stock()[0]({"sentence_embedding": inputs})["sentence_embedding"]
+    np.testing.assert_allclose(stock.detach().numpy(), expected, atol=1e-3)
     assert not list(head.parameters())
 
 
@@ -150,11 +154,11 @@ def test_the_prediction_transform_is_the_checkpoint_s_own(tmp_path: Path) -> Non
     vectors = torch.randn(3, 16)
     torch.testing.assert_close(head(vectors), model.cls.predictions.transform(vectors))
     assert head.origin == "taken from the checkpoint"
-    for place in ("", str(tmp_path / "nothing")):
-        other = projection_heads["prediction-transform"](16, config, torch.Generator().manual_seed(0), place)
-        assert "no prediction head" in other.origin
+    for folder in ("", str(tmp_path / "nothing")):
+        new_head = projection_heads["prediction-transform"](16, config, torch.Generator().manual_seed(0), folder)
+        assert "no prediction head" in new_head.origin
     again = projection_heads["prediction-transform"](16, config, torch.Generator().manual_seed(0), "")
-    assert torch.equal(other.dense.weight, again.dense.weight)
+    assert torch.equal(new_head.dense.weight, again.dense.weight)
 
 
 @pytest.mark.parametrize(
@@ -165,12 +169,12 @@ def test_the_prediction_transform_is_the_checkpoint_s_own(tmp_path: Path) -> Non
         ("distilbert", "vocab_transform", "vocab_layer_norm"),
     ],
 )
-def test_other_families_keep_it_elsewhere(family: str, dense: str, norm: str, folder_of: Callable[[str], Path]) -> None:
+def test_prediction_transform_of_families(family: str, dense: str, norm: str, folder_of: Callable[[str], Path]) -> None:
     model = AutoModelForMaskedLM.from_pretrained(folder_of(family), dtype=torch.float32).eval()
     head = projection_heads["prediction-transform"](32, model.config, torch.Generator(), str(folder_of(family)))
     vectors = torch.randn(3, 32)
-    wanted = model.get_submodule(norm)(torch.nn.functional.gelu(model.get_submodule(dense)(vectors)))
-    torch.testing.assert_close(head(vectors), wanted)
+    expected = model.get_submodule(norm)(torch.nn.functional.gelu(model.get_submodule(dense)(vectors)))
+    torch.testing.assert_close(head(vectors), expected)
     assert head.origin == "taken from the checkpoint"
 
 
@@ -183,14 +187,14 @@ def test_seeds(bert: Path, dev: PairTask, tmp_path: Path) -> None:
     spreads = train_seeds(
         bert, TEXTS, seeds=2, output=tmp_path, validate=dev, test=[replace(dev, name="other")], **settings
     )
-    found = spreads["dev"]
-    one, two = (about(tmp_path / f"seed-{seed}")["best_score"] for seed in (42, 43))
+    spread = spreads["dev"]
+    first, second = (training_record(tmp_path / f"seed-{seed}")["best_score"] for seed in (42, 43))
     written = json.loads((tmp_path / "seeds.json").read_text())
     assert written["seeds"] == [42, 43]
-    assert one != two
-    assert found.scores == pytest.approx((one, two))
-    assert str(found) == f"{(one + two) / 2:.2f} ± {abs(one - two) / 2**0.5:.2f}"
-    assert spreads["other"].scores == pytest.approx(found.scores)  # the same pairs
+    assert first != second
+    assert spread.scores == pytest.approx((first, second))
+    assert str(spread) == f"{(first + second) / 2:.2f} ± {abs(first - second) / 2**0.5:.2f}"
+    assert spreads["other"].scores == pytest.approx(spread.scores)  # the same pairs
     with pytest.raises(InputError, match="'dev' is given twice"):
         train_seeds(bert, TEXTS, seeds=2, output=tmp_path, validate=dev, test=[dev], **settings)
     with pytest.raises(InputError, match="different seeds"):

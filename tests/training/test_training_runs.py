@@ -24,7 +24,7 @@ from sentence_transformers import (
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
 )
-from training_helpers import SMALL, TEXTS, about
+from training_helpers import SMALL, TEXTS, training_record
 
 from essent import Encoder, verify
 from essent._core.atomic import _HOST
@@ -46,8 +46,10 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def same(first: Path, second: Path) -> bool:
-    left, right = weights(first), weights(second)
-    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+    first_weights, second_weights = weights(first), weights(second)
+    return first_weights.keys() == second_weights.keys() and all(
+        torch.equal(first_weights[name], second_weights[name]) for name in first_weights
+    )
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +61,8 @@ def whole(folder_of: Callable[[str], Path], dev: PairTask, tmp_path_factory: pyt
     return output
 
 
-def test_the_best_checkpoint_is_kept_and_loads(whole: Path, bert: Path, dev: PairTask) -> None:
-    run = about(whole)
+def test_best_checkpoint_loads(whole: Path, bert: Path, dev: PairTask) -> None:
+    run = training_record(whole)
     scores = {row["step"]: row["eval_spearman"] for row in run["history"] if "eval_spearman" in row}
     assert sorted(scores) == [0, 2, 4, 6]
     assert run["best_score"] == max(score for step, score in scores.items() if step)
@@ -81,7 +83,7 @@ def test_any_kind_of_judgement_validates(bert: Path, tmp_path: Path) -> None:
     examples = tuple(Example((text,), str(n % 2), parts[n % 3]) for n, text in enumerate(TEXTS * 3))
     task = LabelTask("labels", examples, folds=3)
     train(bert, TEXTS, output=tmp_path / "run", validate=task, max_steps=4, validate_every=2, **SMALL)
-    run = about(tmp_path / "run")
+    run = training_record(tmp_path / "run")
     scores = {row["step"]: row["eval_accuracy"] for row in run["history"] if "eval_accuracy" in row}
     assert sorted(scores) == [0, 2, 4]
     assert run["best_score"] == max(scores[2], scores[4])
@@ -98,7 +100,7 @@ def test_queries_are_validated_with_the_models_prompts(folder_of: Callable[[str]
         tmp_path / "prompted", TEXTS, "simcse-unsup", output=tmp_path / "run", validate=task,
         max_steps=1, validate_every=1, **SMALL
     )  # fmt: skip
-    run = about(tmp_path / "run")
+    run = training_record(tmp_path / "run")
     encoder = Encoder(str(tmp_path / "run"))
     assert encoder.prompts["query"] == "ask of it : "
     assert run["best_score"] == pytest.approx(task.run(encoder).main_score, abs=1e-4)
@@ -118,11 +120,11 @@ def test_resumed_after_a_stop_in_the_second_epoch(whole: Path, bert: Path, dev: 
         train(bert, TEXTS, output=tmp_path / "run", resume=True, **{**settings, "learning_rate": 1e-2}, validate=dev)
     with pytest.raises(DataError, match=r"resume=True\) goes on from there"):
         train(bert, TEXTS, output=tmp_path / "run", **settings)
-    other = SentenceTransformer(str(bert), device="cpu")
+    changed = SentenceTransformer(str(bert), device="cpu")
     with torch.no_grad():
-        next(other.parameters())[0, 0] += 1
+        next(changed.parameters())[0, 0] += 1
     with pytest.raises(DataError, match=r"model was '.*' and is '"):
-        train(other, TEXTS, output=tmp_path / "run", resume=True, validate=dev, **settings)
+        train(changed, TEXTS, output=tmp_path / "run", resume=True, validate=dev, **settings)
 
 
 @pytest.mark.parametrize(
@@ -144,25 +146,25 @@ def test_a_checkpoint_without_all_of_its_files_is_passed_over(
     assert newest is not None
     file = newest / name
     file.write_bytes(file.read_bytes()[:-1]) if damage == "shorter" else file.unlink()
-    kept = last_checkpoint(checkpoints)
-    assert kept is not None
-    assert kept != newest
+    previous = last_checkpoint(checkpoints)
+    assert previous is not None
+    assert previous != newest
 
 
-def test_what_a_killed_run_left_in_a_checkpoint_is_removed(whole: Path, tmp_path: Path) -> None:
+def test_partial_files_are_removed(whole: Path, tmp_path: Path) -> None:
     """A run that dies between the digests' rename and the last sync leaves the empty room they were written in."""
     checkpoint = tmp_path / "checkpoint-2"
     newest = last_checkpoint(whole / "checkpoints")
     assert newest is not None
     shutil.copytree(newest, checkpoint)
     process = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    left = checkpoint / "essent" / f".files.json.{_HOST}-{int(process.stdout)}-0123abcd.partial"
-    left.mkdir()
+    partial = checkpoint / "essent" / f".files.json.{_HOST}-{int(process.stdout)}-0123abcd.partial"
+    partial.mkdir()
     check_checkpoint(checkpoint)
-    assert not left.exists()
+    assert not partial.exists()
 
 
-def test_a_changed_byte_of_a_large_file_is_found_before_a_run_goes_on(
+def test_changed_checkpoint_is_refused(
     whole: Path, bert: Path, dev: PairTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("essent._core.folders.digests.SMALL", 0)
@@ -177,19 +179,17 @@ def test_a_changed_byte_of_a_large_file_is_found_before_a_run_goes_on(
         train(bert, TEXTS, output=tmp_path / "run", validate=dev, resume=True, **settings)
 
 
-def test_places_that_cannot_be_replaced_are_refused_before_training(
-    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_output_folder_refusals(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text("{}", "utf-8")
     monkeypatch.chdir(tmp_path)
-    for place, reason in ((".", "current folder"), ("other", "holds another model")):
+    for folder, reason in ((".", "current folder"), ("other", "holds another model")):
         with pytest.raises(EssentError, match=reason):
-            train(bert, TEXTS, output=place, **SMALL)
+            train(bert, TEXTS, output=folder, **SMALL)
     assert [path.name for path in tmp_path.iterdir()] == ["other"]
 
 
-def test_a_folder_that_was_moved(whole: Path, bert: Path, dev: PairTask, tmp_path: Path) -> None:
+def test_resume_in_a_moved_folder(whole: Path, bert: Path, dev: PairTask, tmp_path: Path) -> None:
     """The state names the best checkpoint by its path, which is not there any more."""
     shutil.copytree(whole, tmp_path / "run")
     for state in (tmp_path / "run" / "checkpoints").glob("*/trainer_state.json"):
@@ -197,7 +197,7 @@ def test_a_folder_that_was_moved(whole: Path, bert: Path, dev: PairTask, tmp_pat
     settings = {**SMALL, "max_steps": 6, "validate_every": 2}
     train(bert, TEXTS, output=tmp_path / "run", validate=dev, resume=True, **settings)
     assert same(tmp_path / "run", whole)
-    runs = (about(tmp_path / "run"), about(whole))
+    runs = (training_record(tmp_path / "run"), training_record(whole))
     assert runs[0]["steps"] == runs[1]["steps"] == 6  # and no step more
     scored = [[row for row in run["history"] if "eval_spearman" in row] for run in runs]
     assert scored[0] == scored[1]  # nothing was validated again
@@ -213,9 +213,9 @@ def test_the_best_checkpoint_s_own_bias(bert: Path, dev: PairTask, tmp_path: Pat
     ):  # which step is best hangs on rounding, so on the number of threads: one run must have it early
         output = tmp_path / str(seed)
         encoder = train(bert, data, "promptbert-sup", output=output, validate=dev, **{**settings, "seed": seed})
-        if about(output)["best_step"] < 6:
+        if training_record(output)["best_step"] < 6:
             break
-    assert about(output)["best_step"] < 6
+    assert training_record(output)["best_step"] < 6
     assert verify(str(output)).passed
     np.testing.assert_allclose(Encoder(str(output)).encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
 
@@ -227,7 +227,7 @@ def test_a_loaded_model_in_half_precision(bert: Path, tmp_path: Path) -> None:
     assert {weight.dtype for weight in shell.parameters()} == {torch.float16}
 
 
-def test_what_is_hardly_meant_is_said(folder_of: Callable[[str], Path], caplog: pytest.LogCaptureFixture) -> None:
+def test_warnings(folder_of: Callable[[str], Path], caplog: pytest.LogCaptureFixture) -> None:
     encoder = Encoder(str(folder_of("gpt2")), "mean")
     settings = resolve_settings("simcse-unsup", "roberta", {"recipe": "last-token"})
     warn(encoder, settings, as_examples(TEXTS))
@@ -249,10 +249,10 @@ def test_ctrl_c_saves_a_checkpoint_and_the_run_goes_on(
 
     plain, before = ContrastiveTrainer.training_step, signal.getsignal(signal.SIGINT)
 
-    def training_step(self: Any, *given: Any) -> torch.Tensor:
+    def training_step(self: Any, *arguments: Any) -> torch.Tensor:
         if self.state.global_step == 2:
             _thread.interrupt_main(signal.SIGINT)
-        return plain(self, *given)
+        return plain(self, *arguments)
 
     settings = {**SMALL, "max_steps": 6, "validate_every": 2}
     with monkeypatch.context() as patch:
@@ -279,10 +279,10 @@ def test_a_run_is_extended_and_never_shortened(bert: Path, dev: PairTask, tmp_pa
         f"{tmp_path}: all 2 steps are done. More of them (max_steps or epochs) would extend the run.",
         f"{tmp_path}: going on after step 2 of 6.",
     ]
-    found = about(tmp_path)
-    assert (found["steps"], found["extended_after_steps"], found["settings"]["epochs"]) == (6, [2], 1.5)
-    assert [row["step"] for row in found["history"] if "eval_spearman" in row] == [0, 2, 4, 6]
-    rates = {row["step"]: row["learning_rate"] for row in found["history"] if "learning_rate" in row}
+    run = training_record(tmp_path)
+    assert (run["steps"], run["extended_after_steps"], run["settings"]["epochs"]) == (6, [2], 1.5)
+    assert [row["step"] for row in run["history"] if "eval_spearman" in row] == [0, 2, 4, 6]
+    rates = {row["step"]: row["learning_rate"] for row in run["history"] if "learning_rate" in row}
     assert rates[4] == pytest.approx(SMALL["learning_rate"] * (1 - 4 / 6), rel=0.6)  # of the new length
     with pytest.raises(DataError, match="has 6 steps, and 3 would be fewer"):
         train(bert, TEXTS, max_steps=3, **resumed)
@@ -320,30 +320,30 @@ def test_presets(preset: str, changes: dict[str, Any], recipe: str, bert: Path, 
     assert recipe in str(encoder.recipe)
     vectors = encoder.encode(TEXTS[:3])
     np.testing.assert_allclose(Encoder(str(tmp_path)).encode(TEXTS[:3]), vectors, atol=1e-6)
-    assert about(tmp_path)["steps"] == 2
+    assert training_record(tmp_path)["steps"] == 2
     if changes.get("precision") == "bfloat16":  # what was saved on the way is exact all the same
         assert verify(str(tmp_path / "checkpoints" / "checkpoint-2")).differences["essent"] < 1e-6
 
 
 @pytest.mark.slow
-def test_a_kept_head_is_part_of_the_folder(bert: Path, tmp_path: Path, dev: PairTask) -> None:
+def test_saved_projection_head(bert: Path, tmp_path: Path, dev: PairTask) -> None:
     encoder = train(
         bert, TEXTS, "simcse-unsup", output=tmp_path, max_steps=2, keep_projection_head=True, validate=dev, **SMALL
     )
     saved = SentenceTransformer(str(tmp_path))
     head = load_file(tmp_path / "checkpoints" / "checkpoint-2" / "projection_head.safetensors")
-    wanted = np.tanh(encoder.encode(TEXTS) @ head["dense.weight"].numpy().T + head["dense.bias"].numpy())
-    np.testing.assert_allclose(saved.encode(TEXTS), wanted, atol=1e-5)
-    assert dev.run(saved).main_score == pytest.approx(about(tmp_path)["best_score"], abs=1e-3)
+    expected = np.tanh(encoder.encode(TEXTS) @ head["dense.weight"].numpy().T + head["dense.bias"].numpy())
+    np.testing.assert_allclose(saved.encode(TEXTS), expected, atol=1e-5)
+    assert dev.run(saved).main_score == pytest.approx(training_record(tmp_path)["best_score"], abs=1e-3)
     with pytest.raises(RecipeError, match="Dense"):
         Encoder(str(tmp_path))
-    kept = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    before = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     settings = {**SMALL, "max_steps": 2, "keep_projection_head": True, "validate": dev}
     train(bert, TEXTS, "simcse-unsup", output=tmp_path, resume=True, **settings)  # there is nothing left to train
     again = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    changed = {str(name) for name in {*kept, *again} if kept.get(name) != again.get(name)}
+    changed = {str(name) for name in {*before, *again} if before.get(name) != again.get(name)}
     assert changed <= {"training.json", "essent/files.json"}  # the order of what was logged
-    assert kept.keys() == again.keys()
+    assert before.keys() == again.keys()
     with pytest.raises(RecipeError, match="'ditto:1-1' has none"):
         train(
             bert, TEXTS, "simcse-unsup", output=tmp_path / "x", keep_projection_head=True, recipe="ditto:1-1", **SMALL
@@ -381,10 +381,10 @@ def test_a_whitening_head_is_fitted_once_and_resumed(bert: Path, tmp_path: Path)
 
 def test_roberta_takes_its_own_templates(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
     train(folder_of("roberta"), TEXTS, output=tmp_path, max_steps=1, **SMALL)
-    assert about(tmp_path)["settings"]["templates"][0] == "This sentence : ' {text} ' means [MASK] ."
+    assert training_record(tmp_path)["settings"]["templates"][0] == "This sentence : ' {text} ' means [MASK] ."
 
 
-def test_the_loss_in_a_trainer_of_one_s_own(bert: Path, tmp_path: Path) -> None:
+def test_loss_in_a_plain_trainer(bert: Path, tmp_path: Path) -> None:
     encoder = Encoder(str(bert), "mean")
     loss = make_loss(encoder, resolve_settings("promptbert-unsup", "bert", {}))
     before = [weight.clone() for weight in loss.parameters()]
@@ -411,7 +411,7 @@ def test_the_loss_in_a_trainer_of_one_s_own(bert: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_loss_that_is_no_number(bert: Path, tmp_path: Path, dev: PairTask) -> None:
+def test_nonfinite_loss(bert: Path, tmp_path: Path, dev: PairTask) -> None:
     settings = {**SMALL, "max_steps": 4, "validate_every": 1}
     with pytest.raises(TrainingError, match=r"The loss of step 1 is nan.* no checkpoint yet.*learning rate"):
         train(spoiled(bert), TEXTS, output=tmp_path / "nan", **settings)
@@ -458,7 +458,7 @@ def test_a_full_disk(bert: Path, tmp_path: Path) -> None:
     again = weights(tmp_path / "checkpoints" / "checkpoint-2")
     assert all(torch.equal(good[name], again[name]) for name in good)
     train(bert, TEXTS, output=tmp_path, resume=True, **settings)
-    assert about(tmp_path)["steps"] == 4
+    assert training_record(tmp_path)["steps"] == 4
 
 
 @pytest.mark.parametrize(
@@ -483,7 +483,7 @@ def test_refusals(data: Any, settings: dict[str, Any], message: str, bert: Path,
     assert not (tmp_path / "out").exists()
 
 
-def test_what_nothing_can_be_learned_with(bert: Path, dev: PairTask, tmp_path: Path) -> None:
+def test_refusals_of_the_model_and_task(bert: Path, dev: PairTask, tmp_path: Path) -> None:
     flat = PairTask("flat", tuple(pair._replace(score=1.0) for pair in dev.pairs))
     with pytest.raises(InputError, match="All gold scores of 'flat' are equal"):
         train(bert, TEXTS, output=tmp_path / "out", validate=flat, **SMALL)
@@ -495,7 +495,7 @@ def test_what_nothing_can_be_learned_with(bert: Path, dev: PairTask, tmp_path: P
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_in_the_way(bert: Path, tmp_path: Path) -> None:
+def test_output_is_a_file(bert: Path, tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     with pytest.raises(DataError, match="is a file"):
         train(bert, TEXTS, output=tmp_path / "out", **SMALL)

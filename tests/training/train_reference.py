@@ -18,8 +18,8 @@ class Slow:
     def _states(self, ids: list[int], positions: list[int] | None = None) -> torch.Tensor:
         table = self.model.embeddings.position_embeddings
         first = 0 if table.padding_idx is None else table.padding_idx + 1  # RoBERTa
-        places = range(len(ids)) if positions is None else positions
-        position_ids = torch.tensor([[first + place for place in places]])
+        offsets = range(len(ids)) if positions is None else positions
+        position_ids = torch.tensor([[first + offset for offset in offsets]])
         return self.model(input_ids=torch.tensor([ids]), position_ids=position_ids).last_hidden_state[0]
 
     def _masked(self, states: torch.Tensor, ids: list[int]) -> torch.Tensor:
@@ -41,9 +41,11 @@ class Slow:
         before, after = template.replace("[MASK]", self.tokenizer.mask_token).split("{text}")
         filled = self.tokenizer(before + text + after)["input_ids"]
         # a space before the text is the text's own where words are marked by it
-        left, right = (self.tokenizer(part, add_special_tokens=False)["input_ids"] for part in (before.rstrip(), after))
-        ids = [self.tokenizer.cls_token_id, *left, *right, self.tokenizer.sep_token_id]
-        head, shift = 1 + len(left), len(filled) - len(ids)
+        prefix, suffix = (
+            self.tokenizer(part, add_special_tokens=False)["input_ids"] for part in (before.rstrip(), after)
+        )
+        ids = [self.tokenizer.cls_token_id, *prefix, *suffix, self.tokenizer.sep_token_id]
+        head, shift = 1 + len(prefix), len(filled) - len(ids)
         positions = [n if n < head else n + shift for n in range(len(ids))]
         return self._masked(self._states(ids, positions), ids)
 

@@ -12,5 +12,5 @@ TEXTS = [*CORPUS[:8], *(f"{text} Again, {number}." for number, text in enumerate
 SMALL: dict[str, Any] = {"batch_size": 4, "learning_rate": 1e-3, "device": "cpu"}
 
 
-def about(folder: Path) -> dict[str, Any]:
+def training_record(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "training.json").read_text("utf-8")))

@@ -41,23 +41,24 @@ class Words:
 def test_a_map_by_hand() -> None:
     table = np.random.default_rng(0).normal(size=(10, 6))
     counts = np.array([5, 0, 2, 9, 1, 50, 0, 0, 3, 0])
-    found = token_map("t", table, Words(), counts)  # type: ignore[arg-type]
-    kept = [0, 1, 2, 3, 4, 8, 9]  # neither special, nor empty, nor unused
-    assert found.tokens == tuple(CASED[i] for i in kept)
-    np.testing.assert_allclose(found.frequency, np.log1p(counts[kept]))
-    assert found.counted
-    assert found.subword.tolist() == [False, False, False, True, True, False, False]
-    assert found.upper.tolist() == [True, False, True, False, False, False, False]  # a sub-word has no case here
-    assert found.cased
-    expected = PCA(2, svd_solver="full").fit(table[kept])
-    np.testing.assert_allclose(np.abs(found.points), np.abs(expected.transform(table[kept])), atol=1e-9)
-    np.testing.assert_allclose(list(found.shares.values())[:2], expected.explained_variance_ratio_)
-    assert list(found.shares)[2:] == ["frequency", "sub-word", "case"]
-    rows = [row / np.linalg.norm(row) for row in table[kept]]
+    vocabulary_map = token_map("t", table, Words(), counts)  # type: ignore[arg-type]
+    word_ids = [0, 1, 2, 3, 4, 8, 9]  # neither special, nor empty, nor unused
+    assert vocabulary_map.tokens == tuple(CASED[i] for i in word_ids)
+    np.testing.assert_allclose(vocabulary_map.frequency, np.log1p(counts[word_ids]))
+    assert vocabulary_map.counted
+    assert vocabulary_map.subword.tolist() == [False, False, False, True, True, False, False]
+    # a sub-word has no case here
+    assert vocabulary_map.upper.tolist() == [True, False, True, False, False, False, False]
+    assert vocabulary_map.cased
+    expected = PCA(2, svd_solver="full").fit(table[word_ids])
+    np.testing.assert_allclose(np.abs(vocabulary_map.points), np.abs(expected.transform(table[word_ids])), atol=1e-9)
+    np.testing.assert_allclose(list(vocabulary_map.shares.values())[:2], expected.explained_variance_ratio_)
+    assert list(vocabulary_map.shares)[2:] == ["frequency", "sub-word", "case"]
+    rows = [row / np.linalg.norm(row) for row in table[word_ids]]
     cosines = [float(a @ b) for i, a in enumerate(rows) for j, b in enumerate(rows) if i != j]
-    assert found.cosine == pytest.approx(np.mean(cosines))
+    assert vocabulary_map.cosine == pytest.approx(np.mean(cosines))
     without = token_map("t", table, Words(), None)  # type: ignore[arg-type]
-    assert without.frequency.tolist() == [-i for i in kept]
+    assert without.frequency.tolist() == [-i for i in word_ids]
     assert not without.counted
 
 
@@ -79,11 +80,13 @@ def test_reports_of_models(family: str, folder_of: Callable[[str], Path], tmp_pa
     model = str(folder_of(family))
     pairs = PairTask("mine", tuple(Pair(a, b, float(n)) for n, (a, b) in enumerate(pairwise(CORPUS[:8]))))
     report = token_bias(model, CORPUS[:8], tasks=[pairs])
-    (one,) = report.maps
+    (embedding_map,) = report.maps
     counts = Encoder(model, "mean").module.count(CORPUS[:8]).count
     names = Encoder(model, "mean").module.backbone.vocabulary.tokens
-    place = int(np.argmax(one.frequency))
-    assert one.frequency[place] == pytest.approx(math.log1p(counts[names.index(one.tokens[place])]))
+    most_frequent = int(np.argmax(embedding_map.frequency))
+    assert embedding_map.frequency[most_frequent] == pytest.approx(
+        math.log1p(counts[names.index(embedding_map.tokens[most_frequent])])
+    )
     assert report.texts == 8
     for row in report.sentences:
         vectors = Encoder(model, row.recipe).encode(CORPUS[:8]).astype(np.float64)
@@ -91,7 +94,7 @@ def test_reports_of_models(family: str, folder_of: Callable[[str], Path], tmp_pa
         assert row.cosine == pytest.approx(float((units @ units.T).mean()), abs=1e-6)  # each pair with itself too
         assert row.spearman == {"mine": pytest.approx(pairs.run(Encoder(model, row.recipe)).main_score, abs=1e-6)}
     values = json.loads(json.dumps(report.to_dict(), allow_nan=False))
-    assert len(values["tables"][0]["tokens"]) == len(one.tokens)
+    assert len(values["tables"][0]["tokens"]) == len(embedding_map.tokens)
     assert [table.title for table in report.tables()] == ["Tokens", "Sentences (Table 1)"]
     draw_bias(report, tmp_path / "bias.png")
     assert (tmp_path / "bias.png").read_bytes().startswith(b"\x89PNG")
@@ -105,7 +108,7 @@ def test_without_a_corpus_the_vocabulary_tells(bert: Path, tmp_path: Path) -> No
     draw_bias(report, tmp_path / "bias.png")
 
 
-def test_an_output_matrix_of_its_own_is_shown_too(bert: Path, tmp_path: Path) -> None:
+def test_untied_output_matrix(bert: Path, tmp_path: Path) -> None:
     """PromptBERT A.2, Figure 2: what is not tied to the word embeddings."""
     config = AutoConfig.from_pretrained(bert, tie_word_embeddings=False)
     AutoModelForMaskedLM.from_config(config).save_pretrained(tmp_path / "untied")
@@ -124,7 +127,7 @@ def test_a_head_in_the_configuration_alone_is_none(bert: Path, tmp_path: Path) -
     AutoModel.from_pretrained(bert).save_pretrained(tmp_path)
     for name in ("tokenizer.json", "tokenizer_config.json", "config.json"):
         shutil.copy(bert / name, tmp_path / name)
-    assert [one.name for one in token_bias(str(tmp_path)).maps] == ["input word embeddings"]
+    assert [embedding_map.name for embedding_map in token_bias(str(tmp_path)).maps] == ["input word embeddings"]
 
 
 def test_bad_input(bert: Path, tmp_path: Path) -> None:

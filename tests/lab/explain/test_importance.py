@@ -32,8 +32,8 @@ def slow_impact(reference: Reference, ids: list[int], own: list[int], layer: int
     """F_ij = ‖H(x∖{i})_i − H(x∖{i,j})_i‖, two passes for every cell."""
     mask = reference.tokenizer.mask_token_id
 
-    def state(place: int, *masked: int) -> np.ndarray:
-        return reference.run([mask if n in masked else token for n, token in enumerate(ids)])[0][layer][place]
+    def state(position: int, *masked: int) -> np.ndarray:
+        return reference.run([mask if n in masked else token for n, token in enumerate(ids)])[0][layer][position]
 
     return np.array([[np.linalg.norm(state(i, i) - state(i, i, j)) for j in own] for i in own])
 
@@ -47,9 +47,9 @@ def framed(reference: Reference, text: str) -> tuple[list[int], list[int]]:
 @pytest.mark.parametrize(
     ("family", "layer"),
     [  # every family with one of the two layers
-        pytest.param(family, layer, marks=() if number % 2 == place else pytest.mark.slow)
+        pytest.param(family, layer, marks=() if number % 2 == layer_index else pytest.mark.slow)
         for number, family in enumerate(("bert", "roberta", "electra", "modernbert", "deberta-v2", "mpnet"))
-        for place, layer in enumerate((None, 1))
+        for layer_index, layer in enumerate((None, 1))
     ],
 )
 def test_impact_matrix(
@@ -57,13 +57,13 @@ def test_impact_matrix(
 ) -> None:
     text, reference = CORPUS[0], reference_of(family)
     ids, own = framed(reference, text)
-    found = impact_matrix(folder_of(family), text, layer=layer, device="cpu")
-    wanted = slow_impact(reference, ids, own, reference.last if layer is None else layer)
-    assert found.matrix == pytest.approx(wanted, abs=1e-4)
-    assert not np.diag(found.matrix).any()
-    assert found.ids == tuple(ids[n] for n in own)
-    assert list(found.tokens) == reference.tokenizer.convert_ids_to_tokens(list(found.ids))
-    assert found.means == pytest.approx(wanted.mean(axis=0), abs=1e-4)
+    impact = impact_matrix(folder_of(family), text, layer=layer, device="cpu")
+    expected = slow_impact(reference, ids, own, reference.last if layer is None else layer)
+    assert impact.matrix == pytest.approx(expected, abs=1e-4)
+    assert not np.diag(impact.matrix).any()
+    assert impact.ids == tuple(ids[n] for n in own)
+    assert list(impact.tokens) == reference.tokenizer.convert_ids_to_tokens(list(impact.ids))
+    assert impact.means == pytest.approx(expected.mean(axis=0), abs=1e-4)
 
 
 def test_batches_change_nothing(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,15 +77,15 @@ def test_batches_change_nothing(bert: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_agreement_of_impact_with_tfidf(bert: Path, reference_of: Callable[[str], Reference], weights: str) -> None:
     reference = reference_of("bert")
     counts = Counts.of([framed(reference, text)[0] for text in CORPUS])
-    means, wanted = [], []
+    means, token_weights = [], []
     for text in TEXTS[:3]:
         ids, own = framed(reference, text)
         means += list(slow_impact(reference, ids, own, reference.last).mean(axis=0))
-        wanted += [counts.idf(ids[n]) * (counts.tf(ids[n]) if weights == "tfidf" else 1) for n in own]
-    found = impact_agreement(bert, TEXTS[:3], weights=weights, frequency_texts=CORPUS, device="cpu")
-    assert found.pearson == pytest.approx(100 * pearsonr(means, wanted).statistic, abs=1e-2)
-    assert found.spearman == pytest.approx(100 * spearmanr(means, wanted).statistic, abs=1e-2)
-    assert (found.tokens, found.texts) == (len(means), 3)
+        token_weights += [counts.idf(ids[n]) * (counts.tf(ids[n]) if weights == "tfidf" else 1) for n in own]
+    agreement = impact_agreement(bert, TEXTS[:3], weights=weights, frequency_texts=CORPUS, device="cpu")
+    assert agreement.pearson == pytest.approx(100 * pearsonr(means, token_weights).statistic, abs=1e-2)
+    assert agreement.spearman == pytest.approx(100 * spearmanr(means, token_weights).statistic, abs=1e-2)
+    assert (agreement.tokens, agreement.texts) == (len(means), 3)
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert", "deberta-v2", "t5", "qwen3"])
@@ -95,28 +95,31 @@ def test_every_head_against_tfidf(
     reference = reference_of(family)
     texts = [*TEXTS, "", TEXTS[0]]  # of many lengths; an empty one; a repeated one
     counts = Counts.of([framed(reference, text)[0] for text in texts])
-    found = head_agreement(folder_of(family), texts, batch_size=2, device="cpu")
+    agreement = head_agreement(folder_of(family), texts, batch_size=2, device="cpu")
     layers, heads = reference.last, 4
-    assert found.pearson.shape == found.spearman.shape == (layers, heads)
+    assert agreement.pearson.shape == agreement.spearman.shape == (layers, heads)
     for layer in range(1, layers + 1):
         for head in range(1, heads + 1):
-            diagonal, wanted = [], []
+            diagonal, token_weights = [], []
             for text in texts:
                 ids, own = framed(reference, text)
                 values = reference.diagonal(ids, f"{layer}-{head}") if own else []
                 diagonal += [values[n] for n in own]
-                wanted += [counts.idf(ids[n]) * counts.tf(ids[n]) for n in own]
-            expected = 100 * pearsonr(diagonal, wanted).statistic, 100 * spearmanr(diagonal, wanted).statistic
-            assert found.pearson[layer - 1, head - 1] == pytest.approx(expected[0], abs=1e-2)
-            assert found.spearman[layer - 1, head - 1] == pytest.approx(expected[1], abs=0.2)  # near-ties may swap
-    assert found.tokens == len(wanted)
-    assert found.texts == len(texts)
+                token_weights += [counts.idf(ids[n]) * counts.tf(ids[n]) for n in own]
+            expected = (
+                100 * pearsonr(diagonal, token_weights).statistic,
+                100 * spearmanr(diagonal, token_weights).statistic,
+            )
+            assert agreement.pearson[layer - 1, head - 1] == pytest.approx(expected[0], abs=1e-2)
+            assert agreement.spearman[layer - 1, head - 1] == pytest.approx(expected[1], abs=0.2)  # near-ties may swap
+    assert agreement.tokens == len(token_weights)
+    assert agreement.texts == len(texts)
 
 
 def test_the_best_heads() -> None:
     spearman = np.array([[10.0, math.nan], [30.0, 20.0]])
-    found = HeadAgreement(spearman + 1, spearman, 9, 2)
-    assert found.best(3) == [("2-1", 31.0, 30.0), ("2-2", 21.0, 20.0), ("1-1", 11.0, 10.0)]
+    agreement = HeadAgreement(spearman + 1, spearman, 9, 2)
+    assert agreement.best(3) == [("2-1", 31.0, 30.0), ("2-2", 21.0, 20.0), ("1-1", 11.0, 10.0)]
 
 
 def test_correlations_of_degenerate_rows() -> None:

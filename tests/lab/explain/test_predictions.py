@@ -26,29 +26,31 @@ def test_predictions_equal_the_reference(
     family: str, folder_of: Callable[[str], Path], reference_of: Callable[[str], Reference]
 ) -> None:
     reference, model, template = reference_of(family), str(folder_of(family)), "T1"
-    found = mask_predictions(model, TEXTS, template=template, top=4, denoised=True, batch_size=2)
+    predictions = mask_predictions(model, TEXTS, template=template, top=4, denoised=True, batch_size=2)
     masks = TEMPLATES[template].count("[MASK]")
-    assert [(row.text, row.mask) for row in found.rows] == [(t, m) for t in TEXTS for m in range(1, masks + 1)]
+    assert [(row.text, row.mask) for row in predictions.rows] == [(t, m) for t in TEXTS for m in range(1, masks + 1)]
     module = Encoder(model, f"template={template} layers=topk:4 weights=mask").module
     vocabulary = module.backbone.vocabulary
-    for place, ids in enumerate(module.ids(TEXTS)):
+    for text_index, ids in enumerate(module.ids(TEXTS)):
         words = len(ids) - len(module.plan.frame)
         before = len(module.plan.frame.before)
         content = tuple(before <= n < before + words for n in range(len(ids)))
         sentence = reference.sentence("", None).__class__(tuple(ids), content)
-        rows = found.rows[place * masks : (place + 1) * masks]
+        rows = predictions.rows[text_index * masks : (text_index + 1) * masks]
         at = [n for n, token in enumerate(ids) if token == reference.tokenizer.mask_token_id]
         plain = reference.token_probabilities(ids)[at]
         denoised = reference.token_probabilities(ids, reference.source(sentence, "L-bias"))[at]
         for row, *expected in zip(rows, plain, denoised, strict=True):
             for tokens, probabilities in zip((row.tokens, row.denoised), expected, strict=True):
                 best = np.argsort(-probabilities, kind="stable")[:4]
-                np.testing.assert_allclose([one.probability for one in tokens], probabilities[best], atol=1e-5)
+                np.testing.assert_allclose(
+                    [prediction.probability for prediction in tokens], probabilities[best], atol=1e-5
+                )
                 names = {shown(vocabulary, int(i)) for i in np.argsort(-probabilities)[:6]}  # near ties may swap
-                assert {one.token for one in tokens} <= names
+                assert {prediction.token for prediction in tokens} <= names
 
 
-def test_a_model_that_is_loaded_already(bert: Path) -> None:
+def test_predictions_of_loaded_models(bert: Path) -> None:
     expected = mask_predictions(str(bert), TEXTS, top=3)
     assert all(row.denoised == () for row in expected.rows)
     shell = open_model(str(bert), {"device": "cpu"}, with_mlm_head=True)
@@ -61,12 +63,14 @@ def test_a_model_that_is_loaded_already(bert: Path) -> None:
 
 
 def test_the_table(bert: Path) -> None:
-    one, two = (mask_predictions(str(bert), ["dogs"], template=t, denoised=d) for t, d in (("T0", False), ("T1", True)))
-    assert [column.header for column in one.table().columns] == ["sentence", "most probable tokens"]
-    assert [column.header for column in two.table().columns] == [
+    plain, denoised = (
+        mask_predictions(str(bert), ["dogs"], template=t, denoised=d) for t, d in (("T0", False), ("T1", True))
+    )
+    assert [column.header for column in plain.table().columns] == ["sentence", "most probable tokens"]
+    assert [column.header for column in denoised.table().columns] == [
         "sentence", "mask", "most probable tokens", "after template denoising"
     ]  # fmt: skip
-    assert two.table().row_count == 2
+    assert denoised.table().row_count == 2
 
 
 def test_bad_input(bert: Path, folder_of: Callable[[str], Path]) -> None:

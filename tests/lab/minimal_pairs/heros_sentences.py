@@ -25,7 +25,7 @@ SENTENCES = [
     "The company increased the price of bread last week.",
     "Everyone was glad when the long winter stopped.",
 ]
-LEFT_OUT = {  # sentence: filter, a part of the reason
+UNSUITABLE = {  # sentence: filter, a part of the reason
     "Too short to be taken.": ("length", "fewer than 6"),
     " ".join(["word"] * 26) + ".": ("length", "more than 25"),
     "Is this the house that they want to buy?": ("question", "a question"),

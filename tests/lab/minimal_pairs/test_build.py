@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from heros_sentences import LEFT_OUT, PAPER, SENTENCES
+from heros_sentences import PAPER, SENTENCES, UNSUITABLE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,7 +40,9 @@ def test_all_six_subsets(resources: Resources, lenient: None, tmp_path: Path) ->
     rows, quality = build(SENTENCES, resources)
     originals = {row.original for row in rows}
     assert quality.originals == len(originals) >= 10
-    assert {(row.original, row.subset) for row in rows} == {(one, subset) for one in originals for subset in SUBSETS}
+    assert {(row.original, row.subset) for row in rows} == {
+        (original, subset) for original in originals for subset in SUBSETS
+    }
     assert check_rows(pairs_of(rows), resources.parser, resources.misspellings) == []
     for row in rows:
         assert row.converted.startswith(row.original[: max(row.start - 3, 0)])  # an article before it may differ
@@ -54,20 +56,20 @@ def test_all_six_subsets(resources: Resources, lenient: None, tmp_path: Path) ->
 def test_the_papers_examples(resources: Resources, lenient: None) -> None:
     """Table 2: both negations to the letter; Synonym and Antonym are listed alternatives in the right form."""
     rows, _ = build(PAPER, resources)
-    found = {(row.original, row.subset): row for row in rows}
+    rows_by_subset = {(row.original, row.subset): row for row in rows}
     listed = {"illegal": ({"illegitimate"}, {"legal"}), "boosted": ({"hiked", "increased"}, {"decreased"})}
-    for original, (main, place, word) in PAPER.items():
-        assert found[original, "Negation (Main)"].converted == main
-        assert found[original, "Negation (Antonym)"].converted == place
-        for subset, wanted in zip(("Synonym", "Antonym"), listed[word], strict=True):
-            row = found[original, subset]
+    for original, (main, word_negation, word) in PAPER.items():
+        assert rows_by_subset[original, "Negation (Main)"].converted == main
+        assert rows_by_subset[original, "Negation (Antonym)"].converted == word_negation
+        for subset, alternatives in zip(("Synonym", "Antonym"), listed[word], strict=True):
+            row = rows_by_subset[original, subset]
             assert row.word == word
-            assert row.replacement in wanted
+            assert row.replacement in alternatives
             assert row.converted == original.replace(word, row.replacement)
-        assert found[original, "Typo"].word == found[original, "Random MLM"].word == word
+        assert rows_by_subset[original, "Typo"].word == rows_by_subset[original, "Random MLM"].word == word
 
 
-def test_one_seed_one_result(resources: Resources, lenient: None, tmp_path: Path) -> None:
+def test_build_is_reproducible(resources: Resources, lenient: None, tmp_path: Path) -> None:
     written = []
     for number, (texts, seed) in enumerate([(SENTENCES, 0), (SENTENCES * 2, 0), (SENTENCES, 1)]):
         rows, _ = build(texts, resources, n=6, seed=seed)
@@ -77,34 +79,36 @@ def test_one_seed_one_result(resources: Resources, lenient: None, tmp_path: Path
     assert written[0] == written[1] != written[2]
 
 
-def test_what_is_missing_is_left_out(resources: Resources) -> None:
+def test_build_without_wordnet_or_model(resources: Resources) -> None:
     for less in (Resources(resources.parser), replace(resources, wordnet=None), replace(resources, model=None)):
         rows, _ = build(SENTENCES, less)
         assert {row.subset for row in rows} == {"Typo", "Negation (Main)", "Negation (Antonym)"}
         assert check_rows(pairs_of(rows), resources.parser, resources.misspellings) == []
 
 
-@pytest.mark.parametrize(("sentence", "wanted"), LEFT_OUT.items(), ids=[reason for _, reason in LEFT_OUT.values()])
-def test_filters_say_why(sentence: str, wanted: tuple[str, str], parser: Parser) -> None:
-    (found,) = filter_sentences([sentence], parser, WRONG)
-    assert isinstance(found, UnsuitableError)
-    assert (found.filter, wanted[1] in found.reason) == (wanted[0], True), found.reason
+@pytest.mark.parametrize(
+    ("sentence", "expected"), UNSUITABLE.items(), ids=[reason for _, reason in UNSUITABLE.values()]
+)
+def test_filters_say_why(sentence: str, expected: tuple[str, str], parser: Parser) -> None:
+    (unsuitable,) = filter_sentences([sentence], parser, WRONG)
+    assert isinstance(unsuitable, UnsuitableError)
+    assert (unsuitable.filter, expected[1] in unsuitable.reason) == (expected[0], True), unsuitable.reason
 
 
 def test_the_report_counts_every_sentence(resources: Resources, lenient: None) -> None:
-    rows, quality = build([*SENTENCES, *LEFT_OUT, *LEFT_OUT], resources)
-    assert quality.seen == quality.sentences == len(SENTENCES) + len(LEFT_OUT)
+    rows, quality = build([*SENTENCES, *UNSUITABLE, *UNSUITABLE], resources)
+    assert quality.seen == quality.sentences == len(SENTENCES) + len(UNSUITABLE)
     fallen = sum(sum(reasons.values()) for reasons in quality.fallen.values())
     assert list(quality.left.values())[-1] == quality.seen - fallen == quality.originals
     plain = as_dict(quality, rows)
     assert plain["pairs"] == dict.fromkeys(SUBSETS, quality.originals)
     assert plain["overlap"]["the paper's HEROS"]["rouge1"] == 92.9
     assert 80 < overlaps(rows)["all"]["rouge1"] < 100
-    assert {subset: len(some) for subset, some in sample(rows, 2).items()} == dict.fromkeys(SUBSETS, 2)
+    assert {subset: len(sampled) for subset, sampled in sample(rows, 2).items()} == dict.fromkeys(SUBSETS, 2)
     assert as_dict(*reversed(build(["Nothing."], resources)))["overlap"] == {}
 
 
-def test_sentences_that_become_the_same_count_once(resources: Resources, lenient: None) -> None:
+def test_repeated_sentences_count_once(resources: Resources, lenient: None) -> None:
     rows, quality = build([SENTENCES[2], f'"{SENTENCES[2]}"', SENTENCES[0], SENTENCES[1]], resources, n=1)
     assert len(rows) == len(SUBSETS) * quality.originals == len(SUBSETS)
     assert sum(quality.fallen["repeated"].values()) == 1
@@ -123,22 +127,22 @@ def test_sentences_that_become_the_same_count_once(resources: Resources, lenient
     ],
 )
 def test_quotation_marks_pauses_and_plurals(sentence: str, text: str | None, parser: Parser) -> None:
-    (found,) = filter_sentences([sentence], parser, lexicon={"survivor"})
-    assert isinstance(found, Suitable), found
-    assert found.text == (text or sentence)
+    (suitable,) = filter_sentences([sentence], parser, lexicon={"survivor"})
+    assert isinstance(suitable, Suitable), suitable
+    assert suitable.text == (text or sentence)
 
 
-def test_a_name_is_made_neutral(parser: Parser) -> None:
+def test_names_become_neutral(parser: Parser) -> None:
     """Appendix A.1."""
-    (found,) = filter_sentences(["I think that [NAME] is a very good singer."], parser)
-    assert isinstance(found, Suitable)
-    assert found.text.count("Jackie") == 1
-    (found,) = filter_sentences(["I think that [NAME] is a better singer than [NAME]."], parser)
-    assert isinstance(found, Suitable)
-    assert found.text == "I think that Jackie is a better singer than Robin."
+    (suitable,) = filter_sentences(["I think that [NAME] is a very good singer."], parser)
+    assert isinstance(suitable, Suitable)
+    assert suitable.text.count("Jackie") == 1
+    (suitable,) = filter_sentences(["I think that [NAME] is a better singer than [NAME]."], parser)
+    assert isinstance(suitable, Suitable)
+    assert suitable.text == "I think that Jackie is a better singer than Robin."
 
 
-def test_what_is_likely_enough(resources: Resources) -> None:
+def test_random_words_are_likely(resources: Resources) -> None:
     """A random word of one percent beside a very likely first one."""
     chooser = resources.chooser()
     assert chooser is not None
@@ -147,7 +151,7 @@ def test_what_is_likely_enough(resources: Resources) -> None:
     assert chooser._unrelated(doc[1], slot) == ["buy"]
 
 
-def test_what_is_refused(resources: Resources) -> None:
+def test_build_refusals(resources: Resources) -> None:
     with pytest.raises(InputError, match="at least 1"):
         build(SENTENCES, resources, n=0)
     with pytest.raises(DataError, match="no sentences"):
@@ -161,9 +165,9 @@ WORDS = sorted({word for sentence in SENTENCES for word in sentence.split()})
 @given(
     st.lists(st.one_of(st.text(max_size=120), st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)), max_size=4)
 )
-def test_any_text_gives_rows_that_obey_their_rules(resources: Resources, texts: list[str]) -> None:
-    for some in (replace(resources, model=None), Resources(resources.parser)):
-        rows, quality = build([*texts, SENTENCES[0]], some)
+def test_build_on_any_text(resources: Resources, texts: list[str]) -> None:
+    for partial in (replace(resources, model=None), Resources(resources.parser)):
+        rows, quality = build([*texts, SENTENCES[0]], partial)
         assert check_rows(pairs_of(rows), resources.parser, resources.misspellings) == []
         assert {row.original for row in rows} >= {SENTENCES[0]}
         assert quality.originals * 3 == len(rows)

@@ -18,26 +18,26 @@ from essent.lab.minimal_pairs.masked import Asked, MaskedModel
 from essent.lab.minimal_pairs.parsing import read_table
 
 
-def places(*words: str) -> list[Asked]:
+def queries_for(*words: str) -> list[Asked]:
     """One word of each sentence."""
     spans = [list(re.finditer(r"\w+", text))[n % 7].span() for n, text in enumerate(SENTENCES)]
     return [Asked(text, *span, words) for text, span in zip(SENTENCES, spans, strict=True)]
 
 
-def test_slots_are_what_one_pass_each_gives(model: MaskedModel, masked_folder: Path) -> None:
+def test_slots_match_single_passes(model: MaskedModel, masked_folder: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(masked_folder)
     slow = AutoModelForMaskedLM.from_pretrained(masked_folder).double().eval()
-    asked = places("green", "buy", "blorp")
+    queries = queries_for("green", "buy", "blorp")
     model.batch_size = 5
-    for (text, start, end, _), slot in zip(asked, model.slots(asked), strict=True):
+    for (text, start, end, _), slot in zip(queries, model.slots(queries), strict=True):
         ids = tokenizer(text[:start] + "[MASK]" + text[end:], return_tensors="pt")
         with torch.no_grad():
             row = slow(**ids).logits[0, ids["input_ids"][0].tolist().index(4)].log_softmax(-1)
         assert slot.words["green"] == pytest.approx(float(row[tokenizer.vocab["green"]]), abs=1e-5)
         assert slot.words["blorp"] == -np.inf
-        wanted = {filler: float(row[tokenizer.vocab[filler]]) for filler in slot.fillers}
-        assert slot.fillers == pytest.approx(wanted, abs=1e-5)
-        assert list(wanted.values()) == sorted(wanted.values(), reverse=True)
+        expected = {filler: float(row[tokenizer.vocab[filler]]) for filler in slot.fillers}
+        assert slot.fillers == pytest.approx(expected, abs=1e-5)
+        assert list(expected.values()) == sorted(expected.values(), reverse=True)
         assert not {"##s", "[PAD]", ".", "("} & set(slot.fillers)
 
 
@@ -56,27 +56,27 @@ def test_similarities_are_cosines_of_states(model: MaskedModel, masked_folder: P
         [state(text, word, text.index(word)) for text, word, _ in map(dict.values, read_table("probes.tsv"))]
     )
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    base = np.mean([left @ right for left, right in permutations(vectors, 2)])
+    base = np.mean([first @ second for first, second in permutations(vectors, 2)])
     assert 0 < base < 1
-    asked = places("green", "buy")
-    for (text, start, end, others), found in zip(asked, model.similarities(asked), strict=True):
+    queries = queries_for("green", "buy")
+    for (text, start, end, substitutes), similarities in zip(queries, model.similarities(queries), strict=True):
         own = state(text, text[start:end], start)
-        assert set(found) == set(others)
-        for other, cosine in found.items():
-            vector = state(text[:start] + other + text[end:], other, start)
-            wanted = own @ vector / np.linalg.norm(own) / np.linalg.norm(vector)
-            assert cosine == pytest.approx((wanted - base) / (1 - base), abs=1e-5)
+        assert set(similarities) == set(substitutes)
+        for substitute, cosine in similarities.items():
+            vector = state(text[:start] + substitute + text[end:], substitute, start)
+            expected = own @ vector / np.linalg.norm(own) / np.linalg.norm(vector)
+            assert cosine == pytest.approx((expected - base) / (1 - base), abs=1e-5)
 
 
-def test_a_word_that_was_cut_off(model: MaskedModel) -> None:
+def test_truncated_words(model: MaskedModel) -> None:
     text = "the river " * 60 + "green"
     (slot,) = model.slots([Asked(text, 600, 605, ("green",))])
     assert slot == ({"green": -np.inf}, {})
-    (found,) = model.similarities([Asked(text, 600, 605, ("strange",))])
-    assert found["strange"] == pytest.approx(-model.baseline / (1 - model.baseline))  # of a cosine of 0
+    (similarities,) = model.similarities([Asked(text, 600, 605, ("strange",))])
+    assert similarities["strange"] == pytest.approx(-model.baseline / (1 - model.baseline))  # of a cosine of 0
 
 
-def test_what_is_no_masked_model(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+def test_masked_model_refusals(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="mask"):
         MaskedModel(str(folder_of("gpt2")))
     with pytest.raises(ModelError, match="nowhere"):

@@ -17,24 +17,24 @@ def rows_of(name: str) -> list[list[str]]:
 
 
 def test_main_verbs(parser: Parser) -> None:
-    wanted = dict(rows_of("negations.tsv"))
-    negations = {doc.user_data["text"]: negate(statement(doc)) for doc in parser(list(wanted))}
-    assert {original: negation.text for original, negation in negations.items()} == wanted
-    assert {original: apply_edits(original, negation.edits) for original, negation in negations.items()} == wanted
-    assert len(wanted) >= 200
+    expected = dict(rows_of("negations.tsv"))
+    negations = {doc.user_data["text"]: negate(statement(doc)) for doc in parser(list(expected))}
+    assert {original: negation.text for original, negation in negations.items()} == expected
+    assert {original: apply_edits(original, negation.edits) for original, negation in negations.items()} == expected
+    assert len(expected) >= 200
 
 
-def test_words_and_what_is_refused(parser: Parser) -> None:
+def test_negation_of_words(parser: Parser) -> None:
     """Sentence, word (none: the main verb), its negation or why there is none."""
     rows = rows_of("refused.tsv")
-    for doc, (sentence, word, wanted, reason) in zip(parser([row[0] for row in rows]), rows, strict=True):
+    for doc, (sentence, word, expected, reason) in zip(parser([row[0] for row in rows]), rows, strict=True):
         token = next(token for token in doc if token.lower_ == word) if word else attempt(statement, doc)
         negation = token if isinstance(token, UnsuitableError) else attempt(negate, token)
         if reason:
             assert isinstance(negation, UnsuitableError), sentence
             assert reason in str(negation), sentence
         else:
-            assert negation.text == wanted, sentence
+            assert negation.text == expected, sentence
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_any_text_is_negated_or_refused(parser: Parser, text: str) -> None:
     (doc,) = parser([text])
     for token in doc:
         try:
-            found = negate(token)
+            negation = negate(token)
         except UnsuitableError:
             continue
-        assert found.text != text
-        assert apply_edits(text, found.edits) == found.text
+        assert negation.text != text
+        assert apply_edits(text, negation.edits) == negation.text

@@ -20,24 +20,26 @@ from essent.lab.minimal_pairs.overlap import (
 words = st.lists(st.sampled_from("a b c d".split()), max_size=7)
 
 
-def test_one_word_of_four_replaced() -> None:
+def test_overlap_of_a_replaced_word() -> None:
     """3 of 4 words stay, 1 of 3 bigrams, and 1 of 5 tokens (the full stop is one) is edited."""
-    found = lexical_overlap([("the old cat sleeps.", "the young cat sleeps.")])
-    assert found == pytest.approx(
+    overlap = lexical_overlap([("the old cat sleeps.", "the young cat sleeps.")])
+    assert overlap == pytest.approx(
         {"rouge1": 75.0, "rouge2": 100 / 3, "rougeL": 75.0, "levenshtein": 0.2, "length": 5.0, "pairs": 1.0}
     )
 
 
-def test_what_the_package_rouge_gives() -> None:
+def test_rouge_matches_the_reference() -> None:
     """Figures of `rouge` 1.0.1, printed once: capitals, commas, repeated words, several sentences, ellipses."""
     cases = {
         ("You do know, don't you?", "you do Know, don't you? Yes"): (6 / 11, 2 / 9, 6 / 11),
         ("the cat and the dog saw the cat.", "the dog and the cat saw."): (1.0, 6 / 11, 0.6),
         ("I saw it. It was big... really big", "It was big. I really saw it"): (1.0, 6 / 13, 1.0),
     }
-    for pair, wanted in cases.items():
-        found = lexical_overlap([pair])
-        assert [found[name] / 100 for name in ("rouge1", "rouge2", "rougeL")] == pytest.approx(wanted, abs=1e-6), pair
+    for pair, expected in cases.items():
+        overlap = lexical_overlap([pair])
+        assert [overlap[name] / 100 for name in ("rouge1", "rouge2", "rougeL")] == pytest.approx(expected, abs=1e-6), (
+            pair
+        )
 
 
 @given(words, words)
@@ -61,18 +63,18 @@ def test_common_subsequence_is_common_and_longest(first: list[str], second: list
             return longest(i - 1, j - 1) + 1
         return max(longest(i - 1, j), longest(i, j - 1))
 
-    found = common_subsequence(first, second)
+    subsequence = common_subsequence(first, second)
     for side in (first, second):
-        rest = iter(side)
-        assert all(word in rest for word in found)
-    assert len(found) == longest(len(first), len(second))
+        remaining = iter(side)
+        assert all(word in remaining for word in subsequence)
+    assert len(subsequence) == longest(len(first), len(second))
 
 
 @given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=30)), min_size=1, max_size=3))
 def test_any_text(pairs: list[tuple[str, str]]) -> None:
-    found = lexical_overlap(pairs)
-    assert all(0 <= found[name] <= 100 + 1e-9 for name in ("rouge1", "rouge2", "rougeL"))
-    assert 0 <= found["levenshtein"] <= 1
+    overlap = lexical_overlap(pairs)
+    assert all(0 <= overlap[name] <= 100 + 1e-9 for name in ("rouge1", "rouge2", "rougeL"))
+    assert 0 <= overlap["levenshtein"] <= 1
     same = lexical_overlap([(text, text) for text, _ in pairs])
     assert same["rouge1"] == same["rougeL"] == pytest.approx(100)
     assert same["levenshtein"] == 0
@@ -87,7 +89,7 @@ def test_another_tokenizer_changes_distance_and_length_only() -> None:
     assert words_and_marks("Don't [NAME]!") == ["don", "'", "t", "[", "name", "]", "!"]
 
 
-def test_what_is_refused() -> None:
+def test_overlap_refusals() -> None:
     with pytest.raises(DataError, match="no pairs"):
         lexical_overlap([])
     with pytest.raises(InputError, match="Pair 2"):

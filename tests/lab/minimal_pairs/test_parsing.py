@@ -30,11 +30,11 @@ from essent.lab.minimal_pairs.parsing import (
 
 @settings(deadline=None)
 @given(st.text(max_size=200))
-def test_sentences_lose_nothing_but_blanks_stars_and_doubled_quotes(parser: Parser, text: str) -> None:
-    found = list(parser.split([text]))
-    assert all(found)
-    kept = text.replace('""', '"').replace("*", "")
-    assert "".join("".join(found).split()) == "".join(kept.split())
+def test_split_preserves_the_text(parser: Parser, text: str) -> None:
+    sentences = list(parser.split([text]))
+    assert all(sentences)
+    cleaned = text.replace('""', '"').replace("*", "")
+    assert "".join("".join(sentences).split()) == "".join(cleaned.split())
 
 
 def test_sentence_ends(parser: Parser) -> None:
@@ -54,7 +54,7 @@ def test_edits_in_any_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "wanted"),
+    ("word", "expected"),
     [
         *(
             (word, "an")
@@ -63,8 +63,8 @@ def test_edits_in_any_order() -> None:
         *((word, "a") for word in "book house one once user union useful European uniform usual".split()),
     ],
 )
-def test_articles(word: str, wanted: str) -> None:
-    assert article(word) == wanted
+def test_articles(word: str, expected: str) -> None:
+    assert article(word) == expected
 
 
 def test_a_replaced_word_keeps_capitals_and_mends_its_article(parser: Parser) -> None:
@@ -84,7 +84,7 @@ def test_every_row_of_the_tables_has_a_source() -> None:
     assert {"never", "nobody"} <= word_lists()["negative"]
 
 
-def test_what_the_rules_rely_on(parser: Parser) -> None:
+def test_lemmas_and_negations_round_trip(parser: Parser) -> None:
     """A word's own lemma gives the word back, and a negated sentence has the same main verb."""
     for doc in parser(list(PAPER)):
         (negated,) = parser([negate(statement(doc)).text])
@@ -99,7 +99,7 @@ def test_what_the_rules_rely_on(parser: Parser) -> None:
     assert not is_word("blorpz")
 
 
-def test_parsers_that_are_not_there_or_do_not_parse(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parser_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ModelError, match="Install it with: python -m spacy download en_nowhere"):
         Parser("en_nowhere")
     with pytest.raises(ModelError, match="has no tagger: English needs one such as en_core_web_sm"):

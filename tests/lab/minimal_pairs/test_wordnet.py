@@ -36,7 +36,7 @@ def test_a_sense_counts_once(wordnet: WordNet) -> None:
     assert [uses for uses, _ in wordnet.senses("bounds", "noun")] == [2]
 
 
-def test_relatives_are_all_that_a_random_word_may_not_be(wordnet: WordNet) -> None:
+def test_relatives(wordnet: WordNet) -> None:
     assert {"happy", "glad", "unhappy", "sad", "happiness"} <= wordnet.relatives("happy")
     assert {"increase", "decrease", "lower", "hike"} <= wordnet.relatives("boost")
     assert wordnet.relatives("blorp") == {"blorp"}
@@ -45,7 +45,7 @@ def test_relatives_are_all_that_a_random_word_may_not_be(wordnet: WordNet) -> No
 def test_an_antonym_belongs_to_its_word(wordnet: WordNet) -> None:
     """Glad is opposed to sad, happy to unhappy, though both words share a synset."""
     ((_, glad),) = wordnet.senses("glad", "adj")  # written glad(p)
-    opposed = {spelled(one): [spelled(other) for other in one.antonyms()] for one in glad.synset().lemmas()}
+    opposed = {spelled(lemma): [spelled(antonym) for antonym in lemma.antonyms()] for lemma in glad.synset().lemmas()}
     assert opposed == {"happy": ["unhappy"], "glad": ["sad"]}
 
 
@@ -58,16 +58,14 @@ def test_where_it_is_looked_for(wordnet_folder: Path, tmp_path: Path, monkeypatc
     assert "boost" in WordNet(wordnet_folder)
 
 
-def test_a_folder_that_is_named_is_the_one_that_is_read(
-    wordnet_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_named_folder_is_read(wordnet_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nltk.data, "path", [str(wordnet_folder)])
     with pytest.raises(DataError, match="empty"):
         WordNet(tmp_path / "empty")
-    other = write_wordnet(tmp_path / "other")
-    counts = other / "corpora" / "wordnet" / "cntlist.rev"
+    changed = write_wordnet(tmp_path / "other")
+    counts = changed / "corpora" / "wordnet" / "cntlist.rev"
     counts.write_text(counts.read_text("latin-1").replace("buy%2:00:00:: 1 30", "buy%2:00:00:: 1 31"), "latin-1")
-    assert WordNet(other).count("buy", "verb") == 31
+    assert WordNet(changed).count("buy", "verb") == 31
     assert WordNet().count("buy", "verb") == 30
 
 
@@ -80,16 +78,16 @@ def test_a_part_of_wordnet_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("sentence", "word", "wanted"),
+    ("sentence", "word", "expected"),
     [
         ("She stopped the old car.", "stopped", ["halted", "started"]),
         ("She stopped the car and had to start it again.", "stopped", []),  # not "started the car and had to start it"
         ("We hate noise and detest crowds.", "hate", []),  # not "detest noise and detest crowds"
     ],
 )
-def test_what_the_sentence_says_already_is_not_offered(
-    sentence: str, word: str, wanted: list[str], wordnet: WordNet, parser: Parser
+def test_substitutes_avoid_words_of_the_sentence(
+    sentence: str, word: str, expected: list[str], wordnet: WordNet, parser: Parser
 ) -> None:
     (doc,) = parser([sentence])
-    token = next(one for one in doc if one.lower_ == word)
-    assert [one.word for one in substitutes(token, wordnet)] == wanted
+    token = next(candidate for candidate in doc if candidate.lower_ == word)
+    assert [candidate.word for candidate in substitutes(token, wordnet)] == expected

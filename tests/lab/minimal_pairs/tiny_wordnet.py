@@ -62,40 +62,40 @@ def write_wordnet(data: Path) -> Path:
 def _offsets() -> dict[str, int]:
     """Every line is as long with any offset in it, so two rounds are enough."""
     unknown = dict.fromkeys(SYNSETS, 0)
-    found = {}
+    offsets = {}
     for part in LETTER:
         at = len(LICENCE)
         for name, row in SYNSETS.items():
             if row[0] == part:
-                found[name] = at
+                offsets[name] = at
                 at += len(_line(name, unknown))
-    return found
+    return offsets
 
 
 def _number(name: str, word: str) -> int:
     """How many meanings of a word come before this one: tells its senses from each other."""
-    return [other for other, row in SYNSETS.items() if word in row[1].replace("(p)", "").split()].index(name)
+    return [synset for synset, row in SYNSETS.items() if word in row[1].replace("(p)", "").split()].index(name)
 
 
 def _line(name: str, offsets: dict[str, int]) -> str:
     part, words, _, pointers = SYNSETS[name]
     spelled = " ".join(f"{word} {_number(name, word.removesuffix('(p)'))}" for word in words.split())
     pointed = "".join(
-        f" {kind} {offsets[other]:08d} {LETTER[SYNSETS[other][0]]} {source:02x}{target:02x}"
-        for kind, other, source, target in pointers
+        f" {kind} {offsets[synset]:08d} {LETTER[SYNSETS[synset][0]]} {source:02x}{target:02x}"
+        for kind, synset, source, target in pointers
     )
     head = f"{offsets[name]:08d} 00 {LETTER[part]} {len(words.split()):02x} {spelled} {len(pointers):03d}{pointed}"
     frames = FRAMES.get(name, [])
-    shown = f" {len(frames):02d}" + "".join(f" + {n:02d} {of:02x}" for n, of in frames) if frames else ""
-    return f"{head}{shown} | {name} in a few words  \n"
+    verb_frames = f" {len(frames):02d}" + "".join(f" + {n:02d} {of:02x}" for n, of in frames) if frames else ""
+    return f"{head}{verb_frames} | {name} in a few words  \n"
 
 
 def _index(part: str, offsets: dict[str, int]) -> list[str]:
-    found: dict[str, list[str]] = {}
+    synsets_by_word: dict[str, list[str]] = {}
     for name, (kind, words, _, _) in SYNSETS.items():
         for word in words.replace("(p)", "").split() if kind == part else ():
-            found.setdefault(word, []).append(name)
+            synsets_by_word.setdefault(word, []).append(name)
     return [
         f"{word} {LETTER[part]} {len(names)} 1 ! {len(names)} 1 {' '.join(f'{offsets[n]:08d}' for n in names)}  \n"
-        for word, names in sorted(found.items())
+        for word, names in sorted(synsets_by_word.items())
     ]

@@ -14,20 +14,21 @@ from essent.lab.pretrain.data import FRAMES, in_frames, pack
 from essent.lab.pretrain.run import pretrain
 from essent.lab.pretrain.settings import Pretraining, Start
 
-THINGS = ("river", "garden", "kitchen", "station", "window")
-TEXTS = [f"The old {THINGS[n % 5]} is near the Big {THINGS[(n * 3 + 1) % 5]} of Ulm{n}." for n in range(60)]
+NOUNS = ("river", "garden", "kitchen", "station", "window")
+TEXTS = [f"The old {NOUNS[n % 5]} is near the Big {NOUNS[(n * 3 + 1) % 5]} of Ulm{n}." for n in range(60)]
 ALL = [re.escape(frame).replace(r"\{text\}", "(?P<text>.+)") for frame in FRAMES]
 PATTERNS = [
-    re.compile(one.replace(r"\{first\}", r"(?P<first>\w+)").replace(r"\{second\}", r"(?P<second>\w+)")) for one in ALL
+    re.compile(pattern.replace(r"\{first\}", r"(?P<first>\w+)").replace(r"\{second\}", r"(?P<second>\w+)"))
+    for pattern in ALL
 ]
 
 
 def test_every_frame_holds_the_sentence_and_its_rare_words() -> None:
-    found = in_frames(TEXTS, 1.0)
+    framed = in_frames(TEXTS, 1.0)
     counts = Counter(word for text in TEXTS for word in set(re.findall(r"[a-z]{3,}", text.lower())))
     used = Counter()
-    for before, after in zip(TEXTS, found, strict=True):
-        number, match = next((n, match) for n, one in enumerate(PATTERNS) if (match := one.fullmatch(after)))
+    for before, after in zip(TEXTS, framed, strict=True):
+        number, match = next((n, match) for n, pattern in enumerate(PATTERNS) if (match := pattern.fullmatch(after)))
         used[number] += 1
         assert match["text"] == before.rstrip(".")
         known = sorted({w for w in re.findall(r"[a-z]{3,}", before.lower()) if counts[w] >= 4}, key=counts.get)
@@ -38,16 +39,16 @@ def test_every_frame_holds_the_sentence_and_its_rare_words() -> None:
     assert len(used) == len(FRAMES)
 
 
-def test_a_share_of_the_texts_and_no_other() -> None:
+def test_share_of_framed_texts() -> None:
     odd = ["Too short.", "word " * 23, "Unheardof neologisms abound nowadays.", "这里没有空格"]
-    found = in_frames([*TEXTS, *odd], 0.5, seed=3)
-    same = [before == after for before, after in zip([*TEXTS, *odd], found, strict=True)]
+    framed = in_frames([*TEXTS, *odd], 0.5, seed=3)
+    same = [before == after for before, after in zip([*TEXTS, *odd], framed, strict=True)]
     assert all(same[-4:])
     assert 15 < sum(same[:60]) < 45
-    assert found == in_frames([*TEXTS, *odd], 0.5, seed=3) != in_frames([*TEXTS, *odd], 0.5, seed=4)
+    assert framed == in_frames([*TEXTS, *odd], 0.5, seed=3) != in_frames([*TEXTS, *odd], 0.5, seed=4)
 
 
-def test_what_is_refused() -> None:
+def test_frame_refusals() -> None:
     with pytest.raises(InputError, match="no text has 4 to 22 words"):
         in_frames(["One two.", "Three."], 0.5)
     for share in (-1, 1.5):
@@ -55,18 +56,16 @@ def test_what_is_refused() -> None:
             Pretraining(max_steps=1, frames=share)
 
 
-def test_a_run_learns_from_framed_texts_and_is_measured_on_plain_ones(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_validation_texts_are_plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     packed: list[list[str]] = []
 
-    def seen(tokenizer: Any, texts: list[str], *sizes: Any, **options: Any) -> Any:
+    def recording_pack(tokenizer: Any, texts: list[str], *sizes: Any, **options: Any) -> Any:
         packed.append(texts)
         return pack(tokenizer, texts, *sizes, **options)
 
-    monkeypatch.setattr("essent.lab.pretrain.run.pack", seen)
+    monkeypatch.setattr("essent.lab.pretrain.run.pack", recording_pack)
     settings = Pretraining(max_steps=1, batch_size=2, max_seq_length=32, frames=1.0)
     pretrain(TEXTS, tmp_path, Start(config="tiny", vocabulary=200), settings, device="cpu")
     learned, measured = packed
-    assert all(any(one.fullmatch(text) for one in PATTERNS) for text in learned)
+    assert all(any(pattern.fullmatch(text) for pattern in PATTERNS) for text in learned)
     assert set(measured) <= set(TEXTS)

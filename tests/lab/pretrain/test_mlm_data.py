@@ -21,18 +21,18 @@ def tokenizer():
 # -- splitting --------------------------------------------------------------------------------------------------------
 
 
-def test_split_has_each_text_once_and_on_one_side() -> None:
+def test_split_is_a_partition() -> None:
     texts = [f"Text {i % 300}." for i in range(900)] + ["", "  "]
-    train, held_out = split_texts(texts, None, seed=0)
-    assert len(train) + len(held_out) == 300
-    assert len(held_out) == 3
-    assert not set(train) & set(held_out)
-    assert (train, held_out) == split_texts(texts, None, seed=0)
-    assert held_out != split_texts(texts, None, seed=1)[1]
+    train, validation = split_texts(texts, None, seed=0)
+    assert len(train) + len(validation) == 300
+    assert len(validation) == 3
+    assert not set(train) & set(validation)
+    assert (train, validation) == split_texts(texts, None, seed=0)
+    assert validation != split_texts(texts, None, seed=1)[1]
 
 
 @pytest.mark.parametrize(
-    ("texts", "held_out", "said"),
+    ("texts", "validation", "message"),
     [
         ([], None, "at least two different texts .*; there are 0"),
         (["One."], None, "there is 1"),
@@ -43,9 +43,9 @@ def test_split_has_each_text_once_and_on_one_side() -> None:
         (["One.", "Two."], [""], "held-out texts are empty"),
     ],
 )
-def test_too_few_texts(texts, held_out, said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        split_texts(texts, held_out, 0)
+def test_too_few_texts(texts, validation, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        split_texts(texts, validation, 0)
 
 
 # -- packing ----------------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def ids_in(packed) -> list[list[int]]:
 
 def pieces_of(packed, tokenizer) -> list[tuple[int, ...]]:
     """What stands between [CLS] and [SEP] in every sequence, found token by token."""
-    found = []
+    pieces = []
     for row, attention_mask in zip(ids_in(packed), packed["attention_mask"][:].tolist(), strict=True):
         piece: list[int] | None = None
         for token, attended in zip(row, attention_mask, strict=True):
@@ -70,21 +70,21 @@ def pieces_of(packed, tokenizer) -> list[tuple[int, ...]]:
                 assert piece is None
                 piece = []
             elif token == tokenizer.sep_token_id:
-                found.append(tuple(piece))
+                pieces.append(tuple(piece))
                 piece = None
             elif token != tokenizer.pad_token_id:
                 piece.append(token)
         assert piece is None
-    return found
+    return pieces
 
 
-def test_whole_texts_stay_whole_in_the_first_sequence_with_room(tokenizer) -> None:
+def test_pack_is_first_fit(tokenizer) -> None:
     packed = pack(tokenizer, TEXTS, 48)
     assert sorted(pieces_of(packed, tokenizer)) == sorted(tuple(ids_of(tokenizer, text)) for text in TEXTS)
     rows: list[int] = []
     for length in [len(ids_of(tokenizer, text)) + 2 for text in TEXTS]:  # the first sequence that has room
-        place = next((place for place, row in enumerate(rows) if row + length <= 48), len(rows))
-        rows[place:] = [sum(rows[place : place + 1]) + length, *rows[place + 1 :]]
+        row_index = next((row_index for row_index, row in enumerate(rows) if row + length <= 48), len(rows))
+        rows[row_index:] = [sum(rows[row_index : row_index + 1]) + length, *rows[row_index + 1 :]]
     assert packed["attention_mask"][:].sum(dim=1).tolist() == rows
 
 
@@ -126,13 +126,15 @@ def test_texts_without_tokens(tokenizer, words: bool) -> None:
 # -- masks ------------------------------------------------------------------------------------------------------------
 
 
-def test_few_held_out_sequences_are_taken_several_times_with_other_masks(tokenizer) -> None:
+def test_few_validation_sequences_are_repeated(tokenizer) -> None:
     masking = masking_of(tokenizer, 0.5, False)
-    found, again, other = (masked_once(pack(tokenizer, TEXTS, 48), masking, seed)["labels"][:] for seed in (0, 0, 1))
-    assert 64 <= len(found) < 64 + len(TEXTS)
-    assert len({tuple(row) for row in found.tolist()}) == len(found)
-    assert torch.equal(found, again)
-    assert not torch.equal(found, other)
+    labels, repeated, reseeded = (
+        masked_once(pack(tokenizer, TEXTS, 48), masking, seed)["labels"][:] for seed in (0, 0, 1)
+    )
+    assert 64 <= len(labels) < 64 + len(TEXTS)
+    assert len({tuple(row) for row in labels.tolist()}) == len(labels)
+    assert torch.equal(labels, repeated)
+    assert not torch.equal(labels, reseeded)
     assert masking.generator is None  # those of training come from torch's random numbers
 
 
@@ -149,9 +151,9 @@ def test_masks_are_bert_s(tokenizer) -> None:
     assert torch.equal(batch["input_ids"][~chosen], ids[~chosen])
     assert float(chosen.sum() / (~special).sum()) == pytest.approx(0.15, abs=0.015)
     masked = batch["input_ids"][chosen] == tokenizer.mask_token_id
-    kept = batch["input_ids"][chosen] == ids[chosen]
+    unchanged = batch["input_ids"][chosen] == ids[chosen]
     assert float(masked.float().mean()) == pytest.approx(0.8, abs=0.03)
-    assert float(kept.float().mean()) == pytest.approx(0.1, abs=0.03)
+    assert float(unchanged.float().mean()) == pytest.approx(0.1, abs=0.03)
     assert torch.equal(batch["attention_mask"] == 0, ids == tokenizer.pad_token_id)
 
 
@@ -163,10 +165,10 @@ def test_whole_words_are_masked_whole(tokenizer) -> None:
     cut_words = 0
     for number, ids in enumerate(rows["input_ids"].tolist()):
         names = tokenizer.convert_ids_to_tokens(ids)
-        for place in range(1, len(names)):
-            if names[place].startswith("##"):
+        for position in range(1, len(names)):
+            if names[position].startswith("##"):
                 cut_words += 1
-                assert chosen[number, place] == chosen[number, place - 1], names
+                assert chosen[number, position] == chosen[number, position - 1], names
     assert cut_words > 100
     assert chosen.any()
     assert not chosen.all(dim=1).any()

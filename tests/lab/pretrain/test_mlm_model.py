@@ -56,10 +56,10 @@ def test_masked_tokens_alone_have_the_same_loss(family: str, folder_of) -> None:
     loss = torch.nn.functional.cross_entropy(outputs.logits.reshape(-1, outputs.logits.shape[-1]), labels[chosen])
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-9)
     fast = torch.autograd.grad(loss, weights, allow_unused=True)
-    for left, right in zip(slow, fast, strict=True):
-        assert (left is None) == (right is None)
-        if left is not None and right is not None:
-            assert torch.allclose(left, right, atol=1e-9)
+    for slow_gradient, fast_gradient in zip(slow, fast, strict=True):
+        assert (slow_gradient is None) == (fast_gradient is None)
+        if slow_gradient is not None and fast_gradient is not None:
+            assert torch.allclose(slow_gradient, fast_gradient, atol=1e-9)
     assert model(input_ids=ids).logits.shape[:2] == ids.shape
 
 
@@ -91,12 +91,12 @@ def test_untied_is_saved_untied(family: str, folder_of, tmp_path: Path) -> None:
 
 def test_a_new_head_depends_on_the_seed(bert: Path, tmp_path: Path) -> None:
     AutoModel.from_pretrained(bert).save_pretrained(tmp_path)  # a sentence encoder has no head
-    found = [open_model(str(tmp_path), None, {}, untied=False, seed=seed) for seed in (0, 0, 1)]
-    one, two, other = (model.cls.predictions.transform.dense.weight for model, _ in found)
-    assert torch.equal(one, two)
-    assert not torch.equal(one, other)
-    assert "cls.predictions.transform.dense.weight" in found[0][1]
-    assert all(name.startswith("cls.") for name in found[0][1])
+    models = [open_model(str(tmp_path), None, {}, untied=False, seed=seed) for seed in (0, 0, 1)]
+    first, repeated, reseeded = (model.cls.predictions.transform.dense.weight for model, _ in models)
+    assert torch.equal(first, repeated)
+    assert not torch.equal(first, reseeded)
+    assert "cls.predictions.transform.dense.weight" in models[0][1]
+    assert all(name.startswith("cls.") for name in models[0][1])
 
 
 def test_an_encoder_without_weights_is_refused(folder_of, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_an_encoder_without_weights_is_refused(folder_of, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("model", "config", "kind", "said"),
+    ("model", "config", "kind", "message"),
     [
         (None, None, InputError, "none was given"),
         ("a", "mini", InputError, "both were given"),
@@ -132,7 +132,7 @@ def test_an_encoder_without_weights_is_refused(folder_of, tmp_path: Path) -> Non
         (None, "heads.json", InputError, "heads.json: "),
     ],
 )
-def test_what_is_no_configuration(model, config, kind, said: str, tmp_path: Path, monkeypatch) -> None:
+def test_read_config_refusals(model, config, kind, message: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name, values in {
         "unknown": {"model_type": "bertt"},
@@ -142,7 +142,7 @@ def test_what_is_no_configuration(model, config, kind, said: str, tmp_path: Path
         "heads": {"model_type": "bert", "hidden_size": "wide"},
     }.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(values), "utf-8")
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind, match=message):
         read_config(model, config, {})
 
 
@@ -156,7 +156,7 @@ def test_a_tokenizer_without_mask_is_refused(folder_of) -> None:
         open_tokenizer(None, str(folder_of("gpt2")), [], {}, 100)
 
 
-def test_what_a_configuration_must_hold(bert: Path) -> None:
+def test_fit_config(bert: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(bert)
     config = read_config(None, "tiny", {})
     fit_config(config, tokenizer, 64, new=True, untied=True)
@@ -172,12 +172,12 @@ def test_what_a_configuration_must_hold(bert: Path) -> None:
 
 def test_trained_word_pieces(tmp_path: Path) -> None:
     texts = [*CORPUS, "Ünïcode, emoji 😀 and 中文.", "half a pair \ud800"]
-    one, two = (train_word_pieces(texts, 200) for _ in range(2))
-    one.save_pretrained(tmp_path / "one")
-    two.save_pretrained(tmp_path / "two")
+    first, second = (train_word_pieces(texts, 200) for _ in range(2))
+    first.save_pretrained(tmp_path / "one")
+    second.save_pretrained(tmp_path / "two")
     read = [(tmp_path / name / "tokenizer.json").read_bytes() for name in ("one", "two")]
     assert read[0] == read[1]
-    assert len(one) <= 200
+    assert len(first) <= 200
     again = AutoTokenizer.from_pretrained(tmp_path / "one")
     ids = again("A Man is playing.")["input_ids"]
     assert again.convert_ids_to_tokens(ids)[0] == "[CLS]"

@@ -23,8 +23,8 @@ from essent.lab.pretrain.settings import Pretraining, Start
 from samples import daily
 
 TEXTS = [
-    f"The {one} {two} {three} the {four}."
-    for one, two, three, four in product(
+    f"The {adjective} {animal} {verb} the {noun}."
+    for adjective, animal, verb, noun in product(
         ("red", "old", "small", "happy"), ("dog", "cat", "horse"), ("sees", "likes"), ("house", "river", "moon", "tree")
     )
 ]
@@ -73,11 +73,11 @@ def test_it_learns(start: Start, tmp_path: Path) -> None:
     notes: list[str] = []
     settings = replace(SETTINGS, max_steps=60, learning_rate=2e-2, validate_every=30)
     result = pretrain(TEXTS, tmp_path / "model", start, settings, device="cpu", note=notes.append)
-    held_out = [row["eval_masked_loss"] for row in result.history if "eval_masked_loss" in row]
-    assert len(held_out) == 3
+    losses = [row["eval_masked_loss"] for row in result.history if "eval_masked_loss" in row]
+    assert len(losses) == 3
     rows = len(AutoTokenizer.from_pretrained(result.folder))
-    assert held_out[0] == pytest.approx(math.log(rows), abs=0.1)  # nothing is known: all tokens are alike
-    assert held_out[-1] < held_out[0] - 1
+    assert losses[0] == pytest.approx(math.log(rows), abs=0.1)  # nothing is known: all tokens are alike
+    assert losses[-1] < losses[0] - 1
     assert result.accuracy > 0.2  # by chance 1 / rows
     assert len(notes) == 3
     assert "Step 60 of 60: held-out loss" in notes[-1]
@@ -98,31 +98,31 @@ def test_the_folder_is_plain_transformers(whole: Path) -> None:
 
 
 def test_training_json(whole: Path, start: Start) -> None:
-    about = json.loads((whole / "training.json").read_text("utf-8"))
-    assert about["steps"] == 8
-    assert about["settings"] == SETTINGS.to_dict()
-    assert about["start"]["config"] == "tiny.json"  # without the machine's path
-    assert about["texts"]["train"] + about["texts"]["held_out"] == len(TEXTS)
-    assert about["sequences"]["filled"] == pytest.approx(
-        about["sequences"]["tokens"] / about["sequences"]["train"] / 16, abs=1e-4
+    record = json.loads((whole / "training.json").read_text("utf-8"))
+    assert record["steps"] == 8
+    assert record["settings"] == SETTINGS.to_dict()
+    assert record["start"]["config"] == "tiny.json"  # without the machine's path
+    assert record["texts"]["train"] + record["texts"]["held_out"] == len(TEXTS)
+    assert record["sequences"]["filled"] == pytest.approx(
+        record["sequences"]["tokens"] / record["sequences"]["train"] / 16, abs=1e-4
     )
-    assert [row["step"] for row in about["history"] if "eval_masked_loss" in row] == [0, 4, 8]
-    rates = [row["learning_rate"] for row in about["history"] if "loss" in row]
+    assert [row["step"] for row in record["history"] if "eval_masked_loss" in row] == [0, 4, 8]
+    rates = [row["learning_rate"] for row in record["history"] if "loss" in row]
     assert rates == pytest.approx(
         [0] + [5e-3 * (1 - i / 7) for i in range(7)]
     )  # 5 % of 8 steps are one, in which it rises
-    assert {"essent", "torch", "transformers"} <= set(about["versions"])
-    assert about["new_weights"] == "all"
-    assert "nan" not in json.dumps(about).lower()
+    assert {"essent", "torch", "transformers"} <= set(record["versions"])
+    assert record["new_weights"] == "all"
+    assert "nan" not in json.dumps(record).lower()
 
 
 @pytest.mark.parametrize("whole_words", daily([False, True], True))
 def test_a_saved_model_goes_on_untied(whole_words: bool, whole: Path, tmp_path: Path) -> None:
     settings = replace(SETTINGS, max_steps=2, untied=True, whole_words=whole_words, precision=None)
     pretrain(TEXTS, tmp_path / "on", Start(model=str(whole)), settings, device="cpu")
-    about = json.loads((tmp_path / "on" / "training.json").read_text("utf-8"))
-    assert about["new_weights"] == []
-    assert about["precision"] == ("bfloat16" if has_bfloat16("cpu") else "float32")
+    record = json.loads((tmp_path / "on" / "training.json").read_text("utf-8"))
+    assert record["new_weights"] == []
+    assert record["precision"] == ("bfloat16" if has_bfloat16("cpu") else "float32")
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "on")
     assert not torch.equal(model.get_output_embeddings().weight, model.get_input_embeddings().weight)
 
@@ -141,13 +141,13 @@ class DownError(RuntimeError):
     """The machine goes down."""
 
 
-def at_step(monkeypatch: pytest.MonkeyPatch, step: int, what) -> None:
+def at_step(monkeypatch: pytest.MonkeyPatch, step: int, action) -> None:
     """Do something in the middle of a step, as the trainer counts them."""
     plain = MaskedTrainer.training_step
 
     def training_step(self, *arguments, **options):
         if self.state.global_step + 1 == step:
-            what()
+            action()
         return plain(self, *arguments, **options)
 
     monkeypatch.setattr(MaskedTrainer, "training_step", training_step)
@@ -179,9 +179,7 @@ def test_killed_and_resumed_is_the_same(
     assert [row["step"] for row in outcome.history if "eval_masked_loss" in row] == [0, 4, 8]
 
 
-def test_resume_of_nothing_begins_and_the_same_seed_gives_the_same_bytes(
-    whole: Path, start: Start, tmp_path: Path
-) -> None:
+def test_runs_are_reproducible(whole: Path, start: Start, tmp_path: Path) -> None:
     notes: list[str] = []
     torch.manual_seed(99)
     pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu", resume=True, note=notes.append)
@@ -190,7 +188,7 @@ def test_resume_of_nothing_begins_and_the_same_seed_gives_the_same_bytes(
 
 
 @pytest.mark.parametrize("where", daily(["loss", "gradients"], "gradients"))
-def test_numbers_that_are_none(where: str, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nonfinite_loss_or_gradients(where: str, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = MaskedTrainer.compute_loss
 
     def broken(self, model, inputs, *arguments, **options):
@@ -206,8 +204,8 @@ def test_numbers_that_are_none(where: str, start: Start, tmp_path: Path, monkeyp
         TrainingError, match=r"Step 6: the loss or its gradients are not finite.*checkpoint-4.*A lower learning rate"
     ):
         pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu")
-    kept = load_file(tmp_path / "model" / "checkpoints" / "checkpoint-4" / "model.safetensors")
-    assert all(torch.isfinite(weight).all() for weight in kept.values())
+    weights = load_file(tmp_path / "model" / "checkpoints" / "checkpoint-4" / "model.safetensors")
+    assert all(torch.isfinite(weight).all() for weight in weights.values())
     assert not (tmp_path / "model" / "config.json").exists()
 
 
@@ -226,9 +224,7 @@ def test_a_full_disk(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_in_the_end(
-    whole: Path, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_when_saving(whole: Path, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from transformers import PreTrainedModel
 
     plain = PreTrainedModel.save_pretrained
@@ -247,7 +243,7 @@ def test_a_disk_that_is_full_in_the_end(
     assert weights_of(tmp_path / "model") == weights_of(whole)
 
 
-def test_what_is_no_part_of_a_model_stays_and_an_older_model_goes(whole: Path, start: Start, tmp_path: Path) -> None:
+def test_force_replaces_the_model_only(whole: Path, start: Start, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     shutil.copytree(whole, folder)
     (folder / "notes").mkdir()
@@ -259,9 +255,7 @@ def test_what_is_no_part_of_a_model_stays_and_an_older_model_goes(whole: Path, s
     assert weights_of(folder) != weights_of(whole)
 
 
-def test_a_place_that_cannot_be_replaced_is_refused_first(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_current_folder_is_refused(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match="current folder"):
         pretrain(TEXTS, ".", start, SETTINGS, device="cpu")
@@ -288,7 +282,7 @@ def test_a_model_is_not_written_over(whole: Path, start: Start, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("texts", "changes", "said"),
+    ("texts", "changes", "message"),
     [
         ([], {}, "at least two"),
         (["One sentence."], {}, "at least two"),
@@ -297,18 +291,18 @@ def test_a_model_is_not_written_over(whole: Path, start: Start, tmp_path: Path) 
         (TEXTS, {"max_seq_length": 33}, "max_seq_length=33: the model has positions for 32"),
     ],
 )
-def test_texts_that_do_not_do(texts, changes, said: str, start: Start, tmp_path: Path, monkeypatch) -> None:
+def test_text_refusals(texts, changes, message: str, start: Start, tmp_path: Path, monkeypatch) -> None:
     def fail(*arguments, **options):
         raise AssertionError("the model was loaded")
 
     monkeypatch.setattr("essent.lab.pretrain.run.open_model", fail)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         pretrain(texts, tmp_path / "model", start, replace(SETTINGS, **changes), device="cpu")
     assert not (tmp_path / "model").exists()
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"epochs": 1}, "both were given"),
         ({"max_steps": None}, "none was given"),
@@ -329,11 +323,11 @@ def test_texts_that_do_not_do(texts, changes, said: str, start: Start, tmp_path:
         ({"batch_size": 0}, "batch_size=0; it must be a whole number"),
     ],
 )
-def test_settings_that_are_not_allowed(changes, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_settings_refusals(changes, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         replace(SETTINGS, **changes)
 
 
-def test_a_vocabulary_that_is_none() -> None:
+def test_vocabulary_refusals() -> None:
     with pytest.raises(InputError, match="vocabulary='80'; it must be a whole number"):
         Start(config="tiny", vocabulary="80")  # type: ignore[arg-type]

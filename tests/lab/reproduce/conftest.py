@@ -45,15 +45,15 @@ def toy_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def deep(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     """A tiny model of a family with 12 layers of 12 heads."""
-    made: dict[str, str] = {}
+    folders: dict[str, str] = {}
 
     def build(family: str) -> str:
-        if family not in made:
+        if family not in folders:
             kind, settings = families.FAMILIES[family]
             size = {"hidden_size": 24, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 24}
             with pytest.MonkeyPatch.context() as patch:
                 patch.setitem(families.FAMILIES, family, (kind, {**settings, **size}))
-                made[family] = str(families.build_family(family, tmp_path_factory.mktemp(f"deep-{family}")))
-        return made[family]
+                folders[family] = str(families.build_family(family, tmp_path_factory.mktemp(f"deep-{family}")))
+        return folders[family]
 
     return build

@@ -16,10 +16,10 @@ STS, HEADS = {"sts12", "stsb", "sickr"}, {"cr", "stsb-soft"}
 
 
 def cell(table: object, block: int, row: str, column: str) -> object:
-    return next(found for found in table.blocks[block].rows[row] if found.column == column)  # type: ignore[attr-defined]
+    return next(table_cell for table_cell in table.blocks[block].rows[row] if table_cell.column == column)  # type: ignore[attr-defined]
 
 
-def test_the_printed_figure_is_the_mean_over_the_same_tasks() -> None:
+def test_published_figure_of_a_part() -> None:
     part = only_tasks(find_table("stankevicius-4"), {*STS, *HEADS, "agnews"}.__contains__)
     for row in ("avg.", "idf^T + quantile-u"):
         for column in ("T4", "BERT", "RE"):
@@ -28,7 +28,7 @@ def test_the_printed_figure_is_the_mean_over_the_same_tasks() -> None:
                 for name in ("A1", "A6", "A7")
             ]
             published = cell(part, 0, row, column).published
-            assert published.value == pytest.approx(statistics.mean(one.value for one in printed), abs=0.006)
+            assert published.value == pytest.approx(statistics.mean(figure.value for figure in printed), abs=0.006)
             assert published.over_all == 0
     assert cell(part, 1, "avg.", "RE").settings["tasks"] == ["agnews"]
     assert cell(part, 1, "avg.", "RE").published.value == 28.0
@@ -37,12 +37,12 @@ def test_the_printed_figure_is_the_mean_over_the_same_tasks() -> None:
     assert (heads.published.value, heads.published.over_all) == (whole.published.value, 12)
 
 
-def test_columns_of_one_task_and_their_average() -> None:
+def test_single_task_columns() -> None:
     part = only_tasks(find_table("ditto-6"), STS.__contains__)
     row = part.blocks[0].rows["BERT static avg."]
-    assert [found.column for found in row] == ["STS12", "STS-B", "SICK-R", "Avg."]
+    assert [table_cell.column for table_cell in row] == ["STS12", "STS-B", "SICK-R", "Avg."]
     assert row[-1].published.value == pytest.approx(
-        statistics.mean(found.published.value for found in row[:-1]), abs=0.006
+        statistics.mean(table_cell.published.value for table_cell in row[:-1]), abs=0.006
     )
     alone = only_tasks(find_table("ditto-1"), STS.__contains__)  # the figures stand in another table
     assert alone.blocks[0].rows["BERT static avg."][0].published == row[-1].published
@@ -58,18 +58,18 @@ def test_nothing_else_changes() -> None:
     ]
 
 
-def test_a_part_runs_without_the_other_tasks_data(deep: Callable[[str], str], toy_data: Path, tmp_path: Path) -> None:
+def test_part_runs_on_partial_files(deep: Callable[[str], str], toy_data: Path, tmp_path: Path) -> None:
     for name in ("sts/sts12.jsonl", "classification/cr.jsonl"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text((toy_data / name).read_text())
-    wanted = {"columns": {"BERT"}.__contains__, "rows": {"avg."}.__contains__, "data": tmp_path}
-    whole = run_table(find_table("stankevicius-4"), {"bert": deep("bert")}, **wanted)
-    assert all(found.score is None for found in whole.cells)
+    selection = {"columns": {"BERT"}.__contains__, "rows": {"avg."}.__contains__, "data": tmp_path}
+    whole = run_table(find_table("stankevicius-4"), {"bert": deep("bert")}, **selection)
+    assert all(table_cell.score is None for table_cell in whole.cells)
     assert any("--only-tasks" in line for line in settings_of(whole))
     done = run_table(
-        only_tasks(find_table("stankevicius-4"), {"sts12", "cr"}.__contains__), {"bert": deep("bert")}, **wanted
+        only_tasks(find_table("stankevicius-4"), {"sts12", "cr"}.__contains__), {"bert": deep("bert")}, **selection
     )
-    single = run_table(find_table("stankevicius-A1"), {"bert": deep("bert")}, **wanted)
+    single = run_table(find_table("stankevicius-A1"), {"bert": deep("bert")}, **selection)
     sts, heads = done.cells
     assert sts.score.value == pytest.approx(single.cells[0].score.value)
     assert sts.difference == sts.score.value - 45.1

@@ -20,7 +20,7 @@ from essent.lab.reproduce.tables import find_table, tables
 from essent.tasks.locate import load_pairs, load_task
 
 CORPUS = [text(number) for number in range(40, 70)]
-SOME = {"avg.", "BERT", "RE", "Avg."}  # rows and columns of the tables with k-means and classifiers, for time
+SELECTED = {"avg.", "BERT", "RE", "Avg."}  # rows and columns of the tables with k-means and classifiers, for time
 FAMILY = {"roberta": "roberta", "sroberta-nli": "roberta", "electra": "electra"}
 SAME = {f"stankevicius-A{part}" for part in (*range(2, 9), *range(10, 15))}  # as A1 and A9 on another task
 
@@ -58,17 +58,23 @@ LARGE = (
 )
 def test_every_table_runs(name: str, deep: Callable[[str], str], toy_data: Path) -> None:
     large = name in {"stankevicius-4", "stankevicius-5", "stankevicius-A9"}
-    some = SOME.__contains__ if large else lambda name: True
+    selected = SELECTED.__contains__ if large else lambda name: True
     done = run_table(
-        find_table(name), models_for(name, deep), data=toy_data, corpus=CORPUS, most_seeds=1, rows=some, columns=some
+        find_table(name),
+        models_for(name, deep),
+        data=toy_data,
+        corpus=CORPUS,
+        most_seeds=1,
+        rows=selected,
+        columns=selected,
     )
-    for found in done.cells:
-        if found.cell.missing is None:
-            assert not found.problem, found
-            assert found.score is not None
-            assert math.isfinite(found.score.value), found
+    for measured in done.cells:
+        if measured.cell.missing is None:
+            assert not measured.problem, measured
+            assert measured.score is not None
+            assert math.isfinite(measured.score.value), measured
         else:
-            assert found.problem == found.cell.missing
+            assert measured.problem == measured.cell.missing
     content = json.loads(json.dumps(to_dict(done), allow_nan=False))
     assert len(content["cells"]) == len(done.cells)
     assert render(done).row_count > 0
@@ -77,9 +83,9 @@ def test_every_table_runs(name: str, deep: Callable[[str], str], toy_data: Path)
 
 
 @pytest.mark.slow
-def test_cells_are_what_evaluate_gives(deep: Callable[[str], str], toy_data: Path) -> None:
+def test_cells_match_evaluate(deep: Callable[[str], str], toy_data: Path) -> None:
     model = deep("bert")
-    wanted = {
+    row_names = {
         "avg.",
         "avg. + zscore",
         "idf^T + quantile-u^W",
@@ -87,10 +93,10 @@ def test_cells_are_what_evaluate_gives(deep: Callable[[str], str], toy_data: Pat
         "-biases + normalize",
         "[MASK] + whiten^W",
     }
-    found = run_table(
-        find_table("stankevicius-A1"), {"bert": model}, data=toy_data, corpus=CORPUS, rows=wanted.__contains__
+    reproduction = run_table(
+        find_table("stankevicius-A1"), {"bert": model}, data=toy_data, corpus=CORPUS, rows=row_names.__contains__
     )
-    done = values(found)
+    done = values(reproduction)
     assert "reverse of their" in find_table("stankevicius-A1").note
     for row, column, recipe, fit, counts in (
         ("avg.", "T0", "t0-mean", None, None),
@@ -112,8 +118,8 @@ def test_cells_are_what_evaluate_gives(deep: Callable[[str], str], toy_data: Pat
 def test_averaged_columns(deep: Callable[[str], str], toy_data: Path, tmp_path: Path) -> None:
     model, table = deep("bert"), find_table("stankevicius-A1")
     columns, rows = {"Avg.", "BERT + Avg."}, {"avg. + zscore", "idf^T"}
-    given = {"data": toy_data, "columns": columns.__contains__, "rows": rows.__contains__}
-    done = values(run_table(table, {"bert": model}, corpus=CORPUS, cache=tmp_path, **given))
+    options = {"data": toy_data, "columns": columns.__contains__, "rows": rows.__contains__}
+    done = values(run_table(table, {"bert": model}, corpus=CORPUS, cache=tmp_path, **options))
     (folder,) = tmp_path.glob("contexts-*")
     last = backbone_of(model).last
     for row, column, recipe in (
@@ -123,16 +129,16 @@ def test_averaged_columns(deep: Callable[[str], str], toy_data: Path, tmp_path: 
     ):
         ((result,),) = evaluate(model, [recipe], ["sts12"], data=toy_data, frequency_texts=CORPUS).values()
         assert done[row, column] == pytest.approx(result.main_score, abs=1e-3), (row, column)
-    again = run_table(table, {"bert": model}, corpus=CORPUS, contexts=folder, **given)
+    again = run_table(table, {"bert": model}, corpus=CORPUS, contexts=folder, **options)
     assert values(again) == pytest.approx(done)
-    without = run_table(table, {"bert": model}, **given)
+    without = run_table(table, {"bert": model}, **options)
     assert "no averaged token vectors and no corpus given" in {m.problem for m in without.cells}
-    two = run_table(table, {"bert": [model, deep("electra")]}, contexts=folder, **given)
+    two = run_table(table, {"bert": [model, deep("electra")]}, contexts=folder, **options)
     assert {m.problem for m in two.cells} == {"averaged token vectors belong to one model, several were given"}
 
 
 @pytest.mark.slow
-def test_other_measures(deep: Callable[[str], str], toy_data: Path) -> None:
+def test_corpus_measures(deep: Callable[[str], str], toy_data: Path) -> None:
     model, corpus = deep("bert"), CORPUS
     four = values(run_table(find_table("ditto-4"), {"bert": model}, data=toy_data, corpus=corpus))
     agreement = head_agreement(model, load_pairs("stsb", toy_data).texts(), frequency_texts=corpus)
@@ -145,9 +151,11 @@ def test_other_measures(deep: Callable[[str], str], toy_data: Path) -> None:
     five = values(run_table(find_table("ditto-5"), {"bert": model}, data=toy_data, corpus=corpus))
     apart = cosines[~np.eye(len(corpus), dtype=bool)].mean()
     assert five["BERT static avg.", "avg. Cosine Similarity"] == pytest.approx(apart, abs=1e-5)
-    one = run_table(find_table("promptbert-1"), {"bert": model}, data=toy_data, corpus=corpus)
+    promptbert_1 = run_table(find_table("promptbert-1"), {"bert": model}, data=toy_data, corpus=corpus)
     static = {
-        m.cell.column: m.score.value for m in one.cells if m.score is not None and m.cell.settings["recipe"] == "static"
+        m.cell.column: m.score.value
+        for m in promptbert_1.cells
+        if m.score is not None and m.cell.settings["recipe"] == "static"
     }
     assert static["Sentence anisotropy"] == pytest.approx(cosines.mean(), abs=1e-5)
     two = values(run_table(find_table("promptbert-2"), {"bert": model}, data=toy_data))
@@ -160,19 +168,19 @@ def test_other_measures(deep: Callable[[str], str], toy_data: Path) -> None:
 
 
 def test_several_checkpoints(tmp_path: Path, deep: Callable[[str], str], toy_data: Path) -> None:
-    other = deep("electra")  # any other model will do
+    electra = deep("electra")  # any other model will do
     table = find_table("promptbert-10")
-    both = values(run_table(table, {"promptbert-unsup": [deep("bert"), other]}, data=toy_data))
+    both = values(run_table(table, {"promptbert-unsup": [deep("bert"), electra]}, data=toy_data))
     alone = [
         values(run_table(table, {"promptbert-unsup": m}, data=toy_data))["PromptBERT", "Mean"]
-        for m in (deep("bert"), other)
+        for m in (deep("bert"), electra)
     ]
     assert both["PromptBERT", "Max"] == pytest.approx(max(alone))
     assert both["PromptBERT", "Min"] == pytest.approx(min(alone))
     assert both["PromptBERT", "Mean"] == pytest.approx(np.mean(alone))
 
 
-def test_what_cannot_be_run_is_named(folder_of: Callable[[str], Path], toy_data: Path, tmp_path: Path) -> None:
+def test_problems_are_named(folder_of: Callable[[str], Path], toy_data: Path, tmp_path: Path) -> None:
     shallow = str(folder_of("bert"))  # 3 layers of 4 heads
     done = run_table(find_table("ditto-6"), {"bert": shallow}, data=toy_data)
     problems = {m.cell.row: m.problem for m in done.cells if m.problem}
@@ -193,11 +201,9 @@ def test_what_cannot_be_run_is_named(folder_of: Callable[[str], Path], toy_data:
         run_table(find_table("ditto-6"), {"llama": shallow}, data=toy_data)
 
 
-def test_a_model_without_averages_leaves_the_other_columns(
-    folder_of: Callable[[str], Path], toy_data: Path, tmp_path: Path
-) -> None:
-    given = {"data": toy_data, "corpus": CORPUS, "most_seeds": 1, "rows": {"avg."}.__contains__}
-    done = run_table(find_table("stankevicius-A6"), {"bert": str(tmp_path / "no-such-model")}, **given)
+def test_missing_model_is_named(folder_of: Callable[[str], Path], toy_data: Path, tmp_path: Path) -> None:
+    options = {"data": toy_data, "corpus": CORPUS, "most_seeds": 1, "rows": {"avg."}.__contains__}
+    done = run_table(find_table("stankevicius-A6"), {"bert": str(tmp_path / "no-such-model")}, **options)
     problems = {m.cell.column: m.problem for m in done.cells}
     assert problems["BERT"] == "model not loaded"
     assert problems["Avg."].startswith("no averaged token vectors: There is no model folder")

@@ -19,13 +19,13 @@ def result(metric: str, value: float, n: int, **provenance: object) -> Result:
 
 @pytest.mark.parametrize("metric", ["spearman", "pearson"])
 def test_error_of_a_correlation_is_its_spread_over_samples(metric: str) -> None:
-    draw, found = np.random.default_rng(0), []
+    draw, correlations = np.random.default_rng(0), []
     for _ in range(2000):
         pair = draw.multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], size=200)
         function = stats.spearmanr if metric == "spearman" else stats.pearsonr
-        found.append(float(function(pair[:, 0], pair[:, 1]).statistic))
-    score = score_of(result(metric, 100 * float(np.mean(found)), 200))
-    assert score.error == pytest.approx(100 * np.std(found), rel=0.1)
+        correlations.append(float(function(pair[:, 0], pair[:, 1]).statistic))
+    score = score_of(result(metric, 100 * float(np.mean(correlations)), 200))
+    assert score.error == pytest.approx(100 * np.std(correlations), rel=0.1)
     assert score.half_width == 1.96 * score.error
 
 

@@ -39,7 +39,7 @@ def checksum(paper: str) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
-def test_all_tables_are_there() -> None:
+def test_table_names() -> None:
     assert list(tables()) == NAMES
 
 
@@ -67,7 +67,7 @@ def test_settings_are_known() -> None:
                 assert cell.recipe() is not None
 
 
-def test_cells_are_what_the_rows_say() -> None:
+def test_recipes_of_cells() -> None:
     rows = find_table("stankevicius-A1").blocks[0].rows
     by_column = {cell.column: cell for cell in rows["idf^W + whiten"]}
     assert str(by_column["T4"].recipe()) == "template=T4 weights=idf | whiten"

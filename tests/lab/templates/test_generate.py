@@ -48,7 +48,8 @@ def log_likelihood(generator: Generator, first: tuple[int, ...], second: tuple[i
                 input_ids=read.input_ids, attention_mask=read.attention_mask, labels=torch.tensor([ids])
             ).logits
         shares = logits[0].log_softmax(dim=-1)
-        total += sum(float(shares[place, token]) for place, token in enumerate(ids) if place)  # the first is given
+        # the first is given
+        total += sum(float(shares[position, token]) for position, token in enumerate(ids) if position)
     generator.model.float()
     return total / len(INPUTS)
 
@@ -66,16 +67,18 @@ def test_longer_fillings_and_parts_in_memory(generator: Generator, monkeypatch: 
 
 def test_templates_are_valid_and_distinct(generator: Generator, t5: str) -> None:
     # with more beams than tokens the empty filling is always found, however seldom a random T5 writes a sentinel
-    found = generate_templates(generator, PAIRS, candidates=400, longest=3)
-    assert found == generate_templates(t5, PAIRS, candidates=400, longest=3)
-    templates = [one.template for one in found]
+    generated = generate_templates(generator, PAIRS, candidates=400, longest=3)
+    assert generated == generate_templates(t5, PAIRS, candidates=400, longest=3)
+    templates = [candidate.template for candidate in generated]
     assert "{text} [MASK]" in templates
     assert len(templates) <= 400
     assert len(set(templates)) == len(templates)
     for template in templates:
         assert template.count("{text}") == template.count("[MASK]") == 1
         assert "extra_id" not in template
-    assert [one.log_likelihood for one in found] == sorted((one.log_likelihood for one in found), reverse=True)
+    assert [candidate.log_likelihood for candidate in generated] == sorted(
+        (candidate.log_likelihood for candidate in generated), reverse=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,7 +116,7 @@ def test_sentences() -> None:
 # -- word-definition pairs ---------------------------------------------------------------------------------------------
 
 
-def test_the_pairs_that_come_along() -> None:
+def test_packaged_definitions() -> None:
     assert len(DEFINITIONS) == len({pair.word for pair in DEFINITIONS}) == 50
     for word, definition in DEFINITIONS:
         assert word not in definition.split()
@@ -140,7 +143,7 @@ def test_pairs_are_read_from_a_file(tmp_path: Path) -> None:
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_cannot_generate_is_refused(tmp_path: Path, t5: str, bert: Path, folder_of: Callable[[str], Path]) -> None:
+def test_generator_refusals(tmp_path: Path, t5: str, bert: Path, folder_of: Callable[[str], Path]) -> None:
     with pytest.raises(ModelError, match="Cannot load the model"):
         Generator(str(tmp_path))
     with pytest.raises(ModelError, match="is not a sequence-to-sequence model"):
@@ -162,33 +165,33 @@ def test_generated_templates_are_ranked_by_their_scores(shell_of: Shells, tmp_pa
         Candidate("{text} means [MASK] .", -9.0),
     ]
     work = tmp_path / "work"
-    found = search_candidates(shell_of("bert"), TASK, candidates, work=work, layers="topk:9")
-    assert found.candidates == tuple(candidates)
-    assert found.left_out == ()
+    ranking = search_candidates(shell_of("bert"), TASK, candidates, work=work, layers="topk:9")
+    assert ranking.candidates == tuple(candidates)
+    assert ranking.left_out == ()
     scores = {}
     for candidate in candidates:
         recipe = f"template='{candidate.template}' layers=topk:9 weights=mask"
         (alone,) = one_by_one(shell_of("bert"), [recipe], TASK).values()
-        scores[candidate.template] = found.board.find(recipe).scores["spearman"]
+        scores[candidate.template] = ranking.board.find(recipe).scores["spearman"]
         assert scores[candidate.template] == alone.expected(recipe)
-    assert scores[found.template] == max(scores.values())
+    assert scores[ranking.template] == max(scores.values())
     again = search_candidates(shell_of("bert"), TASK, candidates, work=work, layers="topk:9")
     assert again.board.provenance["encoded"] == 0
-    assert [t.recipe for t in again.board.trials] == [t.recipe for t in found.board.trials]
+    assert [t.recipe for t in again.board.trials] == [t.recipe for t in ranking.board.trials]
     with pytest.raises(UnsupportedRecipeError, match="no mask token"):
         search_candidates(shell_of("gpt2"), TASK, candidates)
     with pytest.raises(InputError, match="None of 0"):
         search_candidates(shell_of("bert"), TASK, [])
 
 
-def test_templates_that_do_not_fit_are_left_out(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_templates_are_skipped(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "essent.model.template.STAND_INS", ("a",)
     )  # with all of them a tiny vocabulary splits everything
     glued, fine = Candidate("xyz{text}q [MASK]", -1.0), Candidate("{text} : [MASK] .", -2.0)
     long = Candidate("{text} means [MASK]" + " and so on" * 90, -3.0)  # no room for a text
-    found = search_candidates(shell_of("bert"), TASK, [glued, fine, long])
-    assert found.left_out == (glued.template, long.template)
-    assert found.template == fine.template
+    ranking = search_candidates(shell_of("bert"), TASK, [glued, fine, long])
+    assert ranking.left_out == (glued.template, long.template)
+    assert ranking.template == fine.template
     with pytest.raises(InputError, match="None of 1 generated"):
         search_candidates(shell_of("bert"), TASK, [glued])

@@ -20,17 +20,17 @@ from near_ties import one_by_one
 from selection_samples import TASK, planted
 
 Shells = Callable[[str], SentenceTransformer]
-OTHER = PairTask("other", tuple(Pair(pair.sentence1, f"{pair.sentence2} too", pair.score) for pair in TASK.pairs))
+TEST_TASK = PairTask("other", tuple(Pair(pair.sentence1, f"{pair.sentence2} too", pair.score) for pair in TASK.pairs))
 GRAMMAR = Grammar(
     '{prefix} "{text}" {relation} [MASK] .', {"relation": ("is", "means", ""), "prefix": ("This sentence :", "")}
 )
 
 
-def test_the_greedy_choice_is_the_best_of_each_step(shell_of: Shells) -> None:
-    found = search_templates(shell_of("bert"), TASK, GRAMMAR)
-    assert [step.slot for step in found.steps] == ["relation", "prefix"]
+def test_greedy_steps_match_single_encoders(shell_of: Shells) -> None:
+    greedy = search_templates(shell_of("bert"), TASK, GRAMMAR)
+    assert [step.slot for step in greedy.steps] == ["relation", "prefix"]
     chosen = GRAMMAR.first()
-    for step in found.steps:
+    for step in greedy.steps:
         scores = {}
         for choice in GRAMMAR.choices[step.slot]:
             template = GRAMMAR.fill({**chosen, step.slot: choice})
@@ -40,12 +40,12 @@ def test_the_greedy_choice_is_the_best_of_each_step(shell_of: Shells) -> None:
             scores[choice] = step.scores[template]
         chosen[step.slot] = max(scores, key=lambda choice: scores[choice])
         assert step.chosen == chosen[step.slot]
-    assert found.template == GRAMMAR.fill(chosen)
-    assert found.board.leader.template == found.template
+    assert greedy.template == GRAMMAR.fill(chosen)
+    assert greedy.board.leader.template == greedy.template
 
 
 @pytest.mark.parametrize("criterion", [(), "teacher"])
-def test_a_baseline_is_kept_where_no_template_is_better(shell_of: Shells, criterion: Any) -> None:
+def test_best_baseline_beats_weak_templates(shell_of: Shells, criterion: Any) -> None:
     grammar = Grammar('"{text}" {relation} [MASK] .', {"relation": ("is", "means")})
     every = ("mean", "first-last", "cls", "static", "layers=1", "layers=2")
     data: Any = planted(shell_of("bert"), "layers=1")
@@ -63,16 +63,16 @@ def test_a_baseline_is_kept_where_no_template_is_better(shell_of: Shells, criter
         assert {comparison.second for comparison in board.comparisons} == set(every)
 
 
-def test_a_template_that_is_shown_to_be_better_is_the_best(shell_of: Shells) -> None:
+def test_better_template_is_chosen(shell_of: Shells) -> None:
     template = '"{text}" means [MASK] .'
     data = planted(shell_of("bert"), f"template='{template}' weights=mask")
     grammar = Grammar('"{text}" {relation} [MASK] .', {"relation": ("is", "means")})
     turned = tuple(Pair(pair.sentence2, f"{pair.sentence1} too", 0.0) for pair in TASK.pairs)
-    other = planted(shell_of("bert"), "mean", pairs=turned)
+    mean_task = planted(shell_of("bert"), "mean", pairs=turned)
     board = search_templates(shell_of("bert"), data, grammar).board
     assert board.best.template == template
     assert board.kept is None
-    veto = search_templates(shell_of("bert"), data, grammar, test=[other]).board
+    veto = search_templates(shell_of("bert"), data, grammar, test=[mean_task]).board
     assert veto.leader == board.leader
     assert str(veto.best) == "mean"
     with pytest.raises(InputError, match="all of its 63 pairs"):
@@ -87,15 +87,15 @@ def test_no_template_runs_twice_and_the_baselines_run_once(shell_of: Shells) -> 
     assert [c.second for c in board.comparisons] == ["mean"]
 
 
-def test_other_weights_layers_and_a_test_task(shell_of: Shells) -> None:
+def test_weights_layers_and_test_task(shell_of: Shells) -> None:
     grammar = Grammar('{relation} "{text}"', {"relation": ("Of", "In one word of")})
-    found = search_templates(shell_of("gpt2"), TASK, grammar, weights="last", layers="L-1+L", test=[OTHER])
-    recipe = next(t.recipe for t in found.board.trials if t.recipe.template is not None)
+    greedy = search_templates(shell_of("gpt2"), TASK, grammar, weights="last", layers="L-1+L", test=[TEST_TASK])
+    recipe = next(t.recipe for t in greedy.board.trials if t.recipe.template is not None)
     assert recipe.weights == ("last",)
-    assert found.board.checks[0].task == "other"
+    assert greedy.board.checks[0].task == "other"
 
 
-def test_a_model_without_a_mask_token_says_so(shell_of: Shells) -> None:
+def test_search_refusals(shell_of: Shells) -> None:
     with pytest.raises(UnsupportedRecipeError, match="no mask token"):
         search_templates(shell_of("gpt2"), TASK)
     with pytest.raises(InputError, match="no slots"):
@@ -126,19 +126,19 @@ def test_a_half_precision_folder_is_searched_in_float32(bert: Path, tmp_path: Pa
     shell = SentenceTransformer(str(bert), device="cpu", model_kwargs={"dtype": torch.float16})
     shell[0].model.save_pretrained(tmp_path)
     shell.tokenizer.save_pretrained(tmp_path)
-    found = search_templates(str(tmp_path), TASK, GRAMMAR, options={"device": "cpu"})
-    recipe = str(found.board.trials[0].recipe)
+    greedy = search_templates(str(tmp_path), TASK, GRAMMAR, options={"device": "cpu"})
+    recipe = str(greedy.board.trials[0].recipe)
     (alone,) = one_by_one(str(tmp_path), [recipe], TASK, device="cpu").values()
-    assert found.board.trials[0].scores["spearman"] == alone.expected(recipe)
+    assert greedy.board.trials[0].scores["spearman"] == alone.expected(recipe)
 
 
 def test_prompt_bert_grammar_gives_the_templates_of_table_4() -> None:
-    found = PROMPT_BERT.templates()
+    templates = PROMPT_BERT.templates()
     assert {
         "{text} [MASK] .",
         "{text} means [MASK] .",
         "This {text} means [MASK] .",
         "This sentence of {text} means [MASK] .",
         'This sentence : "{text}" means [MASK] .',
-    } <= set(found)
-    assert len(found) == 20
+    } <= set(templates)
+    assert len(templates) == 20
