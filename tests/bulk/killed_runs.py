@@ -21,13 +21,13 @@ from essent.bulk import batches, models, run  # noqa: F401  before the fork
 
 def child(root: Path, settings: dict, pipe: int, most: int) -> None:
     """One attempt, which tells of every batch, and notes every part whose last batch was encoded."""
-    encode, begun = work.encode, 0
+    encode, started_batches = work.encode, 0
 
     def noted(batch: batches.Batch, model: models.Model, settings: bulk.BulkSettings) -> None:
-        nonlocal begun
-        if begun == most:
+        nonlocal started_batches
+        if started_batches == most:
             signal.pause()
-        begun += 1
+        started_batches += 1
         os.write(pipe, b"1")
         encode(batch, model, settings)
         if batch.last:
@@ -40,7 +40,7 @@ def child(root: Path, settings: dict, pipe: int, most: int) -> None:
 
 def attempt(root: Path, settings: dict, most: int, instant: tuple[int, float] | None = None) -> int:
     """The status of an attempt, killed when so many batches have been begun and so many seconds later."""
-    told, pipe = os.pipe()
+    progress, pipe = os.pipe()
     number = os.fork()
     if number == 0:
         child(root, settings, pipe, most)
@@ -48,13 +48,13 @@ def attempt(root: Path, settings: dict, most: int, instant: tuple[int, float] | 
     os.close(pipe)
     if instant is not None:
         for _ in range(instant[0]):
-            os.read(told, 1)
+            os.read(progress, 1)
         time.sleep(instant[1])
         os.kill(number, signal.SIGKILL)
     else:
-        while os.read(told, 1000):
+        while os.read(progress, 1000):
             pass
-    os.close(told)
+    os.close(progress)
     return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
 
 

@@ -25,9 +25,9 @@ def main(cpus: list[int]) -> None:
         nodes = [cluster.add_node(num_cpus=count, object_store_memory=STORE) for count in cpus[1:]]
         print(cluster.address, flush=True)
         for line in sys.stdin:
-            word, *rest = line.split()
+            word, *arguments = line.split()
             if word == "add":
-                nodes.append(cluster.add_node(num_cpus=int(rest[0]), object_store_memory=STORE))
+                nodes.append(cluster.add_node(num_cpus=int(arguments[0]), object_store_memory=STORE))
             else:
                 cluster.remove_node(nodes.pop(), allow_graceful=False)
             print("done", flush=True)

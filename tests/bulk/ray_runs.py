@@ -24,12 +24,12 @@ class Fatal(essent.StaticEncoder):
 
     room: Path
 
-    def encode(self, sentences: Any, *given: Any, **settings: Any) -> np.ndarray:
+    def encode(self, sentences: Any, *positional: Any, **settings: Any) -> np.ndarray:
         if any("fatal" in text for text in sentences):
             for path in sorted(self.room.glob("fatal-*")):
                 path.unlink()
                 os.kill(os.getpid(), signal.SIGKILL)
-        return super().encode(sentences, *given, **settings)
+        return super().encode(sentences, *positional, **settings)
 
 
 def fatal(root: Path, times: int) -> Fatal:
@@ -59,11 +59,11 @@ def main(case: str, address: str, root: Path) -> None:
     elif case == "seven workers":
         settings["workers"] = 7
     try:
-        found = essent.embed(sources, model, root / "out", ray=address, **settings)
+        run = essent.embed(sources, model, root / "out", ray=address, **settings)
     except essent.EssentError as error:
         print(f"{type(error).__name__}: {error}")
     else:
-        print(f"{found.rows} rows, {found.resumed} resumed")
+        print(f"{run.rows} rows, {run.resumed} resumed")
 
 
 if __name__ == "__main__":

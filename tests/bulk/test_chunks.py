@@ -22,10 +22,10 @@ TEXTS = [
 
 
 def test_sentences_as_rows(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
-    found = embed(parquet(5, texts=TEXTS), static_folder, tmp_path / "out", chunk="sentences")
+    run = embed(parquet(5, texts=TEXTS), static_folder, tmp_path / "out", chunk="sentences")
     table = table_of(tmp_path / "out")
     rows = table.to_pylist()
-    assert found.rows == len(rows) == 5 + 1 + 1 + 1 + 12
+    assert run.rows == len(rows) == 5 + 1 + 1 + 1 + 12
     assert [row["n"] for row in rows] == [0] * 5 + [1, 2, 3] + [4] * 12
     assert [row["chunk"] for row in rows] == [*range(5), None, 0, None, *range(12)]
     pieces = [row["text"][row["chunk_start"] : row["chunk_end"]] for row in rows if row["chunk"] is not None]
@@ -43,14 +43,14 @@ def test_sentences_as_rows(static_folder: Path, tmp_path: Path, parquet: Callabl
     np.testing.assert_array_equal(vectors[[row["chunk"] is not None for row in rows]], expected)
 
 
-def test_sentences_as_one_vector(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+def test_mean_of_sentences(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     """The mean of the pieces' vectors, by their length."""
     embed(parquet(5, texts=TEXTS), static_folder, tmp_path / "out", chunk="sentences", chunk_rows="mean")
     rows = table_of(tmp_path / "out").to_pylist()
     assert [row["status"] for row in rows] == ["ok", "null", "ok", "empty", "ok"]
     assert [len(row["chunks"]) for row in rows] == [5, 0, 1, 0, 12]
     encoder = StaticEncoder.load(static_folder)
-    pieces = [TEXTS[0][place["start"] : place["end"]] for place in rows[0]["chunks"]]
+    pieces = [TEXTS[0][span["start"] : span["end"]] for span in rows[0]["chunks"]]
     expected = np.average(encoder.encode(pieces), axis=0, weights=[len(piece) for piece in pieces])
     np.testing.assert_allclose(rows[0]["embedding"], expected, atol=1e-6)
     np.testing.assert_allclose(
@@ -75,15 +75,15 @@ def test_tokens(size: int, bert: Path, tmp_path: Path, parquet: Callable[..., Pa
         np.testing.assert_allclose(np.array([row["embedding"] for row in rows]), expected, atol=1e-6)
 
 
-def test_texts_that_are_too_long(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+def test_truncated_texts(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     """They are counted, and their vector is that of the beginning; pieces are not too long."""
     long = "The old oak tree stayed there all the morning. " * 60
-    found = embed(parquet(2, texts=["a dog", long]), str(bert), tmp_path / "out")
-    assert found.statuses == {"ok": 1, "truncated": 1}
+    run = embed(parquet(2, texts=["a dog", long]), str(bert), tmp_path / "out")
+    assert run.statuses == {"ok": 1, "truncated": 1}
     assert table_of(tmp_path / "out")["embedding"].to_pylist()[1] is not None
-    assert found.troubled == {"truncated": "row 2 of part-00000-000000.parquet"}
-    found = embed(tmp_path / "rows.parquet", str(bert), tmp_path / "b", chunk="tokens:100", chunk_rows="mean")
-    assert found.statuses == {"ok": 2}
+    assert run.troubled == {"truncated": "row 2 of part-00000-000000.parquet"}
+    run = embed(tmp_path / "rows.parquet", str(bert), tmp_path / "b", chunk="tokens:100", chunk_rows="mean")
+    assert run.statuses == {"ok": 2}
 
 
 @pytest.mark.parametrize("value", ["words", "tokens:0", "tokens:x", "sentence"])
@@ -92,6 +92,6 @@ def test_unknown_pieces(value: str, tmp_path: Path) -> None:
         embed("x.txt", "no model", tmp_path / "out", chunk=value)
 
 
-def test_pieces_that_the_model_does_not_read(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+def test_chunks_beyond_the_models_length(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     with pytest.raises(EssentError, match=r"the model reads 254 tokens"):
         embed(parquet(3), str(bert), tmp_path / "out", chunk="tokens:1000")

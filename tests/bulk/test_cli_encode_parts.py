@@ -25,13 +25,13 @@ def run(*words: object, code: int = 0) -> str:
 
 def test_rows_in_and_parts_out(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     path, out = parquet(123, texts=[*TEXTS, None, "", " "]), tmp_path / "out"
-    said = run(path, "-m", static_folder, "-o", out, "--rows-per-part", 50)
-    assert f"{out}: 123 rows in 3 parts" in said
-    assert "1 row: null (there is no text); the first is row" in said
-    assert "2 rows: empty (the text is empty, or blank)" in said
+    output = run(path, "-m", static_folder, "-o", out, "--rows-per-part", 50)
+    assert f"{out}: 123 rows in 3 parts" in output
+    assert "1 row: null (there is no text); the first is row" in output
+    assert "2 rows: empty (the text is empty, or blank)" in output
     np.testing.assert_array_equal(vectors_of(table_of(out))[:120], StaticEncoder.load(static_folder).encode(TEXTS))
-    said = run(path, "-m", static_folder, "-o", out, "--rows-per-part", 50)
-    assert "123 of them by earlier runs" in said
+    output = run(path, "-m", static_folder, "-o", out, "--rows-per-part", 50)
+    assert "123 of them by earlier runs" in output
     before = contents(out)
     assert "rows_per_part was 50 and is now 32768" in run(path, "-m", static_folder, "-o", out, code=2)
     assert contents(out) == before
@@ -45,20 +45,20 @@ def test_every_option_arrives(static_folder: Path, tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     options = ["--column", "body", "--id", "id", "page", "--dtype", "int8"]
     options += ["--prompt", "query: ", "--normalize", "--truncate-dim", 6]
-    said = run(path, "-m", static_folder, "-o", out, *options)
+    output = run(path, "-m", static_folder, "-o", out, *options)
     table = table_of(out)
     assert table.column_names == ["id", "page", "other_values", "status", "scale", "embedding"]
     assert table["id"].to_pylist() == list(range(120))
-    assert "cosine with float32 0.9999 on average" in said or "cosine with float32 1.0000 on average" in said
+    assert "cosine with float32 0.9999 on average" in output or "cosine with float32 1.0000 on average" in output
     expected = StaticEncoder.load(static_folder).encode(
         TEXTS, prompt="query: ", normalize_embeddings=True, truncate_dim=6
     )
-    found = vectors_of(table) * np.array(table["scale"].to_pylist())[:, None]
-    np.testing.assert_allclose(found, expected, atol=0.005)
+    vectors = vectors_of(table) * np.array(table["scale"].to_pylist())[:, None]
+    np.testing.assert_allclose(vectors, expected, atol=0.005)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["no.txt"], "no.txt does not exist"),
         (["a.txt", "--column", "body"], "no column 'body'"),
@@ -69,26 +69,26 @@ def test_every_option_arrives(static_folder: Path, tmp_path: Path) -> None:
         (["a.txt", "-"], "not standard input"),
     ],
 )
-def test_what_is_refused(words: list, said: str, static_folder: Path, tmp_path: Path, monkeypatch: Any) -> None:
+def test_usage_errors(words: list, message: str, static_folder: Path, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_text("a dog\n", "utf-8")
-    assert said in run(*words, "-m", static_folder, "-o", "out", code=2)
+    assert message in run(*words, "-m", static_folder, "-o", "out", code=2)
     assert not list(Path("out").glob("part-*"))
 
 
 def test_options_of_parts_are_refused_for_a_file(tmp_path: Path) -> None:
-    said = run("a.txt", "-m", "nowhere", "-o", tmp_path / "v.npy", "--rows-per-part", 10, code=2)
-    assert "--rows-per-part is for a folder of parts, and" in said
+    message = run("a.txt", "-m", "nowhere", "-o", tmp_path / "v.npy", "--rows-per-part", 10, code=2)
+    assert "--rows-per-part is for a folder of parts, and" in message
 
 
-def test_a_recipe_that_learns(bert: Path, tmp_path: Path) -> None:
+def test_fitted_recipe(bert: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n".join(TEXTS), "utf-8")
     (tmp_path / "fit.txt").write_text("\n".join(TEXTS[:50]), "utf-8")
     words = [tmp_path / "a.txt", "-m", bert, "-o", tmp_path / "out", "-r", "mean | zscore"]
     run(*words, "--fit", tmp_path / "fit.txt", "--device", "cpu")
     assert "fitted otherwise" in run(*words, code=2)
-    about = json.loads(pq.read_metadata(next((tmp_path / "out").glob("*.parquet"))).metadata[b"essent"])
-    assert about["run"]["recipe"] == "mean | zscore"
-    assert about["run"]["fit"] is not None
-    assert set(about["statuses"]) <= set(STATUSES)
-    assert {"essent", "pyarrow", "numpy"} <= set(about["versions"])
+    metadata = json.loads(pq.read_metadata(next((tmp_path / "out").glob("*.parquet"))).metadata[b"essent"])
+    assert metadata["run"]["recipe"] == "mean | zscore"
+    assert metadata["run"]["fit"] is not None
+    assert set(metadata["statuses"]) <= set(STATUSES)
+    assert {"essent", "pyarrow", "numpy"} <= set(metadata["versions"])

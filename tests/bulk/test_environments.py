@@ -120,9 +120,9 @@ def test_a_full_disk(workers: str, small_disk: Callable[[str], Path], tmp_path: 
     for size in ("4k", "800k"):
         out = small_disk(size) / "out"
         words = (tmp_path / "a.txt", "-m", static_folder, "-o", out, "--rows-per-part", 30, "--workers", workers)
-        said = run(*words, code=2)
-        assert "The disk is full. The parts in" in said
-        assert "the same command goes on" in said
+        message = run(*words, code=2)
+        assert "The disk is full. The parts in" in message
+        assert "the same command goes on" in message
         paths = out.iterdir() if out.is_dir() else ()
         assert not [path.name for path in paths if not path.name.startswith("part-")]
         counts.append(len(contents(out)))
@@ -152,14 +152,14 @@ def test_a_bare_locale_and_no_standard_input(workers: str, static_folder: Path, 
     """Names and texts beyond ASCII arrive under LC_ALL=C; another file may get the number of a closed stdin."""
     texts = [f"schöne Grüße an 東京 {n}" for n in range(50)]
     (tmp_path / "wörter.csv").write_text("\n".join(["ünï,text", *(f"é{n},{t}" for n, t in enumerate(texts))]), "utf-8")
-    said = run(
+    output = run(
         *("wörter.csv", "-m", static_folder, "-o", "äus", "--rows-per-part", 20, "--workers", workers),
         *("--prompt", "für: "),
         start=["sh", "-c", 'exec "$@" <&-', "sh"],
         env={"LC_ALL": "C"},
         cwd=tmp_path,
     )
-    assert "äus: 50 rows in 3 parts" in said
+    assert "äus: 50 rows in 3 parts" in output
     table = table_of(tmp_path / "äus")
     assert table["text"].to_pylist() == texts
     settings = {"prompt": "für: ", "rows_per_part": 20}
@@ -168,7 +168,7 @@ def test_a_bare_locale_and_no_standard_input(workers: str, static_folder: Path, 
 
 
 @posix_only
-def test_an_output_whose_name_is_not_utf8(static_folder: Path, tmp_path: Path) -> None:
+def test_output_name_is_not_utf8(static_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a dog\n", "utf-8")
     words = (tmp_path / "a.txt", "-m", static_folder, "-o", os.fsdecode(b"gr\xf6sse"))
     assert "is not UTF-8, as parts need: choose another name" in run(*words, code=2, cwd=tmp_path)
@@ -215,7 +215,7 @@ def test_workers_of_a_process_of_every_start_method(method: str, words: tuple[Pa
 
 
 @pytest.mark.slow
-def test_processes_that_may_start_none_say_so(words: tuple[Path, Path, Path]) -> None:
+def test_processes_without_children(words: tuple[Path, Path, Path]) -> None:
     """A daemon, as in a pool of multiprocessing; and a script without a guard, whose workers would start workers."""
     done = run_script(SCRIPT, "spawn", "daemon", *words)
     assert "InputError: workers=2: no process can be started (daemonic processes" in done.stderr

@@ -130,10 +130,10 @@ FORMATS: dict[str, Callable[[Path], list[str]]] = {
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format(name: str, tmp_path: Path, static_folder: Path) -> None:
     texts = FORMATS[name](tmp_path / name)
-    found = embed(tmp_path / name, static_folder, tmp_path / "out", rows_per_part=250)
+    run = embed(tmp_path / name, static_folder, tmp_path / "out", rows_per_part=250)
     table = table_of(tmp_path / "out")
-    assert found.rows == table.num_rows == ROWS
-    assert found.parts > 3
+    assert run.rows == table.num_rows == ROWS
+    assert run.parts > 3
     assert table["text"].to_pylist() == texts
     if "n" in table.column_names:
         assert [int(n) for n in table["n"].to_pylist()] == list(range(ROWS))
@@ -144,16 +144,16 @@ def test_every_format(name: str, tmp_path: Path, static_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_lines_belong_to_the_range_in_which_they_begin(
+def test_lines_across_byte_ranges(
     rows: int, tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ranges that end within lines, at their ends and beginnings, and hold none at all."""
     monkeypatch.setattr("essent.bulk.units.MIN_RANGE", 1)
     texts = [(sentence(number) if number % 5 else "") * (number % 3) for number in range(60)]
     (tmp_path / "a.txt").write_bytes("\n".join(texts).encode())
-    found = embed(tmp_path / "a.txt", static_folder, tmp_path / "out", rows_per_part=rows)
+    run = embed(tmp_path / "a.txt", static_folder, tmp_path / "out", rows_per_part=rows)
     assert table_of(tmp_path / "out")["text"].to_pylist() == texts
-    assert found.parts >= 60 // rows
+    assert run.parts >= 60 // rows
 
 
 def test_several_sources_in_their_order(tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ def test_several_sources_in_their_order(tmp_path: Path, static_folder: Path, mon
     assert table["place"].to_pylist() == [None, None, "here", None, None, None]
 
 
-def test_other_file_systems(tmp_path: Path, static_folder: Path) -> None:
+def test_remote_file_systems(tmp_path: Path, static_folder: Path) -> None:
     """An address that fsspec knows: nothing is local about reading."""
     memory = fsspec.filesystem("memory")
     for name in ("a.parquet", "a.jsonl", "stream.arrow", "a.csv", "a.jsonl.gz"):
@@ -185,12 +185,12 @@ def test_other_file_systems(tmp_path: Path, static_folder: Path) -> None:
 # -- what cannot be read -----------------------------------------------------------------------------------------------
 
 
-def test_every_row_that_has_no_text(tmp_path: Path, static_folder: Path) -> None:
+def test_rows_without_text(tmp_path: Path, static_folder: Path) -> None:
     lines = ['{"text": "a dog", "n": 1}', '{"text": null}', '{"text": 5, "n": 2}', '{"text": " "}', "{not json", "[1]"]
     lines += ['{"n": 3}', '{"text": "\\ud83d a tree"}', '{"text": ["a"]}', '"only a text"', '{"text": "\\u3042"}', "7"]
     path = tmp_path / "a.jsonl"
     path.write_bytes("\n".join(lines).encode() + b'\n{"text": "\xff\xfe"}\n')
-    found = embed(path, static_folder, tmp_path / "out")
+    run = embed(path, static_folder, tmp_path / "out")
     table = table_of(tmp_path / "out")
     kinds = ["ok", "null", "not text", "empty", "unreadable", "unreadable"]
     kinds += ["null", "ok", "not text", "ok", "ok", "unreadable", "unreadable"]
@@ -198,7 +198,7 @@ def test_every_row_that_has_no_text(tmp_path: Path, static_folder: Path) -> None
     has = [vector is not None for vector in table["embedding"].to_pylist()]
     assert has == [kind == "ok" for kind in kinds]
     assert all(any(vector) for vector in table["embedding"].to_pylist() if vector is not None)
-    assert found.statuses == {"ok": 4, "null": 2, "not text": 2, "empty": 1, "unreadable": 4}
+    assert run.statuses == {"ok": 4, "null": 2, "not text": 2, "empty": 1, "unreadable": 4}
     assert table["text"].to_pylist()[7] == "� a tree"  # half a surrogate pair is mended, as everywhere
     assert json.loads(table["other_values"].to_pylist()[2]) == {"text": 5}
     with pytest.raises(EssentError, match=r"no text to encode: null.*--strict"):
@@ -206,7 +206,7 @@ def test_every_row_that_has_no_text(tmp_path: Path, static_folder: Path) -> None
     assert list((tmp_path / "strict").glob("part-*")) == []
 
 
-def test_values_of_json_that_do_not_fit_are_kept(tmp_path: Path, static_folder: Path) -> None:
+def test_json_values_of_mixed_types(tmp_path: Path, static_folder: Path) -> None:
     """The first rows tell the types; what comes later and is of another kind is not lost."""
     rows = [{"text": f"dog {n}", "n": n, "score": n / 2, "tags": [n]} for n in range(1100)]
     rows += [{"text": "dog", "n": 1.5, "score": 3, "tags": ["a"], "new": {"deep": 1}}, {"text": "dog", "n": 2**70}]
@@ -216,11 +216,11 @@ def test_values_of_json_that_do_not_fit_are_kept(tmp_path: Path, static_folder: 
     table = table_of(tmp_path / "out")
     assert table.schema.field("n").type == pa.int64()
     assert table["score"].to_pylist()[-2] == 3.0
-    others = [json.loads(value) for value in table["other_values"].to_pylist() if value is not None]
-    assert others == [{"n": 1.5, "tags": ["a"], "new": {"deep": 1}}, {"n": 2**70}]
+    overflow = [json.loads(value) for value in table["other_values"].to_pylist() if value is not None]
+    assert overflow == [{"n": 1.5, "tags": ["a"], "new": {"deep": 1}}, {"n": 2**70}]
 
 
-def test_a_stray_quotation_mark_costs_one_row(tmp_path: Path, static_folder: Path) -> None:
+def test_stray_quotation_mark(tmp_path: Path, static_folder: Path) -> None:
     rows = [f'{n},"text {n}"' if n % 2 else f"{n},text {n}" for n in range(400)]
     rows[150] = '150,"never closed'
     rows[250] = "250,one,too,many"
@@ -233,7 +233,7 @@ def test_a_stray_quotation_mark_costs_one_row(tmp_path: Path, static_folder: Pat
     assert table.num_rows == 400
 
 
-def test_bytes_that_are_no_text_in_a_parquet_file(tmp_path: Path, static_folder: Path) -> None:
+def test_undecodable_bytes_in_parquet(tmp_path: Path, static_folder: Path) -> None:
     binary = pa.array([b"a dog", b"\xff\xfe", b"trees", None], pa.binary())
     broken = pa.Array.from_buffers(pa.string(), 4, binary.buffers())
     pq.write_table(pa.table({"text": broken}), tmp_path / "a.parquet")
@@ -241,7 +241,7 @@ def test_bytes_that_are_no_text_in_a_parquet_file(tmp_path: Path, static_folder:
     assert table_of(tmp_path / "out")["status"].to_pylist() == ["ok", "unreadable", "ok", "null"]
 
 
-def test_a_file_that_is_damaged(tmp_path: Path, static_folder: Path) -> None:
+def test_damaged_file(tmp_path: Path, static_folder: Path) -> None:
     """What stands before the damage is in the parts, and the error names the file."""
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress("".join(f"{json.dumps(text)}\n" for text in sentences(4000)).encode())[:-1000])
@@ -257,7 +257,7 @@ def test_a_file_that_is_damaged(tmp_path: Path, static_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_the_error_for_a_truncated_file_says_what_is_written(workers: int, tmp_path: Path, static_folder: Path) -> None:
+def test_truncated_file_error_counts_rows(workers: int, tmp_path: Path, static_folder: Path) -> None:
     """In this run or before it; nothing where the damage comes before the end of the first part."""
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress("\n".join(sentences(4000)).encode())[:-2000])
@@ -310,9 +310,7 @@ def test_a_file_without_rows_gives_a_part_without_rows(
 
 
 @pytest.mark.parametrize("names", [("a.jsonl", "b.jsonl"), ("b.jsonl", "a.jsonl")])
-def test_an_empty_file_of_json_lines_has_the_columns_of_the_others(
-    names: tuple[str, str], tmp_path: Path, static_folder: Path
-) -> None:
+def test_empty_json_lines_file(names: tuple[str, str], tmp_path: Path, static_folder: Path) -> None:
     (tmp_path / names[0]).write_text("", "utf-8")
     (tmp_path / names[1]).write_text('{"text": "a dog", "n": 5}\n', "utf-8")
     run = embed([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], static_folder, tmp_path / "out", id="n")
@@ -321,7 +319,7 @@ def test_an_empty_file_of_json_lines_has_the_columns_of_the_others(
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("a.jsonl", b"{}\n{}\n", "no column 'text'. Its first rows have no columns"),
         ("a.parquet", b"PAR1 and no more", "not a Parquet file that can be read"),
@@ -335,14 +333,14 @@ def test_an_empty_file_of_json_lines_has_the_columns_of_the_others(
         ("a.parquet.gz", b"", "compressed inside"),
     ],
 )
-def test_input_that_is_refused_before_the_model_is_loaded(name: str, content: bytes, said: str, tmp_path: Path) -> None:
+def test_invalid_input_is_refused_early(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(EssentError, match=said):
+    with pytest.raises(EssentError, match=message):
         embed(tmp_path / name, tmp_path / "no model", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_columns_that_do_not_go_together(tmp_path: Path) -> None:
+def test_conflicting_columns(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["a"], "n": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"text": ["a"], "n": ["1"]}), tmp_path / "b.parquet")
     with pytest.raises(EssentError, match=r"'n' is string in .*b\.parquet and int64 in .*a\.parquet"):
@@ -368,7 +366,7 @@ def test_a_column_of_no_texts_is_refused(tmp_path: Path, suffix: str, cells: lis
         embed(source, "no model", tmp_path / "out")
 
 
-def test_columns_that_are_kept(tmp_path: Path, static_folder: Path) -> None:
+def test_id_columns(tmp_path: Path, static_folder: Path) -> None:
     write_lines(tmp_path / "a.jsonl")
     embed(tmp_path / "a.jsonl", static_folder, tmp_path / "out", id="n")
     assert table_of(tmp_path / "out").column_names == ["n", "other_values", "status", "embedding"]

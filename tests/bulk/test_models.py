@@ -30,8 +30,8 @@ from waiting import wait_until
 TEXTS = sentences(200)
 
 
-def check(found: Path, expected: np.ndarray, atol: float = 2e-6) -> None:
-    np.testing.assert_allclose(vectors_of(table_of(found)), expected, atol=atol)
+def check(folder: Path, expected: np.ndarray, atol: float = 2e-6) -> None:
+    np.testing.assert_allclose(vectors_of(table_of(folder)), expected, atol=atol)
 
 
 def test_an_encoder_by_name_and_loaded(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
@@ -70,7 +70,7 @@ def test_graphs(engine: str, compiled_by: Callable, tmp_path: Path, parquet: Cal
 
 
 @pytest.mark.slow
-def test_a_graph_of_a_model_is_kept_beside_the_parts(
+def test_graph_is_cached_beside_the_parts(
     bert: Path, tmp_path: Path, parquet: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = parquet(200)
@@ -85,7 +85,7 @@ def test_a_graph_of_a_model_is_kept_beside_the_parts(
 
 
 @pytest.mark.slow
-def test_the_graph_of_another_model_is_not_taken(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+def test_graph_of_another_recipe_is_replaced(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     path, out = parquet(60), tmp_path / "out"
     embed(path, str(bert), out, engine="openvino")
     with pytest.raises(EssentError, match=r"recipe was .mean. and is now .cls."):
@@ -105,7 +105,7 @@ def test_a_fitted_recipe_runs_in_the_engine(bert: Path, tmp_path: Path, parquet:
     check(tmp_path / "out", Encoder(str(bert), recipe).fit(texts).encode(TEXTS[:60]), 1e-4)
 
 
-def test_the_parts_do_not_depend_on_each_other(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+def test_parts_are_independent(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     """A unit alone, in any order, gives the bytes that a run gives."""
     path = parquet(200)
     embed(path, str(bert), tmp_path / "out", rows_per_part=60)
@@ -137,11 +137,11 @@ def test_a_recipe_is_fitted_once(bert: Path, tmp_path: Path, parquet: Callable[.
     embed(path, str(bert), tmp_path / "out", recipe=recipe, fit=texts, rows_per_part=60)
     check(tmp_path / "out", Encoder(str(bert), recipe).fit(texts).encode(TEXTS), 2e-5)
     before = contents(tmp_path / "out")
-    kept = (tmp_path / "out" / "_encoder" / "model.safetensors").stat().st_mtime_ns
+    modified_at = (tmp_path / "out" / "_encoder" / "model.safetensors").stat().st_mtime_ns
     (tmp_path / "out" / list(before)[2]).unlink()
     embed(path, str(bert), tmp_path / "out", recipe=recipe, fit=texts, rows_per_part=60)
     assert contents(tmp_path / "out") == before
-    assert (tmp_path / "out" / "_encoder" / "model.safetensors").stat().st_mtime_ns == kept
+    assert (tmp_path / "out" / "_encoder" / "model.safetensors").stat().st_mtime_ns == modified_at
     with pytest.raises(EssentError, match="fitted otherwise: texts of the fit differ"):
         embed(path, str(bert), tmp_path / "out", recipe=recipe, fit=sentences(51), rows_per_part=60)
     essent.verify(str(tmp_path / "out" / "_encoder"))
@@ -176,7 +176,7 @@ def test_workers_share_a_static_encoder(static_folder: Path, tmp_path: Path, par
     embed(sources, static_folder, tmp_path / "one", rows_per_part=20)
     embed(sources, static_folder, tmp_path / "two", rows_per_part=20, workers=2)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
-    assert not [one for one in multiprocessing.active_children() if one.name != "essent-engine"]  # of a served test
+    assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]  # of a server
 
 
 @pytest.mark.slow
@@ -184,30 +184,30 @@ def test_workers_share_a_model(bert: Path, tmp_path: Path, parquet: Callable[...
     path = parquet(200)
     embed(path, str(bert), tmp_path / "two", rows_per_part=20, workers=2)
     check(tmp_path / "two", Encoder(str(bert)).encode(TEXTS))
-    assert not [one for one in multiprocessing.active_children() if one.name != "essent-engine"]  # of a served test
+    assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]  # of a server
 
 
 @pytest.mark.slow
-def test_what_goes_wrong_in_a_worker(static_folder: Path, tmp_path: Path) -> None:
+def test_worker_error(static_folder: Path, tmp_path: Path) -> None:
     """Its error is the run's, and no process is left."""
     (tmp_path / "a.txt").write_text("\n".join([*TEXTS, ""]) + "\n\n", "utf-8")
     with pytest.raises(EssentError, match="no text to encode: empty"):
         embed(tmp_path / "a.txt", static_folder, tmp_path / "out", rows_per_part=20, workers=2, strict=True)
-    assert not [one for one in multiprocessing.active_children() if one.name != "essent-engine"]  # of a served test
+    assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]  # of a server
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
-def test_a_worker_that_is_killed(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+def test_killed_worker(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     run = prepare(parquet(4000), ModelSpec(static_folder), tmp_path / "out", settings=BulkSettings(rows_per_part=10))
-    others = multiprocessing.active_children()  # of other tests: the engine of a server, say
+    children_before = multiprocessing.active_children()  # of other tests: the engine of a server, say
     parts = compute(run, workers=2)
     next(parts)
-    worker = next(child for child in multiprocessing.active_children() if child not in others)
+    worker = next(child for child in multiprocessing.active_children() if child not in children_before)
     os.kill(worker.pid or 0, signal.SIGKILL)
     with pytest.raises(EssentError, match=r"was killed by signal 9, as happens where the system has no memory"):
         list(parts)
-    assert not [one for one in multiprocessing.active_children() if one.name != "essent-engine"]  # of a served test
+    assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]  # of a server
     embed(tmp_path / "rows.parquet", static_folder, tmp_path / "out", rows_per_part=10)
     assert table_of(tmp_path / "out").num_rows == 4000
 
@@ -250,7 +250,7 @@ def test_static_encoders_need_no_torch(static_folder: Path, tmp_path: Path, parq
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("arguments", "message"),
     [
         ({"dtype": "float64"}, "dtype='float64' is not known"),
         ({"engine": "tensorrt"}, "engine='tensorrt'; allowed: auto, torch, openvino, onnx"),
@@ -262,12 +262,12 @@ def test_static_encoders_need_no_torch(static_folder: Path, tmp_path: Path, parq
         ({"workers": 0}, "workers=0: must be a whole number"),
     ],
 )
-def test_values_that_are_refused(given: dict, said: str, tmp_path: Path) -> None:
-    with pytest.raises(EssentError, match=said):
-        embed("no file", "no model", tmp_path / "out", **given)
+def test_invalid_arguments(arguments: dict, message: str, tmp_path: Path) -> None:
+    with pytest.raises(EssentError, match=message):
+        embed("no file", "no model", tmp_path / "out", **arguments)
 
 
-def test_a_model_that_is_none(tmp_path: Path, parquet: Callable[..., Path]) -> None:
+def test_unusable_model(tmp_path: Path, parquet: Callable[..., Path]) -> None:
     for model in (torch.nn.Linear(2, 2), 5):
         with pytest.raises(
             EssentError, match=r"is (Linear|int): give the name or the folder of a model, or a loaded one"

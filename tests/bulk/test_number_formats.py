@@ -19,7 +19,7 @@ from essent import EssentError, StaticEncoder
 from essent.bulk.run import embed
 
 TEXTS = [None if number % 10 == 4 else text for number, text in enumerate(sentences(300))]
-THERE = np.array([text is not None for text in TEXTS])
+HAS_TEXT = np.array([text is not None for text in TEXTS])
 
 
 @pytest.fixture
@@ -34,30 +34,30 @@ def exact(folder: Path) -> np.ndarray:
 @pytest.mark.parametrize("vectors", ["list", "fixed"])
 @pytest.mark.parametrize(("dtype", "kind"), [("float32", pa.float32()), ("float16", pa.float16()), ("int8", pa.int8())])
 def test_numbers(rows: Path, static_folder: Path, tmp_path: Path, dtype: str, kind: pa.DataType, vectors: str) -> None:
-    found = embed(rows, static_folder, tmp_path / "out", dtype=dtype, vectors=vectors, rows_per_part=90)
+    run = embed(rows, static_folder, tmp_path / "out", dtype=dtype, vectors=vectors, rows_per_part=90)
     table = table_of(tmp_path / "out")
     assert table.schema.field("embedding").type.value_type == kind
     assert pa.types.is_fixed_size_list(table.schema.field("embedding").type) == (vectors == "fixed")
-    assert [row is not None for row in table["embedding"].to_pylist()] == THERE.tolist()
-    near, whole = vectors_of(table)[THERE], exact(static_folder)
+    assert [row is not None for row in table["embedding"].to_pylist()] == HAS_TEXT.tolist()
+    near, whole = vectors_of(table)[HAS_TEXT], exact(static_folder)
     if dtype == "int8":
         scales = table["scale"].to_pylist()
-        assert [scale is not None for scale in scales] == THERE.tolist()
+        assert [scale is not None for scale in scales] == HAS_TEXT.tolist()
         near = near * np.array([scale for scale in scales if scale is not None])[:, None]
         assert np.abs(near - whole).max() <= np.abs(whole).max() / 254 * 1.01
     else:
         np.testing.assert_allclose(near, whole, rtol=0 if dtype == "float32" else 1e-3, atol=1e-6)
     if dtype == "float32":
-        assert found.loss is None
+        assert run.loss is None
         return
     cosines = (near * whole).sum(1) / np.linalg.norm(near, axis=1) / np.linalg.norm(whole, axis=1)
-    assert found.loss is not None
-    assert found.loss["lowest_cosine"] == pytest.approx(cosines.min(), abs=1e-6)
-    assert found.loss["texts"] == THERE.sum()
-    assert 0.99 < found.loss["spearman"] <= 1
+    assert run.loss is not None
+    assert run.loss["lowest_cosine"] == pytest.approx(cosines.min(), abs=1e-6)
+    assert run.loss["texts"] == HAS_TEXT.sum()
+    assert 0.99 < run.loss["spearman"] <= 1
 
 
-def test_numbers_that_float16_does_not_hold(rows: Path, static_folder: Path, tmp_path: Path) -> None:
+def test_float16_overflow(rows: Path, static_folder: Path, tmp_path: Path) -> None:
     encoder = StaticEncoder.load(static_folder)
     encoder.table.rows.flags.writeable or object.__setattr__(encoder.table, "rows", encoder.table.rows.copy())
     encoder.table.rows[:] *= 1e6
@@ -83,22 +83,24 @@ def test_normalize_and_truncate(rows: Path, static_folder: Path, tmp_path: Path)
     expected = StaticEncoder.load(static_folder).encode(
         [text for text in TEXTS if text], normalize_embeddings=True, truncate_dim=5, prompt="query: "
     )
-    np.testing.assert_array_equal(vectors_of(table_of(tmp_path / "out"))[THERE], expected)
+    np.testing.assert_array_equal(vectors_of(table_of(tmp_path / "out"))[HAS_TEXT], expected)
 
 
 # -- who reads them ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("dtype", "vectors"), [("float32", "list"), ("float16", "list"), ("int8", "fixed")])
-def test_others_read_it(rows: Path, static_folder: Path, tmp_path: Path, dtype: str, vectors: str) -> None:
+def test_readable_by_dataframe_libraries(
+    rows: Path, static_folder: Path, tmp_path: Path, dtype: str, vectors: str
+) -> None:
     """DuckDB, Polars, pandas and datasets, all parts in one step, in the order of the rows."""
     out = tmp_path / "out"
     embed(rows, static_folder, out, dtype=dtype, vectors=vectors, rows_per_part=90)
-    expected = vectors_of(table_of(out))[THERE]
+    expected = vectors_of(table_of(out))[HAS_TEXT]
 
-    def same(found: list) -> None:
-        assert [row is not None for row in found] == THERE.tolist()
-        np.testing.assert_array_equal(np.array([row for row in found if row is not None], np.float32), expected)
+    def same(vectors_read: list) -> None:
+        assert [row is not None for row in vectors_read] == HAS_TEXT.tolist()
+        np.testing.assert_array_equal(np.array([row for row in vectors_read if row is not None], np.float32), expected)
 
     same([row[0] for row in duckdb.read_parquet(f"{out}/*.parquet").select("embedding").fetchall()])
     same(polars.read_parquet(f"{out}/*.parquet")["embedding"].to_list())

@@ -26,7 +26,7 @@ from essent.bulk.run import embed, prepare
 from essent.bulk.settings import BulkSettings, ModelSpec
 from waiting import LIMIT, wait_until
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
@@ -34,7 +34,7 @@ class Nodes:
     """A cluster in a process of its own."""
 
     def __init__(self, *cpus: int) -> None:
-        command = [sys.executable, str(HERE / "ray_nodes.py"), *map(str, cpus)]
+        command = [sys.executable, str(FOLDER / "ray_nodes.py"), *map(str, cpus)]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
         )
@@ -63,7 +63,7 @@ def three_nodes() -> Iterator[Nodes]:
 
 
 @pytest.fixture
-def place(tmp_path: Path, static_folder: Path) -> Path:
+def root(tmp_path: Path, static_folder: Path) -> Path:
     """Sources of three kinds, 12,000 rows, and the static encoder."""
     write_sources(tmp_path, (6000, 9000, 12_000))
     shutil.copytree(static_folder, tmp_path / "static")
@@ -88,7 +88,7 @@ raise SystemExit(main())
 
 
 def started(
-    place: Path,
+    root: Path,
     address: str,
     *more: str,
     model: str = "static",
@@ -98,7 +98,7 @@ def started(
     """A driver: the command line, with the names of files as they are seen from where it runs."""
     words = ["encode", *sources, "-m", model, "-o", "out", "--ray", address, *MORE, *more]
     program = PROGRAM if code is None else [sys.executable, "-c", code]
-    return subprocess.Popen([*program, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=place)
+    return subprocess.Popen([*program, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=root)
 
 
 def ended(process: subprocess.Popen[str]) -> str:
@@ -114,112 +114,112 @@ def wait_for_parts(process: subprocess.Popen[str], folder: Path, more: int) -> i
     def count() -> int:
         return len(list(folder.glob("part-*")))
 
-    wanted = count() + more
-    wait_until(lambda: process.poll() is not None or count() >= wanted)
+    target = count() + more
+    wait_until(lambda: process.poll() is not None or count() >= target)
     assert process.poll() is None, process.communicate()[1]
     return count()
 
 
-def on_one_machine(place: Path) -> dict[str, bytes]:
-    embed([place / name for name in SOURCES], place / "static", place / "one", rows_per_part=20)
-    return contents(place / "one")
+def local_parts(root: Path) -> dict[str, bytes]:
+    embed([root / name for name in SOURCES], root / "static", root / "one", rows_per_part=20)
+    return contents(root / "one")
 
 
-def other_files(folder: Path) -> list[str]:
+def extra_files(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir() if not path.name.startswith("part-")]
 
 
 @pytest.mark.slow
-def test_a_whole_run(place: Path, three_nodes: Nodes) -> None:
+def test_a_whole_run(root: Path, three_nodes: Nodes) -> None:
     """Of what is left over of workers on other machines nothing stays."""
-    (place / "out" / ".part-00000-000001.parquet.0123abcd-77-89abcdef.partial").mkdir(parents=True)
-    process = started(place, three_nodes.address)
-    said = ended(process)
-    assert process.returncode == 0, said
-    assert "12,000 rows in" in said.replace("\n", " ")
-    assert contents(place / "out") == on_one_machine(place)
-    assert not other_files(place / "out")
+    (root / "out" / ".part-00000-000001.parquet.0123abcd-77-89abcdef.partial").mkdir(parents=True)
+    process = started(root, three_nodes.address)
+    output = ended(process)
+    assert process.returncode == 0, output
+    assert "12,000 rows in" in output.replace("\n", " ")
+    assert contents(root / "out") == local_parts(root)
+    assert not extra_files(root / "out")
 
 
 @pytest.mark.slow
-def test_a_recipe_that_learns(place: Path, three_nodes: Nodes, bert: Path) -> None:
+def test_fitted_recipe(root: Path, three_nodes: Nodes, bert: Path) -> None:
     """It learns where the run is started; the workers read what it has learned beside the parts."""
-    pq.write_table(pq.read_table(place / "a.parquet").slice(0, 1000), place / "few.parquet")
+    pq.write_table(pq.read_table(root / "a.parquet").slice(0, 1000), root / "few.parquet")
     more = ("-r", "mean | whiten:8")
-    process = started(place, three_nodes.address, *more, model=str(bert), sources=["few.parquet"])
-    said = ended(process)
-    assert process.returncode == 0, said
-    embed(place / "few.parquet", bert, place / "one", recipe="mean | whiten:8", rows_per_part=20)
-    assert contents(place / "out") == contents(place / "one")
-    assert other_files(place / "out") == ["_encoder"]
+    process = started(root, three_nodes.address, *more, model=str(bert), sources=["few.parquet"])
+    output = ended(process)
+    assert process.returncode == 0, output
+    embed(root / "few.parquet", bert, root / "one", recipe="mean | whiten:8", rows_per_part=20)
+    assert contents(root / "out") == contents(root / "one")
+    assert extra_files(root / "out") == ["_encoder"]
 
 
 @pytest.mark.slow
-def test_two_nodes_and_the_driver_are_killed(place: Path, three_nodes: Nodes) -> None:
+def test_two_nodes_and_the_driver_are_killed(root: Path, three_nodes: Nodes) -> None:
     """Node after node, then the driver; the same command goes on with the one that is left, and with a new one."""
-    process = started(place, three_nodes.address)
-    wait_for_parts(process, place / "out", 60)
+    process = started(root, three_nodes.address)
+    wait_for_parts(process, root / "out", 60)
     three_nodes.ask("kill")
-    wait_for_parts(process, place / "out", 60)
+    wait_for_parts(process, root / "out", 60)
     three_nodes.ask("kill")
-    done = wait_for_parts(process, place / "out", 60)
+    done = wait_for_parts(process, root / "out", 60)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    parts = read_parts(place / "out")
+    parts = read_parts(root / "out")
     assert done <= len(parts) < 600
-    process = started(place, three_nodes.address)
-    wait_for_parts(process, place / "out", 60)
+    process = started(root, three_nodes.address)
+    wait_for_parts(process, root / "out", 60)
     three_nodes.ask("add 1")
     three_nodes.ask("add 1")
-    said = ended(process)
-    assert process.returncode == 0, said
-    assert re.search(r"12,000 rows in [0-9,]+ parts, [0-9,]+ of them by earlier runs", said.replace("\n", " "))
-    assert contents(place / "out") == on_one_machine(place)
-    assert [n or 0 for n in table_of(place / "out")["n"].to_pylist()][:6000] == list(range(6000))
-    assert not other_files(place / "out")
+    output = ended(process)
+    assert process.returncode == 0, output
+    assert re.search(r"12,000 rows in [0-9,]+ parts, [0-9,]+ of them by earlier runs", output.replace("\n", " "))
+    assert contents(root / "out") == local_parts(root)
+    assert [n or 0 for n in table_of(root / "out")["n"].to_pylist()][:6000] == list(range(6000))
+    assert not extra_files(root / "out")
 
 
 @pytest.mark.slow
-def test_all_workers_are_lost(place: Path) -> None:
+def test_all_workers_are_lost(root: Path) -> None:
     """A head that computes nothing is left: the run goes on with a new node. It ends and says why where none comes."""
     nodes = Nodes(0, 1, 1)
     try:
-        process = started(place, nodes.address, code=IMPATIENT)
-        wait_for_parts(process, place / "out", 40)
+        process = started(root, nodes.address, code=IMPATIENT)
+        wait_for_parts(process, root / "out", 40)
         nodes.ask("kill")
         nodes.ask("kill")
         nodes.ask("add 1")
-        wait_for_parts(process, place / "out", 40)
+        wait_for_parts(process, root / "out", 40)
         nodes.ask("kill")
-        (place / "impatient").touch()
-        said = " ".join(ended(process).split())
+        (root / "impatient").touch()
+        output = " ".join(ended(process).split())
         assert process.returncode == 2
-        assert "has had room for 3 s for a task with 1 CPUs and 0 GPUs. It has 1 nodes with 0 CPUs" in said
-        assert "Traceback" not in said
+        assert "has had room for 3 s for a task with 1 CPUs and 0 GPUs. It has 1 nodes with 0 CPUs" in output
+        assert "Traceback" not in output
         nodes.ask("add 1")
-        process = started(place, nodes.address)
-        said = ended(process)
-        assert process.returncode == 0, said
+        process = started(root, nodes.address)
+        output = ended(process)
+        assert process.returncode == 0, output
     finally:
         nodes.end()
-    assert contents(place / "out") == on_one_machine(place)
+    assert contents(root / "out") == local_parts(root)
 
 
 @pytest.mark.slow
-def test_interrupted(place: Path, three_nodes: Nodes) -> None:
-    process = started(place, three_nodes.address)
-    wait_for_parts(process, place / "out", 30)
+def test_interrupted(root: Path, three_nodes: Nodes) -> None:
+    process = started(root, three_nodes.address)
+    wait_for_parts(process, root / "out", 30)
     process.send_signal(signal.SIGINT)
-    said = ended(process)
-    assert process.returncode == 130, said
-    assert "The same command goes on from there" in " ".join(said.split())
-    assert 30 <= len(read_parts(place / "out")) < 600
-    assert not other_files(place / "out")
+    output = ended(process)
+    assert process.returncode == 130, output
+    assert "The same command goes on from there" in " ".join(output.split())
+    assert 30 <= len(read_parts(root / "out")) < 600
+    assert not extra_files(root / "out")
 
 
-def run_case(case: str, place: Path, nodes: Nodes) -> str:
-    (place / "a.txt").write_text("\n".join([*sentences(1000), "fatal", *sentences(99)]), "utf-8")
-    command = [sys.executable, str(HERE / "ray_runs.py"), case, nodes.address, str(place)]
+def run_case(case: str, root: Path, nodes: Nodes) -> str:
+    (root / "a.txt").write_text("\n".join([*sentences(1000), "fatal", *sentences(99)]), "utf-8")
+    command = [sys.executable, str(FOLDER / "ray_runs.py"), case, nodes.address, str(root)]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=LIMIT)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]  # Ray may print lines before
@@ -227,7 +227,7 @@ def run_case(case: str, place: Path, nodes: Nodes) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("case", "said"),
+    ("case", "pattern"),
     [
         ("unseen source", r"DataError: On the node \S+ \([0-9.]+\): .*a\.txt"),
         ("unseen output", r"DataError: On the node \S+ \([0-9.]+\): .*out is not the folder of that name"),
@@ -235,34 +235,34 @@ def run_case(case: str, place: Path, nodes: Nodes) -> str:
         ("seven workers", r"1100 rows, 0 resumed"),
     ],
 )
-def test_what_is_said(case: str, said: str, place: Path, three_nodes: Nodes) -> None:
-    assert re.match(said, run_case(case, place, three_nodes))
+def test_messages(case: str, pattern: str, root: Path, three_nodes: Nodes) -> None:
+    assert re.match(pattern, run_case(case, root, three_nodes))
 
 
 @pytest.mark.slow
-def test_a_worker_that_ends_is_replaced(place: Path, three_nodes: Nodes) -> None:
-    assert run_case("fatal twice", place, three_nodes) == "1100 rows, 0 resumed"
-    assert not list(place.glob("fatal-*"))
-    embed(place / "a.txt", StaticEncoder.load(place / "static"), place / "one", rows_per_part=20)
-    assert contents(place / "out") == contents(place / "one")
+def test_killed_worker_is_replaced(root: Path, three_nodes: Nodes) -> None:
+    assert run_case("fatal twice", root, three_nodes) == "1100 rows, 0 resumed"
+    assert not list(root.glob("fatal-*"))
+    embed(root / "a.txt", StaticEncoder.load(root / "static"), root / "one", rows_per_part=20)
+    assert contents(root / "out") == contents(root / "one")
 
 
 # -- without a cluster ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_no_cluster_there(place: Path) -> None:
-    process = started(place, "127.0.0.1:9")
-    said = " ".join(ended(process).split())
+def test_unknown_cluster(root: Path) -> None:
+    process = started(root, "127.0.0.1:9")
+    output = " ".join(ended(process).split())
     assert process.returncode == 2
-    assert "There is no Ray cluster at '127.0.0.1:9'" in said
-    assert "Traceback" not in said
-    assert not (place / "out").exists()
+    assert "There is no Ray cluster at '127.0.0.1:9'" in output
+    assert "Traceback" not in output
+    assert not (root / "out").exists()
 
 
-def test_what_a_node_must_see(place: Path) -> None:
-    job = prepare(place / "b.jsonl", ModelSpec(place / "static"), place / "out", settings=BulkSettings()).job
-    (place / "out" / ray_cluster.SEEN).write_text("token", "utf-8")
+def test_node_checks(root: Path) -> None:
+    job = prepare(root / "b.jsonl", ModelSpec(root / "static"), root / "out", settings=BulkSettings()).job
+    (root / "out" / ray_cluster.SEEN).write_text("token", "utf-8")
     ray_cluster.check_node(job, "token")
     versions = {**job.versions, "numpy": "1.0"}
     with pytest.raises(EssentError, match=r"numpy .* instead of 1\.0"):
@@ -271,15 +271,15 @@ def test_what_a_node_must_see(place: Path) -> None:
     ray_cluster.check_model(job, model)
     with pytest.raises(EssentError, match=r"another model .* max_seq_length is .* instead of 5"):
         ray_cluster.check_model(replace(job, run={**job.run, "max_seq_length": 5}), model)
-    with (place / "b.jsonl").open("a") as file:
+    with (root / "b.jsonl").open("a") as file:
         file.write("\n{}")
     with pytest.raises(EssentError, match=r"b\.jsonl is another file than where the run was started: bytes"):
         ray_cluster.check_node(job, "token")
 
 
 @pytest.mark.slow
-def test_a_graph_that_is_loaded_is_not_sent(place: Path, compiled_by: Callable) -> None:
-    job = prepare(place / "b.jsonl", ModelSpec(compiled_by("openvino")), place / "out", settings=BulkSettings()).job
+def test_loaded_graph_is_not_sent(root: Path, compiled_by: Callable) -> None:
+    job = prepare(root / "b.jsonl", ModelSpec(compiled_by("openvino")), root / "out", settings=BulkSettings()).job
     with pytest.raises(EssentError, match="give the name of its folder"):
         ray_cluster.sendable(job)
 

@@ -28,12 +28,12 @@ from essent.bulk.parts import read_parts
 from essent.bulk.run import embed
 from waiting import LIMIT, wait_until
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 @pytest.fixture
-def place(tmp_path: Path, static_folder: Path) -> Path:
+def root(tmp_path: Path, static_folder: Path) -> Path:
     """Sources of three kinds, 3,000 rows, and the static encoder."""
     sources = write_sources(tmp_path, (1400, 2400, 3000))
     (tmp_path / "sources.json").write_text(json.dumps(sources), "utf-8")
@@ -41,60 +41,58 @@ def place(tmp_path: Path, static_folder: Path) -> Path:
     return tmp_path
 
 
-def kill_at_random(place: Path, kills: int, seed: int, rows: int, most: int) -> None:
+def kill_at_random(root: Path, kills: int, seed: int, rows: int, most: int) -> None:
     """Kill a run so often and let it end; compare it with one that nobody killed.
 
     Args:
         rows: of a part.
         most: parts that an attempt may compute before it is killed.
     """
-    (place / "settings.json").write_text(json.dumps({"rows_per_part": rows}), "utf-8")
-    command = [sys.executable, str(HERE / "killed_runs.py"), str(place), str(kills), str(seed), str(most)]
+    (root / "settings.json").write_text(json.dumps({"rows_per_part": rows}), "utf-8")
+    command = [sys.executable, str(FOLDER / "killed_runs.py"), str(root), str(kills), str(seed), str(most)]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
-    sources, settings = (json.loads((place / f"{name}.json").read_text("utf-8")) for name in ("sources", "settings"))
-    embed(sources, place / "static", place / "whole", **settings)
-    found = contents(place / "out")
-    assert len(found) > kills * most
-    assert found == contents(place / "whole")
-    assert not [path.name for path in (place / "out").iterdir() if path.name not in found]
-    computed = Counter((place / "computed.log").read_text("utf-8").split())
-    assert sum(computed.values()) - len(found) <= kills  # at most one whole part a kill
-    assert table_of(place / "out")["n"].to_pylist()[:1400] == list(range(1400))
+    sources, settings = (json.loads((root / f"{name}.json").read_text("utf-8")) for name in ("sources", "settings"))
+    embed(sources, root / "static", root / "whole", **settings)
+    parts = contents(root / "out")
+    assert len(parts) > kills * most
+    assert parts == contents(root / "whole")
+    assert not [path.name for path in (root / "out").iterdir() if path.name not in parts]
+    computed = Counter((root / "computed.log").read_text("utf-8").split())
+    assert sum(computed.values()) - len(parts) <= kills  # at most one whole part a kill
+    assert table_of(root / "out")["n"].to_pylist()[:1400] == list(range(1400))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the attempts are forked")
 @pytest.mark.slow
-def test_killed_at_a_few_instants(place: Path) -> None:
-    kill_at_random(place, 4, 1, 150, 4)
+def test_killed_at_a_few_instants(root: Path) -> None:
+    kill_at_random(root, 4, 1, 150, 4)
 
 
 @pytest.mark.faults
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the attempts are forked")
-def test_killed_at_a_hundred_instants(place: Path) -> None:
+def test_killed_at_a_hundred_instants(root: Path) -> None:
     rows = [json.dumps({"n": n, "text": sentence(n)}) for n in range(12_000)]  # 900 parts
-    (place / "b.jsonl").write_text("\n".join(rows), "utf-8")
-    kill_at_random(place, 100, 2, 14, 8)
+    (root / "b.jsonl").write_text("\n".join(rows), "utf-8")
+    kill_at_random(root, 100, 2, 14, 8)
 
 
-def test_a_part_that_is_missing_is_made_again(place: Path) -> None:
+def test_missing_parts_are_recomputed(root: Path) -> None:
     """Wherever it stood: also in a file that is read from its beginning."""
-    sources = json.loads((place / "sources.json").read_text("utf-8"))
-    embed(sources, place / "static", place / "out", rows_per_part=70)
-    whole = contents(place / "out")
-    gone = [name for number, name in enumerate(whole) if number % 3 == 1]
-    for name in gone:
-        (place / "out" / name).unlink()
-    found = embed(sources, place / "static", place / "out", rows_per_part=70)
-    assert contents(place / "out") == whole
-    assert found.rows == 3000
-    assert found.resumed == 3000 - sum(read_parts(place / "out")[name].rows for name in gone)
+    sources = json.loads((root / "sources.json").read_text("utf-8"))
+    embed(sources, root / "static", root / "out", rows_per_part=70)
+    whole = contents(root / "out")
+    missing = [name for number, name in enumerate(whole) if number % 3 == 1]
+    for name in missing:
+        (root / "out" / name).unlink()
+    run = embed(sources, root / "static", root / "out", rows_per_part=70)
+    assert contents(root / "out") == whole
+    assert run.rows == 3000
+    assert run.resumed == 3000 - sum(read_parts(root / "out")[name].rows for name in missing)
 
 
 @pytest.mark.parametrize("packing", ["gzip", "bz2", "xz", "zstd", None])
-def test_a_file_that_is_read_from_its_beginning_is_gone_on_with(
-    packing: str | None, static_folder: Path, tmp_path: Path
-) -> None:
+def test_resume_within_a_stream(packing: str | None, static_folder: Path, tmp_path: Path) -> None:
     """From where the last part before the first missing one ended."""
     content = "\n".join(["n,text", *(f'{n},"{sentence(n)}\nand ünï"' for n in range(200))]).encode()
     suffix = {"gzip": ".gz", "bz2": ".bz2", "xz": ".xz", "zstd": ".zst", None: ""}[packing]
@@ -125,10 +123,10 @@ def test_a_resume_reads_little(static_folder: Path, tmp_path: Path, monkeypatch:
     for name in ("read", "readinto"):
         original = getattr(MemoryFile, name)
 
-        def counted(self: MemoryFile, *given: Any, original: Callable = original) -> Any:
-            found = original(self, *given)
-            read.append(found if isinstance(found, int) else len(found))
-            return found
+        def counted(self: MemoryFile, *arguments: Any, original: Callable = original) -> Any:
+            received = original(self, *arguments)
+            read.append(received if isinstance(received, int) else len(received))
+            return received
 
         monkeypatch.setattr(MemoryFile, name, counted)
     embed("memory://shelf/large.jsonl", static_folder, tmp_path / "out", rows_per_part=240)
@@ -141,7 +139,7 @@ def test_a_resume_reads_little(static_folder: Path, tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"dtype": "float16"}, 'dtype was "float32" and is now "float16"'),
         ({"prompt": "query: "}, 'prompt was "" and is now "query: "'),
@@ -153,13 +151,13 @@ def test_a_resume_reads_little(static_folder: Path, tmp_path: Path, monkeypatch:
         ({"rows_per_part": 31}, "rows_per_part was 30 and is now 31"),
     ],
 )
-def test_other_settings_are_refused(
-    settings: dict, said: str, parquet: Callable[..., Path], static_folder: Path, tmp_path: Path
+def test_changed_settings_are_refused(
+    settings: dict, message: str, parquet: Callable[..., Path], static_folder: Path, tmp_path: Path
 ) -> None:
     path = parquet(90)
     embed(path, static_folder, tmp_path / "out", rows_per_part=30)
     before = contents(tmp_path / "out")
-    with pytest.raises(EssentError, match=re.escape(said)):
+    with pytest.raises(EssentError, match=re.escape(message)):
         embed(path, static_folder, tmp_path / "out", **{"rows_per_part": 30, **settings})
     assert contents(tmp_path / "out") == before
     embed(path, static_folder, tmp_path / "out", force=True, **{"rows_per_part": 30, **settings})
@@ -194,15 +192,15 @@ def test_more_files_of_a_pattern_are_added(parquet: Callable[..., Path], static_
     embed(tmp_path / "rows-*.parquet", static_folder, tmp_path / "out")
     before = contents(tmp_path / "out")
     parquet(30, "rows-2.parquet")
-    found = embed(tmp_path / "rows-*.parquet", static_folder, tmp_path / "out")
-    assert (found.rows, found.resumed) == (90, 60)
+    run = embed(tmp_path / "rows-*.parquet", static_folder, tmp_path / "out")
+    assert (run.rows, run.resumed) == (90, 60)
     assert before.items() < contents(tmp_path / "out").items()
     parquet(30, "rows-0.parquet")
     with pytest.raises(EssentError, match=r"source 1 was .*rows-1\.parquet and is now .*rows-0\.parquet"):
         embed(tmp_path / "rows-*.parquet", static_folder, tmp_path / "out")
 
 
-def test_a_folder_with_other_files(parquet: Callable[..., Path], static_folder: Path, tmp_path: Path) -> None:
+def test_foreign_files_in_the_folder(parquet: Callable[..., Path], static_folder: Path, tmp_path: Path) -> None:
     """What is not essent's stays; what has a part's name and is none is refused."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "notes.txt").write_text("mine", "utf-8")
@@ -225,20 +223,18 @@ def test_a_folder_with_other_files(parquet: Callable[..., Path], static_folder: 
 # -- in the middle of a run -------------------------------------------------------------------------------------------
 
 
-def test_a_source_that_changes_during_the_run(
-    tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_source_changes_during_the_run(tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody adds lines when some parts are written: they stay as they are, and the run ends."""
     import essent.bulk.work as work
 
     path = tmp_path / "a.txt"
     path.write_text("\n".join(sentences(600)) + "\n", "utf-8")
-    encode, seen = work.encode, []
+    encode, encoded = work.encode, []
 
     def encode_and_change(batch: Any, model: Any, settings: Any) -> None:
         encode(batch, model, settings)
-        seen.append(batch.unit.index)
-        if len(seen) == 4:
+        encoded.append(batch.unit.index)
+        if len(encoded) == 4:
             with path.open("a", encoding="utf-8") as file:
                 file.write("one more\n")
 
@@ -280,26 +276,26 @@ def test_no_room_for_a_part(tmp_path: Path, static_folder: Path) -> None:
     assert len(parts) < len(read_parts(tmp_path / "out"))
 
 
-def started(place: Path, *more: str) -> subprocess.Popen[str]:
-    words = ["encode", str(place / "b.jsonl"), "-m", str(place / "static"), "-o", str(place / "out"), *more]
+def started(root: Path, *more: str) -> subprocess.Popen[str]:
+    words = ["encode", str(root / "b.jsonl"), "-m", str(root / "static"), "-o", str(root / "out"), *more]
     return subprocess.Popen([*PROGRAM, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to another process")
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_interrupted(place: Path, workers: str) -> None:
+def test_interrupted(root: Path, workers: str) -> None:
     """Ctrl-C ends after the part that was begun, and says how to go on; most of the 1,000 parts are still to come."""
     rows = [json.dumps({"n": n, "text": sentence(n)}) for n in range(3000)]
-    (place / "b.jsonl").write_text("\n".join(rows), "utf-8")
-    process = started(place, "--rows-per-part", "3", "--workers", workers)
-    wait_until(lambda: process.poll() is not None or len(list((place / "out").glob("part-*"))) >= 3)
+    (root / "b.jsonl").write_text("\n".join(rows), "utf-8")
+    process = started(root, "--rows-per-part", "3", "--workers", workers)
+    wait_until(lambda: process.poll() is not None or len(list((root / "out").glob("part-*"))) >= 3)
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=LIMIT)[1]
-    assert process.returncode == 130, said
-    assert "The same command goes on from there" in said.replace("\n", " ")
-    assert not list((place / "out").glob(".*"))
-    count = len(read_parts(place / "out"))
+    output = process.communicate(timeout=LIMIT)[1]
+    assert process.returncode == 130, output
+    assert "The same command goes on from there" in output.replace("\n", " ")
+    assert not list((root / "out").glob(".*"))
+    count = len(read_parts(root / "out"))
     assert 3 <= count < 1000
-    embed(place / "b.jsonl", place / "static", place / "out", rows_per_part=3)
-    assert table_of(place / "out")["n"].to_pylist() == list(range(3000))
+    embed(root / "b.jsonl", root / "static", root / "out", rows_per_part=3)
+    assert table_of(root / "out")["n"].to_pylist() == list(range(3000))

@@ -18,8 +18,8 @@ from bulk_helpers import table_of, write_sources
 from essent import EssentError
 from essent.bulk.run import embed
 
-HERE = Path(__file__).parent
-PATH = os.pathsep.join([str(HERE / "dying"), *filter(None, sys.path)])
+FOLDER = Path(__file__).parent
+PATH = os.pathsep.join([str(FOLDER / "dying"), *filter(None, sys.path)])
 linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs fork, signals and prctl")
 
 
@@ -27,7 +27,7 @@ def die(folder: Path, static_folder: Path, kills: int, moment: str) -> dict[str,
     sources = write_sources(folder, (100, 220, 300))
     (folder / "sources.json").write_text(json.dumps(sources), "utf-8")
     shutil.copytree(static_folder, folder / "static")
-    command = [sys.executable, str(HERE / "worker_deaths.py"), str(folder), str(kills), "1", moment]
+    command = [sys.executable, str(FOLDER / "worker_deaths.py"), str(folder), str(kills), "1", moment]
     environment = {**os.environ, "PYTHONPATH": PATH, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -42,7 +42,7 @@ def die(folder: Path, static_folder: Path, kills: int, moment: str) -> dict[str,
     "kills", [pytest.param(3, marks=pytest.mark.slow), pytest.param(100, marks=pytest.mark.faults)]
 )
 @pytest.mark.parametrize("moment", ["start", "work"])
-def test_processes_that_die(tmp_path: Path, static_folder: Path, moment: str, kills: int) -> None:
+def test_killed_processes(tmp_path: Path, static_folder: Path, moment: str, kills: int) -> None:
     counts = die(tmp_path, static_folder, kills, moment)
     assert counts["killed"] == kills
     if moment == "start":
@@ -53,7 +53,7 @@ def test_processes_that_die(tmp_path: Path, static_folder: Path, moment: str, ki
 
 @linux_only
 @pytest.mark.parametrize(("folder", "prompt"), [("one", "ü" * 500_000), (None, "")])
-def test_a_worker_that_dies_while_it_starts(
+def test_worker_killed_at_start(
     folder: str | None,
     prompt: str,
     tmp_path: Path,

@@ -36,7 +36,7 @@ def embed(root: Path, out: Path, workers: int) -> int:
             sources = json.loads((root / "sources.json").read_text("utf-8"))
             bulk.embed(sources, root / "static", out, workers=workers, rows_per_part=ROWS_PER_PART)
         except EssentError as error:
-            (root / "said").write_text(str(error), "utf-8")
+            (root / "error.txt").write_text(str(error), "utf-8")
             os._exit(FAILED)
         except BaseException:
             sys.excepthook(*sys.exc_info())
@@ -91,15 +91,15 @@ def main(root: Path, kills: int, seed: int, moment: str) -> None:
             at, since = chance.choice([(chance.randint(1, 500), "os.mkdir"), (chance.randint(1, 60), "os.rename")])
         status = attempt(at, since, victims, out)
         assert status in (0, FAILED, -signal.SIGKILL), status
-        left = contents(out)
+        parts = contents(out)
         if status == FAILED:
             assert victims == ["worker"]
-            said = (root / "said").read_text("utf-8")
-            assert "A worker process was killed by signal 9" in said, said
-            assert " while it started" not in said or moment == "start", said
-            assert left.items() <= whole.items(), sorted(left)
+            message = (root / "error.txt").read_text("utf-8")
+            assert "A worker process was killed by signal 9" in message, message
+            assert " while it started" not in message or moment == "start", message
+            assert parts.items() <= whole.items(), sorted(parts)
         killed += status != 0
-        died_with_parts += status != 0 and not left.keys().isdisjoint(whole)
+        died_with_parts += status != 0 and not parts.keys().isdisjoint(whole)
         os.environ["DYING"] = json.dumps({"at": -1, "since": None, "victims": [], "folder": None})
         assert embed(root, out, 1 + killed % 10 // 9) == 0  # every tenth time with workers
         assert contents(out) == whole, sorted(contents(out))

@@ -16,10 +16,10 @@ from essent.selection.annotation import read_pairs
 def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Somebody sits at the terminal, in an empty folder."""
     monkeypatch.setattr(asking, "on_terminal", lambda: True)
-    place = tmp_path / "here"
-    place.mkdir()
-    monkeypatch.chdir(place)
-    return place / "ask.csv"
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder / "ask.csv"
 
 
 def filled(path: Path, scores: list[str]) -> None:
@@ -50,16 +50,16 @@ def test_a_file_is_written_filled_in_and_used(tiny: str, many: Path, tmp_path: P
     assert [pair[:2] for pair in read_pairs(file)] == [pair[:2] for pair in pairs]
 
 
-def test_the_terminal_asks_and_goes_on_where_it_was_stopped(
+def test_interrupted_questions_are_resumed(
     tiny: str, many: Path, terminal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ("search", "-m", tiny, "--texts", many, "-s", "weights", "--ask", 6)
     first = run(*command, stdin=b"3\nmuch\n7\n4,5\ns\nq\n")
-    shown = first.stderr
-    assert "'much' is not a number from 0 to 5" in shown
-    assert "'7' is not a number from 0 to 5" in shown
-    assert "4 of 6" in shown  # the question that q answered
-    assert "5 of 6" not in shown
+    questions = first.stderr
+    assert "'much' is not a number from 0 to 5" in questions
+    assert "'7' is not a number from 0 to 5" in questions
+    assert "4 of 6" in questions  # the question that q answered
+    assert "5 of 6" not in questions
     assert [score for _, _, score in read_pairs(terminal)] == [3.0, 4.5, None, None, None, None]
     monkeypatch.setattr("essent.selection.run.annotate", lambda *_, **__: pytest.fail("pairs are chosen once"))
     second = run(*command, stdin=b"1\n2\n")  # and then the input ends
@@ -68,12 +68,12 @@ def test_the_terminal_asks_and_goes_on_where_it_was_stopped(
     assert "judged + teacher" in second.stdout
 
 
-def test_every_answer_is_kept_at_once(tiny: str, many: Path, terminal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_are_saved_at_once(tiny: str, many: Path, terminal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter(["2", "5"])
 
     def answer() -> str:
-        for given in answers:
-            return given
+        for score in answers:
+            return score
         raise SystemExit(9)  # the terminal is closed
 
     monkeypatch.setattr(asking, "_answer", answer)

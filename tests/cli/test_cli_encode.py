@@ -37,9 +37,9 @@ def test_formats(call, tiny: str, lines: Path, tmp_path: Path) -> None:
     expected = Encoder(tiny, "first-last | zscore").fit(TEXTS).encode(TEXTS)
     folder = tmp_path / "new"
     command = ("-r", "first-last | zscore", lines, "-o")
-    told = call(*command, folder / "v.npy")
-    assert "fitted on the input itself" in told.stderr
-    assert told.stdout == ""
+    completed = call(*command, folder / "v.npy")
+    assert "fitted on the input itself" in completed.stderr
+    assert completed.stdout == ""
     assert np.load(folder / "v.npy").dtype == np.float32
     np.testing.assert_allclose(np.load(folder / "v.npy"), expected, atol=1e-6)
     assert call(*command, folder / "v.parquet", "--quiet").stderr == ""
@@ -59,8 +59,8 @@ def test_standard_input_and_options(call, tiny: str, tmp_path: Path) -> None:
     options = ("--prompt", "query: ", "--normalize", "--truncate-dim", 8, "--device", "cpu")
     call("-r", "cls", *options, "--batch-size", 1, "-o", tmp_path / "v.npy", stdin=stdin)
     texts = ["A man", "", "The dogs run\u2028on"]
-    wanted = Encoder(tiny, "cls").encode(texts, prompt="query: ", normalize_embeddings=True, truncate_dim=8)
-    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), wanted, atol=1e-6)
+    expected = Encoder(tiny, "cls").encode(texts, prompt="query: ", normalize_embeddings=True, truncate_dim=8)
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), expected, atol=1e-6)
 
 
 def test_texts_of_several_files_in_their_order(call, tiny: str, lines: Path, tmp_path: Path) -> None:
@@ -68,12 +68,12 @@ def test_texts_of_several_files_in_their_order(call, tiny: str, lines: Path, tmp
     more.write_text('id,body\n0,"Two cats, a dog"\n1,One bird.\n', "utf-8")
     assert "no column 'text'" in call(more, "-o", tmp_path / "v.npy", code=2).stderr
     fitted = Encoder(tiny, recipe).fit([*TEXTS, "Two cats, a dog", "One bird."])
-    wanted = fitted.encode(["Two cats, a dog", "A", "B", *TEXTS[:1]])
+    expected = fitted.encode(["Two cats, a dog", "A", "B", *TEXTS[:1]])
     command = (more, "-", lines, "-r", recipe, "--column", "body", "-o", tmp_path / "v.npy", "-f")
     for files in (("--fit", lines, more), ("--fit", lines, "--fit", more)):
-        told = call(*command, *files, stdin=b"A\nB\n")
-        np.testing.assert_allclose(np.load(tmp_path / "v.npy")[[0, 2, 3, 4]], wanted, atol=1e-6)
-        assert f"is fitted on {lines}, {more}." in told.stderr
+        completed = call(*command, *files, stdin=b"A\nB\n")
+        np.testing.assert_allclose(np.load(tmp_path / "v.npy")[[0, 2, 3, 4]], expected, atol=1e-6)
+        assert f"is fitted on {lines}, {more}." in completed.stderr
     twice = call("-", "-", "-o", tmp_path / "x.npy", code=2, stdin=b"A\n").stderr
     assert "Standard input (-) can be read once only." in twice
 
@@ -85,25 +85,25 @@ def test_a_prompt_stands_before_the_texts_of_a_fit_too(call, tiny: str, lines: P
     call("-r", recipe, lines, "--fit", path, "--prompt", "say ", "-o", tmp_path / "v.npy")
     encoder = Encoder(tiny, recipe).fit([f"say {text}" for text in corpus])
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), encoder.encode(TEXTS, prompt="say "), atol=1e-6)
-    told = call("-r", "mean", lines, "--fit", path, "-o", tmp_path / "w.npy")
-    assert f"learns nothing: --fit {path} is not used" in told.stderr
+    completed = call("-r", "mean", lines, "--fit", path, "-o", tmp_path / "w.npy")
+    assert f"learns nothing: --fit {path} is not used" in completed.stderr
 
 
 def test_saved_encoder_needs_no_recipe_and_no_fit(tiny: str, lines: Path, tmp_path: Path) -> None:
     encoder = Encoder(tiny, "mean | zscore").fit(TEXTS)
     encoder.prompts, encoder.default_prompt_name = {"query": "query: "}, "query"
     encoder.save(str(tmp_path / "saved"))
-    told = run("encode", "-m", tmp_path / "saved", lines, "-o", tmp_path / "v.npy").stderr
-    assert "fitted" not in told
-    assert "--prompt chooses another" in told
+    log = run("encode", "-m", tmp_path / "saved", lines, "-o", tmp_path / "v.npy").stderr
+    assert "fitted" not in log
+    assert "--prompt chooses another" in log
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), encoder.encode(TEXTS), atol=1e-5)
     refused = error("encode", "-m", tmp_path / "saved", "-r", "mean", lines, "-o", tmp_path / "w.npy")
     assert "its own recipe" in refused
 
 
-def test_other_columns_are_kept_and_a_null_has_no_vector(call, tiny: str, tmp_path: Path) -> None:
+def test_columns_and_null_texts(call, tiny: str, tmp_path: Path) -> None:
     texts = write_rows(tmp_path / "rows.jsonl", ROWS)
-    told = call("-r", "mean | centre", texts, "-o", tmp_path / "v.jsonl").stderr
+    log = call("-r", "mean | centre", texts, "-o", tmp_path / "v.jsonl").stderr
     rows = json_rows(tmp_path / "v.jsonl")
     assert [list(row) for row in rows] == [["id", "text", "tags", "price", "embedding"]] * 3
     assert [(row["id"], row["text"], row["tags"], row["price"]) for row in rows] == [
@@ -111,19 +111,19 @@ def test_other_columns_are_kept_and_a_null_has_no_vector(call, tiny: str, tmp_pa
         (8, None, [], None),
         (9, ROWS[2]["text"], None, 1.5),
     ]
-    there = [ROWS[0]["text"], ROWS[2]["text"]]
-    wanted = Encoder(tiny, "mean | centre").fit(there).encode(there)
+    nonnull = [ROWS[0]["text"], ROWS[2]["text"]]
+    expected = Encoder(tiny, "mean | centre").fit(nonnull).encode(nonnull)
     assert rows[1]["embedding"] is None
-    np.testing.assert_allclose([rows[0]["embedding"], rows[2]["embedding"]], wanted, atol=1e-6)
+    np.testing.assert_allclose([rows[0]["embedding"], rows[2]["embedding"]], expected, atol=1e-6)
     assert f"1 of 3 rows have no text ('text' is null), the first {texts}, line 2: their vectors are null" in (
-        told.replace("\n", " ")
+        log.replace("\n", " ")
     )
-    told = call("-r", "mean | centre", texts, "-o", tmp_path / "v.npy").stderr
+    log = call("-r", "mean | centre", texts, "-o", tmp_path / "v.npy").stderr
     vectors = np.load(tmp_path / "v.npy")
     assert np.isnan(vectors[1]).all()
-    np.testing.assert_allclose(vectors[[0, 2]], wanted, atol=1e-6)
-    assert "'id', 'tags', 'price' of the input are not kept" in told
-    assert "their vectors are NaN" in told
+    np.testing.assert_allclose(vectors[[0, 2]], expected, atol=1e-6)
+    assert "'id', 'tags', 'price' of the input are not kept" in log
+    assert "their vectors are NaN" in log
 
 
 def test_columns_of_parquet_keep_their_types(call, tiny: str, tmp_path: Path) -> None:
@@ -137,23 +137,23 @@ def test_columns_of_parquet_keep_their_types(call, tiny: str, tmp_path: Path) ->
     assert (table.schema.field("id").type, table.schema.field("at").type) == (pyarrow.int16(), pyarrow.date32())
     assert table["id"].to_pylist() == [0, 1, 2, 3]
     vectors = table["embedding"].to_pylist()
-    wanted = Encoder(tiny, "mean").encode(["Text 0.", "Text 2.", "Text 3."])
+    expected = Encoder(tiny, "mean").encode(["Text 0.", "Text 2.", "Text 3."])
     assert vectors.pop(1) is None
-    np.testing.assert_allclose(vectors, wanted, atol=1e-6)
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
     call("-r", "mean", texts, "-o", tmp_path / "v.jsonl")
     assert json_rows(tmp_path / "v.jsonl")[0]["at"] == "2026-03-01"
 
 
-def test_a_log_is_told_how_far_it_is(call, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_in_a_log(call, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Standard error is no terminal here: lines and no bar; none with --quiet."""
     monkeypatch.setattr("essent._core.progress.FIRST", 0.0)
     monkeypatch.setattr("essent._core.progress.LATER", 0.0)
     lines.write_text("".join(f"{'A long text. ' * 20} {n}\n" for n in range(3)), encoding="utf-8")
     command = ("-r", "mean", lines, "-o", tmp_path / "v.npy")
-    told = call(*command, "--batch-size", 1).stderr
+    log = call(*command, "--batch-size", 1).stderr
     for part in ("1 of 3 texts, ", "3 of 3 texts, ", "s left\n"):
-        assert part in told
-    assert "\r" not in told
+        assert part in log
+    assert "\r" not in log
     assert call(*command, "--force", "-q").stderr == ""
 
 
@@ -169,7 +169,7 @@ def refuse(call, monkeypatch: pytest.MonkeyPatch):
     return lambda *arguments, **options: call(*arguments, code=2, **options).stderr
 
 
-def test_recipes_and_outputs_that_are_refused(refuse, lines: Path, tmp_path: Path) -> None:
+def test_invalid_recipes_and_outputs(refuse, lines: Path, tmp_path: Path) -> None:
     output = tmp_path / "v.npy"
     assert "Did you mean 'mean'" in refuse("-r", "maen", lines, "-o", output)
     assert "[MASK] [red]" in refuse("-r", 'template="[MASK] [red]"', lines, "-o", output)  # as text, not as markup
@@ -183,7 +183,7 @@ def test_recipes_and_outputs_that_are_refused(refuse, lines: Path, tmp_path: Pat
     assert "not a folder" in refuse(lines, "-o", output / "v.npy")
 
 
-def test_rows_that_are_refused(refuse, tmp_path: Path) -> None:
+def test_invalid_rows(refuse, tmp_path: Path) -> None:
     for rows, name, message in (
         (ROWS, "v.jsonl", "line 2: 'text' is null, one of 1 such rows (--strict)"),
         (ROWS[1:2], "v.jsonl", "No row has a text: 'text' is null in all 1"),
@@ -206,7 +206,7 @@ def test_rows_that_are_refused(refuse, tmp_path: Path) -> None:
         ("-", b"", "Standard input has no texts"),
     ],
 )
-def test_inputs_that_are_refused(refuse, tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
+def test_invalid_inputs(refuse, tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
     path: Path | str = "-" if name == "-" else tmp_path / name
     if isinstance(path, Path) and content is not None:
         path.write_bytes(content)

@@ -41,7 +41,7 @@ def test_refusals(commands: dict, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_bfloat16
-def test_vectors_in_bfloat16_are_near_those_in_float32(tiny: str, commands: dict, tmp_path: Path) -> None:
+def test_bfloat16_matches_float32(tiny: str, commands: dict, tmp_path: Path) -> None:
     run(*commands["encode"], *BFLOAT16)
     vectors, exact = np.load(tmp_path / "vectors.npy"), Encoder(tiny).encode(TEXTS)
     assert vectors.dtype == np.float32
@@ -53,11 +53,11 @@ def test_vectors_in_bfloat16_are_near_those_in_float32(tiny: str, commands: dict
 
 @needs_bfloat16
 @pytest.mark.parametrize("name", ["evaluate", "evaluate as is"])
-def test_a_result_says_what_it_was_computed_in(commands: dict, name: str) -> None:
-    shown = json.loads(run(*commands[name], *BFLOAT16, "--json", "-").stdout)
-    assert shown["results"][0]["provenance"]["precision"] == "bfloat16"
-    shown = json.loads(run(*commands[name], "--json", "-").stdout)
-    assert "precision" not in shown["results"][0]["provenance"]
+def test_results_name_the_precision(commands: dict, name: str) -> None:
+    report = json.loads(run(*commands[name], *BFLOAT16, "--json", "-").stdout)
+    assert report["results"][0]["provenance"]["precision"] == "bfloat16"
+    report = json.loads(run(*commands[name], "--json", "-").stdout)
+    assert "precision" not in report["results"][0]["provenance"]
 
 
 @pytest.mark.slow  # conversions
@@ -67,9 +67,9 @@ def test_graphs_of_recipes(tiny: str, lines: Path, pairs: Path, tmp_path: Path, 
     recipe, file = "layers=1 weights=idf | zscore", tmp_path / "vectors.npy"
     graph = ("--engine", "openvino", "--precision", precision)
     run("encode", lines, "-m", tiny, "-r", recipe, "-o", file, *graph)
-    wanted = Encoder(tiny, recipe).fit(TEXTS).encode(TEXTS)
+    expected = Encoder(tiny, recipe).fit(TEXTS).encode(TEXTS)
     least = 0.9999 if precision == "float32" else 0.9
-    assert cosines(np.load(file), wanted)[[0, 2, 3]].min() > least
+    assert cosines(np.load(file), expected)[[0, 2, 3]].min() > least
     command = ("evaluate", "-m", tiny, "-r", "mean", recipe, "-d", pairs, "--json", "-")
     scores = [
         [result["metrics"]["spearman"]["all"] for result in json.loads(run(*command, *how).stdout)["results"]]

@@ -23,24 +23,22 @@ from essent.tasks.sample import sample_minimal_pairs_path
 def test_table_and_json(tiny: str, pairs: Path, tmp_path: Path) -> None:
     recipes = ("mean", "first-last | zscore", 'template="{text} [MASK]" weights=mask')
     output = tmp_path / "results.json"
-    shown = run("evaluate", "-m", tiny, "-r", *recipes, "-d", pairs, "--json", output).stdout
-    wanted = evaluate(tiny, recipes, [str(pairs)])
+    table = run("evaluate", "-m", tiny, "-r", *recipes, "-d", pairs, "--json", output).stdout
+    by_recipe = evaluate(tiny, recipes, [str(pairs)])
     stored = {result.provenance["recipe"]: result for result in load_results(output)}
-    for recipe, (expected,) in wanted.items():
-        assert recipe in shown
-        assert f"{expected.main_score:.2f}" in shown
+    for recipe, (expected,) in by_recipe.items():
+        assert recipe in table
+        assert f"{expected.main_score:.2f}" in table
         for metric, scores in expected.metrics.items():
             assert stored[recipe].metrics[metric] == pytest.approx(scores)
-    assert "my-pairs" in shown
-    assert "avg" not in shown  # of one task
-    assert "Compared with mean on my-pairs: difference of spearman" in shown
-    assert all(comparison.in_words() in shown for comparison in wanted.comparisons())
+    assert "my-pairs" in table
+    assert "avg" not in table  # of one task
+    assert "Compared with mean on my-pairs: difference of spearman" in table
+    assert all(comparison.in_words() in table for comparison in by_recipe.comparisons())
     assert "--force" in error("evaluate", "-m", tiny, "-d", pairs, "--json", output)
 
 
-def test_the_mean_of_tasks_is_compared_and_tasks_of_other_scores_one_by_one(
-    tiny: str, pairs: Path, tmp_path: Path
-) -> None:
+def test_comparisons_of_mixed_tasks(tiny: str, pairs: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.jsonl"
     shutil.copy(pairs, again)
     words = ["red", "dog", "moon", "flute", "man", "ball"]
@@ -60,9 +58,9 @@ def test_the_mean_of_tasks_is_compared_and_tasks_of_other_scores_one_by_one(
 def test_default_recipes_and_a_task_of_a_folder(tiny: str, pairs: Path, tmp_path: Path) -> None:
     (tmp_path / "sts").mkdir()
     os.replace(pairs, tmp_path / "sts" / "stsb.jsonl")
-    shown = run("evaluate", "-m", tiny, "--data", "stsb", "--data-folder", tmp_path, "-q")
-    assert "static-remove-biases" in shown.stdout
-    assert shown.stderr == ""
+    completed = run("evaluate", "-m", tiny, "--data", "stsb", "--data-folder", tmp_path, "-q")
+    assert "static-remove-biases" in completed.stdout
+    assert completed.stderr == ""
 
 
 def test_the_model_as_it_is(tiny: str, pairs: Path, tmp_path: Path) -> None:
@@ -72,33 +70,35 @@ def test_the_model_as_it_is(tiny: str, pairs: Path, tmp_path: Path) -> None:
     command = ("evaluate", "-m", dense, "-d", pairs, "--as-is")
     alone, both = run(*command, "-q").stdout, run(*command, "-r", "cls", "-q").stdout
     assert "--as-is runs no recipe" in error(*command, "--fit", pairs)
-    assert all(f"{expected.main_score:.2f}" in shown for shown in (alone, both))
+    assert all(f"{expected.main_score:.2f}" in table for table in (alone, both))
     assert ("cls" in alone, "cls" in both) == (False, True)
     assert "Compared" not in alone
 
 
 def test_several_models(tiny: str, folder_of: Callable[[str], Path], pairs: Path, tmp_path: Path) -> None:
-    output, other = tmp_path / "results.json", str(folder_of("distilbert"))
-    shown = run("evaluate", "-m", tiny, other, tiny, "-r", "mean", "cls", "-d", pairs, "--as-is", "--json", output)
+    output, distilbert = tmp_path / "results.json", str(folder_of("distilbert"))
+    completed = run(
+        "evaluate", "-m", tiny, distilbert, tiny, "-r", "mean", "cls", "-d", pairs, "--as-is", "--json", output
+    )
     assert [(result.provenance["model"], result.provenance["recipe"]) for result in load_results(output)] == [
-        (model, recipe) for model in (tiny, other) for recipe in ("mean", "cls")
+        (model, recipe) for model in (tiny, distilbert) for recipe in ("mean", "cls")
     ]
-    for model in (tiny, other):
+    for model in (tiny, distilbert):
         for recipe, (expected,) in evaluate(model, ["mean", "cls"], [str(pairs)]).items():
-            row = next(line for line in shown.stdout.splitlines() if f"{Path(model).name} · {recipe} " in line)
+            row = next(line for line in completed.stdout.splitlines() if f"{Path(model).name} · {recipe} " in line)
             assert f"{expected.main_score:.2f}" in row
-    assert f"{tiny}:" in shown.stderr
+    assert f"{tiny}:" in completed.stderr
     refused = error("evaluate", "-m", tiny, "./nowhere", "-r", "mean", "-d", pairs)
     assert refused.startswith("Error: There is no model folder './nowhere'")  # before the first runs
 
 
-def test_other_texts(tiny: str, pairs: Path, lines: Path, tmp_path: Path) -> None:
+def test_fit_texts(tiny: str, pairs: Path, lines: Path, tmp_path: Path) -> None:
     output, recipe = tmp_path / "fit.json", "weights=idf | zscore"
     run("evaluate", "-m", tiny, "-r", recipe, "-d", pairs, "--fit", lines, "--json", output)
     texts = lines.read_text().splitlines()
-    (wanted,) = evaluate(tiny, [recipe], [str(pairs)], fit_texts=texts, frequency_texts=texts).values()
+    (expected,) = evaluate(tiny, [recipe], [str(pairs)], fit_texts=texts, frequency_texts=texts).values()
     (stored,) = load_results(output)
-    assert stored.main_score == pytest.approx(wanted[0].main_score)
+    assert stored.main_score == pytest.approx(expected[0].main_score)
     assert stored.provenance["fitted_on"] == stored.provenance["frequencies_from"] == "other texts"
 
 
@@ -121,7 +121,7 @@ def test_refusals(tiny: str, pairs: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_labelled_files_run_as_they_are_and_refusals_name_what_runs(tiny: str, tmp_path: Path) -> None:
+def test_labelled_files(tiny: str, tmp_path: Path) -> None:
     words = ["red", "dog", "moon", "flute", "man", "ball"]
     texts = [f"{words[n % 6]} {words[n % 5]} {words[n % 4]} {words[n % 3]} {n}" for n in range(60)]
     booleans, more, plain = (tmp_path / name for name in ("trec60.csv", "more.csv", "lines.txt"))
@@ -152,8 +152,8 @@ def test_a_report_of_results_and_a_leaderboard(tiny: str, pairs: Path, tmp_path:
     best = json.loads(files[2].read_text("utf-8"))["best"]
     for suffix in (".html", ".md", ".png"):
         output = tmp_path / "new" / f"report{suffix}"
-        shown = run("evaluate", *files, "--report", output)
-        assert (shown.stdout, shown.stderr) == ("", f"Wrote {output}.\n")
+        completed = run("evaluate", *files, "--report", output)
+        assert (completed.stdout, completed.stderr) == ("", f"Wrote {output}.\n")
         if suffix == ".png":
             assert output.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
             continue
@@ -163,9 +163,9 @@ def test_a_report_of_results_and_a_leaderboard(tiny: str, pairs: Path, tmp_path:
         assert "Similarity after one small change" in text
     assert "--force" in error("evaluate", *files, "--report", output)
     run("evaluate", files[0], files[0], "-m", tiny, "-r", "cls", "-d", pairs, "--report", tmp_path / "now.md")
-    now = (tmp_path / "now.md").read_text("utf-8")
-    assert "(2)" not in now  # a file named twice is read once
-    assert all(f"| {recipe} |" in now for recipe in ("mean", "first-last \\| zscore", "cls")), now
+    report = (tmp_path / "now.md").read_text("utf-8")
+    assert "(2)" not in report  # a file named twice is read once
+    assert all(f"| {recipe} |" in report for recipe in ("mean", "first-last \\| zscore", "cls")), report
 
 
 @pytest.mark.parametrize(
@@ -183,14 +183,14 @@ def test_a_report_of_results_and_a_leaderboard(tiny: str, pairs: Path, tmp_path:
         (b'{"format": "essent-results/1", "results": []}', "at least one result"),
     ],
 )
-def test_files_that_are_no_results(tmp_path: Path, content: bytes, message: str) -> None:
+def test_invalid_result_files(tmp_path: Path, content: bytes, message: str) -> None:
     path, output = tmp_path / "r.json", tmp_path / "out.html"
     path.write_bytes(content)
     assert message in error("evaluate", path, "--report", output)
     assert not output.exists()
 
 
-def test_reports_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_rows(tmp_path / "r.json", [{"format": "essent-results/1", "results": []}])
     assert "Give a model" in error("evaluate", "--report", tmp_path / "o.html")
     assert "add --report FILE" in error("evaluate", path, "-m", "nowhere")

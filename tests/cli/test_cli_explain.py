@@ -15,8 +15,8 @@ from essent.selection.evaluation import evaluate
 def test_mask(tiny: str, lines: Path, tmp_path: Path) -> None:
     out = tmp_path / "predictions.json"
     done = run("lab", "explain", "mask", "-m", tiny, "dogs", "a [red] cat", "--top", 3, "--denoised", "--json", out)
-    found = mask_predictions(tiny, ["dogs", "a [red] cat"], top=3, denoised=True)
-    assert json.loads(out.read_text("utf-8")) == json.loads(json.dumps({"model": tiny, **found.to_dict()}))
+    predictions = mask_predictions(tiny, ["dogs", "a [red] cat"], top=3, denoised=True)
+    assert json.loads(out.read_text("utf-8")) == json.loads(json.dumps({"model": tiny, **predictions.to_dict()}))
     assert "after template denoising" in done.stdout
     assert "a [red] cat" in done.stdout
     run("lab", "explain", "mask", "-m", tiny, "-t", lines, "--template", "T1")
@@ -70,14 +70,14 @@ def test_generated_templates(tiny: str, pairs: Path, t5: str, tmp_path: Path) ->
     assert "{text} [MASK]" in templates
     assert values["template"] in templates
     assert {t["recipe"] for t in values["trials"]} >= {"mean"}
-    kept = (work / "generated.json").read_text("utf-8")
+    generated = (work / "generated.json").read_text("utf-8")
     run(*start, "--definitions", words, "--candidates", 300, "--json", out, "--force", "-q")
     assert json.loads(out.read_text("utf-8"))["provenance"]["encoded"] == 0
-    assert (work / "generated.json").read_text("utf-8") == kept
+    assert (work / "generated.json").read_text("utf-8") == generated
     assert "another T5 or from other pairs" in error(*start, "--candidates", 300)
 
 
-def test_options_of_the_other_method_are_refused(tiny: str, pairs: Path) -> None:
+def test_options_of_the_wrong_method(tiny: str, pairs: Path) -> None:
     start = ["lab", "templates", "-m", tiny, "-d", pairs]
     assert "--t5 is for --method generate" in error(*start, "--t5", "x")
     assert "--grammar is for --method greedy" in error(*start, "--method", "generate", "--grammar", "promptbert")

@@ -54,9 +54,9 @@ def test_help_and_version() -> None:
     listed = run("--help").stdout
     for path, _ in commands():
         assert path.split()[1] in listed
-    shown = run("encode", "-o", "a", "-o", "b", "--help").stdout
-    assert shown.startswith("Usage: essent encode --model STR --output PATH")
-    assert "cut -f2 table.tsv | essent encode" in " ".join(shown.split())
+    help_text = run("encode", "-o", "a", "-o", "b", "--help").stdout
+    assert help_text.startswith("Usage: essent encode --model STR --output PATH")
+    assert "cut -f2 table.tsv | essent encode" in " ".join(help_text.split())
     assert run("--version").stdout == f"essent {__version__}\n"
 
 
@@ -109,17 +109,17 @@ def kind_of(hint: Any) -> Any:
         ("recipes maen", "Unknown recipe 'maen'. Did you mean 'mean'"),
     ],
 )
-def test_wrong_input_is_one_line(line: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_usage_errors(line: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    shown = run(*line.split(), code=2)
-    assert message in shown.stderr
-    assert shown.stderr.startswith("Error: ")
-    assert shown.stderr.count("\n") == 1
-    assert shown.stdout == ""
+    completed = run(*line.split(), code=2)
+    assert message in completed.stderr
+    assert completed.stderr.startswith("Error: ")
+    assert completed.stderr.count("\n") == 1
+    assert completed.stdout == ""
     assert not list(tmp_path.iterdir())
 
 
-def test_system_errors_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_system_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "secret.txt")
 
@@ -137,7 +137,7 @@ def test_debug_shows_the_traceback(by: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("debug", [True, False])
-def test_debug_shows_what_libraries_report(
+def test_debug_shows_library_logs(
     tiny: str, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, debug: bool
 ) -> None:
     monkeypatch.setenv("ESSENT_DEBUG", "1")
@@ -176,26 +176,30 @@ def test_json_on_standard_output(
     assert not Path("-").exists()
 
 
-def test_a_reader_that_ends_early_is_no_error() -> None:
+def test_broken_pipe() -> None:
     with subprocess.Popen(
         [*PROGRAM, "recipes", "--json", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         process.stdout.close()
-        said = process.communicate()[1]
-    assert b"Traceback" not in said
-    assert b"Exception ignored" not in said
+        errors = process.communicate()[1]
+    assert b"Traceback" not in errors
+    assert b"Exception ignored" not in errors
     assert process.returncode == 1
 
 
 @pytest.mark.slow  # a process of its own, which imports everything
 @pytest.mark.parametrize("settings", [{"PYTHONIOENCODING": "cp1252"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}])
-def test_output_of_a_code_page_that_lacks_letters(settings: dict[str, str]) -> None:
+def test_legacy_output_encodings(settings: dict[str, str]) -> None:
     """A pipe of Windows: UTF-8, which essent reads, unless the user has named an encoding."""
     names = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONIO", "LC_", "LANG"))}
-    for arguments, shown in (["--help"], "e(s) = g("), (["recipes", "ditto:1-10"], "ω"), (["recipes", "dito"], "ditto"):
+    for arguments, expected in (
+        (["--help"], "e(s) = g("),
+        (["recipes", "ditto:1-10"], "ω"),
+        (["recipes", "dito"], "ditto"),
+    ):
         environment = {**names, "PYTHONUTF8": "0", **settings}
         done = subprocess.run([*PROGRAM, *arguments], capture_output=True, env=environment)
         assert b"Traceback" not in done.stderr, done.stderr
         written = (done.stdout + done.stderr).decode(settings.get("PYTHONIOENCODING", "utf-8"))
-        assert (shown if "PYTHONIOENCODING" not in settings else shown.replace("ω", "?")) in written
+        assert (expected if "PYTHONIOENCODING" not in settings else expected.replace("ω", "?")) in written

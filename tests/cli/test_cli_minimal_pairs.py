@@ -24,34 +24,34 @@ def few(tmp_path: Path) -> Path:
     return path
 
 
-def test_recipes_of_one_model(tiny: str, few: Path, tmp_path: Path) -> None:
+def test_recipes(tiny: str, few: Path, tmp_path: Path) -> None:
     recipes = ("mean", "first-last | zscore", "weights=idf")
     output, picture = tmp_path / "new" / "heros.json", tmp_path / "heros.png"
-    shown = run(*COMMAND, "-m", tiny, "-r", *recipes, "-d", few, "--json", output, "--report", picture)
+    completed = run(*COMMAND, "-m", tiny, "-r", *recipes, "-d", few, "--json", output, "--report", picture)
     task = load_heros(few)
     stored = json.loads(output.read_text("utf-8"))["results"]
-    assert [one["provenance"]["recipe"] for one in stored] == list(recipes)
-    for recipe, one in zip(recipes, stored, strict=True):
-        wanted = task.run(Encoder(tiny, recipe, device="cpu").fit(task.texts()).encode)
-        for subset, scores in wanted.subsets.items():
-            assert one["subsets"][subset] == pytest.approx(scores, abs=1e-4)
-            assert f"{scores['similarity']:.2f}" in shown.stdout
-        assert recipe in shown.stdout
-        assert verdict(wanted)[0] in shown.stdout
-        assert one["provenance"]["model"] == tiny
+    assert [row["provenance"]["recipe"] for row in stored] == list(recipes)
+    for recipe, row in zip(recipes, stored, strict=True):
+        expected = task.run(Encoder(tiny, recipe, device="cpu").fit(task.texts()).encode)
+        for subset, scores in expected.subsets.items():
+            assert row["subsets"][subset] == pytest.approx(scores, abs=1e-4)
+            assert f"{scores['similarity']:.2f}" in completed.stdout
+        assert recipe in completed.stdout
+        assert verdict(expected)[0] in completed.stdout
+        assert row["provenance"]["model"] == tiny
     assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert "Columns read by name, one row a pair" in shown.stderr
+    assert "Columns read by name, one row a pair" in completed.stderr
     assert "--force" in error(*COMMAND, "-m", tiny, "-d", few, "--json", output)
     assert "--force" in error(*COMMAND, "-m", tiny, "-d", few, "--report", picture)
 
 
-def test_one_original_has_no_similarity(tiny: str, tmp_path: Path) -> None:
+def test_single_original_has_no_similarity(tiny: str, tmp_path: Path) -> None:
     """It is counted from the cosine of two different originals: a note says so, and no figure is shown."""
     pairs = tmp_path / "one.jsonl"
     pairs.write_text('{"original": "The cat sat.", "changed": "The cat did not sit.", "subset": "Negation (Main)"}\n')
-    shown = run("lab", "minimal-pairs", "evaluate", "-m", tiny, "-r", "mean", "-d", pairs)
-    assert "nan" not in shown.stdout
-    assert "all pairs have one original. Give pairs of two or more." in " ".join(shown.stderr.split())
+    completed = run("lab", "minimal-pairs", "evaluate", "-m", tiny, "-r", "mean", "-d", pairs)
+    assert "nan" not in completed.stdout
+    assert "all pairs have one original. Give pairs of two or more." in " ".join(completed.stderr.split())
 
 
 def test_models_as_they_are(tiny: str, few: Path, tmp_path: Path) -> None:
@@ -66,36 +66,36 @@ def test_models_as_they_are(tiny: str, few: Path, tmp_path: Path) -> None:
     trained = SentenceTransformer(modules=[body, Pooling(32, "mean"), Dense(32, 8)], device="cpu")
     trained.save(str(dense))
     output = tmp_path / "heros.json"
-    shown = run(*COMMAND, "-m", tiny, saved, dense, "-d", few, "--json", output, "-q")
-    assert shown.stderr == ""
+    completed = run(*COMMAND, "-m", tiny, saved, dense, "-d", few, "--json", output, "-q")
+    assert completed.stderr == ""
     plain = SentenceTransformer(tiny, device="cpu")
-    for one, model in zip(json.loads(output.read_text("utf-8"))["results"], (plain, encoder, trained), strict=True):
-        wanted = task.run(model.encode)
-        assert one["metrics"]["similarity"] == pytest.approx(wanted.metrics["similarity"], abs=1e-4)
+    for row, model in zip(json.loads(output.read_text("utf-8"))["results"], (plain, encoder, trained), strict=True):
+        expected = task.run(model.encode)
+        assert row["metrics"]["similarity"] == pytest.approx(expected.metrics["similarity"], abs=1e-4)
     for name in (saved, dense):
-        assert f"{name.parent.name}/{name.name}" in shown.stdout
+        assert f"{name.parent.name}/{name.name}" in completed.stdout
 
 
-def test_several_models_with_recipes_and_other_texts(
+def test_several_models_and_fit_texts(
     tiny: str, folder_of: Callable[[str], Path], few: Path, tmp_path: Path, lines: Path
 ) -> None:
-    other, output = folder_of("distilbert"), tmp_path / "heros.json"
-    given = ("-m", tiny, other, "-m", tiny, "-r", "weights=idf | zscore", "-r", "cls", "--fit", lines)
-    shown = run(*COMMAND, *given, "-d", few, "--json", output)
-    found = json.loads(output.read_text("utf-8"))["results"]
-    assert len(found) == 4  # a model named twice runs once
-    assert f"{other.parent.name}/{other.name} · cls" in shown.stdout
+    distilbert, output = folder_of("distilbert"), tmp_path / "heros.json"
+    options = ("-m", tiny, distilbert, "-m", tiny, "-r", "weights=idf | zscore", "-r", "cls", "--fit", lines)
+    completed = run(*COMMAND, *options, "-d", few, "--json", output)
+    rows = json.loads(output.read_text("utf-8"))["results"]
+    assert len(rows) == 4  # a model named twice runs once
+    assert f"{distilbert.parent.name}/{distilbert.name} · cls" in completed.stdout
     texts = lines.read_text().splitlines()
-    wanted = load_heros(few).run(Encoder(tiny, "weights=idf | zscore", device="cpu").fit(texts).encode)
-    assert found[0]["metrics"]["similarity"] == pytest.approx(wanted.metrics["similarity"], abs=1e-4)
+    expected = load_heros(few).run(Encoder(tiny, "weights=idf | zscore", device="cpu").fit(texts).encode)
+    assert rows[0]["metrics"]["similarity"] == pytest.approx(expected.metrics["similarity"], abs=1e-4)
 
 
 def test_pairs_of_few_subsets(tiny: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("Original,Synonym,c\nThe dogs run.,The dogs sprint.,1\nA red ball.,A crimson ball.,2\n")
-    shown = run(*COMMAND, "-m", tiny, "-d", path)
-    assert "No pairs of the subsets Antonym" in shown.stderr
-    assert "nothing can be ranked" in shown.stdout
+    completed = run(*COMMAND, "-m", tiny, "-d", path)
+    assert "No pairs of the subsets Antonym" in completed.stderr
+    assert "nothing can be ranked" in completed.stdout
 
 
 def test_refusals(tiny: str, few: Path, lines: Path, tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ SMALL = ("--max-steps", 1, "--batch-size", 4, "--max-seq-length", 16, "--device"
 
 def test_pretrain(many: Path, lines: Path, tiny: str, tmp_path: Path) -> None:
     command = ("lab", "pretrain", "-m", tiny, "-o", tmp_path / "model", *SMALL, "-t", many)
-    shown = run(*command, lines, "--validate-every", 1)
-    assert shown.stdout == ""
-    assert "Step 1 of 1: held-out loss" in shown.stderr
+    completed = run(*command, lines, "--validate-every", 1)
+    assert completed.stdout == ""
+    assert "Step 1 of 1: held-out loss" in completed.stderr
     texts = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))["texts"]
     assert texts["train"] + texts["held_out"] == 63
     run("encode", lines, "-m", tmp_path / "model", "-r", "prompt", "-o", tmp_path / "v.npy")
@@ -34,16 +34,16 @@ def test_pretrain(many: Path, lines: Path, tiny: str, tmp_path: Path) -> None:
         (["--config", "mini", "--max-steps", 1, "--held-out", "none.txt"], "does not exist"),
     ],
 )
-def test_errors_are_one_line(many: Path, tmp_path: Path, options: list, message: str) -> None:
-    told = run("lab", "pretrain", "-o", tmp_path / "model", "-t", many, *options, code=2).stderr
-    assert message in told
-    assert told.startswith("Error: ")
-    assert told.count("\n") == 1
+def test_usage_errors(many: Path, tmp_path: Path, options: list, message: str) -> None:
+    errors = run("lab", "pretrain", "-o", tmp_path / "model", "-t", many, *options, code=2).stderr
+    assert message in errors
+    assert errors.startswith("Error: ")
+    assert errors.count("\n") == 1
     assert not (tmp_path / "model").exists()
 
 
 @pytest.mark.slow
-def test_a_new_head_is_said(many: Path, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_head_is_reported(many: Path, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from transformers import AutoModel, AutoTokenizer
 
     for part in (AutoModel, AutoTokenizer):

@@ -15,12 +15,12 @@ from essent.recipe.shaping.centre import Centre
 
 
 def test_everything_is_listed() -> None:
-    shown = run("recipes").stdout
+    listing = run("recipes").stdout
     for row in NAMED.values():
-        assert f"{row.name}:HEAD" in shown if row.argument == "head" else row.name in shown
-        assert row.paper in shown
+        assert f"{row.name}:HEAD" in listing if row.argument == "head" else row.name in listing
+        assert row.paper in listing
     for text in (*TEMPLATES.values(), "zscore", "idf", "power", "random"):
-        assert text in shown
+        assert text in listing
 
 
 def test_the_list_as_json() -> None:
@@ -35,17 +35,17 @@ def test_the_list_as_json() -> None:
 
 
 @pytest.mark.parametrize("text", ["ditto:1-10 | zscore", 'template="[MASK] [red] {text}" weights=mask'])
-def test_one_recipe(text: str) -> None:
+def test_recipe_description(text: str) -> None:
     recipe = Recipe.parse(text)
-    shown = run("recipes", text).stdout
+    description = run("recipes", text).stdout
     for part in (str(recipe), recipe.to_json(), recipe.to_yaml().rstrip(), recipe.digest()):
-        assert part in shown
+        assert part in description
     written = json.loads(run("recipes", text, "--json", "-").stdout)
     assert (written.pop("text"), written.pop("digest")) == (str(recipe), recipe.digest())
     assert Recipe.from_dict(written) == recipe
 
 
-def test_one_recipe_with_an_argument() -> None:
+def test_recipe_with_an_argument() -> None:
     assert "ditto:HEAD" in run("recipes", "ditto").stdout
     assert "Did you mean" in run("recipes", "dito:1-1", code=2).stderr
 
@@ -53,11 +53,11 @@ def test_one_recipe_with_an_argument() -> None:
 @pytest.mark.parametrize("width", [80, 150])
 def test_no_word_of_the_lists_is_broken(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    shown = set(run("recipes").stdout.split())
+    printed_words = set(run("recipes").stdout.split())
     described = [text for members in parts().values() for part in members.values() for text in part]
     published = [text for row in NAMED.values() for text in (row.form, row.about, row.paper)]
     words = {word for text in (*described, *published) for word in text.split()}
-    assert {word for word in words if not any(word in text for text in shown)} == set()
+    assert {word for word in words if not any(word in text for text in printed_words)} == set()
 
 
 def test_parts_are_described_as_they_are_registered() -> None:
@@ -65,7 +65,7 @@ def test_parts_are_described_as_they_are_registered() -> None:
     assert list(in_source("essent.recipe.shaping")) == list(shapers)
 
 
-def test_steps_of_other_packages_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugin_steps_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Mine(Centre):
         """Mine, first."""
 

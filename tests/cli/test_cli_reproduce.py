@@ -40,7 +40,7 @@ def test_a_table(bert: Path, tmp_path: Path) -> None:
     assert "--force" in again.stderr
 
 
-def test_some_of_the_tasks(bert: Path, tmp_path: Path) -> None:
+def test_subset_of_the_tasks(bert: Path, tmp_path: Path) -> None:
     for name in ("sts12", "sts13"):
         pairs_in(tmp_path / "sts" / f"{name}.jsonl")
     chosen = ("--only-rows", "BERT static avg.", "--only-tasks", "sts12", "sts13")

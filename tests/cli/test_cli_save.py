@@ -22,17 +22,17 @@ GRAPH = ("--format", "openvino")
 
 def test_portable(tiny: str, lines: Path, tmp_path: Path) -> None:
     output = tmp_path / "model [MASK]"  # brackets are no markup
-    shown = run("save", "-m", tiny, "-r", "first-last | zscore", "--fit", lines, "-o", output).stdout
-    assert "model [MASK]" in shown
-    assert "Plain sentence-transformers loads this folder" in shown
-    wanted = Encoder(tiny, "first-last | zscore").fit(TEXTS).encode(TEXTS)
-    np.testing.assert_allclose(SentenceTransformer(str(output)).encode(TEXTS), wanted, atol=1e-5)
+    output_text = run("save", "-m", tiny, "-r", "first-last | zscore", "--fit", lines, "-o", output).stdout
+    assert "model [MASK]" in output_text
+    assert "Plain sentence-transformers loads this folder" in output_text
+    expected = Encoder(tiny, "first-last | zscore").fit(TEXTS).encode(TEXTS)
+    np.testing.assert_allclose(SentenceTransformer(str(output)).encode(TEXTS), expected, atol=1e-5)
 
 
-def test_not_portable_says_why(tiny: str, lines: Path, tmp_path: Path) -> None:
-    told = run("save", "-m", tiny, "-r", "ditto:1-2", "--fit", lines, "-o", tmp_path / "model")
-    assert "cannot load this folder: weights=ditto:1-2 reads attention" in told.stdout
-    assert f"ditto:1-2 learns nothing: --fit {lines} is not used." in told.stderr
+def test_not_portable_gives_the_reason(tiny: str, lines: Path, tmp_path: Path) -> None:
+    completed = run("save", "-m", tiny, "-r", "ditto:1-2", "--fit", lines, "-o", tmp_path / "model")
+    assert "cannot load this folder: weights=ditto:1-2 reads attention" in completed.stdout
+    assert f"ditto:1-2 learns nothing: --fit {lines} is not used." in completed.stderr
 
 
 def test_refusals(tiny: str, lines: Path, tmp_path: Path) -> None:
@@ -59,10 +59,10 @@ def test_calibrated(tiny: str, tmp_path: Path) -> None:
     rows += [{"sentence1": text, "sentence2": "How far is it?", "label": 0} for text in texts]
     duplicates = ("--match-pairs", write_rows(tmp_path / "duplicates.jsonl", rows), "--force")
     command = ("save", "-m", tiny, "-r", "mean", "-o", tmp_path / "model", "--calibrate", tmp_path / "texts.txt")
-    said = run(*command).stderr
-    assert "A calibrated similarity is the share of 190 random pairs of 20 texts that are less similar." in said
-    said = " ".join(run(*command, *duplicates).stderr.split())
-    assert "probability of a match, from 40 judged pairs of duplicates (20 matches)" in said
+    log = run(*command).stderr
+    assert "A calibrated similarity is the share of 190 random pairs of 20 texts that are less similar." in log
+    log = " ".join(run(*command, *duplicates).stderr.split())
+    assert "probability of a match, from 40 judged pairs of duplicates (20 matches)" in log
     calibration = Encoder(str(tmp_path / "model")).calibration
     assert calibration is not None
     assert calibration.meaning == "probability"
@@ -90,16 +90,16 @@ def test_a_saved_folder_is_saved_again_without_a_recipe(tiny: str, lines: Path, 
 @pytest.mark.slow  # conversions; tests/engine has them once
 def test_a_graph_and_its_use(tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> None:
     recipe, folder = "layers=0+1 | zscore", tmp_path / "graph"
-    told = run("save", *GRAPH, "-m", tiny, "-r", recipe, "--fit", lines, "-o", folder).stderr
-    assert f"{folder}: {recipe}, openvino float32" in told
-    assert "Similarities are ranked as before: Spearman 1.0000 over 3" in told
-    wanted = Encoder(tiny, recipe).fit(TEXTS).encode(TEXTS)
-    np.testing.assert_allclose(essent.load(folder, threads=1).encode(TEXTS), wanted, atol=3e-5)
+    log = run("save", *GRAPH, "-m", tiny, "-r", recipe, "--fit", lines, "-o", folder).stderr
+    assert f"{folder}: {recipe}, openvino float32" in log
+    assert "Similarities are ranked as before: Spearman 1.0000 over 3" in log
+    expected = Encoder(tiny, recipe).fit(TEXTS).encode(TEXTS)
+    np.testing.assert_allclose(essent.load(folder, threads=1).encode(TEXTS), expected, atol=3e-5)
 
     vectors = tmp_path / "vectors.npy"
-    told = run("encode", "-m", folder, lines, "--fit", lines, "-o", vectors).stderr
-    assert "learns nothing" in told
-    np.testing.assert_allclose(np.load(vectors), wanted, atol=3e-5)
+    log = run("encode", "-m", folder, lines, "--fit", lines, "-o", vectors).stderr
+    assert "learns nothing" in log
+    np.testing.assert_allclose(np.load(vectors), expected, atol=3e-5)
     table = run("evaluate", "-m", folder, "-d", pairs).stdout
     own = run("evaluate", "-m", tiny, "-r", recipe, "--fit", lines, "-d", pairs).stdout
     assert table.split()[-1] == own.split()[-1]
@@ -109,16 +109,16 @@ def test_a_graph_and_its_use(tiny: str, lines: Path, pairs: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_the_gain_on_this_machine(tiny: str, tmp_path: Path) -> None:
+def test_speed_comparison(tiny: str, tmp_path: Path) -> None:
     texts = tmp_path / "texts.txt"
     texts.write_text("".join(f"Text number {number} is about the moon.\n" for number in range(20)), encoding="utf-8")
-    shown = run("save", *GRAPH, "-m", tiny, "-r", "layers=1", "-o", tmp_path / "graph", "--compare", texts).stdout
-    assert re.search(r"All 20 texts at once: \d+\.\d\d times as fast \(\d+\.\d\d to \d+\.\d\d in 5 rounds", shown)
-    assert re.search(r"One text at a time: \d+\.\d\d times as fast .*ms instead of", shown)
-    assert "Similarities are ranked as before: Spearman 1.0000 over 20 texts; lowest cosine" in shown
+    comparison = run("save", *GRAPH, "-m", tiny, "-r", "layers=1", "-o", tmp_path / "graph", "--compare", texts).stdout
+    assert re.search(r"All 20 texts at once: \d+\.\d\d times as fast \(\d+\.\d\d to \d+\.\d\d in 5 rounds", comparison)
+    assert re.search(r"One text at a time: \d+\.\d\d times as fast .*ms instead of", comparison)
+    assert "Similarities are ranked as before: Spearman 1.0000 over 20 texts; lowest cosine" in comparison
 
 
-def test_what_is_wrong_with_a_graph_is_said_before_the_model_is_loaded(lines: Path, tmp_path: Path) -> None:
+def test_graph_options_are_checked_early(lines: Path, tmp_path: Path) -> None:
     for options, message in (
         ((*GRAPH, "--precision", "f16"), '"float32", "bfloat16", "int8"'),
         ((*GRAPH, "--calibrate", lines), "--precision int8"),
@@ -135,9 +135,7 @@ def test_what_is_wrong_with_a_graph_is_said_before_the_model_is_loaded(lines: Pa
 
 @pytest.mark.slow  # what int8 costs is tested in tests/engine, a model with a Dense layer there too
 @pytest.mark.skipif("ONEDNN_MAX_CPU_ISA" in os.environ, reason="OpenVINO's int8 plans with the instructions it hides")
-def test_a_model_that_no_recipe_describes_and_what_int8_costs(
-    tiny: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_dense_model_in_int8(tiny: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A trained Dense layer is taken as it is; the loss of int8 is said, a warning, whether --quiet or not."""
     source, folder = tmp_path / "dense", tmp_path / "graph"
     shell = SentenceTransformer(tiny, device="cpu")

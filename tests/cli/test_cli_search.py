@@ -31,19 +31,19 @@ def pairs_in(path: Path, seed: int = 0) -> Path:
 
 def test_a_recipe_of_the_table_gives_the_same_score_in_evaluate(tiny: str, scored: Path, tmp_path: Path) -> None:
     output = tmp_path / "board.json"
-    shown = run("search", "-m", tiny, "--data", scored, "--space", "shaping", "--top", 3, "--json", output).stdout
+    table = run("search", "-m", tiny, "--data", scored, "--space", "shaping", "--top", 3, "--json", output).stdout
     best = json.loads(output.read_text("utf-8"))["trials"][0]
     for text in (best["recipe"], "95 % interval", f"{best['scores']['spearman']:.2f}"):
-        assert text in shown
+        assert text in table
     assert best["recipe"] in run("evaluate", "-m", tiny, "-r", best["recipe"], "-d", scored).stdout
     alone = one_by_one(tiny, [best["recipe"]], load_pairs(scored))[best["recipe"]]
     assert best["scores"]["spearman"] == alone.expected(best["recipe"])
 
 
 def test_every_output_at_once(tiny: str, scored: Path, tmp_path: Path) -> None:
-    best, picture, other = tmp_path / "best", tmp_path / "search.png", pairs_in(tmp_path / "other.jsonl", 1)
+    best, picture, test_pairs = tmp_path / "best", tmp_path / "search.png", pairs_in(tmp_path / "other.jsonl", 1)
     command = ("search", "-m", tiny, "-d", scored, "-s", "heads", "--work", tmp_path / "work")
-    first = run(*command, "--test", other, "-o", best, "--report", picture)
+    first = run(*command, "--test", test_pairs, "-o", best, "--report", picture)
     assert "other, spearman of 80 pairs that the recipes were not chosen on" in " ".join(first.stdout.split())
     assert "optimistic" in first.stderr
     assert "1 forward pass over" in first.stderr
@@ -60,22 +60,22 @@ def test_every_output_at_once(tiny: str, scored: Path, tmp_path: Path) -> None:
 
 
 def test_without_labels(tiny: str, many: Path) -> None:
-    shown = run("search", "-m", tiny, "--texts", many, "--space", "weights", "-c", "teacher")
+    completed = run("search", "-m", tiny, "--texts", many, "--space", "weights", "-c", "teacher")
     for text in ("teacher", "95 % interval", "without labels, by teacher"):
-        assert text in " ".join(shown.stdout.split())
-    assert "for clustering, classification or retrieval" in shown.stderr
+        assert text in " ".join(completed.stdout.split())
+    assert "for clustering, classification or retrieval" in completed.stderr
 
 
 def test_several_files_are_ranked_together_and_tested_on_several(tiny: str, pairs: Path, tmp_path: Path) -> None:
-    more, one, two, output = (tmp_path / name for name in ("more.csv", "one.csv", "two.csv", "board.json"))
+    more, first, second, output = (tmp_path / name for name in ("more.csv", "one.csv", "two.csv", "board.json"))
     more.write_text(
         "sentence1,sentence2,score\nA red ball.,The dogs run.,0.1\nShe drinks tea.,She drinks coffee.,0.9\nA,B,0.5\n"
     )
-    for path, count in ((one, 4), (two, 5)):
+    for path, count in ((first, 4), (second, 5)):
         rows = (f"The {path.stem} dog sees {n} cats.,It saw {n * n} of them.,{n % 3}" for n in range(count))
         path.write_text("\n".join(["sentence1,sentence2,score", *rows]) + "\n", "utf-8")
-    command = ("search", "-m", tiny, "--data", pairs, more, "--space", "layers", "--test", one, "--test", two)
-    shown = run(*command, "--json", output)
+    command = ("search", "-m", tiny, "--data", pairs, more, "--space", "layers", "--test", first, "--test", second)
+    completed = run(*command, "--json", output)
     written = json.loads(output.read_text("utf-8"))
     board = search(tiny, [load_pairs(pairs), load_pairs(more)], "layers")
     assert [row["recipe"] for row in written["trials"]] == [str(trial.recipe) for trial in board.trials]
@@ -83,21 +83,21 @@ def test_several_files_are_ranked_together_and_tested_on_several(tiny: str, pair
     assert set(written["trials"][0]["scores"]) == {"mean rank", "my-pairs", "more"}
     assert [check["task"] for check in written["checks"]] == ["one", "two"]
     for name, count in (("one", 4), ("two", 5)):
-        assert f"{name}, spearman of {count} pairs" in " ".join(shown.stdout.split())
-    assert "mean of the ranks" in shown.stderr
+        assert f"{name}, spearman of {count} pairs" in " ".join(completed.stdout.split())
+    assert "mean of the ranks" in completed.stderr
     assert run(*command, "-q").stderr == ""
 
 
-def test_a_recipe_that_is_not_shown_to_be_better_is_not_saved(tiny: str, tmp_path: Path) -> None:
+def test_insignificant_gain_keeps_the_baseline(tiny: str, tmp_path: Path) -> None:
     few, saved, output = tmp_path / "few.csv", tmp_path / "saved", tmp_path / "board.json"
     texts = [text.replace(",", "") for text in dict.fromkeys(CORPUS)]
     rows = (f"{texts[n]},{texts[n + 2]},{n % 3}" for n in range(6))  # too few to cross-validate
     few.write_text("\n".join(["sentence1,sentence2,score", *rows]) + "\n", "utf-8")
-    shown = run("search", "-m", tiny, "--data", few, "-s", "heads", "-o", saved, "--json", output)
+    completed = run("search", "-m", tiny, "--data", few, "-s", "heads", "-o", saved, "--json", output)
     written = json.loads(output.read_text("utf-8"))
     assert str(Encoder(saved).recipe) == written["best"] == "mean" != written["winner"]
-    assert written["verdict"] in " ".join(shown.stdout.split())
-    assert f"Saved mean to {saved}." in shown.stderr
+    assert written["verdict"] in " ".join(completed.stdout.split())
+    assert f"Saved mean to {saved}." in completed.stderr
     card = (saved / "README.md").read_text("utf-8")
     for text in ("## How it was chosen", written["verdict"], "ranked by `spearman` from 12 texts"):
         assert text in card

@@ -24,17 +24,17 @@ def test_texts(tiny: str, lines: Path, many: Path, pairs: Path, tmp_path: Path) 
     output, more = tmp_path / "model", tmp_path / "more.csv"
     more.write_text("sentence1,sentence2,score\nA red ball.,The dogs run.,0.1\nA man.,The man.,0.9\n", "utf-8")
     command = ("train", "-m", tiny, "--texts", many, lines, "--validate", pairs, more, "-o", output, *SMALL)
-    shown = run(*command)
-    assert re.search(r"^my-pairs \+ more: .* before, ", shown.stdout)
-    assert "2 steps on 63 examples" in shown.stderr  # one of the texts is empty
+    completed = run(*command)
+    assert re.search(r"^my-pairs \+ more: .* before, ", completed.stdout)
+    assert "2 steps on 63 examples" in completed.stderr  # one of the texts is empty
     vectors = Encoder(str(output)).encode(["A text."])
     np.testing.assert_allclose(SentenceTransformer(str(output)).encode(["A text."]), vectors, atol=1e-5)
     assert "--resume (resume=True) goes on from there; --force (force=True) begins anew" in error(*command)
     resumed = run(*command, "--resume")
-    assert resumed.stdout == shown.stdout  # nothing was left to do
+    assert resumed.stdout == completed.stdout  # nothing was left to do
     assert "all 2 steps are done" in resumed.stderr
-    other = ["0.1" if value == "1e-3" else value for value in command]
-    assert "learning_rate was 0.001 and is 0.1" in error(*other, "--resume")
+    changed = ["0.1" if value == "1e-3" else value for value in command]
+    assert "learning_rate was 0.001 and is 0.1" in error(*changed, "--resume")
     templates = ["{text} means [MASK] .", "{text}, in a word: [MASK] ."]  # a comma is a part of it
     run(*command, "--force", "-q", "--template", *templates)
     settings = json.loads((output / "training.json").read_text())["settings"]
@@ -51,13 +51,15 @@ def test_ctrl_c_in_a_process(tiny: str, many: Path, tmp_path: Path) -> None:
     wait_until(lambda: process.poll() is not None or list((output / "checkpoints").glob("checkpoint-*")))
     assert process.poll() is None, process.communicate()
     process.send_signal(signal.SIGINT)
-    shown, said = process.communicate(timeout=LIMIT)
-    assert (process.returncode, shown) == (130, ""), said
-    stopped = re.search(r"Stopped after step (\d+) of 100000\. The last good checkpoint is .*checkpoint-(\d+)\.", said)
-    assert stopped, said
+    printed, errors = process.communicate(timeout=LIMIT)
+    assert (process.returncode, printed) == (130, ""), errors
+    stopped = re.search(
+        r"Stopped after step (\d+) of 100000\. The last good checkpoint is .*checkpoint-(\d+)\.", errors
+    )
+    assert stopped, errors
     assert stopped[1] == stopped[2]
-    assert "--resume goes on from there" in said
-    assert "Traceback" not in said
+    assert "--resume goes on from there" in errors
+    assert "Traceback" not in errors
     command[-1] = stopped[1]  # as many as are done
     again = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=LIMIT)
     assert "has 100000 steps, and" in again.stderr  # a run is never cut short

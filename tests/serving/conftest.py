@@ -51,14 +51,14 @@ def static(static_folder: Path) -> Prepared:
 @pytest.fixture(scope="session")
 def server(graph: Prepared, static: Prepared) -> Iterator[Running]:
     """For all tests that leave it in peace: `tiny`, of at most 256 tokens, and `static`."""
-    with running([graph, static]) as made:
-        yield made
+    with running([graph, static]) as running_server:
+        yield running_server
 
 
 @pytest.fixture
 def client(server: Running) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url) as made:
-        yield made
+    with httpx.Client(base_url=server.url) as http_client:
+        yield http_client
 
 
 @pytest.fixture(scope="session")

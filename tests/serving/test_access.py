@@ -34,8 +34,8 @@ def guarded(static: Prepared) -> Iterator[Running]:
     with running(
         [static], KEYS, {"headers": 1.0, "unread": 2.0},
         max_body_mb=0.1, max_inputs=2000, timeout=2.0, cors=["https://example.org"], log_requests=True,
-    ) as made:  # fmt: skip
-        yield made
+    ) as server:  # fmt: skip
+        yield server
 
 
 def with_key(key: str = KEYS[1]) -> dict[str, str]:
@@ -77,11 +77,11 @@ def test_the_log_has_no_text_and_no_key(guarded: Running) -> None:
     finally:
         log.removeHandler(handler)
         log.setLevel(before)
-    found = written.getvalue()
-    assert "POST /v1/embeddings 200" in found
-    assert "other 404" in found
+    log_text = written.getvalue()
+    assert "POST /v1/embeddings 200" in log_text
+    assert "other 404" in log_text
     for hidden in (TEXT, TEXT.replace(" ", "-"), *KEYS):
-        assert hidden not in found
+        assert hidden not in log_text
 
 
 def test_errors_do_not_repeat_texts(guarded: Running) -> None:
@@ -100,15 +100,15 @@ def test_errors_do_not_repeat_texts(guarded: Running) -> None:
 def post_raw(guarded: Running, head: bytes, parts: Iterable[bytes] = (), seconds: float = LIMIT) -> bytes:
     """What a server answers to bytes, however few and slow."""
     with socket.create_connection(("127.0.0.1", guarded.port), timeout=seconds) as connection:
-        found = b""
+        received = b""
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(head)
             for part in parts:
                 connection.sendall(part)
         with suppress(ConnectionResetError):
             while data := connection.recv(65_536):
-                found += data
-        return found
+                received += data
+        return received
 
 
 HEAD = b"POST /v1/embeddings HTTP/1.1\r\nhost: here\r\nauthorization: Bearer first-key\r\n"
@@ -119,7 +119,7 @@ TWO_KEYS = b"authorization: Bearer other\r\ncontent-length: 2\r\n\r\n{}"
 
 
 @pytest.mark.parametrize("more", [CHUNKED, TWO_KEYS])
-def test_headers_that_can_be_read_in_two_ways_are_refused(guarded: Running, more: bytes) -> None:
+def test_ambiguous_headers_are_refused(guarded: Running, more: bytes) -> None:
     """In the words of the path's API, and the connection ends: where the next request begins is not known."""
     for path, shape in ((b"/v1/embeddings", b'{"error":{"message":"'), (b"/embed", b'{"error":"')):
         answer = post_raw(guarded, HEAD.replace(b"/v1/embeddings", path) + more)
@@ -166,7 +166,7 @@ def test_a_body_of_100_megabytes_is_refused_before_it_is_read(
     assert highest[0] - before < 30_000_000
 
 
-def test_a_body_that_is_a_little_too_large_is_answered(guarded: Running) -> None:
+def test_body_over_the_limit(guarded: Running) -> None:
     answer = httpx.post(guarded.url + "/embed", headers=with_key(), json={"inputs": "a" * 150_000})
     assert answer.status_code == 413
     assert answer.json()["error_type"] == "Validation"
@@ -174,8 +174,8 @@ def test_a_body_that_is_a_little_too_large_is_answered(guarded: Running) -> None
 
 def test_a_million_bytes_of_headers(guarded: Running) -> None:
     lines = b"".join(b"x-%d: %s\r\n" % (number, b"a" * 990) for number in range(1000))
-    found = post_raw(guarded, HEAD + lines + b"content-length: 2\r\n\r\n{}")
-    assert not found or found.startswith(b"HTTP/1.1 400")
+    answer = post_raw(guarded, HEAD + lines + b"content-length: 2\r\n\r\n{}")
+    assert not answer or answer.startswith(b"HTTP/1.1 400")
     assert httpx.get(guarded.url + "/health").status_code == 200
 
 
@@ -190,24 +190,24 @@ def test_slow_clients_are_let_go(guarded: Running) -> None:
             dripped.append(b"a")
             yield b"a"
 
-    found = post_raw(guarded, HEAD + b"content-length: 1000\r\n\r\n", drip())
-    assert found.startswith(b"HTTP/1.1 408")
+    answer = post_raw(guarded, HEAD + b"content-length: 1000\r\n\r\n", drip())
+    assert answer.startswith(b"HTTP/1.1 408")
     assert len(dripped) < 1000
     assert post_raw(guarded, b"POST /v1/emb") == b""
     assert post_raw(guarded, b"") == b""
 
 
 def test_half_open_connections_do_not_stay(guarded: Running) -> None:
-    held = [socket.create_connection(("127.0.0.1", guarded.port), timeout=LIMIT) for _ in range(50)]
-    for one in held:
-        with one, suppress(ConnectionResetError):
-            assert one.recv(1) == b""  # the server has ended it
+    connections = [socket.create_connection(("127.0.0.1", guarded.port), timeout=LIMIT) for _ in range(50)]
+    for connection in connections:
+        with connection, suppress(ConnectionResetError):
+            assert connection.recv(1) == b""  # the server has ended it
     assert httpx.get(guarded.url + "/health").status_code == 200
 
 
 @pytest.mark.slow
-def test_an_answer_that_is_not_read_ends_the_connection(guarded: Running) -> None:
-    body = b'{"model":"static","input":[' + b",".join(b'"a%d"' % place for place in range(2000)) + b"]}"
+def test_unread_answers_end_the_connection(guarded: Running) -> None:
+    body = b'{"model":"static","input":[' + b",".join(b'"a%d"' % number for number in range(2000)) + b"]}"
     request = HEAD + b"content-length: %d\r\n\r\n" % len(body) + body
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -221,8 +221,8 @@ def test_an_answer_that_is_not_read_ends_the_connection(guarded: Running) -> Non
 PATIENT = {"quiet_timeout": LIMIT, "batch_timeout": LIMIT}  # with an engine that is paused
 
 
-def test_a_client_that_goes_away_leaves_no_work(graph: Prepared) -> None:
-    body = json.dumps({"inputs": [f"number {place} of many texts that are all long enough" for place in range(2000)]})
+def test_disconnected_client_leaves_no_work(graph: Prepared) -> None:
+    body = json.dumps({"inputs": [f"number {number} of many texts that are all long enough" for number in range(2000)]})
     with running([graph], **PATIENT) as server:
         schedule, engine = server.service.schedule, server.service.engine
         with paused(server.engine_pid):
@@ -237,8 +237,8 @@ def test_a_client_that_goes_away_leaves_no_work(graph: Prepared) -> None:
     assert 0 < ran < 2000
 
 
-def test_overload_is_refused_with_when_to_come_back(graph: Prepared) -> None:
-    texts = [f"number {place} of many texts" * 4 for place in range(1500)]
+def test_overload_is_refused_with_retry_after(graph: Prepared) -> None:
+    texts = [f"number {number} of many texts" * 4 for number in range(1500)]
     answers: list[httpx.Response] = []
 
     def ask() -> None:
@@ -257,7 +257,7 @@ def test_overload_is_refused_with_when_to_come_back(graph: Prepared) -> None:
     assert answers[0].json()["error"]["type"] == "rate_limit_error"
 
 
-def test_a_request_that_takes_too_long_is_answered(graph: Prepared) -> None:
+def test_request_timeout(graph: Prepared) -> None:
     with running([graph], timeout=0.5, **PATIENT) as server, paused(server.engine_pid):
         answer = httpx.post(server.url + "/v1/embeddings", json={"input": "a text", "model": "tiny"})
     assert answer.status_code == 503
@@ -265,12 +265,15 @@ def test_a_request_that_takes_too_long_is_answered(graph: Prepared) -> None:
 
 
 def test_browsers_may_call_from_named_pages_only(guarded: Running, client: httpx.Client) -> None:
-    asked = {"access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type"}
-    good = httpx.options(guarded.url + "/v1/embeddings", headers={**asked, "origin": "https://example.org"})
+    preflight = {
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization,content-type",
+    }
+    good = httpx.options(guarded.url + "/v1/embeddings", headers={**preflight, "origin": "https://example.org"})
     assert good.headers["access-control-allow-origin"] == "https://example.org"
     assert "authorization" in good.headers["access-control-allow-headers"].lower()
-    other = httpx.options(guarded.url + "/v1/embeddings", headers={**asked, "origin": "https://other.org"})
-    assert "access-control-allow-origin" not in other.headers
+    foreign = httpx.options(guarded.url + "/v1/embeddings", headers={**preflight, "origin": "https://other.org"})
+    assert "access-control-allow-origin" not in foreign.headers
     refused = httpx.get(guarded.url + "/v1/models", headers={"origin": "https://example.org"})
     assert refused.status_code == 401
     assert refused.headers["access-control-allow-origin"] == "https://example.org"
@@ -285,7 +288,7 @@ def test_browsers_may_call_from_named_pages_only(guarded: Running, client: httpx
     "wrong",
     [{"port": 70_000}, {"engine": "tensor"}, {"timeout": 0}, {"max_inputs": -1}, {"threads": 0}, {"cors": ["a.org"]}],
 )
-def test_settings_that_make_no_sense(wrong: dict) -> None:
+def test_invalid_settings(wrong: dict) -> None:
     with pytest.raises(InputError, match=next(iter(wrong))):
         Settings(**wrong)
 

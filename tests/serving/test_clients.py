@@ -11,7 +11,7 @@ from samples import TEXTS
 from servers import Running
 
 pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("default")]
-GIVEN = [text for text in TEXTS if text]
+SENTENCES = [text for text in TEXTS if text]
 
 
 def test_langchain(server: Running, expected: Callable) -> None:
@@ -20,16 +20,16 @@ def test_langchain(server: Running, expected: Callable) -> None:
     embeddings = OpenAIEmbeddings(
         model="tiny", base_url=server.url + "/v1", api_key="none", check_embedding_ctx_length=False
     )
-    np.testing.assert_allclose(embeddings.embed_documents(GIVEN), expected(GIVEN), atol=1e-5)
-    np.testing.assert_allclose(embeddings.embed_query(GIVEN[0]), expected(GIVEN[:1])[0], atol=1e-5)
+    np.testing.assert_allclose(embeddings.embed_documents(SENTENCES), expected(SENTENCES), atol=1e-5)
+    np.testing.assert_allclose(embeddings.embed_query(SENTENCES[0]), expected(SENTENCES[:1])[0], atol=1e-5)
 
 
 def test_llama_index(server: Running, expected: Callable) -> None:
     from llama_index.embeddings.openai_like import OpenAILikeEmbedding
 
     embeddings = OpenAILikeEmbedding(model_name="tiny", api_base=server.url + "/v1", api_key="none")
-    np.testing.assert_allclose(embeddings.get_text_embedding_batch(GIVEN), expected(GIVEN), atol=1e-5)
-    np.testing.assert_allclose(embeddings.get_query_embedding(GIVEN[0]), expected(GIVEN[:1])[0], atol=1e-5)
+    np.testing.assert_allclose(embeddings.get_text_embedding_batch(SENTENCES), expected(SENTENCES), atol=1e-5)
+    np.testing.assert_allclose(embeddings.get_query_embedding(SENTENCES[0]), expected(SENTENCES[:1])[0], atol=1e-5)
 
 
 def test_llama_index_by_teis_paths(server: Running, expected: Callable) -> None:
@@ -38,9 +38,9 @@ def test_llama_index_by_teis_paths(server: Running, expected: Callable) -> None:
     embeddings = TextEmbeddingsInference(
         model_name="tiny", base_url=server.url, query_instruction="", text_instruction="", truncate_text=False
     )
-    wanted = expected(GIVEN)
-    wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
-    np.testing.assert_allclose(embeddings.get_text_embedding_batch(GIVEN), wanted, atol=1e-5)
+    normalized = expected(SENTENCES)
+    normalized /= np.linalg.norm(normalized, axis=1, keepdims=True)
+    np.testing.assert_allclose(embeddings.get_text_embedding_batch(SENTENCES), normalized, atol=1e-5)
 
 
 def test_chromadb(server: Running, expected: Callable) -> None:
@@ -48,8 +48,8 @@ def test_chromadb(server: Running, expected: Callable) -> None:
     from chromadb.utils.embedding_functions import OpenAIEmbeddingFunction
 
     function = OpenAIEmbeddingFunction(api_key="none", api_base=server.url + "/v1", model_name="tiny")
-    np.testing.assert_allclose(np.array(function(GIVEN)), expected(GIVEN), atol=1e-5)
+    np.testing.assert_allclose(np.array(function(SENTENCES)), expected(SENTENCES), atol=1e-5)
     client = chromadb.EphemeralClient(chromadb.Settings(anonymized_telemetry=False))
     collection = client.create_collection("texts", embedding_function=function)
-    collection.add(ids=[str(place) for place in range(len(GIVEN))], documents=GIVEN)
-    assert collection.query(query_texts=[GIVEN[2]], n_results=1)["ids"] == [["2"]]
+    collection.add(ids=[str(row) for row in range(len(SENTENCES))], documents=SENTENCES)
+    assert collection.query(query_texts=[SENTENCES[2]], n_results=1)["ids"] == [["2"]]

@@ -55,7 +55,7 @@ def started(*arguments: str, **variables: str) -> Iterator[tuple[subprocess.Pope
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
 def test_a_graceful_stop(graph_folder: Path, static_folder: Path, kind: int) -> None:
     """What runs is finished, what is new is refused, the engine's process goes too, and the exit code is 0."""
-    texts = [f"number {place} of many texts" * 3 for place in range(1500)]
+    texts = [f"number {number} of many texts" * 3 for number in range(1500)]
     patient = ("--port", "0", "--quiet-timeout", str(LIMIT), "--batch-timeout", str(LIMIT))
     with started(f"tiny={graph_folder}", str(static_folder), *patient) as (process, lines, url):
         children = _children(process.pid)
@@ -76,10 +76,10 @@ def test_a_graceful_stop(graph_folder: Path, static_folder: Path, kind: int) -> 
     assert len(answers[0].json()) == 1500
     assert not any("Traceback" in line for line in lines)
     assert children
-    wait_until(lambda: not _left(children))
+    wait_until(lambda: not _alive(children))
 
 
-def _left(processes: list[int]) -> list[int]:
+def _alive(processes: list[int]) -> list[int]:
     return [number for number in processes if Path(f"/proc/{number}/exe").exists()]
 
 
@@ -107,7 +107,7 @@ def test_the_engine_ends_when_the_server_is_killed(graph_folder: Path) -> None:
     with started(str(graph_folder), "--port", "0") as (process, _, _):
         children = _children(process.pid)
         process.kill()
-        wait_until(lambda: not _left(children))
+        wait_until(lambda: not _alive(children))
 
 
 @pytest.mark.slow
@@ -131,7 +131,7 @@ def test_environment_variables(graph_folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_folder_that_has_changed_is_not_served(static_folder: Path, tmp_path: Path) -> None:
+def test_changed_folder_is_not_served(static_folder: Path, tmp_path: Path) -> None:
     shutil.copytree(static_folder, tmp_path / "static")
     config = next((tmp_path / "static").rglob("tokenizer.json"))
     config.write_text(config.read_text("utf-8").replace('"the"', '"teh"'), "utf-8")
@@ -142,14 +142,14 @@ def test_a_folder_that_has_changed_is_not_served(static_folder: Path, tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_static_encoder_is_served_without_torch(static_folder: Path, tmp_path: Path) -> None:
+def test_static_encoder_is_served_without_torch(static_folder: Path, tmp_path: Path) -> None:
     """In processes that find no library of the extra `torch`, the one that verifies included."""
     (tmp_path / "sitecustomize.py").write_text(PRELUDE, "utf-8")
     path = os.pathsep.join([str(tmp_path), str(Path(essent.__file__).parents[1])])
     with started(f"small={static_folder}", "--port", "0", PYTHONPATH=path) as (process, _, url):
-        found = httpx.post(url + "/embed", json={"inputs": "two dogs", "normalize": False}).json()
+        vectors = httpx.post(url + "/embed", json={"inputs": "two dogs", "normalize": False}).json()
         assert not _children(process.pid)[1:]  # no engine; multiprocessing's own helper stays
-    np.testing.assert_allclose(found[0], StaticEncoder.load(static_folder).encode("two dogs"), atol=1e-6)
+    np.testing.assert_allclose(vectors[0], StaticEncoder.load(static_folder).encode("two dogs"), atol=1e-6)
     libraries = subprocess.run(
         [sys.executable, "-c", "import torch"], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
     )
@@ -168,13 +168,13 @@ def test_wrong_input(tmp_path: Path) -> None:
 
 def test_every_option_is_a_variable_and_in_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    shown = run("serve", "--help").stdout
+    help_text = run("serve", "--help").stdout
     page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text("utf-8")
     hidden = {"max_request_tokens", "max_queue_tokens", "max_body_mb", "max_connections"}  # arguments of Python only
     for field in (field for field in fields(Settings) if field.name not in hidden):
-        assert f"ESSENT_{field.name.upper()}" in shown
+        assert f"ESSENT_{field.name.upper()}" in help_text
         assert f"`--{field.name.replace('_', '-')}" in page
-    assert "ESSENT_MODEL" in shown
+    assert "ESSENT_MODEL" in help_text
 
 
 def test_the_openapi_document_names_every_path_and_status(server: object, client: httpx.Client) -> None:
@@ -204,6 +204,6 @@ def test_a_signal_while_it_loads_stops_it_at_once(bert: Path) -> None:
         assert process.stderr.readline().startswith("Loading")
         wait_until(lambda: process.poll() is not None or _ignores_signals(process.pid))
         process.send_signal(signal.SIGTERM)
-        rest = process.stderr.read()
+        remaining = process.stderr.read()
     assert process.returncode == 0
-    assert rest.splitlines() == ["Stopped before it had started."]
+    assert remaining.splitlines() == ["Stopped before it had started."]

@@ -45,7 +45,7 @@ def test_the_share_of_a_group_is_counted() -> None:
 
 
 @pytest.mark.slow
-def test_too_little_memory_is_said(graph_folder: Path) -> None:
+def test_out_of_memory_is_reported(graph_folder: Path) -> None:
     with control_group("memory", ("200000000", "200000000")) as limited:
         done = subprocess.run([*limited, *COMMAND, str(graph_folder), "--port", "0"], capture_output=True, text=True)
     assert done.returncode == 2

@@ -16,7 +16,7 @@ from essent.serving.prepared import prepare
 from samples import LONG, TEXTS
 from servers import running
 
-GIVEN = [text for text in TEXTS if text]
+SENTENCES = [text for text in TEXTS if text]
 
 
 @pytest.mark.slow
@@ -25,12 +25,12 @@ def test_vectors_of_a_fitted_encoder_with_a_prompt(bert: Path, tmp_path: Path, e
     """Two models in one engine: a saved recipe that learned counts and a shaping, and the plain model."""
     prompts = {"query": "query: ", "passage": "passage: "}
     encoder = Encoder(str(bert), "layers=2 weights=idf | zscore", prompts=prompts, default_prompt_name="passage")
-    encoder.fit([*GIVEN, LONG])
+    encoder.fit([*SENTENCES, LONG])
     encoder.save(str(tmp_path / "saved"))
     models = []
-    for place, given in enumerate((f"fitted={tmp_path}/saved", f"plain={bert}")):
-        (tmp_path / str(place)).mkdir()
-        models.append(prepare(given, engine, tmp_path / str(place)))
+    for number, served in enumerate((f"fitted={tmp_path}/saved", f"plain={bert}")):
+        (tmp_path / str(number)).mkdir()
+        models.append(prepare(served, engine, tmp_path / str(number)))
     assert [model.engine for model in models] == [engine] * 2
     assert models[0].checks
     assert "token counts of" in models[0].fitted
@@ -44,28 +44,32 @@ def test_vectors_of_a_fitted_encoder_with_a_prompt(bert: Path, tmp_path: Path, e
             assert answer.status_code == 200, answer.text
             return np.array([row["embedding"] for row in answer.json()["data"]])
 
-        wanted = {name: np.asarray(made.encode(GIVEN)) for name, made in (("fitted", encoder), ("plain", plain))}
+        expected = {
+            name: np.asarray(local.encode(SENTENCES)) for name, local in (("fitted", encoder), ("plain", plain))
+        }
         threads = []
         failures: list[AssertionError] = []
 
         def check(name: str) -> None:
             try:
                 for _ in range(5):
-                    np.testing.assert_allclose(ask(name, GIVEN), wanted[name], atol=atol * np.abs(wanted[name]).max())
+                    np.testing.assert_allclose(
+                        ask(name, SENTENCES), expected[name], atol=atol * np.abs(expected[name]).max()
+                    )
             except AssertionError as error:
                 failures.append(error)
 
-        for name in wanted:
+        for name in expected:
             threads.append(threading.Thread(target=check, args=(name,)))
             threads[-1].start()
         for thread in threads:
             thread.join()
         assert not failures, failures[0]
-        queries = np.asarray(encoder.encode(GIVEN, prompt_name="query"))
-        assert np.abs(queries - wanted["fitted"]).max() > 1e-3
-        found = ask("fitted", GIVEN, prompt_name="query")
-        np.testing.assert_allclose(found, queries, atol=atol * np.abs(queries).max())
-        tokens = client.post("/explain", json={"text": GIVEN[0], "model": "fitted"}).json()["tokens"]
+        queries = np.asarray(encoder.encode(SENTENCES, prompt_name="query"))
+        assert np.abs(queries - expected["fitted"]).max() > 1e-3
+        prompted = ask("fitted", SENTENCES, prompt_name="query")
+        np.testing.assert_allclose(prompted, queries, atol=atol * np.abs(queries).max())
+        tokens = client.post("/explain", json={"text": SENTENCES[0], "model": "fitted"}).json()["tokens"]
         assert sum(token["weight"] for token in tokens) == pytest.approx(1)
 
 
@@ -77,13 +81,13 @@ def test_a_server_in_bfloat16(bert: Path, tmp_path: Path) -> None:
     model = prepare(f"mini={bert}", "openvino", tmp_path / "graph", "bfloat16")
     assert model.precision == "bfloat16"
     with running([model]) as server, httpx.Client(base_url=server.url) as client:
-        answer = client.post("/v1/embeddings", json={"input": GIVEN, "model": "mini"})
-    found = np.array([row["embedding"] for row in answer.json()["data"]])
-    exact = np.asarray(Encoder(str(bert)).encode(GIVEN))
-    units = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (found, exact)]
+        answer = client.post("/v1/embeddings", json={"input": SENTENCES, "model": "mini"})
+    vectors = np.array([row["embedding"] for row in answer.json()["data"]])
+    exact = np.asarray(Encoder(str(bert)).encode(SENTENCES))
+    units = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (vectors, exact)]
     cosines = (units[0] * units[1]).sum(axis=1)
     assert cosines.min() > 0.999
-    assert np.abs(found - exact).max() > 1e-6  # it is not float32 under another name
+    assert np.abs(vectors - exact).max() > 1e-6  # it is not float32 under another name
 
 
 def test_bfloat16_is_refused_where_a_server_has_none(bert: Path, tmp_path: Path) -> None:

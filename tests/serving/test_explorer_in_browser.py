@@ -40,23 +40,23 @@ def url(graph_folder: Path, static_folder: Path) -> Iterator[str]:
 
 
 class Tab:
-    """A page and what it said; nothing is evaluated in it as text, as its policy forbids that."""
+    """A page, its messages and its requests; nothing is evaluated in it as text, as its policy forbids that."""
 
     def __init__(self, browser: Browser, url: str, **options: object) -> None:
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         self.page = self.context.new_page()
-        self.said: list[str] = []
-        self.asked: list[Request] = []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request))
+        self.messages: list[str] = []
+        self.requests: list[Request] = []
+        self.page.on("console", lambda message: self.messages.append(message.text))
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request))
         self.url = url
         self.page.goto(url)
 
     def until(self, script: str) -> None:
         end = time.monotonic() + LIMIT
         while not self.page.evaluate(script):
-            assert time.monotonic() < end, (script, self.said)
+            assert time.monotonic() < end, (script, self.messages)
             self.page.wait_for_timeout(20)
 
     def settle(self) -> Tab:
@@ -76,16 +76,16 @@ class Tab:
 
 @pytest.fixture
 def tab(browser: Browser, url: str) -> Iterator[Tab]:
-    made = Tab(browser, url).settle()
-    yield made
-    made.context.close()
-    assert made.said == []
-    assert {request.url.split("/")[2] for request in made.asked if not request.url.startswith("data:")} == {
+    opened = Tab(browser, url).settle()
+    yield opened
+    opened.context.close()
+    assert opened.messages == []
+    assert {request.url.split("/")[2] for request in opened.requests if not request.url.startswith("data:")} == {
         url.split("/")[2]
     }
 
 
-def test_the_matrix_is_a_table_of_what_the_server_says(tab: Tab, url: str) -> None:
+def test_matrix_matches_the_server(tab: Tab, url: str) -> None:
     lines = ["A dog runs.", "Two dogs run.", "Coffee is cold."]
     tab.page.fill("#lines", "\n".join(["", *lines, "   "]))
     tab.press("Compare")
@@ -100,7 +100,7 @@ def test_the_matrix_is_a_table_of_what_the_server_says(tab: Tab, url: str) -> No
     assert shades[1] == shades[3] < 20
 
 
-def test_words_are_shaded_by_what_explain_says(tab: Tab, url: str) -> None:
+def test_words_are_shaded_by_their_weights(tab: Tab, url: str) -> None:
     tab.page.select_option("#first", "static")
     tab.page.fill("#lines", "two dogs run")
     tab.press("Compare")
@@ -108,9 +108,9 @@ def test_words_are_shaded_by_what_explain_says(tab: Tab, url: str) -> None:
     for by in ("impact", "weight"):
         tab.page.select_option("#shade", by)
         tab.settle()
-        shown = [text.split("\n") for text in tab.texts("#sentences .tokens li")]
-        assert [word for word, _ in shown] == ["two", "dogs", "run"]
-        assert [float(number) for _, number in shown] == pytest.approx([token[by] for token in tokens], abs=0.00051)
+        shaded = [text.split("\n") for text in tab.texts("#sentences .tokens li")]
+        assert [word for word, _ in shaded] == ["two", "dogs", "run"]
+        assert [float(number) for _, number in shaded] == pytest.approx([token[by] for token in tokens], abs=0.00051)
 
 
 def test_small_changes_are_marked_and_measured(tab: Tab) -> None:
@@ -134,8 +134,8 @@ def test_two_models_side_by_side(tab: Tab) -> None:
         expected = [f"{kind}, {model}" for kind in kinds for model in ("tiny", "static")]
         assert tab.texts(f"#{section} h3") == expected
     assert len(tab.texts("#facts li")) == 2
-    left, right = (tab.page.locator("#pairs figure").nth(place).bounding_box() for place in (0, 1))
-    assert left["y"] == right["y"]
+    first, second = (tab.page.locator("#pairs figure").nth(column).bounding_box() for column in (0, 1))
+    assert first["y"] == second["y"]
 
 
 ELEMENTS = "[...document.querySelectorAll('*')].map((one) => [one.tagName, ...one.getAttributeNames()].join(' '))"
@@ -157,12 +157,12 @@ def test_texts_are_never_markup(browser: Browser, url: str, without_policy: bool
     assert [text.split(maxsplit=1)[1] for text in tab.texts("#sentences tbody th")] == [*SCRIPTS, *SCRIPTS]
     assert tab.texts("#sentences .tokens li")
     assert tab.page.locator("#pairs tbody th").count() == 2 * len(SCRIPTS)
-    shown = tab.page.evaluate(ELEMENTS)
-    assert {"IMG", "IFRAME"} & {words.split()[0] for words in shown} == set()
-    assert [words for words in shown if " on" in words or "srcdoc" in words or "autofocus" in words] == []
-    assert [words.split()[0] for words in shown].count("SCRIPT") == 1
+    elements = tab.page.evaluate(ELEMENTS)
+    assert {"IMG", "IFRAME"} & {words.split()[0] for words in elements} == set()
+    assert [words for words in elements if " on" in words or "srcdoc" in words or "autofocus" in words] == []
+    assert [words.split()[0] for words in elements].count("SCRIPT") == 1
     assert tab.page.title() == "essent: look into a model"
-    assert tab.said == []
+    assert tab.messages == []
     tab.context.close()
 
 
@@ -179,7 +179,7 @@ def test_nothing_foreign_runs(browser: Browser, url: str) -> None:
     tab.page.goto(url + "/")
     tab.settle()
     assert tab.page.title() == "essent: look into a model"
-    assert len([line for line in tab.said if "Content Security Policy" in line]) == 2
+    assert len([line for line in tab.messages if "Content Security Policy" in line]) == 2
     with pytest.raises(Error, match="TrustedHTML"):
         tab.page.evaluate("document.body.innerHTML = '<b>x</b>'")
     tab.context.close()
@@ -196,7 +196,7 @@ def test_everything_is_reached_by_the_tab_key(tab: Tab) -> None:
                 "(({id, classList, textContent}) => id || classList[0] || textContent)(document.activeElement)"
             )
         )
-    for wanted in (
+    for control in (
         "theme",
         "first",
         "second",
@@ -207,7 +207,7 @@ def test_everything_is_reached_by_the_tab_key(tab: Tab) -> None:
         "original",
         "changed",
     ):
-        assert wanted in reached, (wanted, reached)
+        assert control in reached, (control, reached)
 
 
 def test_control_enter_sends(tab: Tab) -> None:
@@ -240,9 +240,9 @@ def test_dark_and_light(browser: Browser, url: str) -> None:
     white, night = "rgb(255, 255, 255)", "rgb(18, 22, 27)"
     for scheme, colours, name in (("light", [white, night], "Dark theme"), ("dark", [night, white], "Light theme")):
         tab = Tab(browser, url, color_scheme=scheme).settle()
-        found = [tab.page.evaluate(colour)]
+        before = [tab.page.evaluate(colour)]
         tab.press(name)
-        assert [*found, tab.page.evaluate(colour)] == colours
+        assert [*before, tab.page.evaluate(colour)] == colours
         tab.context.close()
 
 
@@ -253,13 +253,15 @@ def test_axe_finds_nothing_serious(browser: Browser, url: str, scheme: str, widt
     tab.page.select_option("#second", "static")
     tab.settle()
     tab.page.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text("utf-8"))
-    found = tab.page.evaluate("axe.run()")
-    assert len(found["passes"]) > 25
-    assert [(one["impact"], one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
+    report = tab.page.evaluate("axe.run()")
+    assert len(report["passes"]) > 25
+    assert [
+        (violation["impact"], violation["id"], violation["nodes"][0]["html"]) for violation in report["violations"]
+    ] == []
     tab.context.close()
 
 
-def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, static: object) -> None:
+def test_key_is_stored_in_the_tab_only(browser: Browser, static: object) -> None:
     with running([static], ("right-key",)) as server:
         tab = Tab(browser, server.url)
         tab.until("!document.getElementById('access').hidden")
@@ -279,16 +281,16 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, static: object
         tab.page.reload()
         tab.until("document.querySelectorAll('#pairs table').length === 1")
         tab.context.close()
-        other = Tab(browser, server.url)
-        other.until("!document.getElementById('access').hidden")
-        other.context.close()
+        second_tab = Tab(browser, server.url)
+        second_tab.until("!document.getElementById('access').hidden")
+        second_tab.context.close()
 
 
-def test_what_goes_wrong_is_said(tab: Tab) -> None:
+def test_errors_are_displayed(tab: Tab) -> None:
     tab.page.fill("#lines", "word " * 400 + "\nA dog runs.")
     tab.press("Compare")
     assert "reads at most 256" in tab.texts("#sentences > .status")[0]
     tab.page.fill("#lines", "A dog runs.")
     tab.press("Compare")
     assert tab.texts("#sentences > .status") == ["1 sentence."]
-    tab.said.clear()  # Chromium's own line about the answer 400
+    tab.messages.clear()  # Chromium's own line about the answer 400

@@ -20,10 +20,10 @@ def job(lengths: list[int], arrival: float = 0.0, model: int = 0, allowance: flo
 
 
 def drain(schedule: Schedule) -> list[Batch]:
-    found = []
+    batches = []
     while (batch := schedule.next()) is not None:
-        found.append(batch)
-    return found
+        batches.append(batch)
+    return batches
 
 
 def test_a_query_overtakes_a_corpus() -> None:
@@ -40,12 +40,12 @@ def test_a_corpus_does_not_starve() -> None:
     schedule = Schedule(512, 10**6)
     corpus = job([50] * 400, 0.0)
     schedule.add(corpus)
-    now, waited = 0.0, None
+    clock, waited = 0.0, None
     for _ in range(100_000):
-        now += 0.01
-        schedule.add(job([20], now))
+        clock += 0.01
+        schedule.add(job([20], clock))
         if corpus in schedule.next().jobs:
-            waited = now
+            waited = clock
             break
     assert waited is not None
     assert waited == pytest.approx(corpus.tokens / PATIENCE, abs=0.05)
@@ -57,18 +57,18 @@ def test_a_large_request_waits_half_its_allowance_at_most() -> None:
 
 def test_requests_of_clients_share_batches() -> None:
     schedule = Schedule(2048, 10**6)
-    jobs = [job([20 + place % 3], place / 100) for place in range(40)]
-    for each in jobs:
-        schedule.add(each)
+    jobs = [job([20 + number % 3], number / 100) for number in range(40)]
+    for request in jobs:
+        schedule.add(request)
     assert schedule.next().jobs == jobs
 
 
 def test_models_do_not_share_batches() -> None:
     schedule = Schedule(2048, 10**6)
-    for place in range(10):
-        schedule.add(job([20], place / 100, model=place % 2))
+    for number in range(10):
+        schedule.add(job([20], number / 100, model=number % 2))
     for batch in drain(schedule):
-        assert {each.model for each in batch.jobs} == {batch.model}
+        assert {request.model for request in batch.jobs} == {batch.model}
 
 
 def test_a_query_does_not_wait_for_the_texts_of_a_corpus_in_its_batch() -> None:
@@ -80,8 +80,8 @@ def test_a_query_does_not_wait_for_the_texts_of_a_corpus_in_its_batch() -> None:
 
 def test_queries_are_counted_and_a_corpus_is_not() -> None:
     schedule = Schedule(2048, 10**6)
-    for each in (job([30] * 500), job([20]), job([20, 10])):
-        schedule.add(each)
+    for request in (job([30] * 500), job([20]), job([20, 10])):
+        schedule.add(request)
     assert schedule.queries == 2
     schedule.next(only_small=True)
     assert schedule.queries < 2
@@ -90,7 +90,7 @@ def test_queries_are_counted_and_a_corpus_is_not() -> None:
 @pytest.mark.parametrize(
     ("longest", "most", "width"), [(5, None, 8), (8, None, 8), (9, 12, 12), (9, 10, 9), (10, 10, 10)]
 )
-def test_widths_are_multiples_of_four_up_to_what_a_model_reads(longest: int, most: int | None, width: int) -> None:
+def test_widths_are_multiples_of_four(longest: int, most: int | None, width: int) -> None:
     assert width_of([np.zeros(3), np.zeros(longest)], most) == width
 
 
@@ -102,15 +102,15 @@ def test_room() -> None:
     assert not schedule.has_room(41)
 
 
-def test_what_is_forgotten_does_not_run() -> None:
+def test_removed_jobs_do_not_run() -> None:
     schedule = Schedule(512, 10**6)
-    left, kept = job([30] * 100, 0.0), job([30] * 10, 50.0)
-    schedule.add(left)
-    schedule.add(kept)
+    removed, queued = job([30] * 100, 0.0), job([30] * 10, 50.0)
+    schedule.add(removed)
+    schedule.add(queued)
     schedule.next()
-    schedule.remove(left)
+    schedule.remove(removed)
     assert schedule.tokens == 300
-    assert all(batch.jobs == [kept] for batch in drain(schedule))
+    assert all(batch.jobs == [queued] for batch in drain(schedule))
     assert schedule.tokens == 0
 
 
@@ -122,18 +122,18 @@ REQUESTS = st.lists(
 
 
 @given(requests=REQUESTS, budget=st.integers(16, 4096), only_small=st.booleans())
-def test_every_text_runs_once_and_batches_keep_the_budget(requests: list, budget: int, only_small: bool) -> None:
+def test_texts_run_once_within_the_budget(requests: list, budget: int, only_small: bool) -> None:
     schedule = Schedule(budget, 10**9)
     jobs = [job(lengths, arrival, model) for lengths, arrival, model in requests]
-    for each in jobs:
-        schedule.add(each)
+    for request in jobs:
+        schedule.add(request)
     if only_small and (first := schedule.next(only_small=True)) is not None:
         assert first.small
         batches = [first, *drain(schedule)]
     else:
         batches = drain(schedule)
-    ran = [(id(each), row) for batch in batches for each, row in batch.texts]
-    assert sorted(ran) == sorted((id(each), row) for each in jobs for row in range(len(each.sequences)))
+    ran = [(id(request), row) for batch in batches for request, row in batch.texts]
+    assert sorted(ran) == sorted((id(request), row) for request in jobs for row in range(len(request.sequences)))
     for batch in batches:
         lengths = [max(len(ids), 1) for ids in batch.sequences]
         assert len(lengths) == 1 or len(lengths) * max(lengths) <= budget * 1.2
@@ -143,7 +143,7 @@ def test_every_text_runs_once_and_batches_keep_the_budget(requests: list, budget
 
 
 @pytest.mark.parametrize(("waiting", "lane"), [(1, QUICK), (MANY_QUERIES, QUICK), (MANY_QUERIES + 1, BULK)])
-def test_many_queries_go_the_way_of_bulk(waiting: int, lane: str) -> None:
+def test_many_queries_use_the_bulk_lane(waiting: int, lane: str) -> None:
     """Both lanes at once share the cores, so that many queries are served later with both."""
     engine = Engine([], 1, Schedule(2048, 10**6), Settings(), None, lambda batch: None)  # type: ignore[arg-type]
     engine.connection, theirs = Pipe()

@@ -52,7 +52,7 @@ def wait_until_refused(port: int) -> None:
             time.sleep(0.01)
 
 
-def test_a_stop_answers_every_request_that_has_come(static: Prepared) -> None:
+def test_stop_answers_every_received_request(static: Prepared) -> None:
     """On connections that wait to be accepted, on open ones that nobody reads, and where half of a head has come."""
     server = Running([static], Settings(port=0))
     server.start()
@@ -86,7 +86,7 @@ def test_a_stop_answers_every_request_that_has_come(static: Prepared) -> None:
     assert (server.server.answered, server.server.unfinished) == (1 + len(used) + len(new), 0)
 
 
-def send_until_refused(port: int, seen: Counter[str], ready: threading.Barrier) -> None:
+def send_until_refused(port: int, statuses: Counter[str], ready: threading.Barrier) -> None:
     """Request after request, until the server says that it is gone."""
     connection = HTTPConnection("127.0.0.1", port, timeout=60)
     while True:
@@ -99,16 +99,16 @@ def send_until_refused(port: int, seen: Counter[str], ready: threading.Barrier) 
             connection.request("POST", "/embed", BODY)
             with connection.getresponse() as answer:
                 answer.read()
-            seen[str(answer.status)] += 1
-            if seen["200"] == 5:
+            statuses[str(answer.status)] += 1
+            if statuses["200"] == 5:
                 ready.wait(60)
             close = answer.will_close
         connection.close()
 
 
 def test_a_stop_under_load_cuts_nothing(static: Prepared) -> None:
-    seen = [Counter[str]() for _ in range(12)]
-    ready = threading.Barrier(len(seen) + 1)
+    statuses = [Counter[str]() for _ in range(12)]
+    ready = threading.Barrier(len(statuses) + 1)
     failures: list[BaseException] = []
 
     def client(counts: Counter[str], port: int) -> None:
@@ -118,20 +118,20 @@ def test_a_stop_under_load_cuts_nothing(static: Prepared) -> None:
             failures.append(error)
 
     with running([static]) as server:
-        threads = [threading.Thread(target=client, args=(counts, server.port)) for counts in seen]
+        threads = [threading.Thread(target=client, args=(counts, server.port)) for counts in statuses]
         for thread in threads:
             thread.start()
         ready.wait(60)
     for thread in threads:
         thread.join()
     assert failures == []
-    assert {status for counts in seen for status in counts} == {"200"}
+    assert {status for counts in statuses for status in counts} == {"200"}
     assert server.server.unfinished == 0
-    assert server.server.server_state.total_requests == sum(counts["200"] for counts in seen)
+    assert server.server.server_state.total_requests == sum(counts["200"] for counts in statuses)
 
 
 @pytest.mark.slow
-def test_a_stop_that_is_forced_says_what_it_left(static_folder: Path) -> None:
+def test_forced_stop_counts_unfinished_requests(static_folder: Path) -> None:
     """The second Ctrl+C waits for nobody: who waits is told, and so is who stopped it."""
     with started(str(static_folder), "--port", "0") as (process, lines, url):
         port = int(url.rpartition(":")[2])

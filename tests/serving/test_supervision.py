@@ -48,8 +48,8 @@ class Load:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        for one in self._running:
-            one.result(LIMIT)
+        for client in self._running:
+            client.result(LIMIT)
         self._pool.shutdown()
 
     def _client(self, seed: int) -> None:
@@ -59,9 +59,9 @@ class Load:
                 chosen = [str(text) for text in rng.choice(self.texts, rng.choice([1, 1, 3, 40]))]
                 answer = client.post("/v1/embeddings", json={"input": chosen, "model": "tiny"})
                 if answer.status_code == 200:
-                    found = np.array([each["embedding"] for each in answer.json()["data"]])
-                    wanted = np.array([self.vectors[text] for text in chosen])
-                    self.wrong += int(not np.allclose(found, wanted, atol=1e-5))
+                    vectors = np.array([row["embedding"] for row in answer.json()["data"]])
+                    expected = np.array([self.vectors[text] for text in chosen])
+                    self.wrong += int(not np.allclose(vectors, expected, atol=1e-5))
                     self.done += 1
                 elif answer.json()["error"]["code"] == "engine_unavailable":  # none waits until it is too late
                     self.refused += 1
@@ -98,7 +98,7 @@ def check_breaks(graph: Prepared, expected: Callable, kinds: list[int]) -> tuple
 
 
 @pytest.mark.slow
-def test_an_engine_that_is_killed_or_stopped(graph: Prepared, expected: Callable) -> None:
+def test_killed_or_stopped_engine(graph: Prepared, expected: Callable) -> None:
     check_breaks(graph, expected, [signal.SIGKILL, signal.SIGSTOP])
 
 
@@ -109,7 +109,7 @@ def test_requests_are_served_again_soon(graph: Prepared, expected: Callable) -> 
 
 
 @pytest.mark.faults
-def test_an_engine_that_is_killed_or_stopped_at_a_hundred_moments(graph: Prepared, expected: Callable) -> None:
+def test_engine_killed_or_stopped_a_hundred_times(graph: Prepared, expected: Callable) -> None:
     seconds, first = check_breaks(graph, expected, [signal.SIGKILL, signal.SIGSTOP] * 50)
     print(f"recovery: median {np.median(seconds):.2f} s, longest {max(seconds):.2f} s; first start {first:.2f} s")
 
@@ -124,15 +124,15 @@ def test_health_follows_the_engine(graph: Prepared) -> None:
     assert "essent_engine_restarts 1.0" in answer
 
 
-def test_a_graph_s_engine_bounds_what_onednn_keeps(graph_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_onednn_cache_is_bounded(graph_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it the memory of a server grew by an eighth in 50,000 requests."""
     source = Source("openvino", str(graph_folder), "float32", 0, 16)
-    for given, wanted in (("1024", "1024"), (None, str(PRIMITIVES_KEPT))):  # what the operator says stays
-        monkeypatch.setenv(PRIMITIVES, given or "")
-        if given is None:
+    for configured, expected in (("1024", "1024"), (None, str(PRIMITIVES_KEPT))):  # what the operator says stays
+        monkeypatch.setenv(PRIMITIVES, configured or "")
+        if configured is None:
             monkeypatch.delenv(PRIMITIVES)
         assert {kind: len(lanes) for kind, lanes in load(source, 1).items()} == {"quick": 1, "bulk": 1}
-        assert os.environ[PRIMITIVES] == wanted
+        assert os.environ[PRIMITIVES] == expected
 
 
 # -- an engine that lies ----------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def answer_with(change: Callable[[tuple], object]) -> tuple[str, np.ndarray | Re
     return asyncio.run(run())
 
 
-def test_the_right_answer_is_taken() -> None:
+def test_valid_answer_is_accepted() -> None:
     _, answer = answer_with(lambda message: message)
     np.testing.assert_array_equal(answer, np.ones((2, 3)))
 
@@ -187,9 +187,9 @@ def test_a_wrong_answer_ends_the_engine(change: Callable) -> None:
     assert answer.status == 503
 
 
-def test_an_engine_that_does_not_give_the_golden_vectors_gets_no_request(graph: Prepared) -> None:
+def test_engine_without_the_golden_vectors_is_refused(graph: Prepared) -> None:
     from dataclasses import replace
 
-    other = replace(graph, golden=graph.golden + 0.01)
-    with pytest.raises((AssertionError, EssentError), match="golden vectors"), running([other]):
+    altered = replace(graph, golden=graph.golden + 0.01)
+    with pytest.raises((AssertionError, EssentError), match="golden vectors"), running([altered]):
         raise AssertionError("it started")

@@ -15,7 +15,7 @@ from essent.serving.prepared import prepare
 from samples import LONG, TEXTS
 from servers import Running, running
 
-GIVEN = [text for text in TEXTS if text]
+SENTENCES = [text for text in TEXTS if text]
 NOUNS = "moon dog kitten tree ball flute".split()
 
 
@@ -32,50 +32,50 @@ def online(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("online")
 def test_hugging_faces_client_embeds(server: Running, expected: Callable) -> None:
     api = InferenceClient(server.url)
-    np.testing.assert_allclose(api.feature_extraction(GIVEN[0]), unit(expected(GIVEN[:1])), atol=1e-5)
-    np.testing.assert_allclose(api.feature_extraction(GIVEN, normalize=False), expected(GIVEN), atol=1e-5)
+    np.testing.assert_allclose(api.feature_extraction(SENTENCES[0]), unit(expected(SENTENCES[:1])), atol=1e-5)
+    np.testing.assert_allclose(api.feature_extraction(SENTENCES, normalize=False), expected(SENTENCES), atol=1e-5)
 
 
 @pytest.mark.usefixtures("online")
 def test_hugging_faces_client_compares(server: Running, expected: Callable) -> None:
-    api, vectors = InferenceClient(server.url), unit(expected(GIVEN))
-    found = api.sentence_similarity(GIVEN[0], other_sentences=GIVEN[1:])
-    np.testing.assert_allclose(found, vectors[1:] @ vectors[0], atol=1e-5)
-    same = {"inputs": {"source_sentence": GIVEN[0], "sentences": GIVEN[1:]}}
-    np.testing.assert_allclose(httpx.post(server.url + "/similarity", json=same).json(), found, atol=1e-5)
+    api, vectors = InferenceClient(server.url), unit(expected(SENTENCES))
+    similarities = api.sentence_similarity(SENTENCES[0], other_sentences=SENTENCES[1:])
+    np.testing.assert_allclose(similarities, vectors[1:] @ vectors[0], atol=1e-5)
+    same = {"inputs": {"source_sentence": SENTENCES[0], "sentences": SENTENCES[1:]}}
+    np.testing.assert_allclose(httpx.post(server.url + "/similarity", json=same).json(), similarities, atol=1e-5)
 
 
 def test_embed(client: httpx.Client, expected: Callable) -> None:
-    answer = client.post("/embed", json={"inputs": GIVEN[0]})
-    np.testing.assert_allclose(answer.json(), unit(expected(GIVEN[:1])), atol=1e-5)
+    answer = client.post("/embed", json={"inputs": SENTENCES[0]})
+    np.testing.assert_allclose(answer.json(), unit(expected(SENTENCES[:1])), atol=1e-5)
     assert answer.headers["x-compute-type"] == "cpu"
-    assert int(answer.headers["x-compute-characters"]) == len(GIVEN[0])
+    assert int(answer.headers["x-compute-characters"]) == len(SENTENCES[0])
     assert int(answer.headers["x-compute-tokens"]) > 2
     for name in ("total", "tokenization", "queue", "inference"):
         assert int(answer.headers[f"x-{name}-time"]) >= 0
-    short = client.post("/embed", json={"inputs": GIVEN, "dimensions": 7}).json()
-    np.testing.assert_allclose(short, unit(expected(GIVEN)[:, :7]), atol=1e-5)
+    short = client.post("/embed", json={"inputs": SENTENCES, "dimensions": 7}).json()
+    np.testing.assert_allclose(short, unit(expected(SENTENCES)[:, :7]), atol=1e-5)
 
 
-def test_truncation_is_refused_or_said(client: httpx.Client, server: Running, expected: Callable) -> None:
-    refused = client.post("/embed", json={"inputs": [GIVEN[0], LONG * 2]})
+def test_truncation(client: httpx.Client, server: Running, expected: Callable) -> None:
+    refused = client.post("/embed", json={"inputs": [SENTENCES[0], LONG * 2]})
     assert refused.status_code == 422
     assert refused.json()["error_type"] == "Validation"
     assert refused.json()["error"].startswith("inputs[1] has ")
-    similar = {"source_sentence": GIVEN[0], "sentences": [GIVEN[0], LONG * 2]}
+    similar = {"source_sentence": SENTENCES[0], "sentences": [SENTENCES[0], LONG * 2]}
     assert client.post("/similarity", json={"inputs": similar}).json()["error"].startswith("inputs.sentences[1] has ")
-    pairs = [[GIVEN[0], GIVEN[1]], [GIVEN[0], LONG * 2]]
+    pairs = [[SENTENCES[0], SENTENCES[1]], [SENTENCES[0], LONG * 2]]
     assert "pairs[1][1] has " in client.post("/compare", json={"pairs": pairs}).text
-    answer = client.post("/embed", json={"inputs": [GIVEN[0], LONG * 2], "truncate": True, "normalize": False})
+    answer = client.post("/embed", json={"inputs": [SENTENCES[0], LONG * 2], "truncate": True, "normalize": False})
     assert answer.headers["x-truncated-inputs"] == "1"
-    np.testing.assert_allclose(answer.json(), expected([GIVEN[0], LONG * 2]), atol=1e-5)
-    left = client.post(
+    np.testing.assert_allclose(answer.json(), expected([SENTENCES[0], LONG * 2]), atol=1e-5)
+    last_tokens = client.post(
         "/embed", json={"inputs": LONG * 2, "truncate": True, "truncation_direction": "Left", "normalize": False}
     ).json()
     reading = server.models[0].reading
     ids = reading.framed(reading.ids([LONG * 2]), cuts_start=True)[0]
     assert len(ids) == 256
-    assert np.abs(np.array(left) - expected([LONG * 2])).max() > 1e-4
+    assert np.abs(np.array(last_tokens) - expected([LONG * 2])).max() > 1e-4
 
 
 def test_tokenize_and_decode(client: httpx.Client, server: Running) -> None:
@@ -146,23 +146,23 @@ def number(text: str, name: str) -> float:
 
 
 def test_essents_own_paths(client: httpx.Client, server: Running, expected: Callable) -> None:
-    about = client.get("/recipe").json()
-    assert about["recipe"] == "layers=1"
-    assert about["golden_vectors"]["texts"] == 7
+    description = client.get("/recipe").json()
+    assert description["recipe"] == "layers=1"
+    assert description["golden_vectors"]["texts"] == 7
     assert client.get("/recipe", params={"model": "static"}).json()["engine"] == "static"
     assert client.get("/recipe", params={"model": "none"}).status_code == 404
-    vectors = unit(expected(GIVEN[:2]))
-    compared = client.post("/compare", json={"pairs": [GIVEN[:2], [GIVEN[0], GIVEN[0]]]}).json()
+    vectors = unit(expected(SENTENCES[:2]))
+    compared = client.post("/compare", json={"pairs": [SENTENCES[:2], [SENTENCES[0], SENTENCES[0]]]}).json()
     np.testing.assert_allclose(compared["scores"], [vectors[0] @ vectors[1], 1.0], atol=1e-5)
     for model in ("tiny", "static"):
-        explained = client.post("/explain", json={"text": GIVEN[0], "model": model}).json()["tokens"]
+        explained = client.post("/explain", json={"text": SENTENCES[0], "model": model}).json()["tokens"]
         own = [token for token in explained if not token["special"]]
         assert all(token["impact"] > 0 for token in own)
         if model == "static":
             assert sum(token["weight"] for token in explained) == pytest.approx(1)
 
 
-def test_compare_says_what_cosines_mean(static_folder: Path, client: httpx.Client, tmp_path: Path) -> None:
+def test_compare_is_calibrated(static_folder: Path, client: httpx.Client, tmp_path: Path) -> None:
     encoder = Encoder(str(static_folder)).calibrate([f"a {a} near the {b}" for a in NOUNS for b in NOUNS if a != b])
     encoder.save(str(tmp_path / "calibrated"))
     body = {"pairs": [["a dog runs", "two dogs run"], ["a dog runs", "how far is the moon"]]}
@@ -174,7 +174,7 @@ def test_compare_says_what_cosines_mean(static_folder: Path, client: httpx.Clien
     assert "calibrated" not in client.post("/compare", json={**body, "model": "static"}).json()
 
 
-def test_what_a_token_turns_is_the_vector_without_it(client: httpx.Client, expected_static: Callable) -> None:
+def test_token_impact_is_the_cosine_without_it(client: httpx.Client, expected_static: Callable) -> None:
     explained = client.post("/explain", json={"text": "two dogs run", "model": "static"}).json()["tokens"]
     whole, without = expected_static(["two dogs run", "two run"])
     by_text = {token["text"]: token["impact"] for token in explained}

@@ -40,7 +40,7 @@ TEXTS = [f"The {a} and the {b}." for a in WORDS for b in WORDS if a != b][:60]
 RNG = np.random.default_rng(0)
 
 
-def judged(size: int = 400, slope: float = 12.0, middle: float = 0.6) -> tuple[np.ndarray, np.ndarray]:
+def logistic_sample(size: int = 400, slope: float = 12.0, middle: float = 0.6) -> tuple[np.ndarray, np.ndarray]:
     """Cosines, and matches drawn with a probability that is known."""
     rng = np.random.default_rng(5)
     cosines = rng.uniform(0, 1, size)
@@ -61,7 +61,7 @@ def encoder(bert: Path) -> Encoder:
 # -- curves -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_share_is_the_share_of_random_pairs_that_are_less_similar() -> None:
+def test_share_is_the_rank_among_random_pairs() -> None:
     cosines = RNG.normal(0.8, 0.03, 50_000)
     curve = share_curve(cosines)
     for at in (0.7, 0.78, 0.8, 0.85, 0.9):
@@ -70,8 +70,8 @@ def test_a_share_is_the_share_of_random_pairs_that_are_less_similar() -> None:
     assert curve(-1.0) < 1e-5
 
 
-def test_a_probability_is_how_often_pairs_of_that_cosine_match() -> None:
-    cosines, matches = judged(20_000)
+def test_probability_is_the_match_rate_at_a_cosine() -> None:
+    cosines, matches = logistic_sample(20_000)
     curve = probability_curve(cosines, matches)
     for at in (0.3, 0.6, 0.8):
         assert curve(at) == pytest.approx(1 / (1 + np.exp(-12 * (at - 0.6))), abs=0.02)
@@ -89,7 +89,7 @@ def test_no_rank_changes(cosines: list[float], kind: str) -> None:
         "narrow": lambda: share_curve(np.linspace(0.83, 0.8301, 300)),
         "ties": lambda: share_curve(np.repeat([0.1, 0.9, 1.0], 100)),
         "separated": lambda: probability_curve(np.repeat([0.5, 0.50001], 20), np.repeat([False, True], 20)),
-        "logistic": lambda: probability_curve(*judged()),
+        "logistic": lambda: probability_curve(*logistic_sample()),
     }[kind]()
     values = curve(sorted(cosines))
     assert ((values > 0) & (values < 1)).all()
@@ -108,7 +108,7 @@ def test_neighbouring_cosines_in_float32_stay_apart_even_where_a_curve_is_flat()
 # -- encoders ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_encoder_says_shares_and_keeps_ranks(encoder: Encoder) -> None:
+def test_encoder_shares_keep_ranks(encoder: Encoder) -> None:
     vectors = encoder.encode(TEXTS)
     cosines, shares = encoder.similarity(vectors, vectors), encoder.similarity(vectors, vectors, calibrated=True)
     assert shares.dtype == torch.float64
@@ -116,19 +116,19 @@ def test_an_encoder_says_shares_and_keeps_ranks(encoder: Encoder) -> None:
     pairs = np.triu_indices(len(TEXTS), 1)
     assert np.median(shares.numpy()[pairs]) == pytest.approx(0.5, abs=0.02)
     np.testing.assert_array_equal(np.argsort(shares.numpy()[0][1:]), np.argsort(cosines.numpy()[0][1:]))
-    each = encoder.similarity_pairwise(vectors[:5], vectors[1:6], calibrated=True)
-    np.testing.assert_allclose(each, shares.diagonal(1)[:5], atol=1e-3)
+    pairwise = encoder.similarity_pairwise(vectors[:5], vectors[1:6], calibrated=True)
+    np.testing.assert_allclose(pairwise, shares.diagonal(1)[:5], atol=1e-3)
     assert encoder.similarity(vectors[:1], vectors[:1]).dtype == torch.float32  # what it was
 
 
-def test_judged_pairs_make_probabilities(bert: Path) -> None:
+def test_probabilities_from_labelled_pairs(bert: Path) -> None:
     encoder = Encoder(str(bert), "mean").calibrate(TEXTS, duplicates())
     assert encoder.calibration is not None
     assert encoder.calibration.meaning == "probability"
     assert (encoder.calibration.judged_pairs, encoder.calibration.matches) == (30, 15)
     first = encoder.encode([TEXTS[0], TEXTS[0].replace("The", "A"), "How far is it?"])
-    found = encoder.similarity(first[:1], first[1:], calibrated=True)[0]
-    assert found[0] > 0.5 > found[1]
+    probabilities = encoder.similarity(first[:1], first[1:], calibrated=True)[0]
+    assert probabilities[0] > 0.5 > probabilities[1]
 
 
 def test_scores_become_matches_from_a_score_on(bert: Path) -> None:
@@ -149,11 +149,11 @@ def test_scores_become_matches_from_a_score_on(bert: Path) -> None:
 def test_the_draw_is_seeded(bert: Path) -> None:
     texts = [f"{text} {number}" for number in range(20) for text in TEXTS]
     encoder = Encoder(str(bert), "static")
-    first, again, other = (encoder.calibrate(texts, seed=seed).calibration for seed in (1, 1, 2))
+    first, again, reseeded = (encoder.calibrate(texts, seed=seed).calibration for seed in (1, 1, 2))
     assert first == again
     assert first is not None
-    assert other is not None
-    assert first.share != other.share
+    assert reseeded is not None
+    assert first.share != reseeded.share
     assert (first.texts, first.random_pairs) == (1000, 499_500)
 
 
@@ -181,7 +181,7 @@ def test_a_folder_keeps_it(encoder: Encoder, tmp_path: Path) -> None:
     assert Encoder(str(tmp_path / "again")).calibration is None
 
 
-def test_a_folder_that_plain_sentence_transformers_cannot_load_keeps_it(bert: Path, tmp_path: Path) -> None:
+def test_folder_with_own_code_keeps_it(bert: Path, tmp_path: Path) -> None:
     encoder = Encoder(str(bert), "ditto:1-2").calibrate(TEXTS)
     encoder.save(str(tmp_path / "own"))
     assert Encoder(str(tmp_path / "own")).calibration == encoder.calibration
@@ -211,17 +211,17 @@ def test_a_static_encoder_reads_it(tmp_path: Path) -> None:
     encoder.save(str(tmp_path / "saved"))
     static = StaticEncoder.load(tmp_path / "saved")
     vectors = static.encode(TEXTS[:4])
-    wanted = encoder.similarity(vectors, vectors, calibrated=True).numpy()
-    np.testing.assert_allclose(static.similarity(vectors, vectors, calibrated=True), wanted, atol=1e-4)
+    expected = encoder.similarity(vectors, vectors, calibrated=True).numpy()
+    np.testing.assert_allclose(static.similarity(vectors, vectors, calibrated=True), expected, atol=1e-4)
     np.testing.assert_allclose(
-        static.similarity_pairwise(vectors[:2], vectors[2:], calibrated=True), wanted.diagonal(2), atol=1e-4
+        static.similarity_pairwise(vectors[:2], vectors[2:], calibrated=True), expected.diagonal(2), atol=1e-4
     )
     with pytest.raises(NotFittedError, match="not calibrated"):
         StaticEncoder.load(tmp_path / "stock").similarity(vectors, vectors, calibrated=True)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"format": 2}, "Upgrade essent"),
         ({"share": None}, "'share' must be an object"),
@@ -234,18 +234,18 @@ def test_a_static_encoder_reads_it(tmp_path: Path) -> None:
         ({"prompt": None}, "'prompt' must be a string"),
     ],
 )
-def test_a_damaged_file_is_named(encoder: Encoder, tmp_path: Path, change: dict, said: str) -> None:
+def test_a_damaged_file_is_named(encoder: Encoder, tmp_path: Path, change: dict, message: str) -> None:
     encoder.save(str(tmp_path / "saved"))
     file = tmp_path / "saved" / FILE
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
     with pytest.raises(DamagedError, match="changed since it was saved"):
         Encoder(str(tmp_path / "saved"))
     write_digests(tmp_path / "saved")
-    with pytest.raises(DamagedError, match=said):
+    with pytest.raises(DamagedError, match=message):
         Encoder(str(tmp_path / "saved"))
 
 
-def test_a_file_read_by_itself_is_the_one_written(encoder: Encoder, tmp_path: Path) -> None:
+def test_calibration_file_round_trip(encoder: Encoder, tmp_path: Path) -> None:
     encoder.save(str(tmp_path / "saved"))
     shutil.rmtree(tmp_path / "saved" / "1_Pooling")
     assert read_calibration(tmp_path / "saved") == encoder.calibration
@@ -255,7 +255,7 @@ def test_a_file_read_by_itself_is_the_one_written(encoder: Encoder, tmp_path: Pa
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_calibrated_on_is_refused(bert: Path) -> None:
+def test_unusable_pairs_are_refused(bert: Path) -> None:
     encoder = Encoder(str(bert), "mean")
     with pytest.raises(InputError, match="1 different texts are too few"):
         encoder.calibrate(["one text"])
@@ -281,7 +281,7 @@ def test_what_cannot_be_calibrated_on_is_refused(bert: Path) -> None:
         encoder.similarity(np.eye(2, 32), np.eye(2, 32), calibrated=True)
 
 
-def test_other_similarities_than_cosine_are_refused(bert: Path) -> None:
+def test_only_cosine_is_calibrated(bert: Path) -> None:
     encoder = Encoder(str(bert), "mean", similarity_fn_name="dot")
     with pytest.raises(InputError, match="compares by dot"):
         encoder.calibrate(TEXTS)
@@ -292,18 +292,18 @@ def test_other_similarities_than_cosine_are_refused(bert: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("vectors", "said"),
+    ("vectors", "message"),
     [
         (lambda n: np.ones((n, 4)), "have the cosine 1.000000"),
         (lambda n: np.where(np.arange(n * 4).reshape(n, 4) == 9, np.nan, 1.0), "is not finite"),
     ],
 )
-def test_vectors_that_say_nothing_are_refused(vectors: Callable[[int], np.ndarray], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_degenerate_vectors_are_refused(vectors: Callable[[int], np.ndarray], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         calibrate(lambda texts: vectors(len(texts)), TEXTS)
 
 
-def test_it_says_in_words_what_it_is(encoder: Encoder) -> None:
+def test_description(encoder: Encoder) -> None:
     assert str(encoder.calibration) == "share of 1,770 random pairs of 60 texts that are less similar"
     curve = Curve((-EDGE, EDGE), (0.0, 1.0))
     assert "probability of a match, from 40 judged pairs of mrpc (12 matches)" in str(

@@ -34,7 +34,7 @@ def test_scores() -> None:
     assert Result.from_dict(result.to_dict()) == result
 
 
-def test_unequal_lengths_are_said() -> None:
+def test_unequal_lengths_are_noted() -> None:
     toy, vectors = task()
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     stretched = units * np.random.default_rng(1).lognormal(sigma=1.5, size=(60, 1))
@@ -51,8 +51,8 @@ def test_runs_are_scikit_learns() -> None:
     _, vectors = task()
     centred = vectors - vectors.mean(axis=0)
     matrix = (centred / np.abs(centred).max()).astype(np.float32)
-    found = cluster(vectors, 3, (0, 5), 2)
-    for labels, seed in zip(found, (0, 5), strict=True):
+    runs = cluster(vectors, 3, (0, 5), 2)
+    for labels, seed in zip(runs, (0, 5), strict=True):
         expected = KMeans(3, n_init=2, random_state=seed).fit(matrix).labels_
         np.testing.assert_array_equal(labels, expected)
 
@@ -60,10 +60,10 @@ def test_runs_are_scikit_learns() -> None:
 def test_matching_is_the_best_of_all() -> None:
     draw = np.random.default_rng(0)
     for _ in range(20):
-        gold, found = draw.integers(4, size=30), draw.integers(4, size=30)
-        gold[:4], found[:4] = range(4), range(4)
-        best = max(np.mean(np.array(names)[found] == gold) for names in permutations(range(4)))
-        assert matched_accuracy(gold, found) == pytest.approx(float(best))
+        gold, assigned = draw.integers(4, size=30), draw.integers(4, size=30)
+        gold[:4], assigned[:4] = range(4), range(4)
+        best = max(np.mean(np.array(names)[assigned] == gold) for names in permutations(range(4)))
+        assert matched_accuracy(gold, assigned) == pytest.approx(float(best))
 
 
 def test_fewer_vectors_than_classes() -> None:

@@ -84,7 +84,7 @@ def test_first_synonym_counts() -> None:
     assert pairs_from_rows([Row("here", values)]) == [Pair("a", "b", 3.0)]
 
 
-def test_both_sentences_in_one_column(tmp_path: Path) -> None:
+def test_sentence_pair_in_a_single_column(tmp_path: Path) -> None:
     path = write(tmp_path / "str.csv", [{"PairID": "1", "Text": "It rains.\nIt pours.", "Score": "0.9"}])
     assert read_pairs(path) == [Pair("It rains.", "It pours.", 0.9)]
     with pytest.raises(DataError, match="two sentences on two lines, not 3"):
@@ -174,7 +174,7 @@ def test_a_carriage_return_alone_ends_no_line(tmp_path: Path) -> None:
         ("texts.csv", 'text,n\n"a, b",1\nc; d,2\n'),
     ],
 )
-def test_texts_without_a_name_and_other_separators(tmp_path: Path, name: str, content: str) -> None:
+def test_unnamed_columns_and_separators(tmp_path: Path, name: str, content: str) -> None:
     (tmp_path / name).write_text(content)
     assert column(tmp_path / name) == ["a, b", "c; d"]
 
@@ -194,7 +194,7 @@ def test_blank_lines(tmp_path: Path) -> None:
         located_rows(tmp_path / "blank.tsv")
 
 
-def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+def test_undecodable_bytes(tmp_path: Path) -> None:
     (tmp_path / "latin.jsonl").write_bytes(GOOD.encode() + b'{"sentence1": "\xfc"}\n')
     with pytest.raises(DataError, match=r"latin.jsonl, line 2: not UTF-8"):
         read_pairs(tmp_path / "latin.jsonl")
@@ -223,7 +223,7 @@ def test_hub_rows_through_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         hub_rows(str(folder), None, "train", "--data-folder DIR")
 
 
-def test_offline_hub_says_so(tmp_path: Path) -> None:
+def test_offline_hub(tmp_path: Path) -> None:
     """In a process of its own: the libraries read HF_HUB_OFFLINE when they are imported."""
     pytest.importorskip("datasets")
     script = "from essent.tasks.data import hub_rows; hub_rows('mteb/sts12-sts', 'a0d554a6', 'test', 'give DIR')"

@@ -165,9 +165,9 @@ def test_ready_vectors_give_the_same() -> None:
     task = GeometryTask("some", ("a", "b", "a", "c"), (("a", "d"), ("d", "e"), ("b", "d")))
     assert task.texts() == ["a", "b", "a", "c", "d", "e"]
     assert task.score_vectors(encode(task.texts())) == task.run(encode)
-    seen: list[str] = []
-    task.run(lambda texts: (seen.extend(texts), encode(texts))[1])
-    assert sorted(seen) == list("abcde")
+    encoded: list[str] = []
+    task.run(lambda texts: (encoded.extend(texts), encode(texts))[1])
+    assert sorted(encoded) == list("abcde")
     with pytest.raises(InputError, match=r"expected \(6, D\)"):
         task.score_vectors(np.ones((5, 2)))
 

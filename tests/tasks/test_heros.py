@@ -32,8 +32,10 @@ def vectors_of(texts: Sequence[str], seed: int = 0, width: int = 6) -> np.ndarra
     return np.array([table[text] for text in texts])
 
 
-def made(originals: int = 9, subsets: Sequence[str] = SUBSETS) -> HerosTask:
-    return HerosTask("made", tuple(MinimalPair(f"o{i}", f"o{i} {s}", s) for i in range(originals) for s in subsets))
+def synthetic_task(originals: int = 9, subsets: Sequence[str] = SUBSETS) -> HerosTask:
+    return HerosTask(
+        "synthetic", tuple(MinimalPair(f"o{i}", f"o{i} {s}", s) for i in range(originals) for s in subsets)
+    )
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
@@ -46,7 +48,7 @@ def slow_similarities(task: HerosTask, vector: dict[str, np.ndarray]) -> dict[st
     half = len(originals) // 2
     between = [cosine(vector[a], vector[b]) for a in originals[:half] for b in originals[half:]]
     base = sum(between) / len(between)
-    found = {}
+    similarities = {}
     for subset in SUBSETS:
         scaled = [
             (cosine(vector[p.original], vector[p.changed]) - base) / (1 - base)
@@ -54,8 +56,8 @@ def slow_similarities(task: HerosTask, vector: dict[str, np.ndarray]) -> dict[st
             if p.subset == subset
         ]
         if scaled:
-            found[subset] = sum(scaled) / len(scaled)
-    return found
+            similarities[subset] = sum(scaled) / len(scaled)
+    return similarities
 
 
 def slow_share(task: HerosTask, vector: dict[str, np.ndarray], above: Sequence[str], below: str) -> float:
@@ -69,11 +71,11 @@ def slow_share(task: HerosTask, vector: dict[str, np.ndarray], above: Sequence[s
     return sum(shares) / len(shares)
 
 
-def test_similarities_and_shares_are_those_of_plain_loops() -> None:
-    whole = made()
+def test_scores_match_plain_loops() -> None:
+    whole = synthetic_task()
     rng = np.random.default_rng(0)
-    kept = tuple(pair for pair in whole.pairs if rng.random() < 0.7)  # incomplete subsets
-    for task in (whole, HerosTask("some", kept)):
+    sampled = tuple(pair for pair in whole.pairs if rng.random() < 0.7)  # incomplete subsets
+    for task in (whole, HerosTask("some", sampled)):
         texts = task.texts()
         matrix = vectors_of(texts, 0)
         vector = dict(zip(texts, matrix, strict=True))
@@ -87,11 +89,11 @@ def test_similarities_and_shares_are_those_of_plain_loops() -> None:
         assert sum(scores["n"] for scores in result.subsets.values()) == len(task)
 
 
-def test_any_encoder_gives_the_same_and_sees_each_text_once() -> None:
-    task, seen = made(4), []
+def test_texts_are_encoded_once() -> None:
+    task, encoded = synthetic_task(4), []
 
     def encode(texts: list[str]) -> np.ndarray:
-        seen.extend(texts)
+        encoded.extend(texts)
         return vectors_of(task.texts())[[task.texts().index(text) for text in texts]]
 
     class Model:
@@ -101,44 +103,44 @@ def test_any_encoder_gives_the_same_and_sees_each_text_once() -> None:
     ready = task.score_vectors(vectors_of(task.texts()))
     for subset, scores in task.run(encode).subsets.items():
         assert scores == pytest.approx(ready.subsets[subset])
-    seen.clear()
+    encoded.clear()
     task.run(encode)
-    assert len(seen) == len(set(seen)) == len(set(task.texts()))
+    assert len(encoded) == len(set(encoded)) == len(set(task.texts()))
     assert task.run(Model()) == task.run(encode)  # the seed: the same intervals, bit for bit
 
 
 def test_intervals_are_the_bootstraps() -> None:
     """With a baseline that no sample moves (all originals alike at 90° to it), scipy's percentile bootstrap applies."""
     rng = np.random.default_rng(5)
-    task = HerosTask("one subset", made(60, ("Synonym",)).pairs, resamples=4000)
+    task = HerosTask("one subset", synthetic_task(60, ("Synonym",)).pairs, resamples=4000)
     angles = rng.uniform(0, 1.2, 60)
     first = np.array([[1.0, 0.0, 0.0] if i < 30 else [0.0, 1.0, 0.0] for i in range(60)])
     changed = np.cos(angles)[:, None] * first + np.sin(angles)[:, None] * np.array([0.0, 0.0, 1.0])
     scores = task.score_vectors(np.concatenate([first, changed])).subsets["Synonym"]
-    wanted = bootstrap((np.cos(angles),), np.mean, method="percentile", n_resamples=4000, rng=rng).confidence_interval
+    expected = bootstrap((np.cos(angles),), np.mean, method="percentile", n_resamples=4000, rng=rng).confidence_interval
     assert scores["similarity"] == pytest.approx(np.cos(angles).mean())
-    assert (scores["low"], scores["high"]) == pytest.approx((wanted.low, wanted.high), abs=0.015)
+    assert (scores["low"], scores["high"]) == pytest.approx((expected.low, expected.high), abs=0.015)
     assert scores["low"] < scores["similarity"] < scores["high"]
 
 
-def test_the_interval_knows_that_the_baseline_is_an_estimate() -> None:
+def test_interval_includes_the_baseline_error() -> None:
     """Changed sentences of one cosine everywhere: only the baseline can move."""
     texts = [f"o{i}" for i in range(12)]
     first = vectors_of(texts, width=3)
     first /= np.linalg.norm(first, axis=1, keepdims=True)
-    other = np.cross(first, [0.3, -0.5, 0.8])
-    changed = 0.9 * first + math.sqrt(1 - 0.81) * other / np.linalg.norm(other, axis=1, keepdims=True)
-    scores = made(12, ("Typo",)).score_vectors(np.concatenate([first, changed])).subsets["Typo"]
+    orthogonal = np.cross(first, [0.3, -0.5, 0.8])
+    changed = 0.9 * first + math.sqrt(1 - 0.81) * orthogonal / np.linalg.norm(orthogonal, axis=1, keepdims=True)
+    scores = synthetic_task(12, ("Typo",)).score_vectors(np.concatenate([first, changed])).subsets["Typo"]
     assert scores["cosine"] == pytest.approx(0.9)
     assert scores["low"] < scores["similarity"] - 0.01 < scores["similarity"] + 0.01 < scores["high"] + 0.02
 
 
 def test_shares_have_wilsons_interval() -> None:
-    result = made(10).score_vectors(vectors_of(made(10).texts(), seed=2))
-    found = {(c.above, c.below): c for c in comparisons(result)}["an antonym", "a synonym"]
-    wanted = binomtest(round(found.share * 10), 10).proportion_ci(method="wilson")
-    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))
-    assert found.originals == 10
+    result = synthetic_task(10).score_vectors(vectors_of(synthetic_task(10).texts(), seed=2))
+    comparison = {(c.above, c.below): c for c in comparisons(result)}["an antonym", "a synonym"]
+    expected = binomtest(round(comparison.share * 10), 10).proportion_ci(method="wilson")
+    assert (comparison.low, comparison.high) == pytest.approx((expected.low, expected.high))
+    assert comparison.originals == 10
 
 
 def test_the_verdict_in_words() -> None:
@@ -149,15 +151,15 @@ def test_the_verdict_in_words() -> None:
     assert verdict(result) == [
         "Ranks a negation above a synonym in 50 % of the cases (95 % interval 9–91 %, 2 originals)."
     ]
-    ((one),) = (c for c in comparisons(result) if c.above == "a negation of the main verb")
-    assert one.share == 0.5
+    ((main_negation),) = (c for c in comparisons(result) if c.above == "a negation of the main verb")
+    assert main_negation.share == 0.5
     assert json.loads(json.dumps(result.to_dict()))["provenance"]["comparisons"][0]["above"] == "a negation"
 
 
 def test_typos_stand_in_for_missing_synonyms_and_nothing_for_both() -> None:
-    some = made(4, ("Typo", "Antonym"))
-    assert "above a typo" in verdict(some.score_vectors(vectors_of(some.texts())))[0]
-    none = made(4, ("Antonym", "Negation (Main)"))
+    with_typos = synthetic_task(4, ("Typo", "Antonym"))
+    assert "above a typo" in verdict(with_typos.score_vectors(vectors_of(with_typos.texts())))[0]
+    none = synthetic_task(4, ("Antonym", "Negation (Main)"))
     result = none.score_vectors(vectors_of(none.texts()))
     assert verdict(result) == [
         "No original has both a change that keeps its meaning and one that alters it: nothing can be ranked."
@@ -165,7 +167,7 @@ def test_typos_stand_in_for_missing_synonyms_and_nothing_for_both() -> None:
     assert any("Synonym, Random MLM, Typo, Negation (Antonym)" in note for note in result.notes)
 
 
-def test_pairs_of_an_original_that_stands_there_twice_belong_together() -> None:
+def test_repeated_originals_are_grouped() -> None:
     pairs = (
         MinimalPair("a", "a1", "Synonym"),
         MinimalPair("b", "b1", "Synonym"),
@@ -182,17 +184,17 @@ def test_pairs_of_an_original_that_stands_there_twice_belong_together() -> None:
     assert (antonym.share, antonym.originals) == (1.0, 1)  # 0.89 above the synonyms' mean of 0.5
 
 
-def test_a_tie_is_not_above_and_the_same_sentence_twice_is_said() -> None:
+def test_ties_and_identical_pairs() -> None:
     same = HerosTask("same", (MinimalPair("a", "a", "Typo"), MinimalPair("b", "c", "Typo"))).run(vectors_of)
     assert any("1 of 2 pairs hold the same sentence twice" in note for note in same.notes)
-    task = made(3, ("Synonym", "Antonym"))
+    task = synthetic_task(3, ("Synonym", "Antonym"))
     result = task.run(lambda texts: np.array([[float(t.startswith("o0")), 1.0, 0.3] for t in texts]))
     assert {c.share for c in comparisons(result)} == {0.0}
 
 
 @pytest.mark.parametrize("vectors", [np.ones((1, 3)), np.full((1, 3), 1e200), np.zeros((1, 3))])
 def test_constant_vectors(vectors: np.ndarray) -> None:
-    task = made(4)
+    task = synthetic_task(4)
     result = task.run(lambda texts: np.repeat(vectors, len(texts), axis=0))
     if vectors.any():
         assert all(math.isnan(value) for value in result.metrics["similarity"].values())
@@ -203,8 +205,8 @@ def test_constant_vectors(vectors: np.ndarray) -> None:
     assert {c.share for c in comparisons(result)} == {0.0}
 
 
-def test_one_original_has_no_baseline() -> None:
-    task = made(1)
+def test_single_original_has_no_baseline() -> None:
+    task = synthetic_task(1)
     result = task.score_vectors(vectors_of(task.texts()))
     assert all(math.isnan(s["similarity"]) and math.isnan(s["low"]) for s in result.subsets.values())
     assert all(math.isfinite(s["cosine"]) for s in result.subsets.values())
@@ -220,9 +222,9 @@ def test_refusals() -> None:
     with pytest.raises(InputError, match="at least 1"):
         HerosTask("few", (MinimalPair("a", "b", "Synonym"),), resamples=0)
     with pytest.raises(InputError, match=r"expected \(8, D\)"):
-        made(2, ("Typo", "Synonym")).score_vectors(np.ones((3, 2)))
+        synthetic_task(2, ("Typo", "Synonym")).score_vectors(np.ones((3, 2)))
     with pytest.raises(InputError, match="not finite"):
-        made(1, ("Typo",)).score_vectors([[1.0, 2.0], [math.nan, 1.0]])
+        synthetic_task(1, ("Typo",)).score_vectors([[1.0, 2.0], [math.nan, 1.0]])
 
 
 def test_minilm_on_the_demos_pairs() -> None:

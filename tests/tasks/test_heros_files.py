@@ -40,7 +40,7 @@ def write_table(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]]
     return path
 
 
-def test_one_row_per_pair(demo: HerosTask) -> None:
+def test_long_format(demo: HerosTask) -> None:
     assert (demo.name, len(demo), len(demo.originals)) == ("sample_minimal_pairs", 120, 20)
     assert demo.source["columns_read"] == "by name, one row a pair"
 
@@ -58,7 +58,7 @@ def test_columns_in_any_order_with_two_called_negation(demo: HerosTask, tmp_path
     assert reason in task.source["columns_read"]
 
 
-def test_negations_whose_sentences_do_not_tell_are_read_in_their_order(tmp_path: Path) -> None:
+def test_ambiguous_negations_are_read_in_order(tmp_path: Path) -> None:
     rows = [["It is not so.", "It is thus.", "It is else.", "It is so.", "It is on.", "It is sso.", "It is so."]]
     task = load_heros(write_table(tmp_path / "h.tsv", RELEASED, rows))
     assert task.source["columns"]["Negation (Main)"] == "Negation"
@@ -78,7 +78,7 @@ def test_json_parquet_and_empty_cells(demo: HerosTask, tmp_path: Path) -> None:
         assert set(load_heros(tmp_path / name).pairs) == {p for p in demo.pairs if (p[0], p[2]) not in empty}
 
 
-def test_one_negation_is_told_by_what_the_other_is_called(tmp_path: Path) -> None:
+def test_negation_columns_by_name(tmp_path: Path) -> None:
     row = ["It is so.", "It is not so.", "It is thus."]
     task = load_heros(write_table(tmp_path / "h.csv", ["Original", "Negation", "Negation_Antonym"], [row]))
     names = {"Original": "Original", "Negation (Main)": "Negation", "Negation (Antonym)": "Negation_Antonym"}
@@ -103,7 +103,7 @@ def test_one_negation_is_told_by_what_the_other_is_called(tmp_path: Path) -> Non
         ("original,converted,subset\na,,Typo\n", "line 2: the column 'converted' is empty"),
     ],
 )
-def test_what_is_wrong_and_where(tmp_path: Path, content: str, message: str) -> None:
+def test_errors_name_the_line(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "bad.csv"
     path.write_text(content)
     with pytest.raises(DataError, match=rf"bad\.csv.*{message}"):

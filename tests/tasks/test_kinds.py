@@ -23,8 +23,8 @@ def put(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def pair(**others: Any) -> dict[str, Any]:
-    return {"sentence1": "a", "sentence2": "b", **others}
+def pair(**columns: Any) -> dict[str, Any]:
+    return {"sentence1": "a", "sentence2": "b", **columns}
 
 
 @pytest.mark.parametrize(
@@ -78,18 +78,18 @@ def test_the_columns_tell_the_kind(tmp_path: Path, rows: list[dict[str, Any]], k
         ([{"text": f"t{n}", "label": n} for n in range(40)], "is its label an id"),
     ],
 )
-def test_what_cannot_be_is_refused(tmp_path: Path, rows: list[dict[str, Any]], message: str) -> None:
+def test_invalid_rows_are_refused(tmp_path: Path, rows: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(DataError, match=message):
         load_task(put(tmp_path / "mine.jsonl", rows))
 
 
-def test_a_label_that_is_neither_0_nor_1_is_no_duplicate(tmp_path: Path) -> None:
+def test_duplicate_labels_are_0_or_1(tmp_path: Path) -> None:
     path = put(tmp_path / "mine.jsonl", [pair(label=1), pair(label="maybe")])
     with pytest.raises(DataError, match=r"line 2: whether a pair is a duplicate \(label\) must be 0 or 1, not 'maybe'"):
         load_task(f"duplicates:{path}")
 
 
-def test_too_many_classes_are_refused_before_memory_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_classes_are_refused_before_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("essent.tasks.labels.MOST_TARGETS", 10_000_000)
     count = 2_000
     with pytest.raises(DataError, match="2,000 classes and 6,000 examples"):
@@ -147,15 +147,15 @@ def test_bad_judgements_name_file_and_line(tmp_path: Path, judgements: str, mess
         load_task(beir(tmp_path / "mine", judgements))
 
 
-def test_a_label_says_how_relevant_an_answer_is() -> None:
+def test_labels_grade_relevance() -> None:
     task = as_task([{"question": "a", "answer": f"b{n}", "label": n} for n in range(3)])
     assert isinstance(task, RetrievalTask)
-    assert sorted(grade for found in task.relevant.values() for grade in found.values()) == [0, 1, 2]
+    assert sorted(grade for grades in task.relevant.values() for grade in grades.values()) == [0, 1, 2]
     with pytest.raises(DataError, match="'label' says how relevant the document is, a whole number, not 'much'"):
         as_task([{"question": "a", "answer": "b", "label": "much"}])
 
 
-def test_other_faults_of_a_beir_folder(tmp_path: Path) -> None:
+def test_beir_folder_errors(tmp_path: Path) -> None:
     folder = beir(tmp_path / "mine")
     put(folder / "corpus.jsonl", [{"_id": "d1", "text": "x"}, {"_id": "d1", "text": "y"}])
     with pytest.raises(DataError, match=r'corpus\.jsonl, line 2: the id "d1" comes twice'):
@@ -181,17 +181,17 @@ OF_KINDS: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(
-    ("held", "named"),
+    ("actual", "named"),
     [("pairs", "triplets"), ("triplets", "duplicates"), ("classification", "retrieval"), ("retrieval", "clustering")],
 )
-def test_a_kind_that_does_not_fit_is_refused_with_one_that_does(tmp_path: Path, held: str, named: str) -> None:
-    path = put(tmp_path / "mine.jsonl", OF_KINDS[held])
-    with pytest.raises(DataError, match=f"those of {held}: give the file without {named!r} before it"):
+def test_wrong_kind_is_refused_with_a_hint(tmp_path: Path, actual: str, named: str) -> None:
+    path = put(tmp_path / "mine.jsonl", OF_KINDS[actual])
+    with pytest.raises(DataError, match=f"those of {actual}: give the file without {named!r} before it"):
         load_task(f"{named}:{path}")
-    assert load_task(path).kind == held  # type: ignore[union-attr]
+    assert load_task(path).kind == actual  # type: ignore[union-attr]
 
 
-def test_a_path_that_is_there_is_not_an_unknown_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_paths_are_not_unknown_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     put(tmp_path / "mine" / "classification" / "trec.jsonl", LABELLED)
     (tmp_path / "lines.txt").write_text("one\ntwo\n", "utf-8")
@@ -210,7 +210,7 @@ def test_a_path_that_is_there_is_not_an_unknown_name(tmp_path: Path, monkeypatch
         load_task("stsb", "mine")
 
 
-def test_rows_in_memory_that_are_none_say_what_rows_are() -> None:
+def test_invalid_rows_in_memory() -> None:
     frame = pandas.DataFrame(LABELLED)
     with pytest.raises(DataError, match="A DataFrame stands where a row is expected; give it without a list") as caught:
         as_task([frame])

@@ -55,12 +55,12 @@ KINDS = [pairs, duplicates, triplets, labels, clusters, retrieval]
 
 def vectors_of(task: LabeledTask, seed: int = 0, signal: float = 0.5) -> np.ndarray:
     """Vectors (N,6) in which classes, and texts with the same number, are somewhat alike."""
-    made, rng = [], np.random.default_rng(seed)
+    vectors, rng = [], np.random.default_rng(seed)
     for text in task.texts():
         number = int("".join(c for c in text if c.isdigit()))
         own = np.random.default_rng(number % 6 if isinstance(task, (LabelTask, ClusterTask)) else number)
-        made.append(signal * own.normal(size=6) + rng.normal(size=6))
-    return np.array(made)
+        vectors.append(signal * own.normal(size=6) + rng.normal(size=6))
+    return np.array(vectors)
 
 
 def evidence_of(task: LabeledTask, recipes: int = 3) -> np.ndarray:
@@ -68,9 +68,9 @@ def evidence_of(task: LabeledTask, recipes: int = 3) -> np.ndarray:
     return np.stack([task.evidence(vectors_of(task, n, 0.3 + n / 2), rows) for n in range(recipes)])
 
 
-@pytest.mark.parametrize("made", KINDS)
-def test_evidence_gives_the_score_of_the_result(made: Callable[[], LabeledTask]) -> None:
-    task = made()
+@pytest.mark.parametrize("build", KINDS)
+def test_evidence_gives_the_score_of_the_result(build: Callable[[], LabeledTask]) -> None:
+    task = build()
     evidence = evidence_of(task)
     assert evidence.shape == (3, task.evidence_size)
     for number, row in enumerate(evidence):
@@ -78,14 +78,14 @@ def test_evidence_gives_the_score_of_the_result(made: Callable[[], LabeledTask])
         assert task.scores(row[None])[0] == pytest.approx(result.main_score, abs=1e-9)
         for name in task.score_names:
             if name in result.metrics:
-                shown = result.metrics[name].get("all", result.metrics[name].get("mean"))
-                assert task.scores(row[None], name)[0] == pytest.approx(shown, abs=1e-9), name
+                reported = result.metrics[name].get("all", result.metrics[name].get("mean"))
+                assert task.scores(row[None], name)[0] == pytest.approx(reported, abs=1e-9), name
 
 
-@pytest.mark.parametrize("made", KINDS)
-def test_a_draw_counts_each_unit_as_often_as_it_was_drawn(made: Callable[[], LabeledTask]) -> None:
+@pytest.mark.parametrize("build", KINDS)
+def test_draws_weight_units_by_their_counts(build: Callable[[], LabeledTask]) -> None:
     """Counts of 0 and 1 are the score of a task with those units alone, where evidence is unit by unit."""
-    task, evidence = made(), evidence_of(made())
+    task, evidence = build(), evidence_of(build())
     whole = np.ones((1, task.units), bool)
     parts = np.stack([np.arange(task.units) % 2 == 0, np.arange(task.units) % 4 > 0])
     for name in task.score_names:
@@ -94,11 +94,11 @@ def test_a_draw_counts_each_unit_as_often_as_it_was_drawn(made: Callable[[], Lab
         if name != "spearman":  # whose ranks are the same too, but for the ties that every pair has with itself
             np.testing.assert_allclose(doubled, task.scores(evidence, name), atol=1e-9)
     if isinstance(task, (PairTask, DuplicateTask, TripletTask, RetrievalTask)):
-        for part, found in zip(parts, scores_of_parts(task, evidence, parts).T, strict=True):
-            left = task.without(~part)
+        for part, scores in zip(parts, scores_of_parts(task, evidence, parts).T, strict=True):
+            subtask = task.without(~part)
             shape = (3, -1, task.units)
-            alone = left.scores(evidence.reshape(shape)[:, :, part].reshape(3, -1))
-            np.testing.assert_allclose(found, alone, atol=1e-9)
+            alone = subtask.scores(evidence.reshape(shape)[:, :, part].reshape(3, -1))
+            np.testing.assert_allclose(scores, alone, atol=1e-9)
 
 
 def test_against_scikit_learn() -> None:
@@ -107,9 +107,9 @@ def test_against_scikit_learn() -> None:
     evidence[1] = np.round(evidence[1], 1)  # ties
     expected = [100 * average_precision_score(gold, row) for row in evidence]
     np.testing.assert_allclose(task.scores(evidence), expected)
-    probe, found = labels(), evidence_of(labels())
+    probe, predictions = labels(), evidence_of(labels())
     names = np.array(["a", "b", "c"])
-    for row in found:
+    for row in predictions:
         predicted = names[row[:COUNT].astype(int)]
         f1 = 100 * f1_score([e.target for e in probe.examples], predicted, average="macro")
         assert probe.scores(row[None], "f1_macro")[0] == pytest.approx(f1)
@@ -140,15 +140,15 @@ def test_retrieval_against_the_formula() -> None:
     np.testing.assert_array_equal(nearest(UnitRows(vectors), rows[:COUNT], rows[COUNT:], 5), order[:, :5])
 
 
-def test_nearest_keeps_the_order_where_all_cosines_are_close_to_one() -> None:
+def test_nearest_orders_anisotropic_vectors() -> None:
     """An anisotropic model: float32 products of the vectors themselves would rank their own rounding."""
     rng = np.random.default_rng(0)
     vectors = np.ones(64) + 1e-4 * rng.normal(size=(300, 64))
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     apart = np.linalg.norm(units[:20, None] - units[20:], axis=2)
     rows = np.arange(len(units))
-    found = np.take_along_axis(apart, nearest(UnitRows(units), rows[:20], rows[20:], 210)[:, :10], axis=1)
-    np.testing.assert_allclose(found, np.sort(apart, axis=1)[:, :10], atol=1e-6)
+    distances = np.take_along_axis(apart, nearest(UnitRows(units), rows[:20], rows[20:], 210)[:, :10], axis=1)
+    np.testing.assert_allclose(distances, np.sort(apart, axis=1)[:, :10], atol=1e-6)
     assert (apart.std() > 1e-5) & (apart.max() < 0.01)
 
 
@@ -171,12 +171,12 @@ def many_texts() -> LabelTask:
     return LabelTask("l", tuple(Example((f"t{n}",), "abc"[n % 3]) for n in range(6000)), folds=2, strengths=(1e-3,))
 
 
-@pytest.mark.parametrize("made", [many_documents, many_texts])
-def test_evidence_takes_no_copies_in_float64(made: Callable[[], LabeledTask], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("build", [many_documents, many_texts])
+def test_evidence_takes_no_copies_in_float64(build: Callable[[], LabeledTask], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("essent.tasks.retrieval.BLOCK", 2**14)
     monkeypatch.setattr("essent.tasks.retrieval.UNIT_ROWS", 64)
     monkeypatch.setattr("essent.tasks.probes.ROWS", 64)
-    task = made()
+    task = build()
     vectors = np.random.default_rng(0).normal(size=(len(task.texts()), 200)).astype(np.float32)
     tracemalloc.start()
     task.evidence(vectors, range(len(vectors)))
@@ -201,39 +201,39 @@ def test_prompts_for_queries_and_documents() -> None:
         default_prompt_name = None
 
         def encode(self, texts: list[str], prompt: str | None = None) -> np.ndarray:
-            self.seen = list(texts)
+            self.encoded = list(texts)
             assert prompt == ""
             return np.random.default_rng(0).normal(size=(len(texts), 4))
 
     model = Model()
     retrieval().run(model)
-    assert model.seen[0] == "ask: query 0"
-    assert "document 0" in model.seen
+    assert model.encoded[0] == "ask: query 0"
+    assert "document 0" in model.encoded
 
 
-def test_identical_ids_are_no_answers_when_asked() -> None:
+def test_ignore_identical_ids() -> None:
     mixed = RetrievalTask("r", {1: "q"}, {1: "a", 2: "b"}, {1: {2: np.int64(1)}})  # type: ignore[dict-item]
     assert mixed.run(lambda texts: np.eye(3)[: len(texts)]).main_score > 0
     texts = {str(n): f"text {n}" for n in range(12)}
     relevant = {str(n): {str((n + 1) % 12): 1} for n in range(12)}
     vectors = np.tile(np.random.default_rng(0).normal(size=(12, 4)), (2, 1))
-    found = RetrievalTask("r", texts, texts, relevant).score_vectors(vectors)
-    others = RetrievalTask("r", texts, texts, relevant, ignore_identical_ids=True).score_vectors(vectors)
-    assert others.main_score > found.main_score
+    default = RetrievalTask("r", texts, texts, relevant).score_vectors(vectors)
+    ignoring = RetrievalTask("r", texts, texts, relevant, ignore_identical_ids=True).score_vectors(vectors)
+    assert ignoring.main_score > default.main_score
 
 
-@pytest.mark.parametrize("made", KINDS)
-def test_intervals_tests_and_seeds(made: Callable[[], LabeledTask]) -> None:
-    task, evidence = made(), evidence_of(made())
+@pytest.mark.parametrize("build", KINDS)
+def test_intervals_tests_and_seeds(build: Callable[[], LabeledTask]) -> None:
+    task, evidence = build(), evidence_of(build())
     score = task.scores(evidence)
-    drawn = bootstrap(task, evidence, resamples=200)
-    np.testing.assert_array_equal(drawn, bootstrap(task, evidence, resamples=200))
-    assert (np.quantile(drawn, 0.001, axis=1) <= score + 1e-9).all()
-    assert (score <= np.quantile(drawn, 0.999, axis=1) + 1e-9).all()
+    resampled = bootstrap(task, evidence, resamples=200)
+    np.testing.assert_array_equal(resampled, bootstrap(task, evidence, resamples=200))
+    assert (np.quantile(resampled, 0.001, axis=1) <= score + 1e-9).all()
+    assert (score <= np.quantile(resampled, 0.999, axis=1) + 1e-9).all()
     assert permutation_p(task, evidence[[0, 0]]) == 1
     assert 0 < permutation_p(task, evidence[[0, 2]], resamples=200) <= 1
-    some = np.arange(task.units) < task.units // 2
-    part = bootstrap(task, evidence, resamples=50, among=np.flatnonzero(some))
+    first_half = np.arange(task.units) < task.units // 2
+    part = bootstrap(task, evidence, resamples=50, among=np.flatnonzero(first_half))
     assert part.shape == (3, 50)
 
 
@@ -246,7 +246,7 @@ def test_a_few_labels_a_class() -> None:
         replace(task, shots=(0,))
 
 
-def test_the_threshold_separates_duplicates_and_equally_near_triplets_count_one_half() -> None:
+def test_duplicate_threshold_and_triplet_ties() -> None:
     triplet = TripletTask("t", (("a", "b", "b"), ("a", "b", "c")))
     vectors: Any = {"a": [1, 0], "b": [1, 1], "c": [0, 1]}
     assert triplet.run(lambda texts: [vectors[text] for text in texts]).main_score == 75
@@ -257,7 +257,7 @@ def test_the_threshold_separates_duplicates_and_equally_near_triplets_count_one_
     assert result.metrics["f1"]["all"] == result.metrics["accuracy"]["all"] == 100
 
 
-def test_a_choice_is_made_once_and_without_a_test_part() -> None:
+def test_for_choice_leaves_the_test_part_out() -> None:
     rows = tuple(Example((f"t{n}",), "ab"[n % 2], ("train", "dev", "test")[n % 3]) for n in range(60))
     chosen = LabelTask("l", rows).for_choice()
     assert chosen.for_choice() is chosen
@@ -277,7 +277,7 @@ def test_a_choice_is_made_once_and_without_a_test_part() -> None:
     assert len(LabelTask("l", tuple(e._replace(part="train") for e in rows)).for_choice().items()) == 60
 
 
-def test_equal_texts_are_in_one_fold_of_a_choice() -> None:
+def test_equal_texts_share_a_fold() -> None:
     """Random labels cannot be learned by heart from a copy of the text."""
     rng = np.random.default_rng(0)
     rows = [Example((f"t{n % 60}",), "ab"[int(kind)]) for n, kind in enumerate(np.tile(rng.integers(0, 2, 60), 2))]
@@ -286,7 +286,7 @@ def test_equal_texts_are_in_one_fold_of_a_choice() -> None:
     assert 25 < score < 75
 
 
-def test_few_labels_of_small_classes_are_judged_by_sets_without_them() -> None:
+def test_few_shot_accuracy_of_small_classes() -> None:
     rows = tuple(Example((f"t{n}",), "ab"[n % 2]) for n in range(20))
     vectors = np.array([[1.0, 0.0] if n % 2 else [0.0, 1.0] for n in range(20)])
     for shot in (2, 8, 64):
@@ -294,16 +294,16 @@ def test_few_labels_of_small_classes_are_judged_by_sets_without_them() -> None:
         assert result.metrics[f"accuracy@{shot}"]["all"] == 100
 
 
-def test_one_unit_that_differs_shows_nothing() -> None:
+def test_single_differing_unit_is_not_significant() -> None:
     """Every exchange gives the same difference, but for rounding; p is 1. One unit has no test."""
     task = retrieval()
     assert np.isnan(permutation_p(TripletTask("t", (("a", "b", "c"),)), np.array([[1.0, 0.0], [0.0, 1.0]])))
     for count in range(2, COUNT, 5):
         part = task.without(np.arange(COUNT) >= count)
         values = np.random.default_rng(count).choice([1.0, 0.63092975357, 0.5, 0.0], 4 * count)
-        other = values.copy()
-        other[0] = 0.43067655807
-        assert permutation_p(part, np.stack([values, other]), "ndcg@10", resamples=100) > 0.5, count
+        changed = values.copy()
+        changed[0] = 0.43067655807
+        assert permutation_p(part, np.stack([values, changed]), "ndcg@10", resamples=100) > 0.5, count
 
 
 def test_a_query_does_not_answer_itself() -> None:

@@ -60,7 +60,7 @@ def test_parts(parts: tuple[str, ...]) -> None:
     task = LabelTask("animals", tuple(examples))
     result = task.run(encode)
     assert result.n == 40
-    rows = {part: [place for place, e in enumerate(examples) if e.part == part] for part in parts}
+    rows = {part: [row for row, e in enumerate(examples) if e.part == part] for part in parts}
     train = np.array([example.part == "train" for example in examples])
     vectors, labels = scaled(encode(task.texts()), train), np.array([e.target for e in examples])
     strength = result.provenance["strengths"][0]
@@ -112,12 +112,12 @@ def test_soft_targets() -> None:
     from essent.tasks.probes import held_out
 
     part = np.array(parts)
-    found, _ = held_out(task._features(apart), task.targets, part == "train", part == "dev", np.zeros(150, int))
-    expected = stats.pearsonr(found[part == "test"] @ np.arange(1, 6), gold[part == "test"]).statistic
+    probabilities, _ = held_out(task._features(apart), task.targets, part == "train", part == "dev", np.zeros(150, int))
+    expected = stats.pearsonr(probabilities[part == "test"] @ np.arange(1, 6), gold[part == "test"]).statistic
     assert result.main_score == pytest.approx(100 * float(expected))
 
 
-def test_a_class_that_was_never_seen() -> None:
+def test_unknown_test_class() -> None:
     examples = [*animals(20, part="train"), *animals(9, ("cat", "dog", "eel"), "test")]
     result = LabelTask("animals", tuple(examples)).run(encode)
     assert any("eel" in note for note in result.notes)
@@ -173,12 +173,12 @@ def test_unseen_classes_do_not_choose_the_strength() -> None:
     assert task.run(encode).main_score > 60
 
 
-def test_accuracy_with_a_few_labels_is_the_same_in_a_choice_and_in_an_evaluation_and_says_what_it_is() -> None:
+def test_few_label_accuracy_in_choice_and_evaluation() -> None:
     examples = tuple(Example((f"text {n}",), "ab"[n % 2]) for n in range(40))
     vectors = np.random.default_rng(0).normal(size=(40, 6)) + np.arange(40)[:, None] % 2
     task = LabelTask("l", examples)
-    chosen, evaluated = (one.scored_by("accuracy@4") for one in (task.for_choice(), task))
-    scores = [one.score_vectors(vectors).metrics["accuracy@4"]["all"] for one in (chosen, evaluated)]
+    chosen, evaluated = (variant.scored_by("accuracy@4") for variant in (task.for_choice(), task))
+    scores = [variant.score_vectors(vectors).metrics["accuracy@4"]["all"] for variant in (chosen, evaluated)]
     assert scores[0] == scores[1]
     assert chosen.notes[-1].startswith("l: accuracy@4 is the mean over ten training sets of 4 labels per class")
     assert chosen.notes[-1] == f"l: {evaluated.notes[-1]}"

@@ -169,7 +169,7 @@ def test_a_name_may_be_a_file(tmp_path: Path) -> None:
         load_pairs(put(tmp_path / "texts.jsonl", labelled()))
 
 
-def test_a_kind_that_is_named(tmp_path: Path) -> None:
+def test_kind_prefix(tmp_path: Path) -> None:
     path = put(tmp_path / "mine.csv", "Sentence,Category\n" + "".join(f"t{n},{'ab'[n % 2]}\n" for n in range(20)))
     classes, clusters = load_task(f"classification:{path}"), load_task(f"clustering:{path}")
     assert classes.examples == clusters.examples  # type: ignore[union-attr]
@@ -241,7 +241,7 @@ def test_pairs_from_the_hub(hub: Path) -> None:
         load_task("toy")
 
 
-def test_str_from_the_hub_has_both_sentences_in_one_column(hub: Path) -> None:
+def test_str_from_the_hub(hub: Path) -> None:
     hub.mkdir()
     with (hub / "train.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["PairID", "Text", "Score"], ["1", "It rains.\nIt pours.", "0.5"]])

@@ -63,20 +63,20 @@ def cosine_by_hand(u: list[float], v: list[float]) -> float:
     return sum(a * b for a, b in zip(u, v, strict=True)) / length if length else 0.0
 
 
-def test_scores_equal_the_ones_by_hand() -> None:
+def test_scores_match_the_reference() -> None:
     result = PairTask("toy", PAIRS).run(encode)
     cosines = [cosine_by_hand(vector(pair.sentence1), vector(pair.sentence2)) for pair in PAIRS]
     gold = [pair.score for pair in PAIRS]
     for metric, by_hand in [("spearman", spearman_by_hand), ("pearson", pearson_by_hand)]:
         members = {name: [i for i, p in enumerate(PAIRS) if p.subset == name] for name in ("news", "forum", "images")}
-        each = {
+        by_subset = {
             name: 100 * by_hand([cosines[i] for i in rows], [gold[i] for i in rows]) for name, rows in members.items()
         }
-        weighted = sum(each[name] * len(rows) for name, rows in members.items()) / len(PAIRS)
+        weighted = sum(by_subset[name] * len(rows) for name, rows in members.items()) / len(PAIRS)
         assert result.metrics[metric]["all"] == pytest.approx(100 * by_hand(cosines, gold), abs=1e-9)
-        assert result.metrics[metric]["mean"] == pytest.approx(mean(list(each.values())), abs=1e-9)
+        assert result.metrics[metric]["mean"] == pytest.approx(mean(list(by_subset.values())), abs=1e-9)
         assert result.metrics[metric]["wmean"] == pytest.approx(weighted, abs=1e-9)
-        assert {name: scores[metric] for name, scores in result.subsets.items()} == pytest.approx(each, abs=1e-9)
+        assert {name: scores[metric] for name, scores in result.subsets.items()} == pytest.approx(by_subset, abs=1e-9)
     assert {name: scores["n"] for name, scores in result.subsets.items()} == {"news": 12, "forum": 5, "images": 20}
     assert result.n == len(PAIRS) == 37
     assert result.main_score == result.metrics["spearman"]["all"]
@@ -88,8 +88,8 @@ def test_the_interval_holds_95_of_100(metric: str) -> None:
     truth = truth if metric == "pearson" else 6 / np.pi * np.arcsin(truth / 2)  # of a normal distribution
     for _ in range(400):
         pair = draw.multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], size=80)
-        found = getattr(stats, f"{metric}r")(pair[:, 0], pair[:, 1]).statistic
-        bounds = with_normal_interval(metric, 100 * float(found), 80)
+        correlation = getattr(stats, f"{metric}r")(pair[:, 0], pair[:, 1]).statistic
+        bounds = with_normal_interval(metric, 100 * float(correlation), 80)
         inside += bounds["low"] <= 100 * truth <= bounds["high"]
     assert 0.92 < inside / 400 < 0.98
     for score, count in ((50.0, 3), (float("nan"), 99), (100.0, 99)):
@@ -106,7 +106,7 @@ class Model:
         return encode(texts)
 
 
-def test_ways_to_encode_agree() -> None:
+def test_encoder_types_agree() -> None:
     torch = pytest.importorskip("torch")
     task = PairTask("toy", PAIRS)
     expected = task.run(encode).metrics
@@ -150,7 +150,7 @@ def test_undefined_correlation_is_nan_with_a_note(same_gold: bool, constant: boo
     assert any("the subset 'forum'" in note for note in result.notes)
 
 
-def test_one_undefined_subset_leaves_the_rest() -> None:
+def test_undefined_subset() -> None:
     pairs = (*PAIRS, Pair("lonely", "cloud", 2.0, "single"))
     result = PairTask("toy", pairs).run(encode)
     assert math.isfinite(result.main_score)
@@ -168,7 +168,7 @@ def test_zero_vectors_have_cosine_zero() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_vectors_that_are_not_finite_name_their_text(bad: float) -> None:
+def test_nonfinite_vectors_name_their_text(bad: float) -> None:
     task = PairTask("toy", (Pair("good", "broken", 1.0), Pair("fine", "good", 2.0)))
 
     def broken(texts: list[str]) -> list[list[float]]:

@@ -26,10 +26,10 @@ STRENGTHS = ALL_STRENGTHS[:7]  # weaker regularisation leaves the solution to ro
 
 
 def reference(
-    vectors: np.ndarray, labels: np.ndarray, rows: np.ndarray, strength: float, seen: np.ndarray | None = None
+    vectors: np.ndarray, labels: np.ndarray, rows: np.ndarray, strength: float, scaled_on: np.ndarray | None = None
 ) -> np.ndarray:
     """Probabilities of all rows by scikit-learn, fitted on some."""
-    prepared = scaled(vectors, seen)
+    prepared = scaled(vectors, scaled_on)
     model = LogisticRegression(C=strength, tol=1e-8, max_iter=10_000).fit(prepared[rows], labels[rows])
     return np.asarray(model.predict_proba(prepared))
 
@@ -69,20 +69,20 @@ def test_soft_targets_are_copies_of_rows() -> None:
 
 def nested(vectors: np.ndarray, labels: np.ndarray, folds: np.ndarray) -> tuple[np.ndarray, list[float]]:
     """Nested cross-validation as plain loops over scikit-learn."""
-    found, chosen = np.zeros(len(labels), dtype=int), []
+    predictions, chosen = np.zeros(len(labels), dtype=int), []
     for fold in range(folds.max() + 1):
         scores = []
         for strength in STRENGTHS:
             inner = []
-            for other in range(folds.max() + 1):
-                if other != fold:
-                    predicted = reference(vectors, labels, (folds != fold) & (folds != other), strength).argmax(1)
-                    inner.append(np.mean(predicted[folds == other] == labels[folds == other]))
+            for inner_fold in range(folds.max() + 1):
+                if inner_fold != fold:
+                    predicted = reference(vectors, labels, (folds != fold) & (folds != inner_fold), strength).argmax(1)
+                    inner.append(np.mean(predicted[folds == inner_fold] == labels[folds == inner_fold]))
             scores.append(np.mean(inner))
         best = STRENGTHS[int(np.argmax(scores))]
-        found[folds == fold] = reference(vectors, labels, folds != fold, best).argmax(1)[folds == fold]
+        predictions[folds == fold] = reference(vectors, labels, folds != fold, best).argmax(1)[folds == fold]
         chosen.append(best)
-    return found, chosen
+    return predictions, chosen
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -122,7 +122,7 @@ def test_held_out(with_dev: bool) -> None:
     np.testing.assert_allclose(probabilities, expected, atol=5e-3)
 
 
-def test_scale_and_place_do_not_matter() -> None:
+def test_scale_and_offset_do_not_matter() -> None:
     vectors, _, targets = data(2)
     folds = np.arange(240) % 3
     first, _ = cross_validated(vectors, targets, folds)
@@ -130,7 +130,7 @@ def test_scale_and_place_do_not_matter() -> None:
     assert np.mean(first.argmax(1) == second.argmax(1)) > 0.99
 
 
-def test_vectors_that_say_nothing() -> None:
+def test_constant_and_huge_vectors() -> None:
     _, labels, targets = data(2)
     probabilities, _ = cross_validated(np.full((240, 5), 7.0), targets, np.arange(240) % 3)
     assert np.isfinite(probabilities).all()
@@ -139,7 +139,7 @@ def test_vectors_that_say_nothing() -> None:
     assert np.isfinite(huge).all()
 
 
-def test_two_folds_have_no_inner_one() -> None:
+def test_two_folds_use_the_middle_strength() -> None:
     vectors, _, targets = data(2)
     _, strengths = cross_validated(vectors, targets, np.arange(240) % 2)
     assert strengths == [ALL_STRENGTHS[len(ALL_STRENGTHS) // 2]] * 2
@@ -147,11 +147,11 @@ def test_two_folds_have_no_inner_one() -> None:
 
 def test_same_bytes() -> None:
     vectors, _, targets = data(4)
-    one, two = (cross_validated(vectors, targets, np.arange(240) % 5)[0] for _ in range(2))
-    assert one.tobytes() == two.tobytes()
+    first, second = (cross_validated(vectors, targets, np.arange(240) % 5)[0] for _ in range(2))
+    assert first.tobytes() == second.tobytes()
 
 
-def test_a_far_test_row_changes_no_other() -> None:
+def test_outlier_in_the_test_part() -> None:
     vectors, labels, targets = data(2, rows=300)
     part = np.arange(300) % 3
     train, dev, nothing = part == 0, part == 1, np.zeros(300, dtype=int)

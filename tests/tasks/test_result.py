@@ -66,7 +66,7 @@ def test_provenance_from_the_caller(tmp_path: Path) -> None:
         ('{"format": "essent-results/1", "results": [7]}', "results.json: Not a result"),
     ],
 )
-def test_other_files(tmp_path: Path, content: str, message: str) -> None:
+def test_foreign_files(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "results.json"
     path.write_text(content)
     with pytest.raises(DataError, match=message):
@@ -75,24 +75,24 @@ def test_other_files(tmp_path: Path, content: str, message: str) -> None:
         load_results(tmp_path / "no.json")
 
 
-def test_minimal_pairs_and_geometry_have_no_single_score_and_come_back_from_a_file(tmp_path: Path) -> None:
-    made = Result("heros", {"similarity": {"Synonym": 0.9}}, {"Synonym": {"n": 3, "similarity": 0.9}}, 3, main=None)
-    save_results([made], tmp_path / "heros.json")
+def test_result_without_a_main_score(tmp_path: Path) -> None:
+    saved = Result("heros", {"similarity": {"Synonym": 0.9}}, {"Synonym": {"n": 3, "similarity": 0.9}}, 3, main=None)
+    save_results([saved], tmp_path / "heros.json")
     (again,) = load_results(tmp_path / "heros.json")
-    assert again == made
+    assert again == saved
     with pytest.raises(InputError, match="heros has no single main score; its numbers: similarity"):
         _ = again.main_score
 
 
 def test_versions_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each reading takes longer than a score of 60 pairs."""
-    asked: list[str] = []
-    monkeypatch.setattr("essent.tasks.result.version", lambda name: asked.append(name) or "1.0")
+    requested: list[str] = []
+    monkeypatch.setattr("essent.tasks.result.version", lambda name: requested.append(name) or "1.0")
     _installed.cache_clear()
     try:
         first, second = library_versions(), library_versions()
     finally:
         _installed.cache_clear()  # the made-up ones
-    assert asked == list(LIBRARIES)
+    assert requested == list(LIBRARIES)
     assert first == second == {"python": platform.python_version(), **dict.fromkeys(LIBRARIES, "1.0")}
     assert first is not second  # whoever adds to one leaves the other alone

@@ -43,9 +43,9 @@ def retrieval() -> RetrievalTask:
     return RetrievalTask("r", queries, corpus, {f"q{n}": {f"d{n}": 1} for n in range(20)}, query_prompt="query: ")
 
 
-@pytest.mark.parametrize("made", [labels, retrieval])
-def test_a_grid_search_scores_as_an_evaluation(made: Callable[[], LabeledTask], bert: Path) -> None:
-    scored = scorer(made())
+@pytest.mark.parametrize("build", [labels, retrieval])
+def test_a_grid_search_scores_as_an_evaluation(build: Callable[[], LabeledTask], bert: Path) -> None:
+    scored = scorer(build())
     texts = scored.task.texts()
     search = GridSearchCV(
         EncoderTransformer(str(bert)),
@@ -54,10 +54,10 @@ def test_a_grid_search_scores_as_an_evaluation(made: Callable[[], LabeledTask], 
         cv=[(range(len(texts)), range(len(texts)))],
         error_score="raise",
     ).fit(texts)
-    alone = evaluate(str(bert), RECIPES, [made().for_choice()])
-    wanted = [alone[recipe][0].main_score for recipe in RECIPES]
-    assert search.cv_results_["mean_test_score"] == pytest.approx(wanted, abs=1e-3)
-    assert search.best_params_["recipe"] == RECIPES[wanted.index(max(wanted))]
+    alone = evaluate(str(bert), RECIPES, [build().for_choice()])
+    expected = [alone[recipe][0].main_score for recipe in RECIPES]
+    assert search.cv_results_["mean_test_score"] == pytest.approx(expected, abs=1e-3)
+    assert search.best_params_["recipe"] == RECIPES[expected.index(max(expected))]
 
 
 def test_a_test_part_is_not_read() -> None:
@@ -76,7 +76,7 @@ def test_another_score_of_a_file_and_of_a_pipeline(bert: Path, tmp_path: Path) -
     assert scorer(file, "accuracy@2").score == "accuracy@2"
 
 
-def test_what_cannot_be_scored() -> None:
+def test_unscorable_tasks() -> None:
     with pytest.raises(UnknownNameError, match=r"d \(duplicates\) has no score 'spearman'\. Known: average_precision"):
         scorer(duplicates(), "spearman")
     with pytest.raises(InputError):

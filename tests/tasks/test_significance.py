@@ -46,23 +46,23 @@ def test_spearman_is_scipys(ties: bool) -> None:
 
 
 @pytest.mark.parametrize("ties", [False, True])
-def test_every_draw_is_scipys_spearman_of_the_drawn_pairs(ties: bool) -> None:
+def test_bootstrap_matches_scipys_spearman(ties: bool) -> None:
     rows, gold = sample(pairs=30, ties=ties)
     draws = bootstrap(rows, gold, resamples=20, seed=5)
-    drawn = np.random.default_rng(5).integers(30, size=(20, 30))
-    for number, pairs in enumerate(drawn):
+    sampled = np.random.default_rng(5).integers(30, size=(20, 30))
+    for number, pairs in enumerate(sampled):
         expected = [100 * stats.spearmanr(row[pairs], gold[pairs]).statistic for row in rows]
         np.testing.assert_allclose(draws[:, number], expected, atol=1e-9)
 
 
-def test_draws_do_not_depend_on_the_blocks_they_are_made_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block_size_does_not_change_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, gold = sample()
     whole = bootstrap(rows, gold, resamples=50)
     monkeypatch.setattr(resampling, "BLOCK_VALUES", 500)
     np.testing.assert_allclose(bootstrap(rows, gold, resamples=50), whole, atol=1e-12)
 
 
-def test_the_interval_is_that_of_scipys_bootstrap() -> None:
+def test_interval_matches_scipys_bootstrap() -> None:
     rows, gold = sample(pairs=200)
     low, high = interval(bootstrap(rows[1:2], gold, resamples=4000)[0])
     expected = stats.bootstrap(
@@ -92,29 +92,29 @@ def test_a_recipe_scaled_monotonically_does_not_differ() -> None:
     assert not same.is_clear
 
 
-def test_a_clear_difference_is_found_and_a_small_one_is_not() -> None:
+def test_clear_and_small_differences() -> None:
     rows, gold = sample()
     clear = compare(("good", "bad"), (rows[0], rows[2]), gold)
     assert clear.is_clear
     assert clear.low > 0
     assert clear.p < 0.01
     assert clear.in_words().startswith("good is better than bad by +")
-    other = compare(("bad", "good"), (rows[2], rows[0]), gold)
-    assert other.difference == -clear.difference
-    assert "worse" in other.in_words()
+    swapped = compare(("bad", "good"), (rows[2], rows[0]), gold)
+    assert swapped.difference == -clear.difference
+    assert "worse" in swapped.in_words()
     generator = np.random.default_rng(0)
     twins = gold + generator.normal(size=(2, len(gold)))
     assert compare(("a", "b"), (twins[0], twins[1]), gold).p > 0.05
 
 
-def test_p_values_are_uniform_where_there_is_no_difference() -> None:
-    found = []
+def test_p_values_are_uniform_under_the_null() -> None:
+    p_values = []
     for seed in range(60):
         generator = np.random.default_rng(seed)
         gold = generator.normal(size=50)
         first, second = gold + generator.normal(size=(2, 50))
-        found.append(p_of(task_of(gold), np.stack([first, second]), resamples=200, seed=seed))
-    assert stats.kstest(found, "uniform").pvalue > 0.01
+        p_values.append(p_of(task_of(gold), np.stack([first, second]), resamples=200, seed=seed))
+    assert stats.kstest(p_values, "uniform").pvalue > 0.01
 
 
 def test_undefined_correlations_are_nan() -> None:

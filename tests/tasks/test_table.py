@@ -46,13 +46,13 @@ def test_intervals_stand_beside_few_scores_and_below_many() -> None:
     assert (few.cell("mean", "t0"), few.cell("mean", "avg")) == ("60.00 ±2.0", "60.00")
     assert many.cell("mean", "t0") == "60.00\n±2.0"
     assert few.title == "nDCG@10 ×100 ± 95 % interval"  # not Spearman, which no result has
-    shown = io.StringIO()
-    Console(width=80, file=shown).print(many.render())
-    assert "…" not in shown.getvalue()
-    assert shown.getvalue().count("60.00") == 8  # seven and their mean, none broken
+    rendered = io.StringIO()
+    Console(width=80, file=rendered).print(many.render())
+    assert "…" not in rendered.getvalue()
+    assert rendered.getvalue().count("60.00") == 8  # seven and their mean, none broken
 
 
-def test_an_interval_belongs_to_the_score_that_is_shown() -> None:
+def test_interval_belongs_to_the_printed_score() -> None:
     clusters = Result("c", {"accuracy": {"mean": 5.0, "low": 4.0, "high": 7.0}}, {}, 9, main=("accuracy", "mean"))
     pairs = Result("p", {"spearman": {"all": 5.0, "mean": 6.0, "low": 4.0, "high": 7.0}}, {}, 9)
     assert results_table({"a": [clusters]}).widths == {"a": {"c": 1.5}}
@@ -70,7 +70,7 @@ def test_few_labels_have_a_table_of_their_own() -> None:
     assert results_table({"mean": [labelled]}, metric="accuracy@8").rows == {"mean": {"trec": 60.0}}
 
 
-def test_other_scores() -> None:
+def test_metric_and_average_options() -> None:
     assert results_table(RESULTS, metric="pearson").rows["mean"]["sts12"] == 40.0
     assert results_table(RESULTS, average="mean").rows["mean"] == {"sts12": 40.0, "stsb": 60.0, "avg": 50.0}
     assert results_table(RESULTS, average="wmean").rows["mean"]["sts12"] == 41.0

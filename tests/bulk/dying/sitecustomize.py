@@ -25,15 +25,15 @@ def _arm(at, since, victims, folder):
             return
         with lock:
             count += 1
-            here = count
-        if here == at:
+            number = count
+        if number == at:
             for process in (os.getppid(), os.getpid()):
                 if ("worker" if process == os.getpid() else "parent") in victims:
                     os.kill(process, signal.SIGKILL)
         if not at and of_a_part:  # the first one
             at = -1
             with open(os.path.join(folder, "counted"), "w", encoding="utf-8") as file:
-                file.write(str(here))
+                file.write(str(number))
 
     sys.addaudithook(hook)
 
