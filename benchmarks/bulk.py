@@ -1,4 +1,4 @@
-"""What `essent.embed` costs beside an `encode` in memory, how fast a static encoder is, and what memory it takes.
+"""What `essent.encode` costs beside an `encode` in memory, how fast a static encoder is, and what memory it takes.
 
 python benchmarks/bulk.py throughput --model DIR [--engine torch|openvino] [--texts 3000] [--rounds 5]
 python benchmarks/bulk.py static --model STATIC_DIR [--rows 1500000] [--workers 1]
@@ -78,9 +78,9 @@ def throughput(model: str, engine: str, texts: int, rounds: int) -> None:
 
 def one(model: str, path: str, out: str, workers: int) -> None:
     """One run, in a process of its own: prints what it took."""
-    from essent.bulk.run import embed
+    from essent.bulk.run import encode
 
-    found = embed(path, model, out, workers=workers)
+    found = encode(path, model, out, workers=workers)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     print(
@@ -198,7 +198,7 @@ def on_ray(given: argparse.Namespace) -> None:
     import pyarrow.parquet as pq
     import ray
 
-    from essent.bulk.run import embed
+    from essent.bulk.run import encode
 
     texts = real_texts(Path(given.data), given.texts)
     path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
@@ -220,7 +220,7 @@ def on_ray(given: argparse.Namespace) -> None:
         for number in range(given.rounds):
             with Clock() as ours:
                 out = folder / f"essent{number}"
-                found = embed(folder / "in", given.model, out, ray=True, workers=given.workers, engine=given.engine)
+                found = encode(folder / "in", given.model, out, ray=True, workers=given.workers, engine=given.engine)
             with Clock() as theirs:
                 batches = ray_data(given.model, folder / "in", folder / f"ray{number}", given.workers, given.batch)
             parts = sorted((path.stat().st_mtime, pq.read_metadata(path).num_rows) for path in found.paths)

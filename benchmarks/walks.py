@@ -102,8 +102,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (folder / "texts.txt").write_text("\n".join(texts), "utf-8")
-        essent.embed(str(folder / "texts.txt"), encoder, folder / "first")
-        part, _ = walk(lambda: essent.embed(str(folder / "texts.txt"), encoder, folder / "second"))
+        essent.encode(str(folder / "texts.txt"), encoder, folder / "first")
+        part, _ = walk(lambda: essent.encode(str(folder / "texts.txt"), encoder, folder / "second"))
         print(part.row("a bulk part"))
         (folder / "served").mkdir()
         print(asyncio.run(request(f"model={model}", folder / "served")).row("a request"))

@@ -1,4 +1,4 @@
-from .bulk.run import embed as embed
+from .bulk.run import encode as encode
 from .encoder.encoder import Encoder as Encoder
 from .encoder.estimator import EncoderTransformer as EncoderTransformer
 from .engine.compiled import compile as compile
@@ -14,4 +14,5 @@ from .static.distillation import distill as distill
 from .static.encoder import StaticEncoder as StaticEncoder
 from .training.run import train as train
 from .verification.golden import verify as verify
+from .verification.report import check as check
 from .version import __version__ as __version__

@@ -1,4 +1,4 @@
-"""Runs of `essent.embed` that are killed: one process imports everything once, and forks a child for each attempt.
+"""Runs of `essent.encode` that are killed: one process imports everything once, and forks a child for each attempt.
 
 python killed_runs.py FOLDER KILLS SEED MOST     kills so many attempts at random instants, then lets one finish;
 none of them encodes more than MOST batches, so that there is always one to kill
@@ -35,7 +35,7 @@ def child(root: Path, settings: dict, pipe: int, most: int) -> None:
                 file.write(f"{batch.unit.name}\n")
 
     work.encode = noted
-    bulk.embed(json.loads((root / "sources.json").read_text("utf-8")), root / "static", root / "out", **settings)
+    bulk.encode(json.loads((root / "sources.json").read_text("utf-8")), root / "static", root / "out", **settings)
 
 
 def attempt(root: Path, settings: dict, most: int, instant: tuple[int, float] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Runs of `essent.embed` on a Ray cluster that a command line cannot ask for.
+"""Runs of `essent.encode` on a Ray cluster that a command line cannot ask for.
 
 python ray_runs.py CASE ADDRESS FOLDER     prints what was done, or what is wrong
 """
@@ -59,7 +59,7 @@ def main(case: str, address: str, root: Path) -> None:
     elif case == "seven workers":
         settings["workers"] = 7
     try:
-        run = essent.embed(sources, model, root / "out", ray=address, **settings)
+        run = essent.encode(sources, model, root / "out", ray=address, **settings)
     except essent.EssentError as error:
         print(f"{type(error).__name__}: {error}")
     else:

@@ -10,7 +10,7 @@ import pytest
 from bulk_helpers import table_of, vectors_of
 
 from essent import Encoder, EssentError, StaticEncoder
-from essent.bulk.run import embed
+from essent.bulk.run import encode
 
 TEXTS = [
     "A man plays the flute. Two dogs run! “Who is there?” she asked; nobody was.\nAn old tree",
@@ -22,7 +22,7 @@ TEXTS = [
 
 
 def test_sentences_as_rows(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
-    run = embed(parquet(5, texts=TEXTS), static_folder, tmp_path / "out", chunk="sentences")
+    run = encode(parquet(5, texts=TEXTS), static_folder, tmp_path / "out", chunk="sentences")
     table = table_of(tmp_path / "out")
     rows = table.to_pylist()
     assert run.rows == len(rows) == 5 + 1 + 1 + 1 + 12
@@ -45,7 +45,7 @@ def test_sentences_as_rows(static_folder: Path, tmp_path: Path, parquet: Callabl
 
 def test_mean_of_sentences(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     """The mean of the pieces' vectors, by their length."""
-    embed(parquet(5, texts=TEXTS), static_folder, tmp_path / "out", chunk="sentences", chunk_rows="mean")
+    encode(parquet(5, texts=TEXTS), static_folder, tmp_path / "out", chunk="sentences", chunk_rows="mean")
     rows = table_of(tmp_path / "out").to_pylist()
     assert [row["status"] for row in rows] == ["ok", "null", "ok", "empty", "ok"]
     assert [len(row["chunks"]) for row in rows] == [5, 0, 1, 0, 12]
@@ -61,7 +61,7 @@ def test_mean_of_sentences(static_folder: Path, tmp_path: Path, parquet: Callabl
 @pytest.mark.parametrize("size", [5, 60])
 def test_tokens(size: int, bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     """So many tokens at most, cut between words, and together the whole text."""
-    embed(parquet(5, texts=TEXTS), str(bert), tmp_path / "out", chunk=f"tokens:{size}")
+    encode(parquet(5, texts=TEXTS), str(bert), tmp_path / "out", chunk=f"tokens:{size}")
     rows = [row for row in table_of(tmp_path / "out").to_pylist() if row["chunk"] is not None]
     encoder = Encoder(str(bert))
     for n in (0, 2, 4):
@@ -78,20 +78,20 @@ def test_tokens(size: int, bert: Path, tmp_path: Path, parquet: Callable[..., Pa
 def test_truncated_texts(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     """They are counted, and their vector is that of the beginning; pieces are not too long."""
     long = "The old oak tree stayed there all the morning. " * 60
-    run = embed(parquet(2, texts=["a dog", long]), str(bert), tmp_path / "out")
+    run = encode(parquet(2, texts=["a dog", long]), str(bert), tmp_path / "out")
     assert run.statuses == {"ok": 1, "truncated": 1}
     assert table_of(tmp_path / "out")["embedding"].to_pylist()[1] is not None
     assert run.troubled == {"truncated": "row 2 of part-00000-000000.parquet"}
-    run = embed(tmp_path / "rows.parquet", str(bert), tmp_path / "b", chunk="tokens:100", chunk_rows="mean")
+    run = encode(tmp_path / "rows.parquet", str(bert), tmp_path / "b", chunk="tokens:100", chunk_rows="mean")
     assert run.statuses == {"ok": 2}
 
 
 @pytest.mark.parametrize("value", ["words", "tokens:0", "tokens:x", "sentence"])
 def test_unknown_pieces(value: str, tmp_path: Path) -> None:
     with pytest.raises(EssentError, match=r"must be 'sentences' or 'tokens:N'"):
-        embed("x.txt", "no model", tmp_path / "out", chunk=value)
+        encode("x.txt", "no model", tmp_path / "out", chunk=value)
 
 
 def test_chunks_beyond_the_models_length(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     with pytest.raises(EssentError, match=r"the model reads 254 tokens"):
-        embed(parquet(3), str(bert), tmp_path / "out", chunk="tokens:1000")
+        encode(parquet(3), str(bert), tmp_path / "out", chunk="tokens:1000")

@@ -20,7 +20,7 @@ from bulk_helpers import contents, sentences, table_of
 
 from command_line import PROGRAM
 from essent import EssentError
-from essent.bulk.run import embed
+from essent.bulk.run import encode
 
 APP = [*PROGRAM, "encode"]
 NOBODY = 65534
@@ -71,7 +71,7 @@ def test_a_read_only_output(workers: str, ordinary: tuple[Path, list[str]], stat
     locked.chmod(0o555)
     words = (folder / "a.txt", "-m", folder / "static", "-o", out, "--rows-per-part", 30, "--workers", workers)
     assert f"{out} cannot be written: {locked} is read-only." in run(*words, code=2, start=start)
-    embed(folder / "a.txt", folder / "static", out, rows_per_part=30)
+    encode(folder / "a.txt", folder / "static", out, rows_per_part=30)
     whole = contents(out)
     (out / "part-00000-000001.parquet").unlink()
     before = contents(out)
@@ -129,7 +129,7 @@ def test_a_full_disk(workers: str, small_disk: Callable[[str], Path], tmp_path: 
     assert 0 == counts[0] < counts[1] < 10
     small_disk("16m")
     run(*words)
-    embed(tmp_path / "a.txt", static_folder, tmp_path / "whole", rows_per_part=30)
+    encode(tmp_path / "a.txt", static_folder, tmp_path / "whole", rows_per_part=30)
     assert contents(out) == contents(tmp_path / "whole")
     assert table_of(out)["text"].to_pylist() == texts
 
@@ -139,7 +139,7 @@ def test_no_room_for_the_weights_of_torch(
 ) -> None:
     out = small_disk("4k") / "out"
     with pytest.raises(EssentError, match="The disk is full"):
-        embed(parquet(5), str(bert), out, workers=2)
+        encode(parquet(5), str(bert), out, workers=2)
     assert not list(out.iterdir())
 
 
@@ -163,7 +163,7 @@ def test_a_bare_locale_and_no_standard_input(workers: str, static_folder: Path, 
     table = table_of(tmp_path / "äus")
     assert table["text"].to_pylist() == texts
     settings = {"prompt": "für: ", "rows_per_part": 20}
-    embed(tmp_path / "wörter.csv", static_folder, tmp_path / "whole", **settings)
+    encode(tmp_path / "wörter.csv", static_folder, tmp_path / "whole", **settings)
     assert contents(tmp_path / "äus") == contents(tmp_path / "whole")
 
 
@@ -176,10 +176,10 @@ def test_output_name_is_not_utf8(static_folder: Path, tmp_path: Path) -> None:
 
 SCRIPT = """
 import multiprocessing, sys
-from essent.bulk import embed
+from essent.bulk import encode
 
 def work(path, model, out):
-    print(embed(path, model, out, rows_per_part=20, workers=2).rows, flush=True)
+    print(encode(path, model, out, rows_per_part=20, workers=2).rows, flush=True)
 
 if __name__ == "__main__":
     method, daemon, *words = sys.argv[1:]
@@ -219,7 +219,7 @@ def test_processes_without_children(words: tuple[Path, Path, Path]) -> None:
     """A daemon, as in a pool of multiprocessing; and a script without a guard, whose workers would start workers."""
     done = run_script(SCRIPT, "spawn", "daemon", *words)
     assert "InputError: workers=2: no process can be started (daemonic processes" in done.stderr
-    unguarded = "import sys\nfrom essent.bulk import embed\nembed(*sys.argv[1:], rows_per_part=20, workers=2)\n"
+    unguarded = "import sys\nfrom essent.bulk import encode\nembed(*sys.argv[1:], rows_per_part=20, workers=2)\n"
     done = run_script(unguarded, *words)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]

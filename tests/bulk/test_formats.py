@@ -20,7 +20,7 @@ import pytest
 from bulk_helpers import sentence, sentences, table_of, vectors_of
 
 from essent import EssentError, StaticEncoder
-from essent.bulk.run import embed
+from essent.bulk.run import encode
 
 ROWS = 1200
 TEXTS = [
@@ -130,7 +130,7 @@ FORMATS: dict[str, Callable[[Path], list[str]]] = {
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format(name: str, tmp_path: Path, static_folder: Path) -> None:
     texts = FORMATS[name](tmp_path / name)
-    run = embed(tmp_path / name, static_folder, tmp_path / "out", rows_per_part=250)
+    run = encode(tmp_path / name, static_folder, tmp_path / "out", rows_per_part=250)
     table = table_of(tmp_path / "out")
     assert run.rows == table.num_rows == ROWS
     assert run.parts > 3
@@ -151,7 +151,7 @@ def test_lines_across_byte_ranges(
     monkeypatch.setattr("essent.bulk.units.MIN_RANGE", 1)
     texts = [(sentence(number) if number % 5 else "") * (number % 3) for number in range(60)]
     (tmp_path / "a.txt").write_bytes("\n".join(texts).encode())
-    run = embed(tmp_path / "a.txt", static_folder, tmp_path / "out", rows_per_part=rows)
+    run = encode(tmp_path / "a.txt", static_folder, tmp_path / "out", rows_per_part=rows)
     assert table_of(tmp_path / "out")["text"].to_pylist() == texts
     assert run.parts >= 60 // rows
 
@@ -165,7 +165,7 @@ def test_several_sources_in_their_order(tmp_path: Path, static_folder: Path, mon
     (tmp_path / "folder" / "_ignored.jsonl").write_text("?", "utf-8")
     for number in (2, 1):
         (tmp_path / f"lines-{number}.txt").write_text(f"a line of {number}\n", "utf-8")
-    embed(["lines-*.txt", "folder"], static_folder, "out")
+    encode(["lines-*.txt", "folder"], static_folder, "out")
     table = table_of(tmp_path / "out")
     assert table["text"].to_pylist() == ["a line of 1", "a line of 2", "three", "four", "one", "two"]
     assert table["year"].to_pylist() == [None, None, None, None, 1, 2]
@@ -178,7 +178,7 @@ def test_remote_file_systems(tmp_path: Path, static_folder: Path) -> None:
     for name in ("a.parquet", "a.jsonl", "stream.arrow", "a.csv", "a.jsonl.gz"):
         texts = FORMATS[name](tmp_path / name)
         memory.pipe_file(f"/shelf/{name}", (tmp_path / name).read_bytes())
-        embed(f"memory://shelf/{name}", static_folder, tmp_path / f"out-{name}", rows_per_part=250)
+        encode(f"memory://shelf/{name}", static_folder, tmp_path / f"out-{name}", rows_per_part=250)
         assert table_of(tmp_path / f"out-{name}")["text"].to_pylist() == texts
 
 
@@ -190,7 +190,7 @@ def test_rows_without_text(tmp_path: Path, static_folder: Path) -> None:
     lines += ['{"n": 3}', '{"text": "\\ud83d a tree"}', '{"text": ["a"]}', '"only a text"', '{"text": "\\u3042"}', "7"]
     path = tmp_path / "a.jsonl"
     path.write_bytes("\n".join(lines).encode() + b'\n{"text": "\xff\xfe"}\n')
-    run = embed(path, static_folder, tmp_path / "out")
+    run = encode(path, static_folder, tmp_path / "out")
     table = table_of(tmp_path / "out")
     kinds = ["ok", "null", "not text", "empty", "unreadable", "unreadable"]
     kinds += ["null", "ok", "not text", "ok", "ok", "unreadable", "unreadable"]
@@ -202,7 +202,7 @@ def test_rows_without_text(tmp_path: Path, static_folder: Path) -> None:
     assert table["text"].to_pylist()[7] == "� a tree"  # half a surrogate pair is mended, as everywhere
     assert json.loads(table["other_values"].to_pylist()[2]) == {"text": 5}
     with pytest.raises(EssentError, match=r"no text to encode: null.*--strict"):
-        embed(path, static_folder, tmp_path / "strict", strict=True)
+        encode(path, static_folder, tmp_path / "strict", strict=True)
     assert list((tmp_path / "strict").glob("part-*")) == []
 
 
@@ -212,7 +212,7 @@ def test_json_values_of_mixed_types(tmp_path: Path, static_folder: Path) -> None
     rows += [{"text": "dog", "n": 1.5, "score": 3, "tags": ["a"], "new": {"deep": 1}}, {"text": "dog", "n": 2**70}]
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    embed(path, static_folder, tmp_path / "out")
+    encode(path, static_folder, tmp_path / "out")
     table = table_of(tmp_path / "out")
     assert table.schema.field("n").type == pa.int64()
     assert table["score"].to_pylist()[-2] == 3.0
@@ -226,7 +226,7 @@ def test_stray_quotation_mark(tmp_path: Path, static_folder: Path) -> None:
     rows[250] = "250,one,too,many"
     path = tmp_path / "a.csv"
     path.write_text("n,text\n" + "\n".join(rows) + "\n", "utf-8")
-    embed(path, static_folder, tmp_path / "out", rows_per_part=60)
+    encode(path, static_folder, tmp_path / "out", rows_per_part=60)
     table = table_of(tmp_path / "out")
     assert [n for n, status in enumerate(table["status"].to_pylist()) if status != "ok"] == [150, 250]
     assert table["text"].to_pylist()[151] == "text 151"
@@ -237,7 +237,7 @@ def test_undecodable_bytes_in_parquet(tmp_path: Path, static_folder: Path) -> No
     binary = pa.array([b"a dog", b"\xff\xfe", b"trees", None], pa.binary())
     broken = pa.Array.from_buffers(pa.string(), 4, binary.buffers())
     pq.write_table(pa.table({"text": broken}), tmp_path / "a.parquet")
-    embed(tmp_path / "a.parquet", static_folder, tmp_path / "out")
+    encode(tmp_path / "a.parquet", static_folder, tmp_path / "out")
     assert table_of(tmp_path / "out")["status"].to_pylist() == ["ok", "unreadable", "ok", "null"]
 
 
@@ -246,14 +246,14 @@ def test_damaged_file(tmp_path: Path, static_folder: Path) -> None:
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress("".join(f"{json.dumps(text)}\n" for text in sentences(4000)).encode())[:-1000])
     with pytest.raises(EssentError, match=r"a\.jsonl\.gz: cannot be read to its end"):
-        embed(path, static_folder, tmp_path / "out", rows_per_part=100)
+        encode(path, static_folder, tmp_path / "out", rows_per_part=100)
     assert 3000 <= table_of(tmp_path / "out").num_rows < 4000
     write_parquet(path := tmp_path / "b.parquet")
     content = bytearray(path.read_bytes())
     content[3000:6000] = bytes(3000)
     path.write_bytes(content)
     with pytest.raises(EssentError, match=r"b\.parquet"):
-        embed(path, static_folder, tmp_path / "b")
+        encode(path, static_folder, tmp_path / "b")
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
@@ -263,17 +263,17 @@ def test_truncated_file_error_counts_rows(workers: int, tmp_path: Path, static_f
     path.write_bytes(gzip.compress("\n".join(sentences(4000)).encode())[:-2000])
     for _ in range(2):
         with pytest.raises(EssentError, match="damaged or incomplete") as caught:
-            embed(path, static_folder, tmp_path / "out", rows_per_part=700, workers=workers)
+            encode(path, static_folder, tmp_path / "out", rows_per_part=700, workers=workers)
         rows = table_of(tmp_path / "out").num_rows
         assert rows in range(1400, 4000, 700)
         assert str(caught.value).endswith(f"{tmp_path / 'out'} has {rows:,} rows, in {rows // 700} parts.")
     with pytest.raises(EssentError, match=r"damaged or incomplete\. .*none has 0 rows, in 0 parts\.$"):
-        embed(path, static_folder, tmp_path / "none", rows_per_part=4000)
+        encode(path, static_folder, tmp_path / "none", rows_per_part=4000)
     whole = path.read_bytes()
     for content in (whole[:30], whole[:12] + b"\xff" * 20 + whole[32:]):  # found before there is a folder
         path.write_bytes(content)
         with pytest.raises(EssentError, match=r"damaged or incomplete\.$"):
-            embed(path, static_folder, tmp_path / "other")
+            encode(path, static_folder, tmp_path / "other")
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_a_file_without_rows_gives_a_part_without_rows(
     else:
         pyarrow.feather.write_feather(pa.table({"text": pa.array([], pa.string())}), path)
     for _ in range(2):
-        run = embed(path, static_folder, tmp_path / "out")
+        run = encode(path, static_folder, tmp_path / "out")
         assert (run.rows, run.parts, run.statuses) == (0, 1, {})
     table = pq.read_table(tmp_path / "out")
     assert table.num_rows == 0
@@ -313,7 +313,7 @@ def test_a_file_without_rows_gives_a_part_without_rows(
 def test_empty_json_lines_file(names: tuple[str, str], tmp_path: Path, static_folder: Path) -> None:
     (tmp_path / names[0]).write_text("", "utf-8")
     (tmp_path / names[1]).write_text('{"text": "a dog", "n": 5}\n', "utf-8")
-    run = embed([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], static_folder, tmp_path / "out", id="n")
+    run = encode([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], static_folder, tmp_path / "out", id="n")
     assert (run.rows, run.parts) == (1, 2)
     assert table_of(tmp_path / "out")["n"].to_pylist() == [5]
 
@@ -336,7 +336,7 @@ def test_empty_json_lines_file(names: tuple[str, str], tmp_path: Path, static_fo
 def test_invalid_input_is_refused_early(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(EssentError, match=message):
-        embed(tmp_path / name, tmp_path / "no model", tmp_path / "out")
+        encode(tmp_path / name, tmp_path / "no model", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -344,13 +344,13 @@ def test_conflicting_columns(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["a"], "n": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"text": ["a"], "n": ["1"]}), tmp_path / "b.parquet")
     with pytest.raises(EssentError, match=r"'n' is string in .*b\.parquet and int64 in .*a\.parquet"):
-        embed(tmp_path, "no model", tmp_path.with_name("out"))
+        encode(tmp_path, "no model", tmp_path.with_name("out"))
     with pytest.raises(EssentError, match=r"'n' holds int64, not texts\. Columns with texts: text\."):
-        embed(tmp_path / "a.parquet", "no model", tmp_path / "out", column="n")
+        encode(tmp_path / "a.parquet", "no model", tmp_path / "out", column="n")
     with pytest.raises(EssentError, match=r"a\.parqet does not exist\. Did you mean 'a\.parquet'"):
-        embed(tmp_path / "a.parqet", "no model", tmp_path / "out")
+        encode(tmp_path / "a.parqet", "no model", tmp_path / "out")
     with pytest.raises(EssentError, match="matches no file"):
-        embed(str(tmp_path / "*.txt"), "no model", tmp_path / "out")
+        encode(str(tmp_path / "*.txt"), "no model", tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -363,15 +363,15 @@ def test_a_column_of_no_texts_is_refused(tmp_path: Path, suffix: str, cells: lis
     else:
         source.write_text("".join(json.dumps({"text": cell, "title": "a"}) + "\n" for cell in cells), "utf-8")
     with pytest.raises(EssentError, match=rf"'text' holds {kind}.*, not texts\. Columns with texts: title\."):
-        embed(source, "no model", tmp_path / "out")
+        encode(source, "no model", tmp_path / "out")
 
 
 def test_id_columns(tmp_path: Path, static_folder: Path) -> None:
     write_lines(tmp_path / "a.jsonl")
-    embed(tmp_path / "a.jsonl", static_folder, tmp_path / "out", id="n")
+    encode(tmp_path / "a.jsonl", static_folder, tmp_path / "out", id="n")
     assert table_of(tmp_path / "out").column_names == ["n", "other_values", "status", "embedding"]
     write_parquet(tmp_path / "a.parquet")
-    embed(tmp_path / "a.parquet", static_folder, tmp_path / "b", id=("n", "text"))
+    encode(tmp_path / "a.parquet", static_folder, tmp_path / "b", id=("n", "text"))
     assert table_of(tmp_path / "b").column_names == ["n", "text", "status", "embedding"]
     with pytest.raises(EssentError, match=r"no column 'm'.*--id"):
-        embed(tmp_path / "a.parquet", static_folder, tmp_path / "c", id="m")
+        encode(tmp_path / "a.parquet", static_folder, tmp_path / "c", id="m")

@@ -22,7 +22,7 @@ import essent
 from command_line import PROGRAM
 from essent import Encoder, EssentError, StaticEncoder
 from essent.bulk.parts import read_parts
-from essent.bulk.run import compute, embed, prepare
+from essent.bulk.run import compute, encode, prepare
 from essent.bulk.settings import BulkSettings, ModelSpec
 from essent.bulk.work import do_unit
 from waiting import wait_until
@@ -36,8 +36,8 @@ def check(folder: Path, expected: np.ndarray, atol: float = 2e-6) -> None:
 
 def test_an_encoder_by_name_and_loaded(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     path, encoder = parquet(200), Encoder(str(bert), "cls")
-    embed(path, str(bert), tmp_path / "a", recipe="cls", rows_per_part=60)
-    embed(path, encoder, tmp_path / "b", rows_per_part=60)
+    encode(path, str(bert), tmp_path / "a", recipe="cls", rows_per_part=60)
+    encode(path, encoder, tmp_path / "b", rows_per_part=60)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
     check(tmp_path / "a", encoder.encode(TEXTS))
 
@@ -47,12 +47,12 @@ def test_sentence_transformers(bert: Path, tmp_path: Path, parquet: Callable[...
     model = SentenceTransformer(str(bert), device="cpu", prompts={"query": "find: "})
     model.append(Dense(32, 8))
     model.save(str(tmp_path / "model"))
-    embed(parquet(200), tmp_path / "model", tmp_path / "out", prompt_name="query")
+    encode(parquet(200), tmp_path / "model", tmp_path / "out", prompt_name="query")
     check(tmp_path / "out", model.encode(TEXTS, prompt="find: "))
-    embed(tmp_path / "rows.parquet", model, tmp_path / "b")
+    encode(tmp_path / "rows.parquet", model, tmp_path / "b")
     check(tmp_path / "b", model.encode(TEXTS))
     with pytest.raises(EssentError, match="prompt_name='nothing'"):
-        embed(tmp_path / "rows.parquet", model, tmp_path / "c", prompt_name="nothing")
+        encode(tmp_path / "rows.parquet", model, tmp_path / "c", prompt_name="nothing")
 
 
 @pytest.mark.slow
@@ -61,12 +61,12 @@ def test_graphs(engine: str, compiled_by: Callable, tmp_path: Path, parquet: Cal
     compiled = compiled_by(engine)
     compiled.save(str(tmp_path / "graph"))
     path = parquet(200)
-    embed(path, tmp_path / "graph", tmp_path / "out", rows_per_part=60)
+    encode(path, tmp_path / "graph", tmp_path / "out", rows_per_part=60)
     check(tmp_path / "out", compiled.encode(TEXTS))
     with pytest.raises(EssentError, match=f"is a graph for {engine}, and the engine asked for is torch"):
-        embed(path, tmp_path / "graph", tmp_path / "b", engine="torch")
+        encode(path, tmp_path / "graph", tmp_path / "b", engine="torch")
     with pytest.raises(EssentError, match="which takes no max_seq_length"):
-        embed(path, tmp_path / "graph", tmp_path / "b", max_seq_length=10)
+        encode(path, tmp_path / "graph", tmp_path / "b", max_seq_length=10)
 
 
 @pytest.mark.slow
@@ -74,12 +74,12 @@ def test_graph_is_cached_beside_the_parts(
     bert: Path, tmp_path: Path, parquet: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = parquet(200)
-    embed(path, str(bert), tmp_path / "out", engine="openvino", rows_per_part=60, progress=True)
+    encode(path, str(bert), tmp_path / "out", engine="openvino", rows_per_part=60, progress=True)
     assert "Making a graph of the model for openvino" in capsys.readouterr().err
     check(tmp_path / "out", Encoder(str(bert)).encode(TEXTS))
     before = contents(tmp_path / "out")
     (tmp_path / "out" / list(before)[1]).unlink()
-    embed(path, str(bert), tmp_path / "out", engine="openvino", rows_per_part=60, workers=2, progress=True)
+    encode(path, str(bert), tmp_path / "out", engine="openvino", rows_per_part=60, workers=2, progress=True)
     assert "Making a graph" not in capsys.readouterr().err
     assert contents(tmp_path / "out") == before
 
@@ -87,19 +87,19 @@ def test_graph_is_cached_beside_the_parts(
 @pytest.mark.slow
 def test_graph_of_another_recipe_is_replaced(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     path, out = parquet(60), tmp_path / "out"
-    embed(path, str(bert), out, engine="openvino")
+    encode(path, str(bert), out, engine="openvino")
     with pytest.raises(EssentError, match=r"recipe was .mean. and is now .cls."):
-        embed(path, str(bert), out, recipe="cls", engine="openvino")
+        encode(path, str(bert), out, recipe="cls", engine="openvino")
     for part in out.glob("part-*.parquet"):
         part.unlink()
-    embed(path, str(bert), out, recipe="cls", engine="openvino")
+    encode(path, str(bert), out, recipe="cls", engine="openvino")
     check(out, Encoder(str(bert), "cls").encode(TEXTS[:60]), 1e-5)
 
 
 @pytest.mark.slow
 def test_a_fitted_recipe_runs_in_the_engine(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     texts, recipe = sentences(50), "mean | zscore"
-    embed(parquet(60), str(bert), tmp_path / "out", recipe=recipe, fit=texts, engine="openvino")
+    encode(parquet(60), str(bert), tmp_path / "out", recipe=recipe, fit=texts, engine="openvino")
     (part,) = read_parts(tmp_path / "out").values()
     assert part.about["run"]["engine"].startswith("openvino")
     check(tmp_path / "out", Encoder(str(bert), recipe).fit(texts).encode(TEXTS[:60]), 1e-4)
@@ -108,7 +108,7 @@ def test_a_fitted_recipe_runs_in_the_engine(bert: Path, tmp_path: Path, parquet:
 def test_parts_are_independent(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     """A unit alone, in any order, gives the bytes that a run gives."""
     path = parquet(200)
-    embed(path, str(bert), tmp_path / "out", rows_per_part=60)
+    encode(path, str(bert), tmp_path / "out", rows_per_part=60)
     run = prepare(path, ModelSpec(str(bert)), tmp_path / "alone", settings=BulkSettings(rows_per_part=60))
     for unit in reversed(list(run.units())):
         assert do_unit(unit, run.job, run.model).rows == unit.rows
@@ -134,16 +134,16 @@ def test_a_recipe_is_fitted_once(bert: Path, tmp_path: Path, parquet: Callable[.
     """On texts that are given; the fitted encoder stands beside the parts, and whoever goes on takes it."""
     path, texts = parquet(200), sentences(50)
     recipe = "first-last weights=idf | zscore"
-    embed(path, str(bert), tmp_path / "out", recipe=recipe, fit=texts, rows_per_part=60)
+    encode(path, str(bert), tmp_path / "out", recipe=recipe, fit=texts, rows_per_part=60)
     check(tmp_path / "out", Encoder(str(bert), recipe).fit(texts).encode(TEXTS), 2e-5)
     before = contents(tmp_path / "out")
     modified_at = (tmp_path / "out" / "_encoder" / "model.safetensors").stat().st_mtime_ns
     (tmp_path / "out" / list(before)[2]).unlink()
-    embed(path, str(bert), tmp_path / "out", recipe=recipe, fit=texts, rows_per_part=60)
+    encode(path, str(bert), tmp_path / "out", recipe=recipe, fit=texts, rows_per_part=60)
     assert contents(tmp_path / "out") == before
     assert (tmp_path / "out" / "_encoder" / "model.safetensors").stat().st_mtime_ns == modified_at
     with pytest.raises(EssentError, match="fitted otherwise: texts of the fit differ"):
-        embed(path, str(bert), tmp_path / "out", recipe=recipe, fit=sentences(51), rows_per_part=60)
+        encode(path, str(bert), tmp_path / "out", recipe=recipe, fit=sentences(51), rows_per_part=60)
     essent.verify(str(tmp_path / "out" / "_encoder"))
 
 
@@ -156,12 +156,12 @@ def test_a_recipe_is_fitted_on_a_sample_of_the_sources(
     (tmp_path / "b.jsonl").write_text("\n".join(rows), "utf-8")
     for source in (path, tmp_path / "b.jsonl"):
         out = tmp_path / source.name.replace(".", "-")
-        embed(source, str(bert), out, recipe="mean | zscore", fit_sample=40, rows_per_part=20)
+        encode(source, str(bert), out, recipe="mean | zscore", fit_sample=40, rows_per_part=20)
         vectors = vectors_of(table_of(out))
         assert np.isfinite(vectors).all()
         assert not np.allclose(vectors, Encoder(str(bert), "mean").encode(TEXTS))
     # all of them: the same as a fit on all
-    embed(path, str(bert), tmp_path / "all", recipe="mean | zscore", rows_per_part=60)
+    encode(path, str(bert), tmp_path / "all", recipe="mean | zscore", rows_per_part=60)
     check(tmp_path / "all", Encoder(str(bert), "mean | zscore").fit(TEXTS).encode(TEXTS), 2e-5)
 
 
@@ -173,8 +173,8 @@ def test_workers_share_a_static_encoder(static_folder: Path, tmp_path: Path, par
     path = parquet(200)
     (tmp_path / "b.csv").write_text("text\n" + "\n".join(TEXTS[:90]) + "\n", "utf-8")
     sources = [path, tmp_path / "b.csv"]
-    embed(sources, static_folder, tmp_path / "one", rows_per_part=20)
-    embed(sources, static_folder, tmp_path / "two", rows_per_part=20, workers=2)
+    encode(sources, static_folder, tmp_path / "one", rows_per_part=20)
+    encode(sources, static_folder, tmp_path / "two", rows_per_part=20, workers=2)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]  # of a server
 
@@ -182,7 +182,7 @@ def test_workers_share_a_static_encoder(static_folder: Path, tmp_path: Path, par
 @pytest.mark.slow
 def test_workers_share_a_model(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     path = parquet(200)
-    embed(path, str(bert), tmp_path / "two", rows_per_part=20, workers=2)
+    encode(path, str(bert), tmp_path / "two", rows_per_part=20, workers=2)
     check(tmp_path / "two", Encoder(str(bert)).encode(TEXTS))
     assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]  # of a server
 
@@ -192,7 +192,7 @@ def test_worker_error(static_folder: Path, tmp_path: Path) -> None:
     """Its error is the run's, and no process is left."""
     (tmp_path / "a.txt").write_text("\n".join([*TEXTS, ""]) + "\n\n", "utf-8")
     with pytest.raises(EssentError, match="no text to encode: empty"):
-        embed(tmp_path / "a.txt", static_folder, tmp_path / "out", rows_per_part=20, workers=2, strict=True)
+        encode(tmp_path / "a.txt", static_folder, tmp_path / "out", rows_per_part=20, workers=2, strict=True)
     assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]  # of a server
 
 
@@ -208,7 +208,7 @@ def test_killed_worker(static_folder: Path, tmp_path: Path, parquet: Callable[..
     with pytest.raises(EssentError, match=r"was killed by signal 9, as happens where the system has no memory"):
         list(parts)
     assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]  # of a server
-    embed(tmp_path / "rows.parquet", static_folder, tmp_path / "out", rows_per_part=10)
+    encode(tmp_path / "rows.parquet", static_folder, tmp_path / "out", rows_per_part=10)
     assert table_of(tmp_path / "out").num_rows == 4000
 
 
@@ -224,7 +224,7 @@ def test_the_first_process_is_killed(static_folder: Path, tmp_path: Path, parque
     process.kill()
     process.wait()
     wait_until(lambda: not any(alive(int(number)) for number in workers))
-    embed(tmp_path / "rows.parquet", static_folder, tmp_path / "out", rows_per_part=10)
+    encode(tmp_path / "rows.parquet", static_folder, tmp_path / "out", rows_per_part=10)
     assert table_of(tmp_path / "out")["n"].to_pylist() == list(range(4000))
 
 
@@ -240,8 +240,8 @@ def alive(number: int) -> bool:
 
 def test_static_encoders_need_no_torch(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
     code = (
-        "import sys; from essent.bulk import embed\n"
-        f"embed({str(parquet(50))!r}, {str(static_folder)!r}, {str(tmp_path / 'out')!r})\n"
+        "import sys; from essent.bulk import encode\n"
+        f"encode({str(parquet(50))!r}, {str(static_folder)!r}, {str(tmp_path / 'out')!r})\n"
         "print([name for name in ('torch', 'transformers', 'sklearn') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -264,7 +264,7 @@ def test_static_encoders_need_no_torch(static_folder: Path, tmp_path: Path, parq
 )
 def test_invalid_arguments(arguments: dict, message: str, tmp_path: Path) -> None:
     with pytest.raises(EssentError, match=message):
-        embed("no file", "no model", tmp_path / "out", **arguments)
+        encode("no file", "no model", tmp_path / "out", **arguments)
 
 
 def test_unusable_model(tmp_path: Path, parquet: Callable[..., Path]) -> None:
@@ -272,6 +272,6 @@ def test_unusable_model(tmp_path: Path, parquet: Callable[..., Path]) -> None:
         with pytest.raises(
             EssentError, match=r"is (Linear|int): give the name or the folder of a model, or a loaded one"
         ):
-            embed(parquet(3), model, tmp_path / "out")
+            encode(parquet(3), model, tmp_path / "out")
     with pytest.raises(EssentError, match="no model"):
-        embed(tmp_path / "rows.parquet", tmp_path / "no model", tmp_path / "out")
+        encode(tmp_path / "rows.parquet", tmp_path / "no model", tmp_path / "out")

@@ -16,7 +16,7 @@ import pytest
 from bulk_helpers import sentences, table_of, vectors_of
 
 from essent import EssentError, StaticEncoder
-from essent.bulk.run import embed
+from essent.bulk.run import encode
 
 TEXTS = [None if number % 10 == 4 else text for number, text in enumerate(sentences(300))]
 HAS_TEXT = np.array([text is not None for text in TEXTS])
@@ -34,7 +34,7 @@ def exact(folder: Path) -> np.ndarray:
 @pytest.mark.parametrize("vectors", ["list", "fixed"])
 @pytest.mark.parametrize(("dtype", "kind"), [("float32", pa.float32()), ("float16", pa.float16()), ("int8", pa.int8())])
 def test_numbers(rows: Path, static_folder: Path, tmp_path: Path, dtype: str, kind: pa.DataType, vectors: str) -> None:
-    run = embed(rows, static_folder, tmp_path / "out", dtype=dtype, vectors=vectors, rows_per_part=90)
+    run = encode(rows, static_folder, tmp_path / "out", dtype=dtype, vectors=vectors, rows_per_part=90)
     table = table_of(tmp_path / "out")
     assert table.schema.field("embedding").type.value_type == kind
     assert pa.types.is_fixed_size_list(table.schema.field("embedding").type) == (vectors == "fixed")
@@ -62,7 +62,7 @@ def test_float16_overflow(rows: Path, static_folder: Path, tmp_path: Path) -> No
     encoder.table.rows.flags.writeable or object.__setattr__(encoder.table, "rows", encoder.table.rows.copy())
     encoder.table.rows[:] *= 1e6
     with pytest.raises(EssentError, match="float16 ends at 65504: use float32, or normalize"):
-        embed(rows, encoder, tmp_path / "out", dtype="float16")
+        encode(rows, encoder, tmp_path / "out", dtype="float16")
 
 
 def test_a_vector_of_zeros_is_none(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
@@ -72,14 +72,14 @@ def test_a_vector_of_zeros_is_none(static_folder: Path, tmp_path: Path, parquet:
     rows = encoder.table.rows.copy()
     rows[ids[0]], rows[ids[-1]] = 0, np.inf
     object.__setattr__(encoder.table, "rows", rows)
-    embed(parquet(3, texts=["dogs", "kitten", "tree"]), encoder, tmp_path / "out")
+    encode(parquet(3, texts=["dogs", "kitten", "tree"]), encoder, tmp_path / "out")
     table = table_of(tmp_path / "out")
     assert table["status"].to_pylist() == ["zero", "not finite", "ok"]
     assert [row is None for row in table["embedding"].to_pylist()] == [True, True, False]
 
 
 def test_normalize_and_truncate(rows: Path, static_folder: Path, tmp_path: Path) -> None:
-    embed(rows, static_folder, tmp_path / "out", normalize=True, truncate_dim=5, prompt="query: ")
+    encode(rows, static_folder, tmp_path / "out", normalize=True, truncate_dim=5, prompt="query: ")
     expected = StaticEncoder.load(static_folder).encode(
         [text for text in TEXTS if text], normalize_embeddings=True, truncate_dim=5, prompt="query: "
     )
@@ -95,7 +95,7 @@ def test_readable_by_dataframe_libraries(
 ) -> None:
     """DuckDB, Polars, pandas and datasets, all parts in one step, in the order of the rows."""
     out = tmp_path / "out"
-    embed(rows, static_folder, out, dtype=dtype, vectors=vectors, rows_per_part=90)
+    encode(rows, static_folder, out, dtype=dtype, vectors=vectors, rows_per_part=90)
     expected = vectors_of(table_of(out))[HAS_TEXT]
 
     def same(vectors_read: list) -> None:

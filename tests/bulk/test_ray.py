@@ -22,7 +22,7 @@ from essent.bulk import ray_cluster
 from essent.bulk.models import open_encoder, ready
 from essent.bulk.parts import read_parts
 from essent.bulk.ray_cluster import connected
-from essent.bulk.run import embed, prepare
+from essent.bulk.run import encode, prepare
 from essent.bulk.settings import BulkSettings, ModelSpec
 from waiting import LIMIT, wait_until
 
@@ -121,7 +121,7 @@ def wait_for_parts(process: subprocess.Popen[str], folder: Path, more: int) -> i
 
 
 def local_parts(root: Path) -> dict[str, bytes]:
-    embed([root / name for name in SOURCES], root / "static", root / "one", rows_per_part=20)
+    encode([root / name for name in SOURCES], root / "static", root / "one", rows_per_part=20)
     return contents(root / "one")
 
 
@@ -149,7 +149,7 @@ def test_fitted_recipe(root: Path, three_nodes: Nodes, bert: Path) -> None:
     process = started(root, three_nodes.address, *more, model=str(bert), sources=["few.parquet"])
     output = ended(process)
     assert process.returncode == 0, output
-    embed(root / "few.parquet", bert, root / "one", recipe="mean | whiten:8", rows_per_part=20)
+    encode(root / "few.parquet", bert, root / "one", recipe="mean | whiten:8", rows_per_part=20)
     assert contents(root / "out") == contents(root / "one")
     assert extra_files(root / "out") == ["_encoder"]
 
@@ -243,7 +243,7 @@ def test_messages(case: str, pattern: str, root: Path, three_nodes: Nodes) -> No
 def test_killed_worker_is_replaced(root: Path, three_nodes: Nodes) -> None:
     assert run_case("fatal twice", root, three_nodes) == "1100 rows, 0 resumed"
     assert not list(root.glob("fatal-*"))
-    embed(root / "a.txt", StaticEncoder.load(root / "static"), root / "one", rows_per_part=20)
+    encode(root / "a.txt", StaticEncoder.load(root / "static"), root / "one", rows_per_part=20)
     assert contents(root / "out") == contents(root / "one")
 
 

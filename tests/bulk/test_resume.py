@@ -25,7 +25,7 @@ from fsspec.implementations.memory import MemoryFile
 from command_line import PROGRAM
 from essent import EssentError
 from essent.bulk.parts import read_parts
-from essent.bulk.run import embed
+from essent.bulk.run import encode
 from waiting import LIMIT, wait_until
 
 FOLDER = Path(__file__).parent
@@ -53,7 +53,7 @@ def kill_at_random(root: Path, kills: int, seed: int, rows: int, most: int) -> N
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
     sources, settings = (json.loads((root / f"{name}.json").read_text("utf-8")) for name in ("sources", "settings"))
-    embed(sources, root / "static", root / "whole", **settings)
+    encode(sources, root / "static", root / "whole", **settings)
     parts = contents(root / "out")
     assert len(parts) > kills * most
     assert parts == contents(root / "whole")
@@ -80,12 +80,12 @@ def test_killed_at_a_hundred_instants(root: Path) -> None:
 def test_missing_parts_are_recomputed(root: Path) -> None:
     """Wherever it stood: also in a file that is read from its beginning."""
     sources = json.loads((root / "sources.json").read_text("utf-8"))
-    embed(sources, root / "static", root / "out", rows_per_part=70)
+    encode(sources, root / "static", root / "out", rows_per_part=70)
     whole = contents(root / "out")
     missing = [name for number, name in enumerate(whole) if number % 3 == 1]
     for name in missing:
         (root / "out" / name).unlink()
-    run = embed(sources, root / "static", root / "out", rows_per_part=70)
+    run = encode(sources, root / "static", root / "out", rows_per_part=70)
     assert contents(root / "out") == whole
     assert run.rows == 3000
     assert run.resumed == 3000 - sum(read_parts(root / "out")[name].rows for name in missing)
@@ -102,11 +102,11 @@ def test_resume_within_a_stream(packing: str | None, static_folder: Path, tmp_pa
     else:
         with pa.output_stream(str(path), compression=packing) as sink:
             sink.write(content)
-    embed(path, static_folder, tmp_path / "out", rows_per_part=30)
+    encode(path, static_folder, tmp_path / "out", rows_per_part=30)
     whole = contents(tmp_path / "out")
     for name in list(whole)[3:5]:
         (tmp_path / "out" / name).unlink()
-    embed(path, static_folder, tmp_path / "out", rows_per_part=30)
+    encode(path, static_folder, tmp_path / "out", rows_per_part=30)
     assert contents(tmp_path / "out") == whole
     assert table_of(tmp_path / "out")["n"].to_pylist() == [str(n) for n in range(200)]
 
@@ -116,7 +116,7 @@ def test_a_resume_reads_little(static_folder: Path, tmp_path: Path, monkeypatch:
     """At 99 % it reads under 2 % of the input."""
     lines = "".join(json.dumps({"text": sentence(n), "filler": f"{n:x}" * 250}) + "\n" for n in range(24_000))
     fsspec.filesystem("memory").pipe_file("/shelf/large.jsonl", lines.encode())
-    embed("memory://shelf/large.jsonl", static_folder, tmp_path / "out", rows_per_part=240)
+    encode("memory://shelf/large.jsonl", static_folder, tmp_path / "out", rows_per_part=240)
     whole = contents(tmp_path / "out")
     (tmp_path / "out" / list(whole)[-1]).unlink()
     read: list[int] = []
@@ -129,7 +129,7 @@ def test_a_resume_reads_little(static_folder: Path, tmp_path: Path, monkeypatch:
             return received
 
         monkeypatch.setattr(MemoryFile, name, counted)
-    embed("memory://shelf/large.jsonl", static_folder, tmp_path / "out", rows_per_part=240)
+    encode("memory://shelf/large.jsonl", static_folder, tmp_path / "out", rows_per_part=240)
     assert contents(tmp_path / "out") == whole
     assert len(lines) > 20e6
     assert 0 < sum(read) < 0.02 * len(lines)
@@ -155,12 +155,12 @@ def test_changed_settings_are_refused(
     settings: dict, message: str, parquet: Callable[..., Path], static_folder: Path, tmp_path: Path
 ) -> None:
     path = parquet(90)
-    embed(path, static_folder, tmp_path / "out", rows_per_part=30)
+    encode(path, static_folder, tmp_path / "out", rows_per_part=30)
     before = contents(tmp_path / "out")
     with pytest.raises(EssentError, match=re.escape(message)):
-        embed(path, static_folder, tmp_path / "out", **{"rows_per_part": 30, **settings})
+        encode(path, static_folder, tmp_path / "out", **{"rows_per_part": 30, **settings})
     assert contents(tmp_path / "out") == before
-    embed(path, static_folder, tmp_path / "out", force=True, **{"rows_per_part": 30, **settings})
+    encode(path, static_folder, tmp_path / "out", force=True, **{"rows_per_part": 30, **settings})
     assert contents(tmp_path / "out") != before
 
 
@@ -170,54 +170,54 @@ def test_another_model_and_another_source_are_refused(
     from safetensors.numpy import load_file, save_file
 
     path = parquet(90)
-    embed(path, static_folder, tmp_path / "out", rows_per_part=30)
+    encode(path, static_folder, tmp_path / "out", rows_per_part=30)
     shutil.copytree(static_folder, tmp_path / "other")
     (weights,) = (tmp_path / "other").rglob("model.safetensors")
     arrays = load_file(weights)
     save_file({name: array + 1 for name, array in arrays.items()}, weights)
     with pytest.raises(EssentError, match="model was"):
-        embed(path, tmp_path / "other", tmp_path / "out", rows_per_part=30)
+        encode(path, tmp_path / "other", tmp_path / "out", rows_per_part=30)
     shutil.move(path, path.with_name("moved.parquet"))
     with pytest.raises(EssentError, match=r"source 1 was .*rows\.parquet and is now .*moved\.parquet"):
-        embed(path.with_name("moved.parquet"), static_folder, tmp_path / "out", rows_per_part=30)
+        encode(path.with_name("moved.parquet"), static_folder, tmp_path / "out", rows_per_part=30)
     changed = sentences(90)
     changed[40] = changed[40][::-1]  # the same length
     parquet(90, texts=changed)
     with pytest.raises(EssentError, match=r"rows\.parquet has changed: .*samples"):
-        embed(path, static_folder, tmp_path / "out", rows_per_part=30)
+        encode(path, static_folder, tmp_path / "out", rows_per_part=30)
 
 
 def test_more_files_of_a_pattern_are_added(parquet: Callable[..., Path], static_folder: Path, tmp_path: Path) -> None:
     parquet(60, "rows-1.parquet")
-    embed(tmp_path / "rows-*.parquet", static_folder, tmp_path / "out")
+    encode(tmp_path / "rows-*.parquet", static_folder, tmp_path / "out")
     before = contents(tmp_path / "out")
     parquet(30, "rows-2.parquet")
-    run = embed(tmp_path / "rows-*.parquet", static_folder, tmp_path / "out")
+    run = encode(tmp_path / "rows-*.parquet", static_folder, tmp_path / "out")
     assert (run.rows, run.resumed) == (90, 60)
     assert before.items() < contents(tmp_path / "out").items()
     parquet(30, "rows-0.parquet")
     with pytest.raises(EssentError, match=r"source 1 was .*rows-1\.parquet and is now .*rows-0\.parquet"):
-        embed(tmp_path / "rows-*.parquet", static_folder, tmp_path / "out")
+        encode(tmp_path / "rows-*.parquet", static_folder, tmp_path / "out")
 
 
 def test_foreign_files_in_the_folder(parquet: Callable[..., Path], static_folder: Path, tmp_path: Path) -> None:
     """What is not essent's stays; what has a part's name and is none is refused."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "notes.txt").write_text("mine", "utf-8")
-    embed(parquet(30), static_folder, tmp_path / "out")
-    embed(parquet(30, "b.parquet"), static_folder, tmp_path / "out", force=True)
+    encode(parquet(30), static_folder, tmp_path / "out")
+    encode(parquet(30, "b.parquet"), static_folder, tmp_path / "out", force=True)
     assert (tmp_path / "out" / "notes.txt").read_text("utf-8") == "mine"
     part = next((tmp_path / "out").glob("part-*"))
     part.write_bytes(part.read_bytes()[:100])
     with pytest.raises(EssentError, match="is damaged"):
-        embed(tmp_path / "b.parquet", static_folder, tmp_path / "out")
+        encode(tmp_path / "b.parquet", static_folder, tmp_path / "out")
     pq.write_table(pa.table({"a": [1]}), part)
     with pytest.raises(EssentError, match="was not written by"):
-        embed(tmp_path / "b.parquet", static_folder, tmp_path / "out")
+        encode(tmp_path / "b.parquet", static_folder, tmp_path / "out")
     with pytest.raises(EssentError, match="is among the sources"):
-        embed(tmp_path, static_folder, tmp_path / "out", force=True)
+        encode(tmp_path, static_folder, tmp_path / "out", force=True)
     with pytest.raises(EssentError, match="is a file; the output is a folder"):
-        embed(tmp_path / "b.parquet", static_folder, tmp_path / "b.parquet")
+        encode(tmp_path / "b.parquet", static_folder, tmp_path / "b.parquet")
 
 
 # -- in the middle of a run -------------------------------------------------------------------------------------------
@@ -240,12 +240,12 @@ def test_source_changes_during_the_run(tmp_path: Path, static_folder: Path, monk
 
     monkeypatch.setattr(work, "encode", encode_and_change)
     with pytest.raises(EssentError, match=r"a\.txt has changed while it was read \(bytes .*intact"):
-        embed(path, static_folder, tmp_path / "out", rows_per_part=50)
+        encode(path, static_folder, tmp_path / "out", rows_per_part=50)
     parts = read_parts(tmp_path / "out")
     assert 1 <= len(parts) <= 4
     assert table_of(tmp_path / "out")["text"].to_pylist() == sentences(600)[: sum(p.rows for p in parts.values())]
     with pytest.raises(EssentError, match="has changed: bytes"):
-        embed(path, static_folder, tmp_path / "out", rows_per_part=50)
+        encode(path, static_folder, tmp_path / "out", rows_per_part=50)
 
 
 LIMITED = """
@@ -271,7 +271,7 @@ def test_no_room_for_a_part(tmp_path: Path, static_folder: Path) -> None:
     assert "Traceback" not in done.stderr
     parts = read_parts(tmp_path / "out")
     assert not list((tmp_path / "out").glob(".*"))
-    embed(tmp_path / "a.txt", static_folder, tmp_path / "out", rows_per_part=10)
+    encode(tmp_path / "a.txt", static_folder, tmp_path / "out", rows_per_part=10)
     assert table_of(tmp_path / "out")["text"].to_pylist() == texts
     assert len(parts) < len(read_parts(tmp_path / "out"))
 
@@ -297,5 +297,5 @@ def test_interrupted(root: Path, workers: str) -> None:
     assert not list((root / "out").glob(".*"))
     count = len(read_parts(root / "out"))
     assert 3 <= count < 1000
-    embed(root / "b.jsonl", root / "static", root / "out", rows_per_part=3)
+    encode(root / "b.jsonl", root / "static", root / "out", rows_per_part=3)
     assert table_of(root / "out")["n"].to_pylist() == list(range(3000))

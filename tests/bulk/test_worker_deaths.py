@@ -16,7 +16,7 @@ import pytest
 from bulk_helpers import table_of, write_sources
 
 from essent import EssentError
-from essent.bulk.run import embed
+from essent.bulk.run import encode
 
 FOLDER = Path(__file__).parent
 PATH = os.pathsep.join([str(FOLDER / "dying"), *filter(None, sys.path)])
@@ -71,7 +71,7 @@ def test_worker_killed_at_start(
 
     def run() -> None:
         try:
-            embed(path, static_folder, tmp_path / "out", rows_per_part=20, workers=2, prompt=prompt)
+            encode(path, static_folder, tmp_path / "out", rows_per_part=20, workers=2, prompt=prompt)
         except EssentError as error:
             caught.append(error)
 

@@ -1,4 +1,4 @@
-"""Runs of `essent.embed` with two workers, one of which dies, or the process that started them, or both.
+"""Runs of `essent.encode` with two workers, one of which dies, or the process that started them, or both.
 
 python worker_deaths.py FOLDER KILLS SEED start|work     at a random audit event of its start, or of its work
 
@@ -28,13 +28,13 @@ VICTIMS = (["worker"], ["worker"], ["parent"], ["worker", "parent"])
 FAILED = 3
 
 
-def embed(root: Path, out: Path, workers: int) -> int:
+def encode(root: Path, out: Path, workers: int) -> int:
     """A run in a forked process; how it ended."""
     number = os.fork()
     if number == 0:
         try:
             sources = json.loads((root / "sources.json").read_text("utf-8"))
-            bulk.embed(sources, root / "static", out, workers=workers, rows_per_part=ROWS_PER_PART)
+            bulk.encode(sources, root / "static", out, workers=workers, rows_per_part=ROWS_PER_PART)
         except EssentError as error:
             (root / "error.txt").write_text(str(error), "utf-8")
             os._exit(FAILED)
@@ -75,7 +75,7 @@ def main(root: Path, kills: int, seed: int, moment: str) -> None:
         (root / "claims").mkdir()
         plan = {"at": at, "since": since, "victims": victims, "folder": str(root / "claims")}
         os.environ["DYING"] = json.dumps(plan)
-        return embed(root, out, 2)
+        return encode(root, out, 2)
 
     assert attempt(0, None, [], root / "whole") == 0
     whole, out = contents(root / "whole"), root / "out"
@@ -101,7 +101,7 @@ def main(root: Path, kills: int, seed: int, moment: str) -> None:
         killed += status != 0
         died_with_parts += status != 0 and not parts.keys().isdisjoint(whole)
         os.environ["DYING"] = json.dumps({"at": -1, "since": None, "victims": [], "folder": None})
-        assert embed(root, out, 1 + killed % 10 // 9) == 0  # every tenth time with workers
+        assert encode(root, out, 1 + killed % 10 // 9) == 0  # every tenth time with workers
         assert contents(out) == whole, sorted(contents(out))
         assert not list(temporary.iterdir()), list(temporary.iterdir())
         shutil.rmtree(out)

@@ -54,9 +54,9 @@ MODELS: dict[str, Callable[[Any], object]] = {
     "load": essent.load,
     "evaluate": lambda model: essent.evaluate(model, ["mean"], [PAIRS]),
     "search": lambda model: essent.search(model, PAIRS),
-    "embed": lambda model: essent.embed("texts.txt", model, "vectors"),
-    "embed, sources": lambda sources: essent.embed(sources, "model", "vectors"),
-    "embed, output": lambda output: essent.embed("texts.txt", "model", output),
+    "encode": lambda model: essent.encode("texts.txt", model, "vectors"),
+    "encode, sources": lambda sources: essent.encode(sources, "model", "vectors"),
+    "encode, output": lambda output: essent.encode("texts.txt", "model", output),
     "verify": essent.verify,
 }
 
@@ -169,8 +169,8 @@ def test_sizes_are_checked_before_weights_are_read(without_weights: Path, size: 
         lambda: essent.evaluate(model, ["mean"], [PAIRS], batch_size=size),
         lambda: essent.evaluate(model, ["mean"], [PAIRS], max_seq_length=size),
         lambda: essent.search(model, PAIRS, batch_size=size),
-        lambda: essent.embed("texts.txt", model, "vectors", batch_size=size),
-        lambda: essent.embed("texts.txt", model, "vectors", workers=size),
+        lambda: essent.encode("texts.txt", model, "vectors", batch_size=size),
+        lambda: essent.encode("texts.txt", model, "vectors", workers=size),
     ):
         with pytest.raises(InputError, match=r"(batch_size|max_seq_length|workers)=.*: must be a whole number"):
             act()

@@ -70,7 +70,7 @@ CONSUMERS: dict[str, Callable[[str], object]] = {
     "evaluate": lambda model: essent.evaluate(model, ["mean | whiten"], [ROWS]),
     "evaluate as it is": lambda model: essent.evaluate(as_it_is(model), [], [ROWS]),
     "search": lambda model: essent.search(model, data=ROWS, space="layers"),
-    "embed": lambda model: essent.embed(f"{model}.txt", model, f"{model}-vectors"),
+    "encode": lambda model: essent.encode(f"{model}.txt", model, f"{model}-vectors"),
     "encode by command": lambda model: on_the_command_line("encode", "-m", model, "-o", f"{model}.npy"),
 }
 
@@ -106,7 +106,7 @@ def test_embed_keeps_the_rows_with_a_vector(copy: Path, tmp_path: Path) -> None:
     word = Encoder(str(copy), "static").module.ids(["flute"])[0][1]
     with_tensor(copy, "word_embeddings.weight", lambda table: table.__setitem__(word, np.nan))
     (tmp_path / "texts.txt").write_text("dogs run\nthe flute\nthe moon\n")
-    essent.embed(tmp_path / "texts.txt", str(copy), tmp_path / "out", recipe="static", truncate_dim=5, normalize=True)
+    essent.encode(tmp_path / "texts.txt", str(copy), tmp_path / "out", recipe="static", truncate_dim=5, normalize=True)
     table = pq.read_table(tmp_path / "out")
     assert table["status"].to_pylist() == ["ok", "not finite", "ok"]
     assert [row is None for row in table["embedding"].to_pylist()] == [False, True, False]

@@ -303,7 +303,7 @@ def test_parts_of_a_bulk_run(tmp_path: Path) -> None:
     """Killed at any write, a run goes on to the bytes of one that was not killed."""
     pytest.importorskip("fsspec")
     pytest.importorskip("pyarrow")
-    from essent.bulk.run import embed
+    from essent.bulk.run import encode
     from families import build_tokenizer
     from static_models import static_model
 
@@ -312,7 +312,7 @@ def test_parts_of_a_bulk_run(tmp_path: Path) -> None:
     texts.write_text("\n".join(["text", *(f'"{text}"' for text in CORPUS[:12])]), "utf-8")
 
     def run() -> dict[str, bytes]:
-        embed(texts, model, place, rows_per_part=4)
+        encode(texts, model, place, rows_per_part=4)
         return {path.name: path.read_bytes() for path in sorted(place.iterdir())}
 
     expected, points = None, 0

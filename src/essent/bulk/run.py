@@ -1,4 +1,4 @@
-"""`essent.embed`: any number of texts to vectors, in parts, killed and resumed at any moment.
+"""`essent.encode`: any number of texts to vectors, in parts, killed and resumed at any moment.
 
 Ctrl-C ends the run after the part that was begun, a second one at once.
 """
@@ -114,7 +114,7 @@ class Prepared:
         return plan(self.job.inputs, done, self.job.settings.rows_per_part)
 
 
-def embed(
+def encode(
     sources: str | Path | Sequence[str | Path],
     model: Any,
     output: str | Path,
@@ -256,7 +256,7 @@ def prepare(
         note: is called with a line about what takes long.
 
     Raises:
-        DataError, InputError, ModelError: see `embed`; what can be found without the model is found before.
+        DataError, InputError, ModelError: see `encode`; what can be found without the model is found before.
     """
     folder = Path(check_path(output, "output")).absolute()
     _check_folder(folder)

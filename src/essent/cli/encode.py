@@ -254,7 +254,7 @@ def _fit_note(recipe: str, fit: Sequence[Path] | None, inputs: Sequence[Path]) -
 def _encode_parts(sources: Sequence[str] | None, options: EncodeOptions, parts: PartOptions) -> None:
     if not sources or STANDARD_INPUT in sources:
         raise InputError("A folder of parts takes files, folders, patterns or addresses, not standard input.")
-    from essent.bulk.run import embed
+    from essent.bulk.run import encode as encode_parts
 
     shared = ("prompt", "normalize", "truncate_dim", "batch_size", "column", "strict")
     changes = parts.changes()
@@ -262,7 +262,7 @@ def _encode_parts(sources: Sequence[str] | None, options: EncodeOptions, parts: 
         changes["id"] = tuple(changes["id"])
     texts = None if options.fit is None else read_files(options.fit, options.column)
     silence_libraries()
-    outcome = embed(
+    outcome = encode_parts(
         sources,
         options.model,
         options.output,
