@@ -28,8 +28,8 @@ def main() -> None:
     """Check, and print sizes and times."""
     site = Path(essent.__file__).parents[1]
     assert "site-packages" in site.parts, f"{site}: install the wheel"
-    there = [name for name in IN_TORCH[:4] if importlib.util.find_spec(name)]
-    assert not there, f"{there} are installed: this is no slim environment"
+    present = [name for name in IN_TORCH[:4] if importlib.util.find_spec(name)]
+    assert not present, f"{present} are installed: this is no slim environment"
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write_static(folder / "static")
@@ -65,7 +65,7 @@ def run(folder: Path, expected: int, *arguments: str) -> str:
 def write_static(folder: Path) -> None:
     """Four numbers a word."""
     folder.mkdir()
-    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token=WORDS[0]))
+    tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token=WORDS[0]))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.save(str(folder / "tokenizer.json"))
     rows = np.random.default_rng(0).standard_normal((len(WORDS), 4)).astype(np.float32)

@@ -33,7 +33,7 @@ class Output:
 
 def run(*arguments: object, code: int | None = 0, stdin: bytes | None = None) -> Output:
     """Run a command line; `code` is the exit code that is expected, None is any."""
-    streams = [io.TextIOWrapper(io.BytesIO(given or b""), "utf-8", newline="\n") for given in (stdin, None, None)]
+    streams = [io.TextIOWrapper(io.BytesIO(sent or b""), "utf-8", newline="\n") for sent in (stdin, None, None)]
     with pytest.MonkeyPatch.context() as patched:
         for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
             patched.setattr(sys, name, stream)

@@ -87,11 +87,11 @@ def compiled_by(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 
     import essent
 
-    place = tmp_path_factory.getbasetemp()
-    place = place.parent if "PYTEST_XDIST_WORKER" in os.environ else place
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
 
     def compiled(engine: str) -> CompiledEncoder:
-        folder = place / f"compiled-by-{engine}"
+        folder = shared / f"compiled-by-{engine}"
         with FileLock(f"{folder}.lock"):
             if not folder.is_dir():
                 encoder = essent.Encoder(str(bert), "layers=1", device="cpu")
@@ -107,9 +107,9 @@ def browser() -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright
 
     names = ("chromium", "chromium-browser", "google-chrome")
-    program = next((found for name in names if (found := shutil.which(name))), None)
+    program = next((path for name in names if (path := shutil.which(name))), None)
     assert program, "Chromium is not on the path; install it (apt-get install chromium) to run the tests marked browser"
-    with sync_playwright() as made:
-        opened = made.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         yield opened
         opened.close()

@@ -68,11 +68,11 @@ class Watched(PairTask):
 
 def one_by_one(model: Any, recipes: list[str], task: PairTask, **options: Any) -> dict[str, Watched]:
     """Recipe -> the task with its cosines, by `evaluate`."""
-    watched, found = Watched.of(task), {}
+    watched, scores_by_recipe = Watched.of(task), {}
 
     def keep(recipe: str, result: Result) -> None:
-        found[recipe] = Watched.of(task)
-        found[recipe].score(watched.cosines)
+        scores_by_recipe[recipe] = Watched.of(task)
+        scores_by_recipe[recipe].score(watched.cosines)
 
     evaluate(model, recipes, [watched], report=keep, **options)
-    return found
+    return scores_by_recipe

@@ -77,7 +77,7 @@ class Reference:
         self.rows = self.model.get_input_embeddings().weight.detach().numpy()  # (V,D)
         self.last = self.model.config.num_hidden_layers
         self.mark = {"Ġ": "Ġ", "▁": "▁"}.get(self._mark_of("hello there"), "##")
-        self._kept: dict = {}
+        self._states: dict = {}
 
     def _mark_of(self, text: str) -> str:
         return self.tokenizer.tokenize(" " + text)[0][0]
@@ -95,8 +95,13 @@ class Reference:
         full = self.tokenizer(before + text + after, return_offsets_mapping=True, return_special_tokens_mask=True)
         start, stop = len(before), len(before) + len(text)
         content = [
-            start < right and left < stop and right > left and not (special and template is None)
-            for (left, right), special in zip(full["offset_mapping"], full["special_tokens_mask"], strict=True)
+            start < token_stop
+            and token_start < stop
+            and token_stop > token_start
+            and not (special and template is None)
+            for (token_start, token_stop), special in zip(
+                full["offset_mapping"], full["special_tokens_mask"], strict=True
+            )
         ]
         ids = list(full["input_ids"])
         while len(ids) > limit:  # the text's last words go, never the template
@@ -109,7 +114,7 @@ class Reference:
     def run(self, ids: Sequence[int], positions: Sequence[int] | None = None) -> tuple[list, list]:
         """Hidden states [0 … L], each (T,D), and attentions [0 … L-1], each (heads,T,T)."""
         key = (tuple(ids), tuple(positions) if positions is not None else None)
-        if key not in self._kept:
+        if key not in self._states:
             inputs = {
                 "input_ids": torch.tensor([list(ids)]),
                 "attention_mask": torch.ones(1, len(ids), dtype=torch.long),
@@ -118,11 +123,11 @@ class Reference:
                 inputs["position_ids"] = torch.tensor([positions]) + FIRST_POSITION.get(self.family, 0)
             with torch.no_grad():
                 output = self.model(**inputs, output_hidden_states=True, output_attentions=True)
-            self._kept[key] = (
+            self._states[key] = (
                 [layer[0].numpy() for layer in output.hidden_states],
                 [layer[0].numpy() for layer in output.attentions],
             )
-        return self._kept[key]
+        return self._states[key]
 
     def diagonal(self, ids: Sequence[int], head: str) -> list[float]:
         """A_nn of head "layer-head", both from 1."""
@@ -140,10 +145,10 @@ class Reference:
         """What the head predicts at every token (T,V); `hidden` put in the place of the transformer's last states."""
         handle = None
         if hidden is not None:
-            given = torch.tensor(np.array(hidden))[None]
+            states = torch.tensor(np.array(hidden))[None]
 
             def replace(_: object, __: object, output: dict) -> dict:
-                output["last_hidden_state"] = given
+                output["last_hidden_state"] = states
                 return output
 
             handle = self.masked.base_model.register_forward_hook(replace)
@@ -157,15 +162,15 @@ class Reference:
         """Σ p(v) W_v / Σ p(v) over the `count` most probable tokens v (PromptBERT, eq. 3), at masks; 0 elsewhere."""
         hidden = self.source(sentence, "L-bias") if denoised else None
         probabilities = self.token_probabilities(sentence.ids, hidden)
-        found = [np.zeros(self.rows.shape[1]) for _ in sentence.ids]
+        means = [np.zeros(self.rows.shape[1]) for _ in sentence.ids]
         for n, token in enumerate(sentence.ids):
             if token != self.tokenizer.mask_token_id:
                 continue
             best = sorted(range(len(self.rows)), key=lambda v: -probabilities[n][v])[:count]
             total = sum(probabilities[n][v] for v in best)
             for v in best:
-                found[n] = found[n] + probabilities[n][v] / total * self.rows[v]
-        return found
+                means[n] = means[n] + probabilities[n][v] / total * self.rows[v]
+        return means
 
     def ranks_surely(self, sentence: Sentence, name: str) -> bool:
         """Whether float32 takes the same most probable tokens: the last one is not as probable as the next."""
@@ -284,10 +289,10 @@ def reduced(mixed: Sequence[np.ndarray], weights: Sequence[float], spec: str = "
         total = sum(w * h**p for w, h in zip(weights, mixed, strict=True))
         return np.array([math.copysign(abs(t) ** (1 / p), t) for t in total])
     if name == "dct":
-        wanted, size = int(argument or 2), len(mixed)
+        coefficients, size = int(argument or 2), len(mixed)
         scaled = np.array([size * w * h for w, h in zip(weights, mixed, strict=True)])  # (N,D)
         waves = scipy.fft.dct(scaled, type=2, norm="ortho", axis=0)
-        return np.concatenate([waves[k] if k < size else np.zeros(scaled.shape[1]) for k in range(wanted)])
+        return np.concatenate([waves[k] if k < size else np.zeros(scaled.shape[1]) for k in range(coefficients)])
     raise AssertionError(f"no reference for reduce={spec}")
 
 

@@ -81,12 +81,12 @@ class Running:
 def running(
     models: list[Prepared], keys: tuple[str, ...] = (), sweeping: dict | None = None, **settings: Any
 ) -> Iterator[Running]:
-    made = Running(models, Settings(port=0, **settings), keys, **(sweeping or {}))
-    made.start()
+    server = Running(models, Settings(port=0, **settings), keys, **(sweeping or {}))
+    server.start()
     try:
-        yield made
+        yield server
     finally:
-        made.stop()
+        server.stop()
 
 
 @contextmanager

@@ -29,7 +29,7 @@ def test_imports_go_downwards() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_imports_name_the_file_that_defines() -> None:
+def test_imports_name_the_defining_file() -> None:
     """A package's `__init__` is for users; inside, "go to definition" takes one step, and no import is relative."""
     through_packages = []
     for path in FILES:
@@ -43,7 +43,7 @@ def test_imports_name_the_file_that_defines() -> None:
     assert not through_packages
 
 
-def test_plans_and_estimates_read_the_clock_that_tests_replace() -> None:
+def test_plans_and_estimates_read_the_injected_clock() -> None:
     planning = [path for path in FILES if part_of(path) == "improvement" or path.parts[-2:] == ("selection", "run.py")]
     imported = {
         alias.name for path in planning for node in ast.walk(ast.parse(path.read_text("utf-8")))
@@ -54,21 +54,21 @@ def test_plans_and_estimates_read_the_clock_that_tests_replace() -> None:
 
 
 def test_tasks_see_only_something_with_encode() -> None:
-    wanted = {"_core", "errors", "tasks", "version"}
+    allowed = {"_core", "errors", "tasks", "version"}
     for path in (path for path in FILES if part_of(path) == "tasks"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("essent."):
-                assert node.module.split(".")[1] in wanted, path
+                assert node.module.split(".")[1] in allowed, path
 
 
-def test_only_one_function_counts_cores() -> None:
+def test_a_single_function_counts_cores() -> None:
     """Another one would forget the CPU quota of a container; a pool without a size counts by itself."""
-    others = ("cpu_count", "sched_getaffinity", "ThreadPoolExecutor()", "ProcessPoolExecutor()", "Pool()")
+    counters = ("cpu_count", "sched_getaffinity", "ThreadPoolExecutor()", "ProcessPoolExecutor()", "Pool()")
     for path in (path for path in FILES if path.name != "cores.py"):
-        assert not [name for name in others if name in path.read_text(encoding="utf-8")], path
+        assert not [name for name in counters if name in path.read_text(encoding="utf-8")], path
 
 
-def test_files_stay_small_and_say_what_they_do() -> None:
+def test_files_are_small_and_documented() -> None:
     for path in FILES:
         text = path.read_text(encoding="utf-8")
         assert len(text.splitlines()) <= 400, path

@@ -41,13 +41,13 @@ def test_odd_texts_have_a_vector(folder: Path, recipe: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("value", [["a", None], ["a", 3], [["a", "b"]], [("a", "b")], [float("nan")], [b"bytes"]])
-def test_what_is_not_a_text_is_refused_by_name(encoder: Encoder, value: object) -> None:
+def test_inputs_must_be_texts(encoder: Encoder, value: object) -> None:
     with pytest.raises(InputError, match=r"Text [01] is"):
         encoder.encode(value)
 
 
 @pytest.mark.parametrize("value", [None, 5, 2.5, b"bytes", {"text": "a"}, {"a", "b"}, np.zeros((2, 2))])
-def test_what_is_no_list_of_texts_is_refused(encoder: Encoder, value: object) -> None:
+def test_texts_must_be_a_list(encoder: Encoder, value: object) -> None:
     with pytest.raises(InputError, match=f"Expected a list of texts, got {type(value).__name__}"):
         encoder.encode(value)
 
@@ -76,7 +76,7 @@ def test_texts_of_removed_tokens_fall_back_to_the_mean(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("texts", [["one text"], ["the same"] * 5, ["case", "Case", "CASE"]])
-def test_no_shaping_is_learned_from_one_text_or_equal_ones(folder: Path, texts: list[str]) -> None:
+def test_shaping_needs_distinct_texts(folder: Path, texts: list[str]) -> None:
     """It would turn them, and with whitening every text, into zeros."""
     for recipe in ("first-last-idf | zscore", "mean | whiten", "mean | quantile", "mean | abtt", "mean | flow:1"):
         with pytest.raises(InputError, match=r"got (1 sample|\d samples whose vectors are equal), .* at least 2 texts"):
@@ -98,7 +98,7 @@ def test_shaping_is_refused_wherever_it_is_fitted(folder: Path) -> None:
             act()
 
 
-def test_a_search_goes_on_where_one_recipe_gives_all_texts_one_vector(folder: Path) -> None:
+def test_a_search_survives_a_recipe_with_equal_vectors(folder: Path) -> None:
     pairs = [("the moon", "a cat", 0.0), ("a dog", "the cat", 1.0), ("the dog", "a dog", 2.0), ("a cat", "cats", 1.5)]
     space = Space((Grid(layers=("0", "L"), weights=("cls", "uniform"), shaping=("", "zscore | normalize")),))
     board = essent.search(str(folder), pairs, space, baselines=("mean",))  # [CLS] in layer 0 reads no text
@@ -107,7 +107,7 @@ def test_a_search_goes_on_where_one_recipe_gives_all_texts_one_vector(folder: Pa
     assert np.isfinite(board.find("mean | zscore | normalize").scores["spearman"])
 
 
-def test_fit_refuses_nothing_and_what_is_not_a_text(folder: Path) -> None:
+def test_fit_refuses_no_texts_and_invalid_texts(folder: Path) -> None:
     for recipe in ("weights=idf", "mean | zscore"):
         with pytest.raises(InputError, match="at least one text"):
             Encoder(folder, recipe).fit([])
@@ -117,7 +117,7 @@ def test_fit_refuses_nothing_and_what_is_not_a_text(folder: Path) -> None:
             Encoder(folder, recipe).fit("one string")
 
 
-def test_encode_before_fit_says_what_is_missing(folder: Path) -> None:
+def test_encode_before_fit_names_the_missing_fit(folder: Path) -> None:
     with pytest.raises(NotFittedError, match=r"token counts for weights=idf and the shaping zscore: call fit"):
         Encoder(folder, "weights=idf | zscore").encode(["a"])
     for recipe in ("weights=idf", "mean | zscore"):
@@ -126,7 +126,7 @@ def test_encode_before_fit_says_what_is_missing(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["no-such-model-anywhere", "someone/no-such-model", "./missing", "/no/such/folder"])
-def test_an_unknown_model_is_one_clear_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_model_is_a_clear_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ModelError, match=r"no model folder|Cannot load the model"):
         Encoder(name, "mean")
@@ -166,13 +166,13 @@ def test_masks_are_refused_on_decoders(tmp_path: Path, recipe: str) -> None:
         Encoder(build_family("gpt2", tmp_path / "gpt2"), recipe)
 
 
-def test_a_template_that_leaves_no_room_for_the_text(folder: Path) -> None:
+def test_a_template_without_room_for_the_text(folder: Path) -> None:
     words = "the moon " * 200
     with pytest.raises(UnsupportedRecipeError, match="tokens, and the model reads 256, text included"):
         Encoder(folder, f'template="{words}{{text}} [MASK] ." weights=mask')
 
 
-def test_names_that_do_not_exist_say_the_nearest(folder: Path) -> None:
+def test_unknown_names_suggest_the_nearest(folder: Path) -> None:
     with pytest.raises(UnknownNameError, match="'first-last'"):
         Encoder(folder, "first-lst")
     with pytest.raises(UnknownNameError, match="'zscore'"):
@@ -190,7 +190,7 @@ def test_special_tokens_in_a_text(folder: Path) -> None:
 
 
 @pytest.mark.slow  # a race that is waited for
-def test_new_counts_never_meet_the_tables_of_old_ones(folder: Path) -> None:
+def test_new_counts_replace_cached_tables(folder: Path) -> None:
     encoder = Encoder(folder, "weights=idf")
     for start in range(3):  # the counts of one fit are freed before the next
         texts = CORPUS[start : start + 3]

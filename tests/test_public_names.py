@@ -46,11 +46,11 @@ def python_of(page: Path) -> str:
 def imported_in(module: str) -> dict[str, Any]:
     """What the names of a file stand for, those that are imported for type checkers only included."""
     source = ast.parse(inspect.getsource(importlib.import_module(module)))
-    found = dict(vars(importlib.import_module(module)))
+    names = dict(vars(importlib.import_module(module)))
     for node in ast.walk(source):
         if isinstance(node, ast.ImportFrom) and f"{node.module}".startswith("essent"):
-            found |= {a.asname or a.name: member(importlib.import_module(f"{node.module}"), a.name) for a in node.names}
-    return found
+            names |= {a.asname or a.name: member(importlib.import_module(f"{node.module}"), a.name) for a in node.names}
+    return names
 
 
 def member(owner: Any, name: str) -> Any:
@@ -70,7 +70,7 @@ def classes_in(annotation: Any, module: str) -> set[type]:
     return {value for value in values if inspect.isclass(value) and value.__module__.startswith("essent")}
 
 
-def given_by(function: Any) -> set[type]:
+def return_types(function: Any) -> set[type]:
     """The classes of what a call gives."""
     if inspect.isclass(function):
         return {function}
@@ -79,13 +79,13 @@ def given_by(function: Any) -> set[type]:
     return set() if annotation in (None, "None") else classes_in(annotation, function.__module__)
 
 
-def given_by_attribute(owner: type, name: str) -> tuple[Any, set[type]]:
+def attribute_types(owner: type, name: str) -> tuple[Any, set[type]]:
     """An attribute of an object of this class: the method, if it is one; else the classes of its value."""
     value = inspect.getattr_static(owner, name, None)
     if isinstance(value, property):
-        return None, given_by(value.fget)
+        return None, return_types(value.fget)
     if hasattr(value, "func") and not inspect.isroutine(value):  # functools.cached_property
-        return None, given_by(value.func)
+        return None, return_types(value.func)
     if inspect.isroutine(value) or isinstance(value, (classmethod, staticmethod)):
         return getattr(owner, name), set()
     for base in owner.__mro__:
@@ -94,10 +94,10 @@ def given_by_attribute(owner: type, name: str) -> tuple[Any, set[type]]:
     return None, set()
 
 
-def held_by(value: Any) -> set[type]:
+def classes_within(value: Any) -> set[type]:
     """The classes of what a constant of essent is or holds."""
-    held = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else [value]
-    return {type(one) for one in held if type(one).__module__.startswith("essent")}
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else [value]
+    return {type(member) for member in members if type(member).__module__.startswith("essent")}
 
 
 class Reader(ast.NodeVisitor):
@@ -127,16 +127,16 @@ class Reader(ast.NodeVisitor):
         """The thing of essent that an expression is, or the classes of its value."""
         if isinstance(node, ast.Name):
             value = self.names.get(node.id)
-            return value, self.kinds.get(node.id, set()) | held_by(value)
+            return value, self.kinds.get(node.id, set()) | classes_within(value)
         if isinstance(node, ast.Attribute):
             value, kinds = self.of(node.value)
             if inspect.isclass(value) or isinstance(value, ModuleType):
                 return member(value, node.attr), set()
-            found = [given_by_attribute(kind, node.attr) for kind in kinds]
-            return next((f for f, _ in found if f is not None), None), set().union(*(k for _, k in found))
+            attributes = [attribute_types(kind, node.attr) for kind in kinds]
+            return next((f for f, _ in attributes if f is not None), None), set().union(*(k for _, k in attributes))
         if isinstance(node, ast.Call):
             called, kinds = self.of(node.func)
-            return None, given_by(called) if callable(called) else kinds  # rows.items() holds what rows holds
+            return None, return_types(called) if callable(called) else kinds  # rows.items() holds what rows holds
         if isinstance(node, (ast.Subscript, ast.Starred)):
             return None, self.of(node.value)[1]
         if isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
@@ -223,18 +223,20 @@ def recipes_in(page: Path) -> Iterator[Recipe]:
 
 
 def test_every_recipe_part_has_an_example() -> None:
-    found = {recipe for page in PAGES for recipe in recipes_in(page)}
-    used = {re.split("[:@]", part)[0] for recipe in found for part in (*recipe.weights, *recipe.shaping, recipe.reduce)}
-    used |= {re.split("[:@]", source)[0] for recipe in found for source, _ in recipe.layers}
+    recipes = {recipe for page in PAGES for recipe in recipes_in(page)}
+    used = {
+        re.split("[:@]", part)[0] for recipe in recipes for part in (*recipe.weights, *recipe.shaping, recipe.reduce)
+    }
+    used |= {re.split("[:@]", source)[0] for recipe in recipes for source, _ in recipe.layers}
     parts = {name for registry in (weightings, reductions, shapers, token_tables) for name in registry}
     assert parts - used == set()
-    heads = {str(recipe).partition(":")[0] for recipe in found}
-    missing = {name for name, row in NAMED.items() if not row.argument and Recipe.parse(name) not in found}
+    heads = {str(recipe).partition(":")[0] for recipe in recipes}
+    missing = {name for name, row in NAMED.items() if not row.argument and Recipe.parse(name) not in recipes}
     assert missing | {name for name, row in NAMED.items() if row.argument and name not in heads} == set()
-    assert set(TEMPLATES.values()) - {recipe.template for recipe in found} == set()
+    assert set(TEMPLATES.values()) - {recipe.template for recipe in recipes} == set()
 
 
-def test_examples_import_what_is_public() -> None:
+def test_examples_import_public_names() -> None:
     public = {(door, name) for door in doors() for name in public_names(importlib.import_module(door))}
     wrong = []
     for page in PAGES:
@@ -245,7 +247,7 @@ def test_examples_import_what_is_public() -> None:
     assert wrong == []
 
 
-def test_a_name_without_an_example_is_seen() -> None:
+def test_a_name_without_an_example_is_detected() -> None:
     used = used_in(
         "from essent import search, evaluate\nboard = search(m, d)\nfor trial in board.trials:\n    trial.recipe\n"
     )

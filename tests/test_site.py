@@ -18,18 +18,18 @@ NO_REQUEST = {"canonical", "search", "next", "prev", "index", "genindex"}  # kin
 
 
 class Page(HTMLParser):
-    """What a page loads, where it links to, and the places in it that links can name."""
+    """What a page loads, where it links to, and the anchors in it that links can name."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
         self.loads: list[str] = []
         self.links: list[str] = []
-        self.places: set[str] = set()
+        self.anchors: set[str] = set()
         self.feed(file.read_text("utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = dict(attrs)
-        self.places |= {value for name in ("id", "name") if (value := values.get(name))}
+        self.anchors |= {value for name in ("id", "name") if (value := values.get(name))}
         for name, value in attrs:
             if (tag, name) in NAVIGATED and value:
                 self.links.append(value)
@@ -39,13 +39,13 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "--quiet", "docs", str(place / "html")]
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "--quiet", "docs", str(folder / "html")]
     done = subprocess.run(
-        [*command, "-d", str(place / "doctrees")], cwd=ROOT, capture_output=True, text=True, timeout=900, check=False
+        [*command, "-d", str(folder / "doctrees")], cwd=ROOT, capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stderr[-5000:]
-    return place / "html"
+    return folder / "html"
 
 
 def pages_of(site: Path) -> Iterator[tuple[Path, Page]]:
@@ -54,19 +54,19 @@ def pages_of(site: Path) -> Iterator[tuple[Path, Page]]:
 
 
 def broken(site: Path) -> list[str]:
-    """Links and loaded files that are not there, places in pages included."""
+    """Links and loaded files that are not there, anchors in pages included."""
     pages = dict(pages_of(site))
     wrong = []
     for file, page in pages.items():
         for link in (*page.links, *page.loads):
-            target, place = urldefrag(link)
+            target, anchor = urldefrag(link)
             if "://" in target or target.startswith(("mailto:", "data:")):
                 continue
-            other = (file.parent / unquote(target.partition("?")[0])).resolve() if target else file
-            if not other.is_file():
+            linked = (file.parent / unquote(target.partition("?")[0])).resolve() if target else file
+            if not linked.is_file():
                 wrong.append(f"{file.name}: {link}")
-            elif place and other in pages and unquote(place) not in pages[other].places:
-                wrong.append(f"{file.name}: {link}: no such place")
+            elif anchor and linked in pages and unquote(anchor) not in pages[linked].anchors:
+                wrong.append(f"{file.name}: {link}: no such anchor")
     return wrong
 
 
@@ -82,6 +82,6 @@ def test_the_site_is_whole_and_loads_nothing_from_elsewhere(site: Path) -> None:
     assert styles == []
 
 
-def test_broken_links_are_seen(tmp_path: Path) -> None:
+def test_broken_links_are_detected(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text('<h1 id="top"></h1><a href="b.html">b</a><a href="#top">up</a><a href="#no">x</a>')
-    assert broken(tmp_path) == ["a.html: b.html", "a.html: #no: no such place"]
+    assert broken(tmp_path) == ["a.html: b.html", "a.html: #no: no such anchor"]

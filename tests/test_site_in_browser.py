@@ -43,24 +43,24 @@ def names() -> list[str]:
 def test_every_page_is_sound(browser: Browser, address: str, scheme: str, size: str) -> None:
     width, height = SIZES[size]
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": height})
-    page, said, asked = context.new_page(), [], []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
+    page, messages, requests = context.new_page(), [], []
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("pageerror", lambda error: messages.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
     axe = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text("utf-8")
     wrong = []
     for name in names():
         page.goto(f"{address}/{name}")
         page.evaluate(axe)
-        found = page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
-        serious = [one for one in found if one["impact"] in ("serious", "critical")]
-        wrong.extend((name, one["id"], one["nodes"][0]["html"][:150]) for one in serious)
+        violations = page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
+        serious = [violation for violation in violations if violation["impact"] in ("serious", "critical")]
+        wrong.extend((name, violation["id"], violation["nodes"][0]["html"][:150]) for violation in serious)
         wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         wrong.extend([(name, "wider than the window by", str(wide))] if wide > 1 else [])
     context.close()
     assert wrong == []
-    assert said == []
-    assert {url for url in asked if not url.startswith((address, "data:"))} == set()
+    assert messages == []
+    assert {url for url in requests if not url.startswith((address, "data:"))} == set()
 
 
 def test_search_finds_without_a_network(browser: Browser, address: str) -> None:

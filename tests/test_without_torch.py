@@ -41,11 +41,11 @@ sys.meta_path = [Without if finder is PathFinder else finder for finder in sys.m
 INSTALL = 'pip install "essent[torch]"'
 
 
-def run(code: str, folder: Path, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+def run(code: str, folder: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", PRELUDE + code, *arguments],
         cwd=folder,
-        input=given,
+        input=stdin,
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -64,11 +64,11 @@ def several(folder: Path, *lines: str) -> list[tuple[int, str, str]]:
         *lines,
     )
     assert done.returncode == 0, done.stderr
-    return [tuple(each) for each in json.loads(done.stdout)]
+    return [tuple(line) for line in json.loads(done.stdout)]
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`static`, a folder that needs no torch, `other`, one that does, and texts."""
     folder = tmp_path_factory.mktemp("without-torch")
     model = static_model(build_tokenizer("wordpiece").backend_tokenizer)
@@ -85,7 +85,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # -- what works -------------------------------------------------------------------------------------------------------
 
 
-def test_a_static_encoder(place: Path) -> None:
+def test_a_static_encoder(workplace: Path) -> None:
     code = (
         "from essent import NAMED, Recipe, StaticEncoder\n"
         "encoder = StaticEncoder.load('static')\n"
@@ -93,42 +93,51 @@ def test_a_static_encoder(place: Path) -> None:
         "import numpy; numpy.save('python.npy', vectors)\n"
         "print(encoder.similarity(vectors, vectors).shape, len(NAMED) > 20, Recipe.parse('ditto:1-10'))"
     )
-    done = run(code, place)
+    done = run(code, workplace)
     assert done.stdout.split() == ["(7,", "7)", "True", "ditto:1-10"], done.stderr
     texts = [text for text in TEXTS if text]
-    np.testing.assert_allclose(np.load(place / "python.npy"), Encoder(str(place / "static")).encode(texts), atol=1e-6)
+    np.testing.assert_allclose(
+        np.load(workplace / "python.npy"), Encoder(str(workplace / "static")).encode(texts), atol=1e-6
+    )
 
 
-def test_encode(place: Path) -> None:
-    ((code, _, errors),) = several(place, "encode texts.txt -m static -o vectors.npy --normalize")
+def test_encode(workplace: Path) -> None:
+    ((code, _, errors),) = several(workplace, "encode texts.txt -m static -o vectors.npy --normalize")
     assert code == 0, errors
     assert "StaticEncoder(" in errors
     texts = [text for text in TEXTS if text]
-    expected = StaticEncoder.load(place / "static").encode(texts, normalize_embeddings=True)
-    np.testing.assert_array_equal(np.load(place / "vectors.npy"), expected)
+    expected = StaticEncoder.load(workplace / "static").encode(texts, normalize_embeddings=True)
+    np.testing.assert_array_equal(np.load(workplace / "vectors.npy"), expected)
 
 
-def test_a_folder_of_parts_names_its_extra(place: Path) -> None:
-    ((code, _, errors),) = several(place, "encode texts.txt -m static -o vectors")
+def test_a_folder_of_parts_names_its_extra(workplace: Path) -> None:
+    ((code, _, errors),) = several(workplace, "encode texts.txt -m static -o vectors")
     assert code == 2
     assert 'pip install "essent[bulk]"' in errors
-    assert not (place / "vectors").exists()
+    assert not (workplace / "vectors").exists()
 
 
-def test_help_recipes_and_files(place: Path) -> None:
-    asked = ("--help", "--version", "train --help", "recipes", "recipes prompt-denoised", "check other --files-only")
-    assert [code for code, _, _ in several(place, *asked)] == [0] * len(asked)
+def test_help_recipes_and_files(workplace: Path) -> None:
+    invocations = (
+        "--help",
+        "--version",
+        "train --help",
+        "recipes",
+        "recipes prompt-denoised",
+        "check other --files-only",
+    )
+    assert [code for code, _, _ in several(workplace, *invocations)] == [0] * len(invocations)
 
 
-def test_a_static_folder_is_compared_and_its_health_checks_are_left_out(place: Path) -> None:
-    ((code, shown, errors),) = several(place, "check static")
+def test_a_static_folder_is_compared_without_health_checks(workplace: Path) -> None:
+    ((code, printed, errors),) = several(workplace, "check static")
     assert code == 0, errors
-    assert "same vectors" in shown
+    assert "same vectors" in printed
     assert "The health checks are left out." in errors
 
 
-def test_a_changed_folder_is_damaged_and_not_in_need_of_torch(place: Path, tmp_path: Path) -> None:
-    shutil.copytree(place / "static", tmp_path / "static")
+def test_a_changed_folder_is_reported_without_torch(workplace: Path, tmp_path: Path) -> None:
+    shutil.copytree(workplace / "static", tmp_path / "static")
     (path := tmp_path / "static" / "model.safetensors").write_bytes(path.read_bytes()[:-4])
     (tmp_path / "x.txt").write_text("dogs")
     for code, _, errors in several(tmp_path, "check static", "encode x.txt -m static -o x.npy"):
@@ -136,17 +145,17 @@ def test_a_changed_folder_is_damaged_and_not_in_need_of_torch(place: Path, tmp_p
         assert INSTALL not in errors
 
 
-def test_scored_pairs_and_reports_of_results(place: Path) -> None:
+def test_scored_pairs_and_reports_of_results(workplace: Path) -> None:
     code = (
         "from essent import StaticEncoder\n"
         "from essent.tasks import load_task, save_results\n"
-        "found = load_task('pairs.jsonl').run(StaticEncoder.load('static').encode)\n"
-        "save_results([found], 'results.json')"
+        "score = load_task('pairs.jsonl').run(StaticEncoder.load('static').encode)\n"
+        "save_results([score], 'results.json')"
     )
-    assert run(code, place).returncode == 0
-    ((code, _, errors),) = several(place, "evaluate results.json --report report.md")
+    assert run(code, workplace).returncode == 0
+    ((code, _, errors),) = several(workplace, "evaluate results.json --report report.md")
     assert code == 0, errors
-    assert "pairs" in (place / "report.md").read_text("utf-8")
+    assert "pairs" in (workplace / "report.md").read_text("utf-8")
 
 
 # -- what says that it needs torch ------------------------------------------------------------------------------------
@@ -204,48 +213,48 @@ COMMANDS = {
     "encode --device cpu": "texts.txt -m static -o made.npy",
     "encode -m bert-base-uncased": "texts.txt -o made.npy",
 }
-EACH = """
+RAISED = """
 import json, os
 os.environ["HF_HUB_OFFLINE"] = "1"
-found = {}
+raised = {}
 for statement in json.loads(sys.stdin.read()):
     try:
         exec(statement, {})
-        found[statement] = "nothing"
+        raised[statement] = "nothing"
     except Exception as error:
-        found[statement] = f"{type(error).__name__}: {error}"
-print(json.dumps(found))
+        raised[statement] = f"{type(error).__name__}: {error}"
+print(json.dumps(raised))
 """
 
 
 @pytest.fixture(scope="module")
-def said(place: Path) -> dict[str, str]:
+def raised(workplace: Path) -> dict[str, str]:
     """What each statement raises, all in one process, which starts once."""
-    done = run(EACH, place, given=json.dumps(list(STATEMENTS)))
+    done = run(RAISED, workplace, stdin=json.dumps(list(STATEMENTS)))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
-def printed(place: Path) -> dict[str, tuple[int, str]]:
+def printed(workplace: Path) -> dict[str, tuple[int, str]]:
     """Exit code and errors of each command, all in one process."""
-    done = several(place, *(f"{command} {rest}" for command, rest in COMMANDS.items()))
+    done = several(workplace, *(f"{command} {arguments}" for command, arguments in COMMANDS.items()))
     return {command: (code, errors) for command, (code, _, errors) in zip(COMMANDS, done, strict=True)}
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_python_says_what_to_install(statement: str, said: dict[str, str]) -> None:
-    assert said[statement].startswith(f"MissingDependencyError: {STATEMENTS[statement]} needs "), said[statement]
-    assert INSTALL in said[statement]
+def test_python_names_the_extra(statement: str, raised: dict[str, str]) -> None:
+    assert raised[statement].startswith(f"MissingDependencyError: {STATEMENTS[statement]} needs "), raised[statement]
+    assert INSTALL in raised[statement]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_say_what_to_install(command: str, printed: dict[str, tuple[int, str]], place: Path) -> None:
+def test_commands_name_the_extra(command: str, printed: dict[str, tuple[int, str]], workplace: Path) -> None:
     code, message = printed[command]
     assert code == 2, message
     assert re.fullmatch(r"Error: .* needs 'torch', which is not installed\. [^\n]*\n", message), message
     assert INSTALL in message
-    assert not list(place.glob("made*"))
+    assert not list(workplace.glob("made*"))
 
 
 def test_every_command_is_tried() -> None:
@@ -253,7 +262,7 @@ def test_every_command_is_tried() -> None:
     assert {path.removeprefix("essent ") for path, _ in commands()} - {"recipes"} <= set(COMMANDS)
 
 
-def test_the_extra_brings_what_is_looked_for() -> None:
+def test_the_extra_brings_the_checked_libraries() -> None:
     block = re.search(r"^torch = \[.*?^\]", PROJECT, re.DOTALL | re.MULTILINE)
     assert block is not None
     packages = {

@@ -9,7 +9,7 @@ from typing import Any
 LIMIT = 300.0  # seconds
 
 
-def wait_until(holds: Callable[[], Any], says: Callable[[], Any] = lambda: "") -> None:
+def wait_until(holds: Callable[[], Any], description: Callable[[], Any] = lambda: "") -> None:
     """Wait for a condition.
 
     Args:
@@ -17,5 +17,5 @@ def wait_until(holds: Callable[[], Any], says: Callable[[], Any] = lambda: "") -
     """
     end = time.monotonic() + LIMIT
     while not holds():
-        assert time.monotonic() < end, says()
+        assert time.monotonic() < end, description()
         time.sleep(0.01)

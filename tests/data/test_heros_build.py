@@ -29,14 +29,14 @@ def test_the_papers_words_in_the_real_wordnet() -> None:
     docs = Parser()(
         ["And that is why it is (or was) illegal.", "You do not know how much that boosted my self-esteem."]
     )
-    found: dict[tuple[str, str], set[str]] = {}
+    words_by_relation: dict[tuple[str, str], set[str]] = {}
     for doc in docs:
-        token = next(one for one in replaceable(doc) if one.lower_ in ("illegal", "boosted"))
-        for one in substitutes(token, wordnet):
-            found.setdefault((token.lower_, one.relation), set()).add(one.word)
-    assert "illegitimate" in found["illegal", "synonym"]
-    assert "legal" in found["illegal", "antonym"]
-    assert found["boosted", "synonym"]
+        token = next(word for word in replaceable(doc) if word.lower_ in ("illegal", "boosted"))
+        for substitute in substitutes(token, wordnet):
+            words_by_relation.setdefault((token.lower_, substitute.relation), set()).add(substitute.word)
+    assert "illegitimate" in words_by_relation["illegal", "synonym"]
+    assert "legal" in words_by_relation["illegal", "antonym"]
+    assert words_by_relation["boosted", "synonym"]
 
 
 def test_originals_of_real_comments() -> None:

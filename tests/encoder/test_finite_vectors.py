@@ -70,7 +70,7 @@ CONSUMERS: dict[str, Callable[[str], object]] = {
     "evaluate": lambda model: essent.evaluate(model, ["mean | whiten"], [ROWS]),
     "evaluate as it is": lambda model: essent.evaluate(as_it_is(model), [], [ROWS]),
     "search": lambda model: essent.search(model, data=ROWS, space="layers"),
-    "encode": lambda model: essent.encode(f"{model}.txt", model, f"{model}-vectors"),
+    "encode to a folder": lambda model: essent.encode(f"{model}.txt", model, f"{model}-vectors"),
     "encode by command": lambda model: on_the_command_line("encode", "-m", model, "-o", f"{model}.npy"),
 }
 

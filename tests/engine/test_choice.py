@@ -19,16 +19,16 @@ from essent.engine.loss import cosines
 from essent.errors import EngineError, InputError
 from families import CORPUS
 
-here = pytest.mark.skipif(not has_bfloat16("cpu"), reason="this CPU has no bfloat16 arithmetic")
+needs_bfloat16 = pytest.mark.skipif(not has_bfloat16("cpu"), reason="this CPU has no bfloat16 arithmetic")
 
 
-@pytest.mark.parametrize(("given", "name"), [("f32", "float32"), ("bf16", "bfloat16"), ("auto", "auto")])
-def test_precisions_have_one_name_and_short_ones(given: str, name: str) -> None:
-    assert precision_of(given) == name
-    assert EngineChoice(precision=given).precision == name
+@pytest.mark.parametrize(("alias", "name"), [("f32", "float32"), ("bf16", "bfloat16"), ("auto", "auto")])
+def test_precision_aliases(alias: str, name: str) -> None:
+    assert precision_of(alias) == name
+    assert EngineChoice(precision=alias).precision == name
 
 
-def test_unknown_names_say_what_is_known() -> None:
+def test_unknown_names_list_the_choices() -> None:
     with pytest.raises(InputError, match="precision='half'; allowed: auto, float32, bfloat16"):
         EngineChoice(precision="half")
     with pytest.raises(InputError, match="precision='f16'; allowed: float32"):
@@ -56,39 +56,39 @@ def test_bfloat16_is_refused_where_it_would_be_imitated(bert: Path, without: Non
     assert choose(encoder, precision="float32").encode(CORPUS[:2]) == pytest.approx(encoder.encode(CORPUS[:2]))
 
 
-@here
+@needs_bfloat16
 def test_the_encoder_itself_stays_in_float32(bert: Path) -> None:
     encoder = Encoder(str(bert), "layers=1+2 weights=ditto:1-3 | zscore", device="cpu").fit(CORPUS)
     before = encoder.encode(CORPUS[:8])
-    found = choose(encoder, "torch", "bfloat16")
-    assert (found.module.backbone.precision, encoder.module.backbone.precision) == ("bfloat16", "auto")
+    bf16_encoder = choose(encoder, "torch", "bfloat16")
+    assert (bf16_encoder.module.backbone.precision, encoder.module.backbone.precision) == ("bfloat16", "auto")
     assert {p.dtype for p in encoder.parameters()} == {torch.float32}
-    vectors = found.encode(CORPUS[:8])
+    vectors = bf16_encoder.encode(CORPUS[:8])
     assert vectors.dtype == np.float32
     assert not np.array_equal(vectors, before)
     assert cosines(vectors, before).min() > 0.99
     assert np.array_equal(encoder.encode(CORPUS[:8]), before)
 
 
-@here
+@needs_bfloat16
 def test_a_model_with_modules_of_its_own(bert: Path) -> None:
     """Pooling and a Dense layer behind the transformer compute in float32."""
     shell = SentenceTransformer(str(bert), device="cpu")
     model = SentenceTransformer(modules=[*list(shell)[:2], Dense(32, 8)], device="cpu")
-    before, found = model.encode(CORPUS[:8]), choose(model, precision="bfloat16").encode(CORPUS[:8])
-    assert not np.array_equal(found, before)
-    assert cosines(found, before).min() > 0.99
+    before, bf16_vectors = model.encode(CORPUS[:8]), choose(model, precision="bfloat16").encode(CORPUS[:8])
+    assert not np.array_equal(bf16_vectors, before)
+    assert cosines(bf16_vectors, before).min() > 0.99
     assert np.array_equal(model.encode(CORPUS[:8]), before)
 
 
-@here
-def test_kept_vectors_of_the_two_precisions_are_told_apart(bert: Path) -> None:
+@needs_bfloat16
+def test_cached_vectors_differ_by_precision(bert: Path) -> None:
     encoder = Encoder(str(bert), "mean", device="cpu")
-    other = choose(encoder, precision="bfloat16")
-    assert digest_of_backbone(encoder.module.backbone) != digest_of_backbone(other.module.backbone)
+    bf16_encoder = choose(encoder, precision="bfloat16")
+    assert digest_of_backbone(encoder.module.backbone) != digest_of_backbone(bf16_encoder.module.backbone)
 
 
-@here
+@needs_bfloat16
 def test_static_rows_are_added_up_in_float32(bert: Path) -> None:
     encoder = Encoder(str(bert), "static", device="cpu")
     assert computing_in(encoder, "bfloat16") is encoder
@@ -103,8 +103,8 @@ def test_a_graph_keeps_its_engine_and_precision(compiled_by) -> None:
             choose(graph, engine, precision)
 
 
-@here
-def test_what_bfloat16_would_give_is_said_where_it_is_worth_it(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@needs_bfloat16
+def test_bfloat16_offer(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = Encoder(str(bert), "mean", device="cpu")
     texts = [f"{text} {number}" for number in range(70) for text in CORPUS[:8]]
     assert offer_bfloat16(encoder, texts) is None  # too few to be worth a trial
@@ -120,8 +120,8 @@ def test_what_bfloat16_would_give_is_said_where_it_is_worth_it(bert: Path, monke
     assert offer_bfloat16(Encoder(str(bert), "static", device="cpu"), texts) is None
 
 
-@here
-def test_the_score_of_the_task_at_hand_is_said_too(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@needs_bfloat16
+def test_bfloat16_offer_has_the_task_score(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from essent.selection import evaluation as offer
     from essent.selection.evaluation import offer_for
     from essent.tasks.locate import load_pairs
@@ -132,11 +132,11 @@ def test_the_score_of_the_task_at_hand_is_said_too(bert: Path, monkeypatch: pyte
     monkeypatch.setattr(offer, "MANY", 100)
     monkeypatch.setattr(choice, "ENOUGH", 100)
     monkeypatch.setattr(choice, "WORTH", 0.0)
-    found = offer_for(str(bert), "mean | zscore", task, {"device": "cpu"})
-    assert found is not None
-    assert found.quality is not None
-    what, exact, rough = found.quality
-    assert what == "160 pairs of sample_pairs"
+    bf16_offer = offer_for(str(bert), "mean | zscore", task, {"device": "cpu"})
+    assert bf16_offer is not None
+    assert bf16_offer.quality is not None
+    sample, exact, rough = bf16_offer.quality
+    assert sample == "160 pairs of sample_pairs"
     assert abs(exact - rough) < 2
-    assert f"{what} score {rough:.2f} instead of {exact:.2f}" in str(found)
+    assert f"{sample} score {rough:.2f} instead of {exact:.2f}" in str(bf16_offer)
     assert offer_for(str(bert), "weights=idf", task, {"device": "cpu"}) is None

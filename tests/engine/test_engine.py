@@ -57,9 +57,9 @@ def saved(compiled: CompiledEncoder, tmp_path_factory: pytest.TempPathFactory) -
     return folder
 
 
-def assert_same(found: np.ndarray, expected: np.ndarray, allowed: float = 1e-5) -> None:
-    assert found.shape == expected.shape
-    assert np.abs(found - expected).max() <= allowed * max(1.0, np.linalg.norm(expected, axis=1).max())
+def assert_same(actual: np.ndarray, expected: np.ndarray, allowed: float = 1e-5) -> None:
+    assert actual.shape == expected.shape
+    assert np.abs(actual - expected).max() <= allowed * max(1.0, np.linalg.norm(expected, axis=1).max())
 
 
 # -- the same vectors -------------------------------------------------------------------------------------------------
@@ -102,9 +102,9 @@ def test_the_arguments_of_encode(encoder: Encoder, compiled: CompiledEncoder) ->
         {"batch_size": 2, "show_progress_bar": True},
         {"precision": "binary"},
     ):
-        found, expected = (model.encode(texts, **arguments) for model in (compiled, encoder))
-        assert found.dtype == expected.dtype
-        assert_same(found, expected)
+        actual, expected = (model.encode(texts, **arguments) for model in (compiled, encoder))
+        assert actual.dtype == expected.dtype
+        assert_same(actual, expected)
     tensor = compiled.encode(texts, convert_to_tensor=True)
     assert isinstance(tensor, torch.Tensor)
     assert_same(compiled.encode(iter(texts)), compiled.encode(texts))
@@ -113,7 +113,7 @@ def test_the_arguments_of_encode(encoder: Encoder, compiled: CompiledEncoder) ->
     assert compiled.get_embedding_dimension() == 32
 
 
-def test_what_an_engine_cannot_do_is_said(compiled: CompiledEncoder) -> None:
+def test_unsupported_calls_are_refused(compiled: CompiledEncoder) -> None:
     with pytest.raises(InputError, match="sentence vectors only"):
         compiled.encode(["a"], output_value="token_embeddings")
     with pytest.raises(InputError, match="every text must be a str"):
@@ -122,7 +122,7 @@ def test_what_an_engine_cannot_do_is_said(compiled: CompiledEncoder) -> None:
         compiled.start_multi_process_pool()
 
 
-def test_more_windows_than_one(encoder: Encoder, compiled: CompiledEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_windows(encoder: Encoder, compiled: CompiledEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("essent.engine.module.WINDOW", 16)
     texts = texts_of(70, 20, seed=5)
     assert_same(compiled.encode(texts, batch_size=4), encoder.encode(texts))
@@ -181,24 +181,24 @@ def test_a_wrong_graph_is_refused(saved: Path, tmp_path: Path) -> None:
 def test_a_damaged_folder_is_refused(saved: Path, tmp_path: Path, key: str, value: object) -> None:
     folder = tmp_path / "damaged"
     shutil.copytree(saved, folder)
-    about = json.loads((folder / "essent/engine.json").read_text())
-    (folder / "essent/engine.json").write_text(json.dumps({**about, key: value}))
+    settings = json.loads((folder / "essent/engine.json").read_text())
+    (folder / "essent/engine.json").write_text(json.dumps({**settings, key: value}))
     write_digests(folder)
     with pytest.raises((ModelError, EngineError), match=r"99|tensorrt|31"):
         load(folder)
     (folder / "essent/golden.safetensors").unlink()
-    (folder / "essent/engine.json").write_text(json.dumps(about))
+    (folder / "essent/engine.json").write_text(json.dumps(settings))
     write_digests(folder)
     with pytest.raises(ModelError, match="damaged"):
         load(folder)
 
 
-def test_other_folders_are_refused(bert: Path, tmp_path: Path) -> None:
+def test_foreign_folders_are_refused(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="not written by essent"):
         load(bert)
 
 
-def test_a_file_is_no_place_for_a_folder(compiled: CompiledEncoder, tmp_path: Path) -> None:
+def test_saving_onto_a_file_is_refused(compiled: CompiledEncoder, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(ModelError, match="is a file"):
         compiled.save(str(tmp_path / "file"))
@@ -223,7 +223,7 @@ def test_a_recipe_must_be_fitted(bert: Path) -> None:
         essent.compile(Encoder(str(bert), "mean | zscore"))
 
 
-def test_bf16_needs_a_machine_that_has_it(saved: Path, tmp_path: Path) -> None:
+def test_bf16_needs_hardware_support(saved: Path, tmp_path: Path) -> None:
     check_precision("bfloat16", ["FP32", "BF16"])
     with pytest.raises(EngineError, match="no bfloat16 arithmetic"):
         check_precision("bfloat16", ["FP32", "INT8"])
@@ -242,7 +242,7 @@ def test_bf16_needs_a_machine_that_has_it(saved: Path, tmp_path: Path) -> None:
         assert cosines(load(tmp_path / "bf16").encode(texts), load(saved).encode(texts)).min() > 0.99
 
 
-def test_a_graph_that_the_processor_cannot_run_says_why(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unrunnable_graphs_name_the_cause(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """OpenVINO's error names no cause. The variable is read when a process starts, too late for this test."""
 
     def fail(runtime: OpenVINORuntime, ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
@@ -300,8 +300,8 @@ def test_denoising_a_quantile_map_and_static_rows(bert: Path) -> None:
         graph = graph_of(encoder)
         tokens = encoder.module.pad(encoder.module.ids(texts_of(40, 30, seed=12)))
         with graph.for_export():
-            found = graph(tokens["input_ids"], tokens["attention_mask"])
-        assert_same(found.numpy(), encoder.encode(texts_of(40, 30, seed=12)), 2e-5)
+            vectors = graph(tokens["input_ids"], tokens["attention_mask"])
+        assert_same(vectors.numpy(), encoder.encode(texts_of(40, 30, seed=12)), 2e-5)
 
 
 def test_the_quantile_graph_is_the_quantile_map() -> None:
@@ -315,8 +315,8 @@ def test_the_quantile_graph_is_the_quantile_map() -> None:
             [learned[:50, :3], learned[:50, :3] * 0.7 + 0.01, np.full((1, 3), 9), np.full((1, 3), -9)]
         )
         exact = QuantileMap(quantiles)(torch.from_numpy(values.astype(np.float32))).numpy()
-        found = QuantileGraph(quantiles)(torch.from_numpy(values.astype(np.float32))).numpy()
-        assert np.abs(found - exact).max() < 2e-5, count
+        mapped = QuantileGraph(quantiles)(torch.from_numpy(values.astype(np.float32))).numpy()
+        assert np.abs(mapped - exact).max() < 2e-5, count
     noise = learned[:, :3].copy()
     noise[:, 1] = 0.5 + 1e-8 * noise[:, 1]
     assert not QuantileGraph(column_quantiles(noise, 100))(torch.from_numpy(noise))[:, 1].any()
@@ -334,7 +334,7 @@ def test_affine_chains_of_the_graph() -> None:
 
 
 @pytest.mark.slow  # a conversion of its own
-def test_int8_says_what_it_costs(bert: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_int8_reports_its_loss(bert: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     encoder = Encoder(str(bert), "layers=1", device="cpu")
     texts = texts_of(400, 20, seed=13)
     compiled = essent.compile(encoder, "openvino", precision="int8", calibration=texts, threads=1)
@@ -378,5 +378,5 @@ def test_named_recipes_as_graphs(shell_of: Callable[[str], SentenceTransformer],
     texts, graph = texts_of(20, 30, seed=12), graph_of(encoder)
     tokens = encoder.module.pad(encoder.module.ids(texts))
     with graph.for_export():
-        found = graph(tokens["input_ids"], tokens["attention_mask"])
-    assert_same(found.numpy(), encoder.encode(texts))
+        vectors = graph(tokens["input_ids"], tokens["attention_mask"])
+    assert_same(vectors.numpy(), encoder.encode(texts))

@@ -17,7 +17,7 @@ from essent.errors import InputError
 TEXTS = [f"Text number {number} {'is about the moon ' * (number % 7)}." for number in range(24)]
 
 
-def test_a_ratio_is_that_of_each_round() -> None:
+def test_ratios_by_round() -> None:
     ratio = Ratio((3.0, 2.0, 8.0), (1.5, 2.0, 2.0))
     assert ratio.by_round == [2.0, 1.0, 4.0]
     assert ratio.median == 2.0
@@ -26,32 +26,32 @@ def test_a_ratio_is_that_of_each_round() -> None:
     assert "no difference" not in str(Ratio((1.0, 1.0), (3.0, 4.0)))  # slower, in every round
 
 
-class Told(Encoder):
-    """An encoder that notes who is asked."""
+class RecordingEncoder(Encoder):
+    """An encoder that records its calls."""
 
-    asked: list[tuple[str, int]]
+    calls: list[tuple[str, int]]
 
     def encode(self, texts, **options):
-        self.asked.append(("torch", len(texts)))
+        self.calls.append(("torch", len(texts)))
         return super().encode(texts, **options)
 
 
 def test_rounds_are_interleaved_and_vectors_compared(bert: Path, compiled_by, monkeypatch: pytest.MonkeyPatch) -> None:
     """In turns the one or the other is first; one round of each is not counted."""
     compiled = compiled_by("openvino")
-    model = Told(str(bert), "layers=1", device="cpu")
-    model.asked = []
+    model = RecordingEncoder(str(bert), "layers=1", device="cpu")
+    model.calls = []
     plain = CompiledEncoder.encode
 
     def encode(self, texts, **options):
-        model.asked.append(("graph", len(texts)))
+        model.calls.append(("graph", len(texts)))
         return plain(self, texts, **options)
 
     monkeypatch.setattr(CompiledEncoder, "encode", encode)
     gain = compare(compiled, model, [*TEXTS, *TEXTS], rounds=2)
-    together = [who for who, count in model.asked if count == len(TEXTS)]
+    together = [backend for backend, count in model.calls if count == len(TEXTS)]
     assert together[2:] == ["torch", "graph", "graph", "torch", "torch", "graph"]
-    alone = [who for who, count in model.asked if count == 1]
+    alone = [backend for backend, count in model.calls if count == 1]
     assert alone[::ALONE] == ["torch", "graph", "graph", "torch", "torch", "graph"]
     assert isinstance(gain, Gain)
     assert gain.texts == gain.loss.texts == len(TEXTS)
@@ -63,20 +63,20 @@ def test_rounds_are_interleaved_and_vectors_compared(bert: Path, compiled_by, mo
     assert "texts a second instead of" in str(gain)
 
 
-def test_another_model_s_loss_is_seen(bert: Path, compiled_by) -> None:
-    other = Encoder(str(bert), "cls", device="cpu")
-    loss = compare(compiled_by("openvino"), other, TEXTS, rounds=1).loss
-    own, exact = compiled_by("openvino").encode(TEXTS), other.encode(TEXTS)
+def test_loss_against_a_different_model(bert: Path, compiled_by) -> None:
+    cls_encoder = Encoder(str(bert), "cls", device="cpu")
+    loss = compare(compiled_by("openvino"), cls_encoder, TEXTS, rounds=1).loss
+    own, exact = compiled_by("openvino").encode(TEXTS), cls_encoder.encode(TEXTS)
     cosines = [float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)) for a, b in zip(own, exact, strict=True)]
     assert loss.mean_cosine == pytest.approx(np.mean(cosines), abs=1e-5)
     assert loss.lowest_cosine == pytest.approx(min(cosines), abs=1e-5)
 
 
 @pytest.mark.parametrize(("noise", "alike"), [(0.0, 1.0), (0.3, 0.0)])
-def test_texts_that_are_all_alike_rank_nothing(noise: float, alike: float) -> None:
+def test_identical_texts_have_no_ranking(noise: float, alike: float) -> None:
     exact = np.ones((5, 3), np.float32)
-    found = exact + noise * np.random.default_rng(0).random((5, 3)).astype(np.float32)
-    assert loss_of(exact, found, True).spearman == alike
+    noisy = exact + noise * np.random.default_rng(0).random((5, 3)).astype(np.float32)
+    assert loss_of(exact, noisy, True).spearman == alike
 
 
 def test_refusals(bert: Path, compiled_by) -> None:
@@ -87,7 +87,7 @@ def test_refusals(bert: Path, compiled_by) -> None:
     assert essent.engine.compare is compare
 
 
-def test_what_a_precision_costs_is_judged_on_at_least_300_texts() -> None:
+def test_loss_is_measured_on_at_least_300_texts() -> None:
     own = [f"Text {number}" for number in range(600)]
     assert texts_to_judge(own, ()) == own[:512]
     assert texts_to_judge(own, own[:300]) == own[300:]
@@ -100,8 +100,8 @@ def test_what_a_precision_costs_is_judged_on_at_least_300_texts() -> None:
 @pytest.mark.parametrize(
     ("spearman", "how"), [(0.99991, "as before"), (0.99, "nearly as before"), (0.9, "otherwise than before")]
 )
-def test_the_loss_is_one_sentence(spearman: float, how: str) -> None:
-    shown = str(Loss(320, 1.0, 0.99998, spearman, True))
-    assert shown.startswith(f"Similarities are ranked {how}: Spearman {spearman:.4f} over 320 texts; lowest cosine")
-    assert shown.endswith("0.99998")
+def test_loss_summary(spearman: float, how: str) -> None:
+    summary = str(Loss(320, 1.0, 0.99998, spearman, True))
+    assert summary.startswith(f"Similarities are ranked {how}: Spearman {spearman:.4f} over 320 texts; lowest cosine")
+    assert summary.endswith("0.99998")
     assert "with which it was calibrated" in str(Loss(320, 1.0, 0.99998, spearman, False))

@@ -40,15 +40,15 @@ def encoder(bert: Path) -> Encoder:
     return Encoder(str(bert), "layers=1", device="cpu")
 
 
-def assert_same(found: np.ndarray, expected: np.ndarray, allowed: float = 1e-4) -> None:
-    assert found.shape == expected.shape
-    assert np.abs(found - expected).max() <= allowed * max(1.0, np.linalg.norm(expected, axis=1).max())
+def assert_same(actual: np.ndarray, expected: np.ndarray, allowed: float = 1e-4) -> None:
+    assert actual.shape == expected.shape
+    assert np.abs(actual - expected).max() <= allowed * max(1.0, np.linalg.norm(expected, axis=1).max())
 
 
 # -- threads, errors, memory ------------------------------------------------------------------------------------------
 
 
-def test_openvino_takes_the_number_of_shapes_that_it_keeps(compiled_by: Compiled) -> None:
+def test_openvino_accepts_the_shape_limit(compiled_by: Compiled) -> None:
     runtime = compiled_by("openvino").engine_module.runtime
     # without it a server's memory grows for days
     precision = {"INFERENCE_PRECISION_HINT": "f32"}  # as essent compiles; some CPUs would take bfloat16
@@ -59,17 +59,17 @@ def test_openvino_takes_the_number_of_shapes_that_it_keeps(compiled_by: Compiled
 
 def test_lanes_keep_fewer_shapes_than_all_else(compiled_by: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = compiled_by("openvino").engine_module.runtime
-    runtime, kept = OpenVINORuntime(compiled.path.parent, "float32", threads=1), []
+    runtime, shape_limits = OpenVINORuntime(compiled.path.parent, "float32", threads=1), []
 
     class Core:
         def compile_model(self, model: object, device: str, settings: dict[str, int]) -> object:
-            kept.append(settings[SHAPES])
+            shape_limits.append(settings[SHAPES])
             return compiled._core.compile_model(model, device, settings)
 
     monkeypatch.setattr(runtime, "_core", Core())
     runtime.lanes()
     runtime.one(np.ones((1, 4), np.int64), np.ones((1, 4), np.int64))
-    assert kept == [SHAPES_OF_LANES, SHAPES_KEPT]
+    assert shape_limits == [SHAPES_OF_LANES, SHAPES_KEPT]
 
 
 @pytest.mark.slow
@@ -86,7 +86,7 @@ def test_an_error_while_encoding_is_raised_once(encoder: Encoder, compiled_by: C
 
 
 @pytest.mark.slow
-def test_vectors_of_a_graph_that_are_not_finite_are_an_error(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nonfinite_graph_vectors_are_an_error(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The golden texts do not have the token whose row is broken."""
     monkeypatch.setattr("essent.engine.compiled.GOLDEN_TEXTS", ("the moon",))
     encoder = Encoder(str(bert), "layers=1", device="cpu")
@@ -134,18 +134,18 @@ def test_the_vectors_are_the_callers_alone(compiled_by: Compiled, engine: str) -
 def test_a_query_does_not_wait_for_a_corpus(compiled_by: Compiled, engine: str) -> None:
     module = compiled_by(engine).engine_module
     sequences = module.ids(TEXTS[:8])
-    query, found = module.batch(sequences[:1]), np.zeros((8, module.dimensions), np.float32)
+    query, corpus_vectors = module.batch(sequences[:1]), np.zeros((8, module.dimensions), np.float32)
 
     def corpus() -> Iterator[Batch]:
         for row in range(8):
-            with ThreadPoolExecutor(1) as other:
-                answer = other.submit(module.runtime.one, *query).result(LIMIT)
+            with ThreadPoolExecutor(1) as pool:
+                answer = pool.submit(module.runtime.one, *query).result(LIMIT)
             assert_same(answer, expected[:1])
             yield np.array([row]), *module.batch([sequences[row]])
 
     expected = np.concatenate([module.runtime.one(*module.batch([ids])) for ids in sequences])
-    module.runtime.many(corpus(), lambda rows, vectors: found.__setitem__(rows, vectors))
-    assert_same(found, expected)
+    module.runtime.many(corpus(), lambda rows, vectors: corpus_vectors.__setitem__(rows, vectors))
+    assert_same(corpus_vectors, expected)
 
 
 def test_encoders_in_two_threads_share_a_tokenizer(bert: Path) -> None:
@@ -156,8 +156,8 @@ def test_encoders_in_two_threads_share_a_tokenizer(bert: Path) -> None:
     alone = [encoder.module.ids(texts) for encoder in encoders]
     assert alone[0][0] != alone[1][0]
     with ThreadPoolExecutor(4) as pool:
-        asked = [(side, pool.submit(encoders[side].module.ids, texts)) for side in (0, 1) * 60]
-        assert all(answer.result() == alone[side] for side, answer in asked)
+        pending = [(side, pool.submit(encoders[side].module.ids, texts)) for side in (0, 1) * 60]
+        assert all(answer.result() == alone[side] for side, answer in pending)
 
 
 def test_an_engine_is_not_copied(compiled_by: Compiled) -> None:
@@ -176,9 +176,7 @@ def test_long_texts_make_small_windows() -> None:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_conversion_that_fails_leaves_nothing(
-    encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_conversions_leave_no_files(encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("essent.engine.convert.FREE", "free")
     with pytest.raises(EngineError, match="does not convert to openvino"):
@@ -219,7 +217,7 @@ def test_more_than_two_gigabytes_of_onnx(encoder: Encoder, tmp_path: Path, monke
     assert not folder.exists()
 
 
-def test_the_other_engines_files_do_not_stay(compiled_by: Compiled, tmp_path: Path) -> None:
+def test_saving_removes_files_of_the_previous_engine(compiled_by: Compiled, tmp_path: Path) -> None:
     for engine, files in (("openvino", {"model.xml", "model.bin"}), ("onnx", {"model.onnx"})):
         compiled_by(engine).save(str(tmp_path))
         assert {path.name for path in tmp_path.glob("model.*")} == files
@@ -271,11 +269,11 @@ def test_tables_of_token_vectors(bert: Path, tmp_path: Path) -> None:
 
 def test_cosines_of_zeros() -> None:
     rows = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [3.0, 4.0]])
-    others = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [6.0, 8.0]])
-    np.testing.assert_allclose(cosines(rows, others), [1, 0, 0, 1])
+    references = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [6.0, 8.0]])
+    np.testing.assert_allclose(cosines(rows, references), [1, 0, 0, 1])
 
 
-def test_what_cannot_be_compiled_is_said(bert: Path, encoder: Encoder, compiled_by: Compiled) -> None:
+def test_uncompilable_models_are_refused(bert: Path, encoder: Encoder, compiled_by: Compiled) -> None:
     with pytest.raises(InputError, match="not str"):
         essent.compile(str(bert))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="no texts"):

@@ -27,9 +27,9 @@ from typing import Any
 
 KILLED = 137  # the status of a child that the shim has ended
 SECONDS = 300  # after which a child is taken to hang
-_ASKED = os.environ.get("ESSENT_FAULTS_MOST", "0")
-EVERY = _ASKED == "all"  # every point of every test, whatever the test says: an hour and more
-MOST = None if EVERY else int(_ASKED) or None  # points of each kind where a test does not say
+_POINTS = os.environ.get("ESSENT_FAULTS_MOST", "0")
+EVERY = _POINTS == "all"  # every point of every test, whatever the test says: an hour and more
+MOST = None if EVERY else int(_POINTS) or None  # points of each kind where a test does not say
 SHIM, MARK = Path(__file__).with_name("kill_shim.c"), "ESSENT_KILL_SHIM"
 WITHOUT = f"run it under the shim: python {Path(__file__).name} [arguments of pytest], or make check-faults"
 
@@ -42,8 +42,8 @@ class NoCompilerError(RuntimeError):
 
 def compiler() -> str | None:
     """The C compiler's name, None without one."""
-    return next((found for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name
-                 and (found := shutil.which(name))), None)  # fmt: skip
+    return next((executable for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name
+                 and (executable := shutil.which(name))), None)  # fmt: skip
 
 
 def compile_shim(folder: Path) -> Path:
@@ -52,11 +52,11 @@ def compile_shim(folder: Path) -> Path:
     Raises:
         NoCompilerError: there is no C compiler, or it fails; the message has what it says.
     """
-    found = compiler()
-    if found is None or not sys.platform.startswith("linux"):
+    executable = compiler()
+    if executable is None or not sys.platform.startswith("linux"):
         raise NoCompilerError("The kill points need Linux and a C compiler (cc): install one, e.g. apt install gcc.")
     library = folder / "kill_shim.so"
-    command = [found, "-O1", "-shared", "-fPIC", "-o", str(library), str(SHIM), "-ldl"]
+    command = [executable, "-O1", "-shared", "-fPIC", "-o", str(library), str(SHIM), "-ldl"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise NoCompilerError(f"{' '.join(command)} failed:\n{done.stderr}")
@@ -89,28 +89,30 @@ def shim() -> Any:
 # -- what is there ----------------------------------------------------------------------------------------------------
 
 
-def tree_of(place: Path) -> Tree:
-    """Digests of every file of a place, its links and folders; a file is {"": digest}."""
-    if not os.path.lexists(place):
+def tree_of(target: Path) -> Tree:
+    """Digests of every file of a folder, its links and folders; a file is {"": digest}."""
+    if not os.path.lexists(target):
         return None
-    if not place.is_dir() or place.is_symlink():
-        return {"": _shown(place)}
-    return {str(path.relative_to(place)): _shown(path) for path in sorted(place.rglob("*"))}
+    if not target.is_dir() or target.is_symlink():
+        return {"": _describe(target)}
+    return {str(path.relative_to(target)): _describe(path) for path in sorted(target.rglob("*"))}
 
 
-def _shown(path: Path) -> str:
+def _describe(path: Path) -> str:
     if path.is_symlink():
         return f"link to {os.readlink(path)}"
     return "folder" if path.is_dir() else sha256(path.read_bytes()).hexdigest()
 
 
-def differences(one: Tree, other: Tree) -> str:
+def differences(actual: Tree, expected: Tree) -> str:
     """What differs between two trees, for people."""
-    if one is None or other is None:
-        return f"{'nothing' if one is None else sorted(one)} instead of {'nothing' if other is None else sorted(other)}"
-    names = sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+    if actual is None or expected is None:
+        listed = ["nothing" if tree is None else sorted(tree) for tree in (actual, expected)]
+        return f"{listed[0]} instead of {listed[1]}"
+    names = sorted(name for name in {*actual, *expected} if actual.get(name) != expected.get(name))
     return ", ".join(
-        f"{name or 'the file'} {'is new' if name not in other else 'is missing' if name not in one else 'differs'}"
+        f"{name or 'the file'} "
+        f"{'is new' if name not in expected else 'is missing' if name not in actual else 'differs'}"
         for name in names
     )
 
@@ -147,11 +149,11 @@ def run_in_child(action: Callable[[], Any], folder: Path, kill_at: int = 0, *, h
         _be_child(library, action, folder, kill_at, half, sink)
     os.close(sink)
     with os.fdopen(source, "rb") as pipe:
-        said = pipe.read()
+        payload = pipe.read()
     status = os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
-    if not said:
+    if not payload:
         return Child(status, error="" if status == KILLED else f"The child ended with status {status}.")
-    value, error, calls, written = pickle.loads(said)  # noqa: S301  from our own child
+    value, error, calls, written = pickle.loads(payload)  # noqa: S301  from our own child
     return Child(status, value, error, calls, written)
 
 
@@ -170,9 +172,9 @@ def _be_child(
         library.kill_disarm()
         error = traceback.format_exc()
     calls = tuple(library.kill_journal().decode("utf-8", "replace").splitlines())
-    said = pickle.dumps((value, error, calls, library.kill_written()))
-    while said:
-        said = said[os.write(sink, said) :]
+    payload = pickle.dumps((value, error, calls, library.kill_written()))
+    while payload:
+        payload = payload[os.write(sink, payload) :]
     os._exit(status)
 
 
@@ -184,26 +186,26 @@ class State:
     """What a killed child has left.
 
     Attributes:
-        place: what the action writes.
+        target: what the action writes.
         call: the counted call it was killed at, "name path".
         half: killed in the middle of it, not before it.
-        old, new: what `read` finds in the place before the action, and after an action that was not killed.
-        now: what it finds after the death.
-        names: what is beside the place, and the place, after an action that was not killed.
+        old, new: what `read` finds in the target before the action, and after an action that was not killed.
+        after_kill: what it finds after the death.
+        names: what is beside the target, and the target, after an action that was not killed.
     """
 
-    place: Path
+    target: Path
     call: str
     half: bool
     old: Any
     new: Any
-    now: Any
+    after_kill: Any
     names: frozenset[str]
 
     @property
     def leftovers(self) -> list[str]:
-        """Names around the place that an action which was not killed does not leave, as they are at this moment."""
-        return sorted({entry.name for entry in self.place.parent.iterdir()} - self.names)
+        """Names around the target that an action which was not killed does not leave, as they are at this moment."""
+        return sorted({entry.name for entry in self.target.parent.iterdir()} - self.names)
 
     def run(self, action: Callable[[], Any]) -> Any:
         """What an action returns on what was left; it runs to its end, in a child.
@@ -211,7 +213,7 @@ class State:
         Raises:
             AssertionError: it fails.
         """
-        child = run_in_child(action, self.place.parent)
+        child = run_in_child(action, self.target.parent)
         assert child.status == 0, f"After a death at {self}:\n{child.error}"
         return child.value
 
@@ -221,44 +223,44 @@ class State:
 
 def killed_at_every_write(
     action: Callable[[], Any],
-    place: Path,
+    target: Path,
     *,
     most: int | None = None,
     half: bool | None = None,
     read: Callable[[Path], Any] = tree_of,
 ) -> Iterator[tuple[int, State]]:
-    """Kill an action at every call that changes something beside or in its place; the number of the call, and a state.
+    """Kill an action at every call that changes something beside or in its target; the number of the call, and a state.
 
-    The folder around the place must be the test's own: it is put back to what it was before each child. The action
+    The folder around the target must be the test's own: it is put back to what it was before each child. The action
     runs in children only; it should do the same each time.
 
     Args:
-        action: writes the place.
-        place: a file or folder, there or not.
+        action: writes the target.
+        target: a file or folder, existing or not.
         most: at most about so many points of each kind, spread evenly over the calls; None is every one,
             or what the variable ESSENT_FAULTS_MOST says; with "all" there it is every one for every test.
         half: only deaths in the middle of writing data (True) or between calls (False); None is both.
-        read: what of the place is compared; by default every byte. It sees a place that may not be there.
+        read: what of the target is compared; by default every byte. It sees a target that may not exist.
 
     Raises:
         AssertionError: the action fails, or changes nothing.
     """
-    around = place.parent
-    with tempfile.TemporaryDirectory(prefix="essent-faults-") as kept:
-        before = Path(kept) / "before"
+    around = target.parent
+    with tempfile.TemporaryDirectory(prefix="essent-faults-") as backup:
+        before = Path(backup) / "before"
         shutil.copytree(around, before, symlinks=True)
-        old = read(place)
+        old = read(target)
         for middle in (False, True) if half is None else (half,):
             whole = run_in_child(action, around, half=middle)
             assert whole.status == 0, f"The action fails without being killed:\n{whole.error}"
             assert whole.calls, f"The action changes nothing in {around}."
-            new, names = read(place), frozenset(entry.name for entry in around.iterdir())
+            new, names = read(target), frozenset(entry.name for entry in around.iterdir())
             for number in _spread(len(whole.calls), None if EVERY else most or MOST):
                 _put_back(before, around)
                 child, call = run_in_child(action, around, number, half=middle), whole.calls[number - 1]
                 assert child.status in (0, KILLED), f"At {call}:\n{child.error}"
                 if child.status == KILLED:  # 0: it made fewer calls this time
-                    yield number, State(place, call, middle, old, new, read(place), names)
+                    yield number, State(target, call, middle, old, new, read(target), names)
             _put_back(before, around)
 
 
@@ -280,13 +282,13 @@ def _put_back(before: Path, around: Path) -> None:
 
 def check_old_or_new(
     action: Callable[[], Any],
-    place: Path,
+    target: Path,
     *,
     most: int | None = None,
     half: bool | None = None,
     read: Callable[[Path], Any] = tree_of,
 ) -> int:
-    """Kill an action everywhere: the place is the old one or the new one, and the next run leaves the new one alone.
+    """Kill an action everywhere: the target is the old one or the new one, and the next run leaves the new one alone.
 
     Args: those of `killed_at_every_write`.
 
@@ -294,23 +296,23 @@ def check_old_or_new(
         The number of points.
     """
     points = 0
-    for number, state in killed_at_every_write(action, place, most=most, half=half, read=read):
+    for number, state in killed_at_every_write(action, target, most=most, half=half, read=read):
         points += 1
-        assert state.now in (state.old, state.new), (
-            f"Killed at call {number}, {state}: {_unlike(state.now, state.old, state.new)}"
+        assert state.after_kill in (state.old, state.new), (
+            f"Killed at call {number}, {state}: {_unlike(state.after_kill, state.old, state.new)}"
         )
         state.run(action)
-        assert read(place) == state.new, (
-            f"The run after a death at {state} leaves another place: {_unlike(read(place), state.old, state.new)}"
+        assert read(target) == state.new, (
+            f"The run after a death at {state} leaves something else: {_unlike(read(target), state.old, state.new)}"
         )
         assert not state.leftovers, f"After a death at {state} the next run leaves {state.leftovers}."
     return points
 
 
-def _unlike(now: Any, old: Any, new: Any) -> str:
-    if all(found is None or isinstance(found, dict) for found in (now, old, new)):
-        return f"against the old one {differences(now, old)}; against the new one {differences(now, new)}"
-    return f"{now!r} is neither {old!r} nor {new!r}"
+def _unlike(after_kill: Any, old: Any, new: Any) -> str:
+    if all(tree is None or isinstance(tree, dict) for tree in (after_kill, old, new)):
+        return f"against the old one {differences(after_kill, old)}; against the new one {differences(after_kill, new)}"
+    return f"{after_kill!r} is neither {old!r} nor {new!r}"
 
 
 def main(arguments: list[str]) -> int:

@@ -24,37 +24,37 @@ pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("under_the_shim")]
 ROWS = np.arange(50_000, dtype=np.float32).reshape(-1, 10)
 
 
-def python_text(place: Path) -> None:
-    place.write_text("ü" * 100_000, "utf-8")
+def python_text(path: Path) -> None:
+    path.write_text("ü" * 100_000, "utf-8")
 
 
-def numpy_file(place: Path) -> None:
+def numpy_file(path: Path) -> None:
     """A FILE of the C library, which is written and closed there."""
-    np.save(place.with_suffix(".npy"), ROWS)
+    np.save(path.with_suffix(".npy"), ROWS)
 
 
-def torch_file(place: Path) -> None:
-    torch.save({"a": torch.ones(5_000), "b": [1, 2]}, place)
+def torch_file(path: Path) -> None:
+    torch.save({"a": torch.ones(5_000), "b": [1, 2]}, path)
 
 
-def rust_numpy(place: Path) -> None:
-    safetensors.numpy.save_file({"a": ROWS}, place)
+def rust_numpy(path: Path) -> None:
+    safetensors.numpy.save_file({"a": ROWS}, path)
 
 
-def rust_torch(place: Path) -> None:
-    safetensors.torch.save_file({"a": torch.ones(5_000)}, place)
+def rust_torch(path: Path) -> None:
+    safetensors.torch.save_file({"a": torch.ones(5_000)}, path)
 
 
-def copied(place: Path) -> None:
-    shutil.copyfile(__file__, place)
+def copied(path: Path) -> None:
+    shutil.copyfile(__file__, path)
 
 
 @pytest.mark.parametrize("writer", [python_text, numpy_file, torch_file, rust_numpy, rust_torch, copied])
-def test_every_byte_goes_through_a_call_that_is_counted(tmp_path: Path, writer: Callable[[Path], None]) -> None:
+def test_every_written_byte_is_counted(tmp_path: Path, writer: Callable[[Path], None]) -> None:
     child = run_in_child(lambda: writer(tmp_path / "file"), tmp_path)
     assert child.status == 0, child.error
-    (made,) = tmp_path.iterdir()
-    assert child.written >= made.stat().st_size > 1000
+    (path,) = tmp_path.iterdir()
+    assert child.written >= path.stat().st_size > 1000
 
 
 def test_every_kind_of_change_is_counted(tmp_path: Path) -> None:
@@ -75,11 +75,11 @@ def test_every_kind_of_change_is_counted(tmp_path: Path) -> None:
         file.rename(folder / "renamed")
         (folder / "two").mkdir()
         (folder / "three").mkdir()
-        here, c = -100, ctypes.CDLL(None)
-        assert c.renameat2(here, bytes(folder / "two"), here, bytes(folder / "three"), 2) == 0
+        at_cwd, c = -100, ctypes.CDLL(None)
+        assert c.renameat2(at_cwd, bytes(folder / "two"), at_cwd, bytes(folder / "three"), 2) == 0
         paths = [ctypes.c_char_p(bytes(folder / name)) for name in ("three", "two")]
         numbers = {"x86_64": 316, "aarch64": 276}
-        assert c.syscall(numbers[os.uname().machine], here, paths[0], here, paths[1], 2) == 0
+        assert c.syscall(numbers[os.uname().machine], at_cwd, paths[0], at_cwd, paths[1], 2) == 0
         mapped = np.memmap(folder / "mapped", np.float32, "w+", shape=(10,))
         mapped.flush()
         os.chdir(tmp_path)
@@ -93,9 +93,9 @@ def test_every_kind_of_change_is_counted(tmp_path: Path) -> None:
         "mkdir open write sync write write truncate chmod link symlink rename mkdir mkdir rename".split()
     )
     assert names[14] == "rename"
-    rest = names[15:]
-    assert {"open", "write", "sync", "unlink", "rmdir"} <= set(rest)
-    assert rest.count("rmdir") == 3
+    remaining = names[15:]
+    assert {"open", "write", "sync", "unlink", "rmdir"} <= set(remaining)
+    assert remaining.count("rmdir") == 3
     assert all(str(tmp_path) in call or "mapped" in call for call in child.calls)
 
 
@@ -113,18 +113,18 @@ def test_calls_elsewhere_are_not_counted(tmp_path: Path, tmp_path_factory: pytes
     assert child.written == len("inside")
 
 
-def test_a_child_ends_before_the_call_or_half_way_through_its_data(tmp_path: Path) -> None:
+def test_a_child_is_killed_before_or_within_a_write(tmp_path: Path) -> None:
     def write() -> None:
         with (tmp_path / "file").open("wb", buffering=0) as file:
             file.write(b"abcd")
             file.write(b"efgh")
 
-    found = {
+    states_by_half = {
         half: [(state.call.split()[0], (tmp_path / "file").read_bytes() if (tmp_path / "file").exists() else None)
                for _, state in killed_at_every_write(write, tmp_path / "file", half=half)]
         for half in (False, True)
     }  # fmt: skip
-    assert found == {
+    assert states_by_half == {
         False: [("open", None), ("write", b""), ("write", b"abcd")],
         True: [("write", b"ab"), ("write", b"abcdef")],
     }
@@ -133,47 +133,45 @@ def test_a_child_ends_before_the_call_or_half_way_through_its_data(tmp_path: Pat
 
 def test_a_file_of_the_c_library_is_cut_in_the_middle_too(tmp_path: Path) -> None:
     sizes = [
-        state.place.stat().st_size
+        state.target.stat().st_size
         for _, state in killed_at_every_write(lambda: np.save(tmp_path / "a.npy", ROWS), tmp_path / "a.npy", half=True)
     ]
     assert max(sizes) > ROWS.nbytes // 2 - 1
     assert max(sizes) < ROWS.nbytes
 
 
-def write_in_place(place: Path, text: str) -> None:
-    place.write_text(text, "utf-8")
+def write_directly(path: Path, text: str) -> None:
+    path.write_text(text, "utf-8")
 
 
-def write_two(place: Path, text: str) -> None:
+def write_two(folder: Path, text: str) -> None:
     """Each file whole, the folder a mixture."""
-    place.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True)
     for name in "ab":
-        write_text(place / name, text)
+        write_text(folder / name, text)
 
 
-def write_beside_and_forget(place: Path, text: str) -> None:
-    other = place.with_name(f"half-{os.getpid()}")
-    other.write_text(text, "utf-8")
-    other.replace(place)
+def write_beside_and_forget(path: Path, text: str) -> None:
+    temporary = path.with_name(f"half-{os.getpid()}")
+    temporary.write_text(text, "utf-8")
+    temporary.replace(path)
 
 
 @pytest.mark.parametrize(
     ("writer", "message"),
     [
-        (write_in_place, "the file differs"),
+        (write_directly, "the file differs"),
         (write_two, "b differs"),
         (write_beside_and_forget, "the next run leaves"),
     ],
 )
-def test_writers_that_are_not_atomic_are_found(
-    tmp_path: Path, writer: Callable[[Path, str], None], message: str
-) -> None:
+def test_nonatomic_writers_are_detected(tmp_path: Path, writer: Callable[[Path, str], None], message: str) -> None:
     writer(tmp_path / "place", "old")
     with pytest.raises(AssertionError, match=message):
         check_old_or_new(lambda: writer(tmp_path / "place", "new"), tmp_path / "place")
 
 
-def test_actions_that_fail_or_do_nothing_are_errors(tmp_path: Path) -> None:
+def test_failing_and_idle_actions_are_errors(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="division"):
         check_old_or_new(lambda: 1 // 0, tmp_path / "place")
     with pytest.raises(AssertionError, match="changes nothing"):
@@ -183,46 +181,46 @@ def test_actions_that_fail_or_do_nothing_are_errors(tmp_path: Path) -> None:
 # -- essent._core.atomic -----------------------------------------------------------------------------------------------
 
 
-def replace_file(place: Path, text: str) -> None:
-    with replacing_file(place) as temporary:
+def replace_file(path: Path, text: str) -> None:
+    with replacing_file(path) as temporary:
         safetensors.numpy.save_file({text: ROWS}, temporary)
 
 
-def replace_folder(place: Path, text: str, carried: tuple[str, ...] = ()) -> None:
-    with replacing_folder(place, carried) as temporary:
+def replace_folder(folder: Path, text: str, carried: tuple[str, ...] = ()) -> None:
+    with replacing_folder(folder, carried) as temporary:
         write_json(temporary / "about.json", {"text": text})
         (temporary / "deep").mkdir()
         safetensors.numpy.save_file({text: ROWS}, temporary / "deep" / "weights")
 
 
-def read_after_recovery(place: Path) -> Any:
+def read_after_recovery(folder: Path) -> Any:
     """What a reader does where folders cannot be exchanged: between two renames there is none."""
-    recover(place)
-    return tree_of(place)
+    recover(folder)
+    return tree_of(folder)
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_a_file_is_old_or_new_at_every_call(tmp_path: Path, there: bool) -> None:
-    if there:
+@pytest.mark.parametrize("existing", [True, False])
+def test_a_file_is_old_or_new_at_every_call(tmp_path: Path, existing: bool) -> None:
+    if existing:
         replace_file(tmp_path / "file", "old")
     assert check_old_or_new(lambda: replace_file(tmp_path / "file", "new"), tmp_path / "file")
 
 
 @pytest.mark.parametrize("exchange", [True, False])
-@pytest.mark.parametrize("there", ["nothing", "empty", "old"])
+@pytest.mark.parametrize("previous", ["nothing", "empty", "old"])
 def test_a_folder_is_old_or_new_at_every_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str, exchange: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, previous: str, exchange: bool
 ) -> None:
-    place = tmp_path / "folder"
-    if there == "empty":
-        place.mkdir()
-    elif there == "old":
-        replace_folder(place, "old")
-        write_text(place / "checkpoints" / "one", "kept")
+    folder = tmp_path / "folder"
+    if previous == "empty":
+        folder.mkdir()
+    elif previous == "old":
+        replace_folder(folder, "old")
+        write_text(folder / "checkpoints" / "one", "kept")
     if not exchange:
         monkeypatch.setattr(atomic, "_exchange", lambda new, old: False)
     read = tree_of if exchange else read_after_recovery
-    assert check_old_or_new(lambda: replace_folder(place, "new", ("checkpoints",)), place, read=read)
+    assert check_old_or_new(lambda: replace_folder(folder, "new", ("checkpoints",)), folder, read=read)
 
 
 def test_the_shim_is_silent_where_it_is_not_armed(tmp_path: Path) -> None:

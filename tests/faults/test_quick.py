@@ -18,7 +18,7 @@ HARNESS = SHIM.with_name("kill_harness.py")
     compiler() is None or not sys.platform.startswith("linux"),
     reason="needs Linux and a C compiler; make check-faults fails without",
 )
-def test_cheap_writers_are_killed_at_some_calls() -> None:
+def test_cheap_writers_survive_sampled_kills() -> None:
     """In a process that is started with the shim; four deaths of each kind a test."""
     tests = str(SHIM.with_name("test_kill_harness.py"))
     command = [sys.executable, str(HARNESS), "-m", "faults", "-p", "no:cacheprovider", "-p", "no:xdist", tests]
@@ -40,7 +40,7 @@ def test_without_a_compiler_nothing_is_skipped(tmp_path: Path) -> None:
     assert "a C compiler (cc): install one" in done.stderr
 
 
-def test_what_the_compiler_says_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiler_errors_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = tmp_path / "cc"
     broken.write_text("#!/bin/sh\necho no such option >&2\nexit 1\n", "utf-8")
     broken.chmod(0o755)

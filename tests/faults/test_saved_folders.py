@@ -32,47 +32,47 @@ def table(bert: Path) -> SentenceTransformer:
 
 @pytest.mark.parametrize("recipe", ["mean | zscore", "ditto:2-3 weights=idf"])
 def test_a_new_encoder(bert: Path, tmp_path: Path, recipe: str) -> None:
-    made = encoder(bert, recipe)
-    assert check_old_or_new(lambda: made.save(str(tmp_path / "model")), tmp_path / "model") > 60
+    model = encoder(bert, recipe)
+    assert check_old_or_new(lambda: model.save(str(tmp_path / "model")), tmp_path / "model") > 60
 
 
 @pytest.mark.parametrize(("first", "second"), [("ditto:2-3", "mean | zscore"), ("static", "ditto:2-3")])
 def test_over_another_encoder(bert: Path, tmp_path: Path, first: str, second: str) -> None:
-    place = tmp_path / "model"
-    encoder(bert, first).save(str(place))
-    (place / "notes.txt").write_text("mine")
-    made = encoder(bert, second)
-    check_old_or_new(lambda: made.save(str(place)), place, most=MOST)
+    folder = tmp_path / "model"
+    encoder(bert, first).save(str(folder))
+    (folder / "notes.txt").write_text("mine")
+    replacement = encoder(bert, second)
+    check_old_or_new(lambda: replacement.save(str(folder)), folder, most=MOST)
 
 
 def test_a_static_table(table: SentenceTransformer, tmp_path: Path) -> None:
-    place = tmp_path / "model"
-    encoder(table, "static | centre").save(str(place))
-    made = encoder(table, "static | centre | normalize")
-    check_old_or_new(lambda: made.save(str(place)), place, most=MOST)
-    made.save(str(place))
-    np.testing.assert_allclose(StaticEncoder.load(place).encode(CORPUS[:2]), made.encode(CORPUS[:2]), atol=1e-6)
+    folder = tmp_path / "model"
+    encoder(table, "static | centre").save(str(folder))
+    replacement = encoder(table, "static | centre | normalize")
+    check_old_or_new(lambda: replacement.save(str(folder)), folder, most=MOST)
+    replacement.save(str(folder))
+    np.testing.assert_allclose(StaticEncoder.load(folder).encode(CORPUS[:2]), replacement.encode(CORPUS[:2]), atol=1e-6)
 
 
 @pytest.mark.parametrize("engine", ["openvino", "onnx"])
 def test_a_graph_over_another(bert: Path, tmp_path: Path, engine: str) -> None:
-    place = tmp_path / "graph"
-    essent.compile(encoder(bert, "cls"), engine).save(str(place))
-    made = essent.compile(encoder(bert, "mean"), engine)
-    check_old_or_new(lambda: save_compiled(made, place), place, most=MOST)
+    folder = tmp_path / "graph"
+    essent.compile(encoder(bert, "cls"), engine).save(str(folder))
+    replacement = essent.compile(encoder(bert, "mean"), engine)
+    check_old_or_new(lambda: save_compiled(replacement, folder), folder, most=MOST)
 
 
 def test_where_folders_cannot_be_exchanged(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There a death between two renames leaves the old folder aside, and whoever reads or writes next puts it back."""
     monkeypatch.setattr("essent._core.atomic._exchange", lambda *_: False)
-    place = tmp_path / "model"
+    folder = tmp_path / "model"
     old, new = encoder(bert, "cls"), encoder(bert, "mean")
-    old.save(str(place))
-    wanted = {encoded.tobytes() for encoded in (old.encode(CORPUS[:3]), new.encode(CORPUS[:3]))}
+    old.save(str(folder))
+    allowed_vectors = {encoded.tobytes() for encoded in (old.encode(CORPUS[:3]), new.encode(CORPUS[:3]))}
     points: list[int] = []
-    action: Callable[[], None] = lambda: new.save(str(place))  # noqa: E731
-    for number, state in killed_at_every_write(action, place, most=MOST, half=False):
+    action: Callable[[], None] = lambda: new.save(str(folder))  # noqa: E731
+    for number, state in killed_at_every_write(action, folder, most=MOST, half=False):
         points.append(number)
-        assert Encoder(str(place)).encode(CORPUS[:3]).tobytes() in wanted, state
-        assert essent.verify(str(place)).passed
+        assert Encoder(str(folder)).encode(CORPUS[:3]).tobytes() in allowed_vectors, state
+        assert essent.verify(str(folder)).passed
     assert len(points) > 40

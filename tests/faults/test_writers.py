@@ -62,9 +62,9 @@ def test_reports(tmp_path: Path, suffix: str) -> None:
     from essent.report.write import write_report
 
     path = tmp_path / f"report{suffix}"
-    made = [score.with_provenance(model="m", recipe="mean") for score in (result(50.0), result(60.0))]
-    write_report(made[:1], path)
-    assert check_old_or_new(lambda: write_report(made[1:], path, title="Another"), path)
+    scored = [score.with_provenance(model="m", recipe="mean") for score in (result(50.0), result(60.0))]
+    write_report(scored[:1], path)
+    assert check_old_or_new(lambda: write_report(scored[1:], path, title="Another"), path)
 
 
 def test_leaderboards_and_their_pictures(tmp_path: Path) -> None:
@@ -86,19 +86,17 @@ def averages(value: float) -> Contexts:
     return Contexts(tables, counts, counts, 3, 1, "digest", {"value": value})
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_averages(tmp_path: Path, there: bool) -> None:
-    place = tmp_path / "averages"
-    if there:
-        averages(1.0).save(place)
-        (place / "notes.txt").write_text("mine", "utf-8")
-    assert check_old_or_new(lambda: averages(2.0).save(place), place)
+@pytest.mark.parametrize("existing", [True, False])
+def test_averages(tmp_path: Path, existing: bool) -> None:
+    folder = tmp_path / "averages"
+    if existing:
+        averages(1.0).save(folder)
+        (folder / "notes.txt").write_text("mine", "utf-8")
+    assert check_old_or_new(lambda: averages(2.0).save(folder), folder)
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_a_masked_language_model_that_is_finished(
-    tmp_path: Path, folder_of: Callable[[str], Path], there: bool
-) -> None:
+@pytest.mark.parametrize("existing", [True, False])
+def test_finished_masked_language_model(tmp_path: Path, folder_of: Callable[[str], Path], existing: bool) -> None:
     """An older model, its checkpoints and what is not essent's: one step, and never a mixture."""
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
@@ -106,28 +104,28 @@ def test_a_masked_language_model_that_is_finished(
 
     source = folder_of("bert")
     model, tokenizer = AutoModelForMaskedLM.from_pretrained(source), AutoTokenizer.from_pretrained(source)
-    place = tmp_path / "model"
-    (place / "checkpoints" / "checkpoint-1").mkdir(parents=True)
-    (place / "checkpoints" / "checkpoint-1" / "optimizer.pt").write_bytes(b"state")
-    (place / "notes.md").write_text("mine", "utf-8")
-    if there:
-        model.save_pretrained(place)
-        (place / "spiece.model").write_bytes(b"of another tokenizer")
+    folder = tmp_path / "model"
+    (folder / "checkpoints" / "checkpoint-1").mkdir(parents=True)
+    (folder / "checkpoints" / "checkpoint-1" / "optimizer.pt").write_bytes(b"state")
+    (folder / "notes.md").write_text("mine", "utf-8")
+    if existing:
+        model.save_pretrained(folder)
+        (folder / "spiece.model").write_bytes(b"of another tokenizer")
         with torch.no_grad():
             next(model.parameters())[0, 0] += 1
 
     def finish() -> None:
-        (place / "checkpoints").mkdir(exist_ok=True)
-        write_finished(place, model, tokenizer, {"steps": 1})
+        (folder / "checkpoints").mkdir(exist_ok=True)
+        write_finished(folder, model, tokenizer, {"steps": 1})
 
-    assert check_old_or_new(finish, place, read=without_empty_checkpoints)
+    assert check_old_or_new(finish, folder, read=without_empty_checkpoints)
 
 
-def without_empty_checkpoints(place: Path) -> Any:
+def without_empty_checkpoints(folder: Path) -> Any:
     from kill_harness import tree_of
 
-    found = tree_of(place)
-    return None if found is None else {name: what for name, what in found.items() if name != "checkpoints"}
+    tree = tree_of(folder)
+    return None if tree is None else {name: digest for name, digest in tree.items() if name != "checkpoints"}
 
 
 # -- what goes on where it stopped ------------------------------------------------------------------------------------
@@ -139,29 +137,31 @@ def rows_of(texts: list[str]) -> list[np.ndarray]:
 
 def test_the_cache_of_vectors(tmp_path: Path) -> None:
     """Two keys, rows there and rows new; what is read after a death is right, and what was whole is not lost."""
-    place = tmp_path / "cache"
+    folder = tmp_path / "cache"
     old, new = ["x" * n for n in range(1, 6)], ["x" * n for n in range(3, 12)]
-    PooledCache(place).vectors(["a", "b"], (6, 3), old, rows_of)
+    PooledCache(folder).vectors(["a", "b"], (6, 3), old, rows_of)
 
     def add() -> None:
         for start in (0, 4):
-            PooledCache(place).vectors(["a", "b"], (6, 3), new[start:], rows_of)
+            PooledCache(folder).vectors(["a", "b"], (6, 3), new[start:], rows_of)
 
     def read() -> list[str]:
-        asked: list[str] = []
-        found = PooledCache(place).vectors(["a", "b"], (6, 3), old + new, lambda t: (asked.extend(t), rows_of(t))[1])
-        for rows, expected in zip(found, rows_of(old + new), strict=True):
+        computed: list[str] = []
+        arrays = PooledCache(folder).vectors(
+            ["a", "b"], (6, 3), old + new, lambda t: (computed.extend(t), rows_of(t))[1]
+        )
+        for rows, expected in zip(arrays, rows_of(old + new), strict=True):
             np.testing.assert_array_equal(rows, expected)
-        return asked
+        return computed
 
     points = 0
-    for _, state in killed_at_every_write(add, place):
+    for _, state in killed_at_every_write(add, folder):
         points += 1
-        asked = state.run(read)
-        assert not set(asked) & set(old), f"After a death at {state} rows that were there are lost."
+        computed = state.run(read)
+        assert not set(computed) & set(old), f"After a death at {state} rows that were there are lost."
         assert state.run(read) == [], f"After a death at {state} the cache does not keep rows any more."
         assert not state.leftovers
-        sizes = {path.name: path.stat().st_size for path in place.iterdir()}
+        sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
         assert {sizes["a.f32"] // 24, sizes["b.f32"] // 12, sizes["a.names"] // 36} == {11}, (str(state), sizes)
     assert points
 
@@ -174,20 +174,20 @@ def test_the_work_folder_of_a_search(
     from essent.selection.space import Grid, Space
 
     space = Space((Grid(layers=("1", "L"), weights=("uniform", "idf"), shaping=("", "centre", "whiten:4")),))
-    place, shell = tmp_path / "work", shell_of("bert")
+    work, shell = tmp_path / "work", shell_of("bert")
 
     def run() -> dict[str, Any]:
-        board = search(shell, task, space, work=place, memory=2e-4, progress=False).to_dict()
+        board = search(shell, task, space, work=work, memory=2e-4, progress=False).to_dict()
         return {**board, "provenance": None}
 
     expected, points = None, 0
-    for number, state in killed_at_every_write(run, place, most=24):
+    for number, state in killed_at_every_write(run, work, most=24):
         points += 1
-        found = state.run(run)
-        expected = expected or found
-        assert found == expected, f"Killed at call {number}, {state}: other scores."
+        resumed = state.run(run)
+        expected = expected or resumed
+        assert resumed == expected, f"Killed at call {number}, {state}: other scores."
         assert not state.leftovers
-        assert not [path for path in place.iterdir() if "pooled" in path.name or path.name.startswith(".")]
+        assert not [path for path in work.iterdir() if "pooled" in path.name or path.name.startswith(".")]
     assert points
     assert expected == {**search(shell, task, space, memory=2e-4, progress=False).to_dict(), "provenance": None}
 
@@ -199,22 +199,22 @@ def test_the_state_of_averaging(
     from essent.static.gather import Settings, average_contexts
 
     backbone = load(shell_of("bert"), [Recipe()], {}).backbone
-    place = tmp_path / "state.safetensors"
+    path = tmp_path / "state.safetensors"
     monkeypatch.setattr(gather, "PORTION", 4)
 
     def run() -> dict[str, Any]:
-        averages, _ = average_contexts(backbone, CORPUS, Settings(layers=[1], state=place, every=0.0))
+        averages, _ = average_contexts(backbone, CORPUS, Settings(layers=[1], state=path, every=0.0))
         return {"table": averages.table(1).tobytes(), "count": averages.count.tolist()}
 
     expected, points = None, 0
-    for _, state in killed_at_every_write(run, place, most=30):
+    for _, state in killed_at_every_write(run, path, most=30):
         points += 1
-        found = state.run(run)
-        expected = expected or found
-        assert found == expected, f"After a death at {state} other averages."
+        resumed = state.run(run)
+        expected = expected or resumed
+        assert resumed == expected, f"After a death at {state} other averages."
         assert not state.leftovers
     assert points
-    place.unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
     assert run() == expected
 
 
@@ -227,7 +227,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def test_one_checkpoint_at_every_write(tmp_path: Path, folder_of: Callable[[str], Path], task: PairTask) -> None:
+def test_a_whole_checkpoint_at_every_write(tmp_path: Path, folder_of: Callable[[str], Path], task: PairTask) -> None:
     """The one before goes when the new one is whole: at every moment one is, and what looks whole is whole."""
     pytest.importorskip("accelerate")
     from essent.training.checkpoints import check_checkpoint, is_whole, last_checkpoint
@@ -237,35 +237,35 @@ def test_one_checkpoint_at_every_write(tmp_path: Path, folder_of: Callable[[str]
     from essent.training.settings import resolve_settings
     from essent.training.trainer import make_trainer
 
-    place = tmp_path / "run" / "checkpoints"
+    folder = tmp_path / "run" / "checkpoints"
     encoder = open_encoder(str(folder_of("bert")), "cpu")
     settings = resolve_settings("promptbert-unsup", "bert", {"batch_size": 4, "max_steps": 3, "validate_every": 1})
     examples = as_examples(CORPUS[:12])
     loss = make_loss(encoder, settings)
-    trainer = make_trainer(encoder, loss, examples, settings, place, make_collator(encoder, loss))
+    trainer = make_trainer(encoder, loss, examples, settings, folder, make_collator(encoder, loss))
     trainer.args.save_total_limit = 1
     trainer.create_optimizer_and_scheduler(3)
     for name in ("checkpoint-2", "checkpoint-3"):  # of a run that was killed before
-        (place / name).mkdir(parents=True)
-        (place / name / "trainer_state.json").write_text("{}", "utf-8")
+        (folder / name).mkdir(parents=True)
+        (folder / name / "trainer_state.json").write_text("{}", "utf-8")
 
     def save(step: int) -> None:
         trainer.state.global_step = step
         trainer._save_checkpoint(encoder, None)
 
     save(1)
-    seen = set()
-    for number, state in killed_at_every_write(lambda: save(2), place):
-        whole = [path for path in place.iterdir() if is_whole(path)]
+    last_names = set()
+    for number, state in killed_at_every_write(lambda: save(2), folder):
+        whole = [path for path in folder.iterdir() if is_whole(path)]
         assert whole, f"Killed at call {number}, {state}: there is no checkpoint."
         for path in whole:
             check_checkpoint(path)
-        seen.add(last_checkpoint(place).name)
+        last_names.add(last_checkpoint(folder).name)
         state.run(lambda: save(2))
-        assert [path.name for path in place.iterdir()] == ["checkpoint-2"], str(state)
-        check_checkpoint(place / "checkpoint-2")
-        assert not [path.name for path in place.rglob(".*")], str(state)
-    assert seen == {"checkpoint-1", "checkpoint-2"}
+        assert [path.name for path in folder.iterdir()] == ["checkpoint-2"], str(state)
+        check_checkpoint(folder / "checkpoint-2")
+        assert not [path.name for path in folder.rglob(".*")], str(state)
+    assert last_names == {"checkpoint-1", "checkpoint-2"}
 
 
 def test_checkpoints_of_training(tmp_path: Path, folder_of: Callable[[str], Path], task: PairTask) -> None:
@@ -274,27 +274,27 @@ def test_checkpoints_of_training(tmp_path: Path, folder_of: Callable[[str], Path
     from essent.training.checkpoints import check_checkpoint, last_checkpoint
     from essent.training.run import train
 
-    place, model = tmp_path / "run", folder_of("bert")
+    folder, model = tmp_path / "run", folder_of("bert")
 
     def run() -> tuple[bytes, list[Any]]:
-        kept = last_checkpoint(place / "checkpoints")
-        if kept is not None:
-            check_checkpoint(kept)
-        train(model, CORPUS[:12], output=place, validate=task, resume=True, **SETTINGS)
-        about = json.loads((place / "training.json").read_text("utf-8"))
-        scores = [(row["step"], row["eval_spearman"]) for row in about["history"] if "eval_spearman" in row]
-        return (place / "model.safetensors").read_bytes(), [about["steps"], about["best_step"], scores]
+        checkpoint = last_checkpoint(folder / "checkpoints")
+        if checkpoint is not None:
+            check_checkpoint(checkpoint)
+        train(model, CORPUS[:12], output=folder, validate=task, resume=True, **SETTINGS)
+        metadata = json.loads((folder / "training.json").read_text("utf-8"))
+        scores = [(row["step"], row["eval_spearman"]) for row in metadata["history"] if "eval_spearman" in row]
+        return (folder / "model.safetensors").read_bytes(), [metadata["steps"], metadata["best_step"], scores]
 
     expected, points, resumed = None, 0, set()
-    for number, state in killed_at_every_write(run, place, most=16):
+    for number, state in killed_at_every_write(run, folder, most=16):
         points += 1
-        kept = last_checkpoint(place / "checkpoints")
-        resumed.add(None if kept is None else kept.name)
-        found = state.run(run)
-        expected = expected or found
-        assert found == expected, f"Killed at call {number}, {state}: the resumed run ends elsewhere."
+        checkpoint = last_checkpoint(folder / "checkpoints")
+        resumed.add(None if checkpoint is None else checkpoint.name)
+        weights_and_scores = state.run(run)
+        expected = expected or weights_and_scores
+        assert weights_and_scores == expected, f"Killed at call {number}, {state}: the resumed run ends elsewhere."
         assert not state.leftovers
-        assert not [path.name for path in place.rglob(".*")], f"After a death at {state}."
+        assert not [path.name for path in folder.rglob(".*")], f"After a death at {state}."
     assert points
     assert len(resumed) >= 3, resumed
 
@@ -307,19 +307,19 @@ def test_parts_of_a_bulk_run(tmp_path: Path) -> None:
     from families import build_tokenizer
     from static_models import static_model
 
-    model, texts, place = tmp_path / "static", tmp_path / "texts.csv", tmp_path / "vectors"
+    model, texts, output = tmp_path / "static", tmp_path / "texts.csv", tmp_path / "vectors"
     static_model(build_tokenizer("wordpiece").backend_tokenizer).save(str(model))
     texts.write_text("\n".join(["text", *(f'"{text}"' for text in CORPUS[:12])]), "utf-8")
 
     def run() -> dict[str, bytes]:
-        encode(texts, model, place, rows_per_part=4)
-        return {path.name: path.read_bytes() for path in sorted(place.iterdir())}
+        encode(texts, model, output, rows_per_part=4)
+        return {path.name: path.read_bytes() for path in sorted(output.iterdir())}
 
     expected, points = None, 0
-    for number, state in killed_at_every_write(run, place, most=24):
+    for number, state in killed_at_every_write(run, output, most=24):
         points += 1
-        found = state.run(run)
-        expected = expected or found
-        assert found == expected, f"Killed at call {number}, {state}: the run that goes on ends elsewhere."
-        assert len(found) > 1
+        parts = state.run(run)
+        expected = expected or parts
+        assert parts == expected, f"Killed at call {number}, {state}: the run that goes on ends elsewhere."
+        assert len(parts) > 1
     assert points

@@ -66,7 +66,7 @@ def run_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return make
 
 
-def test_pace_is_what_finished_steps_took_per_planned_second(run_at: Any) -> None:
+def test_pace_is_actual_over_planned_seconds(run_at: Any) -> None:
     run = run_at(1.5)
     assert run.pace == pytest.approx(1.5)
     assert run.remaining == pytest.approx(1000 - 1.5 * 345)
@@ -83,7 +83,7 @@ def test_training_leaves_later_steps_their_time(run_at: Any, pace: float) -> Non
     }
 
 
-def test_training_has_half_of_what_is_left_where_little_is(run_at: Any) -> None:
+def test_training_has_half_of_a_short_remainder(run_at: Any) -> None:
     assert affordable_steps(run_at(2.0), 5.0)["steps"] == int(MIN_TRAINING * 310 / 5.0)
 
 
@@ -91,7 +91,7 @@ def test_training_takes_no_more_than_its_most(run_at: Any) -> None:
     assert affordable_steps(run_at(1.0), 0.5) == {"steps": 120}
 
 
-def test_without_trials_a_step_takes_what_was_planned_at_the_pace(run_at: Any) -> None:
+def test_step_time_without_trials_follows_the_pace(run_at: Any) -> None:
     for pace, assumed in ((1.3, 1.3), (0.1, MIN_PACE)):  # a quick beginning promises nothing
         run = run_at(pace)
         assert affordable_steps(run, 0.0) == affordable_steps(run, assumed * 4.0)
@@ -110,7 +110,7 @@ def test_trials_are_halved_until_they_fit(run_at: Any, pace: float, trials: int,
     assert (len(settings), steps) == (trials, rungs)
 
 
-def test_training_has_the_time_of_trials_that_do_not_fit() -> None:
+def test_training_inherits_the_time_of_dropped_trials() -> None:
     """24 steps take 24 x 5 x 128 x 0.01 = 154 s."""
     settings = [{"batch_size": 64, "seed": seed} for seed in range(4)]
     speed = {"seconds": 0.01, "tokens": 20.0, "measured": 0.0, "tested": 0.0}
@@ -124,15 +124,15 @@ def test_training_has_the_time_of_trials_that_do_not_fit() -> None:
     assert (helped["steps"], helped["rungs"], len(helped["trials"])) == (MIN_STEPS, (), 1)
 
 
-def test_a_search_that_groups_vectors_pays_for_each_recipe_and_text() -> None:
+def test_clustering_costs_grow_with_recipes_and_texts() -> None:
     """k-means of 4,000 texts takes as long as encoding them, for every recipe: fewer texts, or a smaller space."""
     examples = tuple(Example((f"text {number}",), str(number % 20)) for number in range(4000))
     inputs = Inputs((), (), (ClusterTask("topics", examples),), ())
     model = ModelCapabilities("bert", layers=6, attention_heads=12, mask=False)
-    each = 0.002 * cores()  # seconds of processors for one text
+    seconds_per_text = 0.002 * cores()  # of processors
 
     def planned(seconds: float) -> tuple[str, int | None, int]:
-        search = plan_search({"seconds": 0.01, "judged": each}, inputs, model, seconds, ("small", "tiny"))
+        search = plan_search({"seconds": 0.01, "judged": seconds_per_text}, inputs, model, seconds, ("small", "tiny"))
         recipes = len(space_of(search["space"]).expand(model)[0])
         assert search["seconds"] >= 0.002 * recipes * search["texts"]
         return search["space"], search["units"], round(search["seconds"])
@@ -154,7 +154,7 @@ class SlowClusters(ClusterTask):
         return np.zeros(self.evidence_size)
 
 
-def test_what_judging_a_text_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_judging_seconds_per_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """Per judged text, whatever is held out besides; nothing where similarities alone are judged."""
     for name in CLOCKS:
         monkeypatch.setattr(clock, name, lambda name=name: CLOCKS[name])

@@ -37,7 +37,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def judged(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Improved:
+def improved(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Improved:
     """An improvement by judgements, with a test, for the size."""
     folder = tmp_path_factory.mktemp("improved") / "judged"
     with pytest.MonkeyPatch.context() as patch:
@@ -47,41 +47,41 @@ def judged(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Improved:
         )
 
 
-def test_by_judgements(judged: Improved) -> None:
+def test_by_judgements(improved: Improved) -> None:
     """The encoder is better than the model as it was given, and loads everywhere with what it promises."""
-    encoder, static = (next(part for part in judged.results if part.name == name) for name in ("encoder", "static"))
-    assert judged.by_labels
-    assert encoder.score > judged.before[0] + 5
+    encoder, static = (next(part for part in improved.results if part.name == name) for name in ("encoder", "static"))
+    assert improved.by_labels
+    assert encoder.score > improved.before[0] + 5
     assert encoder.low <= encoder.score <= encoder.high
     assert encoder.test is not None
-    assert judged.answer == "static"
+    assert improved.answer == "static"
     assert (static.bytes or 0) < (encoder.bytes or 0) * 2
-    saved = judged.encoder(device="cpu")
-    plain = SentenceTransformer(str(judged.folder / "encoder"), device="cpu")
+    saved = improved.encoder(device="cpu")
+    plain = SentenceTransformer(str(improved.folder / "encoder"), device="cpu")
     assert np.allclose(saved.encode(TEXTS[:5]), plain.encode(TEXTS[:5]), atol=1e-5)
     vectors = saved.encode(TEXTS[:5])
     assert saved.calibration is not None
     assert saved.calibration.probability is not None  # the judgements are duplicates
     assert saved.similarity(vectors, vectors, calibrated=True).shape == (5, 5)
-    assert essent.StaticEncoder.load(str(judged.folder / "static")).encode(TEXTS[:2]).shape[0] == 2
-    assert "## How it was made" in (judged.folder / "encoder" / "README.md").read_text("utf-8")
-    essent.verify(str(judged.folder / "encoder"))
+    assert essent.StaticEncoder.load(str(improved.folder / "static")).encode(TEXTS[:2]).shape[0] == 2
+    assert "## How it was made" in (improved.folder / "encoder" / "README.md").read_text("utf-8")
+    essent.verify(str(improved.folder / "encoder"))
 
 
-def test_what_is_written(judged: Improved) -> None:
+def test_output_files(improved: Improved) -> None:
     """The page and the JSON have every step and every result; the models of the steps are gone."""
-    about = json.loads((judged.folder / "improvement.json").read_text("utf-8"))
-    assert about["gains"][0]["step"] == "search"
-    assert {"encoder", "static"} <= {result["name"] for result in about["results"]}
-    page = (judged.folder / "report.html").read_text("utf-8")
+    metadata = json.loads((improved.folder / "improvement.json").read_text("utf-8"))
+    assert metadata["gains"][0]["step"] == "search"
+    assert {"encoder", "static"} <= {result["name"] for result in metadata["results"]}
+    page = (improved.folder / "report.html").read_text("utf-8")
     for part in ("Quality, speed and size", "What was bought", "Verdict", "on the test"):
         assert part in page
     assert not re.search(r"(src|href)=\"https?:", page)
-    assert not list((judged.folder / ".work").rglob("*.safetensors"))
+    assert not list((improved.folder / ".work").rglob("*.safetensors"))
 
 
 def test_the_same_command_computes_nothing(
-    judged: Improved, bert: Path, small: None, monkeypatch: pytest.MonkeyPatch
+    improved: Improved, bert: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = Run.step
 
@@ -89,19 +89,19 @@ def test_the_same_command_computes_nothing(
         raise AssertionError(folder)
 
     monkeypatch.setattr(Run, "step", lambda self, name, compute: original(self, name, refuse))
-    before = digests(judged.folder, "encoder", "static")
+    before = digests(improved.folder, "encoder", "static")
     again = essent.improve(
-        str(bert), TEXTS, duplicates(60), output=judged.folder, test=duplicates(30, 7), goal="size", options=CPU
+        str(bert), TEXTS, duplicates(60), output=improved.folder, test=duplicates(30, 7), goal="size", options=CPU
     )
-    assert again.results == judged.results
-    assert digests(judged.folder, "encoder", "static") == before
+    assert again.results == improved.results
+    assert digests(improved.folder, "encoder", "static") == before
 
 
-def test_another_command_is_refused(judged: Improved, bert: Path) -> None:
+def test_another_command_is_refused(improved: Improved, bert: Path) -> None:
     with pytest.raises(DataError, match="goal was 'size' and is 'speed'"):
-        essent.improve(str(bert), TEXTS, duplicates(60), output=judged.folder, goal="speed", options=CPU)
+        essent.improve(str(bert), TEXTS, duplicates(60), output=improved.folder, goal="speed", options=CPU)
     with pytest.raises(DataError, match="seed was 0 and is 1"):
-        essent.improve(str(bert), TEXTS, output=judged.folder, seed=1, options=CPU)
+        essent.improve(str(bert), TEXTS, output=improved.folder, seed=1, options=CPU)
 
 
 @pytest.mark.slow  # a search and a training more, in arithmetic that most machines imitate
@@ -109,16 +109,18 @@ def test_in_bfloat16(bert: Path, small: None, tmp_path: Path, monkeypatch: pytes
     """The passes of searches and training are in it, what is measured and saved is not."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
     monkeypatch.setattr(plan, "TRIALS", (1,))
-    taken: list[str] = []
+    precisions: list[str] = []
     train, search = steps.train_model, steps.search_recipes
-    monkeypatch.setattr(steps, "train_model", lambda *a, **k: (taken.append(k["precision"]), train(*a, **k))[1])
+    monkeypatch.setattr(steps, "train_model", lambda *a, **k: (precisions.append(k["precision"]), train(*a, **k))[1])
     monkeypatch.setattr(
-        steps, "search_recipes", lambda *a, **k: (taken.append(k["settings"].precision), search(*a, **k))[1]
+        steps, "search_recipes", lambda *a, **k: (precisions.append(k["settings"].precision), search(*a, **k))[1]
     )
-    made = essent.improve(str(bert), TEXTS, duplicates(60), output=tmp_path / "out", precision="bf16", options=CPU)
-    assert len(taken) >= 2
-    assert set(taken) == {"bfloat16"}
-    essent.verify(str(made.folder / "encoder"))  # computes what it computed when it was measured, in float32
+    improvement = essent.improve(
+        str(bert), TEXTS, duplicates(60), output=tmp_path / "out", precision="bf16", options=CPU
+    )
+    assert len(precisions) >= 2
+    assert set(precisions) == {"bfloat16"}
+    essent.verify(str(improvement.folder / "encoder"))  # computes what it computed when it was measured, in float32
 
 
 def test_bfloat16_is_refused_where_it_would_be_imitated(
@@ -134,15 +136,15 @@ def test_bfloat16_is_refused_where_it_would_be_imitated(
 def test_without_labels(bert: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All steps run but trials, whose gain is chance here; training that does not gain is not kept; steps add up."""
     monkeypatch.setattr(plan, "TRIALS", (1,))
-    made = essent.improve(str(bert), TEXTS, output=tmp_path / "out", keep_all=True, options=CPU)
-    assert not made.by_labels
-    assert [gain.step for gain in made.gains] == ["search", "train"]
-    kept = sum(gain.difference for gain in made.gains if gain.kept)
-    assert made.results[0].score == pytest.approx(made.before[0] + kept, abs=1.5)
-    assert any("lost" in note and "against a choice by labels" in note for note in made.notes)
+    improvement = essent.improve(str(bert), TEXTS, output=tmp_path / "out", keep_all=True, options=CPU)
+    assert not improvement.by_labels
+    assert [gain.step for gain in improvement.gains] == ["search", "train"]
+    total_gain = sum(gain.difference for gain in improvement.gains if gain.kept)
+    assert improvement.results[0].score == pytest.approx(improvement.before[0] + total_gain, abs=1.5)
+    assert any("lost" in note and "against a choice by labels" in note for note in improvement.notes)
     trained = tmp_path / "out" / ".work" / "train"
     assert json.loads((trained / "model" / "training.json").read_text("utf-8"))["best_step"] is None  # the last one
-    done = made.metadata["steps"]
+    done = improvement.metadata["steps"]
     assert list(done["train"]["measured"].values()) == list(dict.fromkeys(["mean", done["search"]["recipe"]]))
 
 
@@ -151,23 +153,23 @@ def test_nothing_gained_keeps_the_recipe(bert: Path, small: None, tmp_path: Path
     """Judgements at random: the model's own recipe stays, and it is not trained."""
     order = np.random.default_rng(0).permutation(80)
     noise = PairTask.from_rows([(TEXTS[n], TEXTS[(7 * n + 1) % 80], float(order[n])) for n in range(80)], "noise")
-    made = essent.improve(str(bert), TEXTS, noise, output=tmp_path / "out", options=CPU)
-    assert made.metadata["recipe"] == "mean"
-    assert not any(gain.kept for gain in made.gains)
-    assert made.results[0].score == pytest.approx(made.before[0], abs=1e-3)
-    assert any("only its speed and size are worth changing" in line for line in made.summary())
-    assert any("not trained: no recipe gains" in note for note in made.notes)
+    improvement = essent.improve(str(bert), TEXTS, noise, output=tmp_path / "out", options=CPU)
+    assert improvement.metadata["recipe"] == "mean"
+    assert not any(gain.kept for gain in improvement.gains)
+    assert improvement.results[0].score == pytest.approx(improvement.before[0], abs=1e-3)
+    assert any("only its speed and size are worth changing" in line for line in improvement.summary())
+    assert any("not trained: no recipe gains" in note for note in improvement.notes)
 
 
 def test_a_spent_budget_gives_an_encoder(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a clock by which whatever is timed takes a second, a budget of two is spent before the search."""
     monkeypatch.setattr(clock, "elapsed", itertools.count().__next__)
-    made = essent.improve(str(bert), TEXTS, duplicates(40), output=tmp_path / "out", budget="2s", options=CPU)
-    assert "steps of training would take" in made.metadata["plan"]["training"]["why"]
-    assert [part.name for part in made.results] == ["encoder"]
-    assert made.encoder(device="cpu").encode(["A text."]).shape[0] == 1
-    assert any("No static was made: it takes about" in note for note in made.notes)
-    assert any("more than the budget" in note for note in made.notes)
+    improvement = essent.improve(str(bert), TEXTS, duplicates(40), output=tmp_path / "out", budget="2s", options=CPU)
+    assert "steps of training would take" in improvement.metadata["plan"]["training"]["why"]
+    assert [part.name for part in improvement.results] == ["encoder"]
+    assert improvement.encoder(device="cpu").encode(["A text."]).shape[0] == 1
+    assert any("No static was made: it takes about" in note for note in improvement.notes)
+    assert any("more than the budget" in note for note in improvement.notes)
 
 
 @pytest.mark.slow  # processes of their own
@@ -202,11 +204,11 @@ def test_the_graph_gives_the_encoders_vectors(bert: Path, tmp_path: Path, monkey
     engines = plan.ENGINES
     make_small(monkeypatch.setattr)
     monkeypatch.setattr(plan, "ENGINES", engines)
-    made = essent.improve(str(bert), TEXTS, duplicates(60), output=tmp_path / "out", options=CPU)
-    encoder, graph = made.encoder(device="cpu"), essent.load(str(tmp_path / "out" / "graph"))
+    improvement = essent.improve(str(bert), TEXTS, duplicates(60), output=tmp_path / "out", options=CPU)
+    encoder, graph = improvement.encoder(device="cpu"), essent.load(str(tmp_path / "out" / "graph"))
     assert np.allclose(encoder.encode(TEXTS[:9]), graph.encode(TEXTS[:9]), atol=1e-4)
     assert graph.calibration == encoder.calibration
-    (compiled,) = [result for result in made.results if result.name == "graph"]
+    (compiled,) = [result for result in improvement.results if result.name == "graph"]
     assert compiled.agreement == pytest.approx(100, abs=0.01)
 
 
@@ -220,11 +222,11 @@ def test_the_command(bert: Path, small: None, tmp_path: Path) -> None:
     rows = [{"sentence1": a, "sentence2": b, "label": int(alike)} for a, b, alike in duplicates(40).pairs]
     pairs.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     command = ("improve", "--texts", texts, "--column", "body", "-d", pairs, "-o", output, "--device", "cpu")
-    shown = run(*command, "-m", bert, "--goal", "size", "--budget", "1s")
-    about = json.loads((output / "improvement.json").read_text("utf-8"))["about"]
-    assert (about["goal"], about["budget"]) == ("size", "1s")
-    assert "a budget of 1s" in shown.stderr
-    assert f"It is in {output}" in shown.stdout
+    printed = run(*command, "-m", bert, "--goal", "size", "--budget", "1s")
+    settings = json.loads((output / "improvement.json").read_text("utf-8"))["about"]
+    assert (settings["goal"], settings["budget"]) == ("size", "1s")
+    assert "a budget of 1s" in printed.stderr
+    assert f"It is in {output}" in printed.stdout
     assert "goal was 'size' and is 'speed'" in run(*command, "-m", bert, "--goal", "speed", code=2).stderr
     assert "90s, 30m or 1.5h" in run(*command, "-m", "nowhere", "--budget", "soon", code=2).stderr
 
@@ -272,7 +274,7 @@ def test_texts_of_the_test_are_not_learned_from() -> None:
     assert notes == ["2 of the 90 texts are in the tests too: nothing is learned from them."]
 
 
-def test_texts_that_a_test_learns_from_may_be_learned_from(tmp_path: Path) -> None:
+def test_training_texts_of_a_test_may_be_learned_from(tmp_path: Path) -> None:
     rows = [{"text": text, "label": number % 2} for number, text in enumerate(TEXTS)]
     for part, chosen in (("train", rows[10:]), ("test", rows[:10])):
         (tmp_path / f"questions.{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in chosen), "utf-8")

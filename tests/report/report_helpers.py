@@ -56,15 +56,15 @@ def board(model: str = MODELS[0]) -> Leaderboard:
     trials[-1] = Trial(trials[-1].recipe, {"spearman": float("nan")})
     better = Comparison("ditto:1-2", "mean", 10.5, 5.0, 15.0, 0.002)
     check = Check("sickr", 9, {"ditto:1-2": (70.0, 65.5, 74.5), "mean": (60.0, 55.0, 65.0)}, (better,))
-    about = {"model": model, "data": "stsb.dev", "space": "layers"}
-    return Leaderboard("spearman", tuple(trials), ("mean",), (better,), (check,), ("A note.",), about)
+    provenance = {"model": model, "data": "stsb.dev", "space": "layers"}
+    return Leaderboard("spearman", tuple(trials), ("mean",), (better,), (check,), ("A note.",), provenance)
 
 
 def everything() -> tuple[list[Result], list[Leaderboard]]:
-    found = []
+    results = []
     for model in MODELS:
         for seed, recipe in enumerate(("mean", "first-last | zscore")):
-            found += [named(r, model, recipe) for r in (pairs("sts12", seed, ("x", "y")), pairs("stsb", seed + 9))]
-            found += [named(r, model, recipe) for r in (heros(seed), geometry(seed))]
-            found.append(scored(70.0 + seed, "cr", model, recipe, low=68.0, high=73.5))
-    return found, [board()]
+            results += [named(r, model, recipe) for r in (pairs("sts12", seed, ("x", "y")), pairs("stsb", seed + 9))]
+            results += [named(r, model, recipe) for r in (heros(seed), geometry(seed))]
+            results.append(scored(70.0 + seed, "cr", model, recipe, low=68.0, high=73.5))
+    return results, [board()]

@@ -97,22 +97,22 @@ def test_metrics_and_means_have_sections_of_their_own() -> None:
     assert titles[:3] == ["Accuracy", "Spearman ×100", "Accuracy, mean"]
 
 
-def test_every_other_metric_and_subset_is_in_a_folded_table() -> None:
+def test_secondary_metrics_are_in_a_folded_table() -> None:
     result = named(pairs("sts12", 0, ("news", "forum")))
     section = gather([result]).sections[0]
     (row,) = table(section, "Other scores").rows
-    shown_above = {("spearman", name) for name in ("all", "low", "high")}
+    in_main_table = {("spearman", name) for name in ("all", "low", "high")}
     flat = {(metric, name): value for metric, scores in result.metrics.items() for name, value in scores.items()}
-    rest = [value for key, value in flat.items() if key not in shown_above]
-    assert len(rest) < len(flat)
-    assert [cell.value for cell in row if isinstance(cell, Number)] == [12, *rest]
+    remaining = [value for key, value in flat.items() if key not in in_main_table]
+    assert len(remaining) < len(flat)
+    assert [cell.value for cell in row if isinstance(cell, Number)] == [12, *remaining]
     subsets = table(section, "Subsets")
     assert [row[2] for row in subsets.rows] == ["news", "forum"]
     assert [row[4].value for row in subsets.rows] == [scores["spearman"] for scores in result.subsets.values()]
     assert subsets.folded
 
 
-def test_of_many_rows_the_best_are_drawn() -> None:
+def test_charts_have_the_best_rows() -> None:
     results = [scored(float(at), model=f"m{at}") for at in range(40)]
     section = gather(results).sections[0]
     assert len(table(section, "Scores").rows) == 40
@@ -125,7 +125,7 @@ def test_the_best_of_a_column() -> None:
     columns = (Column("", None), Column("up", 1, "higher"), Column("down", 1, "lower"), Column("neither", 1))
     rows = (("a", Number(1.0), Number(1.04), Number(1.0)), ("b", Number(math.nan), Number(1.01), Number(None)),
             ("c", Number(0.5), Number(3.0), Number(2.0)))  # fmt: skip
-    best = [Table("t", columns, rows).best(place) for place in range(4)]
+    best = [Table("t", columns, rows).best(column) for column in range(4)]
     assert best == [None, "1.0", "1.0", None]  # 1.04 and 1.01 look alike, so both are marked
     assert Table("t", columns, rows[:1]).best(1) is None, "one row is not the best of anything"
 
@@ -133,13 +133,13 @@ def test_the_best_of_a_column() -> None:
 # -- the same twice, and what does not fit ----------------------------------------------------------------------------
 
 
-def test_the_same_result_twice_counts_once_and_another_one_gets_a_row() -> None:
+def test_duplicate_results_count_once() -> None:
     section = gather([scored(70.0), scored(70.0), scored(71.0)]).sections[0]
     assert [row[0] for row in table(section, "Scores").rows] == ["models/tiny", "models/tiny (2)"]
     assert "another result of the same model, recipe and task" in section.notes[-1]
 
 
-def test_two_files_of_one_name_have_a_column_each() -> None:
+def test_files_of_equal_name_have_separate_columns() -> None:
     data = {"a": "/my/spring/pairs.csv", "b": "/my/autumn/pairs.csv"}
     results = [
         scored(value, "pairs", recipe=recipe).with_provenance(sha256=digest, source=data[digest])
@@ -162,7 +162,7 @@ def test_two_files_of_one_name_have_a_column_each() -> None:
 # -- the verdict ------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_row_and_what_is_shown_of_it() -> None:
+def test_verdict_on_the_first_row() -> None:
     """Differences with the interval of two independent measurements: √ of the sum of both squared half-widths."""
     close = [scored(70.0, low=68.0, high=73.0), scored(69.0, recipe="cls", low=66.0, high=72.0)]
     far = scored(50.0, recipe="max", low=47.0, high=52.0)
@@ -218,12 +218,12 @@ def test_an_interval_of_a_difference_is_never_too_narrow_for_the_same_texts() ->
 
 def test_verdicts_of_searches_and_minimal_pairs() -> None:
     results = [named(heros(seed), model) for seed, model in enumerate(MODELS)]
-    kept = replace(board(), verdict="ditto:1-2 is kept.", held_out=(board().comparisons[0],))
-    report = gather(results, [kept, board()])
-    about_pairs, with_verdict, without = report.verdict
+    decided = replace(board(), verdict="ditto:1-2 is kept.", held_out=(board().comparisons[0],))
+    report = gather(results, [decided, board()])
+    pairs_verdict, with_verdict, without = report.verdict
     assert re.match(
         r"HEROS: \S+ ranks a negation above a synonym for \d+ \(\d+ to \d+\) % of the originals, the lowest of 2",
-        about_pairs,
+        pairs_verdict,
     )
     assert with_verdict == "Search on stsb.dev (layers): models/tiny: ditto:1-2 is kept."
     assert without.startswith("Search on stsb.dev (layers): models/tiny: ditto:1-2 is better than mean by +10.50")
@@ -237,9 +237,9 @@ def test_no_folder_of_the_maker_is_on_the_page() -> None:
         sha256="a", source="/home/me/secret/data/pairs.csv"
     )
     result = replace(result, notes=("Read /home/me/secret/data/pairs.csv and ~/secret/my/pairs.csv, and/or others.",))
-    other = replace(board("/home/me/secret/models/tiny"), notes=("From /home/me/secret/data/more.csv.",))
-    other = replace(other, provenance={**other.provenance, "data": "/home/me/secret/data/more.csv"})
-    report = gather([result], [other])
+    leaderboard = replace(board("/home/me/secret/models/tiny"), notes=("From /home/me/secret/data/more.csv.",))
+    leaderboard = replace(leaderboard, provenance={**leaderboard.provenance, "data": "/home/me/secret/data/more.csv"})
+    report = gather([result], [leaderboard])
     assert "secret" not in repr(report)
     assert report.sections[0].notes == ("stsb: Read data/pairs.csv and my/pairs.csv, and/or others.",)
 
@@ -253,10 +253,10 @@ def test_notes_stand_once() -> None:
 
 
 def test_labels() -> None:
-    one, other = ("/a/b/c/d", "mean"), ("hub/e", "mean")
-    assert list(names_of([one, other, one]).rows.values()) == ["c/d", "hub/e"]
-    assert list(names_of([one, (one[0], "cls")]).rows.values()) == ["mean", "cls"]
-    assert list(names_of([one, other, (one[0], "cls")]).rows.values()) == ["c/d · mean", "hub/e · mean", "c/d · cls"]
+    local, hub = ("/a/b/c/d", "mean"), ("hub/e", "mean")
+    assert list(names_of([local, hub, local]).rows.values()) == ["c/d", "hub/e"]
+    assert list(names_of([local, (local[0], "cls")]).rows.values()) == ["mean", "cls"]
+    assert list(names_of([local, hub, (local[0], "cls")]).rows.values()) == ["c/d · mean", "hub/e · mean", "c/d · cls"]
     assert list(names_of([("/x/a/b", "r"), ("/y/a/b", "r")]).rows.values()) == ["/x/a/b", "/y/a/b"]
     assert list(names_of([("C:\\models\\my\\m", "r")]).rows.values()) == ["my/m"]
     assert list(names_of([("./", "r"), ("/", "s")]).rows.values()) == ["./", "/"]
@@ -334,16 +334,16 @@ def test_geometry() -> None:
     measured = only(section, Table)
     assert measured.best(3) is not None
     fitted = [results[0], named(geometry(1), MODELS[1], "mean | whiten").with_provenance(fitted_on="task")]
-    told = only(gather(fitted).sections[0], Table)
-    assert "The shaping of hub/base was fitted on these texts" in told.about
-    named_columns = [column.name for column in told.columns]
-    best = {name: told.best(at) is not None for at, name in enumerate(named_columns)}
+    fitted_table = only(gather(fitted).sections[0], Table)
+    assert "The shaping of hub/base was fitted on these texts" in fitted_table.about
+    named_columns = [column.name for column in fitted_table.columns]
+    best = {name: fitted_table.best(at) is not None for at, name in enumerate(named_columns)}
     assert (best["anisotropy"], best["isoscore"], best["alignment"]) == (False, False, True)
     undefined = {**measures[0], "alignment": {"all": math.nan}}
     assert not [b for b in gather([replace(results[0], metrics=undefined)]).sections[0].blocks if isinstance(b, Points)]
 
 
-def test_other_results_are_a_table() -> None:
+def test_results_without_a_main_score_are_a_table() -> None:
     own = Result("speed", {"seconds": {"all": 1.25, "worst": math.nan}}, {}, 3, main=None)
     section = gather([named(own)]).sections[0]
     assert section.title == "speed"
@@ -406,15 +406,15 @@ def test_a_leaderboard_comes_back_from_its_file() -> None:
     whole = board()
     again = leaderboard_from(json.loads(json.dumps(whole.to_dict())))
     assert again.to_dict() == whole.to_dict()
-    kept = replace(whole, kept="mean")
-    assert leaderboard_from(json.loads(json.dumps(kept.to_dict()))).kept == "mean"
+    chosen = replace(whole, kept="mean")
+    assert leaderboard_from(json.loads(json.dumps(chosen.to_dict()))).kept == "mean"
 
 
-def test_a_leaderboard_says_plain_values() -> None:
+def test_leaderboards_serialize_plain_values() -> None:
     """By the rule of results: what JSON lacks is text, NaN is null, NumPy's numbers are numbers."""
-    about = {"data": Path("pairs.jsonl"), "exact": np.True_, "n": np.int64(3), "seconds": np.float32(math.nan)}
-    said = replace(board(), provenance=about).to_dict()["provenance"]
-    assert json.loads(json.dumps(said)) == {"data": "pairs.jsonl", "exact": True, "n": 3, "seconds": None}
+    provenance = {"data": Path("pairs.jsonl"), "exact": np.True_, "n": np.int64(3), "seconds": np.float32(math.nan)}
+    serialized = replace(board(), provenance=provenance).to_dict()["provenance"]
+    assert json.loads(json.dumps(serialized)) == {"data": "pairs.jsonl", "exact": True, "n": 3, "seconds": None}
 
 
 # -- parts ------------------------------------------------------------------------------------------------------------

@@ -34,23 +34,23 @@ def size_of(path: Path) -> tuple[int, int]:
     return width, height
 
 
-def drawn(monkeypatch: pytest.MonkeyPatch, results: dict[str, Result], path: Path) -> Figure:
+def figure_of(monkeypatch: pytest.MonkeyPatch, results: dict[str, Result], path: Path) -> Figure:
     """The figure that was written."""
-    kept: list[Figure] = []
+    figures: list[Figure] = []
     save = Figure.savefig
-    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (kept.append(self), save(self, *a, **k))[1])
+    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (figures.append(self), save(self, *a, **k))[1])
     draw_heros(results, path)
-    return kept[0]
+    return figures[0]
 
 
-def test_every_number_is_in_its_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_every_number_is_in_its_cell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     results = {"first": result(1), "second": result(2)}
-    (axes,) = drawn(monkeypatch, results, tmp_path / "new" / "heat.png").axes
+    (axes,) = figure_of(monkeypatch, results, tmp_path / "new" / "heat.png").axes
     cells = {(round(text.get_position()[1]), text.get_position()[0]): text.get_text() for text in axes.texts}
-    for line, (label, one) in enumerate(results.items()):
+    for line, (label, measured) in enumerate(results.items()):
         texts = [text for (at, _), text in sorted(cells.items()) if at == line and text]
-        similarities = [f"{one.metrics['similarity'][subset]:.2f}" for subset in (*KEPT, *CHANGED)]
-        share = one.metrics["ranked_above"]["a negation above a synonym"]
+        similarities = [f"{measured.metrics['similarity'][subset]:.2f}" for subset in (*KEPT, *CHANGED)]
+        share = measured.metrics["ranked_above"]["a negation above a synonym"]
         assert texts[-8:] == [label, *similarities, f"{100 * share:.0f} %"]
     assert {"Synonym", "Negation\n(Main)", "meaning kept", "meaning changed"} <= {t.get_text() for t in axes.texts}
     bars = [p for p in axes.patches if isinstance(p, Rectangle)]
@@ -70,7 +70,7 @@ def test_darker_is_more_similar() -> None:
 def test_missing_and_undefined_values(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     few = result(3, ("Typo", "Antonym"))
     alike = HerosTask("heros", (MinimalPair("a", "b", "Synonym"),)).run(lambda texts: np.ones((len(texts), 2)))
-    (axes,) = drawn(monkeypatch, {"few": few, "alike": alike}, tmp_path / "heat.png").axes
+    (axes,) = figure_of(monkeypatch, {"few": few, "alike": alike}, tmp_path / "heat.png").axes
     dashes = [text.get_position()[1] for text in axes.texts if text.get_text() == "–"]
     assert sorted(dashes) == [0] * 5 + [1] * 7
     assert "nan" not in " ".join(text.get_text() for text in axes.texts)
@@ -94,7 +94,7 @@ def test_the_same_results_draw_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_a_dollar_in_a_name_is_no_formula(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (axes,) = drawn(monkeypatch, {"m $x^{$": result(1)}, tmp_path / "heat.png").axes
+    (axes,) = figure_of(monkeypatch, {"m $x^{$": result(1)}, tmp_path / "heat.png").axes
     (label,) = (text for text in axes.texts if text.get_text() == "m $x^{$")
     assert not label.get_parse_math()
 

@@ -28,7 +28,7 @@ LONG = "a model with a name that is rather long for a phone/and-has-parts_that_d
 def chromium(page: Path, *options: str, query: str = "") -> tuple[str, str]:
     """The document after its scripts have run, and what Chromium says on standard error."""
     program = next(
-        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
     )
     assert program, "Chromium is not on the path; install it (apt-get install chromium) to run the tests marked browser"
     done = subprocess.run(
@@ -40,22 +40,22 @@ def chromium(page: Path, *options: str, query: str = "") -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
-def seen(page: Path, script: str, *options: str, query: str = "", width: int | None = None) -> object:
+def run_script(page: Path, script: str, *options: str, query: str = "", width: int | None = None) -> object:
     """What a script appended to the page returns; `width` shows it in a frame, as a window is at least 500 wide."""
     text = re.sub(r"<meta http-equiv[^>]*>", "", page.read_text("utf-8"))
-    code = f"document.documentElement.dataset.seen = JSON.stringify((() => {{{script}}})());"
+    code = f"document.documentElement.dataset.output = JSON.stringify((() => {{{script}}})());"
     text = text.replace("</body>", f"<script>{code}</script></body>")
     if width is not None:
-        tell = "document.documentElement.dataset.seen = this.contentDocument.documentElement.dataset.seen"
+        tell = "document.documentElement.dataset.output = this.contentDocument.documentElement.dataset.output"
         text = f"""<!DOCTYPE html><html><body><iframe style="width:{width}px;height:900px;border:0" onload="{tell}"
             srcdoc="{html.escape(text)}"></iframe></body></html>"""
     copy = page.with_name("copy.html")
     copy.write_text(text, "utf-8")
-    document, said = chromium(copy, *options, query=query)
-    assert "CONSOLE" not in said, said
-    found = re.findall(r'^<html[^>]* data-seen="([^"]*)"', document, flags=re.MULTILINE)
-    assert len(found) == 1, document[:300]
-    return json.loads(html.unescape(found[0]))
+    document, errors = chromium(copy, *options, query=query)
+    assert "CONSOLE" not in errors, errors
+    outputs = re.findall(r'^<html[^>]* data-output="([^"]*)"', document, flags=re.MULTILINE)
+    assert len(outputs) == 1, document[:300]
+    return json.loads(html.unescape(outputs[0]))
 
 
 @pytest.fixture
@@ -74,8 +74,8 @@ def whole(tmp_path: Path) -> Path:
 
 
 def test_no_errors_under_its_own_policy(whole: Path) -> None:
-    document, said = chromium(whole)
-    assert "CONSOLE" not in said, said
+    document, errors = chromium(whole)
+    assert "CONSOLE" not in errors, errors
     assert "Dark theme" in document, "its own script has run"
     assert document.count("<script") == 1
 
@@ -84,10 +84,10 @@ def test_a_foreign_script_does_not_run(whole: Path) -> None:
     """The check itself: what got into the page in spite of the escaping would be stopped, and would be seen."""
     bad = "<script>document.documentElement.dataset.hacked = 1</script></body>"
     whole.write_text(whole.read_text("utf-8").replace("</body>", bad), "utf-8")
-    document, said = chromium(whole)
+    document, errors = chromium(whole)
     assert "data-hacked" not in document
-    assert "CONSOLE" in said
-    assert "Content Security Policy" in said
+    assert "CONSOLE" in errors
+    assert "Content Security Policy" in errors
 
 
 def test_tables_sort_by_mouse_and_keyboard(page: Path) -> None:
@@ -95,17 +95,17 @@ def test_tables_sort_by_mouse_and_keyboard(page: Path) -> None:
       const table = document.querySelector("table.sortable");
       const names = () => [...table.tBodies[0].rows].map((row) => row.cells[0].textContent).join(" ");
       const states = () => [...table.tHead.rows[0].cells].map((cell) => cell.getAttribute("aria-sort")).join(" ");
-      const found = [names(), states()];
+      const observed = [names(), states()];
       for (const column of [1, 1, 0, 0]) {
         const control = table.tHead.rows[0].cells[column].querySelector("button");
         control.focus();
-        found.push(document.activeElement === control);
+        observed.push(document.activeElement === control);
         control.click();
-        found.push(names(), states());
+        observed.push(names(), states());
       }
-      return found;
+      return observed;
     """
-    assert seen(page, script) == [
+    assert run_script(page, script) == [
         "m0 m1 m2 m3 m4", "none none",
         True, "m4 m0 m2 m3 m1", "none descending",
         True, "m3 m2 m0 m4 m1", "none ascending",
@@ -119,17 +119,17 @@ def test_the_theme_turns(page: Path, query: str, dark: bool) -> None:
     script = """
       const colour = () => getComputedStyle(document.body).backgroundColor;
       const button = document.getElementById("theme");
-      const found = [colour(), button.textContent];
+      const observed = [colour(), button.textContent];
       button.click();
-      return [...found, colour(), button.textContent];
+      return [...observed, colour(), button.textContent];
     """
     light, night = ["rgb(255, 255, 255)", "Dark theme"], ["rgb(18, 22, 27)", "Light theme"]
-    assert seen(page, script, query=query) == ([*night, *light] if dark else [*light, *night])
+    assert run_script(page, script, query=query) == ([*night, *light] if dark else [*light, *night])
 
 
 def test_the_theme_of_the_system(page: Path) -> None:
     script = "return getComputedStyle(document.body).backgroundColor;"
-    assert seen(page, script, "--blink-settings=preferredColorScheme=0") == "rgb(18, 22, 27)"
+    assert run_script(page, script, "--blink-settings=preferredColorScheme=0") == "rgb(18, 22, 27)"
 
 
 @pytest.mark.parametrize("width", [390, 768, 1280])
@@ -141,7 +141,7 @@ def test_the_page_does_not_scroll_sideways(whole: Path, width: int) -> None:
         part.getBoundingClientRect().right > root.clientWidth + 1 && !part.closest(".scroll"));
       return [root.clientWidth, root.scrollWidth <= root.clientWidth, wide.map((part) => part.outerHTML.slice(0, 80))];
     """
-    assert seen(whole, script, width=width) == [width, True, []]
+    assert run_script(whole, script, width=width) == [width, True, []]
 
 
 def test_a_wide_table_scrolls_in_its_box(whole: Path) -> None:
@@ -151,10 +151,10 @@ def test_a_wide_table_scrolls_in_its_box(whole: Path) -> None:
       const name = box.querySelector("tbody th").getBoundingClientRect().left - box.getBoundingClientRect().left;
       return [box.scrollWidth > box.clientWidth, box.scrollLeft > 0, Math.round(name)];
     """
-    assert seen(whole, script, width=390) == [True, True, 0]
+    assert run_script(whole, script, width=390) == [True, True, 0]
 
 
-def test_the_verdict_is_seen_without_scrolling_and_numbers_fit_their_cells(tmp_path: Path) -> None:
+def test_the_verdict_fits_the_screen_and_numbers_their_cells(tmp_path: Path) -> None:
     heads = [f"ditto:{layer}-{head}" for layer in range(1, 13) for head in range(1, 13)]
     trials = [Trial(Recipe.parse(text), {"isotropy": -0.9 + at / 400}) for at, text in enumerate([*heads, "mean"])]
     results = [scored(70.0), scored(60.0, recipe="cls")]
@@ -165,4 +165,4 @@ def test_the_verdict_is_seen_without_scrolling_and_numbers_fit_their_cells(tmp_p
       return [document.querySelector(".verdict").getBoundingClientRect().bottom < 500, wide.length];
     """
     for width in (390, 1280):
-        assert seen(tmp_path / "report.html", script, width=width) == [True, 0]
+        assert run_script(tmp_path / "report.html", script, width=width) == [True, 0]

@@ -26,7 +26,7 @@ def cells_of(line: str) -> list[str]:
     return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 
-def test_every_table_is_one_with_all_its_cells() -> None:
+def test_tables_have_all_their_cells() -> None:
     results, boards = everything()
     text = markdown_report(gather(results, boards))
     tables = tables_of(text)
@@ -36,9 +36,9 @@ def test_every_table_is_one_with_all_its_cells() -> None:
         assert re.fullmatch(r"\|( (:--|--:) \|)+", lines[1])
     scores = [cells_of(line) for line in tables[0][2:]]
     mean = [r for r in results if r.provenance["recipe"] == "mean" and r.provenance["model"].startswith("/")]
-    shown = [f"{r.main_score:.2f}".replace("-", "−") for r in mean if r.task in ("sts12", "stsb")]
+    formatted = [f"{r.main_score:.2f}".replace("-", "−") for r in mean if r.task in ("sts12", "stsb")]
     assert scores[0][0] == "models/tiny · mean"
-    assert [cell.split(" (")[0].strip("*") for cell in scores[0][1:3]] == shown
+    assert [cell.split(" (")[0].strip("*") for cell in scores[0][1:3]] == formatted
     assert scores[1][0] == "models/tiny · first-last \\| zscore"
     assert "70.00 (68.00 to 73.50)" in text
     assert "- A note." in text
@@ -56,12 +56,12 @@ def test_markup_in_names_is_text() -> None:
 
 
 def written(monkeypatch: pytest.MonkeyPatch, path: Path, results: list[Result], **options) -> Figure:
-    kept: list[Figure] = []
+    figures: list[Figure] = []
     save = Figure.savefig
-    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (kept.append(self), save(self, *a, **k))[1])
+    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (figures.append(self), save(self, *a, **k))[1])
     write_report(results, path, **options)
     assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    return kept[0]
+    return figures[0]
 
 
 def texts_of(figure: Figure) -> list[str]:
@@ -100,9 +100,9 @@ def test_no_half_of_a_picture_is_empty_and_no_numbers_overlap(monkeypatch: pytes
     renderer = figure.canvas.get_renderer()
     width = figure.bbox.width
     for axes in figure.axes:
-        drawn = [text.get_window_extent(renderer) for text in axes.texts if text.get_text()]
-        assert max(box.x1 for box in drawn) > 0.9 * width
-        assert not [(a, b) for at, a in enumerate(drawn) for b in drawn[at + 1 :] if a.overlaps(b)]
+        boxes = [text.get_window_extent(renderer) for text in axes.texts if text.get_text()]
+        assert max(box.x1 for box in boxes) > 0.9 * width
+        assert not [(a, b) for at, a in enumerate(boxes) for b in boxes[at + 1 :] if a.overlaps(b)]
     assert all(text.get_window_extent(renderer).x1 < width for text in figure.texts)
 
 

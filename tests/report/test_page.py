@@ -73,14 +73,14 @@ def test_every_score_is_on_the_page(whole: str) -> None:
     assert {"75.25 to 84.50", "HEROS", "Alignment and uniformity", "Mean of all tokens, by layer"} <= texts
 
 
-def test_the_verdict_is_first_and_no_score_stands_there_three_times() -> None:
+def test_the_verdict_is_first_and_scores_are_not_repeated() -> None:
     results = [scored(70.25 + at, low=60.5 - at, high=80.5, recipe=recipe) for at, recipe in enumerate(("mean", "cls"))]
     text = page_of(results)
     assert text.index("Verdict") < text.index("<table")
     assert "cls has 71.25" in text
     page = Page(text)
     assert page.texts.count("70.25") == 1
-    assert sum("71.25" in shown for shown in page.texts) == 2  # the verdict and the table
+    assert sum("71.25" in fragment for fragment in page.texts) == 2  # the verdict and the table
     several = page_of([*results, *(replace(result, task="other") for result in results)])
     assert several.count("<figure") == 1  # the mean; the tasks are in the table
 
@@ -145,7 +145,7 @@ def test_scripts_in_names_are_text() -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     page = Page(text)
     assert [tag for tag, _ in page.tags].count("script") == 1
-    assert sum(HOSTILE in shown for shown in page.texts) > 30
+    assert sum(HOSTILE in fragment for fragment in page.texts) > 30
     for _, attributes in page.tags:  # none broke out of an attribute
         assert set(attributes) <= {
             "lang", "charset", "name", "content", "http-equiv", "id", "class", "type", "hidden", "href", "aria-label",
@@ -196,7 +196,7 @@ def test_a_negative_bar_ends_at_zero() -> None:
     assert [tuple(map(float, bar)) for bar in bars] == [(0.0, 40.0), (40.0, 60.0)]
 
 
-def test_curves_have_gaps_and_what_stands_apart_is_not_joined() -> None:
+def test_curves_break_at_gaps_and_isolated_points() -> None:
     curves = Curves("t", "x", "y", tuple("s01234"), (), begin=1)
     values = (1.0, 0.0, 1.0, None, 0.5, float("nan"))
     assert line_of(replace(curves, series=(("a", values),)), values) == ["25.000,100.000 41.667,0.000"]

@@ -40,7 +40,7 @@ def folder(contexts: Contexts, tmp_path: Path) -> Path:
 def averages(contexts: Contexts, layer: int, model: SentenceTransformer) -> np.ndarray:
     """Mean of the rows of a text's tokens, special ones included; float64."""
     ids = [model.tokenizer(text)["input_ids"] for text in TEXTS]
-    return np.array([contexts.table(layer).astype(np.float64)[some].mean(axis=0) for some in ids])
+    return np.array([contexts.table(layer).astype(np.float64)[token_ids].mean(axis=0) for token_ids in ids])
 
 
 def test_avg_is_the_mean_of_the_rows(
@@ -89,7 +89,7 @@ def test_an_encoder_carries_the_rows(
     np.testing.assert_allclose(Encoder(str(tmp_path / "twice")).encode(TEXTS), expected, atol=1e-5)
 
 
-def test_other_files_under_the_same_name_are_not_taken_from_a_cache(
+def test_the_cache_notices_changed_files(
     contexts: Contexts, folder: Path, tmp_path: Path, shell_of: Callable[[str], SentenceTransformer]
 ) -> None:
     file = tmp_path / "few.jsonl"
@@ -133,12 +133,12 @@ def test_folders_of_any_name(
         ("avg:a,b", "too many positional arguments"),
     ],
 )
-def test_sources_that_are_malformed(source: str, reason: str) -> None:
+def test_malformed_sources(source: str, reason: str) -> None:
     with pytest.raises(RecipeError, match=reason):
         parse_mix(source)
 
 
-def test_folders_that_do_not_fit(
+def test_mismatched_folders(
     folder: Path, contexts: Contexts, tmp_path: Path, shell_of: Callable[[str], SentenceTransformer]
 ) -> None:
     with pytest.raises(RecipeError, match=r"has no contexts.json"):

@@ -57,7 +57,7 @@ def loop(backbone: Backbone, layer: int) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "gpt2"])
-def test_averages_are_those_of_a_loop(family: str, backbone_of: Callable[[str], Backbone]) -> None:
+def test_averages_match_a_loop(family: str, backbone_of: Callable[[str], Backbone]) -> None:
     backbone = backbone_of(family)
     contexts, vectors = average_contexts(backbone, CORPUS)
     assert sorted(contexts.tables) == [0, 1, 2, 3]
@@ -66,16 +66,16 @@ def test_averages_are_those_of_a_loop(family: str, backbone_of: Callable[[str], 
         expected, count, frequency = loop(backbone, layer)
         np.testing.assert_array_equal(contexts.count, count)
         np.testing.assert_array_equal(contexts.document_frequency, frequency)
-        seen = contexts.seen
-        np.testing.assert_allclose(contexts.table(layer)[seen], expected[seen], atol=1e-5)
+        occurring = contexts.seen
+        np.testing.assert_allclose(contexts.table(layer)[occurring], expected[occurring], atol=1e-5)
     assert contexts.texts == len(CORPUS)
 
 
 def test_order_and_batches_change_nothing(backbone: Backbone) -> None:
     contexts, _ = average_contexts(backbone, CORPUS, Settings(layers=[3]))
-    other, _ = average_contexts(backbone, CORPUS[::-1], Settings(layers=[3], batch_size=1))
-    np.testing.assert_allclose(contexts.table(3), other.table(3), atol=1e-5)
-    np.testing.assert_array_equal(contexts.count, other.count)
+    reordered, _ = average_contexts(backbone, CORPUS[::-1], Settings(layers=[3], batch_size=1))
+    np.testing.assert_allclose(contexts.table(3), reordered.table(3), atol=1e-5)
+    np.testing.assert_array_equal(contexts.count, reordered.count)
 
 
 def test_vectors_come_along(backbone: Backbone) -> None:
@@ -92,7 +92,7 @@ def test_vectors_come_along(backbone: Backbone) -> None:
 
 
 @pytest.mark.parametrize("rule", ["alone", "static", "zero", "mean"])
-def test_tokens_never_seen(rule: str, backbone: Backbone) -> None:
+def test_unseen_tokens(rule: str, backbone: Backbone) -> None:
     contexts, _ = average_contexts(backbone, CORPUS[:2], Settings(layers=[3], unseen=rule))
     token = next(i for i in np.flatnonzero(~contexts.seen) if backbone.vocabulary.tokens[i])
     frame = [backbone.tokenizer.cls_token_id, token, backbone.tokenizer.sep_token_id]
@@ -148,12 +148,12 @@ def test_a_killed_run_goes_on(backbone: Backbone, tmp_path: Path, monkeypatch: p
     encoded.clear()
     average_contexts(backbone, CORPUS, settings, plan)  # complete: nothing is encoded again
     assert not encoded
-    for other, reason in (
+    for changed, reason in (
         ((CORPUS[:-1], settings), "the texts differ"),
         ((CORPUS, Settings(layers=[3], state=settings.state)), "the settings differ"),
     ):
         with pytest.raises(DataError, match=reason):
-            average_contexts(backbone, *other, plan)
+            average_contexts(backbone, *changed, plan)
     assert settings.state is not None
     settings.state.write_bytes(settings.state.read_bytes()[:100])
     with pytest.raises(DataError, match="delete it to begin again"):
@@ -186,9 +186,9 @@ def test_whole_words_are_the_mean_of_their_pieces(backbone: Backbone) -> None:
         for word in rows:
             for at in (match.start() for match in re.finditer(word, text.lower())):
                 pieces = [
-                    place
-                    for place, (left, right) in enumerate(encoding.offsets)
-                    if left < right and left < at + len(word) and right > at
+                    position
+                    for position, (start, stop) in enumerate(encoding.offsets)
+                    if start < stop and start < at + len(word) and stop > at
                 ]
                 sums[word] = sums[word] + states[pieces].mean(axis=0)
                 count[word] += 1
@@ -221,7 +221,7 @@ def test_words_behind_the_limit_have_their_pieces_rows(
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "metaspace"])
-def test_frequent_words_and_expressions_are_found_and_taken_whole(kind: str) -> None:
+def test_frequent_words_and_expressions_become_tokens(kind: str) -> None:
     tokenizer: Tokenizer = build_tokenizer(kind).backend_tokenizer
     texts = ["New York zzyzx hotel", "a zzyzx in New York", "the zzyzx", "old York", "rare qqq"] * 5 + ["qqq"]
     extension = find_extension(tokenizer, texts, words=2, expressions=1, least=5)
@@ -276,7 +276,7 @@ def test_saved_and_loaded(backbone: Backbone, tmp_path: Path) -> None:
         again.table(1)
 
 
-def test_what_is_refused(backbone: Backbone, backbone_of: Callable[[str], Backbone], tmp_path: Path) -> None:
+def test_refusals(backbone: Backbone, backbone_of: Callable[[str], Backbone], tmp_path: Path) -> None:
     for texts, settings, reason in (
         ([], None, "no texts"),
         ("a text", None, "list of texts"),

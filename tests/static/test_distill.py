@@ -51,21 +51,21 @@ def test_the_fit_is_the_least_squares_solution() -> None:
     sequences = [generator.integers(0, 9, generator.integers(1, 7)).tolist() for _ in range(30)] + [[]]
     token_counts = bag_matrix(sequences, 11)
     dense = np.zeros((31, 11))
-    for place, ids in enumerate(sequences):
+    for row, ids in enumerate(sequences):
         for token in ids:
-            dense[place, token] += 1 / len(ids)
+            dense[row, token] += 1 / len(ids)
     np.testing.assert_allclose(token_counts.toarray(), dense, atol=1e-7)
     vectors, prior = generator.standard_normal((31, 4)), generator.standard_normal((11, 4))
     target = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     scaled = prior * (((dense @ prior) * target).sum() / ((dense @ prior) ** 2).sum())
     for strength in (0.02, 0.5):
         exact = np.linalg.solve(dense.T @ dense + strength * np.eye(11), dense.T @ target + strength * scaled)
-        found = fit_rows(token_counts, vectors.astype(np.float32), prior.astype(np.float32), strength)
-        np.testing.assert_allclose(found, exact, atol=1e-4)
-        np.testing.assert_allclose(found[9:], scaled[9:], atol=1e-6)  # tokens of no text
+        fitted = fit_rows(token_counts, vectors.astype(np.float32), prior.astype(np.float32), strength)
+        np.testing.assert_allclose(fitted, exact, atol=1e-4)
+        np.testing.assert_allclose(fitted[9:], scaled[9:], atol=1e-6)  # tokens of no text
 
 
-def test_fits_that_are_refused() -> None:
+def test_refused_fits() -> None:
     token_counts, vectors, prior = bag_matrix([[0], [1]], 2), np.ones((2, 3)), np.ones((2, 3))
     with pytest.raises(InputError, match="do not belong together"):
         fit_rows(token_counts, vectors[:1], prior)
@@ -123,25 +123,27 @@ def test_the_fit_comes_closer_to_the_model(material: Material, shell_of: Callabl
 
 def test_all_of_it(shell_of: Callable[[str], SentenceTransformer], tmp_path: Path) -> None:
     model = shell_of("bert")
-    made = distill(model, TEXTS_, Choice("L-1+L", shaping="abtt:1"), dimensions=9, dtype="int8", state=tmp_path / "s")
+    distilled = distill(
+        model, TEXTS_, Choice("L-1+L", shaping="abtt:1"), dimensions=9, dtype="int8", state=tmp_path / "s"
+    )
     assert (tmp_path / "s").is_file()  # the pass leaves it for another choice
-    assert made.encoder.recipe == Recipe.parse("static | normalize")
-    assert made.encoder.encode(TEXTS_).shape == (len(TEXTS_), 9)
-    assert 0.5 < made.losses["variance"] < 1
-    assert 50 < made.losses["dimensions"] < 100
-    assert 90 < made.losses["bits"] <= 100
-    assert "similarities agree" in "".join(made.summary())
-    made.encoder.save(str(tmp_path / "static"))
+    assert distilled.encoder.recipe == Recipe.parse("static | normalize")
+    assert distilled.encoder.encode(TEXTS_).shape == (len(TEXTS_), 9)
+    assert 0.5 < distilled.losses["variance"] < 1
+    assert 50 < distilled.losses["dimensions"] < 100
+    assert 90 < distilled.losses["bits"] <= 100
+    assert "similarities agree" in "".join(distilled.summary())
+    distilled.encoder.save(str(tmp_path / "static"))
     assert verify(str(tmp_path / "static")).passed
     again = distill(model, TEXTS_, Choice("L-1+L", shaping="abtt:1"), dimensions=9, dtype="int8", state=tmp_path / "s")
-    np.testing.assert_array_equal(again.encoder.encode(TEXTS_), made.encoder.encode(TEXTS_))
+    np.testing.assert_array_equal(again.encoder.encode(TEXTS_), distilled.encoder.encode(TEXTS_))
     stock = SentenceTransformer(str(tmp_path / "static"), device="cpu")
-    np.testing.assert_allclose(stock.encode(TEXTS_), made.encoder.encode(TEXTS_), atol=1e-5)
+    np.testing.assert_allclose(stock.encode(TEXTS_), distilled.encoder.encode(TEXTS_), atol=1e-5)
     static = pytest.importorskip("model2vec").StaticModel.from_pretrained(tmp_path / "static")
-    np.testing.assert_allclose(static.encode(TEXTS_), made.encoder.encode(TEXTS_), atol=1e-5)
+    np.testing.assert_allclose(static.encode(TEXTS_), distilled.encoder.encode(TEXTS_), atol=1e-5)
 
 
-def test_a_teacher_stands_for_a_pooling_that_no_recipe_describes(
+def test_a_teacher_replaces_a_pooling_without_recipe(
     shell_of: Callable[[str], SentenceTransformer], tmp_path: Path
 ) -> None:
     plain = shell_of("bert")
@@ -151,30 +153,30 @@ def test_a_teacher_stands_for_a_pooling_that_no_recipe_describes(
     for model in (ends, str(tmp_path / "dense")):
         with pytest.raises(RecipeError, match="which no recipe describes"):
             distill(model, TEXTS_)
-        made = distill(model, TEXTS_, teacher="mean layers=2", device="cpu")
-        np.testing.assert_allclose(made.encoder.encode(TEXTS_), expected, atol=1e-5)
+        distilled = distill(model, TEXTS_, teacher="mean layers=2", device="cpu")
+        np.testing.assert_allclose(distilled.encoder.encode(TEXTS_), expected, atol=1e-5)
 
 
 def test_words_of_its_own(shell_of: Callable[[str], SentenceTransformer], tmp_path: Path) -> None:
     texts = [*TEXTS_, *[f"a zebrafish in cold water, number {n}" for n in range(6)]]
-    made = distill(shell_of("bert"), texts, words=3, expressions=20)
-    tokens = text_ids(made.encoder.tokenizer, ["zebrafish", "cold water"])
+    distilled = distill(shell_of("bert"), texts, words=3, expressions=20)
+    tokens = text_ids(distilled.encoder.tokenizer, ["zebrafish", "cold water"])
     assert [len(ids) for ids in tokens] == [1, 1]
-    made.encoder.save(str(tmp_path / "static"))
+    distilled.encoder.save(str(tmp_path / "static"))
     assert verify(str(tmp_path / "static")).passed
 
 
 def test_fewer_dimensions_keep_the_similarities(material: Material) -> None:
     table = material.table(Choice(ridge=None))
-    same, share, kept = reduce_table(material.token_counts, table, table.shape[1])
+    same, share, preserved = reduce_table(material.token_counts, table, table.shape[1])
     assert share == pytest.approx(1.0)
-    assert kept == pytest.approx(100.0, abs=1e-3)
+    assert preserved == pytest.approx(100.0, abs=1e-3)
     np.testing.assert_allclose(
         (material.token_counts @ same) @ (material.token_counts @ same).T, gram(material, table), atol=1e-4
     )
     _, less, worse = reduce_table(material.token_counts, table, 2)
     assert less < share
-    assert worse < kept
+    assert worse < preserved
     assert agreement(material.token_counts, table, table * 3) == pytest.approx(100.0)
 
 
@@ -188,7 +190,7 @@ def test_smaller_tables_take_no_memory_for_every_text() -> None:
     )
     table = generator.standard_normal((tokens, wide)).astype(np.float32)
     tracemalloc.start()
-    smaller, share, kept = reduce_table(token_counts, table, 16)
+    smaller, share, preserved = reduce_table(token_counts, table, 16)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < texts * wide * 4  # bytes of all vectors once
@@ -197,7 +199,7 @@ def test_smaller_tables_take_no_memory_for_every_text() -> None:
     values, components = np.linalg.eigh(vectors.T @ vectors)
     assert share == pytest.approx(values[-16:].sum() / values.sum())
     np.testing.assert_allclose(np.abs(smaller), np.abs(table @ components[:, ::-1][:, :16]), atol=1e-4)
-    assert kept == agreement(token_counts, table, smaller)
+    assert preserved == agreement(token_counts, table, smaller)
 
 
 def gram(material: Material, table: np.ndarray) -> np.ndarray:
@@ -245,7 +247,7 @@ PAIRED = [(a.replace('"', ""), b.replace('"', "")) for a, b in zip(TEXTS_, TEXTS
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
-def test_what_is_refused(material: Material, shell_of: Callable[[str], SentenceTransformer], tmp_path: Path) -> None:
+def test_refusals(material: Material, shell_of: Callable[[str], SentenceTransformer], tmp_path: Path) -> None:
     model = shell_of("bert")
     with pytest.raises(RecipeError, match="'static' is no layer"):
         distill(model, TEXTS_, Choice("static"))
@@ -283,16 +285,16 @@ def test_what_is_refused(material: Material, shell_of: Callable[[str], SentenceT
 # -- tokens that the corpus lacks -------------------------------------------------------------------------------------
 
 
-def test_the_share_of_new_tokens_is_estimated_from_those_found_once() -> None:
+def test_share_of_new_tokens_from_singletons() -> None:
     assert share_of_new([[1, 2, 2], [3, 1, 4]]) == 2 / 6
     generator = np.random.default_rng(0)
-    drawn = generator.zipf(1.3, 40_000).clip(max=100_000)
-    corpus, more = drawn[:20_000], drawn[20_000:]
+    sampled = generator.zipf(1.3, 40_000).clip(max=100_000)
+    corpus, more = sampled[:20_000], sampled[20_000:]
     assert abs(share_of_new(corpus.reshape(-1, 20).tolist()) - (~np.isin(more, corpus)).mean()) < 0.01
     assert math.isnan(share_of_new([[], []]))
 
 
-def test_a_small_corpus_is_said(
+def test_small_corpora_are_logged(
     shell_of: Callable[[str], SentenceTransformer], caplog: pytest.LogCaptureFixture
 ) -> None:
     material, _ = collect(shell_of("bert"), TEXTS_)
@@ -301,7 +303,7 @@ def test_a_small_corpus_is_said(
     assert coverage_of(material.tokenizer, material.contexts.count, TEXTS_) == 1.0
     few, _ = collect(shell_of("bert"), TEXTS_[:3])
     ids = text_ids(few.tokenizer, list(TEXTS_))
-    expected = np.mean([few.contexts.count[token] > 0 for some in ids for token in some])
+    expected = np.mean([few.contexts.count[token] > 0 for sequence in ids for token in sequence])
     assert coverage_of(few.tokenizer, few.contexts.count, TEXTS_) == expected < 1
     assert math.isnan(coverage_of(few.tokenizer, few.contexts.count, []))
     caplog.clear()

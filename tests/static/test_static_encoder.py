@@ -45,13 +45,13 @@ KNOWN = [text for text in EVERY if text.isprintable()]  # sentence-transformers 
 def assert_same(folder: Path, limit: float = 1e-6) -> StaticEncoder:
     """As Encoder has them: all at once, in another order, in other portions, alone."""
     light, expected = StaticEncoder.load(folder), Encoder(str(folder)).encode(EVERY)
-    shown = light.encode(EVERY)
-    assert shown.dtype == np.float32
-    assert shown.shape == (len(EVERY), light.dimensions)
-    np.testing.assert_allclose(shown, expected, atol=limit, rtol=limit)
-    np.testing.assert_array_equal(light.encode(EVERY[::-1]), shown[::-1])
-    for place in (0, 2, 8, -1):
-        np.testing.assert_array_equal(light.encode(EVERY[place]), shown[place])
+    vectors = light.encode(EVERY)
+    assert vectors.dtype == np.float32
+    assert vectors.shape == (len(EVERY), light.dimensions)
+    np.testing.assert_allclose(vectors, expected, atol=limit, rtol=limit)
+    np.testing.assert_array_equal(light.encode(EVERY[::-1]), vectors[::-1])
+    for index in (0, 2, 8, -1):
+        np.testing.assert_array_equal(light.encode(EVERY[index]), vectors[index])
     return light
 
 
@@ -78,7 +78,7 @@ def test_static_embeddings_of_sentence_transformers(kind: str, unit: bool, tmp_p
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-def test_what_distill_writes(dtype: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
+def test_folders_of_distill(dtype: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
     tokenizer = Encoder(static_model(wordpiece)).module.backbone.tokenizer
     encoder_of(table_of(wordpiece), tokenizer, dtype).save(str(tmp_path))
     light = assert_same(tmp_path)
@@ -89,7 +89,7 @@ def test_what_distill_writes(dtype: str, wordpiece: Tokenizer, tmp_path: Path) -
     "recipe",
     ["static weights=sif", "static weights=idf*remove | normalize", "static | centre", "static | whiten:4 | centre"],
 )
-def test_recipes_that_fold_into_a_table(recipe: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
+def test_recipes_fold_into_a_table(recipe: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
     """Also what they make of a text without tokens, which is no mean of rows."""
     Encoder(static_model(wordpiece), recipe).fit([text for text in EVERY if text]).save(str(tmp_path))
     light = assert_same(tmp_path, 1e-5)
@@ -125,7 +125,7 @@ def test_folders_of_model2vec(kind: str, mapped: bool, wordpiece: Tokenizer, tmp
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int8"])
-def test_what_model2vec_writes(dtype: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
+def test_folders_saved_by_model2vec(dtype: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
     """Its 8 bits have no scale: model2vec takes the steps as numbers, and Encoder does not load them."""
     table = (table_of(wordpiece) * 20).astype(dtype)
     model = pytest.importorskip("model2vec").StaticModel(
@@ -166,8 +166,8 @@ def test_prompts_of_the_folder(folder: Path) -> None:
     assert (light.prompts, light.default_prompt_name) == (stock.prompts, stock.default_prompt_name)
     for name in ("encode_query", "encode_document"):
         for settings in ({}, {"prompt": "the "}, {"prompt_name": "document"}):
-            shown, expected = (getattr(model, name)(KNOWN, **settings) for model in (light, stock))
-            np.testing.assert_allclose(shown, expected, atol=1e-6)
+            actual, expected = (getattr(model, name)(KNOWN, **settings) for model in (light, stock))
+            np.testing.assert_allclose(actual, expected, atol=1e-6)
     with pytest.raises(InputError, match="prompt_name='title': the model has 'query'"):
         light.encode("dogs", prompt_name="title")
     with pytest.raises(InputError, match="prompt=3: a prompt is a str"):
@@ -193,19 +193,23 @@ def test_it_answers_as_sentence_transformers_does(similarity: str | None, folder
         {"prompt_name": "query", "convert_to_numpy": True, "convert_to_tensor": False},
     ):
         for texts in (KNOWN, KNOWN[0], []):
-            shown, expected = light.encode(texts, **settings), stock.encode(texts, **settings)
-            assert shown.shape == expected.shape
-            np.testing.assert_allclose(shown, expected, atol=1e-6)
-    left, right = light.encode(KNOWN), light.encode(TEXTS)
-    for first, second in ((left, right), (left[0], right), (left[1], right[2])):
-        shown = light.similarity(first, second)
-        assert shown.dtype == np.float32
-        np.testing.assert_allclose(shown, stock.similarity(first, second).numpy(), atol=2e-6)
-    pairs = stock.similarity_pairwise(left, left[::-1].copy()).numpy()
-    np.testing.assert_allclose(light.similarity_pairwise(left, left[::-1]), pairs, atol=2e-6)
+            actual, expected = light.encode(texts, **settings), stock.encode(texts, **settings)
+            assert actual.shape == expected.shape
+            np.testing.assert_allclose(actual, expected, atol=1e-6)
+    known_vectors, text_vectors = light.encode(KNOWN), light.encode(TEXTS)
+    for first, second in (
+        (known_vectors, text_vectors),
+        (known_vectors[0], text_vectors),
+        (known_vectors[1], text_vectors[2]),
+    ):
+        actual = light.similarity(first, second)
+        assert actual.dtype == np.float32
+        np.testing.assert_allclose(actual, stock.similarity(first, second).numpy(), atol=2e-6)
+    pairs = stock.similarity_pairwise(known_vectors, known_vectors[::-1].copy()).numpy()
+    np.testing.assert_allclose(light.similarity_pairwise(known_vectors, known_vectors[::-1]), pairs, atol=2e-6)
 
 
-def test_a_bar_counts_where_one_is_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_progress_bar_is_optional(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     light = StaticEncoder.load(folder)
     light.encode(EVERY)
     assert capsys.readouterr().err == ""
@@ -217,8 +221,8 @@ def test_evaluate_takes_it(folder: Path, tmp_path: Path) -> None:
     pairs = [{"sentence1": a, "sentence2": b, "score": n} for n, (a, b) in enumerate(itertools.pairwise(TEXTS))]
     (tmp_path / "few.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs), "utf-8")
     task = load_task(str(tmp_path / "few.jsonl"))
-    shown, expected = task.run(StaticEncoder.load(folder)), task.run(Encoder(str(folder)))
-    assert shown.main_score == pytest.approx(expected.main_score, abs=1e-3)
+    actual, expected = task.run(StaticEncoder.load(folder)), task.run(Encoder(str(folder)))
+    assert actual.main_score == pytest.approx(expected.main_score, abs=1e-3)
 
 
 # -- how it computes --------------------------------------------------------------------------------------------------
@@ -240,15 +244,15 @@ def test_portions_change_nothing(
     np.testing.assert_array_equal(light.encode(EVERY), expected)
 
 
-def test_threads_and_copies_share_nothing_that_changes(folder: Path) -> None:
+def test_threads_and_copies_share_no_mutable_state(folder: Path) -> None:
     light = StaticEncoder.load(folder)
     expected = light.encode(EVERY)
     fresh = StaticEncoder.load(folder)
     with ThreadPoolExecutor(8) as pool:
         for vectors in pool.map(fresh.encode, [EVERY] * 32):
             np.testing.assert_array_equal(vectors, expected)
-    for other in (copy.deepcopy(light), pickle.loads(pickle.dumps(light))):  # noqa: S301
-        np.testing.assert_array_equal(other.encode(EVERY), expected)
+    for duplicate in (copy.deepcopy(light), pickle.loads(pickle.dumps(light))):  # noqa: S301
+        np.testing.assert_array_equal(duplicate.encode(EVERY), expected)
 
 
 def test_it_runs_without_torch(folder: Path) -> None:
@@ -296,7 +300,7 @@ def test_arguments_are_checked(settings: dict[str, object], message: str, folder
         StaticEncoder.load(folder).encode(["dogs"], **settings)  # type: ignore[arg-type]
 
 
-def test_what_has_no_similarity_is_refused(folder: Path) -> None:
+def test_mismatched_vectors_are_refused(folder: Path) -> None:
     light = StaticEncoder.load(folder)
     with pytest.raises(InputError, match="12 and 5 dimensions"):
         light.similarity(np.ones((2, 12)), np.ones((2, 5)))
@@ -307,7 +311,7 @@ def test_what_has_no_similarity_is_refused(folder: Path) -> None:
             light.similarity(wrong, np.ones((2, 12)))
 
 
-def test_other_models_are_refused(wordpiece: Tokenizer, bert: Path, tmp_path: Path) -> None:
+def test_unsupported_models_are_refused(wordpiece: Tokenizer, bert: Path, tmp_path: Path) -> None:
     tokenizer = build_tokenizer("wordpiece")
     words = [WordEmbeddings(tokenizer, table_of(wordpiece)), Pooling(12, "mean")]
     models = {
@@ -401,14 +405,14 @@ def test_damaged_folders_are_refused(case: str, folder: Path) -> None:
         (np.full(12, np.nan, np.float32), "has NaN or infinite values"),
     ],
 )
-def test_a_vector_of_nothing_that_does_not_fit_is_refused(vector: np.ndarray, message: str, folder: Path) -> None:
+def test_malformed_empty_text_vectors_are_refused(vector: np.ndarray, message: str, folder: Path) -> None:
     (folder / "essent").mkdir()
     save_file({"empty": vector}, folder / "essent" / "state.safetensors")
     with pytest.raises(ModelError, match=message):
         StaticEncoder.load(folder)
 
 
-def test_types_that_numpy_lacks_are_refused(folder: Path) -> None:
+def test_dtypes_unknown_to_numpy_are_refused(folder: Path) -> None:
     path = next(folder.rglob("model.safetensors"))
     save_tensors({"embedding.weight": torch.ones(ROWS, 3, dtype=torch.bfloat16)}, path)
     if "ml_dtypes" in sys.modules:  # another test has loaded onnx, which teaches NumPy the type
@@ -419,7 +423,7 @@ def test_types_that_numpy_lacks_are_refused(folder: Path) -> None:
     assert Encoder(str(folder)).encode(["dogs"]).shape == (1, 3)
 
 
-def test_a_folder_without_what_essent_saved_beside_it(wordpiece: Tokenizer, tmp_path: Path) -> None:
+def test_folders_without_the_essent_subfolder(wordpiece: Tokenizer, tmp_path: Path) -> None:
     """Then it is what sentence-transformers sees: zeros for a text without tokens."""
     Encoder(static_model(wordpiece), "static | centre").fit(TEXTS).save(str(tmp_path))
     shutil.rmtree(tmp_path / "essent")

@@ -20,20 +20,20 @@ def folder(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
     backbone = Encoder(str(bert), "static", device="cpu").module.backbone
-    place = tmp_path_factory.mktemp("static") / "table"
+    path = tmp_path_factory.mktemp("static") / "table"
     rows = backbone.static_table.detach()
-    SentenceTransformer(modules=[StaticEmbedding(backbone.tokenizer.backend_tokenizer, rows)]).save(str(place))
-    return place
+    SentenceTransformer(modules=[StaticEmbedding(backbone.tokenizer.backend_tokenizer, rows)]).save(str(path))
+    return path
 
 
-def test_few_texts_have_the_bits_that_they_have_among_many(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_texts_match_many_bit_for_bit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = StaticEncoder.load(folder)
     texts = ["", "the", *CORPUS[:4], "the moon " * 300]
     few = [encoder.encode([text])[0] for text in texts]
-    some = encoder.encode(texts)
+    batch = encoder.encode(texts)
     monkeypatch.setattr(module, "FEW", 0)
     many = StaticEncoder.load(folder).encode(texts)
-    assert np.array_equal(some, many)
+    assert np.array_equal(batch, many)
     assert np.array_equal(np.stack(few), many)
 
 

@@ -62,7 +62,7 @@ NORM = "encoder.layer.0.output.LayerNorm"
 WORDS, POSITIONS = "embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight"
 
 
-def one_way(folder: Path) -> None:
+def anisotropic(folder: Path) -> None:
     weights(folder, lambda t: t[f"{NORM}.bias"].copy_(torch.ones(96) * torch.tensor([1.5, -1.5]).repeat(48)))
 
 
@@ -115,7 +115,7 @@ def overflowing(folder: Path) -> None:
     )
 
 
-def other_pooling(folder: Path) -> None:
+def cls_pooling(folder: Path) -> None:
     change(folder / "1_Pooling" / "config.json", pooling_mode_cls_token=True, pooling_mode_mean_tokens=False)
 
 
@@ -136,7 +136,7 @@ def card_with_prompts(folder: Path) -> None:
         card.write('\ntexts = ["query: how much?", "passage: so much."]\n')
 
 
-def prompts_that_nobody_uses(folder: Path) -> None:
+def unused_prompts(folder: Path) -> None:
     change(folder / "config_sentence_transformers.json", prompts={"query": "Q: ", "passage": "P: "})
 
 
@@ -149,7 +149,7 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
     "cut": (lambda f: settings(f, 8), "truncation", "may have 6", "max_seq_length ="),
     "unknown words": (of_another_language, "unknown-tokens", "unknown to the tokenizer", "of the language and script"),
     "too long": (lambda f: settings(f, 512), "capacity", "64 positions", '"max_seq_length": 64'),
-    "one way": (one_way, "anisotropy", "typical cosine", "-r 'mean | centre'"),
+    "one way": (anisotropic, "anisotropy", "typical cosine", "-r 'mean | centre'"),
     "dead": (dead, "dead-dimensions", "10 of 96", "whiten:86"),
     "dominating": (dominating, "dominating-dimension", "Dimension 7 of 96", "| zscore"),
     "by length": (by_length, "length-bias", "one length look alike", "abtt"),
@@ -157,12 +157,12 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
     "undefined": (undefined, "finite", "infinite or undefined", "weights again"),
     "weights over 65,504": (too_large_for_half, "float16", "is infinite in float16", "bfloat16"),
     "states over 65,504": (overflowing, "float16", "In float16", "bfloat16"),
-    "pooling": (other_pooling, "pooling", "cls pooling is computed, and the model card says", "-r 'mean | normalize'"),
+    "pooling": (cls_pooling, "pooling", "cls pooling is computed, and the model card says", "-r 'mean | normalize'"),
     "width": (narrow, "pooling", "of 48 dimensions", "again"),
     "no modules": (lambda f: (f / "modules.json").unlink(), "pooling", "modules.json does not list it", "again"),
     "no prompts": (e5_without_prompts, "prompts", "lacks 'query: ' and 'passage: '", "model.prompts ="),
     "prompts of the card": (card_with_prompts, "prompts", "lacks 'passage: ' and 'query: '", "model.prompts ="),
-    "unused prompts": (prompts_that_nobody_uses, "prompts", "none of them", "encode_query"),
+    "unused prompts": (unused_prompts, "prompts", "none of them", "encode_query"),
     "half precision": (half_on_a_cpu, "speed", "float16, in which plain", '"dtype": "float32"'),
 }  # fmt: skip
 
@@ -182,7 +182,7 @@ def but(*names: str) -> list[str]:
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["one", "every"])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_found(fault: str, every: bool, folder: Path) -> None:
+def test_faults_are_detected(fault: str, every: bool, folder: Path) -> None:
     """By its check alone, and among all checks, none of which fails on account of it."""
     break_model, name, message, fix = FAULTS[fault]
     break_model(folder)
@@ -193,9 +193,9 @@ def test_a_fault_is_found(fault: str, every: bool, folder: Path) -> None:
     assert problem.fault == (name != "speed")
 
 
-def test_a_fault_comes_first_and_what_follows_from_it_has_no_command(folder: Path, tmp_path: Path) -> None:
+def test_causes_precede_their_consequences(folder: Path, tmp_path: Path) -> None:
     before = Encoder(str(folder)).encode(TEXTS)
-    other_pooling(folder)
+    cls_pooling(folder)
     report = check(str(folder), skip=["speed", "servers"])
     assert [(problem.check, problem.cause) for problem in report.problems] == [
         ("pooling", ""),
@@ -217,9 +217,9 @@ def test_a_dominating_dimension_explains_a_typical_cosine(folder: Path) -> None:
     ]  # fmt: skip
 
 
-def test_modules_without_a_recipe_keep_their_place(folder: Path, tmp_path: Path) -> None:
+def test_modules_without_a_recipe_are_preserved(folder: Path, tmp_path: Path) -> None:
     """No command puts `mean` in the place of the modules: the pooling is mended in its file."""
-    other_pooling(folder)
+    cls_pooling(folder)
     model = SentenceTransformer(str(folder), device="cpu")
     SentenceTransformer(modules=[*model, Dense(96, 8)], device="cpu").save(str(tmp_path / "dense"))
     shutil.copy(folder / "README.md", tmp_path / "dense" / "README.md")
@@ -228,7 +228,7 @@ def test_modules_without_a_recipe_keep_their_place(folder: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("kind", ["words", "bag of words", "router"])
-def test_models_that_only_sentence_transformers_runs(kind: str, bert: Path, tmp_path: Path) -> None:
+def test_models_without_a_recipe(kind: str, bert: Path, tmp_path: Path) -> None:
     words = ["[PAD]", *" ".join(VARIED).split()]
     modules = {
         "words": lambda: [WordEmbeddings(WhitespaceTokenizer(words), np.eye(len(words), 8)), Pooling(8)],
@@ -240,8 +240,8 @@ def test_models_that_only_sentence_transformers_runs(kind: str, bert: Path, tmp_
     assert report.recipe == "a model that no recipe describes"
 
 
-def test_what_other_servers_would_do(folder: Path) -> None:
-    def said() -> str:
+def test_differences_between_servers(folder: Path) -> None:
+    def advice() -> str:
         problems = check(str(folder), skip=but("servers")).problems
         assert not any(problem.fault for problem in problems)
         return " ".join(f"{problem.message} {problem.fix}" for problem in problems)
@@ -249,24 +249,24 @@ def test_what_other_servers_would_do(folder: Path) -> None:
     pooling = folder / "1_Pooling" / "config.json"
     before = pooling.read_text("utf-8")
     write_json(pooling, {"embedding_dimension": 96, "pooling_mode": "mean"})
-    assert "pooling_mode alone: TEI" in said()
-    assert "--format legacy" in said()
+    assert "pooling_mode alone: TEI" in advice()
+    assert "--format legacy" in advice()
     write_json(pooling, {"word_embedding_dimension": 96, "include_prompt": True, "pooling_mode_mean_tokens": True})
-    assert "vLLM takes the first key of 1_Pooling/config.json that is true, include_prompt" in said()
+    assert "vLLM takes the first key of 1_Pooling/config.json that is true, include_prompt" in advice()
     (folder / "README.md").unlink()
     write_json(pooling, {"word_embedding_dimension": 96, "pooling_mode_max_tokens": True})
-    assert "TEI and vLLM do not compute max pooling" in said()
+    assert "TEI and vLLM do not compute max pooling" in advice()
     pooling.write_text(before, "utf-8")
     listed = json.loads((folder / "modules.json").read_text("utf-8"))
     write_json(folder / "modules.json", listed[:2])
-    assert "TEI scales them to length 1" in said()
+    assert "TEI scales them to length 1" in advice()
     shutil.rmtree(folder / "1_Pooling")
     (folder / "modules.json").unlink()
-    assert "TEI computes the CLS token instead, without a word" in said()
+    assert "TEI computes the CLS token instead, without a word" in advice()
 
 
 @pytest.mark.slow
-def test_the_folders_that_essent_saves(whole: Path, tmp_path: Path) -> None:
+def test_saved_encoders_are_healthy(whole: Path, tmp_path: Path) -> None:
     encoder = Encoder(str(whole), "mean | normalize")
     encoder.save(str(tmp_path / "stock"))
     encoder.save(str(tmp_path / "legacy"), layout="legacy")
@@ -282,7 +282,7 @@ def test_the_folders_that_essent_saves(whole: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_other_kinds_of_models(
+def test_graphs_static_tables_and_word_vectors(
     compiled_by: Callable[[str], CompiledEncoder], bert: Path, t5: str, tmp_path: Path
 ) -> None:
     compiled_by("openvino").save(str(tmp_path / "graph"))
@@ -308,10 +308,10 @@ def test_texts_of_the_user(whole: Path, tmp_path: Path) -> None:
 
 def test_the_command(whole: Path, folder: Path, tmp_path: Path) -> None:
     assert "nothing to compare with" in run("check", whole).stdout
-    one_way(folder)
-    said = run("check", folder, "--skip", "speed", "negation", code=3).stdout
-    assert "✗ anisotropy: The vectors point one way" in said
-    assert f"essent save -m {folder}" in said
+    anisotropic(folder)
+    printed = run("check", folder, "--skip", "speed", "negation", code=3).stdout
+    assert "✗ anisotropy: The vectors point one way" in printed
+    assert f"essent save -m {folder}" in printed
     content = json.loads(run("check", folder, "--json", "-", code=3).stdout)
     assert not content["healthy"]
     assert content["problems"][0]["figures"]["average_cosine"] > ANISOTROPIC

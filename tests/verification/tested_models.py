@@ -32,7 +32,7 @@ def tokenizer_of_words() -> PreTrainedTokenizerFast:
     texts = [*load_pairs(sample_pairs_path()).texts(), *load_heros(sample_minimal_pairs_path()).texts()]
     cut, lower = pre_tokenizers.BertPreTokenizer(), normalizers.BertNormalizer(lowercase=True)
     words = sorted({word for text in texts for word, _ in cut.pre_tokenize_str(lower.normalize_str(text))})
-    ids = {word: place for place, word in enumerate([*SPECIAL, *words])}
+    ids = {word: token_id for token_id, word in enumerate([*SPECIAL, *words])}
     tokenizer = Tokenizer(models.WordPiece(ids, unk_token=SPECIAL[1]))
     tokenizer.normalizer, tokenizer.pre_tokenizer = lower, cut
     tokenizer.post_processor = processors.TemplateProcessing(
@@ -68,8 +68,8 @@ def healthy(folder: Path) -> Path:
     tokenizer.save_pretrained(folder)
     kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
     listed = [
-        {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for place, (path, kind) in enumerate(kinds.items())
+        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for index, (path, kind) in enumerate(kinds.items())
     ]
     write_json(folder / "modules.json", listed)
     flags = {"cls_token": False, "mean_tokens": True, "max_tokens": False}
