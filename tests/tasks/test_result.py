@@ -75,7 +75,7 @@ def test_foreign_files(tmp_path: Path, content: str, message: str) -> None:
         load_results(tmp_path / "no.json")
 
 
-def test_result_without_a_main_score(tmp_path: Path) -> None:
+def test_no_single_main_score(tmp_path: Path) -> None:
     saved = Result("heros", {"similarity": {"Synonym": 0.9}}, {"Synonym": {"n": 3, "similarity": 0.9}}, 3, main=None)
     save_results([saved], tmp_path / "heros.json")
     (again,) = load_results(tmp_path / "heros.json")
