@@ -94,9 +94,8 @@ def read_graph_metadata(path: Path) -> dict[str, Any]:
     if "inputs" not in metadata and isinstance(metadata.get("reading"), dict):  # its name at first
         longest = metadata["reading"].pop("max_length", None)
         metadata["inputs"] = {**metadata["reading"], "max_seq_length": longest}
-    metadata["precision"] = SHORT.get(
-        str(metadata.get("precision")), metadata.get("precision")
-    )  # version 0.1 wrote them
+    # version 0.1 wrote them
+    metadata["precision"] = SHORT.get(str(metadata.get("precision")), metadata.get("precision"))
     for key, kind in ENTRIES.items():
         if not kind.allows(metadata.get(key)):
             raise DamagedError(f"{path} is damaged: {key!r} must be {kind.expected}, and is {metadata.get(key)!r:.60}.")

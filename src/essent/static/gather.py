@@ -188,9 +188,8 @@ def _add(
         tokens = pad([occurrences.sequences[i] for i in chosen], frame, backbone.pad_id).to(device)
         states = backbone.states(tokens, required)
         token, position, share = (torch.from_numpy(values).to(device) for values in occurrences.of(chosen))
-        real = torch.from_numpy(np.array([bool(occurrences.sequences[i]) for i in chosen])).to(
-            device
-        )  # not of pads alone
+        # not of pads alone
+        real = torch.from_numpy(np.array([bool(occurrences.sequences[i]) for i in chosen])).to(device)
         for layer, table in sums.tables.items():
             flat = states.hidden[layer][tokens.attention_mask & real[:, None]]  # (n,D) in the order of the texts
             table.index_add_(0, token, flat[position].double() * share.double()[:, None])
