@@ -21,7 +21,7 @@ from essent.bulk import batches, models, run  # noqa: F401  before the fork
 
 def child(root: Path, settings: dict, pipe: int, most: int) -> None:
     """One attempt, which tells of every batch, and notes every part whose last batch was encoded."""
-    encode, started_batches = work.encode, 0
+    encode_batch, started_batches = work.encode, 0
 
     def noted(batch: batches.Batch, model: models.Model, settings: bulk.BulkSettings) -> None:
         nonlocal started_batches
@@ -29,7 +29,7 @@ def child(root: Path, settings: dict, pipe: int, most: int) -> None:
             signal.pause()
         started_batches += 1
         os.write(pipe, b"1")
-        encode(batch, model, settings)
+        encode_batch(batch, model, settings)
         if batch.last:
             with (root / "computed.log").open("a", encoding="utf-8") as file:
                 file.write(f"{batch.unit.name}\n")

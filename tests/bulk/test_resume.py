@@ -229,10 +229,10 @@ def test_source_changes_during_the_run(tmp_path: Path, static_folder: Path, monk
 
     path = tmp_path / "a.txt"
     path.write_text("\n".join(sentences(600)) + "\n", "utf-8")
-    encode, encoded = work.encode, []
+    encode_batch, encoded = work.encode, []
 
     def encode_and_change(batch: Any, model: Any, settings: Any) -> None:
-        encode(batch, model, settings)
+        encode_batch(batch, model, settings)
         encoded.append(batch.unit.index)
         if len(encoded) == 4:
             with path.open("a", encoding="utf-8") as file:
