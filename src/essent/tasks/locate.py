@@ -280,7 +280,7 @@ def _patterns(stems: Sequence[Path], row: Labels | Clusters | None) -> list[str]
 
 
 def _instead(stems: Sequence[Path], row: Labels | Clusters | None = None) -> str:
-    return f"name the file itself, or give --data-folder DIR with {' or '.join(_patterns(stems, row))}"
+    return f"the file itself, or --data-folder DIR with {' or '.join(_patterns(stems, row))}"
 
 
 def _no_data(task_name: str, data: Path, stems: Sequence[Path], row: Labels | Clusters | None = None) -> DataError:
