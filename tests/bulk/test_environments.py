@@ -219,7 +219,7 @@ def test_processes_without_children(words: tuple[Path, Path, Path]) -> None:
     """A daemon, as in a pool of multiprocessing; and a script without a guard, whose workers would start workers."""
     done = run_script(SCRIPT, "spawn", "daemon", *words)
     assert "InputError: workers=2: no process can be started (daemonic processes" in done.stderr
-    unguarded = "import sys\nfrom essent.bulk import encode\nembed(*sys.argv[1:], rows_per_part=20, workers=2)\n"
+    unguarded = "import sys\nfrom essent.bulk import encode\nencode(*sys.argv[1:], rows_per_part=20, workers=2)\n"
     done = run_script(unguarded, *words)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]

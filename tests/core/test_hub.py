@@ -75,7 +75,7 @@ def test_offline_a_wrong_name_fails_at_once_and_the_cache_is_read(bert: Path, tm
         ["encoder", "Encoder", "no-such-model", "mean"],
         ["lab.minimal_pairs.masked", "MaskedModel", "nobody/no-such-model"],
         ["lab.templates.generate", "Generator", "nobody/no-such-model"],
-        ["tasks.data", "hub_rows", "nobody/no-such-data", None, "test"],
+        ["tasks.data", "hub_rows", "nobody/no-such-data", None, "test", "--data-folder DIR"],
     ]
     wrong_names = [["encoder", "Encoder", name, "mean"] for name in ("my model", "nobody/tiny")]
     *refused, named, read = ask([*wrong, *wrong_names], CLOSED, tmp_path)

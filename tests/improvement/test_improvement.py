@@ -113,7 +113,7 @@ def test_in_bfloat16(bert: Path, small: None, tmp_path: Path, monkeypatch: pytes
     train, search = steps.train_model, steps.search_recipes
     monkeypatch.setattr(steps, "train_model", lambda *a, **k: (precisions.append(k["precision"]), train(*a, **k))[1])
     monkeypatch.setattr(
-        steps, "search_recipes", lambda *a, **k: (precisions.append(k["settings"].precision), search(*a, **k))[1]
+        steps, "search_recipes", lambda *a, **k: (precisions.append(k["precision"]), search(*a, **k))[1]
     )
     improvement = essent.improve(
         str(bert), TEXTS, duplicates(60), output=tmp_path / "out", precision="bf16", options=CPU

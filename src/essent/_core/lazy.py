@@ -9,8 +9,6 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-import lazy_loader
-
 from essent.errors import MissingDependencyError
 
 IN_TORCH = ("torch", "transformers", "sentence_transformers", "sklearn", "filelock")  # of the extra `torch`
@@ -18,6 +16,8 @@ IN_TORCH = ("torch", "transformers", "sentence_transformers", "sklearn", "filelo
 
 def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package whose names stand in the `__init__.pyi` beside `file`."""
+    import lazy_loader  # late: the code in a saved folder does without
+
     load, names, public = lazy_loader.attach_stub(package, file)
 
     def find(name: str) -> Any:

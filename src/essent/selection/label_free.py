@@ -1,10 +1,7 @@
 """The criterion `teacher`: it ranks recipes without labels, by the cosines of pairs made from the texts themselves.
 
-The recipes of a fixed reference space are first ranked by simple signals, the judges: `halves`, `perturbed` and
-`length`, or with running text `neighbours` and `length`. The best tenth of them teaches: the mean of its ranks of the
-user's pairs (without pairs: of near, related and random pairs of the texts) and half as much lexical similarity are the
-target, with which every recipe is correlated (Spearman). The idea is self-training with selected teachers; the rules
-are essent's own. How likely the first recipe is better than a baseline, `probability` says.
+The recipes of a fixed reference space are ranked by simple signals, the judges. The best tenth of them teaches: the
+mean of its ranks of the pairs, and half as much lexical similarity, are the target of every recipe's correlation.
 """
 
 from __future__ import annotations

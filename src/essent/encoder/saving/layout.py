@@ -28,7 +28,7 @@ LEGACY_FLAGS = {
     "lasttoken": "pooling_mode_lasttoken",
 }
 # What the recipe's module needs of this package, in the folder for machines without essent.
-SHIPPED = "__init__.py version.py errors.py portable.py _core recipe model encoder".split()
+SHIPPED = "version.py errors.py portable.py _core recipe model encoder".split()
 MODULE_FILE = '''"""Loads the recipe beside this file: with the installed essent, or with the code in `code`."""
 
 import importlib
@@ -131,3 +131,4 @@ def write_own(module: RecipeModule, path: Path) -> None:
             shutil.copytree(package / name, code / name, ignore=without_caches, dirs_exist_ok=True)
     # `Encoder` itself needs packages that stay behind
     (code / "encoder" / "__init__.py").write_text("")
+    (code / "__init__.py").write_text("from essent.version import __version__\n")  # no names of packages left behind
