@@ -226,7 +226,7 @@ def test_leaked_units_are_excluded(shell_of: Shells) -> None:
 def test_estimated_cost(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the pass over the sample takes a second, and so does judging one recipe, on two cores."""
     monkeypatch.setattr(clock, "elapsed", itertools.count().__next__)
-    monkeypatch.setattr("essent.selection.sweep.cores", lambda: 2)
+    monkeypatch.setattr("essent.selection.scoring.cores", lambda: 2)
     for task, judging in ((pairs(), 0), (labels(), 15 / 2)):
         messages: list[str] = []
         search(shell_of("bert"), task, SPACE, report=messages.append)
@@ -267,7 +267,7 @@ class Watched(RetrievalTask):
 
 
 def test_parallel_evidence_fits_the_memory(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("essent.selection.sweep.cores", lambda: 3)
+    monkeypatch.setattr("essent.selection.scoring.cores", lambda: 3)
     base = retrieval()
     for memory, most in ((0.01, 1), (4.0, 3)):
         task = Watched(base.name, base.queries, base.corpus, base.relevant, awaited=most)
@@ -281,7 +281,7 @@ def test_the_number_of_cores_changes_nothing(
 ) -> None:
     boards = []
     for count in (1, 5):
-        monkeypatch.setattr("essent.selection.sweep.cores", lambda count=count: count)
+        monkeypatch.setattr("essent.selection.scoring.cores", lambda count=count: count)
         boards.append(search(shell_of("bert"), make_task(), SPACE, top=3, baselines=()))
     serial, parallel = ({str(trial.recipe): trial.scores for trial in board.trials} for board in boards)
     assert serial == parallel

@@ -30,10 +30,11 @@ from essent.selection.annotation import Annotation, choose_pairs, distinct_pairs
 from essent.selection.label_free import candidate_pairs
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.program import Program
+from essent.selection.scoring import score_stored, scored_at_once
 from essent.selection.search_data import SearchData, read_data
 from essent.selection.space import REFERENCE, Space, find_space
 from essent.selection.store import Store
-from essent.selection.sweep import GIB, Sweep, score_stored, scored_at_once
+from essent.selection.sweep import GIB, Sweep
 from essent.selection.verdict import held_out, make_board, tested
 from essent.tasks.base import LabeledTask, prompt_note
 from essent.tasks.result import library_versions
