@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import rankdata
 
 from essent.errors import DataError, InputError
 from essent.tasks.data import SUFFIXES, located_rows, read_text, split_lines
@@ -223,8 +224,6 @@ def _neighbours_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[P
 
 def _neighbours_scores(cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
     """Area under the ROC curve: in which share of cases the neighbours are nearer, ties ½."""
-    from scipy.stats import rankdata
-
     alike, unlike = _split(cosines, gold)
     alike_count, unlike_count = alike.shape[1], unlike.shape[1]
     ranks = rankdata(np.concatenate([alike, unlike], axis=1), axis=1)
@@ -266,8 +265,6 @@ def candidate_pairs(texts: Sequence[str], pairs: Sequence[tuple[str, str]], seed
 
 def unit_ranks(values: np.ndarray) -> np.ndarray:
     """Ranks along the last axis (ties their mean), centred, of length one: products are Spearman's ρ; constant: 0."""
-    from scipy.stats import rankdata
-
     return _unit(rankdata(values, axis=-1))
 
 
@@ -287,8 +284,6 @@ def usable(cosines: np.ndarray) -> np.ndarray:
 
 def mean_rank(scores: Sequence[np.ndarray]) -> np.ndarray:
     """Mean of the ranks by each of several scores (R,): 1 for the best of all; NaN where a score is undefined."""
-    from scipy.stats import rankdata
-
     table = np.stack(scores)
     defined = np.isfinite(table).all(axis=0)
     ranks = np.full(table.shape[1], np.nan)
