@@ -437,10 +437,10 @@ def test_reading_needs_no_mteb(tmp_path: Path) -> None:
         "import sys; sys.modules['mteb'] = None\n"
         "from essent.selection.mteb import read_mteb_results, to_mteb\n"
         "from essent.tasks import Pair, PairTask\n"
-        f"print(read_mteb_results({str(path)!r})[0].main_score)\n"
+        f"print(read_mteb_results({str(path)!r})[0].main_score, 'torch' in sys.modules)\n"
         "try: to_mteb(PairTask('t', (Pair('a', 'b', 1.0, None),)))\n"
         "except ImportError as error: print(error)\n"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert printed.startswith("50.0\n")
+    assert printed.startswith("50.0 False\n")
     assert 'pip install "essent[mteb]"' in printed

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from essent._core.lazy import optional_import
-from essent.encoder.pipeline.digests import digest_of, key_of
 from essent.errors import DataError, InputError
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.geometry import GeometryTask
@@ -56,6 +55,8 @@ def identify(encoder: Model, name: str) -> Model:
     Raises:
         InputError: an empty name.
     """
+    from essent.encoder.pipeline.digests import digest_of, key_of  # late: results are read without torch
+
     if not isinstance(name, str) or not name.strip():
         raise InputError(f"A model's name is a text such as 'me/minilm-zscore', not {name!r}.")
     model: Any = encoder

@@ -1,0 +1,14 @@
+from .annotation import AnnotatedPairs as AnnotatedPairs
+from .annotation import Annotation as Annotation
+from .annotation import read_annotated as read_annotated
+from .evaluation import default_recipes as default_recipes
+from .evaluation import evaluate as evaluate
+from .leaderboard import Check as Check
+from .leaderboard import Leaderboard as Leaderboard
+from .leaderboard import Trial as Trial
+from .picture import draw_leaderboard as draw_leaderboard
+from .run import annotate as annotate
+from .run import search as search
+from .space import SPACES as SPACES
+from .space import Grid as Grid
+from .space import Space as Space
