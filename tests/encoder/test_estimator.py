@@ -97,13 +97,13 @@ def test_only_the_training_texts_are_learned_from(bert: Path) -> None:
 def test_a_changed_model_is_reloaded(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
     first, second = folder_of("bert"), folder_of("distilbert")
     for folder in (first, second, first):
-        transformer = EncoderTransformer(folder, "mean").fit(TRAIN).transform(TEXTS)
-        np.testing.assert_allclose(transformer, Encoder(folder, "mean").encode(TEXTS), atol=1e-5)
+        vectors = EncoderTransformer(folder, "mean").fit(TRAIN).transform(TEXTS)
+        np.testing.assert_allclose(vectors, Encoder(folder, "mean").encode(TEXTS), atol=1e-5)
     changing = tmp_path / "model"
     for folder in (first, second):
         SentenceTransformer(str(folder), device="cpu").save(str(changing))
-        transformer = EncoderTransformer(changing, "mean").fit(TRAIN).transform(TEXTS)
-        np.testing.assert_allclose(transformer, Encoder(folder, "mean").encode(TEXTS), atol=1e-5)
+        vectors = EncoderTransformer(changing, "mean").fit(TRAIN).transform(TEXTS)
+        np.testing.assert_allclose(vectors, Encoder(folder, "mean").encode(TEXTS), atol=1e-5)
 
 
 def test_a_loaded_model_is_shared_and_not_copied(shell_of: Callable[[str], SentenceTransformer]) -> None:

@@ -21,12 +21,9 @@ import pyarrow.parquet as pq
 from essent._core.atomic import remove_leftovers, replacing_file
 from essent.bulk.batches import Batch, chunk_columns
 from essent.bulk.settings import (
-    CHUNK_COLUMNS,
-    CHUNKS,
     CODES,
     EMBEDDING,
     OK,
-    SCALE,
     STATUS,
     STATUSES,
 )
@@ -306,81 +303,3 @@ def remove_parts(folder: Path) -> None:
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if NAME.fullmatch(path.name):
             path.unlink()
-
-
-# -- read back into memory --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows that have a vector.
-
-    Attributes:
-        places: their numbers (N,) among all rows of the folder.
-        texts: of the rows; of chunks, where chunks are rows.
-        vectors: (N,K) float32.
-        whole: which rows (N,) have the vector of exactly their text: not of its beginning, nor a mean of chunks.
-        run: what they were made of: model, recipe, engine, prompt and so on.
-    """
-
-    places: np.ndarray
-    texts: list[str]
-    vectors: np.ndarray
-    whole: np.ndarray
-    run: Mapping[str, Any]
-
-
-def read_rows(folder: Path, most: int) -> Rows:
-    """Texts and vectors of a folder of `essent encode`.
-
-    Raises:
-        DataError: no parts, damaged ones, more than `most` rows, no column with texts, or no row with a vector.
-        MissingDependencyError: pyarrow is not installed.
-    """
-    parts = read_parts(folder)
-    if not parts:
-        raise DataError(f"{folder} has no parts of `essent encode`.")
-    if (total := sum(part.rows for part in parts.values())) > most:
-        raise DataError(f"{folder} has {total:,} rows, and at most {most:,} are read.")
-    run = next(iter(parts.values())).about["run"]
-    starts = np.cumsum([0, *(part.rows for part in parts.values())]).tolist()
-    read = [_read(folder / name, run, start) for name, start in zip(parts, starts, strict=False)]
-    chosen = [rows for rows in read if rows is not None]
-    if not chosen:
-        raise DataError(f"{folder} has no row with a vector.")
-    positions, vectors, whole = (
-        np.concatenate([getattr(rows, name) for rows in chosen]) for name in ("places", "vectors", "whole")
-    )
-    return Rows(positions, [text for rows in chosen for text in rows.texts], vectors, whole, run)
-
-
-def _read(path: Path, run: Mapping[str, Any], start: int) -> Rows | None:
-    """The rows of a part that have a vector, if any; `start` is the number of its first one."""
-    try:
-        names = set(pq.read_schema(path).names)
-        if run["column"] not in names:
-            raise DataError(
-                f"{path.parent} has no column {run['column']!r} with the texts, only {', '.join(sorted(names))}: embed "
-                "again with --id for this column too."
-            )
-        columns = {run["column"], EMBEDDING, STATUS, SCALE, CHUNKS, *CHUNK_COLUMNS} & names
-        table = pq.read_table(path, columns=sorted(columns)).combine_chunks()
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} cannot be read ({str(error).strip().splitlines()[0]}).") from error
-    embedding = table.column(EMBEDDING)
-    has_vector = np.asarray(embedding.is_valid())
-    if not has_vector.any():
-        return None
-    table = table.filter(pa.array(has_vector))
-    flat = np.asarray(table.column(EMBEDDING).combine_chunks().flatten())
-    vectors = flat.reshape(table.num_rows, -1).astype(np.float32)
-    if SCALE in columns:
-        vectors *= np.asarray(table.column(SCALE), np.float32)[:, None]
-    texts = table.column(run["column"]).to_pylist()
-    whole = np.array([status == OK for status in table.column(STATUS).to_pylist()])
-    if CHUNK_COLUMNS[1] in columns:
-        starts, ends = (table.column(name).to_pylist() for name in CHUNK_COLUMNS[1:])
-        texts = [text[start:end] for text, start, end in zip(texts, starts, ends, strict=True)]
-    if CHUNKS in columns:
-        whole &= np.array([len(spans) == 1 for spans in table.column(CHUNKS).to_pylist()])
-    return Rows(start + np.flatnonzero(has_vector), texts, vectors, whole, run)
