@@ -34,7 +34,7 @@ def test_table_and_json(tiny: str, pairs: Path, tmp_path: Path) -> None:
     assert "my-pairs" in table
     assert "avg" not in table  # of one task
     assert "Compared with mean on my-pairs: difference of spearman" in table
-    assert all(comparison.in_words() in table for comparison in by_recipe.comparisons())
+    assert all(comparison.summary() in table for comparison in by_recipe.comparisons())
     assert "--force" in error("evaluate", "-m", tiny, "-d", pairs, "--json", output)
 
 

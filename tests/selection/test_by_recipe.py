@@ -164,18 +164,18 @@ def test_few_labels_of_labelled_texts_alone(bert: Path) -> None:
 def test_comparisons_in_words(bert: Path) -> None:
     pairs, labels = task("pairs"), task("classification")
     both = evaluate(bert, RECIPES, [pairs, labels])
-    heads = [line for line in both.in_words() if line.startswith("Compared")]
+    heads = [line for line in both.summary() if line.startswith("Compared")]
     assert [" ".join(line.split()[:5]) for line in heads] == [
         f"Compared with mean on {of.name}:" for of in (pairs, labels)
     ]
-    lines = list(both.in_words())
+    lines = list(both.summary())
     assert len(lines) == 2 * (1 + len(RECIPES) - 1)
-    assert lines[1] == f"  {both.comparisons(task=pairs.name)[0].in_words()}"
+    assert lines[1] == f"  {both.comparisons(task=pairs.name)[0].summary()}"
     alone = ByRecipe(dict(both), [labels])
-    assert "difference of f1_macro ×100" in next(iter(alone.in_words("f1_macro")))
-    assert next(iter(alone.in_words("pearson"))) == next(iter(alone.in_words()))  # it is not a score of this task
-    assert not list(ByRecipe({"mean": both["mean"]}, [pairs]).in_words())
-    assert not list(ByRecipe(both, []).in_words())
+    assert "difference of f1_macro ×100" in next(iter(alone.summary("f1_macro")))
+    assert next(iter(alone.summary("pearson"))) == next(iter(alone.summary()))  # it is not a score of this task
+    assert not list(ByRecipe({"mean": both["mean"]}, [pairs]).summary())
+    assert not list(ByRecipe(both, []).summary())
 
 
 def test_notes_name_recipes_unless_all_have_them(bert: Path) -> None:

@@ -389,8 +389,8 @@ def test_shared_pairs_are_excluded(shell_of: Shells) -> None:
     assert (check.units, check.left_out) == (40, 20)
     assert check.shared_texts == len({p.sentence1 for p in PAIRS[20:]})
     assert check.texts == len({text for pair in new for text in pair[:2]})
-    assert "20 pairs that the data of the choice has too are left out" in check.in_words()
-    assert f"{check.shared_texts} of the {check.texts} texts are in both" in check.in_words()
+    assert "20 pairs that the data of the choice has too are left out" in check.summary()
+    assert f"{check.shared_texts} of the {check.texts} texts are in both" in check.summary()
     free = search(shell_of("bert"), TASK.texts(), Space(named=("mean",)), test=[TASK])
     assert (free.checks[0].units, free.checks[0].left_out) == (len(TASK), 0)  # no gold score was seen
     assert free.checks[0].shared_texts == free.checks[0].texts

@@ -82,7 +82,7 @@ def test_a_recipe_does_not_differ_from_itself() -> None:
     rows, gold = sample()
     same = compare(("a", "b"), (rows[0], rows[0]), gold)
     assert (same.difference, same.low, same.high, same.p) == (0, 0, 0, 1)
-    assert "No difference is shown between a and b" in same.in_words()
+    assert "No difference is shown between a and b" in same.summary()
 
 
 def test_a_recipe_scaled_monotonically_does_not_differ() -> None:
@@ -98,10 +98,10 @@ def test_clear_and_small_differences() -> None:
     assert clear.is_clear
     assert clear.low > 0
     assert clear.p < 0.01
-    assert clear.in_words().startswith("good is better than bad by +")
+    assert clear.summary().startswith("good is better than bad by +")
     swapped = compare(("bad", "good"), (rows[2], rows[0]), gold)
     assert swapped.difference == -clear.difference
-    assert "worse" in swapped.in_words()
+    assert "worse" in swapped.summary()
     generator = np.random.default_rng(0)
     twins = gold + generator.normal(size=(2, len(gold)))
     assert compare(("a", "b"), (twins[0], twins[1]), gold).p > 0.05

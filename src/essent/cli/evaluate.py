@@ -150,7 +150,7 @@ def _show(scores: ByRecipe, json_file: Path | None, run: opt.Run) -> None:
     console = results(json_file)
     for table in (results_table(scores), *few_labels_tables(scores)):
         console.print(table.render())
-    for line in scores.in_words():
+    for line in scores.summary():
         console.print(line, markup=False, soft_wrap=True)
     for note in scores.notes():
         run.note(note)

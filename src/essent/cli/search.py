@@ -160,7 +160,7 @@ def show_board(board: Leaderboard, options: SearchOptions) -> None:
     """Print the leaderboard, the comparisons with the baselines and the verdict."""
     console = results(options.json_file)
     console.print(board.table(options.top))
-    for line in board.in_words():
+    for line in board.summary():
         console.print(line, markup=False)
     for note in board.notes:
         options.note(note)

@@ -236,10 +236,10 @@ def board_section(board: Leaderboard, names: Names) -> Section:
     for check in board.checks:  # the winner on data that it was not chosen on
         columns = (Column("recipe", None), Column("Spearman ×100", 2, "higher"))
         rows = tuple((recipe, Number(*scores)) for recipe, scores in check.scores.items())
-        blocks.append(Table(f"On {check.in_words().rstrip('.')}", columns, rows))
+        blocks.append(Table(f"On {check.summary().rstrip('.')}", columns, rows))
     compared = [*board.comparisons, *(c for check in board.checks for c in check.comparisons)]
-    sentences = [comparison.in_words() for comparison in compared]
-    sentences += [f"On pairs left out of the choice: {comparison.in_words()}" for comparison in board.held_out]
+    sentences = [comparison.summary() for comparison in compared]
+    sentences += [f"On pairs left out of the choice: {comparison.summary()}" for comparison in board.held_out]
     space = f" ({provenance['space']})" if "space" in provenance else ""
     title = f"Search on {provenance.get('data', 'pairs')}{space}: {model}"
     first = board.verdict or (sentences[0] if sentences else "")

@@ -86,7 +86,7 @@ class ByRecipe(dict[str, list[Result]]):
         pairs = [(name, against) for name in names if name != against]
         return compare_each(self._scored(task, score, names), pairs, seed=seed)
 
-    def in_words(self, score: str = "") -> Iterator[str]:
+    def summary(self, score: str = "") -> Iterator[str]:
         """A heading, and a sentence for each recipe against the first: on all tasks together, or on each of them.
 
         By the score where all of the tasks can be compared by it, otherwise by the main one. Empty where there is one
@@ -101,7 +101,7 @@ class ByRecipe(dict[str, list[Result]]):
             where = f"on {on[0]}" if len(on) == 1 else f"on average over {', '.join(on)}"
             by = score or self.scores_of(on[0])[0]
             yield f"Compared with {next(iter(self))} {where}: difference of {by} ×100 and its 95 % interval, paired."
-            yield from (f"  {comparison.in_words()}" for comparison in self.comparisons(task=task, score=score))
+            yield from (f"  {comparison.summary()}" for comparison in self.comparisons(task=task, score=score))
 
     def notes(self) -> list[str]:
         """What a reader of the numbers needs, each sentence once; with its recipes unless it holds for all.

@@ -69,7 +69,7 @@ class Check:
     unit: str = "pairs"
     score: str = "spearman"
 
-    def in_words(self) -> str:
+    def summary(self) -> str:
         """What was scored, and what it has in common with the data of the choice."""
         sentence = f"{self.task}, {self.score} of {self.units} {self.unit} that the recipes were not chosen on"
         if self.left_out:
@@ -240,13 +240,13 @@ class Leaderboard:
             table.add_row(*cells, Text(recipe), style=style)
         return table
 
-    def in_words(self) -> Iterator[str]:
+    def summary(self) -> Iterator[str]:
         """What the winner was compared with and how that came out, line by line, the verdict last."""
         for check in self.checks:
-            yield check.in_words()
+            yield check.summary()
             yield from (f"  {s:6.2f}  [{low:.2f}, {high:.2f}]  {name}" for name, (s, low, high) in check.scores.items())
-            yield from (f"  {comparison.in_words()}" for comparison in check.comparisons)
-        yield from (comparison.in_words() for comparison in self.comparisons)
+            yield from (f"  {comparison.summary()}" for comparison in check.comparisons)
+        yield from (comparison.summary() for comparison in self.comparisons)
         if self.verdict:
             yield self.verdict
 
@@ -279,7 +279,7 @@ class Leaderboard:
             ),
             html_table(columns, [cells for _, cells in rows], texts=(len(columns) - 1,), bold=bold),
             self._picture(),
-            html_lines([*(comparison.in_words() for comparison in self.comparisons), *self.notes]),
+            html_lines([*(comparison.summary() for comparison in self.comparisons), *self.notes]),
         )
 
     def _picture(self) -> str:

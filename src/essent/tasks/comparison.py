@@ -129,7 +129,7 @@ class Comparison:
         text = f"{self.difference:+.{digits}f} [{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
         return text if math.isnan(self.p) else f"{text}, p = {self.p:.3g}"
 
-    def in_words(self) -> str:
+    def summary(self) -> str:
         """One sentence; "no difference" is a result."""
         if math.isnan(self.difference):
             return f"{self.first} and {self.second} cannot be compared: a score is undefined."
