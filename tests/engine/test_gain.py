@@ -57,7 +57,7 @@ def test_rounds_are_interleaved_and_vectors_compared(bert: Path, compiled_by, mo
     assert gain.texts == gain.loss.texts == len(TEXTS)
     assert [len(part) for part in (gain.together.torch, gain.together.graph, gain.alone.torch)] == [2, 2, 2]
     assert gain.loss.mean_cosine == pytest.approx(1.0, abs=1e-6)
-    assert gain.loss.spearman > 0.999
+    assert gain.loss.spearman > 0.99  # rounding swaps near ties, differently on each kind of CPU
     assert gain.loss.unseen
     assert not compare(compiled, model, TEXTS, rounds=1, calibration=TEXTS[:1]).loss.unseen
     assert "texts a second instead of" in str(gain)
