@@ -9,12 +9,10 @@ from typing import Annotated, Any, Literal
 from cyclopts import Group, Parameter
 
 from essent._core.arithmetic import BFLOAT16, FLOAT32, INT8, precision_of
-from essent._core.lazy import check_torch
 from essent.cli import options as opt
-from essent.cli.check import show_lines
-from essent.cli.console import results, show_note, silence_libraries
+from essent.cli.console import is_quiet, prepare_torch, show_lines, show_note, wants_progress
 from essent.cli.files import check_folder
-from essent.cli.texts import expand_groups, listed, read_files, read_labelled
+from essent.cli.texts import listed, read_files, read_labelled
 from essent.errors import EngineError, InputError, NotFittedError
 from essent.recipe.recipe import Recipe
 
@@ -76,7 +74,7 @@ def save(
     check_folder(output, run.force)
     _check_combination(format, precision, calibrate, match_pairs, match_score, compare)
     parsed = None if recipe is None else Recipe.parse(recipe)
-    check_torch("essent save")
+    prepare_torch("essent save")
     from essent._core.folders.names import GRAPH
     from essent._core.folders.places import check_replaceable
     from essent.encoder.as_it_is import open_as_it_is
@@ -92,8 +90,7 @@ def save(
         texts["compare"] = texts_to_compare(texts["compare"])
     if format in GRAPHS:
         check_replaceable(output, GRAPH)
-    pairs = None if match_pairs is None else read_labelled(expand_groups(match_pairs), None, run.quiet)
-    silence_libraries()
+    pairs = read_labelled(match_pairs)
     options = run.options if format not in GRAPHS else {**run.options, "device": "cpu"}
     encoder: Any = (
         open_as_it_is(model, options) if parsed is None and format in GRAPHS else Encoder(model, parsed, **options)
@@ -102,18 +99,18 @@ def save(
         encoder.max_seq_length = max_seq_length
     note_unused(encoder, fit)
     if texts["fit"] is not None and learns(encoder):
-        encoder.fit(texts["fit"], show_progress_bar=run.progress)
+        encoder.fit(texts["fit"], show_progress_bar=wants_progress())
     elif needs_texts(encoder):
         raise NotFittedError(f"The recipe {str(encoder.recipe)!r} learns from texts: give them with --fit FILE.")
     if format in GRAPHS:
-        _save_graph(encoder, output, format, precision_of(precision, (FLOAT32, BFLOAT16, INT8)), texts, run)
+        _save_graph(encoder, output, format, precision_of(precision, (FLOAT32, BFLOAT16, INT8)), texts)
         return
     if texts["calibrate"] is not None:
-        encoder.calibrate(texts["calibrate"], pairs, match_score=match_score, show_progress_bar=run.progress)
-        run.note(f"A calibrated similarity is the {encoder.calibration}.")
+        encoder.calibrate(texts["calibrate"], pairs, match_score=match_score, show_progress_bar=wants_progress())
+        show_note(f"A calibrated similarity is the {encoder.calibration}.")
     encoder.save(str(output), layout=format)
     verification = verify(str(output))
-    if not run.quiet:
+    if not is_quiet():
         show_lines([f"{output}: {verification.recipe}", *verification.summary()])
 
 
@@ -146,9 +143,7 @@ def _check_combination(
     runtime_of(format, precision)
 
 
-def _save_graph(
-    encoder: Any, output: Path, engine: str, precision: str, texts: dict[str, list[str] | None], run: opt.Run
-) -> None:
+def _save_graph(encoder: Any, output: Path, engine: str, precision: str, texts: dict[str, list[str] | None]) -> None:
     """Compile a graph, save it, and print its loss and, with texts to compare, its speed."""
     from essent.engine.compiled import compile, measure_loss
     from essent.engine.gain import compare as compare_speed
@@ -159,12 +154,12 @@ def _save_graph(
     compiled = compile(encoder, engine, precision=precision, calibration=texts["calibrate"], texts=samples)
     compiled.save(str(output))
     megabytes = sum(file.stat().st_size for file in output.rglob("*") if file.is_file()) / 1e6
-    run.note(f"{output}: {compiled.recipe}, {engine} {precision}, {megabytes:.1f} MB; for essent.load, essent encode")
+    show_note(f"{output}: {compiled.recipe}, {engine} {precision}, {megabytes:.1f} MB; for essent.load, essent encode")
     if compiled.loss is None and compared is None:
-        run.note(f"{measure_loss(encoder, compiled, texts_to_judge(samples, ()))}.")
+        show_note(f"{measure_loss(encoder, compiled, texts_to_judge(samples, ()))}.")
     if compared is not None:
         gain = compare_speed(compiled, encoder, compared, calibration=texts["calibrate"] or ())
-        results().print(str(gain), markup=False)
+        show_lines([str(gain)])
 
 
 # -- what recipes learn from texts, here and in `essent encode` --------------------------------------------------------

@@ -53,7 +53,8 @@ def draw_report(report: Report, path: Path) -> None:
         raise InputError(f"A picture of {len(report.sections)} sections is too tall. Write .html instead.")
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # a letter that the font lacks is a box
-        figure = Figure((WIDTH, head + sum(heights)), DPI, facecolor="white", layout="constrained")
+        figure: Any = Figure((WIDTH, head + sum(heights)), DPI, facecolor="white", layout="constrained")
+        figure.get_layout_engine().set(w_pad=0.15, h_pad=0.08)
         top, *parts = figure.subfigures(1 + len(rows), 1, height_ratios=[head, *heights], squeeze=False).ravel()
         inch = 1 / head
         top.text(0.02, 1 - 0.3 * inch, shortened(report.title, 90), fontsize=20, weight="bold", va="top")
@@ -154,7 +155,7 @@ def _draw_curves(axes: Any, block: Curves) -> None:
     count, axis = len(block.positions), block.axis
     for colour, (name, values) in zip(COLOURS, block.series, strict=False):
         numbers = [float("nan") if finite(value) is None else value for value in values]
-        axes.plot(range(block.begin), numbers[: block.begin], "o", color=colour, markersize=5)
+        axes.plot(range(block.begin), numbers[: block.begin], "o", color=colour, markersize=5, clip_on=False)
         axes.plot(range(block.begin, count), numbers[block.begin :], "o-", color=colour, markersize=5, label=name)
     ticks = [place for place in range(count) if count <= 14 or place % (count // 10) == 0 or place == count - 1]
     axes.set_xticks(ticks, [block.positions[place] for place in ticks])
@@ -169,7 +170,8 @@ def _draw_points(axes: Any, block: Points) -> None:
         if point.interval is not None:
             axes.plot([point.x, point.x], point.interval, color=colour, linewidth=1.6, alpha=0.7)
         label = f"{number}  {shortened(point.label, 60)}"
-        axes.plot(point.x, point.y, "o", color=colour, markersize=size, markeredgecolor="white", label=label)
+        mark = {"markersize": size, "markeredgecolor": "white", "clip_on": False}
+        axes.plot(point.x, point.y, "o", color=colour, label=label, **mark)
         _note(axes, point.x, point.y, str(number), ha="center", color="white", weight="bold")
     (left, right), (low, high) = ((axis.low, axis.high) for axis in block.axes)
     axes.set(xlabel=block.x_name, ylabel=block.y_name, xlim=(left, right), ylim=(low, high))

@@ -9,9 +9,8 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from essent._core.atomic import write_json
-from essent._core.lazy import check_torch
 from essent.cli import options as opt
-from essent.cli.console import results, show_note, silence_libraries
+from essent.cli.console import prepare_torch, show_lines, show_note, wants_progress
 from essent.cli.files import write_json_file
 from essent.cli.search import SearchOptions, save_best, show_board
 from essent.cli.texts import expand_groups, read_pairs
@@ -65,15 +64,14 @@ def templates(
         {"--t5": t5, "--definitions": definitions, "--candidates": candidates, "--longest": longest},
     )
     options.check_outputs()
-    check_torch("essent lab templates")
+    prepare_torch("essent lab templates")
     from essent.lab.templates.generate import DEFINITIONS, generate_templates, read_definitions
     from essent.lab.templates.grammar import find_grammar
     from essent.lab.templates.search import search_candidates
     from essent.lab.templates.search import search_templates as search_greedily
 
-    silence_libraries()
     names = expand_groups(data)
-    pairs: Any = names[0] if len(names) == 1 else read_pairs(names, options.data_folder, options.quiet)
+    pairs: Any = names[0] if len(names) == 1 else read_pairs(names, options.data_folder)
     shared = {
         "layers": layers,
         "shaping": shaping,
@@ -92,8 +90,8 @@ def templates(
         generated = generate_templates(
             str(t5),
             DEFINITIONS if definitions is None else read_definitions(definitions),
-            **{name: value for name, value in (("candidates", candidates), ("longest", longest)) if value is not None},
-            progress=options.progress,
+            **{name: value for name, value in (("candidates", candidates), ("longest", longest)) if value},
+            progress=wants_progress(),
             device=options.device,
             keep=None if options.work is None else options.work / GENERATED,
         )
@@ -104,12 +102,11 @@ def templates(
             "generated": [candidate._asdict() for candidate in outcome.candidates],
             "left_out": list(outcome.left_out),
         }
-        options.note(f"{len(outcome.candidates)} templates by {t5}; {len(outcome.left_out)} that do not fit left out.")
+        show_note(f"{len(outcome.candidates)} templates by {t5}; {len(outcome.left_out)} that do not fit left out.")
     show_board(board, options)
-    results(options.json_file).print(f"Best template: {template}", markup=False)
-    if options.json_file is not None:
-        everything = {**board.to_dict(), "method": method, "template": template, **written}
-        write_json_file(options.json_file, partial(write_json, value=everything, indent=1))
+    show_lines([f"Best template: {template}"], options.json_file)
+    everything = {**board.to_dict(), "method": method, "template": template, **written}
+    write_json_file(options.json_file, partial(write_json, value=everything, indent=1))
     save_best(board, options.output)
 
 
