@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from command_line import error, run
-from essent.cli import ask as asking
+from command_line import run
+from essent.cli import search as asking
 from essent.selection.annotation import read_pairs
 
 
@@ -66,30 +66,3 @@ def test_interrupted_questions_are_resumed(
     assert "1 of 4" in second.stderr
     assert [score for _, _, score in read_pairs(terminal)] == [3.0, 4.5, 1.0, 2.0, None, None]
     assert "judged + teacher" in second.stdout
-
-
-def test_answers_are_saved_at_once(tiny: str, many: Path, terminal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = iter(["2", "5"])
-
-    def answer() -> str:
-        for score in answers:
-            return score
-        raise SystemExit(9)  # the terminal is closed
-
-    monkeypatch.setattr(asking, "_answer", answer)
-    run("search", "-m", tiny, "--texts", many, "-s", "weights", "--ask", 5, code=9)
-    assert [score for _, _, score in read_pairs(terminal)] == [2.0, 5.0, None, None, None]
-
-
-def test_refusals(tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
-    command = ("search", "-m", tiny)
-    file = tmp_path / "judge.csv"
-    assert "--ask-file belongs to --ask" in error(*command, "--texts", many, "--ask-file", file)
-    assert "give these with --texts" in error(*command, "--data", pairs, "--ask", 5)
-    assert ".csv" in error(*command, "--texts", many, "--ask", 5, "--ask-file", tmp_path / "judge.txt")
-    assert "99999 pairs to judge were asked for" in error(*command, "--texts", many, "--ask", 99999, "--ask-file", file)
-    assert not file.exists()
-    file.write_text("sentence1,sentence2,score\na,b,1\nc,d,much\n", "utf-8")
-    assert "line 3: 'score' must be a finite number, not 'much'" in error(
-        *command, "--texts", many, "--ask", 2, "--ask-file", file
-    )

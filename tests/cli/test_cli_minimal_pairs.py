@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from command_line import error, run
+from command_line import run
 from essent import Encoder
 from essent.tasks.heros import load_heros, verdict
 from essent.tasks.sample import sample_minimal_pairs_path
@@ -41,8 +40,6 @@ def test_recipes(tiny: str, few: Path, tmp_path: Path) -> None:
         assert row["provenance"]["model"] == tiny
     assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert "Columns read by name, one row a pair" in completed.stderr
-    assert "--force" in error(*COMMAND, "-m", tiny, "-d", few, "--json", output)
-    assert "--force" in error(*COMMAND, "-m", tiny, "-d", few, "--report", picture)
 
 
 def test_single_original_has_no_similarity(tiny: str, tmp_path: Path) -> None:
@@ -74,40 +71,3 @@ def test_models_as_they_are(tiny: str, few: Path, tmp_path: Path) -> None:
         assert row["metrics"]["similarity"] == pytest.approx(expected.metrics["similarity"], abs=1e-4)
     for name in (saved, dense):
         assert f"{name.parent.name}/{name.name}" in completed.stdout
-
-
-def test_several_models_and_fit_texts(
-    tiny: str, folder_of: Callable[[str], Path], few: Path, tmp_path: Path, lines: Path
-) -> None:
-    distilbert, output = folder_of("distilbert"), tmp_path / "heros.json"
-    options = ("-m", tiny, distilbert, "-m", tiny, "-r", "weights=idf | zscore", "-r", "cls", "--fit", lines)
-    completed = run(*COMMAND, *options, "-d", few, "--json", output)
-    rows = json.loads(output.read_text("utf-8"))["results"]
-    assert len(rows) == 4  # a model named twice runs once
-    assert f"{distilbert.parent.name}/{distilbert.name} · cls" in completed.stdout
-    texts = lines.read_text().splitlines()
-    expected = load_heros(few).run(Encoder(tiny, "weights=idf | zscore", device="cpu").fit(texts).encode)
-    assert rows[0]["metrics"]["similarity"] == pytest.approx(expected.metrics["similarity"], abs=1e-4)
-
-
-def test_pairs_of_few_subsets(tiny: str, tmp_path: Path) -> None:
-    path = tmp_path / "mine.csv"
-    path.write_text("Original,Synonym,c\nThe dogs run.,The dogs sprint.,1\nA red ball.,A crimson ball.,2\n")
-    completed = run(*COMMAND, "-m", tiny, "-d", path)
-    assert "No pairs of the subsets Antonym" in completed.stderr
-    assert "nothing can be ranked" in completed.stdout
-
-
-def test_refusals(tiny: str, few: Path, lines: Path, tmp_path: Path) -> None:
-    bad = tmp_path / "bad.tsv"
-    bad.write_text("Original\tTypo\nA text.\tA txet.\n\tA txet.\n")
-    for options, message in (
-        (("-d", tmp_path / "none.tsv"), "does not exist"),
-        (("-d", few, "--report", tmp_path / "heros.jpg"), ".png"),
-        (("-d", few, "--fit", lines), "--recipe"),
-        (("-d", few, "-r", "first-lats"), "Did you mean"),
-        (("-d", few, "-r", "ditto:9-1"), "no head 9-1"),
-        (("-d", bad), "bad.tsv, line 3"),
-    ):
-        assert message in error(*COMMAND, "-m", tiny, *options)
-    assert "no model folder" in error(*COMMAND, "-m", tmp_path / "no-model", "-d", few)

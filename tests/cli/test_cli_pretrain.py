@@ -23,25 +23,6 @@ def test_pretrain(many: Path, lines: Path, tiny: str, tmp_path: Path) -> None:
     assert "holds a model already" in error(*command)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--config", "tiny", "--max-steps", 1, "--mask-probability", 0], "mask_probability=0.0; it must be a"),
-        (["--config", "mini"], "Give either max_steps or epochs: none was given"),
-        (["--max-steps", 1], "Give a model to go on with"),
-        (["--config", "mini", "--max-steps", 1], "batch_size=64 is larger than the"),
-        (["--config", "mini", "--max-steps", 1, "--device", "tpu"], "device='tpu': on this machine training runs on"),
-        (["--config", "mini", "--max-steps", 1, "--held-out", "none.txt"], "does not exist"),
-    ],
-)
-def test_usage_errors(many: Path, tmp_path: Path, options: list, message: str) -> None:
-    errors = run("lab", "pretrain", "-o", tmp_path / "model", "-t", many, *options, code=2).stderr
-    assert message in errors
-    assert errors.startswith("Error: ")
-    assert errors.count("\n") == 1
-    assert not (tmp_path / "model").exists()
-
-
 @pytest.mark.slow
 def test_missing_head_is_reported(many: Path, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from transformers import AutoModel, AutoTokenizer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from command_line import error, run, write_rows
+from command_line import run, write_rows
 
 
 def pairs_in(path: Path) -> None:
@@ -36,8 +36,6 @@ def test_a_table(bert: Path, tmp_path: Path) -> None:
     measured = {cell["row"]: cell["measured"] for cell in cells}
     assert measured["BERT static avg."] is not None
     assert measured["BERT static Ditto (Ours)"] is None
-    again = run("lab", "reproduce", "ditto-6", "-m", str(bert), "--json", str(out), code=2)
-    assert "--force" in again.stderr
 
 
 def test_subset_of_the_tasks(bert: Path, tmp_path: Path) -> None:
@@ -47,18 +45,3 @@ def test_subset_of_the_tasks(bert: Path, tmp_path: Path) -> None:
     result = run("lab", "reproduce", "ditto-1", "-m", bert, "--data-folder", tmp_path, *chosen)
     assert "49.56" in result.stdout  # (42.38 + 56.74) / 2
     assert "Not run" not in result.stderr
-
-
-def test_wrong_input(bert: Path, tmp_path: Path) -> None:
-    for arguments, message in (
-        (["ditto-9"], "Did you mean"),
-        (["ditto-6", "-m", "llama=x"], "has no model 'llama'; it has bert"),
-        (
-            ["ditto-6", "--only-rows", "nothing*", "nobody"],
-            "Nothing is called 'nothing*,nobody' here. There is: BERT static",
-        ),
-        (["stankevicius-A1", "--only-columns", "XX"], "There is: T0, T4, BERT"),
-        (["ditto-6", "--only-tasks", "sts17"], "Nothing is called 'sts17' here. There is: sts12, sts13"),
-        (["ditto-6", "--texts", str(tmp_path / "no.txt")], "does not exist"),
-    ):
-        assert message in error("lab", "reproduce", *arguments)
