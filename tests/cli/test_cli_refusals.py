@@ -56,14 +56,14 @@ distill -m TINY -o out -t many.txt --contexts texts.txt ~ is a file
 distill -m x -o out -t many.txt --validate my-pairs.jsonl classes.csv ~ holds classification, and only scored pairs
 distill -m x -o out -t blank.txt ~ No texts in
 save -m TINY -o out -r "mean | zscore" ~ --fit FILE
-save -m TINY -o out --match-score 4 ~ need --calibrate FILES
+save -m TINY -o out --match-score 4 ~ --match-score needs --calibrate FILES
 save -m TINY -o folder.npy -r mean ~ --force
 save -m TINY -o texts.txt -r mean ~ is a file
-save -m x -o out --format openvino --calibrate texts.txt ~ --precision int8
-save -m x -o out --format openvino --match-score 3 ~ --match-score calibrate an encoder, not a graph
+save -m x -o out --format openvino --calibrate texts.txt ~ --calibrate is for graphs in --precision int8
+save -m x -o out --format openvino --match-score 3 ~ --match-score calibrates an encoder, not a graph
 save -m x -o out --compare texts.txt ~ --compare is for graphs
-check x --against http://localhost --texts a.txt ~ --against runs no health checks and takes no --texts
-check x --files-only --against http://localhost ~ no health checks and takes no --against
+check x --against http://localhost --texts a.txt ~ --texts does not go with --against
+check x --files-only --against http://localhost ~ --against does not go with --files-only
 check x --texts none.txt ~ none.txt does not exist
 lab pretrain -o out -t many.txt --config mini ~ Give either max_steps or epochs: none was given
 lab pretrain -o out -t many.txt --config mini --max-steps 1 --held-out none.txt ~ does not exist

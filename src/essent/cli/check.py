@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -12,7 +12,6 @@ from essent.cli import options as opt
 from essent.cli.console import is_quiet, is_stream, show_lines, show_note, silence_libraries
 from essent.cli.files import check_output, write_json_file
 from essent.cli.texts import read_files
-from essent.errors import InputError
 
 PROBLEMS = 3  # exit code: neither a damaged folder (1) nor wrong input (2)
 
@@ -54,7 +53,19 @@ def check(
             health checks.
         json_file: Also write the problems; - is standard output.
     """
-    _check_combination(files_only, against, {"--texts": texts, "--skip": skip, "--json": json_file})
+    if against is not None:
+        from essent.verification.golden import check_address
+
+        check_address(against)
+    if files_only or against is not None:
+        of_health = {
+            "--texts": texts,
+            "--skip": skip,
+            "--json": json_file,
+            "--against": against if files_only else None,
+        }
+        reason = f"does not go with {'--files-only' if files_only else '--against'}, which runs no health checks."
+        opt.refuse(of_health, reason)
     check_output(json_file, run.force)
     sample = None if texts is None else read_files(texts, column)
     from essent.verification.report import check as check_model
@@ -67,20 +78,3 @@ def check(
     if report.left_out:
         show_note(report.left_out)
     return None if report.healthy else PROBLEMS
-
-
-def _check_combination(files_only: bool, against: str | None, of_health: dict[str, Any]) -> None:
-    """Refuse options that do not go together, and an address that is none, before anything is read.
-
-    Raises:
-        InputError: names the options.
-    """
-    if against is not None:
-        from essent.verification.golden import check_address
-
-        check_address(against)
-    if files_only or against is not None:
-        option = "--files-only" if files_only else "--against"
-        excluded = {**of_health, "--against": against if files_only else None}
-        if refused := [name for name, value in excluded.items() if value is not None]:
-            raise InputError(f"{option} runs no health checks and takes no {refused[0]}; leave one of them out.")

@@ -3,12 +3,15 @@
 An option that takes several values takes them after one another or repeated: `-r mean cls`, `-r mean -r cls`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from cyclopts import CycloptsError, Group, Parameter
 from cyclopts.validators import Number
+
+from essent.errors import InputError
 
 INPUTS = Group("Inputs", sort_key=1)
 OUTPUTS = Group("Outputs", sort_key=2)
@@ -27,6 +30,17 @@ def changes(options: Any) -> dict[str, Any]:
     """The options of a class that differ from their defaults, by name."""
     values = ((part.name, getattr(options, part.name), part.default) for part in fields(options))
     return {name: value for name, value, default in values if value != default}
+
+
+def refuse(options: Mapping[str, Any], reason: str) -> None:
+    """Refuse options that do not go with others.
+
+    Raises:
+        InputError: the first of them that has a value, and why not.
+    """
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(f"{name} {reason}")
 
 
 Stream = Parameter(allow_leading_hyphen=True, validator=_check_stream)  # "-" is standard input or output

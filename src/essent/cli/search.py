@@ -109,10 +109,10 @@ def search(
         report: Write a picture (.png, .svg, .pdf: heads × layers, the layer curve, the first rows) or a page (.html,
             .md).
     """
-    if ask_file is not None and ask is None:
-        raise InputError("--ask-file belongs to --ask N.")
-    if ask is not None and texts is None:
-        raise InputError("--ask chooses pairs of unlabelled texts to judge; give these with --texts.")
+    if ask is None:
+        opt.refuse({"--ask-file": ask_file}, "belongs to --ask N.")
+    if texts is None:
+        opt.refuse({"--ask": ask}, "chooses pairs of unlabelled texts to judge; give these with --texts.")
     options.check_outputs()
     check_report(report, options.force, DRAWINGS)
     prepare_torch("essent search")
