@@ -32,7 +32,7 @@ def test_bias(tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> None:
         assert list(row["spearman"].values()) == [pytest.approx(scores[row["recipe"]][0].main_score)]
     assert "average cosine" in done.stdout
     assert "average cosine" in (folder / "bias.txt").read_text("utf-8")
-    assert "exists already" in error("lab", "explain", "bias", "-m", tiny, "-o", folder)
+    assert "not empty" in error("lab", "explain", "bias", "-m", tiny, "-o", folder)
     run("lab", "explain", "bias", "-m", tiny, "-o", folder, "--force", "-q")
 
 

@@ -6,7 +6,6 @@ import json
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,6 +29,7 @@ from essent.report.parts import (
 )
 from essent.report.read import leaderboard_from
 from essent.report.sections import MAX_BARS, MAX_TRIALS, Row, bar_chart
+from essent.report.write import markdown_report
 from essent.selection.leaderboard import Leaderboard, Trial
 from essent.tasks.heros import CHANGED, KEPT, comparisons
 from essent.tasks.result import Result
@@ -48,44 +48,32 @@ def table(section: Section, title: str) -> Table:
 # -- one main score ---------------------------------------------------------------------------------------------------
 
 
-def test_scores_by_row_and_task_with_their_mean() -> None:
-    results = [
-        named(pairs(task, seed), recipe=recipe) for seed, recipe in enumerate("ab") for task in ("sts12", "stsb")
-    ]
-    section = gather(results).sections[0]
-    assert section.title == "Spearman ×100"
-    scores = table(section, "Scores")
-    assert [column.name for column in scores.columns] == ["model and recipe", "sts12", "stsb", "avg"]
-    for row, (first, second) in zip(scores.rows, (results[:2], results[2:]), strict=True):
-        assert row[0] == first.provenance["recipe"]
-        values = [first.main_score, second.main_score]
-        assert [cell.value for cell in row[1:]] == pytest.approx([*values, np.mean(values)])
-    charts = [block for block in section.blocks if isinstance(block, Bars)]
-    assert [chart.title for chart in charts] == ["sts12", "stsb", "avg"]
-    assert len({chart.axis for chart in charts}) == 1, "charts side by side have one axis"
-    assert [bar.number.value for bar in charts[1].rows] == [results[1].main_score, results[3].main_score]
-
-
-def test_gaps_intervals_and_deviations() -> None:
+def test_scores_side_by_side() -> None:
     """A missing task leaves a gap and no mean, an undefined score a dash and no bar."""
-    section = gather([scored(70.0, "cr"), scored(60.0, "mr"), scored(50.0, "cr", recipe="cls")]).sections[0]
-    assert [shown(cell.value, 2) for cell in table(section, "Scores").rows[1][1:]] == ["50.00", "–", "–"]
-    assert [len(block.rows) for block in section.blocks if isinstance(block, Bars)] == [2, 1, 1]
-    section = gather([scored(None, "cr"), scored(60.0, "cr", recipe="cls")]).sections[0]
-    assert shown(table(section, "Scores").rows[0][1].value, 2) == "–"
-    assert [bar.label for bar in only(section, Bars).rows] == ["cls"]
-    assert not any(isinstance(block, Bars) for block in gather([scored(None, "cr")]).sections[0].blocks)
-    section = gather([scored(70.0, low=68.0, high=73.0), scored(60.0, recipe="cls", std=2.5)]).sections[0]
-    assert [row[1].interval for row in table(section, "Scores").rows] == [(68.0, 73.0), (57.5, 62.5)]
-    assert section.about == "Lines on the bars: confidence intervals or one standard deviation to each side."
-    undefined = gather([scored(70.0, low=math.nan, high=73.0)]).sections[0]
-    assert table(undefined, "Scores").rows[0][1].interval is None
-
-
-def test_metrics_and_means_have_sections_of_their_own() -> None:
-    clusters = Result("tweet", {"accuracy": {"mean": 55.0, "std": 1.0}}, {}, 9, main=("accuracy", "mean"))
-    titles = [section.title for section in gather([scored(70.0, "cr"), named(pairs()), named(clusters)]).sections]
-    assert titles[:3] == ["Accuracy", "Spearman ×100", "Accuracy, mean"]
+    report = gather(
+        [
+            scored(70.0, "cr", low=68.0, high=73.0), scored(60.0, "mr"), scored(50.0, "cr", recipe="cls", std=2.5),
+            scored(None, "cr", recipe="max"), scored(1.0, "mr", recipe="max"), scored(2.0, "mr", recipe="max"),
+        ]
+    )  # fmt: skip
+    lines = markdown_report(report).splitlines()
+    for line in """
+| model and recipe | cr | mr | avg |
+| mean | **70.00** (68.00 to 73.00) | **60.00** | 65.00 |
+| cls | 50.00 (47.50 to 52.50) | – | – |
+| max | – | 1.00 | – |
+| max (2) | – | 2.00 | – |
+Lines on the bars: confidence intervals or one standard deviation to each side.
+- A row with (2) is another result of the same model, recipe and task.
+""".strip().splitlines():
+        assert line in lines
+    charts = [block for block in report.sections[0].blocks if isinstance(block, Bars)]
+    assert [(chart.title, len(chart.rows)) for chart in charts] == [("cr", 2), ("mr", 3), ("avg", 1)]
+    assert len({chart.axis for chart in charts}) == 1, "charts side by side have one axis"
+    undefined = gather([scored(70.0, low=math.nan, high=73.0), scored(70.0, low=math.nan, high=73.0)]).sections[0]
+    (row,) = table(undefined, "Scores").rows  # a repeated result counts once
+    assert row == ("models/tiny", Number(70.0, pytest.approx(math.nan, nan_ok=True), 73.0))
+    assert not any(isinstance(block, Bars) for block in gather([scored(None)]).sections[0].blocks)
 
 
 def test_secondary_metrics_are_in_a_folded_table() -> None:
@@ -115,12 +103,6 @@ def test_the_best_of_a_column() -> None:
 # -- the same twice, and what does not fit ----------------------------------------------------------------------------
 
 
-def test_duplicate_results_count_once() -> None:
-    section = gather([scored(70.0), scored(70.0), scored(71.0)]).sections[0]
-    assert [row[0] for row in table(section, "Scores").rows] == ["models/tiny", "models/tiny (2)"]
-    assert "another result of the same model, recipe and task" in section.notes[-1]
-
-
 def test_files_of_equal_name_have_separate_columns() -> None:
     data = {"a": "/my/spring/pairs.csv", "b": "/my/autumn/pairs.csv"}
     results = [
@@ -128,17 +110,13 @@ def test_files_of_equal_name_have_separate_columns() -> None:
         for recipe, values in (("mean", (70.0, 50.0)), ("cls", (60.0, 55.0)))
         for digest, value in zip("ab", values, strict=True)
     ]
-    section = gather(results).sections[0]
-    scores = table(section, "Scores")
-    names = ["pairs (spring/pairs.csv)", "pairs (autumn/pairs.csv)"]
-    assert [column.name for column in scores.columns] == ["model and recipe", *names, "avg"]
-    assert [[cell.value for cell in row[1:]] for row in scores.rows] == [[70.0, 50.0, 60.0], [60.0, 55.0, 57.5]]
-    assert section.notes == tuple(f"{name}: One of 2 data sets of the name 'pairs'." for name in names)
-    whole, part = scored(70.0).with_provenance(sha256="a" * 20), scored(60.0).with_provenance(sha256="b" * 20)
-    columns = table(gather([whole, part]).sections[0], "Scores").columns
+    text = markdown_report(gather(results))
+    assert "| model and recipe | pairs (spring/pairs.csv) | pairs (autumn/pairs.csv) | avg |" in text
+    assert "| mean | **70.00** | 50.00 | **60.00** |\n| cls | 60.00 | **55.00** | 57.50 |" in text
+    assert "- pairs (autumn/pairs.csv): One of 2 data sets of the name 'pairs'." in text
+    alike = [scored(70.0).with_provenance(sha256=digest * 20) for digest in "ab"]  # whose source is not known
+    columns = table(gather(alike).sections[0], "Scores").columns
     assert [column.name for column in columns[1:3]] == ["stsb (aaaaaaaa)", "stsb (bbbbbbbb)"]
-    same = gather([whole, part.with_provenance(sha256="a" * 20)]).sections[0]
-    assert table(same, "Scores").columns[1].name == "stsb"
 
 
 # -- the verdict ------------------------------------------------------------------------------------------------------
@@ -170,13 +148,13 @@ def test_the_mean_over_tasks_decides() -> None:
         for recipe, values in rows.items()
         for task, value in zip(("cr", "mr"), values, strict=True)
     ]
-    report = gather([*results, scored(99.0, "cr", recipe="max")])  # which lacks a task
+    text = markdown_report(gather([*results, scored(99.0, "cr", recipe="max")]))  # which lacks a task
     half = math.hypot(3, 3, 3, 3) / 2
-    assert report.verdict[0].startswith("Accuracy: mean has 65.00 on average over 2 tasks, the highest of 2 rows (1 ")
-    assert "(1 more without a score on every task). It is shown" in report.verdict[0]
-    assert report.verdict[0].endswith(f"cls is 4.50 ({4.5 - half:.2f} to {4.5 + half:.2f}) behind.")
-    (row,) = table(report.sections[0], "Lead of mean").rows
-    assert [cell.value for cell in row[1:]] == [-1.0, 10.0, 4.5]
+    assert "Accuracy: mean has 65.00 on average over 2 tasks, the highest of 2 rows (1 more without a score" in text
+    assert (
+        f"It is shown to be better than the other: cls is 4.50 ({4.5 - half:.2f} to {4.5 + half:.2f}) behind." in text
+    )
+    assert "| cls | −1.00 (−5.24 to 3.24) | 10.00 (5.76 to 14.24) | 4.50 (" in text
 
 
 def test_an_interval_of_a_difference_is_never_too_narrow_for_the_same_texts() -> None:
@@ -248,10 +226,8 @@ def test_heros() -> None:
     results = [named(heros(seed), model) for seed, model in enumerate(MODELS)]
     section = gather(results).sections[0]
     assert section.title == "HEROS"
-    heat = only(section, Heat)
-    assert heat.columns == (*KEPT, *CHANGED)
-    assert heat.groups == (("meaning kept", 2), ("meaning changed", 4))
-    similarities = table(section, "Similarities")
+    heat, similarities = only(section, Heat), table(section, "Similarities")
+    assert (heat.columns, heat.groups) == ((*KEPT, *CHANGED), (("meaning kept", 2), ("meaning changed", 4)))
     for (label, values), row, result in zip(heat.rows, similarities.rows, results, strict=True):
         assert label == row[0]
         assert list(values) == [result.metrics["similarity"][subset] for subset in heat.columns]
@@ -303,14 +279,6 @@ def test_geometry() -> None:
     assert (best["anisotropy"], best["isoscore"], best["alignment"]) == (False, False, True)
 
 
-def test_results_without_a_main_score_are_a_table() -> None:
-    own = Result("speed", {"seconds": {"all": 1.25, "worst": math.nan}}, {}, 3, main=None)
-    section = gather([named(own)]).sections[0]
-    assert section.title == "speed"
-    names = [column.name for column in only(section, Table).columns]
-    assert names == ["model and recipe", "n", "seconds", "seconds, worst"]
-
-
 # -- leaderboards -----------------------------------------------------------------------------------------------------
 
 
@@ -360,13 +328,6 @@ def test_a_leaderboard_comes_back_from_its_file() -> None:
     assert (again.kept, again.held_out) == ("mean", (unlabelled,))
 
 
-def test_leaderboards_serialize_plain_values() -> None:
-    """By the rule of results: what JSON lacks is text, NaN is null, NumPy's numbers are numbers."""
-    provenance = {"data": Path("pairs.jsonl"), "exact": np.True_, "n": np.int64(3), "seconds": np.float32(math.nan)}
-    serialized = replace(board(), provenance=provenance).to_dict()["provenance"]
-    assert json.loads(json.dumps(serialized)) == {"data": "pairs.jsonl", "exact": True, "n": 3, "seconds": None}
-
-
 # -- parts ------------------------------------------------------------------------------------------------------------
 
 
@@ -395,9 +356,13 @@ def test_refusals() -> None:
 
 def test_everything_together() -> None:
     results, boards = everything()
-    report = gather(results, boards, "All")
-    assert report.about == "2 models, 4 rows, 5 tasks, 1 search."
+    own = named(Result("speed", {"seconds": {"all": 1.25, "worst": math.nan}}, {}, 3, main=None))
+    clusters = Result("tweet", {"accuracy": {"mean": 55.0, "std": 1.0}}, {}, 9, main=("accuracy", "mean"))
+    report = gather([*results, own, clusters], boards, "All")
+    assert report.about == "3 models, 5 rows, 7 tasks, 1 search."
     assert [s.title for s in report.sections] == [
-        "Spearman ×100", "HEROS", "Geometry: geometry.stsb", "Accuracy", "Search on stsb.dev (layers): models/tiny",
-        "Where it comes from",
+        "Spearman ×100", "HEROS", "Geometry: geometry.stsb", "Accuracy", "speed", "Accuracy, mean",
+        "Search on stsb.dev (layers): models/tiny", "Where it comes from",
     ]  # fmt: skip
+    names = [column.name for column in only(report.sections[4], Table).columns]
+    assert names == ["model and recipe", "n", "seconds", "seconds, worst"]

@@ -29,7 +29,7 @@ def distill(
     texts: opt.Texts,
     output: opt.Output,
     recipe: opt.Recipe = None,
-    column: Annotated[list[str] | None, Parameter(group=opt.INPUTS)] = None,
+    column: opt.Labels = None,
     layers: TEXT = "L",
     weights: TEXT = "uniform",
     shaping: TEXT = "",
@@ -37,7 +37,7 @@ def distill(
     dtype: Annotated[Literal["float32", "float16", "int8"], Parameter(group=TABLE)] = "float32",
     words: Annotated[int, Parameter(group=TABLE)] = 0,
     contexts: Annotated[Path | None, Parameter(group=opt.OUTPUTS)] = None,
-    validate: Annotated[list[str] | None, Parameter(group=opt.INPUTS)] = None,
+    validate: opt.Labels = None,
     run: opt.Run = opt.Run(),
 ) -> None:
     """Distil a model into a static encoder.

@@ -26,7 +26,7 @@ def evaluate(
     files: Annotated[list[Path] | None, Parameter(name="RESULTS")] = None,
     /,
     *,
-    model: Annotated[list[str] | None, Parameter(alias="-m")] = None,
+    model: opt.AnyModels = None,
     recipe: opt.Recipes = None,
     as_is: bool = False,
     data: opt.Data = None,

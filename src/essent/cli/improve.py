@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from cyclopts import Parameter
+from typing import Literal
 
 from essent.cli import options as opt
 from essent.cli.console import prepare_torch, show_lines, show_note, wants_progress
@@ -17,7 +15,7 @@ def improve(
     texts: opt.Texts,
     output: opt.Output,
     data: opt.Data = None,
-    test: Annotated[list[str] | None, Parameter(group=opt.INPUTS)] = None,
+    test: opt.Labels = None,
     data_folder: opt.Folder = None,
     column: opt.Column = "text",
     budget: str = "30m",

@@ -48,11 +48,13 @@ Stream = Parameter(allow_leading_hyphen=True, validator=_check_stream)  # "-" is
 
 Model: TypeAlias = Annotated[str, Parameter(alias="-m")]
 Models: TypeAlias = Annotated[list[str], Parameter(alias="-m")]
+AnyModels: TypeAlias = Annotated[list[str] | None, Parameter(alias="-m")]
 Recipe: TypeAlias = Annotated[str | None, Parameter(alias="-r")]
 Recipes: TypeAlias = Annotated[list[str] | None, Parameter(alias="-r")]
 Texts: TypeAlias = Annotated[list[Path], Parameter(alias="-t")]
 AnyTexts: TypeAlias = Annotated[list[Path] | None, Parameter(alias="-t")]
 Data: TypeAlias = Annotated[list[str] | None, Parameter(alias="-d")]
+Labels: TypeAlias = Annotated[list[str] | None, Parameter(group=INPUTS)]
 Folder: TypeAlias = Annotated[Path | None, Parameter(group=INPUTS)]
 Column: TypeAlias = Annotated[str, Parameter(group=INPUTS)]
 Fit: TypeAlias = Annotated[list[Path] | None, Parameter(group=INPUTS)]

@@ -53,7 +53,7 @@ def train(
     pairs: opt.Folder = None,
     column: opt.Column = "text",
     preset: Literal["promptbert-unsup", "promptbert-sup", "simcse-unsup", "simcse-sup", "optiprompt"] | None = None,
-    validate: Annotated[list[str] | None, Parameter(group=opt.INPUTS)] = None,
+    validate: opt.Labels = None,
     resume: bool = False,
     training: TrainingOptions = TrainingOptions(),
     run: opt.Run = opt.Run(),

@@ -11,7 +11,7 @@ from essent._core.atomic import write_json
 from essent._core.lazy import optional_import
 from essent.cli import options as opt
 from essent.cli.console import prepare_torch, results, show_note, wants_progress
-from essent.cli.files import check_output, write_json_file
+from essent.cli.files import check_folder, check_output, write_json_file
 from essent.cli.texts import read_files
 from essent.errors import InputError
 
@@ -100,10 +100,7 @@ def bias(
     from essent.lab.explain.bias import token_bias
     from essent.lab.explain.picture import BIAS_FILES, write_bias
 
-    if output.is_file():
-        raise InputError(f"{output} is a file; the output is a folder.")
-    for name in BIAS_FILES:
-        check_output(output / name, run.force)
+    check_folder(output, run.force)
     corpus = None if texts is None else read_files(texts, column)
     report = token_bias(
         model,

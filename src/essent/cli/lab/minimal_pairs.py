@@ -96,7 +96,9 @@ def evaluate(
 
 
 def _show_recipe(recipe: str, result: Result) -> None:
-    show_note(f"{result.provenance['model']}, {recipe}")
+    from essent.report.parts import short_name
+
+    show_note(f"{short_name(result.provenance['model'])}, {recipe}")
 
 
 def similarity_table(results_by_label: Mapping[str, Result]) -> Table:

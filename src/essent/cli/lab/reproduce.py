@@ -26,7 +26,7 @@ def reproduce(
     table: Annotated[str | None, Parameter(name="TABLE")] = None,
     /,
     *,
-    model: Annotated[list[str] | None, Parameter(alias="-m")] = None,
+    model: opt.AnyModels = None,
     data_folder: opt.Folder = None,
     texts: opt.AnyTexts = None,
     contexts: opt.Folder = None,
