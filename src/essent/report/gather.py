@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +92,7 @@ def gather(
         for section in sections
     ]
     tasks = {result.task for result in results}
-    counts = {"model": names.models, "row": names.rows, "task": tasks, "search": searches}
+    counts: dict[str, Collection[Any]] = {"model": names.models, "row": names.rows, "task": tasks, "search": searches}
     counted = [_counted(len(things), word) for word, things in counts.items() if things]
     verdict = tuple(sentence for section in sections for sentence in section.verdict)
     return Report(title, tuple(sections), f"{', '.join(counted)}.", verdict)
@@ -146,7 +146,7 @@ def _sources(results: Sequence[Result], names: Names) -> Section:
         if isinstance(used := provenance.get("versions"), Mapping):
             versions.update({(str(name), str(version)): None for name, version in used.items()})
     rows = [(names.rows[k], names.models[k[0]], short_paths(k[1]), ", ".join(words)) for k, words in fitted.items()]
-    contents: dict[str, tuple[list[Column], Iterable[Line]]] = {
+    contents: dict[str, tuple[list[Column], Collection[Line]]] = {
         "Rows": ([Column(name, None) for name in ("row", "model", "recipe", "fitted on")], rows),
         "Data": ([Column("task", None), Column("n", 0), Column("source", None), Column("SHA-256", None)], data),
         "Versions": ([Column("library", None), Column("version", None)], versions),

@@ -72,7 +72,8 @@ def _rows(report: Report) -> list[tuple[str, list[Block]]]:
     """Rows of one or two figures, a heat map alone; the first of a section has its title."""
     rows: list[tuple[str, list[Block]]] = []
     for section in report.sections:
-        title, pair = section.title, None
+        title = section.title
+        pair: list[Block] | None = None
         for block in section.blocks:
             if isinstance(block, Table):
                 continue
@@ -80,7 +81,9 @@ def _rows(report: Report) -> list[tuple[str, list[Block]]]:
                 pair = []
                 rows.append((title, pair))
             pair.append(block)
-            title, pair = "", None if isinstance(block, Heat) else pair
+            title = ""
+            if isinstance(block, Heat):
+                pair = None
     return rows
 
 

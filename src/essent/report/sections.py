@@ -154,10 +154,10 @@ def heros_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) 
             least = "" if len(shares) == 1 else f", the lowest of {len(shares)} rows"
             share = with_interval(shares[best], 0)
             verdict = (f"{title}: {best.label} ranks {above} above {below} for {share} % of the originals{least}.",)
-        columns = (Column(ROW, None), *(Column(name, 0, "lower") for name in changes))
+        heads = (Column(ROW, None), *(Column(name, 0, "lower") for name in changes))
         lines = [(row.label, *(line.get(row, Number()) for line in changes.values())) for row in rows]
         caption = f"How often each change looks closer to the original than {below} does, with 95 % intervals."
-        blocks.append(Table(f"Ranked above {below}, % of the originals", columns, tuple(lines), caption))
+        blocks.append(Table(f"Ranked above {below}, % of the originals", heads, tuple(lines), caption))
     return Section(title, tuple(blocks), "", notes_of(group, grouped), verdict)
 
 
