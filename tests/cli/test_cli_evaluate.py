@@ -36,14 +36,9 @@ def test_table_and_json(tiny: str, pairs: Path, tmp_path: Path) -> None:
 
 
 def test_comparisons_of_mixed_tasks(tiny: str, pairs: Path, tmp_path: Path) -> None:
-    again = tmp_path / "again.jsonl"
-    shutil.copy(pairs, again)
     words = ["red", "dog", "moon", "flute", "man", "ball"]
     rows = ({"text": f"{words[n % 6]} {words[n % 5]} {words[n % 4]}", "label": n % 2} for n in range(60))
     labelled = write_rows(tmp_path / "classes.jsonl", rows)
-    alike = run("evaluate", "-m", tiny, "-r", "mean", "-r", "cls", "-d", pairs, again, "-q").stdout
-    assert "avg" in alike
-    assert "Compared with mean on average over my-pairs, again" in alike
     mixed = run("evaluate", "-m", tiny, "-r", "mean", "cls", "-d", pairs, labelled, "--shots", 2, 4)
     how = "classes: logistic regression by 10-fold cross-validation, its strength chosen inside each fold."
     assert " ".join(mixed.stderr.split()).count(how) == 1
