@@ -25,7 +25,7 @@ def results(json_file: Path | None = None) -> Console:
     """A console on standard output; on standard error where JSON goes to standard output."""
     from rich.console import Console
 
-    console = Console(highlight=False, stderr=is_stream(json_file))
+    console = Console(highlight=False, emoji=False, stderr=is_stream(json_file))
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = WIDE
     return console
@@ -67,7 +67,7 @@ def show_error(message: str, prefix: str = "Error: ", style: str = "red") -> Non
     """A message on standard error; brackets are text, not markup."""
     from rich.console import Console
 
-    Console(stderr=True, highlight=False).print(f"{prefix}{message}", style=style, markup=False, soft_wrap=True)
+    Console(stderr=True, highlight=False, emoji=False).print(f"{prefix}{message}", style=style, markup=False, soft_wrap=True)
 
 
 def set_quiet(quiet: bool) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -73,6 +72,8 @@ def build(
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         batch_size: Sentences per batch.
     """
+    from tqdm import tqdm
+
     from essent.lab.minimal_pairs.build import as_dict, write_rows
     from essent.lab.minimal_pairs.build import build as build_pairs
     from essent.lab.minimal_pairs.overlap import words_and_marks
@@ -86,10 +87,16 @@ def build(
     weights = Confidence.load(confidence) if confidence is not None else None
     resources = _resources(parser, wordnet, model, batch_size, run)
     resources = replace(resources, confidence=weights)
-    unit, tokenize = "words and marks", words_and_marks
+    unit = "words and marks"
+    tokenize: Tokenize = words_and_marks
     if resources.model is not None:
         unit, tokenize = f"tokens of {model}", resources.model.tokens  # as in the paper
-    with _bar() as show:
+    with tqdm(desc="sentences", unit="", disable=not wants_progress()) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
         rows, quality = build_pairs(sentences, resources, originals, seed, look_at, show)
     if not rows:
         raise DataError(f"{listed(texts)}: no sentence is suitable. The most frequent reasons: {_reasons(quality)}.")
@@ -210,23 +217,6 @@ def fit(
         show_lines([f"{relation}: {number} judgements, held-out area under the curve {area:.2f}"])
     if unused:
         show_note(f"{unused} judgements are of words that WordNet does not offer there, or that are excluded now.")
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[int, int], None] | None]:
-    """What shows how many sentences were looked at, and of how many."""
-    if not wants_progress():
-        yield None
-        return
-    from tqdm import tqdm
-
-    with tqdm(desc="sentences", unit="") as bar:
-
-        def show(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        yield show
 
 
 def _reasons(quality: Quality) -> str:
