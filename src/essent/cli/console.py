@@ -67,7 +67,9 @@ def show_error(message: str, prefix: str = "Error: ", style: str = "red") -> Non
     """A message on standard error; brackets are text, not markup."""
     from rich.console import Console
 
-    Console(stderr=True, highlight=False, emoji=False).print(f"{prefix}{message}", style=style, markup=False, soft_wrap=True)
+    Console(stderr=True, highlight=False, emoji=False).print(
+        f"{prefix}{message}", style=style, markup=False, soft_wrap=True
+    )
 
 
 def set_quiet(quiet: bool) -> None:
