@@ -78,6 +78,12 @@ def test_models_as_they_are(tiny: str, few: Path, tmp_path: Path) -> None:
         assert f"{name.parent.name}/{name.name}" in completed.stdout
 
 
+def test_a_sheet_to_annotate(few: Path, tmp_path: Path) -> None:
+    printed = run("lab", "minimal-pairs", "sheet", few, "--output", tmp_path / "sheet.csv", "--count", 2).stdout
+    assert f"{tmp_path / 'sheet.csv'}: 12 pairs" in printed
+    assert (tmp_path / "sheet.csv").read_text("utf-8").count("\n") >= 12
+
+
 # -- reproduce ---------------------------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,8 @@ import shlex
 import sys
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet as parquet
 import pytest
 
 from command_line import error, run
@@ -20,6 +22,10 @@ encode a.txt -m x -m y -o v.npy ~ Parameter -m specified multiple times.
 encode a.txt -m x -o v.npy --engine tf ~ Choose from: "auto", "torch", "openvino", "onnx".
 search -m x --texts [a].txt ~ [a].txt does not exist
 recipes maen ~ Unknown recipe 'maen'. Did you mean 'mean'
+encode texts.txt -m x -o folder.npy ~ is a folder
+encode texts.txt -m x -o texts.txt/v.npy ~ not a folder
+encode texts.txt -m TINY -r first-lats -o parts --id number ~ Did you mean 'first-last'
+encode bytes.parquet -m x -o v.jsonl ~ The column 'id' holds bytes, which JSON has no form for
 encode texts.txt -m x -o v.npy -r maen ~ Did you mean 'mean'
 encode texts.txt -m x -o v.txt ~ ends in .npy, .parquet, .jsonl, and '.txt' is none; a folder of parts has no suffix
 encode none.txt -m x -o v.npy ~ does not exist
@@ -31,7 +37,7 @@ encode null.jsonl -m x -o v.jsonl ~ No row has a text: 'text' is null in all 1
 encode vectors.jsonl -m x -o v.jsonl ~ has a column 'embedding'
 encode mixed.jsonl -m x -o v.parquet ~ 'id' does not fit into one type
 evaluate -m ./nowhere -d stsbb ~ stsb
-evaluate -m TINY -d my-pairs.jsonl -r ditto:9-1 ~ no head 9-1
+evaluate -m TINY -d my-pairs.jsonl -r ditto:9-1 ~ It allows heads LAYER-HEAD from 1-1 to 3-4
 evaluate -m TINY -d bad.csv ~ bad.csv, line 3
 evaluate -m x -d my-pairs.jsonl --as-is --fit texts.txt ~ --as-is runs no recipe
 evaluate -m TINY ./nowhere -r mean -d my-pairs.jsonl ~ Error: There is no model folder './nowhere'
@@ -48,6 +54,7 @@ search -m x --data my-pairs.jsonl --ask 5 ~ give these with --texts
 search -m TINY --texts many.txt --ask 5 --ask-file judge.txt ~ .csv
 search -m TINY --texts many.txt --ask 99999 --ask-file judge.csv ~ 99999 pairs to judge were asked for
 search -m TINY --texts many.txt --ask 2 --ask-file bad.csv ~ line 3: 'score' must be a finite number, not 'much'
+improve -m TINY -t one.txt -o out ~ 50
 train -m TINY -o out ~ Give either --texts
 train -m TINY -o out --texts many.txt --batch-size 99 ~ batch_size of at most 60
 train -m TINY -o out --texts many.txt --device tpu ~ device='tpu': on this machine training runs on
@@ -61,6 +68,9 @@ save -m TINY -o folder.npy -r mean ~ --force
 save -m TINY -o texts.txt -r mean ~ is a file
 save -m x -o out --format openvino --calibrate texts.txt ~ --calibrate is for graphs in --precision int8
 save -m x -o out --format openvino --match-score 3 ~ --match-score calibrates an encoder, not a graph
+save -m x -o out --format onnx --precision bfloat16 ~ onnx runs in float32
+save -m x -o out --format openvino --compare texts.txt ~ 4 different texts are too few
+save -m ./nowhere -o out --format openvino --fit texts.txt ~ There is no model folder
 save -m x -o out --compare texts.txt ~ --compare is for graphs
 check x --against http://localhost --texts a.txt ~ --texts does not go with --against
 check x --files-only --against http://localhost ~ --against does not go with --files-only
@@ -74,6 +84,9 @@ lab reproduce stankevicius-A1 --only-columns XX ~ There is: T0, T4, BERT
 lab minimal-pairs evaluate -m TINY -d bad.tsv --fit texts.txt ~ name one with --recipe
 lab minimal-pairs evaluate -m TINY -d bad.tsv --report heros.jpg ~ .png
 lab minimal-pairs evaluate -m TINY -d bad.tsv ~ bad.tsv, line 3
+lab minimal-pairs build -t none.txt -o pairs.jsonl ~ does not exist
+lab minimal-pairs fit none.csv -m x -o fitted.txt ~ .json
+lab minimal-pairs sheet none.jsonl -o sheet.csv ~ does not exist
 lab explain mask -m x ~ Give texts
 lab explain mask -m x dogs --json results.json ~ exists already
 lab explain bias -m TINY -o texts.txt ~ is a file
@@ -103,6 +116,8 @@ def test_refusals(line: str, tiny: str, tmp_path: Path, monkeypatch: pytest.Monk
     for name, content in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
+    rows = [{"text": "a", "id": b"1"}]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "bytes.parquet")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     command, message = line.split(" ~ ")
     refused = run(*(tiny if word == "TINY" else word for word in shlex.split(command)), code=2)
