@@ -19,7 +19,8 @@ from essent.lab.explain.bias import token_bias
 from essent.lab.explain.importance import impact_matrix
 from essent.lab.explain.picture import draw_bias
 from essent.report.colours import LIGHT, SERIES
-from essent.report.heat import FAINT, INK, draw_heros
+from essent.report.picture import FAINT, INK
+from essent.report.write import draw_heros
 from essent.selection.picture import draw_leaderboard
 from essent.tasks.data import read_texts
 from essent.tasks.heros import load_heros

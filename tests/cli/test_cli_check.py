@@ -61,20 +61,3 @@ def test_against_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert f"gives 12 dimensions, and {narrow!r} has 6" in narrower
     unreachable = run("check", plain, "--against", server.url, code=2).stderr
     assert f"{server.url}/v1/embeddings cannot be read" in unreachable
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--against", "localhost:8080"], "give the address of a server, such as http://"),
-        (["--against", "http://localhost", "--texts", "a.txt"], "--against runs no health checks and takes no --texts"),
-        (
-            ["--files-only", "--against", "http://localhost"],
-            "no health checks and takes no --against",
-        ),
-        (["--files-only", "--skip", "speed"], "--files-only runs no health checks and takes no --skip"),
-        (["--texts", "none.txt"], "none.txt does not exist"),
-    ],
-)
-def test_usage_errors(options: list[str], message: str) -> None:
-    assert message in run("check", "nowhere", *options, code=2).stderr

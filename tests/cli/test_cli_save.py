@@ -3,50 +3,32 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Dense
 
 import essent
 from command_line import TEXTS, error, run, write_rows
 from essent import Encoder
-from essent.engine.compiled import cosines
 
 GRAPH = ("--format", "openvino")
 
 
-def test_portable(tiny: str, lines: Path, tmp_path: Path) -> None:
-    output = tmp_path / "model [MASK]"  # brackets are no markup
-    output_text = run("save", "-m", tiny, "-r", "first-last | zscore", "--fit", lines, "-o", output).stdout
-    assert "model [MASK]" in output_text
-    assert "Plain sentence-transformers loads this folder" in output_text
-    expected = Encoder(tiny, "first-last | zscore").fit(TEXTS).encode(TEXTS)
+def test_portable_or_the_reason(tiny: str, lines: Path, tmp_path: Path) -> None:
+    output, recipe = tmp_path / "model [MASK]", "first-last | zscore"  # brackets are no markup
+    printed = run("save", "-m", tiny, "-r", recipe, "--fit", lines, "-o", output).stdout
+    assert "model [MASK]" in printed
+    assert "Plain sentence-transformers loads this folder" in printed
+    expected = Encoder(tiny, recipe).fit(TEXTS).encode(TEXTS)
     np.testing.assert_allclose(SentenceTransformer(str(output)).encode(TEXTS), expected, atol=1e-5)
-
-
-def test_not_portable_gives_the_reason(tiny: str, lines: Path, tmp_path: Path) -> None:
-    completed = run("save", "-m", tiny, "-r", "ditto:1-2", "--fit", lines, "-o", tmp_path / "model")
+    completed = run("save", "-m", tiny, "-r", "ditto:1-2", "--fit", lines, "-o", tmp_path / "other")
     assert "cannot load this folder: weights=ditto:1-2 reads attention" in completed.stdout
     assert f"ditto:1-2 learns nothing: --fit {lines} is not used." in completed.stderr
-
-
-def test_refusals(tiny: str, lines: Path, tmp_path: Path) -> None:
-    output = tmp_path / "model"
-    command = ("save", "-m", tiny, "-o", output)
-    assert "--fit FILE" in error(*command, "-r", "mean | zscore")
-    assert '"stock", "legacy", "openvino", "onnx"' in error(*command, "--format", "new")
-    assert "need --calibrate FILES" in error(*command, "--match-score", 4)
-    assert not output.exists()
-    output.mkdir()
     (output / "mine.txt").touch()
-    assert "--force" in error(*command, "-r", "mean")
-    assert "file" in error("save", "-m", tiny, "-r", "mean", "-o", lines)
-    assert not run(*command, "-r", "mean", "--force", "-q").stdout
+    assert not run("save", "-m", tiny, "-r", "mean", "-o", output, "--force", "-q").stdout
     assert (output / "mine.txt").exists()
 
 
@@ -116,35 +98,3 @@ def test_speed_comparison(tiny: str, tmp_path: Path) -> None:
     assert re.search(r"All 20 texts at once: \d+\.\d\d times as fast \(\d+\.\d\d to \d+\.\d\d in 5 rounds", comparison)
     assert re.search(r"One text at a time: \d+\.\d\d times as fast .*ms instead of", comparison)
     assert "Similarities are ranked as before: Spearman 1.0000 over 20 texts; lowest cosine" in comparison
-
-
-def test_graph_options_are_checked_early(lines: Path, tmp_path: Path) -> None:
-    for options, message in (
-        ((*GRAPH, "--precision", "f16"), '"float32", "bfloat16", "int8"'),
-        ((*GRAPH, "--calibrate", lines), "--precision int8"),
-        (("--format", "onnx", "--precision", "bfloat16"), "onnx runs in float32"),
-        ((*GRAPH, "--match-score", 3), "--match-score calibrate an encoder, not a graph"),
-        ((*GRAPH, "--compare", lines), "4 different texts are too few"),
-        (("--compare", lines), "--compare is for graphs"),
-        (("--precision", "int8"), "--precision int8 is for graphs"),
-        (("-r", "maen"), "Unknown recipe 'maen'"),
-    ):
-        assert message in error("save", "-m", "nowhere", "-o", tmp_path / "graph", *options)
-    assert not (tmp_path / "graph").exists()
-
-
-@pytest.mark.slow  # what int8 costs is tested in tests/engine, a model with a Dense layer there too
-@pytest.mark.skipif("ONEDNN_MAX_CPU_ISA" in os.environ, reason="OpenVINO's int8 plans with the instructions it hides")
-def test_dense_model_in_int8(tiny: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A trained Dense layer is taken as it is; the loss of int8 is said, a warning, whether --quiet or not."""
-    source, folder = tmp_path / "dense", tmp_path / "graph"
-    shell = SentenceTransformer(tiny, device="cpu")
-    SentenceTransformer(modules=[*list(shell)[:2], Dense(32, 8)], device="cpu").save(str(source))
-    run("save", *GRAPH, "-m", source, "--precision", "int8", "-q", "-o", folder)
-    assert "mean + Dense in int8: Similarities are ranked" in caplog.text
-    assert re.search(r"Spearman 0\.\d+ over 320 texts; lowest cosine with torch's float32 vectors 0\.", caplog.text)
-    whole = SentenceTransformer(str(source), device="cpu").encode(TEXTS)
-    assert cosines(essent.load(folder, threads=1).encode(TEXTS), whole).min() > 0.99
-    assert "holds another model" in error("save", *GRAPH, "-m", tiny, "-o", source, "--force")
-    assert (source / "model.safetensors").is_file()
-    assert "is a saved graph with its own recipe" in error("save", *GRAPH, "-m", folder, "-o", tmp_path / "new")

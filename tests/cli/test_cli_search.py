@@ -1,4 +1,4 @@
-"""`essent search`: the table, every output, resuming, and refusals before anything is loaded."""
+"""`essent search`: the table, every output, resuming, and pairs to annotate."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from command_line import error, run, write_rows
+from command_line import run, write_rows
 from essent import Encoder
+from essent.cli import search as asking
+from essent.selection.annotation import read_pairs
 from essent.selection.run import search
 from essent.tasks.locate import load_pairs
-from families import CORPUS
 from near_ties import one_by_one
+
+# -- data --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -54,16 +57,6 @@ def test_every_output_at_once(tiny: str, scored: Path, tmp_path: Path) -> None:
     assert again.stdout.splitlines()[:6] == first.stdout.splitlines()[:6]
     assert json.loads(board.read_text("utf-8"))["provenance"]["encoded"] == 0
     assert str(Encoder(best).recipe) in page.read_text("utf-8")
-    assert "not empty" in error(*command, "-o", best)
-    assert "--force" in error(*command, "--report", page)
-    assert "--force" in error(*command, "--json", board)
-
-
-def test_without_labels(tiny: str, many: Path) -> None:
-    completed = run("search", "-m", tiny, "--texts", many, "--space", "weights", "-c", "teacher")
-    for text in ("teacher", "95 % interval", "without labels, by teacher"):
-        assert text in " ".join(completed.stdout.split())
-    assert "for clustering, classification or retrieval" in completed.stderr
 
 
 def test_several_files_are_ranked_together_and_tested_on_several(tiny: str, pairs: Path, tmp_path: Path) -> None:
@@ -84,36 +77,62 @@ def test_several_files_are_ranked_together_and_tested_on_several(tiny: str, pair
     assert [check["task"] for check in written["checks"]] == ["one", "two"]
     for name, count in (("one", 4), ("two", 5)):
         assert f"{name}, spearman of {count} pairs" in " ".join(completed.stdout.split())
-    assert "mean of the ranks" in completed.stderr
-    assert run(*command, "-q").stderr == ""
 
 
-def test_insignificant_gain_keeps_the_baseline(tiny: str, tmp_path: Path) -> None:
-    few, saved, output = tmp_path / "few.csv", tmp_path / "saved", tmp_path / "board.json"
-    texts = [text.replace(",", "") for text in dict.fromkeys(CORPUS)]
-    rows = (f"{texts[n]},{texts[n + 2]},{n % 3}" for n in range(6))  # too few to cross-validate
-    few.write_text("\n".join(["sentence1,sentence2,score", *rows]) + "\n", "utf-8")
-    completed = run("search", "-m", tiny, "--data", few, "-s", "heads", "-o", saved, "--json", output)
-    written = json.loads(output.read_text("utf-8"))
-    assert str(Encoder(saved).recipe) == written["best"] == "mean" != written["winner"]
-    assert written["verdict"] in " ".join(completed.stdout.split())
-    assert f"Saved mean to {saved}." in completed.stderr
-    card = (saved / "README.md").read_text("utf-8")
-    for text in ("## How it was chosen", written["verdict"], "ranked by `spearman` from 12 texts"):
-        assert text in card
+# -- pairs to annotate -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "either --data"),
-        (["--data", "a.jsonl", "--texts", "b.txt"], "either --data"),
-        (["--data", "none.jsonl"], "none.jsonl"),
-        (["--data", "stsb.dev", "--space", "hats"], "Unknown search space 'hats'"),
-        (["--data", "stsb.dev", "--report", "a.gif"], ".png"),
-        (["--data", "SCORED", "--test", "SCORED"], "all of its 80 pairs"),
-    ],
-)
-def test_refusals(scored: Path, arguments: list[str], message: str) -> None:
-    words = [str(scored) if word == "SCORED" else word for word in arguments]
-    assert message in error("search", "-m", "nowhere", *words)
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Somebody sits at the terminal, in an empty folder."""
+    monkeypatch.setattr(asking, "on_terminal", lambda: True)
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder / "ask.csv"
+
+
+def filled(path: Path, scores: list[str]) -> None:
+    head, *rows = path.read_text("utf-8").splitlines()
+    path.write_text("\n".join([head, *(f"{row}{score}" for row, score in zip(rows, scores, strict=True))]), "utf-8")
+
+
+def test_a_file_is_written_filled_in_and_used(tiny: str, many: Path, tmp_path: Path) -> None:
+    file, board, work = tmp_path / "judge.csv", tmp_path / "board.json", tmp_path / "work"
+    command = ("search", "-m", tiny, "--texts", many, "-s", "weights", "--ask", 12, "--ask-file", file, "--work", work)
+    first = run(*command, "--json", board)
+    assert "12 pairs to judge are in" in first.stderr
+    assert "run the same command again" in first.stderr
+    assert not board.exists()
+    assert first.stdout == ""
+    pairs = read_pairs(file)
+    assert [score for _, _, score in pairs] == [None] * 12
+    before = file.read_bytes()
+    assert "none of the 12 pairs has a score" in run(*command, code=2).stderr
+    assert file.read_bytes() == before
+    filled(file, [str(n % 6) if n != 4 else "" for n in range(12)])
+    second = run(*command, "--json", board)
+    values = json.loads(board.read_text("utf-8"))
+    assert values["criterion"] == "judged + teacher"
+    assert values["provenance"]["units"] == 11
+    assert values["trials"][0]["recipe"] in second.stdout
+    assert "1 of 12 pairs have no score and are left out" in second.stderr
+    assert [pair[:2] for pair in read_pairs(file)] == [pair[:2] for pair in pairs]
+
+
+def test_interrupted_questions_are_resumed(
+    tiny: str, many: Path, terminal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("search", "-m", tiny, "--texts", many, "-s", "weights", "--ask", 6)
+    first = run(*command, stdin=b"3\nmuch\n7\n4,5\ns\nq\n")
+    questions = first.stderr
+    assert "'much' is not a number from 0 to 5" in questions
+    assert "'7' is not a number from 0 to 5" in questions
+    assert "4 of 6" in questions  # the question that q answered
+    assert "5 of 6" not in questions
+    assert [score for _, _, score in read_pairs(terminal)] == [3.0, 4.5, None, None, None, None]
+    monkeypatch.setattr("essent.selection.run.annotate", lambda *_, **__: pytest.fail("pairs are chosen once"))
+    second = run(*command, stdin=b"1\n2\n")  # and then the input ends
+    assert "1 of 4" in second.stderr
+    assert [score for _, _, score in read_pairs(terminal)] == [3.0, 4.5, 1.0, 2.0, None, None]
+    assert "judged + teacher" in second.stdout

@@ -10,10 +10,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from report_helpers import HOSTILE, board, everything, geometry, heros, named, pairs, scored
+from report_helpers import HOSTILE, board, everything, geometry, heros, pairs, scored
 
 from essent.errors import MissingDependencyError
-from essent.report.colours import DARK, LEVELS, LIGHT, SERIES, contrast, palette
+from essent.report.colours import DARK, LEVELS, LIGHT, SERIES, palette
 from essent.report.gather import gather
 from essent.report.parts import Curves
 from essent.report.write import html_report, line_of, write_report
@@ -168,26 +168,23 @@ def test_tables_sort() -> None:
     assert all(a["tabindex"] == "0" and a["aria-label"] for _, a in page.tags if a.get("class") == "scroll")
 
 
-@pytest.mark.slow
-def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
-    for suffix in (".html", ".md", ".png"):
+@pytest.mark.parametrize("suffix", [".html", ".md", pytest.param(".png", marks=pytest.mark.slow)])
+def test_the_same_input_gives_the_same_bytes(tmp_path: Path, suffix: str) -> None:
+    written = [tmp_path / f"{name}{suffix}" for name in "ab"]
+    odd = "half a character: \ud800" if suffix != ".png" else "odd"
+    for path in written:
         results, boards = everything()
-        written = [tmp_path / f"{name}{suffix}" for name in "ab"]
-        for path in written:
-            write_report(results, path, searches=boards)
-        assert written[0].read_bytes() == written[1].read_bytes()
+        write_report([*results, scored(1.0, task=odd)], path, searches=boards)
+    assert written[0].read_bytes() == written[1].read_bytes()
 
 
 @pytest.mark.parametrize(
     "results",
-    [[pairs()], [scored(None)], [scored(-20.0), scored(30.0, recipe="cls")], [named(heros())], [named(geometry())],
-     [scored(float(at), model=f"m{at}") for at in range(60)]],
-    ids=["one", "undefined", "negative", "heros", "geometry", "many models"],
-)  # fmt: skip
-def test_pages_of_all_sorts_are_well_formed(results: list[Result]) -> None:
-    text = page_of(results)
-    Page(text)
-    assert not re.search(r"\b(nan|NaN|None|inf|Undefined)\b", " ".join(Page(text).texts))
+    [[scored(None)], [scored(float(at), model=f"m{at}") for at in range(60)]],
+    ids=["undefined", "many models"],
+)
+def test_odd_pages_are_well_formed(results: list[Result]) -> None:
+    assert not re.search(r"\b(nan|NaN|None|inf|Undefined)\b", " ".join(Page(page_of(results)).texts))
 
 
 def test_a_negative_bar_ends_at_zero() -> None:
@@ -202,6 +199,18 @@ def test_curves_break_at_gaps_and_isolated_points() -> None:
     assert line_of(replace(curves, series=(("a", values),)), values) == ["25.000,100.000 41.667,0.000"]
 
 
+def luminance(colour: str) -> float:
+    """By WCAG 2.2."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(first: str, second: str) -> float:
+    low, high = sorted(map(luminance, (first, second)))
+    return (high + 0.05) / (low + 0.05)
+
+
 def test_colours_are_read_in_light_and_dark() -> None:
     for stops in (LIGHT, DARK):
         levels = palette(stops)
@@ -211,16 +220,6 @@ def test_colours_are_read_in_light_and_dark() -> None:
     for mode, colours in SERIES.items():
         assert len(set(colours)) == 8
         assert min(contrast(colour, pages[mode]) for colour in colours) >= 3.0, mode
-
-
-def test_contrast() -> None:
-    assert contrast("#000000", "#FFFFFF") == pytest.approx(21.0)
-    assert contrast("#777777", "#FFFFFF") == pytest.approx(4.48, abs=0.01)
-
-
-def test_half_a_character_does_not_stop_the_page(tmp_path: Path) -> None:
-    write_report([scored(1.0, task="a\ud800b")], tmp_path / "r.html")
-    assert "a?b" in (tmp_path / "r.html").read_text("utf-8")
 
 
 def test_without_jinja(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,13 @@ from essent.cli.distill import distill
 from essent.cli.encode import encode
 from essent.cli.evaluate import evaluate
 from essent.cli.improve import improve
-from essent.cli.lab.app import lab
+from essent.cli.lab.explain import bias, mask
+from essent.cli.lab.minimal_pairs import evaluate as evaluate_pairs
+from essent.cli.lab.minimal_pairs_build import build, fit, sheet
+from essent.cli.lab.minimal_pairs_build import check as check_pairs
+from essent.cli.lab.pretrain import pretrain
+from essent.cli.lab.reproduce import reproduce
+from essent.cli.lab.templates import templates
 from essent.cli.options import ALWAYS
 from essent.cli.recipes import recipes
 from essent.cli.save import save
@@ -59,6 +65,21 @@ app = App(
 for number, command in enumerate(COMMANDS):
     app.command(command, sort_key=number, help_epilogue="")  # type: ignore[call-overload]  # of different signatures
 app.command(serve, sort_key=len(COMMANDS), help_epilogue="", config=Env(ENVIRONMENT, command=False))
+lab = App(name="lab", help="Research: minimal pairs, published tables, pretraining.", help_epilogue="", sort_key=99)
+pairs_app = App(name="minimal-pairs", help="Minimal pairs: which changes of a sentence does a model notice?")
+explain_app = App(name="explain", help="Look into a model: predictions at a mask, biases of its token embeddings.")
+explain_app.command(mask)
+explain_app.command(bias)
+pairs_app.command(evaluate_pairs)
+pairs_app.command(build)
+pairs_app.command(check_pairs)
+pairs_app.command(sheet)
+pairs_app.command(fit)
+lab.command(pairs_app)
+lab.command(reproduce)
+lab.command(explain_app)
+lab.command(pretrain)
+lab.command(templates)
 app.command(lab)
 app.register_install_completion_command()
 app.meta.suppress_keyboard_interrupt = False

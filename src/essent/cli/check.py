@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from essent._core.atomic import write_text
+from essent._core.atomic import write_json
 from essent.cli import options as opt
-from essent.cli.console import is_stream, results, silence_libraries
+from essent.cli.console import is_quiet, is_stream, show_lines, show_note, silence_libraries
 from essent.cli.files import check_output, write_json_file
 from essent.cli.texts import read_files
-from essent.errors import InputError
 
 PROBLEMS = 3  # exit code: neither a damaged folder (1) nor wrong input (2)
 
@@ -55,40 +53,28 @@ def check(
             health checks.
         json_file: Also write the problems; - is standard output.
     """
-    _check_combination(files_only, against, {"--texts": texts, "--skip": skip, "--json": json_file})
+    if against is not None:
+        from essent.verification.golden import check_address
+
+        check_address(against)
+    if files_only or against is not None:
+        of_health = {
+            "--texts": texts,
+            "--skip": skip,
+            "--json": json_file,
+            "--against": against if files_only else None,
+        }
+        reason = f"does not go with {'--files-only' if files_only else '--against'}, which runs no health checks."
+        opt.refuse(of_health, reason)
     check_output(json_file, run.force)
     sample = None if texts is None else read_files(texts, column)
     from essent.verification.report import check as check_model
 
     silence_libraries()
     report = check_model(model, sample, against=against, skip=skip or (), files_only=files_only, **run.options)
-    content = json.dumps(report.to_dict(), ensure_ascii=False, indent=1)
-    write_json_file(json_file, lambda path: write_text(path, content + "\n"))
-    if not run.quiet and not is_stream(json_file):
+    write_json_file(json_file, partial(write_json, value=report.to_dict(), indent=1))
+    if not is_quiet() and not is_stream(json_file):
         show_lines(report.summary())
     if report.left_out:
-        run.note(report.left_out)
+        show_note(report.left_out)
     return None if report.healthy else PROBLEMS
-
-
-def _check_combination(files_only: bool, against: str | None, of_health: dict[str, Any]) -> None:
-    """Refuse options that do not go together, and an address that is none, before anything is read.
-
-    Raises:
-        InputError: names the options.
-    """
-    if against is not None:
-        from essent.verification.golden import check_address
-
-        check_address(against)
-    if files_only or against is not None:
-        option = "--files-only" if files_only else "--against"
-        excluded = {**of_health, "--against": against if files_only else None}
-        if refused := [name for name, value in excluded.items() if value is not None]:
-            raise InputError(f"{option} runs no health checks and takes no {refused[0]}; leave one of them out.")
-
-
-def show_lines(lines: Iterable[str]) -> None:
-    """Print the lines of a comparison as they are."""
-    for line in lines:
-        results().print(line, markup=False, soft_wrap=True)

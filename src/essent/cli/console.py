@@ -6,10 +6,12 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from essent._core.lazy import check_torch
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,11 +25,17 @@ def results(json_file: Path | None = None) -> Console:
     """A console on standard output; on standard error where JSON goes to standard output."""
     from rich.console import Console
 
-    error = is_stream(json_file)
-    console = Console(highlight=False, stderr=error)
+    console = Console(highlight=False, emoji=False, stderr=is_stream(json_file))
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        return Console(highlight=False, stderr=error, width=WIDE)
+        console.width = WIDE
     return console
+
+
+def show_lines(lines: Iterable[str], json_file: Path | None = None) -> None:
+    """Print results in words, as they are."""
+    console = results(json_file)
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def is_stream(path: Path | None) -> bool:
@@ -50,21 +58,18 @@ def open_streams() -> None:
 
 
 def show_note(message: str) -> None:
-    """One dim line on standard error, unless the run is quiet; brackets are text, not markup."""
+    """One dim line on standard error, unless the run is quiet."""
     if not is_quiet():
-        _show(message, "dim")
+        show_error(message, prefix="", style="dim")
 
 
-def show_error(message: str, prefix: str = "Error: ") -> None:
-    """A red message on standard error; brackets are text, not markup."""
-    _show(f"{prefix}{message}", "red")
-
-
-def _show(message: str, style: str) -> None:
+def show_error(message: str, prefix: str = "Error: ", style: str = "red") -> None:
+    """A message on standard error; brackets are text, not markup."""
     from rich.console import Console
-    from rich.text import Text
 
-    Console(stderr=True, highlight=False).print(Text(message, style=style), soft_wrap=True)
+    Console(stderr=True, highlight=False, emoji=False).print(
+        f"{prefix}{message}", style=style, markup=False, soft_wrap=True
+    )
 
 
 def set_quiet(quiet: bool) -> None:
@@ -87,6 +92,16 @@ def show_logs() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
 
 
+def prepare_torch(command: str) -> None:
+    """Look for what runs models, before anything is read, and turn off its own bars and advice.
+
+    Raises:
+        MissingDependencyError: names the command and the library.
+    """
+    check_torch(command)
+    silence_libraries()
+
+
 def silence_libraries() -> None:
     """Turn off transformers' own bars and advice, unless ESSENT_DEBUG asks for logs; call before a model is loaded."""
     if "ESSENT_DEBUG" in os.environ or find_spec("transformers") is None:
@@ -97,22 +112,9 @@ def silence_libraries() -> None:
     transformers_logging.set_verbosity_error()
 
 
-# -- labels of rows --------------------------------------------------------------------------------------------------
-
-
-def short_names(models: Sequence[str]) -> dict[str, str]:
-    """Model -> its name in a row: of a folder the last names of its path; all in full where two of these are equal."""
-    short = {model: short_name(model) for model in models}
-    return short if len(set(short.values())) == len(short) else {model: model for model in short}
-
-
-def short_name(model: str) -> str:
-    """The last names of a folder's path; a hub name is unchanged."""
-    path = Path(model)
-    return "/".join(path.resolve().parts[-2:]) if path.is_dir() else model
-
-
 def row_labels(rows: Sequence[tuple[str, str]]) -> list[str]:
     """Labels of rows (model, recipe): the recipe alone where there is one model."""
-    short = short_names(list(dict.fromkeys(model for model, _ in rows)))
-    return [recipe if len(short) == 1 else f"{short[model]} · {recipe}" for model, recipe in rows]
+    from essent.report.parts import names_of
+
+    models = names_of(rows).models
+    return [recipe if len(models) == 1 else f"{models[model]} · {recipe}" for model, recipe in rows]

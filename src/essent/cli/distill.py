@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Group, Parameter
 
 from essent._core.atomic import remove_leftovers
-from essent._core.lazy import check_torch
 from essent.cli import options as opt
-from essent.cli.check import show_lines
-from essent.cli.console import silence_libraries
+from essent.cli.console import is_quiet, prepare_torch, show_lines, show_note, wants_progress
 from essent.cli.files import check_folder
-from essent.cli.texts import expand_groups, listed, read_corpus, read_labelled
+from essent.cli.texts import listed, read_corpus, read_labelled
 from essent.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +29,7 @@ def distill(
     texts: opt.Texts,
     output: opt.Output,
     recipe: opt.Recipe = None,
-    column: Annotated[list[str] | None, Parameter(group=opt.INPUTS)] = None,
+    column: opt.Labels = None,
     layers: TEXT = "L",
     weights: TEXT = "uniform",
     shaping: TEXT = "",
@@ -39,7 +37,7 @@ def distill(
     dtype: Annotated[Literal["float32", "float16", "int8"], Parameter(group=TABLE)] = "float32",
     words: Annotated[int, Parameter(group=TABLE)] = 0,
     contexts: Annotated[Path | None, Parameter(group=opt.OUTPUTS)] = None,
-    validate: Annotated[list[str] | None, Parameter(group=opt.INPUTS)] = None,
+    validate: opt.Labels = None,
     run: opt.Run = opt.Run(),
 ) -> None:
     """Distil a model into a static encoder.
@@ -70,9 +68,8 @@ def distill(
         validate: Choose layers, weights, the fit and shaping on these labels of any kind, e.g. stsb.dev.
     """
     check_folder(_without_checkpoint(output), run.force)
-    if contexts is not None:
-        check_folder(contexts, run.force or (output / CHECKPOINT).is_file())  # a killed run may have written it
-    check_torch("essent distill")
+    check_folder(contexts, run.force or (output / CHECKPOINT).is_file())  # a killed run may have written it
+    prepare_torch("essent distill")
     from essent.static.distillation import collect, make_encoder
     from essent.static.gather import Settings
     from essent.static.table import Choice, check_choice
@@ -83,10 +80,9 @@ def distill(
         raise InputError("--validate chooses layers, weights and shaping: give either it or these.")
     check_choice(choice, dtype, dimensions)
     corpus = read_corpus(texts, column)
-    validation = None if validate is None else read_labelled(expand_groups(validate), None, run.quiet)
-    silence_libraries()
-    settings = Settings(state=output / CHECKPOINT, renew=run.force, progress=not run.quiet, note=run.note)
-    run.note(f"{len(corpus)} texts of {listed(texts)}, each once")
+    validation = read_labelled(validate)
+    settings = Settings(state=output / CHECKPOINT, renew=run.force, progress=not is_quiet(), note=show_note)
+    show_note(f"{len(corpus)} texts of {listed(texts)}, each once")
     material, _ = collect(
         model,
         corpus,
@@ -100,14 +96,14 @@ def distill(
     if contexts is not None:
         material.contexts.save(contexts)
     if validation is not None:
-        choice = _choose(material, validation, run)
-    distilled = make_encoder(material, choice, dimensions=dimensions, dtype=dtype, progress=run.progress)
+        choice = _choose(material, validation)
+    distilled = make_encoder(material, choice, dimensions=dimensions, dtype=dtype, progress=wants_progress())
     distilled.encoder.save(str(output))
     (output / CHECKPOINT).unlink(missing_ok=True)
     verification = verify(str(output))
-    if not run.quiet:
-        for line in distilled.summary():
-            run.note(line)
+    for line in distilled.summary():
+        show_note(line)
+    if not is_quiet():
         show_lines([f"{output}: {verification.recipe}", *verification.summary()])
 
 
@@ -117,10 +113,10 @@ def _without_checkpoint(output: Path) -> Path:
     return output / "none" if (output / CHECKPOINT).is_file() else output
 
 
-def _choose(material: Material, validation: LabeledTask, run: opt.Run) -> Choice:
+def _choose(material: Material, validation: LabeledTask) -> Choice:
     from essent.static.distillation import find_choice
 
-    trials = find_choice(material, validation, report=lambda score, choice: run.note(f"{score:6.2f}  {choice}"))
+    trials = find_choice(material, validation, report=lambda score, choice: show_note(f"{score:6.2f}  {choice}"))
     best_score, best = trials[0]
-    run.note(f"Best of {len(trials)} on {validation.name}: {best_score:.2f}  {best}")
+    show_note(f"Best of {len(trials)} on {validation.name}: {best_score:.2f}  {best}")
     return best

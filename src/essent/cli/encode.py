@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,11 +13,10 @@ from cyclopts.validators import Number
 
 from essent._core.lazy import check_torch
 from essent.cli import options as opt
-from essent.cli.console import show_note, silence_libraries
-from essent.cli.files import WRITERS, check_output, check_writer, write_vectors
+from essent.cli.console import is_quiet, show_note, silence_libraries
+from essent.cli.files import WRITERS, check_columns, check_output, write_vectors
 from essent.cli.save import learns, needs_texts, note_unused
-from essent.cli.table import TextTable, check_columns, read_table
-from essent.cli.texts import STANDARD_INPUT, listed, read_files
+from essent.cli.texts import STANDARD_INPUT, TextTable, listed, read_files, read_table
 from essent.engine.choice import EngineChoice, check_graph, choose, computing_in, offer_bfloat16
 from essent.errors import DataError, InputError
 
@@ -46,11 +45,6 @@ class PartOptions:
     """Processes, which share the cores. Default: 1, and on a cluster one per GPU or node."""
     ray: str | None = None
     """Compute on a Ray cluster: its address, auto for the cluster of this machine, local for this machine alone."""
-
-    def changes(self) -> dict[str, Any]:
-        """The options that differ from their defaults, by name."""
-        options = {part.name: getattr(self, part.name) for part in fields(self)}
-        return {name: value for name, value in options.items() if value != getattr(PartOptions, name)}
 
 
 @Parameter(name="*")
@@ -117,7 +111,7 @@ def encode(
     if not options.output.suffix:
         _encode_parts(sources, options, parts)
         return
-    if changed := parts.changes():
+    if changed := opt.changes(parts):
         name = next(iter(changed)).replace("_", "-")
         raise InputError(f"--{name} is for a folder of parts, and {options.output} is a file: name a folder.")
     _encode_file([Path(source) for source in sources or [STANDARD_INPUT]], options)
@@ -127,82 +121,68 @@ def encode(
 
 
 def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
-    if options.output.suffix.lower() not in WRITERS:
+    output, fit = options.output, options.fit
+    if output.suffix.lower() not in WRITERS:
         raise InputError(
-            f"{options.output}: a file of vectors ends in {', '.join(WRITERS)}, and {options.output.suffix!r} is none; "
+            f"{output}: a file of vectors ends in {', '.join(WRITERS)}, and {output.suffix!r} is none; "
             "a folder of parts has no suffix."
         )
-    check_output(options.output, options.force)
-    check_writer(options.output)
+    check_output(output, options.force)
     choice = EngineChoice(options.engine, options.precision)
-    table = _read(sources, options.column, options.output, options.strict)
-    fit_texts = None if options.fit is None else read_files(options.fit, options.column)
-    refit = options.fit is not None  # else a saved fit stays
-    encoder = _load(options, choice, refit)
+    table = read_table(sources, options.column)
+    check_columns(output, table)
+    if options.strict and table.null_rows:
+        counted = f"one of {len(table.null_rows)} such rows (--strict)"
+        raise DataError(f"{table.null_rows[0]}: {options.column!r} is null, {counted}.")
+    fit_texts = None if fit is None else read_files(fit, options.column)
+    encoder = _load(options, choice)
     start = time.monotonic()
-    fits = learns(encoder) if refit else needs_texts(encoder)
-    if not options.quiet:
-        _note_rows(table, options.output)
-        note_unused(encoder, options.fit)
-        _note_prompt(encoder, options.prompt)
-    if fits and not options.quiet:
-        show_note(_fit_note(str(encoder.recipe), options.fit, sources))
+    fits = needs_texts(encoder) if fit is None else learns(encoder)  # a saved fit stays, unless other texts are named
+    _note_rows(table, output)
+    note_unused(encoder, fit)
+    _note_prompt(encoder, options.prompt)
+    if fits and fit is None:
+        show_note(f"{encoder.recipe} is fitted on the input itself ({listed(sources)}); --fit FILE takes other texts.")
+    elif fits:
+        show_note(f"{encoder.recipe} is fitted on {listed(fit or [])}.")
     reading: dict[str, Any] = {
         "prompt": options.prompt,
         "batch_size": options.batch_size,
-        "show_progress_bar": not options.quiet,
+        "show_progress_bar": not is_quiet(),
     }
     finishing: dict[str, Any] = {"normalize_embeddings": options.normalize, "truncate_dim": options.truncate_dim}
     if fits and fit_texts is None and not choice.makes_graph:
         vectors = encoder.fit_encode(table.texts, **reading, **finishing)
     else:
         if fits:
-            encoder.fit(table.texts if fit_texts is None else fit_texts, **reading)
+            encoder.fit(fit_texts or table.texts, **reading)
         if choice.makes_graph:
             encoder = choose(encoder, choice.engine, choice.precision, texts=table.texts)
         vectors = encoder.encode(table.texts, **reading, **finishing)
-    write_vectors(options.output, table, vectors)
-    if not options.quiet:
-        seconds = time.monotonic() - start
-        if choice.is_default and (offer := offer_bfloat16(encoder, table.texts)) is not None:
-            show_note(f"{offer}.")
-        computed = getattr(encoder, "recipe", encoder)
-        show_note(f"{options.output}: {len(vectors)} × {vectors.shape[1]} float32, {computed}, {seconds:.1f} s")
-
-
-def _read(sources: Sequence[Path], column: str, output: Path, strict: bool) -> TextTable:
-    """The input, refused where the output cannot hold it.
-
-    Raises:
-        DataError: see `read_table` and `check_columns`; with `strict` a row without a text.
-    """
-    table = read_table(sources, column)
-    check_columns(output, table)
-    if strict and table.null_rows:
-        raise DataError(
-            f"{table.null_rows[0]}: {column!r} is null, one of {len(table.null_rows)} such rows (--strict)."
-        )
-    return table
+    write_vectors(output, table, vectors)
+    seconds = time.monotonic() - start
+    if not is_quiet() and choice.is_default and (offer := offer_bfloat16(encoder, table.texts)) is not None:
+        show_note(f"{offer}.")
+    computed = getattr(encoder, "recipe", encoder)
+    show_note(f"{output}: {len(vectors)} × {vectors.shape[1]} float32, {computed}, {seconds:.1f} s")
 
 
 def _note_rows(table: TextTable, output: Path) -> None:
     """Say what is encoded, and what has no vector or is not kept."""
+    is_npy, nulls = output.suffix.lower() == ".npy", len(table.null_rows)
     empty = sum(not text.strip() for text in table.texts)  # an empty cell of a CSV file is an empty text
-    also = f", {empty:,} of them empty" if empty else ""
-    show_note(f"{len(table.texts):,} texts are encoded{also}.")
-    if table.null_rows:
-        filler = "NaN" if output.suffix.lower() == ".npy" else "null"
-        counted = f"{len(table.null_rows):,} of {len(table.all_texts):,} rows"
+    show_note(f"{len(table.texts):,} texts are encoded{f', {empty:,} of them empty' if empty else ''}.")
+    if nulls:
         show_note(
-            f"{counted} have no text ({table.column!r} is null), the first {table.null_rows[0]}: "
-            f"their vectors are {filler}."
+            f"{nulls:,} of {len(table.all_texts):,} rows have no text ({table.column!r} is null), the first "
+            f"{table.null_rows[0]}: their vectors are {'NaN' if is_npy else 'null'}."
         )
-    if table.extra_columns and output.suffix.lower() == ".npy":
+    if table.extra_columns and is_npy:
         names = ", ".join(map(repr, table.extra_columns))
         show_note(f"A .npy file has vectors alone: {names} of the input are not kept; .parquet and .jsonl keep them.")
 
 
-def _load(options: EncodeOptions, choice: EngineChoice, refit: bool) -> Any:
+def _load(options: EncodeOptions, choice: EngineChoice) -> Any:
     """A StaticEncoder, the graph of a saved folder, or else an Encoder.
 
     A recipe, an option of the model or texts to fit on always give an Encoder.
@@ -216,7 +196,7 @@ def _load(options: EncodeOptions, choice: EngineChoice, refit: bool) -> Any:
     exported = is_exported_folder(model) and recipe is None
     if exported and settings:
         raise InputError(f"{model!r} is a saved graph, which takes no {' or '.join(settings)}.")
-    plain = not (exported or recipe or settings or refit) and choice.is_default
+    plain = not (exported or recipe or settings or options.fit is not None) and choice.is_default
     if plain and (static := static_of(model)) is not None:
         return static
     check_torch(f"Encoding with {model!r}" if exported or recipe is None else f"The recipe {options.recipe!r}")
@@ -241,13 +221,6 @@ def _note_prompt(encoder: Any, prompt: str | None) -> None:
             show_note(f"{note} --prompt chooses another.")
 
 
-def _fit_note(recipe: str, fit: Sequence[Path] | None, inputs: Sequence[Path]) -> str:
-    """What is learned from where, in one line."""
-    if fit is not None:
-        return f"{recipe} is fitted on {listed(fit)}."
-    return f"{recipe} is fitted on the input itself ({listed(inputs)}); --fit FILE takes other texts."
-
-
 # -- to a folder of parts ---------------------------------------------------------------------------------------------
 
 
@@ -256,48 +229,42 @@ def _encode_parts(sources: Sequence[str] | None, options: EncodeOptions, parts: 
         raise InputError("A folder of parts takes files, folders, patterns or addresses, not standard input.")
     from essent.bulk.run import encode as encode_parts
 
-    shared = ("prompt", "normalize", "truncate_dim", "batch_size", "column", "strict")
-    changes = parts.changes()
-    if "id" in changes:
-        changes["id"] = tuple(changes["id"])
+    shared = ("recipe", "engine", "precision", "prompt", "normalize", "truncate_dim", "batch_size", "column", "strict")
+    changed = opt.changes(parts)
+    if parts.id is not None:
+        changed["id"] = tuple(parts.id)
     texts = None if options.fit is None else read_files(options.fit, options.column)
     silence_libraries()
     outcome = encode_parts(
         sources,
         options.model,
         options.output,
-        recipe=options.recipe,
-        engine=options.engine,
-        precision=options.precision,
         fit=texts,
         force=options.force,
-        progress=not options.quiet,
+        progress=not is_quiet(),
         options=options.options,
         **{name: getattr(options, name) for name in shared},
-        **changes,
+        **changed,
     )
-    for line in summary(outcome):
-        options.note(line)
+    _note_outcome(outcome)
 
 
-def summary(outcome: BulkResult) -> Sequence[str]:
-    """What a run wrote, in lines."""
+def _note_outcome(outcome: BulkResult) -> None:
+    """Say what a run wrote."""
     from essent.bulk.settings import STATUSES
 
     new = outcome.rows - outcome.resumed
     speed = f", {new / max(outcome.seconds, 1e-9):,.0f} rows per second" if new else ""
     before = f", {outcome.resumed:,} of them by earlier runs" if outcome.resumed else ""
     parts = f"{outcome.parts:,} part{'s' * (outcome.parts != 1)}"
-    lines = [f"{outcome.folder}: {outcome.rows:,} rows in {parts}{before}, {outcome.seconds:,.1f} s{speed}"]
+    show_note(f"{outcome.folder}: {outcome.rows:,} rows in {parts}{before}, {outcome.seconds:,.1f} s{speed}")
     for status, count in outcome.statuses.items():
         if status != "ok":
             first = (outcome.troubled or {}).get(status)
-            lines.append(f"{count:,} row{'s' * (count > 1)}: {status} ({STATUSES[status]}); the first is {first}")
+            show_note(f"{count:,} row{'s' * (count > 1)}: {status} ({STATUSES[status]}); the first is {first}")
     if outcome.loss is not None:
-        loss = outcome.loss
-        lines.append(
-            f"cosine with float32 {loss['mean_cosine']:.4f} on average, {loss['lowest_cosine']:.4f} at the lowest; "
-            f"similarities of neighbouring rows ranked alike to {loss['spearman']:.4f} (Spearman), and off by "
-            f"{loss['largest_error']:.4f} at most; {loss['texts']:,} texts"
+        show_note(
+            "cosine with float32 {mean_cosine:.4f} on average, {lowest_cosine:.4f} at the lowest; similarities of "
+            "neighbouring rows ranked alike to {spearman:.4f} (Spearman), and off by {largest_error:.4f} at most; "
+            "{texts:,} texts".format(**outcome.loss)
         )
-    return lines

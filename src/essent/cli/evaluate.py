@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from essent._core.lazy import check_torch
 from essent.cli import options as opt
-from essent.cli.console import results, row_labels, show_note, silence_libraries
-from essent.cli.files import check_output, write_json_file
-from essent.cli.report import check_report, read_reports, write_page
+from essent.cli.console import is_quiet, prepare_torch, results, row_labels, show_lines, show_note, wants_progress
+from essent.cli.files import check_output, check_report, write_json_file, write_page
 from essent.cli.texts import expand_groups, read_files
 from essent.errors import InputError
 
 if TYPE_CHECKING:
-    from essent.engine.choice import EngineChoice
     from essent.selection.by_recipe import ByRecipe
+    from essent.selection.leaderboard import Leaderboard
     from essent.tasks.base import Task
     from essent.tasks.result import Result
 
@@ -28,7 +26,7 @@ def evaluate(
     files: Annotated[list[Path] | None, Parameter(name="RESULTS")] = None,
     /,
     *,
-    model: Annotated[list[str] | None, Parameter(alias="-m")] = None,
+    model: opt.AnyModels = None,
     recipe: opt.Recipes = None,
     as_is: bool = False,
     data: opt.Data = None,
@@ -78,7 +76,7 @@ def evaluate(
         raise InputError(f"{files[0]}: results are for a report; add --report FILE. Models are named by --model.")
     check_output(json_file, run.force)
     check_report(report, run.force)
-    earlier, boards = read_reports(files or [])
+    earlier, boards = _read_files(files or [])
     if model is None:
         if report is None or not files or recipe or data or as_is:
             raise InputError("Give a model with --model, or files of results and --report alone.")
@@ -86,62 +84,75 @@ def evaluate(
         return
     if as_is and not recipe and fit is not None:
         raise InputError("--fit gives texts that a recipe learns from; --as-is runs no recipe. Add one with --recipe.")
-    check_torch("essent evaluate")
+    prepare_torch("essent evaluate")
+    from essent._core.hub import reach_model
     from essent.engine.choice import EngineChoice
+    from essent.selection.evaluation import offer_for
     from essent.tasks.catalogue import STS7
     from essent.tasks.locate import load_task
 
     choice = EngineChoice(engine, precision)
     tasks = [load_task(name, data_folder) for name in expand_groups(data) or STS7]
     fit_texts = None if fit is None else read_files(fit)
-    silence_libraries()
-    shared: dict[str, Any] = {"shots": shots or [], **run.options}
-    learned = {"fit_texts": fit_texts, "frequency_texts": fit_texts}
-    fitted: dict[str, Any] = {**learned, "batch_size": batch_size}
-    scores = _scores(list(dict.fromkeys(model)), recipe or [], tasks, as_is, choice, shared, fitted, run)
-    _show(scores, json_file, run)
+    for name in dict.fromkeys(model[1:]):  # before the first model has run for an hour
+        reach_model(name, run.options)
+    settings = {"shots": shots or [], "engine": engine, "precision": precision, "report": _show_result, **run.options}
+    fitted = {"fit_texts": fit_texts, "frequency_texts": fit_texts, "batch_size": batch_size}
+    scores = score_models(list(dict.fromkeys(model)), recipe or [], tasks, as_is, settings, fitted)
+    if choice.is_default and recipe and not is_quiet():
+        offer = offer_for(model[0], recipe[0], scores.tasks[0], run.options)
+        if offer is not None:
+            show_note(f"{offer}.")
+    _show(scores, json_file)
     if report is not None:
         write_page([*earlier, *(result for by_task in scores.values() for result in by_task)], boards, report)
 
 
-def _scores(
+def _read_files(files: Sequence[Path]) -> tuple[list[Result], list[Leaderboard]]:
+    """Results and leaderboards out of files that --json wrote.
+
+    Raises:
+        DataError: a file that cannot be read, or is neither.
+    """
+    from essent.report.read import read_results
+
+    contents = [read_results(file) for file in dict.fromkeys(files)]
+    read = [result for content in contents if isinstance(content, list) for result in content]
+    return read, [content for content in contents if not isinstance(content, list)]
+
+
+def score_models(
     models: Sequence[str],
     recipes: Sequence[str],
     tasks: Sequence[Task],
     as_is: bool,
-    choice: EngineChoice,
-    shared: dict[str, Any],
+    settings: dict[str, Any],
     fitted: dict[str, Any],
-    run: opt.Run,
 ) -> ByRecipe:
-    """The results of every model and recipe, one per task; rows are labelled by both where there are several models."""
-    from essent._core.hub import reach_model
+    """The results of every model and recipe, one per task; rows are labelled by both where there are several models.
+
+    Args:
+        settings: of every evaluation.
+        fitted: of those of recipes.
+    """
     from essent.selection.by_recipe import ByRecipe
-    from essent.selection.evaluation import default_recipes, offer_for
+    from essent.selection.evaluation import default_recipes
     from essent.selection.evaluation import evaluate as run_evaluation
 
-    for name in models[1:]:  # before the first model has run for an hour
-        reach_model(name, run.options)
-    shared |= {"engine": choice.engine, "precision": choice.precision, "report": None if run.quiet else _show_result}
     results_by_row: dict[tuple[str, str], list[Result]] = {}
     for name in models:
         if models[1:]:
-            run.note(f"{name}:")
-        runs = [run_evaluation(name, [], tasks, **shared)] if as_is else []
+            show_note(f"{name}:")
+        runs = [run_evaluation(name, [], tasks, **settings)] if as_is else []
         if recipes or not as_is:
-            runs.append(
-                run_evaluation(name, recipes or default_recipes(name), tasks, **shared, **fitted, progress=run.progress)
-            )
+            own = recipes or default_recipes(name)
+            runs.append(run_evaluation(name, own, tasks, **settings, **fitted, progress=wants_progress()))
         tasks = runs[0].tasks
         results_by_row |= {(name, text): by_task for part in runs for text, by_task in part.items()}
-    if choice.is_default and recipes and not run.quiet:
-        offer = offer_for(models[0], recipes[0], tasks[0], run.options)
-        if offer is not None:
-            run.note(f"{offer}.")
     return ByRecipe(dict(zip(row_labels(list(results_by_row)), results_by_row.values(), strict=True)), tasks)
 
 
-def _show(scores: ByRecipe, json_file: Path | None, run: opt.Run) -> None:
+def _show(scores: ByRecipe, json_file: Path | None) -> None:
     """Print the tables and comparisons, and write the results as JSON where a file is given."""
     from essent.tasks.result import few_labels_tables, results_table, save_results
 
@@ -150,17 +161,15 @@ def _show(scores: ByRecipe, json_file: Path | None, run: opt.Run) -> None:
     console = results(json_file)
     for table in (results_table(scores), *few_labels_tables(scores)):
         console.print(table.render())
-    for line in scores.summary():
-        console.print(line, markup=False, soft_wrap=True)
+    show_lines(scores.summary(), json_file)
     for note in scores.notes():
-        run.note(note)
+        show_note(note)
 
 
 def _show_result(recipe: str, result: Result) -> None:
     if result.main is None:
-        scores_text = "  ".join(
-            f"{name} {scores['all']:.3f}" for name, scores in result.metrics.items() if "all" in scores
-        )
-        show_note(f"{result.task:<12} {scores_text}  {recipe}")
+        every_score = (f"{name} {scores['all']:.3f}" for name, scores in result.metrics.items() if "all" in scores)
+        scores_text = "  ".join(every_score)
     else:
-        show_note(f"{result.task:<12} {result.main_score:6.2f}  {recipe}")
+        scores_text = f"{result.main_score:6.2f}"
+    show_note(f"{result.task:<12} {scores_text}  {recipe}")

@@ -1,4 +1,4 @@
-"""Output files: refused early; vectors in three formats."""
+"""Output files: refused early; vectors in three formats, results as JSON, reports."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from essent._core.atomic import replacing_file
 from essent._core.lazy import optional_import
 from essent._core.registry import did_you_mean
-from essent.cli.console import is_stream
-from essent.cli.table import EMBEDDING, TextTable, arrow_column, json_text
+from essent.cli.console import is_stream, show_note
+from essent.cli.texts import TextTable
 from essent.errors import DataError
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from essent.selection.leaderboard import Leaderboard
+    from essent.tasks.result import Result
+
+EMBEDDING = "embedding"
 ROWS = 65_536  # of one block in a Parquet file
+REPORTS = (".html", ".md", ".png")
 
 
 def check_output(path: Path | None, force: bool, suffixes: Sequence[str] = ()) -> None:
@@ -39,19 +44,20 @@ def check_output(path: Path | None, force: bool, suffixes: Sequence[str] = ()) -
         raise DataError(f"{path} is a folder; the output is a file.")
     if path.exists() and not force:
         raise DataError(f"{path} exists already. --force replaces it.")
-    parent_folder = next(parent for parent in path.absolute().parents if parent.exists())
-    if not parent_folder.is_dir() or not os.access(parent_folder, os.W_OK):
-        raise DataError(
-            f"{path} cannot be written: {parent_folder} is {'read-only' if parent_folder.is_dir() else 'not a folder'}."
-        )
+    parent = next(parent for parent in path.absolute().parents if parent.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        fault = "read-only" if parent.is_dir() else "not a folder"
+        raise DataError(f"{path} cannot be written: {parent} is {fault}.")
 
 
-def check_folder(output: Path, force: bool) -> None:
-    """Refuse an output folder before anything is loaded.
+def check_folder(output: Path | None, force: bool) -> None:
+    """Refuse an output folder, if one is wanted, before anything is loaded.
 
     Raises:
         DataError: a file, or a folder that is not empty (unless `force`).
     """
+    if output is None:
+        return
     if output.is_file():
         raise DataError(f"{output} is a file; what is saved there is a folder.")
     if output.is_dir() and any(output.iterdir()) and not force:
@@ -71,6 +77,57 @@ def write_json_file(path: Path | None, write: Callable[[Path], object]) -> None:
         print(file.read_text(encoding="utf-8").rstrip("\n"))  # noqa: T201
 
 
+# -- reports ----------------------------------------------------------------------------------------------------------
+
+
+def check_report(path: Path | None, force: bool, drawings: Sequence[str] = ()) -> None:
+    """Refuse a report that cannot be written, before anything is computed; `drawings` are further suffixes of pictures.
+
+    Raises:
+        DataError: another suffix, or a file that exists (unless `force`).
+        MissingDependencyError: without Jinja (.html) or matplotlib (.png).
+    """
+    if path is not None:
+        from essent.report.write import check_library
+
+        check_output(path, force, tuple(dict.fromkeys((*REPORTS, *drawings))))
+        check_library(".png" if path.suffix.lower() in drawings else path.suffix)
+
+
+def write_page(results: Sequence[Result], boards: Sequence[Leaderboard], path: Path) -> None:
+    """Write the report, and say so."""
+    from essent.report.write import write_report
+
+    write_report(results, path, searches=boards)
+    show_note(f"Wrote {path}.")
+
+
+# -- vectors ----------------------------------------------------------------------------------------------------------
+
+
+def check_columns(output: Path, table: TextTable) -> None:
+    """Refuse columns that the output cannot hold, before anything is encoded.
+
+    Raises:
+        DataError: a column of the name `embedding`, or values that the format has no form for; says what to do.
+        MissingDependencyError: .parquet without pyarrow.
+    """
+    suffix = output.suffix.lower()
+    if suffix == ".npy":
+        return
+    if EMBEDDING in table.columns:
+        raise DataError(
+            f"The input has a column {EMBEDDING!r}, and that is what the output calls its vectors. Rename it, or write "
+            "the vectors alone to a .npy file."
+        )
+    if suffix == ".parquet":
+        _arrow_columns(table)
+        return
+    for name in table.extra_columns:
+        if any(isinstance(value, bytes) for value in table.columns[name]):
+            raise DataError(f"The column {name!r} holds bytes, which JSON has no form for. Write a .parquet file.")
+
+
 def write_vectors(path: Path, table: TextTable, vectors: np.ndarray) -> None:
     """Write the vectors (M,K) float32 of a table's texts, in the format that the suffix names.
 
@@ -78,12 +135,6 @@ def write_vectors(path: Path, table: TextTable, vectors: np.ndarray) -> None:
     """
     with replacing_file(path) as temporary:
         WRITERS[path.suffix.lower()](temporary, table, vectors)
-
-
-def check_writer(path: Path) -> None:
-    """Raise MissingDependencyError when the format needs a library that is not there."""
-    if path.suffix.lower() == ".parquet":
-        optional_import("pyarrow.parquet", "data")
 
 
 def _write_npy(path: Path, table: TextTable, vectors: np.ndarray) -> None:
@@ -98,25 +149,22 @@ def _write_npy(path: Path, table: TextTable, vectors: np.ndarray) -> None:
 
 
 def _write_jsonl(path: Path, table: TextTable, vectors: np.ndarray) -> None:
+    from essent.tasks.result import plain
+
     vector_rows = iter(vectors)
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for values in zip(*table.columns.values(), strict=True):
-            row = dict(zip(table.columns, values, strict=True))
-            parts = {json.dumps(name, ensure_ascii=False): json_text(name, value) for name, value in row.items()}
-            embedding = None if row[table.column] is None else next(vector_rows).tolist()
-            parts[json.dumps(EMBEDDING)] = json.dumps(embedding, allow_nan=False)
-            file.write("{" + ", ".join(f"{name}: {value}" for name, value in parts.items()) + "}\n")
+            row = plain(dict(zip(table.columns, values, strict=True)))
+            row[EMBEDDING] = None if row[table.column] is None else next(vector_rows).tolist()
+            file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _write_parquet(path: Path, table: TextTable, vectors: np.ndarray) -> None:
     import numpy as np
 
     arrow, parquet = optional_import("pyarrow", "data"), optional_import("pyarrow.parquet", "data")
-    arrays = {name: arrow_column(table, name) for name in table.extra_columns}
-    arrays[table.column] = arrow.array(table.all_texts, arrow.string())
-    names = list(table.columns)
-    fields = [(name, arrays[name].type) for name in names]
-    schema = arrow.schema([*fields, (EMBEDDING, arrow.list_(arrow.float32()))])
+    columns = arrow.table(_arrow_columns(table))
+    schema = columns.schema.append(arrow.field(EMBEDDING, arrow.list_(arrow.float32())))
     width, has_text = vectors.shape[1], np.array([text is not None for text in table.all_texts])
     rows = max(1, min(ROWS, (2**31 - 1) // max(width, 1)))  # offsets within a block are int32
     done = 0
@@ -127,8 +175,26 @@ def _write_parquet(path: Path, table: TextTable, vectors: np.ndarray) -> None:
             done += len(block)
             offsets = arrow.array(np.concatenate([[0], np.cumsum(has_vector) * width]).astype(np.int32))
             embedding = arrow.ListArray.from_arrays(offsets, arrow.array(block.ravel()), mask=arrow.array(~has_vector))
-            columns = [arrays[name].slice(start, rows) for name in names]
-            writer.write_table(arrow.Table.from_arrays([*columns, embedding], schema=schema))
+            writer.write_table(columns.slice(start, rows).append_column(schema.field(EMBEDDING), embedding))
+
+
+def _arrow_columns(table: TextTable) -> dict[str, Any]:
+    """The columns as Arrow arrays, of the types that they had in a Parquet file.
+
+    Raises:
+        DataError: values of several types.
+    """
+    arrow = optional_import("pyarrow", "data")
+    arrays = {}
+    for name, values in table.columns.items():
+        kind = arrow.string() if name == table.column else table.types.get(name)
+        try:
+            arrays[name] = arrow.array(values, kind)
+        except (arrow.ArrowException, OverflowError) as error:
+            raise DataError(
+                f"The column {name!r} does not fit into one type of a .parquet file ({error}). Write a .jsonl file."
+            ) from error
+    return arrays
 
 
 WRITERS: dict[str, Callable[[Path, TextTable, np.ndarray], None]] = {

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from cyclopts import Parameter
-
-from essent._core.lazy import check_torch
 from essent.cli import options as opt
-from essent.cli.console import results, silence_libraries
+from essent.cli.console import prepare_torch, show_lines, show_note, wants_progress
 from essent.cli.texts import expand_groups, read_files
 
 
@@ -18,7 +15,7 @@ def improve(
     texts: opt.Texts,
     output: opt.Output,
     data: opt.Data = None,
-    test: Annotated[list[str] | None, Parameter(group=opt.INPUTS)] = None,
+    test: opt.Labels = None,
     data_folder: opt.Folder = None,
     column: opt.Column = "text",
     budget: str = "30m",
@@ -48,11 +45,10 @@ def improve(
         goal: Which result is the answer: quality (the encoder), speed or size (the static table, or the graph, where it
             keeps most of the quality).
     """
-    check_torch("essent improve")
+    prepare_torch("essent improve")
     from essent.improvement.run import improve as run_improvement
 
     corpus = read_files(texts, column)
-    silence_libraries()
     improved = run_improvement(
         model,
         corpus,
@@ -63,12 +59,10 @@ def improve(
         budget=budget,
         goal=goal,
         options=run.options,
-        progress=run.progress,
+        progress=wants_progress(),
         force=run.force,
-        note=run.note,
+        note=show_note,
     )
-    console = results()
-    for line in improved.summary():
-        console.print(line, markup=False, soft_wrap=True)
+    show_lines(improved.summary())
     for note in improved.notes:
-        run.note(note)
+        show_note(note)

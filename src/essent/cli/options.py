@@ -3,14 +3,15 @@
 An option that takes several values takes them after one another or repeated: `-r mean cls`, `-r mean -r cls`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from cyclopts import CycloptsError, Group, Parameter
 from cyclopts.validators import Number
 
-from essent.cli.console import is_quiet, show_note, wants_progress
+from essent.errors import InputError
 
 INPUTS = Group("Inputs", sort_key=1)
 OUTPUTS = Group("Outputs", sort_key=2)
@@ -25,16 +26,35 @@ def _check_stream(_: Any, words: Any) -> None:
             raise CycloptsError(msg=f"Unknown option: {word}. A file of that name is ./{word}.")
 
 
+def changes(options: Any) -> dict[str, Any]:
+    """The options of a class that differ from their defaults, by name."""
+    values = ((part.name, getattr(options, part.name), part.default) for part in fields(options))
+    return {name: value for name, value, default in values if value != default}
+
+
+def refuse(options: Mapping[str, Any], reason: str) -> None:
+    """Refuse options that do not go with others.
+
+    Raises:
+        InputError: the first of them that has a value, and why not.
+    """
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(f"{name} {reason}")
+
+
 Stream = Parameter(allow_leading_hyphen=True, validator=_check_stream)  # "-" is standard input or output
 
 
 Model: TypeAlias = Annotated[str, Parameter(alias="-m")]
 Models: TypeAlias = Annotated[list[str], Parameter(alias="-m")]
+AnyModels: TypeAlias = Annotated[list[str] | None, Parameter(alias="-m")]
 Recipe: TypeAlias = Annotated[str | None, Parameter(alias="-r")]
 Recipes: TypeAlias = Annotated[list[str] | None, Parameter(alias="-r")]
 Texts: TypeAlias = Annotated[list[Path], Parameter(alias="-t")]
 AnyTexts: TypeAlias = Annotated[list[Path] | None, Parameter(alias="-t")]
 Data: TypeAlias = Annotated[list[str] | None, Parameter(alias="-d")]
+Labels: TypeAlias = Annotated[list[str] | None, Parameter(group=INPUTS)]
 Folder: TypeAlias = Annotated[Path | None, Parameter(group=INPUTS)]
 Column: TypeAlias = Annotated[str, Parameter(group=INPUTS)]
 Fit: TypeAlias = Annotated[list[Path] | None, Parameter(group=INPUTS)]
@@ -60,26 +80,12 @@ class Run:
     force: Annotated[bool, Parameter(alias="-f", group=OUTPUTS)] = False
     """Replace existing output."""
 
-    def note(self, message: str) -> None:
-        """Print a note to standard error, unless the run is quiet."""
-        show_note(message)
-
-    @property
-    def quiet(self) -> bool:
-        """Whether the user wants no notes."""
-        return is_quiet()
-
     @property
     def options(self) -> dict[str, Any]:
         """Keyword arguments for Encoder and evaluate: those that were given."""
-        return {**({} if self.device is None else {"device": self.device}), **self.hub_options}
+        return self.hub_options if self.device is None else {"device": self.device, **self.hub_options}
 
     @property
     def hub_options(self) -> dict[str, Any]:
         """Keyword arguments for loading, without the device."""
         return {"trust_remote_code": True} if self.trust_remote_code else {}
-
-    @property
-    def progress(self) -> bool:
-        """Whether to show a progress bar."""
-        return wants_progress()

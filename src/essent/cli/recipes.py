@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -62,10 +62,7 @@ def registered(registry: Any) -> Described:
     described: Described = {}
     for name in registry:
         parameters = inspect.signature(registry[name]).parameters.values()
-        described[name] = (
-            _arguments([(p.name, p.default) for p in parameters]),
-            _summary(inspect.getdoc(registry[name])),
-        )
+        described[name] = _described([(p.name, p.default) for p in parameters], inspect.getdoc(registry[name]))
     return described
 
 
@@ -77,38 +74,25 @@ def in_source(package: str) -> Described:
     spec = find_spec(package)
     folders = spec.submodule_search_locations if spec is not None else None
     trees = [ast.parse(file.read_text("utf-8")) for folder in folders or () for file in Path(folder).glob("*.py")]
-    classes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
-    described = {
-        name: (_arguments(list(_parameters(part))), _summary(ast.get_docstring(part)))
-        for part in classes
-        for name in _names(part)
-    }
+    described: Described = {}
+    for part in (node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)):
+        parameters: list[tuple[str, Any]] = []
+        for node in part.body:
+            if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+                names = [argument.arg for argument in node.args.args[1:]]
+                defaults = [ast.literal_eval(default) for default in node.args.defaults]
+                parameters = list(zip(names, [NOTHING] * (len(names) - len(defaults)) + defaults, strict=True))
+        for decorator in part.decorator_list:
+            match decorator:
+                case ast.Call(func=ast.Attribute(attr="register"), args=[ast.Constant(value=str(name))]):
+                    described[name] = _described(parameters, ast.get_docstring(part))
     return dict(sorted(described.items()))
 
 
-def _names(part: ast.ClassDef) -> Iterator[str]:
-    for decorator in part.decorator_list:
-        match decorator:
-            case ast.Call(func=ast.Attribute(attr="register"), args=[ast.Constant(value=str(name))]):
-                yield name
-
-
-def _parameters(part: ast.ClassDef) -> Iterator[tuple[str, Any]]:
-    """The arguments of a class and their defaults."""
-    for node in part.body:
-        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-            names = [argument.arg for argument in node.args.args[1:]]
-            defaults = [ast.literal_eval(default) for default in node.args.defaults]
-            yield from zip(names, [NOTHING] * (len(names) - len(defaults)) + defaults, strict=True)
-
-
-def _arguments(parameters: list[tuple[str, Any]]) -> str:
-    return ", ".join(name if default in (NOTHING, "") else f"{name}={default}" for name, default in parameters)
-
-
-def _summary(docstring: str | None) -> str:
-    """The first paragraph on one line."""
-    return " ".join((docstring or "").split("\n\n")[0].split())
+def _described(parameters: list[tuple[str, Any]], docstring: str | None) -> tuple[str, str]:
+    """Arguments with their defaults, and the first paragraph on one line."""
+    arguments = (name if default in (NOTHING, "") else f"{name}={default}" for name, default in parameters)
+    return ", ".join(arguments), " ".join((docstring or "").split("\n\n")[0].split())
 
 
 NARROW = 120  # columns of a terminal
@@ -200,26 +184,25 @@ def _show_table(console: Console, title: str, columns: tuple[str, ...], rows: Se
 
 
 def _show_recipe(name: str, console: Console) -> Recipe:
-    from rich.text import Text
-
     from essent.recipe.recipe import Recipe
     from essent.recipe.sources.layers import format_mix
 
     row = NAMED.get(name.strip())
     recipe = Recipe.parse(name if row is None else row.instance)
     row = row or NAMED.get(str(recipe).partition(" ")[0].partition(":")[0])
-    console.print(Text(str(recipe), style="bold cyan"), soft_wrap=True)
+    show = partial(console.print, markup=False, soft_wrap=True)
+    show(str(recipe), style="bold cyan")
     if row is not None:
-        console.print(Text(f"{row.about} — {row.paper}, {row.section}"), soft_wrap=True)
+        show(f"{row.about} — {row.paper}, {row.section}")
         if row.argument:
-            console.print(Text(f"Written {row.form}, e.g. {row.instance}."), soft_wrap=True)
+            show(f"Written {row.form}, e.g. {row.instance}.")
     weights, shaping = "*".join(recipe.weights), " | ".join(recipe.shaping)
     values = (recipe.template, format_mix(recipe.layers), weights, recipe.reduce, shaping)
     named = zip(FIELDS.items(), values, strict=True)
     rows = [(f"{field:<10}{symbol}", value or "none") for (field, (symbol, _)), value in named]
     _show_table(console, "Fields", ("field", "value"), rows)
     for title, text in (("JSON", recipe.to_json()), ("YAML", recipe.to_yaml())):
-        console.print(Text(title, style="bold"))
-        console.print(Text(text.rstrip() + "\n"), soft_wrap=True)
-    console.print(Text(f"Digest {recipe.digest()}"))
+        show(title, style="bold")
+        show(text.rstrip() + "\n")
+    show(f"Digest {recipe.digest()}")
     return recipe

@@ -9,13 +9,11 @@ from typing import Annotated, Any, Literal
 from cyclopts import Group, Parameter
 
 from essent._core.arithmetic import BFLOAT16, FLOAT32, INT8, precision_of
-from essent._core.lazy import check_torch
 from essent.cli import options as opt
-from essent.cli.check import show_lines
-from essent.cli.console import results, show_note, silence_libraries
+from essent.cli.console import is_quiet, prepare_torch, show_lines, show_note, wants_progress
 from essent.cli.files import check_folder
-from essent.cli.texts import expand_groups, listed, read_files, read_labelled
-from essent.errors import EngineError, InputError, NotFittedError
+from essent.cli.texts import listed, read_files, read_labelled
+from essent.errors import NotFittedError
 from essent.recipe.recipe import Recipe
 
 GRAPHS = ("openvino", "onnx")
@@ -74,9 +72,21 @@ def save(
         max_seq_length: Maximum number of tokens per text, its template included. Default: the model's limit.
     """
     check_folder(output, run.force)
-    _check_combination(format, precision, calibrate, match_pairs, match_score, compare)
+    matching, is_graph = {"--match-pairs": match_pairs, "--match-score": match_score}, format in GRAPHS
+    if is_graph:
+        from essent.engine.runtime import runtime_of
+
+        opt.refuse(matching, f"calibrates an encoder, not a graph ({format}).")
+        if precision != "int8":
+            opt.refuse({"--calibrate": calibrate}, f"is for graphs in --precision int8 only, not {precision!r}.")
+        runtime_of(format, precision)
+    else:
+        of_graphs = {"--compare": compare, "--precision": None if precision == "float32" else precision}
+        opt.refuse(of_graphs, "is for graphs: add --format openvino or --format onnx.")
+        if calibrate is None:
+            opt.refuse(matching, "needs --calibrate FILES, texts to compare with.")
     parsed = None if recipe is None else Recipe.parse(recipe)
-    check_torch("essent save")
+    prepare_torch("essent save")
     from essent._core.folders.names import GRAPH
     from essent._core.folders.places import check_replaceable
     from essent.encoder.as_it_is import open_as_it_is
@@ -84,87 +94,59 @@ def save(
     from essent.engine.gain import texts_to_compare
     from essent.verification.golden import verify
 
-    texts = {
-        name: None if files is None else read_files(files, column)
-        for name, files in (("fit", fit), ("calibrate", calibrate), ("compare", compare))
-    }
-    if texts["compare"] is not None:
-        texts["compare"] = texts_to_compare(texts["compare"])
-    if format in GRAPHS:
-        check_replaceable(output, GRAPH)
-    pairs = None if match_pairs is None else read_labelled(expand_groups(match_pairs), None, run.quiet)
-    silence_libraries()
-    options = run.options if format not in GRAPHS else {**run.options, "device": "cpu"}
-    encoder: Any = (
-        open_as_it_is(model, options) if parsed is None and format in GRAPHS else Encoder(model, parsed, **options)
+    fit_texts, calibration, compared = (
+        None if files is None else read_files(files, column) for files in (fit, calibrate, compare)
     )
+    if compared is not None:
+        compared = texts_to_compare(compared)
+    if is_graph:
+        check_replaceable(output, GRAPH)
+    pairs = read_labelled(match_pairs)
+    options = {**run.options, "device": "cpu"} if is_graph else run.options
+    encoder: Any = open_as_it_is(model, options) if is_graph and parsed is None else Encoder(model, parsed, **options)
     if max_seq_length is not None:
         encoder.max_seq_length = max_seq_length
     note_unused(encoder, fit)
-    if texts["fit"] is not None and learns(encoder):
-        encoder.fit(texts["fit"], show_progress_bar=run.progress)
+    if fit_texts is not None and learns(encoder):
+        encoder.fit(fit_texts, show_progress_bar=wants_progress())
     elif needs_texts(encoder):
         raise NotFittedError(f"The recipe {str(encoder.recipe)!r} learns from texts: give them with --fit FILE.")
-    if format in GRAPHS:
-        _save_graph(encoder, output, format, precision_of(precision, (FLOAT32, BFLOAT16, INT8)), texts, run)
+    if is_graph:
+        samples = [*(compared or []), *(fit_texts or [])]
+        _save_graph(encoder, output, format, precision, samples, calibration, compared)
         return
-    if texts["calibrate"] is not None:
-        encoder.calibrate(texts["calibrate"], pairs, match_score=match_score, show_progress_bar=run.progress)
-        run.note(f"A calibrated similarity is the {encoder.calibration}.")
+    if calibration is not None:
+        encoder.calibrate(calibration, pairs, match_score=match_score, show_progress_bar=wants_progress())
+        show_note(f"A calibrated similarity is the {encoder.calibration}.")
     encoder.save(str(output), layout=format)
     verification = verify(str(output))
-    if not run.quiet:
+    if not is_quiet():
         show_lines([f"{output}: {verification.recipe}", *verification.summary()])
 
 
-def _check_combination(
-    format: str,
-    precision: str,
-    calibrate: Sequence[Path] | None,
-    match_pairs: Sequence[str] | None,
-    match_score: float | None,
-    compare: Sequence[Path] | None,
-) -> None:
-    """Refuse options that do not go together, before anything is read.
-
-    Raises:
-        InputError, EngineError: names the options.
-    """
-    if format not in GRAPHS:
-        if precision != "float32" or compare is not None:
-            option = "--compare" if compare is not None else f"--precision {precision}"
-            raise InputError(f"{option} is for graphs: add --format openvino or --format onnx.")
-        if calibrate is None and (match_pairs is not None or match_score is not None):
-            raise InputError("--match-pairs and --match-score need --calibrate FILES, texts to compare with.")
-        return
-    from essent.engine.runtime import runtime_of
-
-    if match_pairs is not None or match_score is not None:
-        raise InputError(f"--match-pairs and --match-score calibrate an encoder, not a graph ({format}).")
-    if calibrate is not None and precision != "int8":
-        raise EngineError(f"A graph takes --calibrate for --precision int8 only, not {precision!r}.")
-    runtime_of(format, precision)
-
-
 def _save_graph(
-    encoder: Any, output: Path, engine: str, precision: str, texts: dict[str, list[str] | None], run: opt.Run
+    encoder: Any,
+    output: Path,
+    engine: str,
+    precision: str,
+    samples: list[str],
+    calibration: list[str] | None,
+    compared: list[str] | None,
 ) -> None:
     """Compile a graph, save it, and print its loss and, with texts to compare, its speed."""
     from essent.engine.compiled import compile, measure_loss
     from essent.engine.gain import compare as compare_speed
     from essent.engine.loss import texts_to_judge
 
-    compared = texts["compare"]
-    samples = [*(compared or []), *(texts["fit"] or [])]
-    compiled = compile(encoder, engine, precision=precision, calibration=texts["calibrate"], texts=samples)
+    precision = precision_of(precision, (FLOAT32, BFLOAT16, INT8))
+    compiled = compile(encoder, engine, precision=precision, calibration=calibration, texts=samples)
     compiled.save(str(output))
     megabytes = sum(file.stat().st_size for file in output.rglob("*") if file.is_file()) / 1e6
-    run.note(f"{output}: {compiled.recipe}, {engine} {precision}, {megabytes:.1f} MB; for essent.load, essent encode")
-    if compiled.loss is None and compared is None:
-        run.note(f"{measure_loss(encoder, compiled, texts_to_judge(samples, ()))}.")
+    show_note(f"{output}: {compiled.recipe}, {engine} {precision}, {megabytes:.1f} MB; for essent.load, essent encode")
     if compared is not None:
-        gain = compare_speed(compiled, encoder, compared, calibration=texts["calibrate"] or ())
-        results().print(str(gain), markup=False)
+        show_lines([str(compare_speed(compiled, encoder, compared, calibration=calibration or ()))])
+    elif compiled.loss is None:
+        show_note(f"{measure_loss(encoder, compiled, texts_to_judge(samples, ()))}.")
 
 
 # -- what recipes learn from texts, here and in `essent encode` --------------------------------------------------------

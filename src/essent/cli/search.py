@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,18 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from essent._core.lazy import check_torch
 from essent.cli import options as opt
-from essent.cli.ask import annotated_pairs, check_ask
-from essent.cli.console import results, show_note, silence_libraries
-from essent.cli.files import check_folder, check_output, write_json_file
-from essent.cli.report import check_report, write_page
+from essent.cli.console import prepare_torch, results, show_lines, show_note, wants_progress
+from essent.cli.files import check_folder, check_output, check_report, write_json_file, write_page
 from essent.cli.texts import expand_groups, read_files
 from essent.errors import InputError
 
 if TYPE_CHECKING:
+    from essent.selection.annotation import AnnotatedPairs, Annotation, ScoredPair
     from essent.selection.leaderboard import Leaderboard
 
+ASK_FILE = Path("ask.csv")  # where the answers of the terminal are kept
 DRAWINGS = (".png", ".svg", ".pdf")
 
 
@@ -52,15 +53,14 @@ class SearchOptions(opt.Run):
 
     def check_outputs(self) -> None:
         """Refuse outputs that cannot be written, before anything is computed."""
-        if self.output is not None:
-            check_folder(self.output, self.force)
+        check_folder(self.output, self.force)
         check_output(self.json_file, self.force)
 
     @property
     def passes(self) -> dict[str, Any]:
         """Keyword arguments of whatever runs the passes."""
-        shared = {name: getattr(self, name) for name in ("batch_size", "precision", "progress")}
-        return {**shared, "report": None if self.quiet else show_note}
+        settings = {"batch_size": self.batch_size, "precision": self.precision}
+        return {**settings, "progress": wants_progress(), "report": show_note}
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -109,10 +109,13 @@ def search(
         report: Write a picture (.png, .svg, .pdf: heads × layers, the layer curve, the first rows) or a page (.html,
             .md).
     """
-    check_ask(ask, ask_file, texts)
+    if ask is None:
+        opt.refuse({"--ask-file": ask_file}, "belongs to --ask N.")
+    if texts is None:
+        opt.refuse({"--ask": ask}, "chooses pairs of unlabelled texts to judge; give these with --texts.")
     options.check_outputs()
     check_report(report, options.force, DRAWINGS)
-    check_torch("essent search")
+    prepare_torch("essent search")
     from essent.selection.picture import draw_leaderboard
     from essent.selection.run import annotate
     from essent.selection.run import search as run_search
@@ -120,12 +123,11 @@ def search(
 
     find_space(space)  # an unknown space is refused before data are read
     inputs = _read(data, texts, column, options.data_folder)
-    silence_libraries()
     work = options.work
     if ask is not None:
         first, work = (None, None) if work is None else (work / "ask", work / "search")
         choose = partial(annotate, model, inputs, space, count=ask, work=first, **options.passes, **options.options)
-        inputs = annotated_pairs(ask_file, inputs, choose, options.note)
+        inputs = annotated_pairs(ask_file, inputs, choose)
         if inputs is None:
             return
     board = run_search(model, inputs, space, work=work, **options.arguments, **options.options)
@@ -136,13 +138,6 @@ def search(
     elif report is not None:
         write_page([], [board], report)
     save_best(board, options.output)
-
-
-def save_best(board: Leaderboard, folder: Path | None) -> None:
-    """Write the best recipe as an encoder, where a folder is given."""
-    if folder is not None:
-        board.encoder().save(str(folder))
-        show_note(f"Saved {board.best} to {folder}.")
 
 
 def _read(data: Sequence[str] | None, texts: Sequence[Path] | None, column: str, folder: Path | None) -> Any:
@@ -156,16 +151,97 @@ def _read(data: Sequence[str] | None, texts: Sequence[Path] | None, column: str,
     return tasks[0] if len(tasks) == 1 else tasks
 
 
+# -- pairs to annotate ------------------------------------------------------------------------------------------------
+
+
+def on_terminal() -> bool:
+    """Whether somebody can answer."""
+    return sys.stdin.isatty()
+
+
+def annotated_pairs(ask_file: Path | None, texts: list[str], choose: Callable[[], Annotation]) -> AnnotatedPairs | None:
+    """Annotated pairs of the texts, from a file or from whoever sits at the terminal.
+
+    Args:
+        ask_file: None asks on the terminal, and keeps the answers in ASK_FILE.
+        choose: gives the pairs to annotate; called where there is no file yet.
+
+    Returns:
+        None where a file has been written that is to be filled in first.
+
+    Raises:
+        DataError: a file of another kind, a score that is not a number, or none at all.
+    """
+    from essent.selection.annotation import read_annotated, read_pairs
+
+    file, answers = ask_file or ASK_FILE, ask_file is None and on_terminal()
+    check_output(file, True, (".csv", ".jsonl"))
+    if not file.exists():
+        annotation = choose()
+        annotation.write(file)
+        if not answers:
+            show_note(
+                f"{len(annotation.pairs)} pairs to judge are in {file}. Fill in the column score, for example from 0 "
+                "(unrelated) to 5 (the same meaning), and run the same command again; pairs may be left without a "
+                "score."
+            )
+            return None
+    if answers:
+        _ask_all(read_pairs(file), file)
+    return read_annotated(file, texts)
+
+
+def _ask_all(pairs: list[ScoredPair], file: Path) -> None:
+    """Ask for the scores that are missing, and write the file after each answer."""
+    from essent.selection.annotation import write_pairs
+
+    missing = [index for index, (_, _, score) in enumerate(pairs) if score is None]
+    if missing:
+        show_note(
+            "How alike in meaning are the two texts? 0 (unrelated) to 5 (the same meaning); s skips a pair, q stops. "
+            f"Every answer is kept in {file} at once."
+        )
+    for number, index in enumerate(missing, start=1):
+        first, second, _ = pairs[index]
+        print(f"\n{number} of {len(missing)}\n  {first}\n  {second}", file=sys.stderr)  # noqa: T201
+        answer = _answer()
+        if answer == "q":
+            return
+        if answer != "s":
+            pairs[index] = (first, second, float(answer))
+            write_pairs(file, pairs)
+
+
+def _answer() -> str:
+    """A number on the scale, "s" or "q"; the end of the input is "q"."""
+    while True:
+        print("score: ", end="", file=sys.stderr, flush=True)  # noqa: T201
+        line = sys.stdin.readline()
+        answer = line.strip().lower().replace(",", ".") if line else "q"
+        with suppress(ValueError):
+            if answer in ("s", "q") or 0 <= float(answer) <= 5:
+                return answer
+        show_note(f"{answer!r} is not a number from 0 to 5, nor s or q.")
+
+
+# -- output -----------------------------------------------------------------------------------------------------------
+
+
+def save_best(board: Leaderboard, folder: Path | None) -> None:
+    """Write the best recipe as an encoder, where a folder is given."""
+    if folder is not None:
+        board.encoder().save(str(folder))
+        show_note(f"Saved {board.best} to {folder}.")
+
+
 def show_board(board: Leaderboard, options: SearchOptions) -> None:
     """Print the leaderboard, the comparisons with the baselines and the verdict."""
-    console = results(options.json_file)
-    console.print(board.table(options.top))
-    for line in board.summary():
-        console.print(line, markup=False)
+    results(options.json_file).print(board.table(options.top))
+    show_lines(board.summary(), options.json_file)
     for note in board.notes:
-        options.note(note)
+        show_note(note)
     provenance = board.provenance
-    options.note(
+    show_note(
         f"{provenance['recipes']} recipes, {provenance['passes']} forward pass{'es' * (provenance['passes'] != 1)} "
         f"over {provenance['texts']} texts, {provenance['seconds']:.0f} s."
     )

@@ -1,16 +1,20 @@
-"""Texts from files or from standard input, and scored pairs."""
+"""What commands read: texts from files or standard input, tables of them with their other columns, and labels."""
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from essent import tasks
+from essent._core.lazy import optional_import
+from essent._core.registry import did_you_mean
 from essent.cli.console import is_stream, show_note
 from essent.errors import DataError, InputError
-from essent.tasks.data import decoded, split_lines
+from essent.tasks.data import SUFFIXES, Row, decoded, located_rows, split_lines, text_value
 
 if TYPE_CHECKING:
     from essent.tasks.base import LabeledTask
@@ -23,25 +27,46 @@ def read_texts(path: Path, columns: str | Sequence[str] | None) -> list[str]:
     """Texts of a file, see `essent.tasks.read_texts`; "-" is standard input, one text a line."""
     if not is_stream(path):
         return tasks.read_texts(path, columns)
-    if texts := split_lines(_read_standard_input()):
+    if sys.stdin.isatty():
+        show_note("Reading texts from the terminal, one a line; Ctrl-D ends them.")
+    if texts := split_lines(decoded(sys.stdin.buffer.read(), "Standard input")):
         return texts
     raise DataError("Standard input has no texts.")
 
 
-def read_files(paths: Sequence[Path], column: str = "text") -> list[str]:
+def read_files(paths: Sequence[Path], columns: str | Sequence[str] | None = "text") -> list[str]:
     """Texts of several files, in their order; see `read_texts`.
 
     Raises:
         InputError: standard input twice.
     """
-    check_streams(paths)
-    return [text for path in paths for text in read_texts(path, column)]
+    _check_streams(paths)
+    return [text for path in paths for text in read_texts(path, columns)]
 
 
-def check_streams(paths: Sequence[Path]) -> None:
-    """Raise InputError where standard input is named twice."""
+def read_corpus(paths: Sequence[Path], columns: Sequence[str] | None) -> list[str]:
+    """As `read_files`; empty and repeated texts are left out.
+
+    Raises:
+        DataError: nothing left.
+    """
+    texts = [text for text in dict.fromkeys(read_files(paths, columns)) if text.strip()]
+    if not texts:
+        raise DataError(f"No texts in {', '.join(map(str, paths))}.")
+    return texts
+
+
+def _check_streams(paths: Sequence[Path]) -> None:
     if sum(map(is_stream, paths)) > 1:
         raise InputError("Standard input (-) can be read once only.")
+
+
+def listed(paths: Sequence[Path]) -> str:
+    """Files as a message names them."""
+    return ", ".join("standard input" if is_stream(path) else str(path) for path in paths)
+
+
+# -- labels -----------------------------------------------------------------------------------------------------------
 
 
 def expand_groups(data: Sequence[str] | None) -> list[str]:
@@ -52,8 +77,8 @@ def expand_groups(data: Sequence[str] | None) -> list[str]:
     return list(dict.fromkeys(name for item in data or () for name in groups.get(item.lower(), (item,))))
 
 
-def read_pairs(names: Sequence[str], folder: Path | None, quiet: bool) -> PairTask:
-    """Scored pairs by the names of tasks and files; those of several are put together, and a note says so.
+def read_pairs(names: Sequence[str], folder: Path | None) -> PairTask:
+    """Scored pairs by the names of several tasks and files, put together, as a note says.
 
     Raises:
         DataError, InputError: see `essent.tasks.load_pairs`.
@@ -61,49 +86,95 @@ def read_pairs(names: Sequence[str], folder: Path | None, quiet: bool) -> PairTa
     from essent.tasks.locate import load_pairs
     from essent.tasks.pairs import PairTask
 
-    pair_tasks = [load_pairs(name, folder) for name in names]
-    if len(pair_tasks) == 1:
-        return pair_tasks[0]
-    joined = PairTask.joined(pair_tasks)
-    if not quiet:
-        show_note(joined.notes[-1])
+    joined = PairTask.joined([load_pairs(name, folder) for name in names])
+    show_note(joined.notes[-1])
     return joined
 
 
-def read_labelled(names: Sequence[str], folder: Path | None, quiet: bool) -> LabeledTask:
-    """What something is chosen on: judgements of any kind, without a test part; scored pairs of several names.
+def read_labelled(data: Sequence[str] | None) -> LabeledTask | None:
+    """What something is chosen on, if anything: labels of any kind, without a test part; scored pairs of several names.
 
     Raises:
         DataError, InputError: see `essent.tasks.load_labelled`.
     """
     from essent.tasks.locate import load_labelled
 
+    names = expand_groups(data)
     if len(names) > 1:
-        return read_pairs(names, folder, quiet)
-    return load_labelled(names[0], folder).for_choice()
+        return read_pairs(names, None)
+    return load_labelled(names[0]).for_choice() if names else None
 
 
-def listed(paths: Sequence[Path]) -> str:
-    """Files as a message names them."""
-    return ", ".join("standard input" if is_stream(path) else str(path) for path in paths)
+# -- rows with all of their columns -----------------------------------------------------------------------------------
 
 
-def read_corpus(paths: Sequence[Path], columns: Sequence[str] | None) -> list[str]:
-    """Texts of several files, in their order; empty and repeated ones are left out.
+@dataclass(frozen=True)
+class TextTable:
+    """Columns of one length, in the order of the files.
+
+    Attributes:
+        column: the one that has the texts; None where a row has none.
+        columns: all of them by their names.
+        types: Arrow's types of the columns of one Parquet file.
+        null_rows: where each row without a text stands, for messages.
+    """
+
+    column: str
+    columns: dict[str, list[Any]]
+    types: dict[str, Any] = field(default_factory=dict)
+    null_rows: tuple[str, ...] = ()
+
+    @property
+    def all_texts(self) -> list[str | None]:
+        """The texts, None for a row without one."""
+        return self.columns[self.column]
+
+    @property
+    def texts(self) -> list[str]:
+        """Those that are there."""
+        return [text for text in self.all_texts if text is not None]
+
+    @property
+    def extra_columns(self) -> list[str]:
+        """Names of the columns besides the texts."""
+        return [name for name in self.columns if name != self.column]
+
+
+def read_table(paths: Sequence[Path], column: str) -> TextTable:
+    """Read files with all of their columns; a column that a file lacks is empty (None) in its rows.
+
+    Null, NaN and a missing key are no text. A file of lines has the one column `text`, and an empty line is a text.
 
     Raises:
-        DataError: as `essent.tasks.read_texts`, or nothing left.
+        DataError: as `read_texts`; no row of a file has the column, or no row a text.
         InputError: standard input twice.
     """
-    check_streams(paths)
-    texts = [text for path in paths for text in read_texts(path, columns)]
-    texts = [text for text in dict.fromkeys(texts) if text.strip()]
-    if not texts:
-        raise DataError(f"No texts in {', '.join(map(str, paths))}.")
-    return texts
+    _check_streams(paths)
+    rows: list[Row] = []
+    for path in paths:
+        if is_stream(path) or path.suffix.lower() not in SUFFIXES:
+            rows += [Row("", {column: text}) for text in read_texts(path, column)]
+            continue
+        located = located_rows(path)
+        if not any(column in row.values for row in located):
+            hint = did_you_mean(column, list(located[0].values))
+            raise DataError(f"{located[0].where}: no column {column!r}. {hint} Choose one with --column.")
+        rows += located
+    names = dict.fromkeys(name for row in rows for name in row.values)
+    columns: dict[str, list[Any]] = {name: [row.values.get(name) for row in rows] for name in names}
+    columns[column] = [_text_or_none(row, column) for row in rows]
+    null_rows = tuple(row.where for row, text in zip(rows, columns[column], strict=True) if text is None)
+    if len(null_rows) == len(rows):
+        raise DataError(f"No row has a text: {column!r} is null in all {len(rows)} of them, the first {null_rows[0]}.")
+    types: dict[str, Any] = {}
+    if len(paths) == 1 and paths[0].suffix.lower() == ".parquet":  # another file may have other types
+        schema = optional_import("pyarrow.parquet", "data").read_schema(paths[0])
+        types = dict(zip(schema.names, schema.types, strict=True))
+    return TextTable(column, columns, types, null_rows)
 
 
-def _read_standard_input() -> str:
-    if sys.stdin.isatty():
-        show_note("Reading texts from the terminal, one a line; Ctrl-D ends them.")
-    return decoded(sys.stdin.buffer.read(), "Standard input")
+def _text_or_none(row: Row, column: str) -> str | None:
+    value = row.values.get(column)
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return text_value(row, column, value)

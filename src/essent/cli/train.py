@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
-from essent._core.lazy import check_torch, optional_import
+from essent._core.lazy import optional_import
 from essent.cli import options as opt
-from essent.cli.console import results, silence_libraries
+from essent.cli.console import prepare_torch, show_lines, show_note, wants_progress
 from essent.cli.files import check_folder
-from essent.cli.texts import expand_groups, read_files, read_labelled
+from essent.cli.texts import read_files, read_labelled
 from essent.errors import InputError
 
 LEARNING = Group("Training, by default as the preset says", sort_key=0)
@@ -44,11 +44,6 @@ class TrainingOptions:
     seed: int | None = None
     """Seed of the order of the data, dropout and the head."""
 
-    def changes(self) -> dict[str, Any]:
-        """The settings that were given."""
-        settings = {part.name: getattr(self, part.name) for part in fields(self)}
-        return {name: value for name, value in settings.items() if value is not None}
-
 
 def train(
     *,
@@ -58,7 +53,7 @@ def train(
     pairs: opt.Folder = None,
     column: opt.Column = "text",
     preset: Literal["promptbert-unsup", "promptbert-sup", "simcse-unsup", "simcse-sup", "optiprompt"] | None = None,
-    validate: Annotated[list[str] | None, Parameter(group=opt.INPUTS)] = None,
+    validate: opt.Labels = None,
     resume: bool = False,
     training: TrainingOptions = TrainingOptions(),
     run: opt.Run = opt.Run(),
@@ -88,7 +83,7 @@ def train(
         validate: Labels of any kind, as in search; the best checkpoint on them becomes the encoder.
         resume: Continue from the last checkpoint in the output folder.
     """
-    check_torch("essent train")
+    prepare_torch("essent train")
     from essent.training.checkpoints import check_unfinished
     from essent.training.run import train as run_training
 
@@ -97,8 +92,7 @@ def train(
         check_unfinished(output)
     check_folder(output, run.force or resume)
     examples = _read(texts, pairs, column)
-    task = None if validate is None else read_labelled(expand_groups(validate), None, run.quiet)
-    silence_libraries()
+    task = read_labelled(validate)
     optional_import("datasets", "train").disable_progress_bars()
     encoder = run_training(
         model,
@@ -109,25 +103,25 @@ def train(
         resume=resume,
         force=run.force,
         device=run.device,
-        progress=run.progress,
+        progress=wants_progress(),
         options=run.hub_options,
-        note=run.note,
-        **training.changes(),
+        note=show_note,
+        **opt.changes(training),
     )
     history = json.loads((output / "training.json").read_text(encoding="utf-8"))
     for note in history["notes"]:
-        run.note(note)
-    run.note(f"{output}: {history['steps']} steps on {history['examples']} examples, {encoder.recipe}")
+        show_note(note)
+    show_note(f"{output}: {history['steps']} steps on {history['examples']} examples, {encoder.recipe}")
     if task is not None:
         best = f"{history['best_score']:.2f} after {history['best_step']} steps"
-        results().print(f"{task.name}: {history['before']:.2f} before, {best}", markup=False)
+        show_lines([f"{task.name}: {history['before']:.2f} before, {best}"])
 
 
 def _read(texts: Sequence[Path] | None, pairs: Path | None, column: str) -> Any:
-    if texts is not None and pairs is None:
-        return read_files(texts, column)
-    if pairs is None or texts is not None:
+    if (texts is None) == (pairs is None):
         raise InputError("Give either --texts (unlabelled) or --pairs (anchor, positive and perhaps negative).")
+    if pairs is None:
+        return read_files(texts or [], column)
     from essent.training.examples import read_examples
 
     return read_examples(pairs)

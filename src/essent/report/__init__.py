@@ -8,12 +8,7 @@ What `essent evaluate --json` wrote, as a page:
     write_report(load_results("results.json"), "report.html")
 """
 
-from essent.report.heat import draw_heros
 from essent.report.read import read_results
-from essent.report.write import write_report
+from essent.report.write import draw_heros, write_report
 
-__all__ = [
-    "draw_heros",
-    "read_results",
-    "write_report",
-]
+__all__ = ["draw_heros", "read_results", "write_report"]

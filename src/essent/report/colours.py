@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 LEVELS = 21  # of the colours of a heat map
 LIGHT = ("#F1F5FA", "#7FB0DC", "#0C3F7C")  # from low to high; text on them is INK or PAPER, whichever is read better
 DARK = ("#1B2430", "#2F6CA8", "#B5DAFF")
 INK, PAPER = "#0A0D11", "#FFFFFF"
+BRIGHT = 0.183  # luminance from which on INK is read better than PAPER
 
 SERIES = {  # one a model; the third is also that of baselines
     "light": ("#3B76B4", "#C8553D", "#78838F", "#2C8A6B", "#8A5CB0", "#B5831A", "#C04C86", "#3A8EA5"),
@@ -44,28 +47,14 @@ def level_of(shade: float) -> int:
 
 
 def palette(stops: Sequence[str]) -> list[tuple[str, str]]:
-    """The colours of all levels, each with that of the text on it."""
-    shades = []
-    for level in range(LEVELS):
-        at = level / (LEVELS - 1) * (len(stops) - 1)
-        first = min(int(at), len(stops) - 2)
-        mixed = [a + (b - a) * (at - first) for a, b in zip(_rgb(stops[first]), _rgb(stops[first + 1]), strict=True)]
-        colour = "#" + "".join(f"{round(part):02X}" for part in mixed)
-        shades.append((colour, max((INK, PAPER), key=lambda text: contrast(colour, text))))
-    return shades
-
-
-def contrast(first: str, second: str) -> float:
-    """Contrast ratio of two colours, from 1 to 21 (WCAG 2.2)."""
-    light, dark = sorted(map(_luminance, (first, second)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    parts = [part / 255 for part in _rgb(colour)]
-    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def _rgb(colour: str) -> tuple[int, int, int]:
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+    """The colours of all levels, each with that of the text on it, by its luminance (WCAG 2.2)."""
+    channels = np.array([[int(stop[start : start + 2], 16) for start in (1, 3, 5)] for stop in stops]).T  # (3,stops)
+    positions = np.linspace(0, len(stops) - 1, LEVELS)
+    colours = np.stack([np.interp(positions, range(len(stops)), channel) for channel in channels], axis=1)
+    parts = colours.round() / 255  # (levels,3)
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    luminances = linear @ (0.2126, 0.7152, 0.0722)
+    return [
+        ("#{:02X}{:02X}{:02X}".format(*colour), INK if luminance > BRIGHT else PAPER)
+        for colour, luminance in zip(colours.round().astype(int), luminances, strict=True)
+    ]

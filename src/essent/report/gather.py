@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -66,11 +66,10 @@ def gather(
     if not results and not searches:
         raise InputError("A report needs at least one result or leaderboard.")
     for result in results:
-        for name, score in (
-            pair for scores in (*result.metrics.values(), *result.subsets.values()) for pair in scores.items()
-        ):
-            if isinstance(score, bool) or not isinstance(score, (int, float)):
-                raise DataError(f"{result.task}: the score {name!r} is {score!r}, which is no number.")
+        for scores in (*result.metrics.values(), *result.subsets.values()):
+            for name, score in scores.items():
+                if isinstance(score, bool) or not isinstance(score, (int, float)):
+                    raise DataError(f"{result.task}: the score {name!r} is {score!r}, which is no number.")
     results = _disambiguated(results)
     names = names_of(
         (key_of(result.provenance) for result in results),
@@ -92,12 +91,16 @@ def gather(
         )
         for section in sections
     ]
-    tasks = len({result.task for result in results})
-    counts = {"models": len(names.models), "rows": len(names.rows), "tasks": tasks, "searches": len(searches)}
-    singular = {"models": "model", "rows": "row", "tasks": "task", "searches": "search"}
-    counted = ", ".join(f"{count} {singular[word] if count == 1 else word}" for word, count in counts.items() if count)
+    tasks = {result.task for result in results}
+    counts: dict[str, Collection[Any]] = {"model": names.models, "row": names.rows, "task": tasks, "search": searches}
+    counted = [_counted(len(things), word) for word, things in counts.items() if things]
     verdict = tuple(sentence for section in sections for sentence in section.verdict)
-    return Report(title, tuple(sections), f"{counted}.", verdict)
+    return Report(title, tuple(sections), f"{', '.join(counted)}.", verdict)
+
+
+def _counted(count: int, word: str) -> str:
+    ending = "" if count == 1 else "es" if word.endswith("ch") else "s"
+    return f"{count} {word}{ending}"
 
 
 def _disambiguated(results: Sequence[Result]) -> list[Result]:
@@ -143,15 +146,14 @@ def _sources(results: Sequence[Result], names: Names) -> Section:
         if isinstance(used := provenance.get("versions"), Mapping):
             versions.update({(str(name), str(version)): None for name, version in used.items()})
     rows = [(names.rows[k], names.models[k[0]], short_paths(k[1]), ", ".join(words)) for k, words in fitted.items()]
-    heads = [Column(name, None) for name in ("row", "model", "recipe", "fitted on")]
-    columns = [Column("task", None), Column("n", 0), Column("source", None), Column("SHA-256", None)]
+    contents: dict[str, tuple[list[Column], Collection[Line]]] = {
+        "Rows": ([Column(name, None) for name in ("row", "model", "recipe", "fitted on")], rows),
+        "Data": ([Column("task", None), Column("n", 0), Column("source", None), Column("SHA-256", None)], data),
+        "Versions": ([Column("library", None), Column("version", None)], versions),
+    }
     tables = [
-        Table("Rows", tuple(heads), tuple(rows), folded=True),
-        Table("Data", tuple(columns), tuple(data), folded=True),
+        Table(title, tuple(columns), tuple(lines), folded=True) for title, (columns, lines) in contents.items() if lines
     ]
-    if versions:
-        heads = [Column("library", None), Column("version", None)]
-        tables.append(Table("Versions", tuple(heads), tuple(versions), folded=True))
     return Section("Where it comes from", tuple(tables))
 
 
@@ -167,16 +169,16 @@ def scored_section(kind: tuple[str, ...], group: Sequence[Result], names: Names)
     _, metric, subset = kind
     rows = by_row(group, names)
     tasks = list(dict.fromkeys(result.task for result in group))
+    columns = [*tasks, AVERAGE] if len(tasks) > 1 else tasks
     scores = {row: {task: _main(results.get(task), deviations=True) for task in tasks} for row, results in rows.items()}
     decimals = decimals_for(number.value for line in scores.values() for number in line.values())
-    columns = [*tasks, *([AVERAGE] if len(tasks) > 1 else [])]
-    for line in scores.values():
-        values = [number.value for number in line.values() if number.value is not None]
-        if len(tasks) > 1:
+    if len(tasks) > 1:
+        for line in scores.values():
+            values = [number.value for number in line.values() if number.value is not None]
             line[AVERAGE] = Number(sum(values) / len(values)) if len(values) == len(tasks) else Number()
     name = NAMES.get(metric, metric.capitalize()) + ("" if subset == "all" else f", {subset}")
     heads = (Column(ROW, None), *(Column(column, decimals, "higher") for column in columns))
-    lines: list[Line] = [(row.label, *(line[column] for column in columns)) for row, line in scores.items()]
+    lines: list[Line] = [(row.label, *line.values()) for row, line in scores.items()]
     reach = ends_of(number for line in scores.values() for number in line.values())
     charts = []
     for column in columns:
@@ -185,12 +187,14 @@ def scored_section(kind: tuple[str, ...], group: Sequence[Result], names: Names)
             on = "page" if column == columns[-1] else "picture"  # of several tasks the page draws the mean
             charts.append(bar_chart(column, bars, decimals, reach, values_on=on))
     verdict, lead = _lead(name, tasks, rows, decimals)
+    beside = [set(result.metrics[metric]) for result in group]
+    line_kinds = {
+        "confidence intervals": any({"low", "high"} <= scores for scores in beside),
+        "one standard deviation to each side": any("std" in scores and "low" not in scores for scores in beside),
+    }
+    shown_kinds = " or ".join(kind for kind, there in line_kinds.items() if there)
+    caption = f"Lines on the bars: {shown_kinds}." if shown_kinds else ""
     blocks = (Table("Scores", heads, tuple(lines)), *lead, *charts, *_folded(rows))
-    besides = [result.metrics[result.main[0]] for result in group if result.main is not None]
-    line_kinds = ["confidence intervals"] if any({"low", "high"} <= set(beside) for beside in besides) else []
-    if any("std" in beside and "low" not in beside for beside in besides):
-        line_kinds.append("one standard deviation to each side")
-    caption = f"Lines on the bars: {' or '.join(line_kinds)}." if line_kinds else ""
     return Section(name, blocks, caption, notes_of(group, rows), verdict)
 
 
@@ -199,11 +203,10 @@ def _main(result: Result | None, *, deviations: bool) -> Number:
     if result is None or result.main is None:
         return Number()
     score, beside = result.main_score, result.metrics[result.main[0]]
-    if deviations and "std" in beside and not {"low", "high"} <= set(beside):
-        return Number(score, score - beside["std"], score + beside["std"])
-    if deviations and not {"low", "high"} <= set(beside):
-        return Number(score)
-    return Number(score, beside.get("low"), beside.get("high"))
+    low, high = beside.get("low"), beside.get("high")
+    if deviations and "std" in beside and None in (low, high):
+        low, high = score - beside["std"], score + beside["std"]
+    return Number(score, low, high)
 
 
 def _folded(rows: Mapping[Row, Mapping[str, Result]]) -> list[Block]:
@@ -221,12 +224,8 @@ def _folded(rows: Mapping[Row, Mapping[str, Result]]) -> list[Block]:
             for subset, scores in result.subsets.items():
                 scores = dict(scores)
                 subsets.append(((row.label, result.task, subset), scores.pop("n", None), scores))
-    blocks: list[Block] = []
-    if any(scores for *_, scores in beside_main):
-        blocks.append(long_table("Other scores", [ROW, "task"], beside_main))
-    if subsets:
-        blocks.append(long_table("Subsets", [ROW, "task", "subset"], subsets))
-    return blocks
+    tables = [long_table("Other scores", [ROW, "task"], beside_main)] if any(line[2] for line in beside_main) else []
+    return [*tables, *([long_table("Subsets", [ROW, "task", "subset"], subsets)] if subsets else [])]
 
 
 # -- the verdict ------------------------------------------------------------------------------------------------------
@@ -269,33 +268,33 @@ def _lead(
     score = complete[first][0] if len(tasks) == 1 else Number(means[first])
     on = f"on {tasks[0]}" if len(tasks) == 1 else f"on average over {len(tasks)} tasks"
     sentence = f"{name}: {first.label} has {with_interval(score, decimals)} {on}"
-    sentence += f", the highest of {len(behind) + 1} rows" if behind else ""
+    sentence += f", the highest of {len(complete)} rows" if behind else ""
     if partial := len(scores) - len(complete):
         sentence += f" ({partial} more without a score on every task)"
     if not behind:
         return (f"{sentence}.",), []
-    gaps = {row: [difference(*pair) for pair in zip(complete[first], complete[row], strict=True)] for row in behind}
-    means_of_gaps = {row: _mean(line) for row, line in gaps.items()}
-    lines: list[Line] = [(row.label, *gaps[row], *([means_of_gaps[row]] if len(tasks) > 1 else [])) for row in behind]
-    heads = [
-        Column(ROW, None),
-        *(Column(task, decimals) for task in (*tasks, *(["all tasks"] if len(tasks) > 1 else []))),
-    ]
+    gaps = {row: list(map(difference, complete[first], complete[row])) for row in behind}
+    leads = {row: _mean(line) for row, line in gaps.items()}
+    columns = [ROW, *tasks, *(["all tasks"] if len(tasks) > 1 else [])]
+    heads = [Column(column, decimals if index else None) for index, column in enumerate(columns)]
+    lines: list[Line] = [(row.label, *gaps[row], leads[row])[: len(columns)] for row in behind]
     caption = HOW if any(number.interval for line in gaps.values() for number in line) else ""
     table = Table(f"Lead of {first.label}", tuple(heads), tuple(lines), caption, folded=len(lines) > 8)
-    ahead = f"{behind[0].label} is {with_interval(means_of_gaps[behind[0]], decimals)} behind"
-    if any(number.interval is None for number in means_of_gaps.values()):
-        return (f"{sentence}. {ahead}. Without intervals nothing shows whether that is more than chance.",), [table]
-    close = [row.label for row, number in means_of_gaps.items() if number.low is not None and number.low <= 0]
-    beaten_count = len(behind) - len(close)
-    if not close:
-        beaten = {1: "the other", 2: "both others"}.get(beaten_count, f"all {beaten_count} others")
-        return (f"{sentence}. It is shown to be better than {beaten}: {ahead}.",), [table]
-    more = f" and {len(close) - MAX_NAMED} more" if len(close) > MAX_NAMED else ""
-    beaten = "the remaining row" if beaten_count == 1 else f"the remaining {beaten_count} rows"
-    worse = f" It is shown to be better than {beaten}." if beaten_count else ""
-    unclear = f"No difference to {', '.join(close[:MAX_NAMED])}{more} is shown: {ahead}.{worse}"
-    return (f"{sentence}. {unclear}",), [table]
+    ahead = f"{behind[0].label} is {with_interval(leads[behind[0]], decimals)} behind"
+    close = [row.label for row, number in leads.items() if number.low is not None and number.low <= 0]
+    beaten = len(behind) - len(close)
+    if any(number.interval is None for number in leads.values()):
+        ending = f"{ahead}. Without intervals nothing shows whether that is more than chance."
+    elif not close:
+        others = {1: "the other", 2: "both others"}.get(beaten, f"all {beaten} others")
+        ending = f"It is shown to be better than {others}: {ahead}."
+    else:
+        more = f" and {len(close) - MAX_NAMED} more" if len(close) > MAX_NAMED else ""
+        ending = f"No difference to {', '.join(close[:MAX_NAMED])}{more} is shown: {ahead}."
+        if beaten:
+            remaining = "row" if beaten == 1 else f"{beaten} rows"
+            ending += f" It is shown to be better than the remaining {remaining}."
+    return (f"{sentence}. {ending}",), [table]
 
 
 SECTIONS = {"main": scored_section, "heros": heros_section, "geometry": geometry_section, "other": plain_section}

@@ -316,6 +316,11 @@ def short_name(model: str) -> str:
     return "/".join(parts[-2:]) if is_folder and parts else model
 
 
+def shortened(name: str, most: int) -> str:
+    """A long name's end, after an ellipsis."""
+    return name if len(name) <= most else "…" + name[-most + 1 :]
+
+
 def short_paths(text: str) -> str:
     """A text in which absolute paths are named by their last two parts."""
     return PATH.sub(lambda match: short_name(match.group()), text)

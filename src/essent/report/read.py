@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from essent._core.lazy import needs_torch
 from essent.errors import DataError, EssentError
@@ -55,59 +56,42 @@ def leaderboard_from(values: Mapping[str, Any]) -> Leaderboard:
     from essent.selection.leaderboard import Check, Leaderboard, Trial
     from essent.tasks.comparison import Comparison
 
-    criterion = str(values["criterion"])
-    trials = tuple(
-        Trial(
-            Recipe.parse(trial["recipe"]),
-            {str(name): _number(score) for name, score in trial["scores"].items()},
-            None if trial.get("interval") is None else _numbers(trial["interval"], 2),
-        )
-        for trial in values["trials"]
-    )
-    if any(criterion not in trial.scores for trial in trials):
-        raise ValueError(f"a recipe has no score by {criterion!r}")
-
     def compared(rows: Iterable[Mapping[str, Any]]) -> tuple[Comparison, ...]:
-        return tuple(
-            Comparison(
-                str(row["first"]),
-                str(row["second"]),
-                _number(row["difference"]),
-                _number(row["low"]),
-                _number(row["high"]),
-                _number(row["p"]),
-                str(row.get("criterion", "spearman")),
-            )
-            for row in rows
-        )
+        return tuple(_dataclass_from(Comparison, row) for row in rows)
 
-    checks = tuple(
-        Check(
-            str(check["task"]),
-            int(check.get("units", check.get("pairs"))),  # the second: as version 0.1 wrote it
-            {str(recipe): _numbers(scores, 3) for recipe, scores in check["scores"].items()},
-            compared(check["comparisons"]),
-            **{name: int(check.get(name, 0)) for name in ("left_out", "shared_texts", "texts")},
-            unit=str(check.get("unit", "pairs")),
-            score=str(check.get("score", "spearman")),
+    criterion = str(values["criterion"])
+    trials = []
+    for trial in values["trials"]:
+        scores = {str(name): _number(score) for name, score in trial["scores"].items()}
+        interval = None if trial.get("interval") is None else _numbers(trial["interval"], 2)
+        trials.append(Trial(Recipe.parse(trial["recipe"]), scores, interval))
+        if criterion not in scores:
+            raise ValueError(f"a recipe has no score by {criterion!r}")
+    checks = []
+    for check in values.get("checks", ()):
+        checked = {str(recipe): _numbers(scores, 3) for recipe, scores in check["scores"].items()}
+        checks.append(
+            _dataclass_from(Check, {**check, "scores": checked, "comparisons": compared(check["comparisons"])})
         )
-        for check in values.get("checks", ())
-    )
     best, first = values.get("best"), str(trials[0].recipe) if trials else None
     winner = values.get("winner", first)
-    return Leaderboard(
-        criterion,
-        trials,
-        tuple(map(str, values.get("baselines", ()))),
-        compared(values.get("comparisons", ())),
-        checks,
-        tuple(map(str, values.get("notes", ()))),
-        dict(values.get("provenance", {})),
-        kept=None if best is None or best == winner else str(best),
-        verdict=str(values.get("verdict", "")),
-        winner=None if winner is None or winner == first else str(winner),
-        held_out=compared(values.get("held_out", ())),
-    )
+    parts = {
+        **{name: compared(values.get(name, ())) for name in ("comparisons", "held_out")},
+        **{name: tuple(map(str, values.get(name, ()))) for name in ("baselines", "notes")},
+        "trials": tuple(trials),
+        "checks": tuple(checks),
+        "provenance": dict(values.get("provenance", {})),
+        "kept": None if best == winner else best,
+        "winner": None if winner == first else winner,
+    }
+    return cast("Leaderboard", _dataclass_from(Leaderboard, {**values, **parts}))
+
+
+def _dataclass_from(kind: Any, values: Mapping[str, Any]) -> Any:
+    """A dataclass out of plain values by name; its texts and numbers are checked, other names left out."""
+    readers: Mapping[Any, Callable[[Any], Any]] = {"float": _number, "int": int, "str": str}
+    present = {part.name: readers.get(part.type) for part in fields(kind) if part.name in values}
+    return kind(**{name: values[name] if read is None else read(values[name]) for name, read in present.items()})
 
 
 def _number(value: Any) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from essent.report.parts import (
@@ -55,13 +57,12 @@ def by_row(group: Iterable[Result], names: Names) -> dict[Row, dict[str, Result]
     """Results by row and task. A repeated result counts once; a different one of the same name gets its own row."""
     rows: dict[Row, dict[str, Result]] = {}
     for result in group:
-        key, number = key_of(result.provenance), 1
-        while True:
+        key = key_of(result.provenance)
+        for number in count(1):
             label = names.rows[key] + (f" ({number})" if number > 1 else "")
             present = rows.setdefault(Row(label, names.series(key)), {}).setdefault(result.task, result)
-            if present is result or present.to_dict() == result.to_dict():
+            if present.to_dict() == result.to_dict():
                 break
-            number += 1
     return rows
 
 
@@ -129,33 +130,39 @@ def heros_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) 
     heat: list[tuple[str, tuple[float | None, ...]]] = []
     lines: list[Line] = []
     for row, result in rows.items():
-        similarity = [result.metrics["similarity"].get(subset) for subset in subsets]
         scores = [result.subsets.get(subset, {}) for subset in subsets]
-        numbers = [Number(v, s.get("low"), s.get("high")) for v, s in zip(similarity, scores, strict=True)]
-        heat.append((row.label, tuple(similarity)))
+        values = [result.metrics["similarity"].get(subset) for subset in subsets]
+        numbers = [Number(v, s.get("low"), s.get("high")) for v, s in zip(values, scores, strict=True)]
+        heat.append((row.label, tuple(values)))
         lines.append((row.label, *numbers, Number(result.metrics["baseline"].get("all"))))
-    spans = [("meaning kept", len({*KEPT} & {*subsets})), ("meaning changed", len({*CHANGED} & {*subsets}))]
-    groups = tuple(span for span in spans if span[1])
+    spans = (("meaning kept", KEPT), ("meaning changed", CHANGED))
+    groups = tuple((title, span) for title, members in spans if (span := len({*members} & {*subsets})))
     caption = "1 is the same sentence, 0 any other one."
-    picture = Heat("Similarity after one small change", "", tuple(subsets), tuple(heat), groups, about=caption)
+    blocks: list[Block] = []
+    if subsets:
+        blocks = [Heat("Similarity after one small change", "", tuple(subsets), tuple(heat), groups, about=caption)]
     columns = (Column(ROW, None), *map(Column, subsets), Column("baseline"))
     caption = "With 95 % intervals; the baseline is the mean cosine of two different originals."
-    table = Table("Similarities", columns, tuple(lines), caption)
+    blocks.append(Table("Similarities", columns, tuple(lines), caption))
     title = "HEROS" if kind[1] == "heros" else f"Minimal pairs: {kind[1]}"
-    ranked = _ranked(rows)
     verdict: tuple[str, ...] = ()
-    if ranked and isinstance(bars := ranked[0], Bars):  # which row ranks a changed meaning first least often
-        known = [bar for bar in bars.rows if bar.number.known is not None]
-        if known:
-            best = min(known, key=lambda bar: bar.number.known or 0.0)
-            least = "" if len(known) == 1 else f", the lowest of {len(known)} rows"
-            words = bars.title.removesuffix(", %").replace("Ranks ", "ranks ", 1)
-            verdict = (f"{title}: {best.label} {words} for {with_interval(best.number, 0)} % of the originals{least}.",)
-    return Section(title, (*([picture] if subsets else []), table, *ranked), "", notes_of(group, grouped), verdict)
+    for below, changes in _shares(rows).items():
+        if not verdict:  # which row ranks a changed meaning first least often
+            above, shares = next(iter(changes.items()))
+            blocks.append(bar_chart(f"Ranks {above} above {below}, %", shares, 0, better="lower"))
+            best = min(shares, key=lambda row: shares[row].value or 0.0)
+            least = "" if len(shares) == 1 else f", the lowest of {len(shares)} rows"
+            share = with_interval(shares[best], 0)
+            verdict = (f"{title}: {best.label} ranks {above} above {below} for {share} % of the originals{least}.",)
+        heads = (Column(ROW, None), *(Column(name, 0, "lower") for name in changes))
+        lines = [(row.label, *(line.get(row, Number()) for line in changes.values())) for row in rows]
+        caption = f"How often each change looks closer to the original than {below} does, with 95 % intervals."
+        blocks.append(Table(f"Ranked above {below}, % of the originals", heads, tuple(lines), caption))
+    return Section(title, tuple(blocks), "", notes_of(group, grouped), verdict)
 
 
-def _ranked(rows: Mapping[Row, Result]) -> list[Block]:
-    """How often a change of the meaning is ranked above one that keeps it: a table for each of those."""
+def _shares(rows: Mapping[Row, Result]) -> dict[str, dict[str, dict[Row, Number]]]:
+    """How often a change of the meaning is ranked above one that keeps it, in %: kept -> changed -> row -> share."""
     shares: dict[str, dict[str, dict[Row, Number]]] = {}
     for row, result in rows.items():
         try:
@@ -165,16 +172,7 @@ def _ranked(rows: Mapping[Row, Result]) -> list[Block]:
         for c in compared:
             number = Number(100 * c.share, 100 * c.low, 100 * c.high)
             shares.setdefault(c.below, {}).setdefault(c.above, {})[row] = number
-    blocks: list[Block] = []
-    for below, changes in shares.items():
-        if not blocks:
-            first = next(iter(changes))
-            blocks.append(bar_chart(f"Ranks {first} above {below}, %", changes[first], 0, better="lower"))
-        columns = (Column(ROW, None), *(Column(name, 0, "lower") for name in changes))
-        lines: list[Line] = [(row.label, *(line.get(row, Number()) for line in changes.values())) for row in rows]
-        caption = f"How often each change looks closer to the original than {below} does, with 95 % intervals."
-        blocks.append(Table(f"Ranked above {below}, % of the originals", columns, tuple(lines), caption))
-    return blocks
+    return shares
 
 
 # -- geometry, and whatever else a result has -------------------------------------------------------------------------
@@ -201,11 +199,8 @@ def geometry_section(kind: tuple[str, ...], group: Sequence[Result], names: Name
     columns = (Column(ROW, None), *(Column(name, 3, better.get(name, "")) for name in measures))
     lines: list[Line] = [(row.label, *(Number(scores.get(name)) for name in measures)) for row, scores in flat.items()]
     table = Table("Measures", columns, tuple(lines), caption)
-    points = []
-    for row, scores in flat.items():
-        x, y = finite(scores.get("uniformity")), finite(scores.get("alignment"))
-        if x is not None and y is not None:
-            points.append(Point(row.label, x, y, row.series))
+    places = {row: (finite(scores.get("uniformity")), finite(scores.get("alignment"))) for row, scores in flat.items()}
+    points = [Point(row.label, x, y, row.series) for row, (x, y) in places.items() if x is not None and y is not None]
     caption = "Lower is better on both: best is at the bottom left."
     plot = Points("Alignment and uniformity", "uniformity", "alignment", tuple(points), 3, caption)
     blocks: list[Block] = [*([plot] if points else []), table]
@@ -217,7 +212,7 @@ def plain_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) 
     grouped = by_row(group, names)
     rows = [(row.label, next(iter(tasks.values()))) for row, tasks in grouped.items()]
     table = long_table("Scores", [ROW], [((label,), result.n, flattened(result.metrics)) for label, result in rows])
-    return Section(kind[1], (Table(table.title, table.columns, table.rows),), notes=notes_of(group, grouped))
+    return Section(kind[1], (replace(table, folded=False),), notes=notes_of(group, grouped))
 
 
 # -- leaderboards -----------------------------------------------------------------------------------------------------
@@ -252,36 +247,36 @@ def _number(trial: Trial, criterion: str) -> Number:
     return Number(trial.scores[criterion], *(trial.interval or (None, None)))
 
 
-def _first_trials(board: Leaderboard, most: int) -> list[tuple[int, Trial, bool]]:
-    """The first trials and the baselines: rank, trial, whether it is a baseline."""
-    ranked = [(rank, trial, str(trial.recipe) in board.baselines) for rank, trial in enumerate(board.trials, start=1)]
-    return [row for row in ranked if row[0] <= most or row[2]]
+def _first_trials(board: Leaderboard, most: int) -> list[tuple[int, str, Trial, bool]]:
+    """The first trials and the baselines: rank, label, trial, whether it is a baseline."""
+    trials = []
+    for rank, trial in enumerate(board.trials, start=1):
+        is_baseline = str(trial.recipe) in board.baselines
+        if rank <= most or is_baseline:
+            trials.append((rank, f"{trial.recipe}{' (baseline)' if is_baseline else ''}", trial, is_baseline))
+    return trials
 
 
 def _first_bars(board: Leaderboard, decimals: int) -> Bars:
-    trials = _first_trials(board, MAX_TRIAL_BARS)
     bars = []
-    for rank, trial, is_baseline in trials:
+    for rank, label, trial, is_baseline in _first_trials(board, MAX_TRIAL_BARS):
         series = BASELINE if is_baseline else FIRST if rank == 1 else PLAIN
-        label = f"{rank}. {trial.recipe}{' (baseline)' if is_baseline else ''}"
-        bars.append(Bar(label, _number(trial, board.criterion), series))
-    caption = "Lines: 95 % intervals, bootstrap over pairs." if any(trial.interval for _, trial, _ in trials) else ""
+        bars.append(Bar(f"{rank}. {label}", _number(trial, board.criterion), series))
+    caption = "Lines: 95 % intervals, bootstrap over pairs." if any(bar.number.interval for bar in bars) else ""
     return Bars("First recipes and baselines", tuple(bars), decimals, caption)
 
 
 def _trials(board: Leaderboard) -> Table:
     criteria = list(board.trials[0].scores) if board.trials else []
-    trials = _first_trials(board, MAX_TRIALS)
     columns = [Column("recipe", None), Column("place", 0)]
     columns += [Column(name, decimals_for(trial.scores.get(name) for trial in board.trials)) for name in criteria]
     rows: list[Line] = []
-    for rank, trial, is_baseline in trials:
-        numbers = [
-            _number(trial, name) if name == board.criterion else Number(trial.scores.get(name)) for name in criteria
-        ]
-        rows.append((f"{trial.recipe}{' (baseline)' if is_baseline else ''}", Number(rank), *numbers))
+    for rank, label, trial, _ in _first_trials(board, MAX_TRIALS):
+        others = {name: Number(trial.scores.get(name)) for name in criteria}
+        numbers = others | {board.criterion: _number(trial, board.criterion)}
+        rows.append((label, Number(rank), *numbers.values()))
     cut = f"The first {MAX_TRIALS} of {len(board.trials)} recipes, and the baselines."
-    caption = cut if len(trials) < len(board.trials) else ""
+    caption = cut if len(rows) < len(board.trials) else ""
     return Table("Recipes", tuple(columns), tuple(rows), caption, folded=len(rows) > MAX_TRIAL_BARS)
 
 

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +17,13 @@ from essent.errors import InputError
 from essent.report.colours import level_of, page_colours
 from essent.report.gather import gather
 from essent.report.parts import (
+    Bars,
     Block,
     Curves,
     Heat,
     Number,
+    Points,
     Report,
-    Section,
     Table,
     finite,
     interval_text,
@@ -67,6 +68,21 @@ def write_report(
     write_arranged(gather(list(results), list(searches), title.strip() or TITLE), path)
 
 
+def draw_heros(results: Mapping[str, Result], path: str | Path, *, title: str = "HEROS") -> None:
+    """Draw minimal pairs of many models or recipes: similarities, and how often a negation is ranked above a synonym.
+
+    Args:
+        results: label -> HEROS result; one line each, in this order.
+        path: .png, or another suffix of `write_report`.
+
+    Raises:
+        InputError: no results.
+        MissingDependencyError: without matplotlib.
+    """
+    labelled = [result.with_provenance(model=label, recipe=None) for label, result in results.items()]
+    write_report(labelled, path, title=title)
+
+
 def write_arranged(report: Report, path: Path) -> None:
     """Write a report whose sections are arranged already.
 
@@ -108,11 +124,11 @@ def html_report(report: Report) -> str:
     environment.tests["on_page"] = lambda block: getattr(block, "values_on", "") != "picture"
     environment.tests["finite"] = lambda value: finite(value) is not None
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
-    page: str = environment.get_template("report.html.j2").render(
-        report=report,
-        script=jinja.utils.markupsafe.Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        colours=jinja.utils.markupsafe.Markup(page_colours()),
+    markup = jinja.utils.markupsafe.Markup
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    template = environment.get_template("report.html.j2")
+    page: str = template.render(
+        report=report, script=markup(script), script_hash=digest, colours=markup(page_colours())
     )
     return page
 
@@ -141,13 +157,17 @@ def line_of(curves: Curves, values: Sequence[float | None]) -> list[str]:
 
 
 def markdown_report(report: Report) -> str:
-    """The whole document, in GitHub's flavour."""
+    """The whole document, in GitHub's flavour; bars and points show numbers that a table has too."""
     parts = [f"# {escaped(report.title)}", escaped(report.about)]
     if report.verdict:
-        parts += ["## Verdict", "\n".join(f"- {escaped(sentence)}" for sentence in report.verdict)]
+        parts += ["## Verdict", _listed(report.verdict)]
     for section in report.sections:
-        parts += _section(section)
-    return "\n\n".join(part for part in parts if part) + "\n"
+        parts += [f"## {escaped(section.title)}", escaped(section.about)]
+        for block in section.blocks:
+            if not isinstance(block, (Bars, Points)):
+                parts += [f"### {escaped(block.title)}", escaped(getattr(block, "about", "")), _grid(block)]
+        parts.append(_listed(section.notes))
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def escaped(text: str) -> str:
@@ -155,52 +175,32 @@ def escaped(text: str) -> str:
     return html.escape(SPECIAL.sub(r"\\\g<0>", " ".join(text.split())), quote=False)
 
 
-def _section(section: Section) -> list[str]:
-    parts = [f"## {escaped(section.title)}", escaped(section.about)]
-    for block in section.blocks:
-        parts += _block(block)
-    parts.append("\n".join(f"- {escaped(note)}" for note in section.notes))
-    return parts
+def _listed(sentences: Sequence[str]) -> str:
+    return "\n".join(f"- {escaped(sentence)}" for sentence in sentences)
 
 
-def _block(block: Block) -> list[str]:
-    """Bars and points show numbers that a table has too."""
-    head = [f"### {escaped(block.title)}", escaped(getattr(block, "about", ""))]
+def _grid(block: Table | Heat | Curves) -> str:
+    """A table whose first columns are texts, the others numbers."""
+    texts = 1
     if isinstance(block, Table):
-        return [*head, _table(block)]
-    if isinstance(block, Heat):
+        columns = [column.name for column in block.columns]
+        texts = [*(column.decimals is None for column in block.columns), False].index(False)
+        best = [block.best(index) for index in range(len(columns))]
+        decimals = [column.decimals for column in block.columns]
+        rows = [list(map(_cell, row, decimals, best)) for row in block.rows]
+    elif isinstance(block, Heat):
+        columns = [block.corner, *block.columns]
         rows = [[escaped(label), *(shown(value, block.decimals) for value in values)] for label, values in block.rows]
-        return [*head, _grid([block.corner, *block.columns], rows, 1)]
-    if isinstance(block, Curves):
-        names = [name for name, _ in block.series]
-        lines = [values for _, values in block.series]
-        rows = [
-            [escaped(name), *(shown(line[at], block.decimals) for line in lines)]
-            for at, name in enumerate(block.positions)
-        ]
-        return [*head, _grid([block.x_name, *names], rows, 1)]
-    return []
-
-
-def _table(table: Table) -> str:
-    best = [table.best(index) for index in range(len(table.columns))]
-
-    def cell(content: str | Number, decimals: int | None, top: str | None) -> str:
-        if isinstance(content, str):
-            return escaped(content)
-        text, interval = shown(content.value, decimals), interval_text(content, decimals)
-        return (f"**{text}**" if text == top else text) + (f" ({interval})" if interval else "")
-
-    rows = [
-        [cell(content, column.decimals, top) for column, content, top in zip(table.columns, row, best, strict=True)]
-        for row in table.rows
-    ]
-    texts = next((n for n, column in enumerate(table.columns) if column.decimals is not None), len(table.columns))
-    return _grid([column.name for column in table.columns], rows, texts)
-
-
-def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> str:
-    """A table whose first `texts` columns are texts, the others numbers; cells are Markdown already."""
+    else:
+        columns = [block.x_name, *(name for name, _ in block.series)]
+        lines = zip(block.positions, *(values for _, values in block.series), strict=True)
+        rows = [[escaped(name), *(shown(value, block.decimals) for value in values)] for name, *values in lines]
     rule = [":--" if index < texts else "--:" for index in range(len(columns))]
-    lines = [[escaped(name) for name in columns], rule, *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in [list(map(escaped, columns)), rule, *rows])
+
+
+def _cell(content: str | Number, decimals: int | None, best: str | None) -> str:
+    if isinstance(content, str):
+        return escaped(content)
+    text, interval = shown(content.value, decimals), interval_text(content, decimals)
+    return (f"**{text}**" if text == best else text) + (f" ({interval})" if interval else "")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from essent._core.atomic import write_json
-from essent._core.lazy import check_torch, optional_import
+from essent._core.lazy import optional_import
 from essent.cli import options as opt
-from essent.cli.console import results, silence_libraries
-from essent.cli.files import check_output, write_json_file
+from essent.cli.console import prepare_torch, results, show_note, wants_progress
+from essent.cli.files import check_folder, check_output, write_json_file
 from essent.cli.texts import read_files
 from essent.errors import InputError
 
@@ -54,14 +54,12 @@ def mask(
     if not text and texts is None:
         raise InputError('Give texts: essent lab explain mask "a text", or --texts FILE.')
     check_output(json_file, run.force)
-    check_torch("essent lab explain")
+    prepare_torch("essent lab explain")
     from essent.lab.explain.predictions import mask_predictions
 
     inputs = [*(text or []), *read_files(texts or [], column)]
-    silence_libraries()
-    predictions = mask_predictions(
-        model, inputs, template=template, top=top, denoised=denoised, batch_size=batch_size, **run.options
-    )
+    settings: dict[str, Any] = {"template": template, "top": top, "denoised": denoised, "batch_size": batch_size}
+    predictions = mask_predictions(model, inputs, **settings, **run.options)
     results(json_file).print(predictions.table())
     write_json_file(json_file, partial(write_json, value={"model": model, **predictions.to_dict()}, indent=None))
 
@@ -97,17 +95,13 @@ def bias(
         seed: Seed of the sample of texts where there are many.
         batch_size: Texts per batch.
     """
-    check_torch("essent lab explain")
+    prepare_torch("essent lab explain")
     optional_import("matplotlib", "demo")
     from essent.lab.explain.bias import token_bias
     from essent.lab.explain.picture import BIAS_FILES, write_bias
 
-    if output.is_file():
-        raise InputError(f"{output} is a file; the output is a folder.")
-    for name in BIAS_FILES:
-        check_output(output / name, run.force)
+    check_folder(output, run.force)
     corpus = None if texts is None else read_files(texts, column)
-    silence_libraries()
     report = token_bias(
         model,
         corpus,
@@ -115,10 +109,10 @@ def bias(
         data=None if data_folder is None else str(data_folder),
         seed=seed,
         batch_size=batch_size,
-        progress=run.progress,
+        progress=wants_progress(),
         **run.options,
     )
     write_bias(report, output)
     for table in report.tables():
         results().print(table)
-    run.note(f"{output}: {', '.join(BIAS_FILES)}.")
+    show_note(f"{output}: {', '.join(BIAS_FILES)}.")

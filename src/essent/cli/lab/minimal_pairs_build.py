@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from essent._core.atomic import write_json
 from essent._core.lazy import check_torch, optional_import
 from essent.cli import options as opt
-from essent.cli.console import results, show_note, silence_libraries
+from essent.cli.console import is_quiet, results, show_lines, show_note, silence_libraries, wants_progress
 from essent.cli.files import check_output, write_json_file
 from essent.cli.texts import listed, read_files
 from essent.errors import DataError, MissingDependencyError, VerificationError
@@ -73,8 +72,11 @@ def build(
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         batch_size: Sentences per batch.
     """
+    from tqdm import tqdm
+
     from essent.lab.minimal_pairs.build import as_dict, write_rows
     from essent.lab.minimal_pairs.build import build as build_pairs
+    from essent.lab.minimal_pairs.overlap import words_and_marks
     from essent.lab.minimal_pairs.words import Confidence
 
     check_output(output, run.force, (".jsonl",))
@@ -82,22 +84,29 @@ def build(
     optional_import("lemminflect", "heros")
     sentences = read_files(texts, column)
     silence_libraries()
-    options = run.hub_options
     weights = Confidence.load(confidence) if confidence is not None else None
-    resources = _resources(parser, wordnet, model, run.device, batch_size, options)
+    resources = _resources(parser, wordnet, model, batch_size, run)
     resources = replace(resources, confidence=weights)
-    unit, tokenize = _tokens(resources, model)
-    with _bar(run.progress) as show:
+    unit = "words and marks"
+    tokenize: Tokenize = words_and_marks
+    if resources.model is not None:
+        unit, tokenize = f"tokens of {model}", resources.model.tokens  # as in the paper
+    with tqdm(desc="sentences", unit="", disable=not wants_progress()) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
         rows, quality = build_pairs(sentences, resources, originals, seed, look_at, show)
     if not rows:
         raise DataError(f"{listed(texts)}: no sentence is suitable. The most frequent reasons: {_reasons(quality)}.")
     write_rows(rows, output)
     quality_report = {**as_dict(quality, rows, tokenize), "unit": unit}
     write_json_file(json_file, partial(write_json, value=quality_report))
-    if not run.quiet:
+    if not is_quiet():
         _print(rows, quality, unit, tokenize, results(json_file))
         if quality.originals < originals:
-            run.note(f"{originals} originals were wanted; the texts give {quality.originals}.")
+            show_note(f"{originals} originals were wanted; the texts give {quality.originals}.")
 
 
 def check(
@@ -126,17 +135,16 @@ def check(
 
     pairs = load_heros(file).pairs
     problems = check_rows(pairs, Parser(parser), _misspellings())
-    console = results()
     for problem in problems[:MAX_PROBLEMS]:
-        console.print(f"pair {problem.number}, {problem.pair.subset}: {problem.problem}", markup=False, soft_wrap=True)
-        console.print(f"  {problem.pair.original}\n  {problem.pair.changed}", markup=False, soft_wrap=True)
+        pair = problem.pair
+        show_lines([f"pair {problem.number}, {pair.subset}: {problem.problem}\n  {pair.original}\n  {pair.changed}"])
     if len(problems) > MAX_PROBLEMS:
         show_note(f"… and {len(problems) - MAX_PROBLEMS} more.")
     if problems:
         kinds = Counter(problem.problem for problem in problems).most_common()
         counts = "; ".join(f"{number} × {kind}" for kind, number in kinds)
         raise VerificationError(f"{len(problems)} of {len(pairs)} pairs break the rule of their subset: {counts}.")
-    console.print(f"{len(pairs)} pairs, none breaks the rule of its subset.")
+    show_lines([f"{len(pairs)} pairs, none breaks the rule of its subset."])
 
 
 def sheet(
@@ -168,10 +176,8 @@ def sheet(
 
     check_output(output, force, (".csv",))
     rows = write_sheet(load_heros(file).pairs, output, count, seed)
-    console = results()
-    console.print(f"{output}: {rows} pairs. Put 1 into the column good where a pair is, otherwise 0:", soft_wrap=True)
-    for subset, rule in RULES.items():
-        console.print(f"  {subset}: {rule}", markup=False, soft_wrap=True)
+    show_lines([f"{output}: {rows} pairs. Put 1 into the column good where a pair is, otherwise 0:"])
+    show_lines(f"  {subset}: {rule}" for subset, rule in RULES.items())
 
 
 def fit(
@@ -203,56 +209,40 @@ def fit(
     from essent.lab.minimal_pairs.judge import fit_judgements
 
     check_output(output, run.force, (".json",))
-    resources = _resources(parser, wordnet, model, run.device, 64, run.hub_options)
+    resources = _resources(parser, wordnet, model, 64, run)
     fitted, unused = fit_judgements(sheets, resources)
     fitted.save(output)
     for relation, area in fitted.fitted_on["held-out area"].items():
         number = fitted.fitted_on["judgements"][relation]
-        results().print(f"{relation}: {number} judgements, held-out area under the curve {area:.2f}")
+        show_lines([f"{relation}: {number} judgements, held-out area under the curve {area:.2f}"])
     if unused:
         show_note(f"{unused} judgements are of words that WordNet does not offer there, or that are excluded now.")
 
 
-def _tokens(resources: Resources, mlm: str | None) -> tuple[str, Tokenize]:
-    """What lengths and distances are counted in: the model's tokens as in the paper, or words and marks."""
-    from essent.lab.minimal_pairs.overlap import words_and_marks
-
-    if resources.model is None:
-        return "words and marks", words_and_marks
-    return f"tokens of {mlm}", resources.model.tokens
-
-
-@contextmanager
-def _bar(enabled: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """What shows how many sentences were looked at, and of how many."""
-    if not enabled:
-        yield None
-        return
-    from tqdm import tqdm
-
-    with tqdm(desc="sentences", unit="") as bar:
-
-        def show(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        yield show
-
-
 def _reasons(quality: Quality) -> str:
-    counts = Counter(
-        {reason: number for reasons in quality.fallen.values() for reason, number in reasons.items()}
-    ).most_common(4)
-    return ", ".join(f"{reason} ({number})" for reason, number in counts) or "nothing was read"
+    counts: Counter[str] = Counter()
+    for reasons in quality.fallen.values():
+        counts.update(reasons)
+    return ", ".join(f"{reason} ({number})" for reason, number in counts.most_common(4)) or "nothing was read"
 
 
 def _print(rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Tokenize, console: Console) -> None:
     from rich.text import Text
 
-    from essent.lab.minimal_pairs.build import sample
+    from essent.lab.minimal_pairs.build import overlaps, sample
 
-    console.print(_funnel(quality))
-    console.print(_overlaps(rows, tokenize))
+    funnel = _table("filter", "left")
+    funnel.add_column("why others were left out", overflow="fold")
+    funnel.add_row("sentences looked at", str(quality.seen), "")
+    for name, count in quality.left.items():
+        reasons = [f"{reason} {number}" for reason, number in quality.fallen.get(name, {}).items()]
+        reasons_text = ", ".join(reasons[:3]) + (" …" if len(reasons) > 3 else "")
+        funnel.add_row(name, str(count), Text(reasons_text, style="dim"))
+    console.print(funnel)
+    overlap = _table("overlap", *COLUMNS.values())
+    for name, values in overlaps(rows, tokenize).items():
+        overlap.add_row(name, *(f"{values[c]:.{2 if c == 'levenshtein' else 1}f}" for c in COLUMNS))
+    console.print(overlap)
     console.print(f"Lev and Len in {unit}; the paper's in tokens of bert-base-uncased.", markup=False)
     if quality.good:
         shares = " and ".join(f"{share:.0%} of the {relation}s" for relation, share in quality.good.items())
@@ -264,35 +254,13 @@ def _print(rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Token
             console.print(Text(f"  {row.original}\n  {row.converted}", no_wrap=False), soft_wrap=True)
 
 
-def _funnel(quality: Quality) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("filter")
-    table.add_column("left", justify="right")
-    table.add_column("why others were left out", overflow="fold")
-    table.add_row("sentences looked at", str(quality.seen), "")
-    for name, count in quality.left.items():
-        reasons = list(quality.fallen.get(name, {}).items())
-        reasons_text = ", ".join(f"{reason} {number}" for reason, number in reasons[:3])
-        table.add_row(name, str(count), Text(reasons_text + (" …" if len(reasons) > 3 else ""), style="dim"))
-    return table
-
-
-def _overlaps(rows: Sequence[PairRow], tokenize: Tokenize) -> Table:
+def _table(name: str, *numbers: str) -> Table:
     from rich import box
     from rich.table import Table
 
-    from essent.lab.minimal_pairs.build import overlaps
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("overlap")
-    for name in COLUMNS.values():
-        table.add_column(name, justify="right")
-    for name, values in overlaps(rows, tokenize).items():
-        table.add_row(name, *(f"{values[c]:.2f}" if c == "levenshtein" else f"{values[c]:.1f}" for c in COLUMNS))
+    table = Table(name, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for number in numbers:
+        table.add_column(number, justify="right")
     return table
 
 
@@ -308,12 +276,7 @@ def _misspellings() -> dict[str, tuple[str, ...]]:
 
 
 def _resources(
-    parser: str | None,
-    folder: Path | None,
-    mlm: str | None,
-    device: str | None,
-    batch_size: int,
-    options: Mapping[str, Any],
+    parser: str | None, wordnet_folder: Path | None, mlm: str | None, batch_size: int, run: opt.Run
 ) -> Resources:
     """What pairs are built from; cheap things first."""
     from essent.lab.minimal_pairs.build import Resources
@@ -321,15 +284,16 @@ def _resources(
     from essent.lab.minimal_pairs.parsing import Parser
     from essent.lab.minimal_pairs.wordnet import WordNet
 
-    parse, wordnet = Parser(parser), None
+    parse, wordnet, model = Parser(parser), None, None
     try:
-        wordnet = WordNet(folder)
+        wordnet = WordNet(wordnet_folder)
     except DataError as error:
-        if folder is not None:  # asked for by name
+        if wordnet_folder is not None:  # asked for by name
             raise
         show_note(f"Without WordNet the subsets Synonym, Antonym and Random MLM are left out. {error}")
     known_typos = _misspellings()
     if mlm is None:
         show_note("Without --model the subsets Synonym, Antonym and Random MLM are left out.")
-    model = MaskedModel(mlm, device, batch_size, **options) if mlm is not None and wordnet is not None else None
+    elif wordnet is not None:
+        model = MaskedModel(mlm, run.device, batch_size, **run.hub_options)
     return Resources(parse, wordnet, model, known_typos)

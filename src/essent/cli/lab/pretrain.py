@@ -8,9 +8,8 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
-from essent._core.lazy import check_torch
 from essent.cli import options as opt
-from essent.cli.console import set_quiet, silence_libraries
+from essent.cli.console import prepare_torch, set_quiet, show_note, wants_progress
 from essent.cli.texts import read_files
 from essent.lab.pretrain.settings import Pretraining
 
@@ -53,13 +52,12 @@ def pretrain(
         vocabulary: Maximum number of word pieces to learn.
         resume: Continue from the last checkpoint in the output folder.
     """
-    check_torch("essent lab pretrain")
+    prepare_torch("essent lab pretrain")
     from essent.lab.pretrain.run import pretrain as run_pretraining
     from essent.lab.pretrain.settings import Start
 
     corpus = read_files(texts, column)
     measured = None if held_out is None else read_files(held_out, column)
-    silence_libraries()
     if os.environ.get("RANK", "0") != "0":  # of the processes that torchrun starts the first one speaks
         set_quiet(True)
     outcome = run_pretraining(
@@ -71,7 +69,7 @@ def pretrain(
         resume=resume,
         force=run.force,
         device=run.device,
-        progress=run.progress,
-        note=run.note,
+        progress=wants_progress(),
+        note=show_note,
     )
-    run.note(f"{output}: {outcome.steps} steps, held-out loss {outcome.loss:.3f}, accuracy {outcome.accuracy:.3f}")
+    show_note(f"{output}: {outcome.steps} steps, held-out loss {outcome.loss:.3f}, accuracy {outcome.accuracy:.3f}")

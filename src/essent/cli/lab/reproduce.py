@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from essent._core.atomic import write_json
-from essent._core.lazy import check_torch
 from essent.cli import options as opt
-from essent.cli.console import results, show_error, show_note, silence_libraries
+from essent.cli.console import prepare_torch, results, show_error, show_lines, show_note, wants_progress
 from essent.cli.files import check_output, write_json_file
 from essent.cli.texts import read_files
 from essent.errors import InputError
@@ -27,7 +26,7 @@ def reproduce(
     table: Annotated[str | None, Parameter(name="TABLE")] = None,
     /,
     *,
-    model: Annotated[list[str] | None, Parameter(alias="-m")] = None,
+    model: opt.AnyModels = None,
     data_folder: opt.Folder = None,
     texts: opt.AnyTexts = None,
     contexts: opt.Folder = None,
@@ -71,7 +70,7 @@ def reproduce(
     if table is None:
         _list()
         return
-    check_torch("essent lab reproduce")
+    prepare_torch("essent lab reproduce")
     from essent.lab.reproduce.run import run_table
     from essent.lab.reproduce.show import render, settings_of, summary, to_dict
     from essent.lab.reproduce.tables import find_table
@@ -84,7 +83,6 @@ def reproduce(
     keep_row = _chosen(only_rows, [cell.row for cell in published.cells()])
     keep_column = _chosen(only_columns, list(published.columns))
     corpus = None if texts is None else read_files(texts, column)
-    silence_libraries()
     done = run_table(
         published,
         _models(model, published),
@@ -95,20 +93,24 @@ def reproduce(
         columns=keep_column,
         most_seeds=seeds,
         batch_size=batch_size,
-        progress=run.progress,
+        progress=wants_progress(),
         cache=cache,
-        report=run.note,
+        report=show_note,
         **run.options,
     )
     write_json_file(json_file, partial(write_json, value=to_dict(done)))
-    console = results(json_file)
-    console.print(
-        f"{published.name}: {published.caption}. Above measured ± 95 %, below published (difference).", markup=False
+    show_lines(
+        [
+            f"{published.name}: {published.caption}. Above measured ± 95 %, below published (difference).",
+            *(
+                f"Run on {', '.join(names)} where the paper has {published.models[role]}."
+                for role, names in done.models.items()
+            ),
+        ],
+        json_file,
     )
-    for role, names in done.models.items():
-        console.print(f"Run on {', '.join(names)} where the paper has {published.models[role]}.", markup=False)
-    console.print(render(done))
-    console.print(summary(done), markup=False)
+    results(json_file).print(render(done))
+    show_lines([summary(done)], json_file)
     for line in settings_of(done):
         if line.startswith("Not run"):  # even when the run is quiet
             show_error(line, prefix="")
@@ -119,14 +121,14 @@ def reproduce(
 
 
 def _list() -> None:
+    from rich.markup import escape
     from rich.table import Table
-    from rich.text import Text
 
     from essent.lab.reproduce.tables import tables
 
     listing = Table("table", "what it shows", "models", box=None)
     for table in tables().values():
-        listing.add_row(Text(table.name), Text(table.caption), Text(", ".join(table.roles)))
+        listing.add_row(*map(escape, (table.name, table.caption, ", ".join(table.roles))))
     results().print(listing)
 
 
@@ -152,11 +154,8 @@ def _models(arguments: list[str] | None, table: Table) -> dict[str, list[str]] |
 def _chosen(patterns: list[str] | None, names: list[str]) -> Callable[[str], bool]:
     """Which names some pattern fits, all without patterns; brackets stand for themselves."""
     globs = [pattern.replace("[", "[[]") for pattern in patterns or ["*"]]
-
-    def chosen(name: str) -> bool:
-        return any(fnmatchcase(name, pattern) for pattern in globs)
-
-    if not any(map(chosen, names)):
+    chosen = {name for name in names if any(fnmatchcase(name, pattern) for pattern in globs)}
+    if not chosen:
         known = ", ".join(dict.fromkeys(names))
         raise InputError(f"Nothing is called {','.join(patterns or [])!r} here. There is: {known}.")
-    return chosen
+    return chosen.__contains__

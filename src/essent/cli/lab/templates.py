@@ -9,9 +9,8 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from essent._core.atomic import write_json
-from essent._core.lazy import check_torch
 from essent.cli import options as opt
-from essent.cli.console import results, show_note, silence_libraries
+from essent.cli.console import prepare_torch, show_lines, show_note, wants_progress
 from essent.cli.files import write_json_file
 from essent.cli.search import SearchOptions, save_best, show_board
 from essent.cli.texts import expand_groups, read_pairs
@@ -59,64 +58,48 @@ def templates(
         layers: Layers that are read at the mask, as a mix.
         shaping: A shaping chain for the vectors, such as "zscore".
     """
-    _check_method(
-        method,
-        {"--grammar": grammar},
-        {"--t5": t5, "--definitions": definitions, "--candidates": candidates, "--longest": longest},
-    )
+    of_generation = {"--t5": t5, "--definitions": definitions, "--candidates": candidates, "--longest": longest}
+    if method == "greedy":
+        opt.refuse(of_generation, "is for --method generate.")
+    else:
+        opt.refuse({"--grammar": grammar}, "is for --method greedy.")
+        if t5 is None:
+            raise InputError("--method generate needs a T5 that writes the templates: --t5 t5-large, or a folder.")
     options.check_outputs()
-    check_torch("essent lab templates")
+    prepare_torch("essent lab templates")
     from essent.lab.templates.generate import DEFINITIONS, generate_templates, read_definitions
     from essent.lab.templates.grammar import find_grammar
     from essent.lab.templates.search import search_candidates
     from essent.lab.templates.search import search_templates as search_greedily
 
-    silence_libraries()
     names = expand_groups(data)
-    pairs: Any = names[0] if len(names) == 1 else read_pairs(names, options.data_folder, options.quiet)
-    shared = {
-        "layers": layers,
-        "shaping": shaping,
-        "work": options.work,
-        **options.arguments,
-        "options": options.options,
-    }
+    pairs: Any = names[0] if len(names) == 1 else read_pairs(names, options.data_folder)
+    shared = {"layers": layers, "shaping": shaping, **options.arguments, "options": options.options}
     written: dict[str, Any]
+    search: Any
     if method == "greedy":
-        greedy = search_greedily(model, pairs, find_grammar(grammar or "promptbert"), **shared)
-        board, template = greedy.board, greedy.template
-        written = {"steps": [{"slot": s.slot, "chosen": s.chosen, "scores": s.scores} for s in greedy.steps]}
-        for step in greedy.steps:
+        search = search_greedily(model, pairs, find_grammar(grammar or "promptbert"), work=options.work, **shared)
+        written = {"steps": [{"slot": s.slot, "chosen": s.chosen, "scores": s.scores} for s in search.steps]}
+        for step in search.steps:
             show_note(f"{step.slot}: {step.chosen!r}")
     else:
+        limits = {"candidates": candidates, "longest": longest}
+        keep, work = (None, None) if options.work is None else (options.work / GENERATED, options.work / "search")
         generated = generate_templates(
             str(t5),
             DEFINITIONS if definitions is None else read_definitions(definitions),
-            **{name: value for name, value in (("candidates", candidates), ("longest", longest)) if value is not None},
-            progress=options.progress,
+            **{name: value for name, value in limits.items() if value},
+            progress=wants_progress(),
             device=options.device,
-            keep=None if options.work is None else options.work / GENERATED,
+            keep=keep,
         )
-        shared["work"] = None if options.work is None else options.work / "search"
-        outcome = search_candidates(model, pairs, generated, **shared)
-        board, template = outcome.board, outcome.template
-        written = {
-            "generated": [candidate._asdict() for candidate in outcome.candidates],
-            "left_out": list(outcome.left_out),
-        }
-        options.note(f"{len(outcome.candidates)} templates by {t5}; {len(outcome.left_out)} that do not fit left out.")
+        search = search_candidates(model, pairs, generated, work=work, **shared)
+        left_out = list(search.left_out)
+        written = {"generated": [candidate._asdict() for candidate in search.candidates], "left_out": left_out}
+        show_note(f"{len(search.candidates)} templates by {t5}; {len(left_out)} that do not fit left out.")
+    board, template = search.board, search.template
     show_board(board, options)
-    results(options.json_file).print(f"Best template: {template}", markup=False)
-    if options.json_file is not None:
-        everything = {**board.to_dict(), "method": method, "template": template, **written}
-        write_json_file(options.json_file, partial(write_json, value=everything, indent=1))
+    show_lines([f"Best template: {template}"], options.json_file)
+    everything = {**board.to_dict(), "method": method, "template": template, **written}
+    write_json_file(options.json_file, partial(write_json, value=everything, indent=1))
     save_best(board, options.output)
-
-
-def _check_method(method: str, greedy: dict[str, Any], generate: dict[str, Any]) -> None:
-    """Refuse options of the other method, and generation without a T5."""
-    excluded, name = (generate, "generate") if method == "greedy" else (greedy, "greedy")
-    if refused := [option for option, value in excluded.items() if value is not None]:
-        raise InputError(f"{refused[0]} is for --method {name}.")
-    if method == "generate" and generate["--t5"] is None:
-        raise InputError("--method generate needs a T5 that writes the templates: --t5 t5-large, or a folder.")

@@ -10,8 +10,7 @@ import numpy as np
 from essent._core.atomic import replacing_file, write_json
 from essent._core.lazy import optional_import
 from essent.lab.explain.bias import BiasReport, TokenMap
-from essent.report.heat import shortened
-from essent.report.parts import short_name
+from essent.report.parts import short_name, shortened
 
 INK, FAINT, UNSEEN = "#1B1F24", "#6A7178", "#DDDDDD"
 SEQUENCE = ("#A5C9EA", "#4F90CE", "#1F5C9E", "#071F45")  # from rare to frequent

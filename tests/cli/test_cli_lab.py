@@ -1,0 +1,201 @@
+"""`essent lab`: minimal pairs, published tables, masked predictions and biases, templates, pretraining."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from command_line import error, run, write_rows
+from essent import Encoder
+from essent.lab.explain.predictions import mask_predictions
+from essent.selection.evaluation import evaluate
+from essent.tasks.heros import load_heros, verdict
+from essent.tasks.sample import sample_minimal_pairs_path
+
+# -- minimal pairs -----------------------------------------------------------------------------------------------------
+
+
+COMMAND = ("lab", "minimal-pairs", "evaluate")
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    """Six of the demo's originals."""
+    path = tmp_path / "few.jsonl"
+    path.write_text("".join(sample_minimal_pairs_path().read_text("utf-8").splitlines(keepends=True)[:36]), "utf-8")
+    return path
+
+
+def test_recipes(tiny: str, few: Path, tmp_path: Path) -> None:
+    recipes = ("mean", "first-last | zscore", "weights=idf")
+    output, picture = tmp_path / "new" / "heros.json", tmp_path / "heros.png"
+    completed = run(*COMMAND, "-m", tiny, "-r", *recipes, "-d", few, "--json", output, "--report", picture)
+    task = load_heros(few)
+    stored = json.loads(output.read_text("utf-8"))["results"]
+    assert [row["provenance"]["recipe"] for row in stored] == list(recipes)
+    for recipe, row in zip(recipes, stored, strict=True):
+        expected = task.run(Encoder(tiny, recipe, device="cpu").fit(task.texts()).encode)
+        for subset, scores in expected.subsets.items():
+            assert row["subsets"][subset] == pytest.approx(scores, abs=1e-4)
+            assert f"{scores['similarity']:.2f}" in completed.stdout
+        assert recipe in completed.stdout
+        assert verdict(expected)[0] in completed.stdout
+        assert row["provenance"]["model"] == tiny
+    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert "Columns read by name, one row a pair" in completed.stderr
+
+
+def test_single_original_has_no_similarity(tiny: str, tmp_path: Path) -> None:
+    """It is counted from the cosine of two different originals: a note says so, and no figure is shown."""
+    pairs = tmp_path / "one.jsonl"
+    pairs.write_text('{"original": "The cat sat.", "changed": "The cat did not sit.", "subset": "Negation (Main)"}\n')
+    completed = run("lab", "minimal-pairs", "evaluate", "-m", tiny, "-r", "mean", "-d", pairs)
+    assert "nan" not in completed.stdout
+    assert "all pairs have one original. Give pairs of two or more." in " ".join(completed.stderr.split())
+
+
+def test_models_as_they_are(tiny: str, few: Path, tmp_path: Path) -> None:
+    """A plain model, a saved Encoder, and a model with a layer that no recipe describes."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
+
+    task, saved, dense = load_heros(few), tmp_path / "saved", tmp_path / "dense"
+    encoder = Encoder(tiny, "first-last | zscore", device="cpu").fit(task.texts())
+    encoder.save(str(saved))
+    body = Transformer(tiny)
+    trained = SentenceTransformer(modules=[body, Pooling(32, "mean"), Dense(32, 8)], device="cpu")
+    trained.save(str(dense))
+    output = tmp_path / "heros.json"
+    completed = run(*COMMAND, "-m", tiny, saved, dense, "-d", few, "--json", output, "-q")
+    assert completed.stderr == ""
+    plain = SentenceTransformer(tiny, device="cpu")
+    for row, model in zip(json.loads(output.read_text("utf-8"))["results"], (plain, encoder, trained), strict=True):
+        expected = task.run(model.encode)
+        assert row["metrics"]["similarity"] == pytest.approx(expected.metrics["similarity"], abs=1e-4)
+    for name in (saved, dense):
+        assert f"{name.parent.name}/{name.name}" in completed.stdout
+
+
+def test_a_sheet_to_annotate(few: Path, tmp_path: Path) -> None:
+    printed = run("lab", "minimal-pairs", "sheet", few, "--output", tmp_path / "sheet.csv", "--count", 2).stdout
+    assert f"{tmp_path / 'sheet.csv'}: 12 pairs" in printed
+    assert (tmp_path / "sheet.csv").read_text("utf-8").count("\n") >= 12
+
+
+# -- reproduce ---------------------------------------------------------------------------------------------------------
+
+
+def pairs_in(path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    pairs = [(f"The dog {n} runs{' far' * (n % 4)}.", f"A cat {n % 3} runs.", n % 5 + n % 7 / 10) for n in range(12)]
+    write_rows(path, ({"sentence1": a, "sentence2": b, "score": score} for a, b, score in pairs))
+
+
+def test_list() -> None:
+    result = run("lab", "reproduce")
+    for name in ("ditto-6", "promptbert-15", "stankevicius-A14", "heros-1"):
+        assert name in result.stdout
+
+
+def test_a_table(bert: Path, tmp_path: Path) -> None:
+    pairs_in(tmp_path / "sts" / "sts12.jsonl")
+    out = tmp_path / "cells.json"
+    result = run(
+        "lab", "reproduce", "ditto-6", "-m", str(bert), "--data-folder", str(tmp_path), "--only-columns", "STS12",
+        "--only-rows", "BERT static*", "BERT last avg.", "BERT-whitening", "--json", str(out),
+    )  # fmt: skip
+    assert "STS12" in result.stdout
+    assert "SICK-R" not in result.stdout
+    assert "42.38" in result.stdout
+    assert "not on this model" in result.stderr
+    assert "BERT static avg.: static [STS12]" in result.stderr
+    cells = json.loads(out.read_text())["cells"]
+    measured = {cell["row"]: cell["measured"] for cell in cells}
+    assert measured["BERT static avg."] is not None
+    assert measured["BERT static Ditto (Ours)"] is None
+
+
+def test_subset_of_the_tasks(bert: Path, tmp_path: Path) -> None:
+    for name in ("sts12", "sts13"):
+        pairs_in(tmp_path / "sts" / f"{name}.jsonl")
+    chosen = ("--only-rows", "BERT static avg.", "--only-tasks", "sts12", "sts13")
+    result = run("lab", "reproduce", "ditto-1", "-m", bert, "--data-folder", tmp_path, *chosen)
+    assert "49.56" in result.stdout  # (42.38 + 56.74) / 2
+    assert "Not run" not in result.stderr
+
+
+# -- explain and templates ---------------------------------------------------------------------------------------------
+
+
+def test_mask(tiny: str, lines: Path, tmp_path: Path) -> None:
+    out = tmp_path / "predictions.json"
+    done = run("lab", "explain", "mask", "-m", tiny, "dogs", "a [red] cat", "--top", 3, "--denoised", "--json", out)
+    predictions = mask_predictions(tiny, ["dogs", "a [red] cat"], top=3, denoised=True)
+    assert json.loads(out.read_text("utf-8")) == json.loads(json.dumps({"model": tiny, **predictions.to_dict()}))
+    assert "after template denoising" in done.stdout
+    assert "a [red] cat" in done.stdout
+    run("lab", "explain", "mask", "-m", tiny, "-t", lines, "--template", "T1")
+
+
+def test_bias(tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "bias"
+    done = run("lab", "explain", "bias", "-m", tiny, "--texts", lines, "--data", pairs, "-o", folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["bias.json", "bias.png", "bias.svg", "bias.txt"]
+    values = json.loads((folder / "bias.json").read_text("utf-8"))
+    scores = evaluate(tiny, ["static", "mean"], [str(pairs)])
+    for row in values["sentences"]:
+        assert list(row["spearman"].values()) == [pytest.approx(scores[row["recipe"]][0].main_score)]
+    assert "average cosine" in done.stdout
+    assert "average cosine" in (folder / "bias.txt").read_text("utf-8")
+    assert "not empty" in error("lab", "explain", "bias", "-m", tiny, "-o", folder)
+    run("lab", "explain", "bias", "-m", tiny, "-o", folder, "--force", "-q")
+
+
+def test_generated_templates(tiny: str, pairs: Path, t5: str, tmp_path: Path) -> None:
+    words = tmp_path / "words.csv"
+    words.write_text("word,definition\nmoon,a ball far from the earth\ndog,it runs and plays\n", "utf-8")
+    out, work = tmp_path / "out.json", tmp_path / "work"
+    start = ["lab", "templates", "-m", tiny, "-d", pairs, "--method", "generate", "--t5", t5, "--work", work]
+    start += ["--longest", 2]
+    run(*start, "--definitions", words, "--candidates", 300, "--json", out)
+    values = json.loads(out.read_text("utf-8"))
+    templates = [row["template"] for row in values["generated"]]
+    assert "{text} [MASK]" in templates
+    assert values["template"] in templates
+    assert {t["recipe"] for t in values["trials"]} >= {"mean"}
+    generated = (work / "generated.json").read_text("utf-8")
+    run(*start, "--definitions", words, "--candidates", 300, "--json", out, "--force", "-q")
+    assert json.loads(out.read_text("utf-8"))["provenance"]["encoded"] == 0
+    assert (work / "generated.json").read_text("utf-8") == generated
+    assert "another T5 or from other pairs" in error(*start, "--candidates", 300)
+
+
+# -- pretrain ----------------------------------------------------------------------------------------------------------
+
+
+SMALL = ("--max-steps", 1, "--batch-size", 4, "--max-seq-length", 16, "--device", "cpu")
+
+
+def test_pretrain(many: Path, lines: Path, tiny: str, tmp_path: Path) -> None:
+    command = ("lab", "pretrain", "-m", tiny, "-o", tmp_path / "model", *SMALL, "-t", many)
+    completed = run(*command, lines, "--validate-every", 1)
+    assert completed.stdout == ""
+    assert "Step 1 of 1: held-out loss" in completed.stderr
+    texts = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))["texts"]
+    assert texts["train"] + texts["held_out"] == 63
+    run("encode", lines, "-m", tmp_path / "model", "-r", "prompt", "-o", tmp_path / "v.npy")
+    assert "holds a model already" in error(*command)
+
+
+@pytest.mark.slow
+def test_missing_head_is_reported(many: Path, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import AutoModel, AutoTokenizer
+
+    for part in (AutoModel, AutoTokenizer):
+        part.from_pretrained(tiny).save_pretrained(tmp_path / "encoder")
+    command = ("lab", "pretrain", "-t", many, "-m", tmp_path / "encoder", *SMALL)
+    assert "no weights for its prediction head (cls.predictions.bias" in run(*command, "-o", tmp_path / "a").stderr
+    monkeypatch.setenv("RANK", "1")  # a second process of torchrun says nothing
+    assert run(*command, "-o", tmp_path / "b").stderr == ""

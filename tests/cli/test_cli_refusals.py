@@ -1,0 +1,145 @@
+"""What every command refuses: one line on standard error, exit code 2, and nothing is written."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet as parquet
+import pytest
+
+from command_line import error, run
+
+COMMANDS = """
+serch ~ Unknown command "serch". Did you mean "search"?
+lab explian ~ Did you mean "explain"?
+encode a.txt -m x -o v.npy --presicion float32 ~ Unknown option: --presicion. Did you mean --precision?
+encode --nope a.txt -m x -o v.npy ~ Unknown option: --nope. A file of that name is ./--nope.
+recipes --json --force ~ Unknown option: --force.
+encode a.txt -m x -m y -o v.npy ~ Parameter -m specified multiple times.
+encode a.txt -m x -o v.npy --engine tf ~ Choose from: "auto", "torch", "openvino", "onnx".
+search -m x --texts [a].txt ~ [a].txt does not exist
+recipes maen ~ Unknown recipe 'maen'. Did you mean 'mean'
+encode texts.txt -m x -o folder.npy ~ is a folder
+encode texts.txt -m x -o texts.txt/v.npy ~ not a folder
+encode texts.txt -m TINY -r first-lats -o parts --id number ~ Did you mean 'first-last'
+encode bytes.parquet -m x -o v.jsonl ~ The column 'id' holds bytes, which JSON has no form for
+encode texts.txt -m x -o v.npy -r maen ~ Did you mean 'mean'
+encode texts.txt -m x -o v.txt ~ ends in .npy, .parquet, .jsonl, and '.txt' is none; a folder of parts has no suffix
+encode none.txt -m x -o v.npy ~ does not exist
+encode texts.txt -m ./nowhere -o v.npy ~ There is no model folder
+encode texts.txt -m x -o v.npy --workers 2 ~ --workers is for a folder of parts, and v.npy is a file
+encode -m x -o parts ~ A folder of parts takes files, folders, patterns or addresses, not standard input
+encode nulls.jsonl -m x -o v.jsonl --strict ~ line 2: 'text' is null, one of 1 such rows (--strict)
+encode null.jsonl -m x -o v.jsonl ~ No row has a text: 'text' is null in all 1
+encode vectors.jsonl -m x -o v.jsonl ~ has a column 'embedding'
+encode mixed.jsonl -m x -o v.parquet ~ 'id' does not fit into one type
+evaluate -m ./nowhere -d stsbb ~ stsb
+evaluate -m TINY -d my-pairs.jsonl -r ditto:9-1 ~ It allows heads LAYER-HEAD from 1-1 to 3-4
+evaluate -m TINY -d bad.csv ~ bad.csv, line 3
+evaluate -m x -d my-pairs.jsonl --as-is --fit texts.txt ~ --as-is runs no recipe
+evaluate -m TINY ./nowhere -r mean -d my-pairs.jsonl ~ Error: There is no model folder './nowhere'
+evaluate results.json -m x ~ add --report FILE
+evaluate results.json --report out ~ is none. Known: .html
+evaluate results.json --report o.html -r mean ~ Give a model
+search -m x ~ Give either --data
+search -m x --data stsb.dev --space hats ~ Unknown search space 'hats'
+search -m x --data stsb.dev --report a.gif ~ .png
+search -m x --data my-pairs.jsonl --test my-pairs.jsonl ~ all of its 4 pairs
+search -m x --data texts.txt ~ Texts without labels are for --texts
+search -m x --texts many.txt --ask-file judge.csv ~ --ask-file belongs to --ask
+search -m x --data my-pairs.jsonl --ask 5 ~ give these with --texts
+search -m TINY --texts many.txt --ask 5 --ask-file judge.txt ~ .csv
+search -m TINY --texts many.txt --ask 99999 --ask-file judge.csv ~ 99999 pairs to judge were asked for
+search -m TINY --texts many.txt --ask 2 --ask-file bad.csv ~ line 3: 'score' must be a finite number, not 'much'
+improve -m TINY -t one.txt -o out ~ 50
+train -m TINY -o out ~ Give either --texts
+train -m TINY -o out --texts many.txt --batch-size 99 ~ batch_size of at most 60
+train -m TINY -o out --texts many.txt --device tpu ~ device='tpu': on this machine training runs on
+distill -m TINY -o out -t many.txt --validate my-pairs.jsonl --shaping centre ~ give either it or these
+distill -m TINY -o out -t many.txt --contexts texts.txt ~ is a file
+distill -m x -o out -t many.txt --validate my-pairs.jsonl classes.csv ~ holds classification, and only scored pairs
+distill -m x -o out -t blank.txt ~ No texts in
+save -m TINY -o out -r "mean | zscore" ~ --fit FILE
+save -m TINY -o out --match-score 4 ~ --match-score needs --calibrate FILES
+save -m TINY -o folder.npy -r mean ~ --force
+save -m TINY -o texts.txt -r mean ~ is a file
+save -m x -o out --format openvino --calibrate texts.txt ~ --calibrate is for graphs in --precision int8
+save -m x -o out --format openvino --match-score 3 ~ --match-score calibrates an encoder, not a graph
+save -m x -o out --format onnx --precision bfloat16 ~ onnx runs in float32
+save -m x -o out --format openvino --compare texts.txt ~ 4 different texts are too few
+save -m ./nowhere -o out --format openvino --fit texts.txt ~ There is no model folder
+save -m x -o out --compare texts.txt ~ --compare is for graphs
+check x --against http://localhost --texts a.txt ~ --texts does not go with --against
+check x --files-only --against http://localhost ~ --against does not go with --files-only
+check x --texts none.txt ~ none.txt does not exist
+lab pretrain -o out -t many.txt --config mini ~ Give either max_steps or epochs: none was given
+lab pretrain -o out -t many.txt --config mini --max-steps 1 --held-out none.txt ~ does not exist
+lab reproduce ditto-9 ~ Did you mean
+lab reproduce ditto-6 -m llama=x ~ has no model 'llama'; it has bert
+lab reproduce ditto-6 --only-rows nothing* nobody ~ Nothing is called 'nothing*,nobody' here. There is: BERT static
+lab reproduce stankevicius-A1 --only-columns XX ~ There is: T0, T4, BERT
+lab minimal-pairs evaluate -m TINY -d bad.tsv --fit texts.txt ~ name one with --recipe
+lab minimal-pairs evaluate -m TINY -d bad.tsv --report heros.jpg ~ .png
+lab minimal-pairs evaluate -m TINY -d bad.tsv ~ bad.tsv, line 3
+lab minimal-pairs build -t none.txt -o pairs.jsonl ~ does not exist
+lab minimal-pairs fit none.csv -m x -o fitted.txt ~ .json
+lab minimal-pairs sheet none.jsonl -o sheet.csv ~ does not exist
+lab explain mask -m x ~ Give texts
+lab explain mask -m x dogs --json results.json ~ exists already
+lab explain bias -m TINY -o texts.txt ~ is a file
+lab templates -m TINY -d my-pairs.jsonl --t5 x ~ --t5 is for --method generate
+lab templates -m TINY -d my-pairs.jsonl --method generate --grammar promptbert ~ --grammar is for --method greedy
+lab templates -m TINY -d my-pairs.jsonl --method generate ~ needs a T5
+"""
+FILES = {
+    "one.txt": "one sentence\n",
+    "blank.txt": "\n\n",
+    "bad.csv": "sentence1,sentence2,score\na,b,1\nc,d,much\n",
+    "bad.tsv": "Original\tTypo\nA text.\tA txet.\n\tA txet.\n",
+    "classes.csv": "text,label\n" + "".join(f"text {n},{n % 2}\n" for n in range(20)),
+    "results.json": '{"format": "essent-results/1", "results": []}',
+    "nulls.jsonl": '{"text": "a"}\n{"text": null}\n',
+    "null.jsonl": '{"text": null}\n',
+    "vectors.jsonl": '{"text": "a", "embedding": [1]}\n',
+    "mixed.jsonl": '{"text": "a", "id": 1}\n{"text": "b", "id": "x"}\n',
+    "folder.npy/mine.txt": "",
+}
+
+
+@pytest.mark.parametrize("line", COMMANDS.strip().splitlines())
+@pytest.mark.usefixtures("lines", "many", "pairs")
+def test_refusals(line: str, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, content in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    rows = [{"text": "a", "id": b"1"}]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "bytes.parquet")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    command, message = line.split(" ~ ")
+    refused = run(*(tiny if word == "TINY" else word for word in shlex.split(command)), code=2)
+    assert message in refused.stderr[refused.stderr.index("Error: ") :]  # behind notes
+    assert refused.stdout == ""
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_refusals_of_outputs_that_exist(tiny: str, pairs: Path, tmp_path: Path) -> None:
+    output = tmp_path / "mine.png"
+    output.write_bytes(b"mine")
+    for command in (
+        ("evaluate", "-m", tiny, "-d", pairs, "--json", output),
+        ("search", "-m", tiny, "-d", pairs, "--report", output),
+        ("lab", "minimal-pairs", "evaluate", "-m", tiny, "-d", pairs, "--report", output),
+        ("lab", "reproduce", "ditto-6", "-m", tiny, "--json", output),
+        ("check", tiny, "--json", output),
+    ):
+        assert "--force" in error(*command)
+    assert output.read_bytes() == b"mine"
+
+
+def test_a_missing_library_names_its_extra(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert "essent[report]" in error("evaluate", pairs, "--report", tmp_path / "o.html")
