@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from essent._core.registry import did_you_mean
 from essent.errors import InputError, UnknownNameError
@@ -38,7 +37,7 @@ class Pairs:
         hub_note: what differs on the hub, added to every result from there.
     """
 
-    kind: ClassVar[str] = "pairs"
+    kind = "pairs"
     name: str
     hub: str | None = None
     revision: str | None = None
@@ -64,8 +63,8 @@ class Labels:
         note: what every result says.
     """
 
-    kind: ClassVar[str] = "classification"
-    splits: ClassVar[tuple[str, ...]] = ("test",)
+    kind = "classification"
+    splits = ("test",)
     name: str
     parts: tuple[str, ...] = ()
     scale: tuple[int, int] | None = None
@@ -86,8 +85,8 @@ class Clusters:
         size: how many texts it has.
     """
 
-    kind: ClassVar[str] = "clustering"
-    splits: ClassVar[tuple[str, ...]] = ("test",)
+    kind = "clustering"
+    splits = ("test",)
     name: str
     classes: int
     size: int

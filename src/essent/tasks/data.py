@@ -151,13 +151,10 @@ def check_file(path: Path) -> None:
     """Raise a DataError that names the neighbours when `path` is not a file."""
     if path.is_dir():
         raise DataError(f"{path} is a folder where a file is expected.")
-    if path.is_file():
-        return
-    if not path.parent.is_dir():
-        raise DataError(f"{path} does not exist: there is no folder {path.parent}.")
-    neighbours = sorted(entry.name for entry in path.parent.iterdir() if entry.is_file())
-    hint = did_you_mean(path.name, neighbours[:50]) if neighbours else "The folder holds no files."
-    raise DataError(f"{path} does not exist. {hint}")
+    if not path.is_file():
+        neighbours = sorted(entry.name for entry in path.parent.glob("*") if entry.is_file())[:50]
+        hint = did_you_mean(path.name, neighbours) if neighbours else f"There are no files in {path.parent}."
+        raise DataError(f"{path} does not exist. {hint}")
 
 
 def read_text(path: Path) -> str:
@@ -295,13 +292,9 @@ def hub_rows(repo: str, revision: str | None, split: str, instead: str) -> list[
     try:
         rows = datasets.load_dataset(repo, revision=revision, split=split).to_list()
     except Exception as error:  # `datasets` documents no common base, and no network error may look like a bug
-        offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
-        state = (
-            "HF_HUB_OFFLINE is set, so the hub is not asked." if offline else "The hub may be unreachable from here."
-        )
         raise DataError(
-            f"Cannot load split {split!r} of the data set {repo!r} (revision {revision or 'not pinned'}) from the hub: "
-            f"{type(error).__name__}: {error}. {state} "
+            f"Cannot load split {split!r} of the data set {repo!r} (revision {revision or 'not pinned'}) from the hub "
+            f"(HF_HUB_OFFLINE={os.environ.get('HF_HUB_OFFLINE', '0')}): {type(error).__name__}: {error}. "
             f"Local files are an alternative: {instead}."
         ) from error
     if not rows:
