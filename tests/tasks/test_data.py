@@ -67,24 +67,12 @@ def test_byte_order_mark_carriage_returns_and_blank_lines(tmp_path: Path, suffix
     assert read_pairs(path) == PAIRS
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("sent1", "sent2", "label"),
-        ("sentence_A", "sentence_B", "Relatedness_Score"),
-    ],
-)
-def test_column_synonyms(tmp_path: Path, names: tuple[str, str, str]) -> None:
-    path = write(tmp_path / "data.csv", [dict(zip(names, ("a", "b", "1"), strict=True))])
-    assert read_pairs(path) == [Pair("a", "b", 1.0)]
-
-
-def test_first_synonym_counts() -> None:
+def test_columns_of_pairs(tmp_path: Path) -> None:
+    for names in (("sent1", "sent2", "label"), ("sentence_A", "sentence_B", "Relatedness_Score")):
+        path = write(tmp_path / "data.csv", [dict(zip(names, ("a", "b", "1"), strict=True))])
+        assert read_pairs(path) == [Pair("a", "b", 1.0)]
     values = {"label": 0, "score": 3.0, "sentence1": "a", "sentence2": "b", "text1": "c", "text": "x\ny"}
-    assert pairs_from_rows([Row("here", values)]) == [Pair("a", "b", 3.0)]
-
-
-def test_sentence_pair_in_a_single_column(tmp_path: Path) -> None:
+    assert pairs_from_rows([Row("here", values)]) == [Pair("a", "b", 3.0)]  # the first name counts
     path = write(tmp_path / "str.csv", [{"PairID": "1", "Text": "It rains.\nIt pours.", "Score": "0.9"}])
     assert read_pairs(path) == [Pair("It rains.", "It pours.", 0.9)]
     with pytest.raises(DataError, match="two sentences on two lines, not 3"):
@@ -101,10 +89,6 @@ GOOD = '{"sentence1": "a", "sentence2": "b", "score": 1}\n'
         ("[1, 2]", "line 3: a row must be a JSON object or a text, not list"),
         ('{"sentence1": "a", "score": 1}', "line 3: no column 'sentence2'"),
         ('{"sentence1": "a", "sentence2": "b"}', "line 3: no column 'score'.*label"),
-        (
-            '{"sentence1": "a", "sentence2": "b", "score": "high"}',
-            "line 3: 'score' must be a finite number, not 'high'",
-        ),
         ('{"sentence1": "a", "sentence2": "b", "score": null}', "line 3: 'score' must be a finite number, not None"),
         ('{"sentence1": "a", "sentence2": "b", "score": true}', "line 3: 'score' must be a finite number, not True"),
         ('{"sentence1": "a", "sentence2": "b", "score": 1' + "0" * 400 + "}", "line 3: 'score' must be a finite"),
@@ -125,8 +109,6 @@ def test_malformed_json_lines_name_file_and_line(tmp_path: Path, line: str, mess
     ("name", "content", "message"),
     [
         ("bad.csv", 'sentence1,sentence2,score\n"a\nb",c,1\na,b\n', "bad.csv, line 4: 2 fields, but the header has 3"),
-        ("bad.csv", 'sentence1,sentence2,score\n"a\nb",c,x\n', "bad.csv, line 2: 'score'"),
-        ("bad.csv", 'sentence1,sentence2,score\n"a"b,c,1\n', "bad.csv, line 2"),
         ("bad.csv", 'sentence1,sentence2,score\na,b,1\n"open,c,1\n', "bad.csv, line 3: unexpected end of data"),
         ("bad.csv", "score,score\n1,2\n", "bad.csv, line 1: a column name stands twice"),
         ("bad.tsv", "sentence1\tsentence2\tscore\na\tb\t1\na\tb\tc\t1\n", "bad.tsv, line 3: 4 fields"),
@@ -135,7 +117,6 @@ def test_malformed_json_lines_name_file_and_line(tmp_path: Path, line: str, mess
         ("bad.json", "[" * 100_000, "bad.json: JSON that cannot be read .*recursion"),
         ("bad.json", '[{"score": ' + "1" * 5000 + "}]", "bad.json: JSON that cannot be read .*digits"),
         ("bad.jsonl", GOOD + '{"a":' * 100_000 + "\n", "bad.jsonl, line 2: JSON that cannot be read .*recursion"),
-        ("bad.jsonl", GOOD + '{"score": ' + "1" * 5000 + "}\n", "bad.jsonl, line 2: JSON that cannot be read .*digits"),
         ("bad.json", '[{"score": 1}]', "bad.json, row 1: no column 'sentence1'"),
         ("bad.parquet", "no", "bad.parquet: not a Parquet file"),
         ("empty.jsonl", "", "empty.jsonl has no rows"),
@@ -150,16 +131,13 @@ def test_malformed_files(tmp_path: Path, name: str, content: str | bytes, messag
         read_pairs(tmp_path / name)
 
 
-@pytest.mark.parametrize("name", ["long.csv", "long.tsv"])
-def test_texts_of_any_length(tmp_path: Path, name: str) -> None:
+def test_texts_of_any_length_with_carriage_returns(tmp_path: Path) -> None:
     text = "ab " * 60_000
-    (tmp_path / name).write_text(f"text\n{text}\nb\n")
-    assert column(tmp_path / name) == [text, "b"]
-
-
-def test_a_carriage_return_alone_ends_no_line(tmp_path: Path) -> None:
+    for suffix in ("csv", "tsv"):
+        (tmp_path / f"long.{suffix}").write_text(f"text\n{text}\nb\n")
+        assert column(tmp_path / f"long.{suffix}") == [text, "b"]
     (tmp_path / "a.tsv").write_bytes(b"text\tscore\r\na\rb\t1\r\n")
-    assert column(tmp_path / "a.tsv") == ["a\rb"]
+    assert column(tmp_path / "a.tsv") == ["a\rb"]  # alone it ends no line
     (tmp_path / "a.csv").write_bytes(b'text,score\r\n"a\rb",1\r\n"a\r\nb",2\r\n')
     assert column(tmp_path / "a.csv") == ["a\rb", "a\r\nb"]
 
@@ -194,20 +172,12 @@ def test_blank_lines(tmp_path: Path) -> None:
         located_rows(tmp_path / "blank.tsv")
 
 
-def test_undecodable_bytes(tmp_path: Path) -> None:
-    (tmp_path / "latin.jsonl").write_bytes(GOOD.encode() + b'{"sentence1": "\xfc"}\n')
-    with pytest.raises(DataError, match=r"latin.jsonl, line 2: not UTF-8"):
-        read_pairs(tmp_path / "latin.jsonl")
-
-
 def test_missing_file_names_its_neighbours(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no files"):
+    with pytest.raises(DataError, match="There are no files in"):
         located_rows(tmp_path / "sts12.jsonl")
     (tmp_path / "sts12.jsonl").write_text(GOOD)
     with pytest.raises(DataError, match=r"sts12.json does not exist. Did you mean 'sts12.jsonl'"):
         located_rows(tmp_path / "sts12.json")
-    with pytest.raises(DataError, match="there is no folder"):
-        located_rows(tmp_path / "no" / "sts12.jsonl")
     with pytest.raises(DataError, match="is a folder"):
         located_rows(tmp_path)
 
@@ -232,8 +202,7 @@ def test_offline_hub(tmp_path: Path) -> None:
     last = done.stderr.strip().splitlines()[-1]
     assert done.returncode == 1
     assert last.startswith("essent.errors.DataError: Cannot load split 'test' of the data set 'mteb/sts12-sts'")
-    assert "revision a0d554a6" in last
-    assert "HF_HUB_OFFLINE is set" in last
+    assert "revision a0d554a6) from the hub (HF_HUB_OFFLINE=1)" in last
     assert "give DIR" in last
 
 
@@ -244,9 +213,10 @@ def test_texts_of_lines(tmp_path: Path) -> None:
     file = tmp_path / "lines.txt"
     file.write_bytes("one\r\n\ntwo\u2028more\n".encode())
     assert read_texts(file) == ["one", "", "two\u2028more"]
-    file.write_bytes(b"")
-    with pytest.raises(DataError, match="has no texts"):
-        read_texts(str(file))
+    for content, message in ((b"", "has no texts"), (GOOD.encode() + b"\xfc\n", r"lines.txt, line 2: not UTF-8")):
+        file.write_bytes(content)
+        with pytest.raises(DataError, match=message):
+            read_texts(str(file))
 
 
 def test_texts_of_columns(tmp_path: Path) -> None:

@@ -12,17 +12,9 @@ from scipy.stats import binomtest, bootstrap
 
 from essent.errors import DataError, InputError
 from essent.tasks.examples import SUBSETS, MinimalPair
-from essent.tasks.heros import HerosTask, comparisons, load_heros, verdict
+from essent.tasks.heros import GROUPS, REFERENCES, HerosTask, comparisons, load_heros, verdict
 from essent.tasks.result import Result
 from essent.tasks.sample import sample_minimal_pairs_path
-
-MEMBERS = {
-    "a negation": ("Negation (Main)", "Negation (Antonym)"),
-    "a negation of the main verb": ("Negation (Main)",),
-    "a negation at the antonym's place": ("Negation (Antonym)",),
-    "an antonym": ("Antonym",),
-    "a random word": ("Random MLM",),
-}
 
 
 def vectors_of(texts: Sequence[str], seed: int = 0, width: int = 6) -> np.ndarray:
@@ -82,8 +74,7 @@ def test_scores_match_plain_loops() -> None:
         result = task.score_vectors(matrix)
         assert result.metrics["similarity"] == pytest.approx(slow_similarities(task, vector), abs=1e-12)
         for comparison in comparisons(result):
-            members = MEMBERS[comparison.above]
-            below = {"a synonym": "Synonym", "a typo": "Typo"}[comparison.below]
+            members, below = GROUPS[comparison.above], REFERENCES[comparison.below]
             assert comparison.share == pytest.approx(slow_share(task, vector, members, below), abs=1e-12)
         assert result.n == len(task)
         assert sum(scores["n"] for scores in result.subsets.values()) == len(task)
@@ -91,22 +82,15 @@ def test_scores_match_plain_loops() -> None:
 
 def test_texts_are_encoded_once() -> None:
     task, encoded = synthetic_task(4), []
+    vectors = dict(zip(task.texts(), vectors_of(task.texts()), strict=True))
 
     def encode(texts: list[str]) -> np.ndarray:
         encoded.extend(texts)
-        return vectors_of(task.texts())[[task.texts().index(text) for text in texts]]
+        return np.array([vectors[text] for text in texts])
 
-    class Model:
-        def encode(self, texts: list[str]) -> np.ndarray:
-            return encode(texts)
-
-    ready = task.score_vectors(vectors_of(task.texts()))
-    for subset, scores in task.run(encode).subsets.items():
-        assert scores == pytest.approx(ready.subsets[subset])
-    encoded.clear()
-    task.run(encode)
-    assert len(encoded) == len(set(encoded)) == len(set(task.texts()))
-    assert task.run(Model()) == task.run(encode)  # the seed: the same intervals, bit for bit
+    result = task.run(encode)
+    assert sorted(encoded) == sorted(set(task.texts()))
+    assert result == task.run(encode)  # the same intervals, bit for bit
 
 
 def test_intervals_are_the_bootstraps() -> None:
@@ -121,18 +105,6 @@ def test_intervals_are_the_bootstraps() -> None:
     assert scores["similarity"] == pytest.approx(np.cos(angles).mean())
     assert (scores["low"], scores["high"]) == pytest.approx((expected.low, expected.high), abs=0.015)
     assert scores["low"] < scores["similarity"] < scores["high"]
-
-
-def test_interval_includes_the_baseline_error() -> None:
-    """Changed sentences of one cosine everywhere: only the baseline can move."""
-    texts = [f"o{i}" for i in range(12)]
-    first = vectors_of(texts, width=3)
-    first /= np.linalg.norm(first, axis=1, keepdims=True)
-    orthogonal = np.cross(first, [0.3, -0.5, 0.8])
-    changed = 0.9 * first + math.sqrt(1 - 0.81) * orthogonal / np.linalg.norm(orthogonal, axis=1, keepdims=True)
-    scores = synthetic_task(12, ("Typo",)).score_vectors(np.concatenate([first, changed])).subsets["Typo"]
-    assert scores["cosine"] == pytest.approx(0.9)
-    assert scores["low"] < scores["similarity"] - 0.01 < scores["similarity"] + 0.01 < scores["high"] + 0.02
 
 
 def test_shares_have_wilsons_interval() -> None:
@@ -151,8 +123,6 @@ def test_the_verdict_in_words() -> None:
     assert verdict(result) == [
         "Ranks a negation above a synonym in 50 % of the cases (95 % interval 9–91 %, 2 originals)."
     ]
-    ((main_negation),) = (c for c in comparisons(result) if c.above == "a negation of the main verb")
-    assert main_negation.share == 0.5
     assert json.loads(json.dumps(result.to_dict()))["provenance"]["comparisons"][0]["above"] == "a negation"
 
 
@@ -161,9 +131,7 @@ def test_typos_stand_in_for_missing_synonyms_and_nothing_for_both() -> None:
     assert "above a typo" in verdict(with_typos.score_vectors(vectors_of(with_typos.texts())))[0]
     none = synthetic_task(4, ("Antonym", "Negation (Main)"))
     result = none.score_vectors(vectors_of(none.texts()))
-    assert verdict(result) == [
-        "No original has both a change that keeps its meaning and one that alters it: nothing can be ranked."
-    ]
+    assert verdict(result)[0].startswith("No original has both")
     assert any("Synonym, Random MLM, Typo, Negation (Antonym)" in note for note in result.notes)
 
 
@@ -184,25 +152,17 @@ def test_repeated_originals_are_grouped() -> None:
     assert (antonym.share, antonym.originals) == (1.0, 1)  # 0.89 above the synonyms' mean of 0.5
 
 
-def test_ties_and_identical_pairs() -> None:
-    same = HerosTask("same", (MinimalPair("a", "a", "Typo"), MinimalPair("b", "c", "Typo"))).run(vectors_of)
-    assert any("1 of 2 pairs hold the same sentence twice" in note for note in same.notes)
-    task = synthetic_task(3, ("Synonym", "Antonym"))
-    result = task.run(lambda texts: np.array([[float(t.startswith("o0")), 1.0, 0.3] for t in texts]))
-    assert {c.share for c in comparisons(result)} == {0.0}
-
-
 @pytest.mark.parametrize("vectors", [np.ones((1, 3)), np.full((1, 3), 1e200), np.zeros((1, 3))])
 def test_constant_vectors(vectors: np.ndarray) -> None:
     task = synthetic_task(4)
     result = task.run(lambda texts: np.repeat(vectors, len(texts), axis=0))
-    if vectors.any():
-        assert all(math.isnan(value) for value in result.metrics["similarity"].values())
-        assert any("one direction" in note for note in result.notes)
-    else:
-        assert set(result.metrics["similarity"].values()) == {0.0}
-        assert any("28 texts have a zero vector" in note for note in result.notes)
-    assert {c.share for c in comparisons(result)} == {0.0}
+    similarities = list(result.metrics["similarity"].values())
+    assert np.isnan(similarities).all() if vectors.any() else set(similarities) == {0.0}
+    expected = "one direction" if vectors.any() else "28 texts have a zero vector"
+    assert any(expected in note for note in result.notes)
+    assert {c.share for c in comparisons(result)} == {0.0}  # ties
+    same = HerosTask("same", (MinimalPair("a", "a", "Typo"), MinimalPair("b", "c", "Typo"))).run(vectors_of)
+    assert any("1 of 2 pairs hold the same sentence twice" in note for note in same.notes)
 
 
 def test_single_original_has_no_baseline() -> None:
@@ -221,10 +181,6 @@ def test_refusals() -> None:
         HerosTask("bad", (MinimalPair("a", "b", "Synonyms"),))
     with pytest.raises(InputError, match="at least 1"):
         HerosTask("few", (MinimalPair("a", "b", "Synonym"),), resamples=0)
-    with pytest.raises(InputError, match=r"expected \(8, D\)"):
-        synthetic_task(2, ("Typo", "Synonym")).score_vectors(np.ones((3, 2)))
-    with pytest.raises(InputError, match="not finite"):
-        synthetic_task(1, ("Typo",)).score_vectors([[1.0, 2.0], [math.nan, 1.0]])
 
 
 def test_minilm_on_the_demos_pairs() -> None:
@@ -237,14 +193,5 @@ def test_minilm_on_the_demos_pairs() -> None:
         lambda texts: model.encode(texts, show_progress_bar=False)
     )
     assert verdict(result)[0].startswith("Ranks a negation above a synonym in 40 % of the cases")
-    assert result.metrics["similarity"] == pytest.approx(
-        {
-            "Synonym": 0.92387,
-            "Antonym": 0.91105,
-            "Random MLM": 0.78625,
-            "Typo": 0.81433,
-            "Negation (Main)": 0.90371,
-            "Negation (Antonym)": 0.94168,
-        },
-        abs=2e-5,
-    )
+    measured = dict(zip(SUBSETS, (0.92387, 0.91105, 0.78625, 0.81433, 0.90371, 0.94168), strict=True))
+    assert result.metrics["similarity"] == pytest.approx(measured, abs=2e-5)

@@ -39,20 +39,13 @@ def sample(pairs: int = 120, ties: bool = False, seed: int = 1) -> tuple[np.ndar
 
 
 @pytest.mark.parametrize("ties", [False, True])
-def test_spearman_is_scipys(ties: bool) -> None:
-    rows, gold = sample(ties=ties)
-    expected = [100 * stats.spearmanr(row, gold).statistic for row in rows]
-    np.testing.assert_allclose(spearman(rows, gold), expected, atol=1e-9)
-
-
-@pytest.mark.parametrize("ties", [False, True])
-def test_bootstrap_matches_scipys_spearman(ties: bool) -> None:
+def test_scores_and_draws_are_scipys(ties: bool) -> None:
     rows, gold = sample(pairs=30, ties=ties)
     draws = bootstrap(rows, gold, resamples=20, seed=5)
     sampled = np.random.default_rng(5).integers(30, size=(20, 30))
-    for number, pairs in enumerate(sampled):
+    for pairs, scores in zip([np.arange(30), *sampled], [spearman(rows, gold), *draws.T], strict=True):
         expected = [100 * stats.spearmanr(row[pairs], gold[pairs]).statistic for row in rows]
-        np.testing.assert_allclose(draws[:, number], expected, atol=1e-9)
+        np.testing.assert_allclose(scores, expected, atol=1e-9)
 
 
 def test_block_size_does_not_change_draws(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,20 +76,13 @@ def test_a_recipe_does_not_differ_from_itself() -> None:
     same = compare(("a", "b"), (rows[0], rows[0]), gold)
     assert (same.difference, same.low, same.high, same.p) == (0, 0, 0, 1)
     assert "No difference is shown between a and b" in same.summary()
-
-
-def test_a_recipe_scaled_monotonically_does_not_differ() -> None:
-    rows, gold = sample()
-    same = compare(("a", "b"), (rows[0], np.exp(rows[0].astype(np.float64))), gold)
-    assert same.p == 1
-    assert not same.is_clear
+    assert compare(("a", "b"), (rows[0], np.exp(rows[0].astype(np.float64))), gold).p == 1  # the same ranks
 
 
 def test_clear_and_small_differences() -> None:
     rows, gold = sample()
     clear = compare(("good", "bad"), (rows[0], rows[2]), gold)
-    assert clear.is_clear
-    assert clear.low > 0
+    assert clear.is_better
     assert clear.p < 0.01
     assert clear.summary().startswith("good is better than bad by +")
     swapped = compare(("bad", "good"), (rows[2], rows[0]), gold)
@@ -125,5 +111,5 @@ def test_undefined_correlations_are_nan() -> None:
     assert np.isnan(spearman(rows[:, :1], gold[:1])).all()
     undefined = compare(("a", "b"), (constant, rows[0]), gold)
     assert np.isnan(undefined.p)
-    assert not undefined.is_clear
+    assert "cannot be compared: a score is undefined" in undefined.summary()
     assert interval(np.full(5, np.nan)) == pytest.approx((np.nan, np.nan), nan_ok=True)

@@ -187,6 +187,7 @@ def _pairs_of_row(row: Pairs, split: str, data: Path | None) -> PairTask:
     name = row.name if split == "test" else f"{row.name}.{split}"
     stems = _stems("sts", dict.fromkeys((f"{row.name}.{split}", name)), data)
     notes: tuple[str, ...] = ()
+    source: dict[str, Any]
     if data is not None:
         path = next((file for stem in stems if (file := _file(stem))), None)
         if path is None:
@@ -197,7 +198,7 @@ def _pairs_of_row(row: Pairs, split: str, data: Path | None) -> PairTask:
         raise DataError(f"The {split} split of {row.name!r} is not on the hub{where}. Give {_instead(stems)}.")
     else:
         rows = hub_rows(row.hub, row.revision, row.hub_splits[split], _instead(stems))
-        source = {"source": f"hub:{row.hub}", "revision": str(row.revision), "split": row.hub_splits[split]}
+        source = {"source": f"hub:{row.hub}", "revision": row.revision, "split": row.hub_splits[split]}
         notes = (row.hub_note,) * bool(row.hub_note)
     pairs, (low, high) = tuple(pairs_from_rows(rows)), row.scale
     if outside := sum(not low <= pair.score <= high for pair in pairs):  # a wrong column may be the reason
