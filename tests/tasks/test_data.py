@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from essent.errors import DataError
-from essent.tasks.data import Row, hub_rows, located_rows, read_texts
+from essent.tasks.data import Row, located_rows, read_texts
 from essent.tasks.examples import Pair, pairs_from_rows
 
 ROWS = [
@@ -180,17 +180,6 @@ def test_missing_file_names_its_neighbours(tmp_path: Path) -> None:
         located_rows(tmp_path / "sts12.json")
     with pytest.raises(DataError, match="is a folder"):
         located_rows(tmp_path)
-
-
-def test_hub_rows_through_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    datasets = pytest.importorskip("datasets")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    folder = tmp_path / "repository"
-    folder.mkdir()
-    write(folder / "test.jsonl", ROWS)
-    assert [row.values for row in hub_rows(str(folder), None, "test", "--data-folder DIR")] == ROWS
-    with pytest.raises(DataError, match=r"split 'train' of the data set .*repository.*--data-folder DIR"):
-        hub_rows(str(folder), None, "train", "--data-folder DIR")
 
 
 def test_offline_hub(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_a_beir_folder(tmp_path: Path) -> None:
         load_task(folder)
     for name in ("test", "dev"):
         (folder / "qrels" / f"{name}.tsv").unlink()
-    with pytest.raises(DataError, match=r"should have test\.tsv, or one \.tsv file; it has none"):
+    with pytest.raises(DataError, match=r"should have test\.tsv, or one \.tsv file; it has: none"):
         load_task(folder)
 
 

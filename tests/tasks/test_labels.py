@@ -95,7 +95,7 @@ def test_soft_targets() -> None:
     part = np.array(parts)
     probabilities, _ = held_out(task._features(apart), task.targets, part == "train", part == "dev", np.zeros(150, int))
     expected = stats.pearsonr(probabilities[part == "test"] @ np.arange(1, 6), gold[part == "test"]).statistic
-    assert result.main_score == pytest.approx(100 * float(expected)) > 90  # of the expected score
+    assert result.main_score == pytest.approx(100 * float(expected))  # of the expected score
     evidence = task.evidence(apart, range(300))[None]
     assert task.scores(evidence)[0] == pytest.approx(result.main_score)
     below = LabelTask("soft", tuple(e._replace(target=max(e.target - 1, 0.2)) for e in examples), (1, 5))  # type: ignore[operator,type-var]

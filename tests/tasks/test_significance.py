@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from essent.tasks import resampling
 from essent.tasks.comparison import Comparison, Scored
 from essent.tasks.comparison import bootstrap as bootstrap_of
 from essent.tasks.comparison import compare as compare_scored
@@ -48,13 +47,6 @@ def test_scores_and_draws_are_scipys(ties: bool) -> None:
         np.testing.assert_allclose(scores, expected, atol=1e-9)
 
 
-def test_block_size_does_not_change_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, gold = sample()
-    whole = bootstrap(rows, gold, resamples=50)
-    monkeypatch.setattr(resampling, "BLOCK_VALUES", 500)
-    np.testing.assert_allclose(bootstrap(rows, gold, resamples=50), whole, atol=1e-12)
-
-
 def test_interval_matches_scipys_bootstrap() -> None:
     rows, gold = sample(pairs=200)
     low, high = interval(bootstrap(rows[1:2], gold, resamples=4000)[0])
@@ -85,9 +77,7 @@ def test_clear_and_small_differences() -> None:
     assert clear.is_better
     assert clear.p < 0.01
     assert clear.summary().startswith("good is better than bad by +")
-    swapped = compare(("bad", "good"), (rows[2], rows[0]), gold)
-    assert swapped.difference == -clear.difference
-    assert "worse" in swapped.summary()
+    assert "bad is worse than good by -" in compare(("bad", "good"), (rows[2], rows[0]), gold).summary()
     generator = np.random.default_rng(0)
     twins = gold + generator.normal(size=(2, len(gold)))
     assert compare(("a", "b"), (twins[0], twins[1]), gold).p > 0.05
@@ -112,4 +102,3 @@ def test_undefined_correlations_are_nan() -> None:
     undefined = compare(("a", "b"), (constant, rows[0]), gold)
     assert np.isnan(undefined.p)
     assert "cannot be compared: a score is undefined" in undefined.summary()
-    assert interval(np.full(5, np.nan)) == pytest.approx((np.nan, np.nan), nan_ok=True)
