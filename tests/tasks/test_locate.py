@@ -41,18 +41,16 @@ def test_catalogue() -> None:
     assert task_names() == [*names, *task_names("classification"), *task_names("clustering")]
     assert (set(task_names("classification")), task_names("clustering")) == (set(CLASSIFICATION12), list(CLUSTERING6))
     assert all(len(str(find_row(name)[0].revision)) == 40 for name in STS7)  # type: ignore[union-attr]
-    assert (find_row("SICK-R", "train")[0].name, find_row("stsb.dev", "dev")[1]) == ("sickr", "dev")
+    assert (find_row("SICK-R.train")[0].name, find_row("stsb.dev")[1]) == ("sickr", "dev")
 
 
 def test_unknown_names() -> None:
     with pytest.raises(UnknownNameError, match=r"'sts17'. Did you mean .*'sts1.'.*Tasks: sts12, sts13.*stsb.dev"):
         load_task("sts17")
     with pytest.raises(UnknownNameError, match=r"'sts12.dev'"):
-        load_task("sts12", split="dev")
+        load_task("sts12.dev")
     with pytest.raises(UnknownNameError, match=r"Known: "):
         load_task("xyzzy")
-    with pytest.raises(InputError, match="different splits"):
-        load_task("stsb.dev", split="test")
     with pytest.raises(UnknownNameError, match="kind of task 'cluster'"):
         task_names("cluster")
 

@@ -14,8 +14,9 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -28,14 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class HasEncode(Protocol):
-    """Anything with `encode`: an essent Encoder, a SentenceTransformer."""
-
-    def encode(self, texts: list[str], /) -> Any:
-        """Turn N texts into an (N,D) array or tensor."""
-
-
-Encode = HasEncode | Callable[[list[str]], Any]
+Encode = Any  # something with `encode`, or such a function: texts (N) -> vectors (N,D)
 Scorer = Callable[[np.ndarray], np.ndarray]  # counts of examples (B,U) -> scores (R,B)
 Statistic = Callable[[np.ndarray, np.ndarray], np.ndarray]  # values (U,) and counts (B,U) -> scores (B,)
 
@@ -97,8 +91,7 @@ class Task(ABC):
             InputError: vectors of another shape, or one that is not finite (the message names its text).
         """
         distinct, rows = distinct_texts(self.texts())
-        # `.encode` first: a SentenceTransformer is callable too, as a torch module
-        function: Any = getattr(encode, "encode", encode)
+        function = getattr(encode, "encode", encode)  # `.encode` first: a SentenceTransformer is callable too
         return self._measure(as_matrix(function(distinct), distinct), rows.tolist())
 
     def score_vectors(self, vectors: Any) -> Result:
@@ -160,8 +153,8 @@ class LabeledTask(Task):
 
     def without(self, excluded: np.ndarray) -> Self:
         """The task without some of its examples (U,) bool."""
-        rows = zip(getattr(self, self.examples_in), excluded, strict=True)
-        return replace(self, **{self.examples_in: tuple(row for row, out in rows if not out)})  # type: ignore[type-var]
+        examples = tuple(compress(getattr(self, self.examples_in), ~excluded))
+        return replace(self, **{self.examples_in: examples})  # type: ignore[arg-type]
 
     def scored_by(self, score: str) -> Self:
         """The task with a score that it can give on demand; "accuracy@8" of labelled texts."""

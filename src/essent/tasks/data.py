@@ -255,8 +255,8 @@ def _table_rows(lines: Iterator[tuple[str, list[str]]], number_columns: bool) ->
 def _numbered(header: list[str]) -> list[str]:
     columns: list[str] = []
     for name in header:
-        tries = [name, *(f"{name}.{number}" for number in range(1, len(header) + 1))]
-        columns.append(next(new for new in tries if new not in columns and (new == name or new not in header)))
+        numbers = (f"{name}.{number}" for number in range(1, len(header) + 1))
+        columns.append(next(n for n in numbers if n not in (*columns, *header)) if name in columns else name)
     return columns
 
 

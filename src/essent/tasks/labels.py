@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ class LabelTask(LabeledTask):
             raise InputError(f"{self.name}: cross-validation needs at least 2 folds, not {self.folds!r}.")
         if self.shots and (self.scale is not None or any(type(shot) is not int or shot < 1 for shot in self.shots)):
             raise InputError(f"{self.name}: shots are whole numbers of labels a class, not {self.shots!r}.")
-        taught = [str(self.examples[row].target) for row in np.flatnonzero(self._is_learned)]
+        taught = [str(example.target) for example in compress(self.examples, self._is_learned)]
         if not taught:
             raise DataError(f"The task {self.name!r} has the parts {', '.join(set(self._parts))}; train is needed.")
         if len(taught) < self.folds and "dev" not in self._parts:
@@ -111,7 +112,7 @@ class LabelTask(LabeledTask):
         """The classes that can be predicted: those of the training part, sorted; of soft targets the scale's."""
         if self.scale is not None:
             return [str(value) for value in self._scale]
-        return sorted({str(self.examples[row].target) for row in np.flatnonzero(self._is_learned)})
+        return sorted({str(example.target) for example in compress(self.examples, self._is_learned)})
 
     @property
     def _scale(self) -> np.ndarray:
@@ -135,11 +136,6 @@ class LabelTask(LabeledTask):
     def _gold(self) -> np.ndarray:
         """The labels of the scored examples (U,)."""
         return self._labels[self.is_scored]
-
-    @property
-    def _can_be_predicted(self) -> np.ndarray:
-        """Which examples (N,) are of a class that is learned."""
-        return (self._labels < len(self.classes)) | (self.scale is not None)
 
     @cached_property
     def targets(self) -> np.ndarray:
@@ -186,7 +182,7 @@ class LabelTask(LabeledTask):
 
     def items(self) -> list[tuple[str, ...]]:
         """The texts of the scored examples."""
-        return [self.examples[row].texts for row in np.flatnonzero(self.is_scored)]
+        return [example.texts for example in compress(self.examples, self.is_scored)]
 
     def read_items(self) -> list[tuple[str, ...]]:
         """The texts of every example whose label is read, those that are only learned on too."""
@@ -198,8 +194,9 @@ class LabelTask(LabeledTask):
 
     def without(self, excluded: np.ndarray) -> LabelTask:
         """The task without some of its scored examples."""
-        dropped = set(np.flatnonzero(self.is_scored)[excluded].tolist())
-        return replace(self, examples=tuple(e for row, e in enumerate(self.examples) if row not in dropped))
+        retained = np.ones(len(self), bool)
+        retained[self.is_scored] = ~excluded
+        return replace(self, examples=tuple(compress(self.examples, retained)))
 
     def for_choice(self) -> LabelTask:
         """Without the test part: the dev part is scored, or without one the training part by cross-validation.
@@ -289,7 +286,8 @@ class LabelTask(LabeledTask):
     def _probabilities(self, features: np.ndarray) -> tuple[np.ndarray, list[float]]:
         """Probabilities (N,K) of the classes, and the strengths chosen for them."""
         folds = np.zeros(len(self), dtype=int)
-        train, dev = self._is_learned, (self._parts == "dev") & self._can_be_predicted
+        known = (self._labels < len(self.classes)) | (self.scale is not None)  # others do not choose the strength
+        train, dev = self._is_learned, (self._parts == "dev") & known
         if not dev.any():
             folds[train] = self._folds(np.flatnonzero(train))
         if "" in self._parts:

@@ -42,23 +42,20 @@ OF_ROWS: dict[str, tuple[Callable[..., LabeledTask], Callable[[Sequence[Row]], l
 GEOMETRY = {"geometry": "simcse", "geometry-raw": "raw"}
 
 
-def load_task(
-    name: str | Path, data: str | Path | None = None, *, split: str | None = None
-) -> LabeledTask | GeometryTask:
+def load_task(name: str | Path, data: str | Path | None = None) -> LabeledTask | GeometryTask:
     """Read the data of a task.
 
     Args:
-        name: a task of the catalogue ("sts12", "stsb.dev", "trec", "agnews"), or a file or folder (then `data` and
-            `split` say nothing). What a file holds is told from its columns (`essent.tasks.kinds.COLUMNS`); "KIND:PATH"
-            says it: "clustering:PATH" takes labelled texts as clusters, "duplicates:mrpc" a data set of the catalogue.
-            A folder as BEIR publishes them, with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, is a retrieval data
-            set; one of its files of judgements names a split. Parts of a classification come from its column `split`,
-            or from files beside it: PATH is NAME.train.jsonl. "geometry:TASK" measures the space on a task of scored
-            pairs, "geometry-raw:TASK" in the other published setting (see `essent.tasks.geometry.SETTINGS`).
+        name: a task of the catalogue ("sts12", "stsb.dev", "trec", "agnews"), or a file or folder (then `data` says
+            nothing). What a file holds is told from its columns (`essent.tasks.examples.COLUMNS`); "KIND:PATH" says it:
+            "clustering:PATH" takes labelled texts as clusters, "duplicates:mrpc" a data set of the catalogue. A folder
+            as BEIR publishes them, with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, is a retrieval data set; one
+            of its files of labels names a split. Parts of a classification come from its column `split`, or from files
+            beside it: PATH is NAME.train.jsonl. "geometry:TASK" measures the space on a task of scored pairs,
+            "geometry-raw:TASK" in the other published setting (see `essent.tasks.geometry.SETTINGS`).
         data: None reads the hub. A folder is searched for `sts/NAME.jsonl` (`classification/`, `clustering/`), then for
             `NAME.jsonl` (also .json, .csv, .tsv, .parquet; `NAME.SPLIT.jsonl` first, the name alone means the test
             split of pairs). The first that is there counts.
-        split: of scored pairs: "test" (default), "dev" or "train", where the data set has them.
 
     Raises:
         UnknownNameError: no such task or split.
@@ -66,7 +63,7 @@ def load_task(
     """
     kind, colon, target = str(name).partition(":")
     if colon and kind in GEOMETRY:
-        return GeometryTask.of_pairs(load_pairs(target, data, split=split), GEOMETRY[kind])
+        return GeometryTask.of_pairs(load_pairs(target, data), GEOMETRY[kind])
     if colon and kind in COLUMNS:
         return _of_kind(kind, target, data)
     path = Path(name)
@@ -75,22 +72,22 @@ def load_task(
     if isinstance(name, Path) or _is_file_name(path):
         return _task_of_file(path)
     try:
-        row, chosen = find_row(str(name), split)
+        row, split = find_row(str(name))
     except UnknownNameError:
         if path.exists():
             return _task_of_file(path)
         raise
     folder = None if data is None else Path(data)
-    return _pairs_of_row(row, chosen, folder) if isinstance(row, Pairs) else _labels_of_row(row, folder)
+    return _pairs_of_row(row, split, folder) if isinstance(row, Pairs) else _labels_of_row(row, folder)
 
 
-def load_pairs(name: str | Path, data: str | Path | None = None, *, split: str | None = None) -> PairTask:
+def load_pairs(name: str | Path, data: str | Path | None = None) -> PairTask:
     """Read a task of scored pairs; see `load_task`.
 
     Raises:
         InputError: a task of another kind; the message lists those that there are.
     """
-    task = load_task(name, data, split=split)
+    task = load_task(name, data)
     if not isinstance(task, PairTask):
         raise InputError(
             f"{name} holds {getattr(task, 'kind', 'geometry')}, and only scored pairs will do here: "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -72,13 +73,11 @@ class RetrievalTask(LabeledTask):
 
     def texts(self) -> list[str]:
         """The queries, then the documents, each with its prompt."""
-        return self._with_prompts(self.query_prompt or "", self.document_prompt or "")
+        return self.texts_for({})
 
     def texts_for(self, prompts: Mapping[str, str], default: str = "") -> list[str]:
         """The texts with a model's prompts "query" and "document", which stand in place of its default one."""
-        return self._with_prompts(*self.prompts_for(prompts, default).values())
-
-    def _with_prompts(self, query: str, document: str) -> list[str]:
+        query, document = self.prompts_for(prompts, default).values()
         return [query + text for text in self.queries.values()] + [document + text for text in self.corpus.values()]
 
     def prompts_for(self, prompts: Mapping[str, str], default: str = "") -> dict[str, str]:
@@ -107,8 +106,7 @@ class RetrievalTask(LabeledTask):
 
     def without(self, excluded: np.ndarray) -> RetrievalTask:
         """The task without some of its queries; the corpus stays."""
-        rows = zip(self.queries.items(), excluded, strict=True)
-        queries = {key: text for (key, text), is_excluded in rows if not is_excluded}
+        queries = dict(compress(self.queries.items(), ~excluded))
         return replace(self, queries=queries, relevant={key: self.relevant[key] for key in queries})
 
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
