@@ -82,7 +82,7 @@ def test_iso_score_is_its_papers_algorithm(rows: int, width: int) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "width", "seed", "published"),
-    [(500, 8, 0, 0.9773115855752537), (50, 64, 1, 0.36605839557473946), (300, 32, 2, 0.5057215625249127)],
+    [(500, 8, 0, 0.9773115855752537), (50, 64, 1, 0.36605839557473946)],
 )
 def test_iso_score_is_its_authors(rows: int, width: int, seed: int, published: float) -> None:
     """Figures that `IsoScore` 2.0.1 from PyPI gave (it rounds some constants to float32)."""

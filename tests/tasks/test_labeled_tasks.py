@@ -227,9 +227,7 @@ def test_for_choice_leaves_the_test_part_out() -> None:
     without_dev = LabelTask("l", tuple(e for e in rows if e.part != "dev")).for_choice()
     assert (without_dev.folds, without_dev.nested, len(without_dev)) == (5, False, 20)
     assert "on the train part, by logistic regression by 5-fold cross-validation" in without_dev.notes[-1]
-    assert (
-        "by 3-fold cross-validation, its strength chosen on the same folds. `essent" in labels().for_choice().notes[0]
-    )
+    assert "by 3-fold cross-validation, its strength chosen on the same folds" in labels().for_choice().notes[0]
     assert len(LabelTask("l", rows).without(np.arange(20) < 5).items()) == 15
     published = LabelTask("l", tuple(e for e in rows if e.part != "test"))  # as GLUE publishes them
     assert set(published.for_choice().items()) == set(chosen.items())
@@ -249,12 +247,10 @@ def test_single_differing_unit_is_not_significant() -> None:
     """Every exchange gives the same difference, but for rounding; p is 1. One unit has no test."""
     task = retrieval()
     assert np.isnan(permutation_p(TripletTask("t", (("a", "b", "c"),)), np.array([[1.0, 0.0], [0.0, 1.0]])))
-    for count in range(2, COUNT, 5):
-        part = task.without(np.arange(COUNT) >= count)
-        values = np.random.default_rng(count).choice([1.0, 0.63092975357, 0.5, 0.0], 4 * count)
-        changed = values.copy()
-        changed[0] = 0.43067655807
-        assert permutation_p(part, np.stack([values, changed]), "ndcg@10", resamples=100) > 0.5, count
+    part = task.without(np.arange(COUNT) >= 17)
+    values = np.random.default_rng(17).choice([1.0, 0.63092975357, 0.5, 0.0], 4 * 17)
+    changed = np.concatenate([[0.43067655807], values[1:]])
+    assert permutation_p(part, np.stack([values, changed]), "ndcg@10", resamples=100) > 0.5
 
 
 def test_a_query_does_not_answer_itself() -> None:

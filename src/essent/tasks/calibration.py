@@ -175,19 +175,17 @@ def _labels(pairs: Any, match_score: float | None) -> tuple[DuplicateTask | Pair
     from essent.tasks.pairs import DuplicateTask, PairTask
 
     task = load_labelled(pairs)
-    if isinstance(task, DuplicateTask):
-        if match_score is not None:
-            raise InputError(f"{task.name} says of each pair whether it is one of duplicates: leave match_score out.")
-        return task, np.array([bool(pair[2]) for pair in task.pairs])
-    if not isinstance(task, PairTask):
+    if not isinstance(task, (DuplicateTask, PairTask)):
         raise InputError(f"{task.name} holds {task.kind}; a calibration takes duplicates or scored pairs.")
-    scores = np.array([pair.score for pair in task.pairs])
-    if match_score is None:
+    scores = np.array([pair[2] for pair in task.pairs])
+    if isinstance(task, DuplicateTask) and match_score is not None:
+        raise InputError(f"{task.name} says of each pair whether it is one of duplicates: leave match_score out.")
+    if isinstance(task, PairTask) and match_score is None:
         raise InputError(
             f"{task.name} has scores from {scores.min():g} to {scores.max():g}: say with match_score (--match-score) "
             "from which score on a pair counts as a match."
         )
-    return task, scores >= match_score
+    return task, scores >= (1 if match_score is None else match_score)
 
 
 def expected_calibration_error(probabilities: np.ndarray, matches: np.ndarray, bins: int = BINS) -> float:

@@ -131,20 +131,12 @@ def read_texts(path: str | Path, columns: str | Sequence[str] | None = None) -> 
             raise DataError(f"{path} has no texts.")
         return texts
     rows = located_rows(path)
-    names = [columns] if isinstance(columns, str) else columns
-    if names is None:
+    hint = "; choose one with --column (columns=…)"
+    if columns is None:
         text = rows[0].column([TEXT_COLUMN])
-        names = [name for name in ([text] if text else map(rows[0].column, SIDES)) if name is not None]
-        if len(names) < (1 if text else 2):
-            raise DataError(
-                f"{rows[0].where}: neither a column 'text' nor two with sentences; it has "
-                f"{', '.join(map(repr, rows[0].values))}. Choose some with --column (columns=…)."
-            )
-    for row, name in ((row, name) for row in rows for name in names):
-        if name not in row.values:
-            hint = did_you_mean(name, list(row.values))
-            raise DataError(f"{row.where}: no column {name!r}. {hint} Choose one with --column (columns=…).")
-    return [text_value(row, name, row.values[name]) for row in rows for name in names]
+        columns = text or [rows[0].required(names[0], names, f", or a column text{hint}") for names in SIDES]
+    names = [columns] if isinstance(columns, str) else columns
+    return [row.text(name, [name.lower()], hint) for row in rows for name in names]
 
 
 def check_file(path: Path) -> None:

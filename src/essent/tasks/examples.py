@@ -164,9 +164,9 @@ def check_examples(name: str, examples: Sequence[Example]) -> None:
     if not examples:
         raise DataError(f"The task {name!r} has no examples.")
     for number, (texts, _, part) in enumerate(examples, start=1):
-        if not isinstance(texts, tuple) or not texts or not all(isinstance(text, str) for text in texts):
+        if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts) or len(texts) not in (1, 2):
             raise DataError(f"{name}: the texts of example {number} must be a tuple of one or two strings: {texts!r}.")
-        if len(texts) != len(examples[0].texts) or len(texts) > 2:
+        if len(texts) != len(examples[0].texts):
             raise DataError(f"{name}: example {number} has {len(texts)} texts, the first one {len(examples[0].texts)}.")
         if part not in {None, *PARTS} or (part is None) != (examples[0].part is None):
             raise DataError(

@@ -73,6 +73,10 @@ class CosineTask(LabeledTask):
         units, pairs = unit_rows(vectors), np.asarray(rows)[self.compared()]  # (M,D), (E,2)
         return np.asarray(np.einsum("pd,pd->p", units[pairs[:, 0]], units[pairs[:, 1]]))
 
+    def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
+        """Ranks and not cosines: two recipes' cosines live on different scales."""
+        return ranks_of(evidence)
+
 
 def ranks_of(values: np.ndarray) -> np.ndarray:
     """Ranks along the last axis; ties get their mean rank."""
@@ -160,10 +164,6 @@ class PairTask(CosineTask):
         """Ranks, and Spearman's correlation ×100 of them."""
         target = ranks_of(self._gold)
         return self.values(evidence, score), lambda ranks: correlation(ranks, target) * 100
-
-    def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
-        """Ranks and not cosines: two recipes' cosines live on different scales."""
-        return ranks_of(evidence)
 
     @property
     def _gold(self) -> np.ndarray:
@@ -262,10 +262,6 @@ class DuplicateTask(CosineTask):
     @property
     def _gold(self) -> np.ndarray:
         return np.array([pair[2] for pair in self.pairs], dtype=np.float64)
-
-    def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
-        """Ranks and not cosines: two recipes' cosines live on different scales."""
-        return ranks_of(evidence)
 
     def statistic(self, score: str) -> Statistic:
         """Average precision ×100 in draws of the pairs, the most similar first."""
