@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pandas
 import pytest
 
 from essent.errors import DataError
@@ -26,23 +26,15 @@ PAIRS = [Pair(**row) for row in ROWS]  # type: ignore[arg-type]
 
 def write(path: Path, rows: list[dict]) -> Path:
     """Write rows in the format of the suffix."""
-    if path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-    elif path.suffix == ".json":
-        path.write_text(json.dumps(rows), encoding="utf-8")
+    frame = pandas.DataFrame(rows)
+    if path.suffix == ".parquet":
+        frame.to_parquet(path)
+    elif path.suffix in (".json", ".jsonl"):
+        frame.to_json(path, orient="records", lines=path.suffix == ".jsonl", force_ascii=False)
     elif path.suffix == ".csv":
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
-    elif path.suffix == ".tsv":
-        lines = ["\t".join(rows[0]), *("\t".join(str(value) for value in row.values()) for row in rows)]
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        frame.to_csv(path, index=False)
     else:
-        import pyarrow
-        import pyarrow.parquet
-
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+        frame.to_csv(path, index=False, sep="\t", quoting=csv.QUOTE_NONE)
     return path
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 from scipy.stats import binomtest, bootstrap
 
@@ -187,10 +188,8 @@ def wide(task: HerosTask) -> list[dict[str, str]]:
 
 
 def write_table(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Path:
-    tabs = path.suffix == ".tsv"
-    with path.open("w", encoding="utf-8", newline="") as file:
-        quoting = csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL
-        csv.writer(file, delimiter="\t" if tabs else ",", quoting=quoting).writerows([header, *rows])
+    tabs = {"sep": "\t", "quoting": csv.QUOTE_NONE} if path.suffix == ".tsv" else {}
+    pandas.DataFrame(rows, columns=list(header)).to_csv(path, index=False, **tabs)
     return path
 
 

@@ -119,7 +119,7 @@ def test_scale_and_degenerate_vectors() -> None:
 
 
 def test_outlier_in_the_test_part() -> None:
-    vectors, labels, targets = data(2, rows=300)
+    vectors, _, targets = data(2, rows=300)
     part = np.arange(300) % 3
     train, dev, nothing = part == 0, part == 1, np.zeros(300, dtype=int)
     before, strength = held_out(vectors, targets, train, dev, nothing)
@@ -128,10 +128,6 @@ def test_outlier_in_the_test_part() -> None:
     after, same = held_out(moved, targets, train, dev, nothing)
     assert strength == same
     np.testing.assert_allclose(np.delete(after, 2, axis=0), np.delete(before, 2, axis=0), atol=1e-5)
-    moved[2] /= 1e3
-    folds = np.arange(300) % 5
-    outlier = cross_validated(moved, targets, folds)[0].argmax(1) == labels
-    assert outlier.mean() > (cross_validated(vectors, targets, folds)[0].argmax(1) == labels).mean() - 0.05
 
 
 def test_parts_of_the_problems_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
