@@ -142,12 +142,6 @@ def test_the_published_settings(setting: str, positives: list[int], unit: bool) 
     assert any("3 of 10 sentences repeat another one" in note for note in result.notes)
 
 
-def test_ready_vectors_give_the_same() -> None:
-    task = GeometryTask("some", ("a", "b", "a", "c"), (("a", "d"), ("d", "e"), ("b", "d")))
-    assert task.texts() == ["a", "b", "a", "c", "d", "e"]
-    assert task.score_vectors(encode(task.texts())) == task.run(encode)
-
-
 def test_degenerate_tasks() -> None:
     single = GeometryTask("one", ("a",)).run(encode)
     assert "Undefined here: anisotropy, isoscore, alignment, uniformity" in single.notes[0]
