@@ -153,8 +153,8 @@ class LabeledTask(Task):
 
     def without(self, excluded: np.ndarray) -> Self:
         """The task without some of its examples (U,) bool."""
-        examples = tuple(compress(getattr(self, self.examples_in), ~excluded))
-        return replace(self, **{self.examples_in: examples})  # type: ignore[arg-type]
+        changes: dict[str, Any] = {self.examples_in: tuple(compress(getattr(self, self.examples_in), ~excluded))}
+        return replace(self, **changes)
 
     def scored_by(self, score: str) -> Self:
         """The task with a score that it can give on demand; "accuracy@8" of labelled texts."""

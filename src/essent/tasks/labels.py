@@ -211,7 +211,9 @@ class LabelTask(LabeledTask):
             "for the same recipe the two may differ, on small data by several points."
         )
         if "train" in self._parts:
-            names = {"train": "train", "dev": "test"} if "dev" in self._parts else {"train": None}
+            names: dict[str | None, str | None] = {"train": "train", "dev": "test"}
+            if "dev" not in self._parts:
+                names = {"train": None}
             examples = tuple(e._replace(part=names[e.part]) for e in self.examples if e.part in names)
             chosen = replace(self if "dev" in self._parts else chosen, examples=examples)
             where = "dev part" if "dev" in self._parts else f"train part, by {chosen.protocol}"
