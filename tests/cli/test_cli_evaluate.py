@@ -46,7 +46,7 @@ def test_comparisons_of_mixed_tasks(tiny: str, pairs: Path, tmp_path: Path) -> N
     assert " ".join(mixed.stderr.split()).count(how) == 1
     assert "Compared with mean on my-pairs: difference of spearman" in mixed.stdout
     assert "Compared with mean on classes: difference of accuracy" in mixed.stdout
-    assert "Accuracy ×100 with N labels a class: classes" in mixed.stdout
+    assert "Accuracy@2 ×100" in mixed.stdout
 
 
 def test_the_model_as_it_is(tiny: str, pairs: Path, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ ROWS = [
     (SENTENCES[4], SENTENCES[0], 0.0),
     (SENTENCES[3], SENTENCES[3] + " Every morning!", 5.0),
 ]
-PAIRS = PairTask("tiny", tuple(Pair(first, second, score) for first, second, score in ROWS), {"split": "dev"})
+PAIRS = PairTask("tiny", tuple(Pair(first, second, score) for first, second, score in ROWS), source={"split": "dev"})
 HEROS = HerosTask(
     "heros",
     tuple(

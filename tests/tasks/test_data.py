@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pandas
 import pytest
 
 from essent.errors import DataError
-from essent.tasks.data import Row, hub_rows, located_rows, read_texts
+from essent.tasks.data import Row, located_rows, read_texts
 from essent.tasks.examples import Pair, pairs_from_rows
 
 ROWS = [
@@ -26,23 +26,15 @@ PAIRS = [Pair(**row) for row in ROWS]  # type: ignore[arg-type]
 
 def write(path: Path, rows: list[dict]) -> Path:
     """Write rows in the format of the suffix."""
-    if path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-    elif path.suffix == ".json":
-        path.write_text(json.dumps(rows), encoding="utf-8")
+    frame = pandas.DataFrame(rows)
+    if path.suffix == ".parquet":
+        frame.to_parquet(path)
+    elif path.suffix in (".json", ".jsonl"):
+        frame.to_json(path, orient="records", lines=path.suffix == ".jsonl", force_ascii=False)
     elif path.suffix == ".csv":
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
-    elif path.suffix == ".tsv":
-        lines = ["\t".join(rows[0]), *("\t".join(str(value) for value in row.values()) for row in rows)]
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        frame.to_csv(path, index=False)
     else:
-        import pyarrow
-        import pyarrow.parquet
-
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+        frame.to_csv(path, index=False, sep="\t", quoting=csv.QUOTE_NONE)
     return path
 
 
@@ -67,24 +59,12 @@ def test_byte_order_mark_carriage_returns_and_blank_lines(tmp_path: Path, suffix
     assert read_pairs(path) == PAIRS
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("sent1", "sent2", "label"),
-        ("sentence_A", "sentence_B", "Relatedness_Score"),
-    ],
-)
-def test_column_synonyms(tmp_path: Path, names: tuple[str, str, str]) -> None:
-    path = write(tmp_path / "data.csv", [dict(zip(names, ("a", "b", "1"), strict=True))])
-    assert read_pairs(path) == [Pair("a", "b", 1.0)]
-
-
-def test_first_synonym_counts() -> None:
+def test_columns_of_pairs(tmp_path: Path) -> None:
+    for names in (("sent1", "sent2", "label"), ("sentence_A", "sentence_B", "Relatedness_Score")):
+        path = write(tmp_path / "data.csv", [dict(zip(names, ("a", "b", "1"), strict=True))])
+        assert read_pairs(path) == [Pair("a", "b", 1.0)]
     values = {"label": 0, "score": 3.0, "sentence1": "a", "sentence2": "b", "text1": "c", "text": "x\ny"}
-    assert pairs_from_rows([Row("here", values)]) == [Pair("a", "b", 3.0)]
-
-
-def test_sentence_pair_in_a_single_column(tmp_path: Path) -> None:
+    assert pairs_from_rows([Row("here", values)]) == [Pair("a", "b", 3.0)]  # the first name counts
     path = write(tmp_path / "str.csv", [{"PairID": "1", "Text": "It rains.\nIt pours.", "Score": "0.9"}])
     assert read_pairs(path) == [Pair("It rains.", "It pours.", 0.9)]
     with pytest.raises(DataError, match="two sentences on two lines, not 3"):
@@ -101,10 +81,6 @@ GOOD = '{"sentence1": "a", "sentence2": "b", "score": 1}\n'
         ("[1, 2]", "line 3: a row must be a JSON object or a text, not list"),
         ('{"sentence1": "a", "score": 1}', "line 3: no column 'sentence2'"),
         ('{"sentence1": "a", "sentence2": "b"}', "line 3: no column 'score'.*label"),
-        (
-            '{"sentence1": "a", "sentence2": "b", "score": "high"}',
-            "line 3: 'score' must be a finite number, not 'high'",
-        ),
         ('{"sentence1": "a", "sentence2": "b", "score": null}', "line 3: 'score' must be a finite number, not None"),
         ('{"sentence1": "a", "sentence2": "b", "score": true}', "line 3: 'score' must be a finite number, not True"),
         ('{"sentence1": "a", "sentence2": "b", "score": 1' + "0" * 400 + "}", "line 3: 'score' must be a finite"),
@@ -125,8 +101,6 @@ def test_malformed_json_lines_name_file_and_line(tmp_path: Path, line: str, mess
     ("name", "content", "message"),
     [
         ("bad.csv", 'sentence1,sentence2,score\n"a\nb",c,1\na,b\n', "bad.csv, line 4: 2 fields, but the header has 3"),
-        ("bad.csv", 'sentence1,sentence2,score\n"a\nb",c,x\n', "bad.csv, line 2: 'score'"),
-        ("bad.csv", 'sentence1,sentence2,score\n"a"b,c,1\n', "bad.csv, line 2"),
         ("bad.csv", 'sentence1,sentence2,score\na,b,1\n"open,c,1\n', "bad.csv, line 3: unexpected end of data"),
         ("bad.csv", "score,score\n1,2\n", "bad.csv, line 1: a column name stands twice"),
         ("bad.tsv", "sentence1\tsentence2\tscore\na\tb\t1\na\tb\tc\t1\n", "bad.tsv, line 3: 4 fields"),
@@ -135,7 +109,6 @@ def test_malformed_json_lines_name_file_and_line(tmp_path: Path, line: str, mess
         ("bad.json", "[" * 100_000, "bad.json: JSON that cannot be read .*recursion"),
         ("bad.json", '[{"score": ' + "1" * 5000 + "}]", "bad.json: JSON that cannot be read .*digits"),
         ("bad.jsonl", GOOD + '{"a":' * 100_000 + "\n", "bad.jsonl, line 2: JSON that cannot be read .*recursion"),
-        ("bad.jsonl", GOOD + '{"score": ' + "1" * 5000 + "}\n", "bad.jsonl, line 2: JSON that cannot be read .*digits"),
         ("bad.json", '[{"score": 1}]', "bad.json, row 1: no column 'sentence1'"),
         ("bad.parquet", "no", "bad.parquet: not a Parquet file"),
         ("empty.jsonl", "", "empty.jsonl has no rows"),
@@ -150,16 +123,13 @@ def test_malformed_files(tmp_path: Path, name: str, content: str | bytes, messag
         read_pairs(tmp_path / name)
 
 
-@pytest.mark.parametrize("name", ["long.csv", "long.tsv"])
-def test_texts_of_any_length(tmp_path: Path, name: str) -> None:
+def test_texts_of_any_length_with_carriage_returns(tmp_path: Path) -> None:
     text = "ab " * 60_000
-    (tmp_path / name).write_text(f"text\n{text}\nb\n")
-    assert column(tmp_path / name) == [text, "b"]
-
-
-def test_a_carriage_return_alone_ends_no_line(tmp_path: Path) -> None:
+    for suffix in ("csv", "tsv"):
+        (tmp_path / f"long.{suffix}").write_text(f"text\n{text}\nb\n")
+        assert column(tmp_path / f"long.{suffix}") == [text, "b"]
     (tmp_path / "a.tsv").write_bytes(b"text\tscore\r\na\rb\t1\r\n")
-    assert column(tmp_path / "a.tsv") == ["a\rb"]
+    assert column(tmp_path / "a.tsv") == ["a\rb"]  # alone it ends no line
     (tmp_path / "a.csv").write_bytes(b'text,score\r\n"a\rb",1\r\n"a\r\nb",2\r\n')
     assert column(tmp_path / "a.csv") == ["a\rb", "a\r\nb"]
 
@@ -194,33 +164,14 @@ def test_blank_lines(tmp_path: Path) -> None:
         located_rows(tmp_path / "blank.tsv")
 
 
-def test_undecodable_bytes(tmp_path: Path) -> None:
-    (tmp_path / "latin.jsonl").write_bytes(GOOD.encode() + b'{"sentence1": "\xfc"}\n')
-    with pytest.raises(DataError, match=r"latin.jsonl, line 2: not UTF-8"):
-        read_pairs(tmp_path / "latin.jsonl")
-
-
 def test_missing_file_names_its_neighbours(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no files"):
+    with pytest.raises(DataError, match="There are no files in"):
         located_rows(tmp_path / "sts12.jsonl")
     (tmp_path / "sts12.jsonl").write_text(GOOD)
     with pytest.raises(DataError, match=r"sts12.json does not exist. Did you mean 'sts12.jsonl'"):
         located_rows(tmp_path / "sts12.json")
-    with pytest.raises(DataError, match="there is no folder"):
-        located_rows(tmp_path / "no" / "sts12.jsonl")
     with pytest.raises(DataError, match="is a folder"):
         located_rows(tmp_path)
-
-
-def test_hub_rows_through_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    datasets = pytest.importorskip("datasets")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    folder = tmp_path / "repository"
-    folder.mkdir()
-    write(folder / "test.jsonl", ROWS)
-    assert [row.values for row in hub_rows(str(folder), None, "test", "--data-folder DIR")] == ROWS
-    with pytest.raises(DataError, match=r"split 'train' of the data set .*repository.*--data-folder DIR"):
-        hub_rows(str(folder), None, "train", "--data-folder DIR")
 
 
 def test_offline_hub(tmp_path: Path) -> None:
@@ -232,8 +183,7 @@ def test_offline_hub(tmp_path: Path) -> None:
     last = done.stderr.strip().splitlines()[-1]
     assert done.returncode == 1
     assert last.startswith("essent.errors.DataError: Cannot load split 'test' of the data set 'mteb/sts12-sts'")
-    assert "revision a0d554a6" in last
-    assert "HF_HUB_OFFLINE is set" in last
+    assert "revision a0d554a6) from the hub (HF_HUB_OFFLINE=1)" in last
     assert "give DIR" in last
 
 
@@ -244,9 +194,10 @@ def test_texts_of_lines(tmp_path: Path) -> None:
     file = tmp_path / "lines.txt"
     file.write_bytes("one\r\n\ntwo\u2028more\n".encode())
     assert read_texts(file) == ["one", "", "two\u2028more"]
-    file.write_bytes(b"")
-    with pytest.raises(DataError, match="has no texts"):
-        read_texts(str(file))
+    for content, message in ((b"", "has no texts"), (GOOD.encode() + b"\xfc\n", r"lines.txt, line 2: not UTF-8")):
+        file.write_bytes(content)
+        with pytest.raises(DataError, match=message):
+            read_texts(str(file))
 
 
 def test_texts_of_columns(tmp_path: Path) -> None:
@@ -255,10 +206,10 @@ def test_texts_of_columns(tmp_path: Path) -> None:
     assert read_texts(rows) == ["a", "b", "c", ""]  # both sentences of pairs
     assert read_texts(rows, "title") == ["t1", "t2"]
     assert read_texts(rows, ["title", "sentence2"]) == ["t1", "b", "t2", ""]
-    with pytest.raises(DataError, match=r"no column .titel.\. Did you mean .title."):
+    with pytest.raises(DataError, match=r"line 2: no column 'titel' .*--column.*it has 'title'"):
         read_texts(rows, "titel")
     rows.write_text("title,body\nt1,a\n", encoding="utf-8")
-    with pytest.raises(DataError, match="neither a column 'text' nor two with sentences"):
+    with pytest.raises(DataError, match=r"no column 'sentence1' .*or a column text; choose one with --column"):
         read_texts(rows)
     rows.write_text("Text,body\nt1,a\n", encoding="utf-8")
     assert read_texts(rows) == ["t1"]

@@ -16,6 +16,8 @@ from essent.tasks.locate import as_task, load_labelled, load_task
 from essent.tasks.pairs import DuplicateTask, PairTask, TripletTask
 from essent.tasks.retrieval import RetrievalTask
 
+LABELLED = [{"text": f"text {n}", "label": "ab"[n % 2]} for n in range(20)]
+
 
 def put(path: Path, rows: list[dict[str, Any]]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,43 +39,32 @@ def pair(**columns: Any) -> dict[str, Any]:
         ([pair(label=name) for name in ("entailment", "neutral") * 10], LabelTask),
         ([{"Anchor": "a", "Positive": "b", "Negative": "c"}], TripletTask),
         ([{"query": "a", "positive": "b"}], RetrievalTask),
-        ([{"text": f"t{n}", "label": n % 2} for n in range(20)], LabelTask),
         ([{"text": f"t{n}", "label": n % 2 == 0} for n in range(20)], LabelTask),
         ([{"text": f"t{n}", "cluster": n % 2} for n in range(20)], ClusterTask),
         ([{"text": f"t{n}", "label": n % 2, "document": "d"} for n in range(20)], LabelTask),
         ([{"question": "a", "answer": "b", "label": 1}, {"question": "a", "answer": "c", "label": 0}], RetrievalTask),
-        ([{"anchor": "a", "positive": "b"}, {"anchor": "a", "positive": "b", "negative": "c"}], None),
         ([{"text": "one\ntwo", "score": 0.5}, {"text": "three\nfour", "score": 0.1}], PairTask),
     ],
 )
-def test_the_columns_tell_the_kind(tmp_path: Path, rows: list[dict[str, Any]], kind: type | None) -> None:
-    if kind is None:
-        with pytest.raises(DataError, match="line 1: no column 'negative'"):
-            load_task(put(tmp_path / "mine.jsonl", rows))
-        return
-    from_file = load_task(put(tmp_path / "mine.jsonl", rows))
+def test_the_columns_tell_the_kind(tmp_path: Path, rows: list[dict[str, Any]], kind: type) -> None:
+    from_file: Any = load_task(put(tmp_path / "mine.jsonl", rows))
     in_memory, framed = as_task(rows), as_task(pandas.DataFrame(rows))
     assert type(from_file) is type(in_memory) is type(framed) is kind
-    assert (from_file.name, in_memory.name) == ("mine", from_file.kind)  # type: ignore[union-attr]
+    assert (from_file.name, in_memory.name) == ("mine", from_file.kind)
     assert from_file.texts() == in_memory.texts() == framed.texts()
-    assert load_labelled(f"{from_file.kind}:{tmp_path / 'mine.jsonl'}").texts() == in_memory.texts()  # type: ignore[union-attr]
+    assert load_labelled(f"{from_file.kind}:{tmp_path / 'mine.jsonl'}").texts() == in_memory.texts()
 
 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"text": "a"}], r"line 1: no kind of judgement has the columns 'text'\. Known: pairs \(sentence1"),
-        ([{"sentence1": "a", "sentence2": "b"}], "no kind of judgement"),
-        ([{"a": 1}], "Rename the columns to those of one kind"),
+        ([{"text": "a"}], r"line 1: no kind of labels has the columns 'text'\. Known: pairs \(sentence1"),
         ([pair(label=1), {"text": "a", "label": 0}], r"line 2: no column 'sentence1'.*all rows must be of one kind"),
-        ([pair(label=1), pair(label=1)], "every one of the 2 pairs is a duplicate"),
-        (
-            [{"anchor": "a", "positive": "b", "negative": "c"}, {"anchor": "a", "positive": "b"}],
-            "line 2: no column 'neg",
-        ),
+        ([pair(label=1), pair(label=1)], "2 of the 2 pairs are duplicates"),
+        ([{"anchor": "a", "positive": "b"}, {"anchor": "a", "positive": "b", "negative": "c"}], "no column 'negative'"),
         ([{"anchor": "a", "positive": 3, "negative": "c"}], r"line 1: 'positive' must be a string"),
         ([{"query": "a", "positive": None}], "'positive' must be a string"),
-        ([{"text": f"t{n}", "label": 1} for n in range(20)], "1 class"),
+        ([{"question": "a", "answer": "b", "label": "much"}], "'label' says how relevant.*a whole number, not 'much'"),
         ([{"text": f"t{n}", "cluster": 1} for n in range(20)], "1 class"),
         ([{"text": f"t{n}", "label": n} for n in range(40)], "is its label an id"),
     ],
@@ -83,17 +74,31 @@ def test_invalid_rows_are_refused(tmp_path: Path, rows: list[dict[str, Any]], me
         load_task(put(tmp_path / "mine.jsonl", rows))
 
 
-def test_duplicate_labels_are_0_or_1(tmp_path: Path) -> None:
+def test_the_named_kind_is_what_is_read(tmp_path: Path) -> None:
     path = put(tmp_path / "mine.jsonl", [pair(label=1), pair(label="maybe")])
     with pytest.raises(DataError, match=r"line 2: whether a pair is a duplicate \(label\) must be 0 or 1, not 'maybe'"):
         load_task(f"duplicates:{path}")
+    path = put(tmp_path / "texts.csv", LABELLED)
+    path.write_text("Sentence,Category\n" + "".join(f"{row['text']},{row['label']}\n" for row in LABELLED))
+    classes, clusters = (load_task(f"{kind}:{path}") for kind in ("classification", "clustering"))
+    assert isinstance(classes, LabelTask)
+    assert isinstance(clusters, ClusterTask)
+    assert (classes.examples, classes.name, clusters.name) == (
+        clusters.examples,
+        "classification.texts",
+        "clustering.texts",
+    )
+    pairs = put(tmp_path / "pairs.jsonl", [pair(score=n) for n in range(6)])
+    spaces: list[Any] = [load_task(f"{kind}:{pairs}") for kind in ("geometry", "geometry-raw")]
+    assert [space.normalise for space in spaces] == [True, False]
+    with pytest.raises(InputError, match="cannot be searched on"):
+        load_labelled(f"geometry:{pairs}")
 
 
 def test_too_many_classes_are_refused_before_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("essent.tasks.labels.MOST_TARGETS", 10_000_000)
-    count = 2_000
     with pytest.raises(DataError, match="2,000 classes and 6,000 examples"):
-        as_task([{"text": str(n), "label": n % count} for n in range(3 * count)])
+        as_task([{"text": str(n), "label": n % 2000} for n in range(6000)])
 
 
 def test_a_data_set_of_the_catalogue_as_another_kind(tmp_path: Path) -> None:
@@ -104,17 +109,18 @@ def test_a_data_set_of_the_catalogue_as_another_kind(tmp_path: Path) -> None:
     assert isinstance(task, DuplicateTask)
     assert isinstance(train, DuplicateTask)
     assert (len(task), len(train)) == (10, 30)
+    assert isinstance(load_task("classification:mrpc", tmp_path), LabelTask)
     with pytest.raises(DataError, match="has no part 'dev'"):
         load_task("duplicates:mrpc.dev", tmp_path)
     with pytest.raises(DataError, match="mrpc, example 1: no column 'positive'"):
         load_task("triplets:mrpc", tmp_path)
 
 
-def beir(folder: Path, judgements: str = "q1\td1\t1\nq2\td2\t2\n", split: str = "test") -> Path:
+def beir(folder: Path, labels: str = "q1\td1\t1\nq2\td2\t2\n", split: str = "test") -> Path:
     put(folder / "corpus.jsonl", [{"_id": "d1", "title": "One", "text": "first"}, {"_id": "d2", "text": "second"}])
     put(folder / "queries.jsonl", [{"_id": "q1", "text": "one?"}, {"_id": "q2", "text": "two?"}])
     (folder / "qrels").mkdir(exist_ok=True)
-    (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judgements}", "utf-8")
+    (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{labels}", "utf-8")
     return folder
 
 
@@ -129,80 +135,49 @@ def test_a_beir_folder(tmp_path: Path) -> None:
     assert isinstance(dev, RetrievalTask)
     assert (dev.name, list(dev.queries)) == ("mine.dev", ["q1"])
     assert load_task(f"retrieval:{folder}").texts() == task.texts()
+    put(folder / "corpus.jsonl", [{"_id": "d1", "text": "x"}, {"_id": "d1", "text": "y"}])
+    with pytest.raises(DataError, match=r"corpus\.jsonl, line 2: the id 'd1' comes twice"):
+        load_task(folder)
+    put(folder / "corpus.jsonl", [{"text": "x"}])
+    with pytest.raises(DataError, match=r"corpus\.jsonl, line 1: no '_id'; it has 'text'"):
+        load_task(folder)
+    for name in ("test", "dev"):
+        (folder / "qrels" / f"{name}.tsv").unlink()
+    with pytest.raises(DataError, match=r"should have test\.tsv, or one \.tsv file; it has: none"):
+        load_task(folder)
 
 
 @pytest.mark.parametrize(
-    ("judgements", "message"),
+    ("labels", "message"),
     [
         ("q1\td9\t1\n", r"test\.tsv, line 2: the document 'd9' is not in"),
         ("q1\td1\t1\nq9\td1\t1\n", r"test\.tsv, line 3: the query 'q9' is not in"),
-        ("q1\td1\tmuch\n", "line 2: a judgement has the columns"),
-        ("q1\td1\t0.5\n", "line 2: a judgement has the columns"),
+        ("q1\td1\t0.5\n", "line 2: a row of labels has"),
         ("q1\td1\t1\nq1\td1\t2\n", "line 3: the pair of 'q1' and 'd1' has another score above"),
         ("q1\td1\t0\n", "no query with a relevant document"),
     ],
 )
-def test_bad_judgements_name_file_and_line(tmp_path: Path, judgements: str, message: str) -> None:
+def test_bad_labels_name_file_and_line(tmp_path: Path, labels: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        load_task(beir(tmp_path / "mine", judgements))
+        load_task(beir(tmp_path / "mine", labels))
 
 
 def test_labels_grade_relevance() -> None:
     task = as_task([{"question": "a", "answer": f"b{n}", "label": n} for n in range(3)])
     assert isinstance(task, RetrievalTask)
     assert sorted(grade for grades in task.relevant.values() for grade in grades.values()) == [0, 1, 2]
-    with pytest.raises(DataError, match="'label' says how relevant the document is, a whole number, not 'much'"):
-        as_task([{"question": "a", "answer": "b", "label": "much"}])
-
-
-def test_beir_folder_errors(tmp_path: Path) -> None:
-    folder = beir(tmp_path / "mine")
-    put(folder / "corpus.jsonl", [{"_id": "d1", "text": "x"}, {"_id": "d1", "text": "y"}])
-    with pytest.raises(DataError, match=r'corpus\.jsonl, line 2: the id "d1" comes twice'):
-        load_task(folder)
-    (folder / "qrels" / "test.tsv").unlink()
-    with pytest.raises(DataError, match=r"should have test\.tsv, or one \.tsv file; found: none"):
-        load_task(folder)
-    with pytest.raises(InputError, match="cannot be searched on"):
-        load_labelled(f"geometry:{put(tmp_path / 'pairs.jsonl', [pair(score=n) for n in range(5)])}")
-
-
-# -- each hint leads to something that works ---------------------------------------------------------------------------
-
-LABELLED = [{"text": f"text {n}", "label": "ab"[n % 2]} for n in range(20)]
-OF_KINDS: dict[str, list[dict[str, Any]]] = {
-    "pairs": [pair(score=n / 2) for n in range(20)],
-    "duplicates": [pair(label=n % 2 == 0) for n in range(20)],
-    "triplets": [{"anchor": "a", "positive": "b", "negative": "c"}],
-    "classification": LABELLED,
-    "clustering": [{"text": f"text {n}", "cluster": n % 2} for n in range(20)],
-    "retrieval": [{"query": "a", "positive": "b"}],
-}
-
-
-@pytest.mark.parametrize(
-    ("actual", "named"),
-    [("pairs", "triplets"), ("triplets", "duplicates"), ("classification", "retrieval"), ("retrieval", "clustering")],
-)
-def test_wrong_kind_is_refused_with_a_hint(tmp_path: Path, actual: str, named: str) -> None:
-    path = put(tmp_path / "mine.jsonl", OF_KINDS[actual])
-    with pytest.raises(DataError, match=f"those of {actual}: give the file without {named!r} before it"):
-        load_task(f"{named}:{path}")
-    assert load_task(path).kind == actual  # type: ignore[union-attr]
 
 
 def test_existing_paths_are_not_unknown_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     put(tmp_path / "mine" / "classification" / "trec.jsonl", LABELLED)
     (tmp_path / "lines.txt").write_text("one\ntwo\n", "utf-8")
-    with pytest.raises(DataError, match=r"mine is a folder, and not one of a retrieval.*--data-folder mine"):
+    assert isinstance(load_task("trec", "mine"), LabelTask)
+    for name in ("lines.txt", tmp_path / "lines.txt"):
+        with pytest.raises(DataError, match=r"lines\.txt: the suffix '\.txt' is not one that is read.*\.jsonl"):
+            load_task(name)
+    with pytest.raises(DataError, match="mine is a folder where a file is expected"):
         load_task("mine")
-    assert isinstance(load_task("trec", "mine"), LabelTask)  # as the hint says
-    with pytest.raises(DataError, match=r"lines\.txt is a file in no format.*\.jsonl.*--texts"):
-        load_task("lines.txt")
-    for path in ("lines.txt", "mine"):  # a path with several parts is never the name of a data set
-        with pytest.raises(DataError, match=r"in no format|is a folder, and not"):
-            load_task(tmp_path / path)
     with pytest.raises(DataError, match=r"mine has no corpus\.jsonl"):
         load_task("retrieval:mine")
     put(tmp_path / "stsb" / "x.jsonl", LABELLED)
@@ -210,14 +185,15 @@ def test_existing_paths_are_not_unknown_names(tmp_path: Path, monkeypatch: pytes
         load_task("stsb", "mine")
 
 
-def test_invalid_rows_in_memory() -> None:
-    frame = pandas.DataFrame(LABELLED)
-    with pytest.raises(DataError, match="A DataFrame stands where a row is expected; give it without a list") as caught:
-        as_task([frame])
-    assert len(str(caught.value)) < 200
-    assert isinstance(as_task(frame), LabelTask)
-    with pytest.raises(DataError, match="a dictionary by column, such as text and label"):
-        as_task([("a text", "a label")])
-    assert isinstance(as_task([{"text": row["text"], "label": row["label"]} for row in LABELLED]), LabelTask)
-    with pytest.raises(InputError, match=r"\[rows\], not rows"):
-        as_task(LABELLED[0])
+@pytest.mark.parametrize(
+    ("rows", "error", "message"),
+    [
+        ([pandas.DataFrame(LABELLED)], DataError, "A DataFrame stands where a row is expected; give it without a list"),
+        ([("a text", "a label")], DataError, "a dictionary by column, such as text and label"),
+        (LABELLED[0], InputError, r"\[rows\], not rows"),
+        (3, InputError, "a task is a name"),
+    ],
+)
+def test_invalid_rows_in_memory(rows: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        as_task(rows)

@@ -34,26 +34,17 @@ def reference(
     return np.asarray(model.predict_proba(prepared))
 
 
-@pytest.mark.parametrize("classes", [2, 4])
-@pytest.mark.parametrize("part", ["all", "two thirds"])
-def test_every_problem_is_scikit_learns(classes: int, part: str) -> None:
-    vectors, labels, targets = data(classes)
-    used = np.ones((len(labels), 3), dtype=bool)
-    if part != "all":
-        for problem in range(3):
-            used[problem::3, problem] = False
+@pytest.mark.parametrize(("classes", "rows", "width"), [(2, 240, 12), (4, 240, 12), (2, 40, 100)])
+def test_every_problem_is_scikit_learns(classes: int, rows: int, width: int) -> None:
+    """Also beside neighbours without rows and with few rows, which end long before: their last steps are rounding."""
+    vectors, labels, targets = data(classes, rows, width)
+    used = np.arange(rows)[:, None] % 4 != np.arange(5)  # the last one has all rows
+    used[:, 2], used[6:, 3] = False, False
     for strength, logits in zip(STRENGTHS, logits_by_strength(scaled(vectors), targets, used, STRENGTHS), strict=True):
-        for problem in range(3):
+        assert np.isfinite(logits).all()
+        for problem in (0, 1, 4):
             expected = reference(vectors, labels, used[:, problem], strength)
             np.testing.assert_allclose(as_probabilities(logits[:, problem]), expected, atol=5e-3)
-
-
-def test_more_dimensions_than_rows() -> None:
-    vectors, labels, targets = data(2, rows=40, width=100)
-    used = np.arange(40)[:, None] % 4 != 0
-    for strength, logits in zip(STRENGTHS, logits_by_strength(scaled(vectors), targets, used, STRENGTHS), strict=True):
-        expected = reference(vectors, labels, used[:, 0], strength)
-        np.testing.assert_allclose(as_probabilities(logits[:, 0]), expected, atol=5e-3)
 
 
 def test_soft_targets_are_copies_of_rows() -> None:
@@ -67,22 +58,20 @@ def test_soft_targets_are_copies_of_rows() -> None:
     np.testing.assert_allclose(as_probabilities(logits[:, 0]), model.predict_proba(scaled(vectors)), atol=5e-3)
 
 
-def nested(vectors: np.ndarray, labels: np.ndarray, folds: np.ndarray) -> tuple[np.ndarray, list[float]]:
-    """Nested cross-validation as plain loops over scikit-learn."""
-    predictions, chosen = np.zeros(len(labels), dtype=int), []
-    for fold in range(folds.max() + 1):
+def nested(vectors: np.ndarray, labels: np.ndarray, folds: np.ndarray) -> np.ndarray:
+    """Predictions by nested cross-validation as plain loops over scikit-learn."""
+    predictions, numbers = np.zeros(len(labels), dtype=int), range(folds.max() + 1)
+    for fold in numbers:
         scores = []
         for strength in STRENGTHS:
             inner = []
-            for inner_fold in range(folds.max() + 1):
-                if inner_fold != fold:
-                    predicted = reference(vectors, labels, (folds != fold) & (folds != inner_fold), strength).argmax(1)
-                    inner.append(np.mean(predicted[folds == inner_fold] == labels[folds == inner_fold]))
+            for other in (other for other in numbers if other != fold):
+                predicted = reference(vectors, labels, (folds != fold) & (folds != other), strength).argmax(1)
+                inner.append(np.mean(predicted[folds == other] == labels[folds == other]))
             scores.append(np.mean(inner))
         best = STRENGTHS[int(np.argmax(scores))]
         predictions[folds == fold] = reference(vectors, labels, folds != fold, best).argmax(1)[folds == fold]
-        chosen.append(best)
-    return predictions, chosen
+    return predictions
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -90,11 +79,10 @@ def test_cross_validation_is_nested_loops(classes: int) -> None:
     vectors, labels, targets = data(classes, rows=150)
     folds = np.random.default_rng(1).permutation(150) % 4
     probabilities, strengths = cross_validated(vectors, targets, folds, STRENGTHS)
-    expected, chosen = nested(vectors, labels, folds)
+    expected = nested(vectors, labels, folds)
     # the path stops two strengths beyond the best one, where the reference may still find an equal one
     assert np.mean(probabilities.argmax(1) == expected) > 0.97
-    assert len(strengths) == len(chosen) == 4
-    assert set(strengths) <= set(STRENGTHS)
+    assert len(strengths) == 4
     assert abs(np.mean(probabilities.argmax(1) == labels) - np.mean(expected == labels)) < 0.015
 
 
@@ -105,54 +93,33 @@ def test_held_out(with_dev: bool) -> None:
     train, dev = (part > 1) if with_dev else (part > 0), (part == 1) & with_dev
     folds = np.arange(300) // 5 % 3
     probabilities, strength = held_out(vectors, targets, train, dev, folds, STRENGTHS)
+    inner_parts = [dev] if with_dev else [train & (folds == fold) for fold in range(3)]
     scores = []
     for candidate in STRENGTHS:
-        if with_dev:
-            predicted = reference(vectors, labels, train, candidate, train).argmax(1)
-            scores.append(np.mean(predicted[dev] == labels[dev]))
-        else:
-            parts = [train & (folds == fold) for fold in range(3)]
-            right = [
-                reference(vectors, labels, train & ~inner, candidate, train).argmax(1)[inner] == labels[inner]
-                for inner in parts
-            ]
-            scores.append(np.mean(np.concatenate(right)))
+        fits = [reference(vectors, labels, train & ~part, candidate, train).argmax(1) for part in inner_parts]
+        right = [predicted[part] == labels[part] for predicted, part in zip(fits, inner_parts, strict=True)]
+        scores.append(np.mean(np.concatenate(right)))
     assert max(scores) - scores[STRENGTHS.index(strength)] < 0.01
     expected = reference(vectors, labels, train, strength, train)
     np.testing.assert_allclose(probabilities, expected, atol=5e-3)
 
 
-def test_scale_and_offset_do_not_matter() -> None:
-    vectors, _, targets = data(2)
+def test_scale_and_degenerate_vectors() -> None:
+    vectors, labels, targets = data(2)
     folds = np.arange(240) % 3
-    first, _ = cross_validated(vectors, targets, folds)
-    second, _ = cross_validated(1e-3 * vectors + 70, targets, folds)
-    assert np.mean(first.argmax(1) == second.argmax(1)) > 0.99
-
-
-def test_constant_and_huge_vectors() -> None:
-    _, labels, targets = data(2)
-    probabilities, _ = cross_validated(np.full((240, 5), 7.0), targets, np.arange(240) % 3)
-    assert np.isfinite(probabilities).all()
-    assert (probabilities.argmax(1) == (labels.mean() > 0.5)).mean() > 0.9
-    huge, _ = cross_validated(1e200 * np.random.default_rng(0).normal(size=(240, 5)), targets, np.arange(240) % 3)
+    whole, again, moved = (cross_validated(v, targets, folds)[0] for v in (vectors, vectors, 1e-3 * vectors + 70))
+    assert whole.tobytes() == again.tobytes()
+    assert np.mean(whole.argmax(1) == moved.argmax(1)) > 0.99
+    constant, _ = cross_validated(np.full((240, 5), 7.0), targets, folds)
+    assert (constant.argmax(1) == (labels.mean() > 0.5)).mean() > 0.9
+    huge, _ = cross_validated(1e200 * vectors, targets, folds)
     assert np.isfinite(huge).all()
-
-
-def test_two_folds_use_the_middle_strength() -> None:
-    vectors, _, targets = data(2)
     _, strengths = cross_validated(vectors, targets, np.arange(240) % 2)
-    assert strengths == [ALL_STRENGTHS[len(ALL_STRENGTHS) // 2]] * 2
-
-
-def test_same_bytes() -> None:
-    vectors, _, targets = data(4)
-    first, second = (cross_validated(vectors, targets, np.arange(240) % 5)[0] for _ in range(2))
-    assert first.tobytes() == second.tobytes()
+    assert strengths == [ALL_STRENGTHS[len(ALL_STRENGTHS) // 2]] * 2  # no inner fold to choose one on
 
 
 def test_outlier_in_the_test_part() -> None:
-    vectors, labels, targets = data(2, rows=300)
+    vectors, _, targets = data(2, rows=300)
     part = np.arange(300) % 3
     train, dev, nothing = part == 0, part == 1, np.zeros(300, dtype=int)
     before, strength = held_out(vectors, targets, train, dev, nothing)
@@ -161,10 +128,6 @@ def test_outlier_in_the_test_part() -> None:
     after, same = held_out(moved, targets, train, dev, nothing)
     assert strength == same
     np.testing.assert_allclose(np.delete(after, 2, axis=0), np.delete(before, 2, axis=0), atol=1e-5)
-    moved[2] /= 1e3
-    folds = np.arange(300) % 5
-    outlier = cross_validated(moved, targets, folds)[0].argmax(1) == labels
-    assert outlier.mean() > (cross_validated(vectors, targets, folds)[0].argmax(1) == labels).mean() - 0.05
 
 
 def test_parts_of_the_problems_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,18 +139,6 @@ def test_parts_of_the_problems_at_a_time(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(probes, "AT_MOST", 5 * targets.size)
     fewer, _ = cross_validated(vectors, targets, folds)
     assert np.mean(fewer.argmax(1) == whole.argmax(1)) > 0.9
-
-
-@pytest.mark.parametrize("classes", [2, 4])
-def test_a_problem_does_not_depend_on_its_neighbours(classes: int) -> None:
-    """Neighbours without rows, with one class and with few rows end long before, and their last steps are rounding."""
-    vectors, labels, targets = data(classes)
-    used = np.ones((240, 4), dtype=bool)
-    used[:, 1], used[:, 2], used[6:, 3] = False, labels == 1, False
-    for strength, logits in zip(STRENGTHS, logits_by_strength(scaled(vectors), targets, used, STRENGTHS), strict=True):
-        assert np.isfinite(logits).all()
-        expected = reference(vectors, labels, used[:, 0], strength)
-        np.testing.assert_allclose(as_probabilities(logits[:, 0]), expected, atol=5e-3)
 
 
 def test_no_further_strength_after_a_clear_fall() -> None:

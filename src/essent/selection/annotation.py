@@ -169,9 +169,13 @@ def _annotated(name: str, pairs: Sequence[ScoredPair], data: Sequence[Any]) -> A
         notes.append(
             f"{name}: {unsearched} of the {len(known)} judged pairs have a text that is not in the data searched."
         )
-    source = {"source": name, "judged": len(known)}
     return AnnotatedPairs(
-        Path(name).stem, tuple(known), source, tuple(notes), tuple(check_texts(texts)), tuple(source_pairs)
+        Path(name).stem,
+        tuple(known),
+        tuple(check_texts(texts)),
+        tuple(source_pairs),
+        source={"source": name, "judged": len(known)},
+        notes=tuple(notes),
     )
 
 

@@ -18,7 +18,7 @@ from essent.selection.label_free import TEACHER, Teacher, is_label_free
 from essent.selection.program import TextPairs
 from essent.tasks.base import LabeledTask
 from essent.tasks.data import rows_of
-from essent.tasks.kinds import COLUMNS
+from essent.tasks.examples import COLUMNS
 from essent.tasks.locate import load_labelled
 from essent.tasks.result import SCORE_NAMES
 

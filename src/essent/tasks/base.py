@@ -13,29 +13,25 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from essent._core.texts import distinct_texts, require_finite
 from essent.errors import InputError
+from essent.tasks.resampling import weighted_mean
 from essent.tasks.result import Result, library_versions
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class HasEncode(Protocol):
-    """Anything with `encode`: an essent Encoder, a SentenceTransformer."""
-
-    def encode(self, texts: list[str], /) -> Any:
-        """Turn N texts into an (N,D) array or tensor."""
-
-
-Encode = HasEncode | Callable[[list[str]], Any]
+Encode = Any  # something with `encode`, or such a function: texts (N) -> vectors (N,D)
 Scorer = Callable[[np.ndarray], np.ndarray]  # counts of examples (B,U) -> scores (R,B)
+Statistic = Callable[[np.ndarray, np.ndarray], np.ndarray]  # values (U,) and counts (B,U) -> scores (B,)
 
 
 def prompt_note(prompts: Mapping[str, str]) -> tuple[str, ...]:
@@ -44,18 +40,19 @@ def prompt_note(prompts: Mapping[str, str]) -> tuple[str, ...]:
     return (f"The model's prompts are applied: {' and '.join(sentences)}.",) if sentences else ()
 
 
+@dataclass(frozen=True)
 class Task(ABC):
     """A data set with a kind of score: pairs, labels, clusters, minimal pairs, geometry.
 
     Attributes:
         name: e.g. "sts12" or "stsb.dev".
-        has_main: whether its results have one main score.
         source: plain values for the result's provenance: where the data came from.
+        notes: sentences that every result carries.
     """
 
-    has_main: ClassVar[bool] = True
     name: str
-    source: Mapping[str, Any]
+    source: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
 
     @abstractmethod
     def texts(self) -> list[str]:
@@ -94,8 +91,7 @@ class Task(ABC):
             InputError: vectors of another shape, or one that is not finite (the message names its text).
         """
         distinct, rows = distinct_texts(self.texts())
-        # `.encode` first: a SentenceTransformer is callable too, as a torch module
-        function: Any = getattr(encode, "encode", encode)
+        function = getattr(encode, "encode", encode)  # `.encode` first: a SentenceTransformer is callable too
         return self._measure(as_matrix(function(distinct), distinct), rows.tolist())
 
     def score_vectors(self, vectors: Any) -> Result:
@@ -108,6 +104,7 @@ class Task(ABC):
         return self._measure(as_matrix(vectors, texts), range(len(texts)))
 
 
+@dataclass(frozen=True)
 class LabeledTask(Task):
     """A data set of U labelled examples: scored pairs, duplicates, triplets, labelled texts, clusters, queries.
 
@@ -119,7 +116,6 @@ class LabeledTask(Task):
     kind: ClassVar[str]
     unit: ClassVar[str]
     examples_in: ClassVar[str]
-    notes: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(getattr(self, self.examples_in))
@@ -157,8 +153,8 @@ class LabeledTask(Task):
 
     def without(self, excluded: np.ndarray) -> Self:
         """The task without some of its examples (U,) bool."""
-        rows = zip(getattr(self, self.examples_in), excluded, strict=True)
-        return replace(self, **{self.examples_in: tuple(row for row, out in rows if not out)})  # type: ignore[type-var]
+        changes: dict[str, Any] = {self.examples_in: tuple(compress(getattr(self, self.examples_in), ~excluded))}
+        return replace(self, **changes)
 
     def scored_by(self, score: str) -> Self:
         """The task with a score that it can give on demand; "accuracy@8" of labelled texts."""
@@ -177,27 +173,52 @@ class LabeledTask(Task):
         return 32 * len(self.texts()) * dimensions  # eight float32 copies
 
     @abstractmethod
+    def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
+        """What a score is computed of, for each example: (R,U) from evidence (R,E)."""
+
+    def statistic(self, score: str) -> Statistic | None:
+        """The score (B,) of values (U,) in draws (B,U); None: their mean ×100."""
+        return None
+
     def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
         """A function from counts of the examples (B,U) to scores (R,B) of recipes whose evidence is (R,E)."""
+        values, statistic = self.values(evidence, score), self.statistic(score)
+        if statistic is None:
+            return lambda counts: 100 * weighted_mean(values, counts)
+        return lambda counts: np.stack([statistic(row, counts) for row in values])
 
     def scores(self, evidence: np.ndarray, score: str = "") -> np.ndarray:
         """Scores ×100 (R,) from the evidence (R,E) of some recipes; NaN where it is undefined."""
         return self.scorer(evidence, score or self.score_names[0])(np.ones((1, self.units)))[:, 0]
 
-    def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]] | None:
+    def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Scorer] | None:
         """Values (R,U) that two recipes may exchange example by example, and the score (B,) of such values (B,U).
 
         None: this score has no test by exchange.
         """
-        return None
+        values, statistic, once = self.values(evidence, score), self.statistic(score), np.ones((1, self.units))
+        if statistic is None:
+            return values, lambda rows: 100 * rows.mean(axis=1)
+        return values, lambda rows: np.concatenate([statistic(row, once) for row in rows])
+
+    def _scored(
+        self,
+        metrics: dict[str, dict[str, float]],
+        evidence: np.ndarray,
+        notes: Iterable[str] = (),
+        subsets: dict[str, dict[str, float]] | None = None,
+        **protocol: Any,
+    ) -> Result:
+        """The result, its main score the first of `score_names`."""
+        main, provenance = self.score_names[0], self._provenance(**protocol)
+        key = "all" if "all" in metrics[main] else "mean"
+        notes = (*self.notes, *notes)
+        return Result(self.name, metrics, subsets or {}, self.units, provenance, notes, (main, key), evidence)
 
 
 def as_matrix(vectors: Any, texts: Sequence[str]) -> np.ndarray:
     """Bring whatever `encode` gave to float64 (N,D), one row a text, all finite."""
-    if hasattr(vectors, "detach"):  # a torch tensor, perhaps bfloat16 and on a GPU: NumPy takes neither
-        vectors = vectors.detach().cpu().double().numpy()
-    elif isinstance(vectors, (list, tuple)) and vectors and hasattr(vectors[0], "detach"):
-        vectors = [vector.detach().cpu().double().numpy() for vector in vectors]
+    vectors = [_numbers(row) for row in vectors] if isinstance(vectors, (list, tuple)) else _numbers(vectors)
     try:
         matrix = np.asarray(vectors, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -206,15 +227,18 @@ def as_matrix(vectors: Any, texts: Sequence[str]) -> np.ndarray:
         ) from None
     if matrix.ndim != 2 or len(matrix) != len(texts) or matrix.shape[1] == 0:
         raise InputError(f"`encode` must give one vector a text: expected ({len(texts)}, D), got {matrix.shape}.")
-    checked: np.ndarray = require_finite(matrix, texts)
-    return checked
+    return np.asarray(require_finite(matrix, texts))
+
+
+def _numbers(vectors: Any) -> Any:
+    """The array of a torch tensor, perhaps bfloat16 and on a GPU: NumPy takes neither."""
+    return vectors.detach().cpu().double().numpy() if hasattr(vectors, "detach") else vectors
 
 
 def unit_rows(matrix: np.ndarray) -> np.ndarray:
     """Scale the rows of (N,D) to length one; a zero row stays zero, so that its cosine with anything is 0."""
     largest, length = lengths_of(matrix)
-    units: np.ndarray = matrix / largest / length
-    return units
+    return np.asarray(matrix / largest / length)
 
 
 def lengths_of(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

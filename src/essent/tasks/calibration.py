@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ __all__ = ["Calibration", "Curve", "calibrate", "expected_calibration_error"]
 FILE = f"{STATE_FOLDER}/calibration.json"
 FORMAT = 1
 MOST_KNOTS = 10_000  # of a curve in a file
-COUNTS = ("texts", "random_pairs", "judged_pairs", "matches", "seed")
+COUNTS, WORDS = ("texts", "random_pairs", "judged_pairs", "matches", "seed"), ("judged", "prompt")
 EDGE = 1 + 1e-5  # cosines of float32 vectors leave [-1, 1] by rounding, though not as far
 LINEAR = 1e-6  # the cosine's own part in every value: cosines 1e-9 apart stay apart where a curve is flat
 KNOTS = 201
@@ -149,50 +149,43 @@ def calibrate(
             f"{MOST_TEXTS:,}."
         )
     sample = [distinct[row] for row in np.random.default_rng(seed).permutation(len(distinct))[:MOST_TEXTS]]
-    task, matches = (None, np.zeros(0, bool)) if pairs is None else _judgements(pairs, match_score)
-    if task is None and match_score is not None:
+    if pairs is None and match_score is not None:
         raise InputError("match_score belongs to scored pairs: give them as pairs=.")
+    task, matches = (None, np.zeros(0, bool)) if pairs is None else _labels(pairs, match_score)
     both = sample + ([] if task is None else task.texts())
     vectors = require_finite(np.asarray(encode(both), dtype=np.float64), both)
     units = unit_rows(vectors[: len(sample)])
     random = (units @ units.T)[np.triu_indices(len(sample), 1)]
-    share = share_curve(random)
+    calibration = Calibration(share_curve(random), None, len(sample), len(random), prompt=prompt, seed=seed)
     if task is None:
-        return Calibration(share, None, len(sample), len(random), prompt=prompt, seed=seed)
-    rows = range(len(sample), len(both))
-    return Calibration(
-        share,
-        probability_curve(task.evidence(vectors, rows), matches),
-        len(sample),
-        len(random),
+        return calibration
+    return replace(
+        calibration,
+        probability=probability_curve(task.evidence(vectors, range(len(sample), len(both))), matches),
         judged=task.name,
         judged_pairs=len(matches),
         matches=int(matches.sum()),
         match_score=match_score,
-        prompt=prompt,
-        seed=seed,
     )
 
 
-def _judgements(pairs: Any, match_score: float | None) -> tuple[DuplicateTask | PairTask, np.ndarray]:
+def _labels(pairs: Any, match_score: float | None) -> tuple[DuplicateTask | PairTask, np.ndarray]:
     """The judged pairs, and which of them are matches (P,)."""
     from essent.tasks.locate import load_labelled
     from essent.tasks.pairs import DuplicateTask, PairTask
 
     task = load_labelled(pairs)
-    if isinstance(task, DuplicateTask):
-        if match_score is not None:
-            raise InputError(f"{task.name} says of each pair whether it is one of duplicates: leave match_score out.")
-        return task, np.array([bool(pair[2]) for pair in task.pairs])
-    if not isinstance(task, PairTask):
+    if not isinstance(task, (DuplicateTask, PairTask)):
         raise InputError(f"{task.name} holds {task.kind}; a calibration takes duplicates or scored pairs.")
-    scores = np.array([pair.score for pair in task.pairs])
-    if match_score is None:
+    scores = np.array([pair[2] for pair in task.pairs])
+    if isinstance(task, DuplicateTask) and match_score is not None:
+        raise InputError(f"{task.name} says of each pair whether it is one of duplicates: leave match_score out.")
+    if isinstance(task, PairTask) and match_score is None:
         raise InputError(
             f"{task.name} has scores from {scores.min():g} to {scores.max():g}: say with match_score (--match-score) "
             "from which score on a pair counts as a match."
         )
-    return task, scores >= match_score
+    return task, scores >= (1 if match_score is None else match_score)
 
 
 def expected_calibration_error(probabilities: np.ndarray, matches: np.ndarray, bins: int = BINS) -> float:
@@ -201,11 +194,9 @@ def expected_calibration_error(probabilities: np.ndarray, matches: np.ndarray, b
     Not 0 for a perfect calibration: in 15 bins of 1,700 pairs chance alone makes about 0.03. Source: Naeini et al.
     2015, with bins of equal size (Nixon et al. 2019), which leave none empty.
     """
-    predicted, happened = np.asarray(probabilities, np.float64), np.asarray(matches, np.float64)
-    parts = [part for part in np.array_split(np.argsort(predicted, kind="stable"), bins) if len(part)]
-    return float(
-        sum(len(part) * abs(predicted[part].mean() - happened[part].mean()) for part in parts) / len(predicted)
-    )
+    order = np.argsort(probabilities, kind="stable")
+    gaps = np.asarray(probabilities, np.float64)[order] - np.asarray(matches, np.float64)[order]
+    return float(sum(abs(part.sum()) for part in np.array_split(gaps, bins)) / len(gaps))
 
 
 def share_curve(cosines: np.ndarray) -> Curve:
@@ -224,7 +215,7 @@ def share_curve(cosines: np.ndarray) -> Curve:
             "similarity can be told from another. `essent check` says what is wrong with such a model."
         )
     farthest = np.log(len(cosines))
-    levels = _sigmoid(np.linspace(-farthest, farthest, KNOTS))
+    levels = 1 / (1 + np.exp(-np.linspace(-farthest, farthest, KNOTS)))
     return _through(np.quantile(cosines, levels), levels)
 
 
@@ -264,11 +255,7 @@ def probability_curve(cosines: np.ndarray, matches: np.ndarray) -> Curve:
     at_zero = float(model.intercept_[0]) - slope * middle
     ends = np.clip([at_zero - slope * EDGE, at_zero + slope * EDGE], -FARTHEST, FARTHEST)
     logits = np.linspace(ends[0], ends[1], KNOTS)
-    return _through((logits - at_zero) / slope, _sigmoid(logits))
-
-
-def _sigmoid(values: np.ndarray) -> np.ndarray:
-    return np.asarray(1 / (1 + np.exp(-values)))
+    return _through((logits - at_zero) / slope, 1 / (1 + np.exp(-logits)))
 
 
 def _through(cosines: np.ndarray, values: np.ndarray) -> Curve:
@@ -330,41 +317,34 @@ def read_calibration(root: Path) -> Calibration | None:
             f"{path} has format {content.get('format')!r} for {content.get('similarity')!r:.40}; this essent "
             f"{__version__} reads format {FORMAT} for cosines. Upgrade essent, or calibrate the model again."
         )
-    counts = {name: content.get(name) for name in COUNTS}
-    for name, count in counts.items():
+    score, probability = content.get("match_score"), content.get("probability")
+    for name in COUNTS:
+        count = content.get(name)
         _require(path, name, type(count) is int and count >= 0, "a whole number", count)
-    words = {name: content.get(name) for name in ("judged", "prompt")}
-    for name, word in words.items():
-        _require(path, name, isinstance(word, str), "a string", word)
-    score = content.get("match_score")
-    _require(path, "match_score", score is None or _is_number(score), "a number or null", score)
-    probability = content.get("probability")
+    for name in WORDS:
+        _require(path, name, isinstance(content.get(name), str), "a string", content.get(name))
+    _require(path, "match_score", score is None or _are_numbers([score]), "a number or null", score)
     return Calibration(
         share=_curve(path, "share", content.get("share")),
         probability=None if probability is None else _curve(path, "probability", probability),
         match_score=score,
-        **counts,
-        **words,
+        **{name: content[name] for name in (*COUNTS, *WORDS)},
     )
 
 
 def _curve(path: Path, name: str, content: Any) -> Curve:
-    """A curve as its file has it, which must rise."""
-    _require(path, name, isinstance(content, dict), "an object with cosines and values", content)
-    knots = [content.get("cosines"), content.get("values")]
-    for part, numbers in zip(("cosines", "values"), knots, strict=True):
-        fine = isinstance(numbers, list) and 2 <= len(numbers) <= MOST_KNOTS and all(map(_is_number, numbers))
-        _require(path, f"{name}.{part}", fine, f"2 to {MOST_KNOTS:,} finite numbers", numbers)
-    x, y = (np.asarray(numbers, np.float64) for numbers in knots)
-    rises = len(x) == len(y) and bool((np.diff(x) > 0).all()) and bool((np.diff(y) >= 0).all())
-    _require(path, name, rises, "cosines that increase, and as many values that never decrease", content)
-    inside = x[0] == -EDGE and x[-1] == EDGE and y[0] >= 0 and y[-1] <= 1
-    _require(path, name, inside, f"a curve over all cosines, from {-EDGE} to {EDGE}, in [0, 1]", content)
-    return Curve(tuple(x.tolist()), tuple(y.tolist()))
+    """A curve as its file has it, which must rise over all cosines."""
+    x, y = (content.get(part) for part in ("cosines", "values")) if isinstance(content, dict) else ((), ())
+    fine = all(isinstance(knots, list) and 2 <= len(knots) <= MOST_KNOTS and _are_numbers(knots) for knots in (x, y))
+    rises = fine and len(x) == len(y) and (np.diff(x) > 0).all() and (np.diff(y) >= 0).all()
+    fine = rises and x[0] == -EDGE and x[-1] == EDGE and y[0] >= 0 and y[-1] <= 1
+    expected = f"an object with cosines that increase from {-EDGE} to {EDGE}, and as many values that never decrease, "
+    _require(path, name, fine, f"{expected}in [0, 1], 2 to {MOST_KNOTS:,} finite numbers each", content)
+    return Curve(tuple(map(float, x)), tuple(map(float, y)))
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+def _are_numbers(values: list[Any]) -> bool:
+    return all(type(value) in (int, float) and math.isfinite(value) for value in values)
 
 
 def _require(path: Path, name: str, fine: bool, expected: str, entry: Any) -> None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from essent._core.registry import did_you_mean
-from essent.errors import InputError, UnknownNameError
+from essent.errors import UnknownNameError
 from essent.tasks.examples import PARTS
 
 KINDS = ("pairs", "classification", "clustering", "duplicates", "triplets", "retrieval")  # of the last three none yet
@@ -38,7 +37,7 @@ class Pairs:
         hub_note: what differs on the hub, added to every result from there.
     """
 
-    kind: ClassVar[str] = "pairs"
+    kind = "pairs"
     name: str
     hub: str | None = None
     revision: str | None = None
@@ -64,8 +63,8 @@ class Labels:
         note: what every result says.
     """
 
-    kind: ClassVar[str] = "classification"
-    splits: ClassVar[tuple[str, ...]] = ("test",)
+    kind = "classification"
+    splits = ("test",)
     name: str
     parts: tuple[str, ...] = ()
     scale: tuple[int, int] | None = None
@@ -86,8 +85,8 @@ class Clusters:
         size: how many texts it has.
     """
 
-    kind: ClassVar[str] = "clustering"
-    splits: ClassVar[tuple[str, ...]] = ("test",)
+    kind = "clustering"
+    splits = ("test",)
     name: str
     classes: int
     size: int
@@ -125,24 +124,19 @@ def task_names(kind: str | None = None) -> list[str]:
     return [row.name if split == "test" else f"{row.name}.{split}" for row in rows for split in row.splits]
 
 
-def find_row(name: str, split: str | None = None) -> tuple[DataSet, str]:
+def find_row(name: str) -> tuple[DataSet, str]:
     """The row and the split that a name means; "STS-B", "SICK-R" and "agNews" are understood as well.
 
     Raises:
         UnknownNameError: no such task or split; the message lists them.
-        InputError: the name says one split and `split` another.
     """
-    base, dot, named = name.lower().partition(".")
-    row = _rows.get(base) or _rows.get(base.replace("-", ""))
-    if dot and split is not None and split != named:
-        raise InputError(f"The name {name!r} and split={split!r} name different splits.")
-    chosen = named if dot else split or "test"
-    if row is None or chosen not in row.splits:
-        full_name = name if dot or split is None else f"{name}.{split}"
-        hint = did_you_mean(full_name.lower(), task_names())
+    base, _, split = name.lower().partition(".")
+    row, split = _rows.get(base) or _rows.get(base.replace("-", "")), split or "test"
+    if row is None or split not in row.splits:
+        hint = did_you_mean(name.lower(), task_names())
         known = "" if hint.startswith("Known") else f" Tasks: {', '.join(task_names())}."
-        raise UnknownNameError(f"Unknown task {full_name!r}. {hint}{known}")
-    return row, chosen
+        raise UnknownNameError(f"Unknown task {name!r}. {hint}{known}")
+    return row, split
 
 
 for year, commit in (

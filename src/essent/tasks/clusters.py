@@ -10,20 +10,19 @@ measures distances, groups by length as well.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from essent._core.cores import cores
 from essent._core.lazy import needs_torch
 from essent.errors import DataError, InputError
-from essent.tasks.base import LabeledTask, Scorer
+from essent.tasks.base import LabeledTask, Scorer, Statistic
 from essent.tasks.comparison import with_interval
-from essent.tasks.examples import Example, check_examples
-from essent.tasks.resampling import weighted_mean
+from essent.tasks.examples import Example, check_classes, check_examples
 from essent.tasks.result import Result
 
 SEEDS = tuple(range(10))
@@ -42,30 +41,19 @@ class ClusterTask(LabeledTask):
     Attributes:
         seeds: one k-means run each; the scores are means over them.
         starts: centres drawn anew in every run (scikit-learn's n_init), the best by inertia counts.
-        source: plain values for the result's provenance.
-        notes: sentences that every result carries.
     """
 
-    kind: ClassVar[str] = "clustering"
-    unit: ClassVar[str] = "texts"
-    examples_in: ClassVar[str] = "examples"
-    score_names: ClassVar[tuple[str, ...]] = ("accuracy", "v_measure")
-    name: str
+    kind = "clustering"
+    unit = "texts"
+    examples_in = "examples"
+    score_names = ("accuracy", "v_measure")
     examples: tuple[Example, ...]
     seeds: tuple[int, ...] = SEEDS
     starts: int = 10
-    source: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_examples(self.name, self.examples)
-        classes = len({str(example.target) for example in self.examples})
-        if classes < 2:
-            raise DataError(f"The task {self.name!r} has {classes} class; at least 2 are needed to tell apart.")
-        if classes > max(len(self.examples) // 2, 2):
-            raise DataError(
-                f"The task {self.name!r} has {classes} classes in {len(self.examples)} texts; is its label an id?"
-            )
+        check_classes(self.name, [str(example.target) for example in self.examples])
         if len(self.examples[0].texts) != 1:
             raise DataError(f"The task {self.name!r} has pairs; only single texts can be clustered.")
         if not self.seeds or self.starts < 1:
@@ -96,23 +84,23 @@ class ClusterTask(LabeledTask):
         clusters = int(self._gold.max()) + 1
         return cluster(vectors[list(rows)], clusters, self.seeds, self.starts).ravel().astype(np.float64)
 
-    def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
-        """Accuracy, clusters matched once on all texts, or V-measure, in draws of the texts; means of the runs."""
-        if score == "accuracy":
-            shares = self._shares(evidence)
-            return lambda counts: 100 * weighted_mean(shares, counts)
+    def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
+        """The share of runs (R,N) in which a text is in its class's cluster; for V-measure the clusters (R,S,N)."""
         gold, recipes = self._gold, self._runs(evidence)
-        return lambda counts: np.stack(
-            [np.mean([v_measures(gold, run, counts) for run in runs], axis=0) for runs in recipes]
-        )
-
-    def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]] | None:
-        """The share of runs in which a text is in its class's cluster; V-measure is of all texts together."""
-        return (self._shares(evidence), lambda shares: 100 * shares.mean(axis=1)) if score == "accuracy" else None
-
-    def _shares(self, evidence: np.ndarray) -> np.ndarray:
-        gold, recipes = self._gold, self._runs(evidence)
+        if score == "v_measure":
+            return recipes
         return np.stack([np.mean([matched(gold, run) for run in runs], axis=0) for runs in recipes])
+
+    def statistic(self, score: str) -> Statistic | None:
+        """V-measure in draws of the texts, the mean of the runs; accuracy is a mean of texts."""
+        if score != "v_measure":
+            return None
+        gold = self._gold
+        return lambda runs, counts: np.mean([v_measures(gold, run, counts) for run in runs], axis=0)
+
+    def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Scorer] | None:
+        """V-measure is of all texts together."""
+        return None if score == "v_measure" else super().paired(evidence, score)
 
     def _runs(self, evidence: np.ndarray) -> np.ndarray:
         return evidence.reshape(len(evidence), len(self.seeds), -1).astype(np.int64)  # (R,S,N)
@@ -125,27 +113,28 @@ class ClusterTask(LabeledTask):
         gold, classes = self._gold, int(self._gold.max()) + 1
         vectors = vectors[list(rows)]  # (N,D)
         evidence = self.evidence(vectors, range(len(vectors)))
-        once = np.ones((1, len(gold)))
         (runs,) = self._runs(evidence[None])  # (S,N)
-        accuracy = [100 * matched_accuracy(gold, run) for run in runs]
-        v_measure = [float(v_measures(gold, run, once)[0]) for run in runs]
+        accuracy = [100 * float(matched(gold, run).mean()) for run in runs]
+        v_measure = [float(v_measures(gold, run, np.ones((1, len(gold))))[0]) for run in runs]
         ends = with_interval(self, evidence, "accuracy")  # of other texts; runs differ by `std`
-        metrics = {
-            "accuracy": {**_summary(accuracy), "low": ends["low"], "high": ends["high"]},
-            "v_measure": _summary(v_measure),
-        }
-        provenance = self._provenance(
+        lengths, notes = np.linalg.norm(np.asarray(vectors, np.float64), axis=1), []
+        spread = float(lengths.std() / (lengths.mean() or 1.0))
+        if (different := len(np.unique(vectors, axis=0))) < classes:
+            notes.append(f"{different} different vectors for {classes} classes: some clusters stay empty.")
+        if spread > UNEQUAL:
+            notes.append(UNEQUAL_NOTE)
+        return self._scored(
+            {
+                "accuracy": {**_summary(accuracy), "low": ends["low"], "high": ends["high"]},
+                "v_measure": _summary(v_measure),
+            },
+            evidence,
+            notes,
             protocol=f"k-means, k = {classes}, {len(self.seeds)} runs, {self.starts} starts, Hungarian matching",
             seeds=list(self.seeds),
             runs=accuracy,
-            length_spread=length_spread(vectors),
+            length_spread=spread,
         )
-        different, notes = len(np.unique(vectors, axis=0)), self.notes
-        if different < classes:
-            notes = (*notes, f"{different} different vectors for {classes} classes: some clusters stay empty.")
-        if provenance["length_spread"] > UNEQUAL:
-            notes = (*notes, UNEQUAL_NOTE)
-        return Result(self.name, metrics, {}, len(self), provenance, notes, ("accuracy", "mean"), evidence)
 
 
 @needs_torch("Clustering")
@@ -164,28 +153,14 @@ def cluster(vectors: np.ndarray, clusters: int, seeds: Sequence[int] = SEEDS, st
     matrix = (centred / largest).astype(np.float32)
 
     def run(seed: int) -> np.ndarray:
-        labels: np.ndarray = KMeans(clusters, n_init=starts, random_state=seed).fit(matrix).labels_
-        return labels
+        return np.asarray(KMeans(clusters, n_init=starts, random_state=seed).fit(matrix).labels_)
 
     # OpenMP counts threads by thread, so each thread of the pool sets its own limit; BLAS has one for all
     alone = ThreadPoolExecutor(cores(), initializer=threadpool_limits, initargs=(1,))
     with warnings.catch_warnings(), threadpool_limits(1), alone as pool:
-        warnings.simplefilter(
-            "ignore", ConvergenceWarning
-        )  # fewer different vectors than clusters: noted in the result
+        # fewer different vectors than clusters: noted in the result
+        warnings.simplefilter("ignore", ConvergenceWarning)
         return np.stack(list(pool.map(run, seeds)))
-
-
-def length_spread(vectors: np.ndarray) -> float:
-    """Standard deviation of the lengths of rows (N,D), by their mean; 0 for unit vectors and for zeros."""
-    matrix = np.asarray(vectors, dtype=np.float64)
-    lengths = np.linalg.norm(matrix / (np.abs(matrix).max() or 1.0), axis=1)  # squares of 1e200 would overflow
-    return float(lengths.std() / (lengths.mean() or 1.0))
-
-
-def matched_accuracy(gold: np.ndarray, run: np.ndarray) -> float:
-    """Share of rows (N,) in the right class, see `matched`."""
-    return float(matched(gold, run).mean())
 
 
 def matched(gold: np.ndarray, run: np.ndarray) -> np.ndarray:
@@ -202,21 +177,17 @@ def matched(gold: np.ndarray, run: np.ndarray) -> np.ndarray:
 
 def v_measures(gold: np.ndarray, run: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """V-measure ×100 (B,) of clusters (N,) and classes (N,) in draws (B,N) (Rosenberg & Hirschberg 2007)."""
+    from scipy.special import entr
+
     clusters = int(run.max()) + 1
     cells = (int(gold.max()) + 1) * clusters
     tables = np.stack([np.bincount(gold * clusters + run, weights=row, minlength=cells) for row in counts])
     joint = tables.reshape(len(counts), -1, clusters) / counts.sum(axis=1)[:, None, None]  # (B,C,K)
-    of_classes, of_clusters = _entropy(joint.sum(axis=2)), _entropy(joint.sum(axis=1))
-    both = _entropy(joint.reshape(len(counts), -1))
-    shared = np.maximum(of_classes + of_clusters - both, 0.0)
-    whole = of_classes + of_clusters  # V is 2 I / (H(C) + H(K)); with one class and one cluster it is 1
+    of_classes, of_clusters = entr(joint.sum(axis=2)).sum(axis=1), entr(joint.sum(axis=1)).sum(axis=1)
+    whole = of_classes + of_clusters
+    shared = np.maximum(whole - entr(joint).sum(axis=(1, 2)), 0.0)
+    # V is 2 I / (H(C) + H(K)); with one class and one cluster it is 1
     return np.asarray(100 * np.divide(2 * shared, whole, out=np.ones_like(whole), where=whole > 1e-12))
-
-
-def _entropy(shares: np.ndarray) -> np.ndarray:
-    """Entropy of each row."""
-    logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
-    return np.asarray(-(shares * logs).sum(axis=1))
 
 
 def _summary(values: Sequence[float]) -> dict[str, float]:

@@ -7,7 +7,7 @@ Both resample units of judgement (pairs, texts, queries): what is compared are t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,12 +34,11 @@ def bootstrap(
         among: positions of the units that are drawn; all by default.
     """
     scorer = task.scorer(evidence, score or task.score_names[0])
+    among = np.arange(task.units) if among is None else among
     scores = []
-    for counts in draws(task.units if among is None else len(among), resamples=resamples, seed=seed):
-        if among is not None:
-            whole = np.zeros((len(counts), task.units))
-            whole[:, among] = counts
-            counts = whole
+    for drawn in draws(len(among), resamples=resamples, seed=seed):
+        counts = np.zeros((len(drawn), task.units))
+        counts[:, among] = drawn
         scores.append(scorer(counts))
     return np.concatenate(scores, axis=1)
 
@@ -47,9 +46,13 @@ def bootstrap(
 def scores_of_parts(task: LabeledTask, evidence: np.ndarray, parts: np.ndarray, score: str = "") -> np.ndarray:
     """Scores (R,B) on some of the units each time: parts (B,U) bool; recipe by recipe, as memory goes."""
     counts, name = parts.astype(np.float64), score or task.score_names[0]
-    step = max(1, BLOCK_VALUES * 4 // max(evidence.shape[1], 1))
-    blocks = (np.array(evidence[at : at + step]) for at in range(0, len(evidence), step))
-    return np.concatenate([task.scorer(block, name)(counts) for block in blocks])
+    return np.concatenate([task.scorer(block, name)(counts) for block in _blocks(evidence)])
+
+
+def _blocks(evidence: np.ndarray) -> Iterator[np.ndarray]:
+    """The evidence (R,E), which may lie on disk, a few recipes at a time."""
+    step = max(1, 4 * BLOCK_VALUES // max(evidence.shape[1], 1))
+    return (np.array(evidence[start : start + step]) for start in range(0, len(evidence), step))
 
 
 def permutation_p(
@@ -118,11 +121,6 @@ class Comparison:
         """Whether the first is shown to be better: the interval lies above 0."""
         return self.low > 0
 
-    @property
-    def is_clear(self) -> bool:
-        """Whether the interval leaves out 0."""
-        return self.low > 0 or self.high < 0
-
     def figures(self) -> str:
         """The difference with its interval, and p where there is one."""
         digits = 2 if self.by_labels else 3
@@ -134,9 +132,9 @@ class Comparison:
         if math.isnan(self.difference):
             return f"{self.first} and {self.second} cannot be compared: a score is undefined."
         by = "" if self.by_labels else f"By {self.criterion}, "
-        if self.is_clear:
-            verb = "is better than" if self.difference > 0 else "is worse than"
-            return f"{by}{self.first} {verb} {self.second} by {self.figures()}."
+        if self.low > 0 or self.high < 0:
+            verb = "better" if self.difference > 0 else "worse"
+            return f"{by}{self.first} is {verb} than {self.second} by {self.figures()}."
         none = "no difference is shown" if by else "No difference is shown"
         return f"{by}{none} between {self.first} and {self.second}: {self.figures()}."
 
@@ -173,10 +171,8 @@ class Scored:
 
     def scores(self) -> np.ndarray:
         """The recipes' scores ×100 (R,); the evidence is read a part at a time."""
-        step = max(1, 4_000_000 // max(self.evidence.shape[1], 1))
-        blocks = (np.array(self.evidence[start : start + step]) for start in range(0, len(self.evidence), step))
-        parts = [self.task.scores(block, self.score) for block in blocks]
-        return np.concatenate(parts) if parts else np.empty(0)
+        blocks = [self.task.scores(block, self.score) for block in _blocks(self.evidence)]
+        return np.concatenate(blocks) if blocks else np.empty(0)
 
     def ranking(self, scores: np.ndarray) -> np.ndarray:
         """What ranks the recipes (R,): the scores, with the prior ones where they count; NaN where either is."""
@@ -225,13 +221,9 @@ def compare_each(
     data_sets = [data_set.only(names) for data_set in data_sets]
     scores = dict(zip(names, mean_of_data_sets(data_sets, [s.scores() for s in data_sets]), strict=True))
     draws = dict(zip(names, draws_of(data_sets, names, seed), strict=True))
-    comparisons = []
+    comparisons, single = [], data_sets[0] if len(data_sets) == 1 else None
     for first, second in pairs:
-        low, high = interval(draws[first] - draws[second])
-        p, criterion = math.nan, SEVERAL
-        if len(data_sets) == 1:
-            (only,) = data_sets
-            p, criterion = permutation_p(only.task, only.rows([first, second]), only.score, seed=seed), only.score
-        difference = float(scores[first] - scores[second])
-        comparisons.append(Comparison(first, second, difference, low, high, p, criterion))
+        p = permutation_p(single.task, single.rows([first, second]), single.score, seed=seed) if single else math.nan
+        difference, ends = float(scores[first] - scores[second]), interval(draws[first] - draws[second])
+        comparisons.append(Comparison(first, second, difference, *ends, p, single.score if single else SEVERAL))
     return tuple(comparisons)

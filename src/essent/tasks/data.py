@@ -131,33 +131,22 @@ def read_texts(path: str | Path, columns: str | Sequence[str] | None = None) -> 
             raise DataError(f"{path} has no texts.")
         return texts
     rows = located_rows(path)
-    names = [columns] if isinstance(columns, str) else columns
-    if names is None:
+    hint = "; choose one with --column (columns=…)"
+    if columns is None:
         text = rows[0].column([TEXT_COLUMN])
-        names = [name for name in ([text] if text else map(rows[0].column, SIDES)) if name is not None]
-        if len(names) < (1 if text else 2):
-            raise DataError(
-                f"{rows[0].where}: neither a column 'text' nor two with sentences; it has "
-                f"{', '.join(map(repr, rows[0].values))}. Choose some with --column (columns=…)."
-            )
-    for row, name in ((row, name) for row in rows for name in names):
-        if name not in row.values:
-            hint = did_you_mean(name, list(row.values))
-            raise DataError(f"{row.where}: no column {name!r}. {hint} Choose one with --column (columns=…).")
-    return [text_value(row, name, row.values[name]) for row in rows for name in names]
+        columns = text or [rows[0].required(names[0], names, f", or a column text{hint}") for names in SIDES]
+    names = [columns] if isinstance(columns, str) else columns
+    return [row.text(name, [name.lower()], hint) for row in rows for name in names]
 
 
 def check_file(path: Path) -> None:
     """Raise a DataError that names the neighbours when `path` is not a file."""
     if path.is_dir():
         raise DataError(f"{path} is a folder where a file is expected.")
-    if path.is_file():
-        return
-    if not path.parent.is_dir():
-        raise DataError(f"{path} does not exist: there is no folder {path.parent}.")
-    neighbours = sorted(entry.name for entry in path.parent.iterdir() if entry.is_file())
-    hint = did_you_mean(path.name, neighbours[:50]) if neighbours else "The folder holds no files."
-    raise DataError(f"{path} does not exist. {hint}")
+    if not path.is_file():
+        neighbours = sorted(entry.name for entry in path.parent.glob("*") if entry.is_file())[:50]
+        hint = did_you_mean(path.name, neighbours) if neighbours else f"There are no files in {path.parent}."
+        raise DataError(f"{path} does not exist. {hint}")
 
 
 def read_text(path: Path) -> str:
@@ -258,8 +247,8 @@ def _table_rows(lines: Iterator[tuple[str, list[str]]], number_columns: bool) ->
 def _numbered(header: list[str]) -> list[str]:
     columns: list[str] = []
     for name in header:
-        tries = [name, *(f"{name}.{number}" for number in range(1, len(header) + 1))]
-        columns.append(next(new for new in tries if new not in columns and (new == name or new not in header)))
+        numbers = (f"{name}.{number}" for number in range(1, len(header) + 1))
+        columns.append(next(n for n in numbers if n not in (*columns, *header)) if name in columns else name)
     return columns
 
 
@@ -295,13 +284,9 @@ def hub_rows(repo: str, revision: str | None, split: str, instead: str) -> list[
     try:
         rows = datasets.load_dataset(repo, revision=revision, split=split).to_list()
     except Exception as error:  # `datasets` documents no common base, and no network error may look like a bug
-        offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
-        state = (
-            "HF_HUB_OFFLINE is set, so the hub is not asked." if offline else "The hub may be unreachable from here."
-        )
         raise DataError(
-            f"Cannot load split {split!r} of the data set {repo!r} (revision {revision or 'not pinned'}) from the hub: "
-            f"{type(error).__name__}: {error}. {state} "
+            f"Cannot load split {split!r} of the data set {repo!r} (revision {revision or 'not pinned'}) from the hub "
+            f"(HF_HUB_OFFLINE={os.environ.get('HF_HUB_OFFLINE', '0')}): {type(error).__name__}: {error}. "
             f"Local files are an alternative: {instead}."
         ) from error
     if not rows:

@@ -1,15 +1,13 @@
-"""Scored pairs, labelled texts and minimal pairs from rows: which columns hold them, and what a value may be."""
+"""Rows of a file as examples of a kind: which columns hold them, and what a value may be."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from essent._core.registry import did_you_mean
 from essent.errors import DataError
-from essent.tasks.data import SIDES, TEXT_COLUMN, Row, text_value
+from essent.tasks.data import SIDES, TEXT_COLUMN, Row
 
 PARTS = ("train", "dev", "test")
 PART_NAMES = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "trial": "dev", "test": "test"}
@@ -18,6 +16,22 @@ SCORE = ("score", "similarity_score", "relatedness_score", "label")
 TEXT = (TEXT_COLUMN, "sentence", "string")
 LABEL = ("label_coarse", "label", "class", "category", "gold_label")
 SPLIT = ("split", "part")
+ANCHOR = ("anchor", "query", "question", "sentence", "sentence1", "text")
+POSITIVE = ("positive", "answer", "document", "passage")
+NEGATIVE = ("negative",)
+GRADE = ("grade", "relevance", "relevant", "score", "label")
+DUPLICATE = ("is_duplicate", "duplicate", "is_paraphrase", "paraphrase", "label")
+CLUSTER = ("cluster", "cluster_id")
+TRUE, FALSE = ("1", "1.0", "true", "yes", "duplicate"), ("0", "0.0", "false", "no", "not_duplicate")
+COLUMNS = {
+    "pairs": "sentence1, sentence2, score",
+    "duplicates": "sentence1, sentence2, label with 0 and 1",
+    "triplets": "anchor, positive, negative",
+    "classification": "text, label",
+    "clustering": "text, cluster",
+    "retrieval": "query, positive, or a folder with corpus.jsonl, queries.jsonl and qrels",
+}
+SAME_KIND = "; all rows must be of one kind"
 
 
 class Pair(NamedTuple):
@@ -37,6 +51,49 @@ class Example(NamedTuple):
     part: str | None = None
 
 
+class MinimalPair(NamedTuple):
+    """A sentence, what one small change made of it, and the kind of change (one of `SUBSETS`)."""
+
+    original: str
+    changed: str
+    subset: str
+
+
+SUBSETS = ("Synonym", "Antonym", "Random MLM", "Typo", "Negation (Main)", "Negation (Antonym)")  # the paper's order
+
+
+def kind_of(rows: Sequence[Row]) -> str:
+    """One of `COLUMNS`, from the names of the columns of the first row, and the values of a label of pairs.
+
+    Raises:
+        DataError: no kind has these columns; names them all.
+    """
+    has = rows[0].column
+    labelled_text = has(LABEL) and str(has(ANCHOR)).lower() in TEXT  # it may have a column "document"
+    if has(ANCHOR) and has(POSITIVE) and not labelled_text:
+        return "triplets" if any(row.column(NEGATIVE) for row in rows) else "retrieval"
+    is_pair = all(map(has, SIDES))
+    if is_pair and has(SCORE[:-1]):  # all but "label"
+        return "pairs"
+    if is_pair and (column := has(DUPLICATE)):
+        labels = {_plain(row.values.get(column)) for row in rows}
+        if labels <= {*TRUE, *FALSE}:
+            return "duplicates"
+        scored = column.lower() == "label" and not any(map(math.isnan, map(_number, labels)))
+        return "pairs" if scored else "classification"
+    if not is_pair and has(TEXT) and has(CLUSTER):
+        return "clustering"
+    if (is_pair or has(TEXT)) and has(LABEL):
+        return "classification"
+    if has(TEXT) and has(SCORE):
+        return "pairs"  # two sentences on two lines, as STR-2022 has them
+    known = "; ".join(f"{kind} ({columns})" for kind, columns in COLUMNS.items())
+    raise DataError(
+        f"{rows[0].where}: no kind of labels has the columns {', '.join(map(repr, rows[0].values)) or '(none)'}. "
+        f"Known: {known}. Rename the columns to those of one kind."
+    )
+
+
 def pairs_from_rows(rows: Sequence[Row]) -> list[Pair]:
     """Rows of scored pairs; order and duplicates are kept. An empty sentence is a sentence.
 
@@ -47,6 +104,16 @@ def pairs_from_rows(rows: Sequence[Row]) -> list[Pair]:
     pairs = [Pair(*_sentences(row), _score(row), _subset(row)) for row in rows]
     _check_every_or_none(rows, "subset", [pair.subset for pair in pairs])
     return pairs
+
+
+def duplicates_from_rows(rows: Sequence[Row]) -> list[tuple[str | bool, ...]]:
+    """Rows of pairs, and whether each is one of duplicates."""
+    return [(*(row.text(names[0], names, SAME_KIND) for names in SIDES), _is_duplicate(row)) for row in rows]
+
+
+def triplets_from_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """Rows of an anchor, a positive and a negative."""
+    return [tuple(row.text(names[0], names, SAME_KIND) for names in (ANCHOR, POSITIVE, NEGATIVE)) for row in rows]
 
 
 def examples_from_rows(rows: Sequence[Row]) -> list[Example]:
@@ -70,6 +137,24 @@ def scored_from_rows(rows: Sequence[Row]) -> list[Example]:
     return [Example(pair[:2], pair.score, _part(row)) for row, pair in zip(rows, pairs, strict=True)]
 
 
+def answers_from_rows(rows: Sequence[Row]) -> tuple[dict[str, str], dict[str, str], dict[str, dict[str, int]]]:
+    """Queries, documents (texts by id), and grades by query and document, of rows of a query and a positive.
+
+    Every distinct positive is a document; a query's positives are those of all its rows. A column such as `label` or
+    `score` says how relevant a document is, 0 not at all. A text that is query and document has one id.
+    """
+    ids: dict[str, str] = {}
+    queries: dict[str, str] = {}
+    corpus: dict[str, str] = {}
+    relevant: dict[str, dict[str, int]] = {}
+    for row in rows:
+        texts = [row.text(role, names, SAME_KIND) for role, names in (("query", ANCHOR), ("positive", POSITIVE))]
+        query, document = (ids.setdefault(text, f"{len(ids) + 1}") for text in texts)
+        queries[query], corpus[document] = texts
+        relevant.setdefault(query, {})[document] = _grade(row)
+    return queries, corpus, relevant
+
+
 def check_examples(name: str, examples: Sequence[Example]) -> None:
     """Refuse what cannot be a task: no examples, texts that are none, parts or numbers of texts that do not match.
 
@@ -79,14 +164,27 @@ def check_examples(name: str, examples: Sequence[Example]) -> None:
     if not examples:
         raise DataError(f"The task {name!r} has no examples.")
     for number, (texts, _, part) in enumerate(examples, start=1):
-        if not isinstance(texts, tuple) or not texts or not all(isinstance(text, str) for text in texts):
+        if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts) or len(texts) not in (1, 2):
             raise DataError(f"{name}: the texts of example {number} must be a tuple of one or two strings: {texts!r}.")
-        if len(texts) != len(examples[0].texts) or len(texts) > 2:
+        if len(texts) != len(examples[0].texts):
             raise DataError(f"{name}: example {number} has {len(texts)} texts, the first one {len(examples[0].texts)}.")
         if part not in {None, *PARTS} or (part is None) != (examples[0].part is None):
             raise DataError(
                 f"{name}: the part of example {number} is {part!r}; all are {', '.join(PARTS)}, or all are None."
             )
+
+
+def check_classes(name: str, classes: Sequence[str]) -> None:
+    """Refuse labels (N,) that cannot be told apart, or that name single examples.
+
+    Raises:
+        DataError: says how many classes there are.
+    """
+    count = len(set(classes))
+    if count < 2:
+        raise DataError(f"The task {name!r} has {count} class, at least 2 are needed.")
+    if count > max(len(classes) // 2, 2):
+        raise DataError(f"The task {name!r} has {count} classes in {len(classes)} examples; is its label an id?")
 
 
 def _sentences(row: Row) -> tuple[str, str]:
@@ -105,10 +203,7 @@ def _sentences(row: Row) -> tuple[str, str]:
 
 def _score(row: Row) -> float:
     score = row.values[row.required("score", SCORE)]
-    try:
-        number = math.nan if isinstance(score, bool) else float(score)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
+    number = math.nan if isinstance(score, bool) else _number(score)
     if not math.isfinite(number):
         raise DataError(f"{row.where}: 'score' must be a finite number, not {score!r}.")
     return number
@@ -122,6 +217,25 @@ def _subset(row: Row) -> str | None:
     return None if subset is None else str(subset)
 
 
+def _is_duplicate(row: Row) -> bool:
+    column = row.column(DUPLICATE) or row.required("label", SCORE, SAME_KIND)
+    label = _plain(row.values[column])
+    if label not in {*TRUE, *FALSE}:
+        raise DataError(f"{row.where}: whether a pair is a duplicate ({column}) must be 0 or 1, not {label!r}.")
+    return label in TRUE
+
+
+def _grade(row: Row) -> int:
+    """How relevant a row's document is; 1 where no column says it."""
+    column = row.column(GRADE)
+    grade = "1" if column is None else _plain(row.values[column])
+    if grade in TRUE or grade in FALSE:
+        return int(grade in TRUE)
+    if not _number(grade).is_integer():
+        raise DataError(f"{row.where}: {column!r} says how relevant the document is, a whole number, not {grade!r}.")
+    return int(_number(grade))
+
+
 def _texts(row: Row) -> tuple[str, ...]:
     if all(map(row.column, SIDES)):
         return tuple(row.text(names[0], names) for names in SIDES)
@@ -129,7 +243,7 @@ def _texts(row: Row) -> tuple[str, ...]:
 
 
 def _label(row: Row) -> str:
-    column = row.required("label", LABEL)
+    column = row.column(LABEL) or row.column(CLUSTER) or row.required("label", LABEL)
     label: Any = row.values[column]
     if hasattr(label, "item"):  # a NumPy scalar of a data frame
         label = label.item()
@@ -146,161 +260,25 @@ def _part(row: Row) -> str | None:
     column = row.column(SPLIT)
     if column is None or row.values[column] is None:
         return None
-    part = PART_NAMES.get(str(row.values[column]).strip().lower())
+    part = PART_NAMES.get(_plain(row.values[column]))
     if part is None:
         raise DataError(f"{row.where}: {column!r} must be one of {', '.join(PART_NAMES)}, not {row.values[column]!r}.")
     return part
 
 
-def _check_every_or_none(rows: Iterable[Row], column: str, cells: Sequence[str | None]) -> None:
+def _check_every_or_none(rows: Sequence[Row], column: str, cells: Sequence[str | None]) -> None:
     for row, cell in zip(rows, cells, strict=True):
         if (cell is None) != (cells[0] is None):
             raise DataError(f"{row.where}: {column!r} must be given in every row or in none.")
 
 
-# -- minimal pairs ----------------------------------------------------------------------------------------------------
-
-SUBSETS = ("Synonym", "Antonym", "Random MLM", "Typo", "Negation (Main)", "Negation (Antonym)")  # the paper's order
-ORIGINAL, BARE = "Original", "Negation"  # a role, and a name that does not tell which negation
-NEGATIONS = ("Negation (Main)", "Negation (Antonym)")
-ROLES = {  # the letters of a column's or subset's name -> what it is
-    **dict.fromkeys(("original", "originals", "originalsentence", "sentence"), ORIGINAL),
-    **dict.fromkeys(("synonym", "synonyms"), "Synonym"),
-    **dict.fromkeys(("antonym", "antonyms"), "Antonym"),
-    **dict.fromkeys(("randommlm", "random", "mlm", "randomword"), "Random MLM"),
-    **dict.fromkeys(("typo", "typos"), "Typo"),
-    **dict.fromkeys(("negationmain", "mainnegation"), "Negation (Main)"),
-    **dict.fromkeys(("negationantonym", "antonymnegation"), "Negation (Antonym)"),
-    "negation": BARE,
-}
+def _plain(cell: Any) -> str:
+    return str(cell).strip().lower()
 
 
-class MinimalPair(NamedTuple):
-    """A sentence, what one small change made of it, and the kind of change (one of `SUBSETS`)."""
-
-    original: str
-    changed: str
-    subset: str
-
-
-def minimal_pairs_from_rows(rows: list[Row]) -> tuple[list[MinimalPair], dict[str, Any]]:
-    """Minimal pairs of rows with one original and a column for each change, or with one pair; and how they were read.
-
-    Raises:
-        DataError: a row without its original, or columns that cannot be told apart.
-    """
-    how: dict[str, Any] = {"columns_read": "by name, one row a pair"}
-    if "subset" in map(_letters, rows[0].values):
-        return [_long_pair(row) for row in rows], how
-    columns, how["columns_read"] = _columns(rows)
-    pairs = [pair for row in rows for pair in _wide_pairs(row, columns)]
-    if not pairs:
-        raise DataError(f"{rows[0].where} and after it: no row has a changed sentence.")
-    return pairs, {**how, "columns": columns}
-
-
-def _long_pair(row: Row) -> MinimalPair:
-    """One row per pair."""
-    original = row.column(("original", "sentence1"))
-    changed = row.column(("converted", "changed", "sentence2", "changed sentence"))
-    subset = row.column(("subset",))
-    if original is None or changed is None or subset is None:
-        raise DataError(
-            f"{row.where}: a minimal pair has the columns 'original', 'converted' (or 'changed') and 'subset'; it has "
-            f"{', '.join(map(repr, row.values))}."
-        )
-    role = ROLES.get(_letters(row.values[subset]))
-    if role not in SUBSETS:
-        hint = did_you_mean(str(row.values[subset]), list(SUBSETS))
-        raise DataError(f"{row.where}: the subset {row.values[subset]!r} is not one of HEROS. {hint}")
-    return MinimalPair(_sentence(row, original), _sentence(row, changed), str(role))
-
-
-def _wide_pairs(row: Row, columns: Mapping[str, str]) -> list[MinimalPair]:
-    """One row per original; `columns` by role."""
-    original = _sentence(row, columns[ORIGINAL])
-    changed = {subset: _cell(row, columns[subset]) for subset in SUBSETS if subset in columns}
-    return [MinimalPair(original, text, subset) for subset, text in changed.items() if text is not None]
-
-
-def _cell(row: Row, column: str) -> str | None:
-    """A cell's sentence; None when it is empty or not there."""
-    text = row.values.get(column)
-    if text is None or (isinstance(text, float) and math.isnan(text)):  # an empty cell is NaN to pandas
-        return None
-    return text if text_value(row, column, text).strip() else None
-
-
-def _sentence(row: Row, column: str) -> str:
-    text = _cell(row, column)
-    if text is None:
-        raise DataError(f"{row.where}: the column {column!r} is empty.")
-    return text
-
-
-def _columns(rows: list[Row]) -> tuple[dict[str, str], str]:
-    """The column of the originals and of each subset, by role; and how they were told apart."""
-    names = list(dict.fromkeys(name for row in rows for name in row.values))
-    by_role: dict[str, list[str]] = {}
-    for name in names:
-        if role := ROLES.get(_letters(name)):
-            by_role.setdefault(role, []).append(name)
-    bare = by_role.pop(BARE, [])
-    for role, columns in by_role.items():
-        if len(columns) > 1:
-            raise DataError(f"{rows[0].where}: the columns {', '.join(map(repr, columns))} are both {role!r}.")
-    roles = {role: columns[0] for role, columns in by_role.items()}
-    if ORIGINAL not in roles or len(roles) + len(bare) < 2:
-        raise DataError(
-            f"{rows[0].where}: HEROS has a column {ORIGINAL!r} and one for each of {', '.join(SUBSETS)}; it has "
-            f"{', '.join(map(repr, names))}."
-        )
-    negations, how = _negations(rows, roles, bare)
-    roles |= negations
-    return {role: roles[role] for role in (ORIGINAL, *SUBSETS) if role in roles}, how
-
-
-def _negations(rows: list[Row], roles: Mapping[str, str], bare: list[str]) -> tuple[dict[str, str], str]:
-    """Which negation each column is that is only called "Negation"; and how they were told apart."""
-    free = [subset for subset in NEGATIONS if subset not in roles]
-    if len(bare) > len(free) or (len(bare) == 1 and len(free) == 2):
-        raise DataError(
-            f"{rows[0].where}: which negation {' and '.join(map(repr, bare))} is cannot be told. Call the column "
-            f"{NEGATIONS[0]!r} or {NEGATIONS[1]!r}."
-        )
-    if len(bare) < 2:
-        return dict(zip(free, bare, strict=False)), "by name"
-    votes = [_nearer_to_antonym(row, roles, bare) for row in rows] if "Antonym" in roles else []
-    first, second = votes.count(0), votes.count(1)
-    if first == second:
-        return dict(zip(NEGATIONS, bare, strict=True)), (
-            f"by name; {bare[0]!r} and {bare[1]!r} by position, the main verb's first: their sentences do not tell"
-        )
-    antonym, main = bare if first > second else bare[::-1]
-    return dict(zip(NEGATIONS, (main, antonym), strict=True)), (
-        f"by name; {bare[0]!r} and {bare[1]!r} by their sentences: {antonym!r} changes them at the antonym's place in "
-        f"{max(first, second)} of the {first + second} rows that tell"
-    )
-
-
-def _nearer_to_antonym(row: Row, roles: Mapping[str, str], negations: list[str]) -> int | None:
-    """Which of two negations changes the original nearer to where the antonym does; None when that does not tell."""
-    cells = [_cell(row, column) for column in (roles[ORIGINAL], roles["Antonym"], *negations)]
-    if None in cells:
-        return None
-    original, antonym, *negated = (str(cell).split() for cell in cells)
-    start, stop = _changed_span(original, antonym)
-    gaps = [max(0, first - stop, start - last) for first, last in (_changed_span(original, words) for words in negated)]
-    return None if gaps[0] == gaps[1] else int(gaps[1] < gaps[0])
-
-
-def _changed_span(before: list[str], after: list[str]) -> tuple[int, int]:
-    """The span of words of `before` outside of what both begin and end with."""
-    shorter = min(len(before), len(after))
-    start = next((i for i in range(shorter) if before[i] != after[i]), shorter)
-    tail = next((i for i in range(shorter - start) if before[-1 - i] != after[-1 - i]), shorter - start)
-    return start, len(before) - tail
-
-
-def _letters(name: Any) -> str:
-    return re.sub("[^a-z]", "", str(name).lower())
+def _number(cell: Any) -> float:
+    """A cell as a number; NaN where it is none."""
+    try:
+        return float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan

@@ -1,14 +1,14 @@
 """Geometry of an embedding space: average cosine, IsoScore, alignment and uniformity.
 
-Everything is computed in float64, in blocks of rows: beside the vectors, memory does not grow with their number.
+Everything is computed in float64; uniformity in blocks of rows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from essent.tasks.base import Task, unit_rows
 from essent.tasks.pairs import PairTask
 from essent.tasks.result import Result
 
-BLOCK = 1024  # rows at a time
+BLOCK = 256  # rows at a time
 
 
 # -- measures ---------------------------------------------------------------------------------------------------------
@@ -32,14 +32,10 @@ def average_cosine(vectors: np.ndarray, *, self_pairs: bool = False) -> float:
     Args:
         self_pairs: count each row with itself too, as PromptBERT's equation 1 does.
     """
-    count, total, own = len(vectors), np.zeros(vectors.shape[1]), 0.0
-    for block in _blocks(vectors):
-        units = unit_rows(block)  # (n,D)
-        total += units.sum(axis=0)
-        own += float(np.einsum("nd,nd->", units, units))
-    if self_pairs:
-        return float(total @ total) / count**2 if count else math.nan
-    return (float(total @ total) - own) / (count * (count - 1)) if count > 1 else math.nan
+    count, units = len(vectors), unit_rows(np.asarray(vectors, np.float64))  # (N,D)
+    total, own = units.sum(axis=0), 0.0 if self_pairs else float(np.einsum("nd,nd->", units, units))
+    pairs = count**2 if self_pairs else count * (count - 1)
+    return (float(total @ total) - own) / pairs if pairs else math.nan
 
 
 def iso_score(vectors: np.ndarray) -> float:
@@ -52,15 +48,9 @@ def iso_score(vectors: np.ndarray) -> float:
     count, dimensions = vectors.shape
     if count < 2 or dimensions < 2:
         return math.nan
-    mean, scale = _mean(vectors), _largest(vectors)
-    if count < dimensions:  # then the smaller of the two products has the same trace and norm
-        centred = (np.asarray(vectors, dtype=np.float64) - mean) / scale  # (N,D)
-        scatter = centred @ centred.T
-    else:
-        scatter = np.zeros((dimensions, dimensions))
-        for block in _blocks(vectors):
-            centred = (block - mean) / scale  # (n,D)
-            scatter += centred.T @ centred
+    centred = _centred(vectors) / (np.abs(vectors).max() or 1.0)
+    # of the two products, which have the same trace and norm, the smaller
+    scatter = centred @ centred.T if count < dimensions else centred.T @ centred
     trace, norm = float(np.trace(scatter)), float(np.linalg.norm(scatter))
     if trace <= count * dimensions * np.finfo(np.float64).eps ** 2:  # equal rows: only the mean's rounding is left
         return math.nan
@@ -69,8 +59,7 @@ def iso_score(vectors: np.ndarray) -> float:
 
 def alignment(first: np.ndarray, second: np.ndarray) -> float:
     """E‖f(x) − f(y)‖² over positive pairs, rows of two (P,D); smaller is better (Wang & Isola 2020). NaN for P = 0."""
-    total = sum(float(np.sum((a - b) ** 2)) for a, b in zip(_blocks(first), _blocks(second), strict=True))
-    return total / len(first) if len(first) else math.nan
+    return float(np.sum((first - second) ** 2) / len(first)) if len(first) else math.nan
 
 
 def uniformity(vectors: np.ndarray, counts: np.ndarray | None = None) -> float:
@@ -85,78 +74,41 @@ def uniformity(vectors: np.ndarray, counts: np.ndarray | None = None) -> float:
     pairs = often.sum() * (often.sum() - 1) / 2
     if pairs < 1:
         return math.nan
-    mean = _mean(vectors)  # distances do not change, and differences of large squares become small ones
-    sums = [_log(float(often @ (often - 1)) / 2)]  # of a row with its repetitions: distance 0
-    for start in range(0, len(vectors), BLOCK):
-        left = np.asarray(vectors[start : start + BLOCK], dtype=np.float64) - mean  # (n,D)
-        for second_start in range(start, len(vectors), BLOCK):
-            right = np.asarray(vectors[second_start : second_start + BLOCK], dtype=np.float64) - mean  # (m,D)
-            exponents = -2.0 * _square_distances(left, right)  # (n,m)
-            if second_start == start:
-                exponents[np.tril_indices(len(left))] = -np.inf
-            sums.append(_log_sum(exponents, often[start : start + BLOCK], often[second_start : second_start + BLOCK]))
+    rows = _centred(vectors)  # distances do not change, and differences of large squares become small ones
+    squares = np.einsum("nd,nd->n", rows, rows)
+    with np.errstate(divide="ignore"):  # the logarithm of 0 is -inf
+        sums = [np.log(often @ (often - 1) / 2)]  # of a row with its repetitions: distance 0
+        for start in range(0, len(rows), BLOCK):
+            block = slice(start, start + BLOCK)
+            distances = squares[block, None] + squares[start:] - 2.0 * rows[block] @ rows[start:].T  # (n,N-start)
+            exponents = -2.0 * np.maximum(distances, 0.0)
+            exponents[np.tril_indices(len(exponents), m=exponents.shape[1])] = -np.inf
+            largest = exponents.max()
+            if largest > -np.inf:
+                sums.append(largest + np.log(often[block] @ np.exp(exponents - largest) @ often[start:]))
     return float(np.logaddexp.reduce(sums)) - math.log(pairs)
 
 
-def _square_distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """‖a − b‖² of every row of (n,D) and (m,D): (n,m)."""
-    squares = np.einsum("nd,nd->n", left, left)[:, None] + np.einsum("md,md->m", right, right)[None, :]
-    return np.asarray(np.maximum(squares - 2.0 * left @ right.T, 0.0))
-
-
-def _log_sum(exponents: np.ndarray, row_counts: np.ndarray, column_counts: np.ndarray) -> float:
-    """log Σ_nm left_n exp(e_nm) right_m."""
-    largest = float(exponents.max())
-    if largest == -np.inf:
-        return -math.inf
-    exponents -= largest
-    np.exp(exponents, out=exponents)
-    return largest + _log(float(row_counts @ exponents @ column_counts))
-
-
-def _log(value: float) -> float:
-    return math.log(value) if value > 0 else -math.inf
-
-
-def _blocks(vectors: np.ndarray) -> Iterator[np.ndarray]:
-    for start in range(0, len(vectors), BLOCK):
-        yield np.asarray(vectors[start : start + BLOCK], dtype=np.float64)
-
-
-def _mean(vectors: np.ndarray) -> np.ndarray:
-    """Mean row (D,), taken as differences from the first row: exact when all rows are equal."""
-    first = np.asarray(vectors[0], dtype=np.float64)
-    total = np.zeros(vectors.shape[1])
-    for block in _blocks(vectors):
-        total += (block - first).sum(axis=0)
-    mean: np.ndarray = first + total / len(vectors)
-    return mean
-
-
-def _largest(vectors: np.ndarray) -> float:
-    """Largest absolute number, 1 when there are only zeros: squares of 1e200 would overflow."""
-    return max(float(np.abs(block).max()) for block in _blocks(vectors)) or 1.0
+def _centred(vectors: np.ndarray) -> np.ndarray:
+    """Rows (N,D) less their mean, taken as differences from the first row: exact when all rows are equal."""
+    rows = np.asarray(vectors, np.float64) - np.asarray(vectors[0], np.float64)
+    return np.asarray(rows - rows.mean(axis=0))
 
 
 # -- settings and task ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """Which scored pairs count as positive, and whether alignment and uniformity take vectors of length one."""
 
-    name: str
     about: str
     positive: Callable[[float], bool]
     normalise: bool
 
 
 SETTINGS = {
-    setting.name: setting
-    for setting in (
-        Setting("simcse", "STS-B pairs with gold > 4, unit vectors (Ditto Figure 4; SimCSE)", lambda s: s > 4, True),
-        Setting("raw", "STS-B train pairs with gold 5, raw vectors (Stankevičius 3.5.5)", lambda s: s >= 5, False),
-    )
+    "simcse": Setting("STS-B pairs with gold > 4, unit vectors (Ditto Figure 4; SimCSE)", lambda s: s > 4, True),
+    "raw": Setting("STS-B train pairs with gold 5, raw vectors (Stankevičius 3.5.5)", lambda s: s >= 5, False),
 }
 
 
@@ -168,15 +120,11 @@ class GeometryTask(Task):
         sentences: duplicates as in the data; every measure counts them as often as they stand there.
         positives: pairs of texts that mean the same, among the sentences or not.
         normalise: alignment and uniformity on vectors of length one.
-        source: plain values for the result's provenance.
     """
 
-    has_main: ClassVar[bool] = False
-    name: str
     sentences: tuple[str, ...]
     positives: tuple[tuple[str, str], ...] = ()
     normalise: bool = True
-    source: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.sentences:
@@ -195,10 +143,10 @@ class GeometryTask(Task):
         """
         if setting not in SETTINGS:
             raise UnknownNameError(f"Unknown setting {setting!r}. {did_you_mean(setting, list(SETTINGS))}")
-        chosen = SETTINGS[setting]
-        positives = tuple((p.sentence1, p.sentence2) for p in task.pairs if chosen.positive(p.score))
-        source = {**task.source, "setting": chosen.name, "about": chosen.about}
-        return cls(f"geometry.{task.name}", tuple(task.texts()), positives, chosen.normalise, source)
+        about, is_positive, normalise = SETTINGS[setting]
+        positives = tuple((p.sentence1, p.sentence2) for p in task.pairs if is_positive(p.score))
+        source = {**task.source, "setting": setting, "about": about}
+        return cls(f"geometry.{task.name}", tuple(task.texts()), positives, normalise, source=source)
 
     def texts(self) -> list[str]:
         """What `score_vectors` wants vectors of: the sentences, then the texts of positive pairs not among them."""
@@ -209,20 +157,19 @@ class GeometryTask(Task):
         return [self.sentences, self.positives]
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
-        number: dict[str, int] = {}  # of the vector of each distinct text
-        members = np.array([number.setdefault(*pair) for pair in zip(self.texts(), rows, strict=True)])
-        members = members[: len(self.sentences)]
+        row_by_text = dict(reversed(list(zip(self.texts(), rows, strict=True))))  # the first of repeated ones
+        members = np.array([row_by_text[text] for text in self.sentences])
         distinct, counts = np.unique(members, return_counts=True)
-        scaled = unit_rows(vectors) if self.normalise else vectors
-        sides = [[number[pair[side]] for pair in self.positives] for side in (0, 1)]
+        scaled, sentences = unit_rows(vectors) if self.normalise else vectors, vectors[members]
+        first, second = (scaled[[row_by_text[pair[side]] for pair in self.positives]] for side in (0, 1))
         repeated = uniformity(scaled[distinct], counts)
         metrics = {
             "anisotropy": {
-                "all": average_cosine(vectors[members]),
-                "with_self_pairs": average_cosine(vectors[members], self_pairs=True),
+                "all": average_cosine(sentences),
+                "with_self_pairs": average_cosine(sentences, self_pairs=True),
             },
-            "isoscore": {"all": iso_score(vectors[members])},
-            "alignment": {"all": alignment(scaled[sides[0]], scaled[sides[1]])},
+            "isoscore": {"all": iso_score(sentences)},
+            "alignment": {"all": alignment(first, second)},
             "uniformity": {
                 "all": repeated,
                 "distinct": uniformity(scaled[distinct]) if len(distinct) < len(members) else repeated,
@@ -231,7 +178,7 @@ class GeometryTask(Task):
         provenance = self._provenance(
             normalised=self.normalise, positive_pairs=len(self.positives), distinct_sentences=len(distinct)
         )
-        notes = _notes(metrics, len(members), vectors[distinct])
+        notes = (*self.notes, *_notes(metrics, len(members), vectors[distinct]))
         return Result(self.name, metrics, {}, len(self.sentences), provenance, notes, main=None)
 
 

@@ -8,23 +8,24 @@ targets.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from itertools import compress
+from typing import Any
 
 import numpy as np
 
 from essent.errors import DataError, InputError
-from essent.tasks.base import LabeledTask, Scorer
+from essent.tasks.base import LabeledTask, Statistic
 from essent.tasks.comparison import with_interval
-from essent.tasks.examples import Example, check_examples
+from essent.tasks.examples import Example, check_classes, check_examples
 from essent.tasks.pairs import correlations, with_normal_interval
 from essent.tasks.probes import STRENGTHS, cross_validated, few_label_sets, few_labels, held_out, spread_folds
-from essent.tasks.resampling import correlation, f1_macro, share, weighted_correlation, weighted_mean
+from essent.tasks.resampling import f1_macro, share, weighted_correlation
 from essent.tasks.result import Result
 
+Scores = tuple[dict[str, dict[str, float]], list[str]]  # metrics and notes
 SEED = 1111  # SentEval's
 CHOICE_FOLDS = 5
 MOST_TARGETS = 3e8  # examples × classes: 2.4 GB of targets, and logits several times
@@ -40,58 +41,42 @@ class LabelTask(LabeledTask):
         folds: of the cross-validation, where there are no parts, and where there is no dev part to choose the strength.
         nested: whether cross-validation chooses the strength inside each fold's training part, as SentEval does; False
             chooses it on the folds themselves: many times cheaper, a little optimistic, the same for every recipe.
-        strengths: C of scikit-learn's LogisticRegression that are tried, see `essent.tasks.probes.scaled`.
+        strengths: C of scikit-learn's LogisticRegression that are tried, ascending; see `essent.tasks.probes.scaled`.
         chosen_on: whether this is what a choice may read of a task, see `for_choice`.
         shots: also train on so many examples of each class (8, 16, 64), ten draws each: "accuracy@8" and so on.
-        source: plain values for the result's provenance.
-        notes: sentences that every result carries.
     """
 
-    kind: ClassVar[str] = "classification"
-    unit: ClassVar[str] = "texts"
-    examples_in: ClassVar[str] = "examples"
-    name: str
+    kind = "classification"
+    unit = "texts"
+    examples_in = "examples"
     examples: tuple[Example, ...]
     scale: tuple[int, int] | None = None
     folds: int = 10
-    seed: int = SEED
     strengths: tuple[float, ...] = STRENGTHS
     nested: bool = True
     shots: tuple[int, ...] = ()
     chosen_on: bool = False
-    source: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_examples(self.name, self.examples)
-        self._check_settings()
+        if not isinstance(self.folds, int) or self.folds < 2:
+            raise InputError(f"{self.name}: cross-validation needs at least 2 folds, not {self.folds!r}.")
+        if self.shots and (self.scale is not None or any(type(shot) is not int or shot < 1 for shot in self.shots)):
+            raise InputError(f"{self.name}: shots are whole numbers of labels a class, not {self.shots!r}.")
+        taught = [str(example.target) for example in compress(self.examples, self._is_learned)]
+        if not taught:
+            raise DataError(f"The task {self.name!r} has the parts {', '.join(set(self._parts))}; train is needed.")
+        if len(taught) < self.folds and "dev" not in self._parts:
+            raise DataError(f"The task {self.name!r} has {len(taught)} examples for {self.folds} folds; give folds=….")
         if self.scale is not None:
             self._check_scores(*self.scale)
-        counts = Counter(example.part for example in self.examples)
-        if None not in counts and not counts["train"]:
-            raise DataError(f"The task {self.name!r} has the parts {', '.join(map(str, counts))}; train is needed.")
-        taught = [e.target for e in self.examples if e.part in {None, "train"}]
-        if self.scale is None and len(set(taught)) < 2:
-            raise DataError(f"The task {self.name!r} has {len(set(taught))} class to learn, at least 2 are needed.")
-        if self.scale is None and len(set(taught)) > max(len(taught) // 2, 2):
-            raise DataError(
-                f"The task {self.name!r} has {len(set(taught))} classes in {len(taught)} examples; is its label an id?"
-            )
-        if self.scale is None and len(self) * len(set(taught)) > MOST_TARGETS:
+            return
+        check_classes(self.name, taught)
+        if len(self) * len(set(taught)) > MOST_TARGETS:
             raise DataError(
                 f"The task {self.name!r} has {len(set(taught)):,} classes and {len(self):,} examples, too many for one "
                 "classifier in memory. Search such labels as pairs, or as queries with their positives."
             )
-        if len(taught) < self.folds and not counts["dev"]:
-            raise DataError(f"The task {self.name!r} has {len(taught)} examples for {self.folds} folds; give folds=….")
-
-    def _check_settings(self) -> None:
-        if not isinstance(self.folds, int) or self.folds < 2:
-            raise InputError(f"{self.name}: cross-validation needs at least 2 folds, not {self.folds!r}.")
-        if not self.strengths or min(self.strengths) <= 0 or list(self.strengths) != sorted(self.strengths):
-            raise InputError(f"{self.name}: strengths are positive numbers in ascending order, not {self.strengths!r}.")
-        if self.shots and (self.scale is not None or any(type(shot) is not int or shot < 1 for shot in self.shots)):
-            raise InputError(f"{self.name}: shots are whole numbers of labels a class, not {self.shots!r}.")
 
     def _check_scores(self, low: int, high: int) -> None:
         if not low < high:
@@ -102,29 +87,65 @@ class LabelTask(LabeledTask):
 
     def texts(self) -> list[str]:
         """All texts, of pairs all first ones, then all second ones; every part, duplicates kept."""
-        return [example.texts[side] for side in range(len(self.examples[0].texts)) for example in self.examples]
+        return [text for side in zip(*self.read_items(), strict=True) for text in side]
 
     def _content(self) -> Any:
         return [self.examples, self.scale]
 
     @cached_property
+    def _parts(self) -> np.ndarray:
+        """The part of each example (N,), "" where there are none."""
+        return np.array([example.part or "" for example in self.examples])
+
+    @cached_property
+    def _is_learned(self) -> np.ndarray:
+        """Which examples (N,) are learned from."""
+        return np.isin(self._parts, ("", "train"))
+
+    @cached_property
+    def is_scored(self) -> np.ndarray:
+        """Which examples (N,) are scored: the test part, or all where there are no parts."""
+        return np.isin(self._parts, ("", "test"))
+
+    @cached_property
     def classes(self) -> list[str]:
         """The classes that can be predicted: those of the training part, sorted; of soft targets the scale's."""
         if self.scale is not None:
-            return [str(value) for value in range(self.scale[0], self.scale[1] + 1)]
-        return sorted({str(e.target) for e in self.examples if e.part in {None, "train"}}, key=natural_order)
+            return [str(value) for value in self._scale]
+        return sorted({str(example.target) for example in compress(self.examples, self._is_learned)})
+
+    @property
+    def _scale(self) -> np.ndarray:
+        low, high = self.scale or (0, 0)
+        return np.arange(low, high + 1)
+
+    @cached_property
+    def _known(self) -> list[str]:
+        """All classes: those that can be predicted first, as `classes` has them."""
+        return [*self.classes, *sorted({str(example.target) for example in self.examples} - set(self.classes))]
+
+    @cached_property
+    def _labels(self) -> np.ndarray:
+        """The examples' classes (N,) as places in `_known`, or their scores."""
+        if self.scale is not None:
+            return np.array([example.target for example in self.examples], dtype=np.float64)
+        number = {name: position for position, name in enumerate(self._known)}
+        return np.array([number[str(example.target)] for example in self.examples])
+
+    @property
+    def _gold(self) -> np.ndarray:
+        """The labels of the scored examples (U,)."""
+        return self._labels[self.is_scored]
 
     @cached_property
     def targets(self) -> np.ndarray:
         """Probabilities of the classes (N,K) float32, K = 1 for two classes: one array for all recipes."""
         if self.scale is not None:  # 3.6 is class 3 by 0.4 and class 4 by 0.6
-            low, high = self.scale
-            scores = np.clip([float(e.target) for e in self.examples], low, high)  # (N,)
-            shares = np.maximum(1 - np.abs(scores - low - np.arange(high - low + 1)[:, None]), 0.0)  # (K,N) in memory
+            scores = np.clip(self._labels, *self.scale)  # (N,)
+            shares = np.maximum(1 - np.abs(scores - self._scale[:, None]), 0.0)  # (K,N) in memory
         else:
-            number = {name: position for position, name in enumerate(self.classes)}
-            classes = np.arange(len(number))[len(number) == 2 :, None]
-            shares = np.array([number.get(str(e.target), -1) for e in self.examples]) == classes
+            count = len(self.classes)
+            shares = self._labels == np.arange(count)[count == 2 :, None]
         return np.asarray(shares.astype(np.float32).T)
 
     @property
@@ -145,11 +166,6 @@ class LabelTask(LabeledTask):
         )
         return replace(self, shots=(*self.shots, int(shot)), notes=(*self.notes, note))
 
-    @cached_property
-    def is_scored(self) -> np.ndarray:
-        """Which examples (N,) are scored: the test part, or all where there are no parts."""
-        return np.array([example.part in {None, "test"} for example in self.examples])
-
     @property
     def units(self) -> int:
         """How many examples are scored."""
@@ -166,7 +182,7 @@ class LabelTask(LabeledTask):
 
     def items(self) -> list[tuple[str, ...]]:
         """The texts of the scored examples."""
-        return [self.examples[row].texts for row in np.flatnonzero(self.is_scored)]
+        return [example.texts for example in compress(self.examples, self.is_scored)]
 
     def read_items(self) -> list[tuple[str, ...]]:
         """The texts of every example whose label is read, those that are only learned on too."""
@@ -178,35 +194,31 @@ class LabelTask(LabeledTask):
 
     def without(self, excluded: np.ndarray) -> LabelTask:
         """The task without some of its scored examples."""
-        dropped = set(np.flatnonzero(self.is_scored)[excluded].tolist())
-        return replace(self, examples=tuple(e for row, e in enumerate(self.examples) if row not in dropped))
+        retained = np.ones(len(self), bool)
+        retained[self.is_scored] = ~excluded
+        return replace(self, examples=tuple(compress(self.examples, retained)))
 
     def for_choice(self) -> LabelTask:
         """Without the test part: the dev part is scored, or without one the training part by cross-validation.
 
         Cross-validation then has five folds and is not nested, as a search runs it for every recipe.
         """
-        parts = {example.part for example in self.examples}
-        cheap = replace(self, folds=min(self.folds, CHOICE_FOLDS), nested=False)
         if self.chosen_on:
             return self
-        if parts != {None}:
-            name = {"train": "train" if "dev" in parts else None, "dev": "test"}
-            examples = tuple(e._replace(part=name[e.part]) for e in self.examples if e.part and e.part != "test")
-            cheap = replace(self if "dev" in parts else cheap, examples=examples)
-        if "dev" in parts:
-            note = "recipes are chosen and scored on the dev part; `essent evaluate` scores the test part."
-        elif None not in parts:
-            note = (
-                f"recipes are chosen and scored on the train part, by {cheap.protocol}; "
-                "`essent evaluate` scores the test part."
-            )
-        else:
-            note = (
-                f"scores with all labels are here by {cheap.protocol}. `essent evaluate` scores by {self.protocol}; "
-                "for the same recipe the two may differ, on small data by several points."
-            )
-        return replace(cheap, chosen_on=True, notes=(*self.notes, f"{self.name}: {note}"))
+        chosen = replace(self, folds=min(self.folds, CHOICE_FOLDS), nested=False)
+        note = (
+            f"scores with all labels are here by {chosen.protocol}. `essent evaluate` scores by {self.protocol}; "
+            "for the same recipe the two may differ, on small data by several points."
+        )
+        if "train" in self._parts:
+            names: dict[str | None, str | None] = {"train": "train", "dev": "test"}
+            if "dev" not in self._parts:
+                names = {"train": None}
+            examples = tuple(e._replace(part=names[e.part]) for e in self.examples if e.part in names)
+            chosen = replace(self if "dev" in self._parts else chosen, examples=examples)
+            where = "dev part" if "dev" in self._parts else f"train part, by {chosen.protocol}"
+            note = f"recipes are chosen and scored on the {where}; `essent evaluate` scores the test part."
+        return replace(chosen, chosen_on=True, notes=(*self.notes, f"{self.name}: {note}"))
 
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
         """The number of the class that is predicted for each scored example (the expected score of soft targets)."""
@@ -214,93 +226,76 @@ class LabelTask(LabeledTask):
         return self._evidence(features, self._probabilities(features)[0])
 
     def _evidence(self, features: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-        predicted = self._predicted(probabilities)[self.is_scored].astype(np.float64)
-        return np.concatenate([predicted, *(self._few(features, shot) for shot in self.shots)])
+        predicted = probabilities.argmax(axis=1) if self.scale is None else probabilities @ self._scale  # (N,)
+        return np.concatenate([predicted[self.is_scored], *(self._few(features, shot) for shot in self.shots)])
 
-    def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
-        """Accuracy, macro-F1 or Pearson's correlation ×100 in draws of the scored examples."""
-        values, _ = self.paired(evidence, score)
+    def statistic(self, score: str) -> Statistic | None:
+        """Macro-F1 or Pearson's correlation ×100 in draws of the scored examples."""
+        gold = self._gold
         if score == "f1_macro":
-            gold, classes = self._gold, len(self._known)
-            return lambda counts: np.stack([f1_macro(gold, row, counts, classes) for row in values])
+            return lambda predicted, counts: f1_macro(gold, predicted, counts, len(self._known))
         if score == "pearson":
-            gold = self._gold
-            return lambda counts: (
-                100 * np.stack([weighted_correlation(row[None], gold[None], counts) for row in values])
-            )
-        return lambda counts: 100 * weighted_mean(values, counts)
+            return lambda expected, counts: 100 * weighted_correlation(expected[None], gold[None], counts)
+        return None
 
-    def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
-        """What is right, predicted or expected, example by example."""
-        gold, count = self._gold, self.units
-        if score == "f1_macro":
-            once, classes = np.ones((1, count)), len(self._known)
-            predicted = evidence[:, :count].astype(np.int64)
-            return predicted, lambda rows: np.array([f1_macro(gold, row, once, classes)[0] for row in rows])
-        if score == "pearson":
-            return evidence[:, :count], lambda rows: 100 * correlation(rows, gold)
+    def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
+        """What is right (or how often, by a few labels), predicted or expected of each example (R,U)."""
+        number = 1 + self.shots.index(int(score.partition("@")[2])) if "@" in score else 0
+        values = evidence[:, number * self.units : (number + 1) * self.units]
         if score == "accuracy":
-            right = (evidence[:, :count] == gold).astype(np.float64)
-        else:
-            column = 1 + self.shots.index(int(score.partition("@")[2]))
-            right = evidence[:, column * count : (column + 1) * count]
-        return right, lambda rows: 100 * rows.mean(axis=1)
-
-    @cached_property
-    def _known(self) -> list[str]:
-        """All classes: those that can be predicted first, as `classes` has them."""
-        unpredicted = {str(self.examples[row].target) for row in np.flatnonzero(self.is_scored)} - set(self.classes)
-        return [*self.classes, *sorted(unpredicted)]
-
-    @cached_property
-    def _gold(self) -> np.ndarray:
-        """The scored examples' classes (U,) as places in `_known`, or their scores."""
-        targets = [self.examples[row].target for row in np.flatnonzero(self.is_scored)]
-        if self.scale is not None:
-            return np.array(targets, dtype=np.float64)
-        number = {name: position for position, name in enumerate(self._known)}
-        return np.array([number[str(target)] for target in targets])
+            return (values == self._gold).astype(np.float64)
+        return values.astype(np.int64) if score == "f1_macro" else values
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         if not self.units:
             raise DataError(f"The task {self.name!r} has no test part to score; search chooses on what it has.")
         features = self._features(vectors[list(rows)])  # (N,F)
         probabilities, strengths = self._probabilities(features)
-        provenance = self._provenance(protocol=self.protocol, strengths=strengths, classes=self.classes, seed=self.seed)
-        metrics, notes = self._scores(probabilities[self.is_scored], np.flatnonzero(self.is_scored))
         evidence = self._evidence(features, probabilities)
+        score = self._soft_scores if self.scale is not None else self._class_scores
+        metrics, notes = score(probabilities[self.is_scored], evidence)
+        protocol = {"protocol": self.protocol, "strengths": strengths, "classes": self.classes, "seed": SEED}
+        return self._scored(metrics, evidence, notes, **protocol)
+
+    def _class_scores(self, probabilities: np.ndarray, evidence: np.ndarray) -> Scores:
+        metrics = {"accuracy": share(evidence[: self.units] == self._gold)}
+        metrics["f1_macro"] = {"all": float(self.scores(evidence[None], "f1_macro")[0])}
         metrics |= {name: with_interval(self, evidence, name) for name in self.score_names if "@" in name}
-        main = ("pearson", "all") if self.scale is not None else ("accuracy", "all")
-        return Result(self.name, metrics, {}, self.units, provenance, (*self.notes, *notes), main, evidence)
+        unknown = [self._known[number] for number in np.unique(self._gold) if number >= len(self.classes)]
+        return metrics, [f"Not in the training part, so always wrong: {', '.join(unknown)}."] if unknown else []
+
+    def _soft_scores(self, probabilities: np.ndarray, evidence: np.ndarray) -> Scores:
+        gold, lowest = self._gold, self._scale[0]
+        scores, notes = correlations(evidence, gold, "all pairs")
+        metrics = {name: with_normal_interval(name, score, len(gold)) for name, score in scores.items()}
+        nearest = np.clip(np.floor(gold + 0.5), lowest, self._scale[-1])
+        metrics["accuracy"] = share(self._scale[probabilities.argmax(axis=1)] == nearest)
+        if below := int((gold < lowest).sum()):
+            notes.append(f"{below} gold scores are below {lowest} and count as the class {lowest}.")
+        return metrics, notes
 
     @property
     def protocol(self) -> str:
         """How recipes are scored, in words."""
-        parts = {example.part for example in self.examples}
-        if None in parts:
+        if "" in self._parts:
             where = "inside each fold" if self.nested else "on the same folds"
             return f"logistic regression by {self.folds}-fold cross-validation, its strength chosen {where}"
-        where = "on the dev part" if "dev" in parts else f"by {self.folds}-fold cross-validation on the train part"
+        where = (
+            "on the dev part" if "dev" in self._parts else f"by {self.folds}-fold cross-validation on the train part"
+        )
         return f"logistic regression on the train part, scored on the test part, its strength chosen {where}"
 
     def _probabilities(self, features: np.ndarray) -> tuple[np.ndarray, list[float]]:
         """Probabilities (N,K) of the classes, and the strengths chosen for them."""
-        parts = np.array([example.part or "" for example in self.examples])
-        if (parts == "").all():
-            folds = self._folds(np.arange(len(self)))
-            return cross_validated(features, self.targets, folds, self.strengths, nested=self.nested)
-        train, dev = parts == "train", (parts == "dev") & self._learned()
         folds = np.zeros(len(self), dtype=int)
+        known = (self._labels < len(self.classes)) | (self.scale is not None)  # others do not choose the strength
+        train, dev = self._is_learned, (self._parts == "dev") & known
         if not dev.any():
             folds[train] = self._folds(np.flatnonzero(train))
+        if "" in self._parts:
+            return cross_validated(features, self.targets, folds, self.strengths, nested=self.nested)
         probabilities, strength = held_out(features, self.targets, train, dev, folds, self.strengths)
         return probabilities, [strength]
-
-    def _predicted(self, probabilities: np.ndarray) -> np.ndarray:
-        """The place of the likeliest class, or the expected score (N,)."""
-        if self.scale is None:
-            return np.asarray(probabilities.argmax(axis=1))
-        return np.asarray(probabilities @ np.arange(self.scale[0], self.scale[1] + 1))
 
     def _few(self, features: np.ndarray, shot: int) -> np.ndarray:
         """Share of training sets of a few labels a class with which each scored example (U,) is right.
@@ -308,21 +303,13 @@ class LabelTask(LabeledTask):
         Each of ten sets has `shot` examples of every class, drawn by the seed: all of a smaller class, and at most half
         of one that is scored too, as no set scores the examples it was trained on.
         """
-        learned = np.array([example.part in {None, "train"} for example in self.examples]) & self._learned()
-        number = {name: position for position, name in enumerate(self._known)}
-        numbers = np.array([number.get(str(example.target), -1) for example in self.examples])
-        used = few_label_sets(numbers, learned, self.is_scored, shot, self.seed)  # (N,DRAWS)
-        right = few_labels(features, self.targets, used) == numbers[:, None]  # (N,DRAWS)
+        used = few_label_sets(self._labels, self._is_learned, self.is_scored, shot, SEED)  # (N,DRAWS)
+        right = few_labels(features, self.targets, used) == self._labels[:, None]  # (N,DRAWS)
         right, counted = right[self.is_scored], ~used[self.is_scored]
         times = counted.sum(axis=1)  # (U,)
         shares = (right & counted).sum(axis=1) / np.maximum(times, 1)
         mean = float(shares[times > 0].mean()) if (times > 0).any() else math.nan  # for one that no draw judges
         return np.asarray(np.where(times > 0, shares, mean))
-
-    def _learned(self) -> np.ndarray:
-        """Which examples (N,) are of a class that can be predicted."""
-        known = set(self.classes)
-        return np.array([self.scale is not None or str(example.target) in known for example in self.examples])
 
     def _features(self, vectors: np.ndarray) -> np.ndarray:
         if len(self.examples[0].texts) == 1:
@@ -334,32 +321,4 @@ class LabelTask(LabeledTask):
         """Number of each member's fold: every class spread evenly, shuffled by the seed."""
         kinds = None if self.scale is not None else [self.examples[row].target for row in members]
         texts = None if self.nested else [self.examples[row].texts for row in members]  # SentEval's splits equal ones
-        return spread_folds(len(members), self.folds, self.seed, kinds, texts)
-
-    def _scores(self, probabilities: np.ndarray, rows: np.ndarray) -> tuple[dict[str, dict[str, float]], list[str]]:
-        """Scores of the probabilities (M,K) of the scored examples."""
-        targets = [self.examples[row].target for row in rows]
-        if self.scale is not None:
-            gold = np.array(targets, dtype=np.float64)
-            values = np.arange(self.scale[0], self.scale[1] + 1)
-            scores, notes = correlations(probabilities @ values, gold, "all pairs")
-            if below := int((gold < self.scale[0]).sum()):
-                notes.append(f"{below} gold scores are below {self.scale[0]} and count as the class {self.scale[0]}.")
-            nearest = np.clip(np.floor(gold + 0.5), *self.scale)
-            nearest_is_likeliest = share(values[probabilities.argmax(axis=1)] == nearest)
-            correlated = {name: with_normal_interval(name, score, len(gold)) for name, score in scores.items()}
-            return correlated | {"accuracy": nearest_is_likeliest}, notes
-        from sklearn.metrics import f1_score
-
-        chosen = [self.classes[number] for number in probabilities.argmax(axis=1)]
-        right = np.array([name == str(target) for name, target in zip(chosen, targets, strict=True)])
-        macro = f1_score([str(target) for target in targets], chosen, average="macro", zero_division=0)
-        unknown = sorted({str(target) for target in targets} - set(self.classes))
-        notes = [f"Not in the training part, so always wrong: {', '.join(unknown)}."] if unknown else []
-        return {"accuracy": share(right), "f1_macro": {"all": 100 * float(macro)}}, notes
-
-
-def natural_order(name: str) -> tuple[int, float, str]:
-    """Numbers by value, before words."""
-    number = name.removeprefix("-")
-    return (0, float(name), name) if number.isascii() and number.isdecimal() else (1, 0.0, name)
+        return spread_folds(len(members), self.folds, SEED, kinds, texts)

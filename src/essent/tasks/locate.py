@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,33 +14,48 @@ from essent.tasks.base import LabeledTask, Task, as_matrix
 from essent.tasks.catalogue import ON_HUB, Clusters, Labels, Pairs, find_row, task_names
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.data import SUFFIXES, Row, hub_rows, located_rows, rows_in_memory
-from essent.tasks.examples import PART_NAMES, PARTS, Example, examples_from_rows, pairs_from_rows, scored_from_rows
+from essent.tasks.examples import (
+    COLUMNS,
+    PART_NAMES,
+    PARTS,
+    Example,
+    answers_from_rows,
+    duplicates_from_rows,
+    examples_from_rows,
+    kind_of,
+    pairs_from_rows,
+    scored_from_rows,
+    triplets_from_rows,
+)
 from essent.tasks.geometry import GeometryTask
-from essent.tasks.kinds import COLUMNS, hint_of_kind, kind_of, task_of_rows
 from essent.tasks.labels import LabelTask
-from essent.tasks.pairs import PairTask
-from essent.tasks.retrieval import beir_task, is_beir
+from essent.tasks.pairs import DuplicateTask, PairTask, TripletTask
+from essent.tasks.retrieval import RetrievalTask, beir_task, is_beir
 
+OF_ROWS: dict[str, tuple[Callable[..., LabeledTask], Callable[[Sequence[Row]], list[Any]]]] = {
+    "pairs": (PairTask, pairs_from_rows),
+    "duplicates": (DuplicateTask, duplicates_from_rows),
+    "triplets": (TripletTask, triplets_from_rows),
+    "classification": (LabelTask, examples_from_rows),
+    "clustering": (ClusterTask, examples_from_rows),
+}
 GEOMETRY = {"geometry": "simcse", "geometry-raw": "raw"}
 
 
-def load_task(
-    name: str | Path, data: str | Path | None = None, *, split: str | None = None
-) -> LabeledTask | GeometryTask:
+def load_task(name: str | Path, data: str | Path | None = None) -> LabeledTask | GeometryTask:
     """Read the data of a task.
 
     Args:
-        name: a task of the catalogue ("sts12", "stsb.dev", "trec", "agnews"), or a file or folder (then `data` and
-            `split` say nothing). What a file holds is told from its columns (`essent.tasks.kinds.COLUMNS`); "KIND:PATH"
-            says it: "clustering:PATH" takes labelled texts as clusters, "duplicates:mrpc" a data set of the catalogue.
-            A folder as BEIR publishes them, with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, is a retrieval data
-            set; one of its files of judgements names a split. Parts of a classification come from its column `split`,
-            or from files beside it: PATH is NAME.train.jsonl. "geometry:TASK" measures the space on a task of scored
-            pairs, "geometry-raw:TASK" in the other published setting (see `essent.tasks.geometry.SETTINGS`).
+        name: a task of the catalogue ("sts12", "stsb.dev", "trec", "agnews"), or a file or folder (then `data` says
+            nothing). What a file holds is told from its columns (`essent.tasks.examples.COLUMNS`); "KIND:PATH" says it:
+            "clustering:PATH" takes labelled texts as clusters, "duplicates:mrpc" a data set of the catalogue. A folder
+            as BEIR publishes them, with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, is a retrieval data set; one
+            of its files of labels names a split. Parts of a classification come from its column `split`, or from files
+            beside it: PATH is NAME.train.jsonl. "geometry:TASK" measures the space on a task of scored pairs,
+            "geometry-raw:TASK" in the other published setting (see `essent.tasks.geometry.SETTINGS`).
         data: None reads the hub. A folder is searched for `sts/NAME.jsonl` (`classification/`, `clustering/`), then for
             `NAME.jsonl` (also .json, .csv, .tsv, .parquet; `NAME.SPLIT.jsonl` first, the name alone means the test
             split of pairs). The first that is there counts.
-        split: of scored pairs: "test" (default), "dev" or "train", where the data set has them.
 
     Raises:
         UnknownNameError: no such task or split.
@@ -48,32 +63,31 @@ def load_task(
     """
     kind, colon, target = str(name).partition(":")
     if colon and kind in GEOMETRY:
-        return GeometryTask.of_pairs(load_pairs(target, data, split=split), GEOMETRY[kind])
+        return GeometryTask.of_pairs(load_pairs(target, data), GEOMETRY[kind])
     if colon and kind in COLUMNS:
         return _of_kind(kind, target, data)
     path = Path(name)
     if is_beir(path):
         return beir_task(path)
     if isinstance(name, Path) or _is_file_name(path):
-        if path.suffix.lower() not in SUFFIXES:
-            _refuse_path(path)
         return _task_of_file(path)
     try:
-        row, chosen = find_row(str(name), split)
+        row, split = find_row(str(name))
     except UnknownNameError:
-        _refuse_path(path)
+        if path.exists():
+            return _task_of_file(path)
         raise
     folder = None if data is None else Path(data)
-    return _pairs_of_row(row, chosen, folder) if isinstance(row, Pairs) else _labels_of_row(row, folder)
+    return _pairs_of_row(row, split, folder) if isinstance(row, Pairs) else _labels_of_row(row, folder)
 
 
-def load_pairs(name: str | Path, data: str | Path | None = None, *, split: str | None = None) -> PairTask:
+def load_pairs(name: str | Path, data: str | Path | None = None) -> PairTask:
     """Read a task of scored pairs; see `load_task`.
 
     Raises:
         InputError: a task of another kind; the message lists those that there are.
     """
-    task = load_task(name, data, split=split)
+    task = load_task(name, data)
     if not isinstance(task, PairTask):
         raise InputError(
             f"{name} holds {getattr(task, 'kind', 'geometry')}, and only scored pairs will do here: "
@@ -106,7 +120,7 @@ def as_task(source: Any, folder: str | Path | None = None, number: int = 1) -> T
         )
     rows = rows_in_memory(source, "data" if number == 1 else f"data {number}")
     kind = kind_of(rows)
-    return task_of_rows(kind, kind if number == 1 else f"{kind} {number}", rows, {"source": "memory"})
+    return _task_of_rows(kind, kind if number == 1 else f"{kind} {number}", rows, {"source": "memory"})
 
 
 def load_labelled(source: Any, folder: str | Path | None = None) -> LabeledTask:
@@ -167,49 +181,47 @@ def scorer(data: Any, score: str = "", folder: str | Path | None = None) -> Task
 
 
 def _pairs_of_row(row: Pairs, split: str, data: Path | None) -> PairTask:
-    names = [f"{row.name}.{split}", *([row.name] if split == "test" else [])]
-    stems = _stems("sts", names, data)
+    name = row.name if split == "test" else f"{row.name}.{split}"
+    stems = _stems("sts", dict.fromkeys((f"{row.name}.{split}", name)), data)
     notes: tuple[str, ...] = ()
     source: dict[str, Any]
     if data is not None:
         path = next((file for stem in stems if (file := _file(stem))), None)
         if path is None:
-            raise _no_data(f"{row.name!r}, split {split!r},", data, stems)
-        pairs, source = pairs_from_rows(located_rows(path)), {"source": str(path), "split": split}
+            raise _no_data(row.name, data, stems)
+        rows, source = located_rows(path), {"source": str(path), "split": split}
     elif row.hub is None or split not in row.hub_splits:
         where = f" ({row.hub})" if row.hub else ""
-        raise DataError(
-            f"The {split} split of {row.name!r} is not on the hub{where}. Give local files: {_instead(stems)}."
-        )
+        raise DataError(f"The {split} split of {row.name!r} is not on the hub{where}. Give {_instead(stems)}.")
     else:
-        pairs = pairs_from_rows(hub_rows(row.hub, row.revision, row.hub_splits[split], _instead(stems)))
+        rows = hub_rows(row.hub, row.revision, row.hub_splits[split], _instead(stems))
         source = {"source": f"hub:{row.hub}", "revision": row.revision, "split": row.hub_splits[split]}
-        notes = (row.hub_note,) if row.hub_note else ()
-    low, high = row.scale
+        notes = (row.hub_note,) * bool(row.hub_note)
+    pairs, (low, high) = tuple(pairs_from_rows(rows)), row.scale
     if outside := sum(not low <= pair.score <= high for pair in pairs):  # a wrong column may be the reason
         notes = (*notes, f"{outside} of {len(pairs)} gold scores lie outside the scale {low}–{high} of {row.name}.")
-    return PairTask(row.name if split == "test" else f"{row.name}.{split}", tuple(pairs), source, notes)
+    return PairTask(name, pairs, source=source, notes=notes)
 
 
 def _labels_of_row(row: Labels | Clusters, data: Path | None) -> LabelTask | ClusterTask:
-    if isinstance(row, Clusters):
-        rows, source = _rows_in_folder(_stems("clustering", [row.name], data), row, data)
-        examples = tuple(examples_from_rows(rows))
-        differs = f"The published {row.name} has {row.size:,} texts, this one {len(examples):,}."
-        return ClusterTask(row.name, examples, source=source, notes=(differs,) * (len(examples) != row.size))
-    stems = _stems("classification" if row.scale is None else "sts", [row.stem or row.name], data)
-    unpinned: tuple[str, ...] = ()
-    if data is not None or row.hub is None:
-        rows, source = _rows_in_folder(stems, row, data)
-    else:
+    folder = "clustering" if isinstance(row, Clusters) else "sts" if row.scale else "classification"
+    stems = _stems(folder, [getattr(row, "stem", None) or row.name], data)
+    notes: tuple[str, ...] = ()
+    if data is None and isinstance(row, Labels) and row.hub is not None:
         rows, source = [], {"source": f"hub:{row.hub}", "revision": row.revision}
         for part, split in (row.hub_splits or {part: ON_HUB[part] for part in row.parts}).items():
             rows += _in_part(hub_rows(row.hub, row.revision, split, _instead(stems, row)), part if row.parts else None)
         if row.revision is None:
-            unpinned = (f"The revision of {row.hub} is not pinned: none could be confirmed.",)
-    examples = tuple(examples_from_rows(rows) if row.scale is None else scored_from_rows(rows))
-    examples, notes = _as_published(row, examples)
-    return LabelTask(row.name, examples, row.scale, source=source, notes=(*notes, *unpinned))
+            notes = (f"The revision of {row.hub} is not pinned: none could be confirmed.",)
+    else:
+        rows, source = _rows_in_folder(stems, row, data)
+    if isinstance(row, Clusters):
+        examples = tuple(examples_from_rows(rows))
+        differs = f"The published {row.name} has {row.size:,} texts, this one {len(examples):,}."
+        return ClusterTask(row.name, examples, source=source, notes=(differs,) * (len(examples) != row.size))
+    labelled = examples_from_rows(rows) if row.scale is None else scored_from_rows(rows)
+    examples, differences = _as_published(row, tuple(labelled))
+    return LabelTask(row.name, examples, row.scale, source=source, notes=(*differences, *notes))
 
 
 def _as_published(row: Labels, examples: tuple[Example, ...]) -> tuple[tuple[Example, ...], list[str]]:
@@ -233,14 +245,14 @@ def _rows_in_folder(
 ) -> tuple[list[Row], dict[str, Any]]:
     """Labelled rows of one file, or of one file per part."""
     if data is None:
-        raise DataError(f"{row.name!r} is not on the hub. Give local files: {_instead(stems, row)}.")
+        raise DataError(f"{row.name!r} is not on the hub. Give {_instead(stems, row)}.")
     for stem in stems:
         files = {part: file for part in PARTS if (file := _file(stem.with_name(f"{stem.name}.{part}")))}
         if isinstance(row, Labels) and {"train", "test"} <= set(files):
             return _rows_of_parts(files), {"source": str(files["train"])}
         if not (isinstance(row, Labels) and row.scale) and (file := _file(stem)):
             return located_rows(file), {"source": str(file)}
-    raise _no_data(repr(row.name), data, stems, row)
+    raise _no_data(row.name, data, stems, row)
 
 
 def _rows_of_parts(files: Mapping[str, Path]) -> list[Row]:
@@ -250,11 +262,10 @@ def _rows_of_parts(files: Mapping[str, Path]) -> list[Row]:
 def _in_part(rows: Sequence[Row], part: str | None) -> list[Row]:
     """The rows with this part, and none of their own."""
     own = [{name: cell for name, cell in row.values.items() if name.lower() != "split"} for row in rows]
-    added = {} if part is None else {"split": part}
-    return [Row(row.where, {**cells, **added}) for row, cells in zip(rows, own, strict=True)]
+    return [Row(row.where, {**cells, "split": part}) for row, cells in zip(rows, own, strict=True)]
 
 
-def _stems(kind: str, names: Sequence[str], data: Path | None) -> list[Path]:
+def _stems(kind: str, names: Iterable[str], data: Path | None) -> list[Path]:
     """Where a data set is looked for, without suffixes.
 
     Raises:
@@ -272,23 +283,32 @@ def _file(stem: Path) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def _patterns(stems: Sequence[Path], row: Labels | Clusters | None) -> list[str]:
-    suffixes = ",".join(suffix[1:] for suffix in SUFFIXES)
-    parts = [f".{{{','.join(row.parts)}}}"] if isinstance(row, Labels) and row.parts else []
-    whole = [] if isinstance(row, Labels) and row.scale else [""]
-    return [f"{stem}{part}.{{{suffixes}}}" for stem in stems for part in (*parts, *whole)]
+def _patterns(stems: Sequence[Path], row: Labels | Clusters | None) -> str:
+    part = f".{{{','.join(row.parts)}}}" if isinstance(row, Labels) and row.parts else ""
+    return " or ".join(f"{stem}{part}.{{{','.join(suffix[1:] for suffix in SUFFIXES)}}}" for stem in stems)
 
 
 def _instead(stems: Sequence[Path], row: Labels | Clusters | None = None) -> str:
-    return f"the file itself, or --data-folder DIR with {' or '.join(_patterns(stems, row))}"
+    return f"the file itself, or --data-folder DIR with {_patterns(stems, row)}"
 
 
-def _no_data(task_name: str, data: Path, stems: Sequence[Path], row: Labels | Clusters | None = None) -> DataError:
-    looked = "\n  ".join(_patterns(stems, row))
-    return DataError(f"No data for {task_name} in {data}. Looked for:\n  {looked}")
+def _no_data(name: str, data: Path, stems: Sequence[Path], row: Labels | Clusters | None = None) -> DataError:
+    return DataError(f"No data for {name!r} in {data}: it has no {_patterns(stems, row)}.")
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
+
+
+def _task_of_rows(kind: str, name: str, rows: Sequence[Row], source: Mapping[str, Any]) -> LabeledTask:
+    """The task of rows of a kind.
+
+    Raises:
+        DataError: a missing column or a value that cannot be; names file and line.
+    """
+    if kind == "retrieval":  # where a document that is the query itself does not answer it, unless a row says so
+        return RetrievalTask(name, *answers_from_rows(rows), ignore_identical_ids=True, source=source)
+    build, read = OF_ROWS[kind]
+    return build(name, tuple(read(rows)), source=source)
 
 
 def _task_of_file(path: Path, kind: str | None = None) -> LabeledTask:
@@ -296,20 +316,15 @@ def _task_of_file(path: Path, kind: str | None = None) -> LabeledTask:
 
     Labelled texts in NAME.train.jsonl bring NAME.dev.jsonl and NAME.test.jsonl along.
     """
-    if kind is not None and not path.exists() and str(path).lower() in task_names(kind):
-        raise DataError(f"{path} is not a file; the data set of that name is the task {str(path)!r}, without {kind}:.")
     rows = located_rows(path)
-    prefix, source = "" if kind is None else f"{kind}.", {"source": str(path)}
+    prefix, source, kind = f"{kind}." if kind else "", {"source": str(path)}, kind or kind_of(rows)
     name, dot, part = path.stem.rpartition(".")
-    if (kind or kind_of(rows)) == "classification" and dot and part in PART_NAMES:
+    if kind == "classification" and dot and part in PART_NAMES:
         files = {part_name: path.with_name(f"{name}.{part_name}{path.suffix}") for part_name in PART_NAMES}
         files = {part_name: file for part_name, file in files.items() if file.is_file()}
         if len(files) > 1:
-            return LabelTask(prefix + name, tuple(examples_from_rows(_rows_of_parts(files))), source=source)
-    try:
-        return task_of_rows(kind or kind_of(rows), prefix + path.stem, rows, source)
-    except DataError as error:
-        raise error if kind is None else DataError(f"{error}{hint_of_kind(kind, rows)}") from None
+            return _task_of_rows(kind, prefix + name, _rows_of_parts(files), source)
+    return _task_of_rows(kind, prefix + path.stem, rows, source)
 
 
 def _of_kind(kind: str, name: str, data: str | Path | None) -> LabeledTask:
@@ -317,7 +332,7 @@ def _of_kind(kind: str, name: str, data: str | Path | None) -> LabeledTask:
     path = Path(name)
     if kind == "retrieval" and (path.is_dir() or is_beir(path)):
         return beir_task(path)
-    if path.exists() or _is_file_name(path) or name.lower() in task_names(kind):
+    if path.exists() or _is_file_name(path):
         return _task_of_file(path, kind)
     base, dot, part = name.partition(".")
     task = load_task(base, data)
@@ -331,22 +346,8 @@ def _of_kind(kind: str, name: str, data: str | Path | None) -> LabeledTask:
         for n, e in enumerate(examples or task.examples, start=1)
         for columns in [("text",) if len(e.texts) == 1 else ("sentence1", "sentence2")]
     ]
-    return task_of_rows(kind, f"{kind}.{name}", rows, dict(task.source))
+    return _task_of_rows(kind, f"{kind}.{name}", rows, dict(task.source))
 
 
 def _is_file_name(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES or len(path.parts) > 1
-
-
-def _refuse_path(path: Path) -> None:
-    """What to do with a file or folder that is there, and that no task can be read from as it is named."""
-    if path.is_dir():
-        raise DataError(
-            f"{path} is a folder, and not one of a retrieval data set (corpus.jsonl, queries.jsonl, qrels). Name a "
-            f"file in it; a folder with data sets of the catalogue is --data-folder {path}."
-        )
-    if path.is_file():
-        raise DataError(
-            f"{path} is a file in no format that labels are read from: {', '.join(SUFFIXES)}. Texts without labels are "
-            "for --texts, of search and distill."
-        )

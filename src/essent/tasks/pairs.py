@@ -13,19 +13,19 @@ import hashlib
 import json
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from essent._core.lazy import needs_torch
 from essent.errors import DataError, InputError
-from essent.tasks.base import LabeledTask, Scorer, unit_rows
+from essent.tasks.base import LabeledTask, Scorer, Statistic, unit_rows
 from essent.tasks.comparison import with_interval
 from essent.tasks.data import rows_in_memory
 from essent.tasks.examples import Pair, pairs_from_rows
-from essent.tasks.resampling import Order, correlation, weighted_correlation, weighted_mean
+from essent.tasks.resampling import Order, correlation, weighted_correlation
 from essent.tasks.result import Result
 
 METRICS = ("spearman", "pearson")
@@ -36,17 +36,20 @@ SAME_TRIPLET = 1e-6  # a smaller difference of two cosines of a triplet may be r
 class CosineTask(LabeledTask):
     """P examples of two or three texts; the evidence is the cosines of the first text with each of the others."""
 
-    unit: ClassVar[str] = "pairs"
-    examples_in: ClassVar[str] = "pairs"
-    texts_per_example: ClassVar[int] = 2
+    unit = "pairs"
+    examples_in = "pairs"
+    texts_per_example = 2
+
+    def __post_init__(self) -> None:
+        if not len(self):
+            raise DataError(f"The task {self.name!r} has no {self.examples_in}.")
 
     def texts(self) -> list[str]:
         """All first texts, then all second ones (and all third ones), duplicates kept.
 
         What is fitted on a task (idf, shaping) is fitted on these: on distinct texts a task moves by up to 1.2 points.
         """
-        examples = getattr(self, self.examples_in)
-        return [example[side] for side in range(self.texts_per_example) for example in examples]
+        return [text for side in zip(*self.items(), strict=True) for text in side]
 
     def _content(self) -> Any:
         return [list(example) for example in getattr(self, self.examples_in)]
@@ -70,6 +73,17 @@ class CosineTask(LabeledTask):
         units, pairs = unit_rows(vectors), np.asarray(rows)[self.compared()]  # (M,D), (E,2)
         return np.asarray(np.einsum("pd,pd->p", units[pairs[:, 0]], units[pairs[:, 1]]))
 
+    def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
+        """Ranks and not cosines: two recipes' cosines live on different scales."""
+        return ranks_of(evidence)
+
+
+def ranks_of(values: np.ndarray) -> np.ndarray:
+    """Ranks along the last axis; ties get their mean rank."""
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(values, axis=-1))
+
 
 # -- scored pairs -----------------------------------------------------------------------------------------------------
 
@@ -81,20 +95,14 @@ class PairTask(CosineTask):
     Attributes:
         name: of the task, e.g. "sts12".
         pairs: order and duplicates as in the data; plain tuples (sentence1, sentence2, score) will do.
-        source: plain values for the result's provenance: where the data came from.
-        notes: sentences that every result of this task carries.
     """
 
-    kind: ClassVar[str] = "pairs"
-    score_names: ClassVar[tuple[str, ...]] = ("spearman",)
-    name: str
+    kind = "pairs"
+    score_names = ("spearman",)
     pairs: tuple[Pair, ...]
-    source: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.pairs:
-            raise DataError(f"The task {self.name!r} has no pairs.")
+        super().__post_init__()
         if not all(isinstance(pair, Pair) for pair in self.pairs):
             object.__setattr__(self, "pairs", PairTask.from_rows(self.pairs, self.name).pairs)
 
@@ -109,7 +117,7 @@ class PairTask(CosineTask):
         Raises:
             DataError: no rows, a missing column, a sentence that is no string, a score that is not a finite number.
         """
-        return cls(name, tuple(pairs_from_rows(rows_in_memory(rows, name))), {"source": "memory"})
+        return cls(name, tuple(pairs_from_rows(rows_in_memory(rows, name))), source={"source": "memory"})
 
     @classmethod
     def joined(cls, tasks: Sequence[PairTask]) -> PairTask:
@@ -121,18 +129,14 @@ class PairTask(CosineTask):
         names = [f"{name} ({n})" if names.count(name) > 1 else name for n, name in enumerate(names, start=1)]
         by_name = dict(zip(names, tasks, strict=True))
         pairs = tuple(pair._replace(subset=name) for name, task in by_name.items() for pair in task.pairs)
-        ranges = {name: (task._gold.min(), task._gold.max()) for name, task in by_name.items()}
-        counted = [
-            f"{len(by_name[name])} pairs of {name} (gold scores {low:g} to {high:g})"
-            for name, (low, high) in ranges.items()
+        counts = [
+            f"{len(task)} pairs of {name} (gold scores {task._gold.min():g} to {task._gold.max():g})"
+            for name, task in by_name.items()
         ]
-        note = f"Ranked together: {', '.join(counted)}."
-        widths = [high - low for low, high in ranges.values()]
-        if max(widths) > 2 * min(widths):
-            note += " Their gold scores are on different scales, which decides the ranks; bring them to one scale."
         notes = [f"{name}: {note}" for name, task in by_name.items() for note in task.notes]
-        sources = {name: dict(task.source) for name, task in by_name.items()}
-        return cls(" + ".join(names), pairs, {"source": "several tasks", "tasks": sources}, (*notes, note))
+        notes.append(f"Ranked together: {', '.join(counts)}. Where the scales differ, bring them to one scale first.")
+        source = {"source": "several tasks", "tasks": {name: dict(task.source) for name, task in by_name.items()}}
+        return cls(" + ".join(names), pairs, source=source, notes=tuple(notes))
 
     def digest(self) -> str:
         """SHA-256 of the pairs, line by line."""
@@ -142,28 +146,24 @@ class PairTask(CosineTask):
     def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
         """Spearman ×100 in draws of the pairs. Ranks within a draw follow from running sums of its counts."""
         gold, rows = Order(self._gold), [Order(row) for row in evidence]
-        undefined = self._undefined(evidence)
+        undefined = self._undefined(evidence)[:, None]
 
         def scored(counts: np.ndarray) -> np.ndarray:
             target = gold.ranks(counts)
             spearman = np.stack([weighted_correlation(row.ranks(counts), target, counts) for row in rows])
-            return np.where(undefined[:, None], np.nan, spearman * 100)
+            return np.where(undefined, np.nan, spearman * 100)
 
         return scored
 
     def scores(self, evidence: np.ndarray, score: str = "") -> np.ndarray:
         """Spearman ×100 (R,) of cosines (R,P)."""
-        if len(self) < 2:
-            return np.full(len(evidence), np.nan)
         ranks, spearman = self.paired(evidence, score)
         return np.where(self._undefined(evidence), np.nan, spearman(ranks))
 
-    def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
-        """Ranks and not cosines: two recipes' cosines live on different scales."""
-        from scipy.stats import rankdata
-
-        target = rankdata(self._gold)
-        return rankdata(evidence, axis=1), lambda ranks: correlation(ranks, target) * 100
+    def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Scorer]:
+        """Ranks, and Spearman's correlation ×100 of them."""
+        target = ranks_of(self._gold)
+        return self.values(evidence, score), lambda ranks: correlation(ranks, target) * 100
 
     @property
     def _gold(self) -> np.ndarray:
@@ -171,8 +171,7 @@ class PairTask(CosineTask):
 
     def _undefined(self, evidence: np.ndarray) -> np.ndarray:
         """Which rows (R,) of cosines (R,P) have no correlation."""
-        constant = np.ptp(evidence, axis=1) <= SAME_COSINE
-        return np.asarray(constant | (np.ptp(self._gold) == 0) | (len(self) < 2))
+        return np.asarray((np.ptp(evidence, axis=1) <= SAME_COSINE) | (np.ptp(self._gold) == 0))
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         return self.score(self.evidence(vectors, rows))
@@ -191,23 +190,18 @@ class PairTask(CosineTask):
         if not np.isfinite(similarity).all():
             first = int(np.flatnonzero(~np.isfinite(similarity))[0])
             raise InputError(f"{self.name}: the similarity of pair {first + 1} is {similarity[first]}.")
-        gold = self._gold
+        gold, names = self._gold, np.array([pair.subset for pair in self.pairs])
         overall, notes = correlations(similarity, gold, "all pairs")
         metrics = {metric: with_normal_interval(metric, overall[metric], len(self)) for metric in METRICS}
         subsets: dict[str, dict[str, float]] = {}
-        for name in dict.fromkeys(pair.subset for pair in self.pairs if pair.subset is not None):
-            members = [position for position, pair in enumerate(self.pairs) if pair.subset == name]
-            scores, more = correlations(similarity[members], gold[members], f"the subset {name!r}")
-            subsets[name] = {"n": len(members), **scores}
+        for name in filter(None, dict.fromkeys(names.tolist())):
+            scores, more = correlations(similarity[names == name], gold[names == name], f"the subset {name!r}")
+            subsets[name] = {"n": int((names == name).sum()), **scores}
             notes += more
-        if subsets:
-            sizes = [scores["n"] for scores in subsets.values()]
-            for metric in METRICS:
-                values = [scores[metric] for scores in subsets.values()]
-                metrics[metric]["mean"] = float(np.average(values))
-                metrics[metric]["wmean"] = float(np.average(values, weights=sizes))
-        notes = [*self.notes, *notes]
-        return Result(self.name, metrics, subsets, len(self), self._provenance(), tuple(notes), evidence=similarity)
+        for metric in METRICS if subsets else ():
+            values, sizes = zip(*((scores[metric], scores["n"]) for scores in subsets.values()), strict=True)
+            metrics[metric] |= {"mean": float(np.average(values)), "wmean": float(np.average(values, weights=sizes))}
+        return self._scored(metrics, similarity, notes, subsets)
 
 
 def correlations(similarity: np.ndarray, gold: np.ndarray, where: str) -> tuple[dict[str, float], list[str]]:
@@ -229,8 +223,7 @@ def correlations(similarity: np.ndarray, gold: np.ndarray, where: str) -> tuple[
             spearman = 100 * float(stats.spearmanr(similarity, gold).statistic)
             pearson = 100 * float(stats.pearsonr(similarity, gold).statistic)
         return {"spearman": spearman, "pearson": pearson}, []
-    undefined = dict.fromkeys(METRICS, float("nan"))
-    return undefined, [f"Correlations over {where} are undefined: {reason}."]
+    return dict.fromkeys(METRICS, math.nan), [f"Correlations over {where} are undefined: {reason}."]
 
 
 def with_normal_interval(metric: str, score: float, pairs: int) -> dict[str, float]:
@@ -238,9 +231,8 @@ def with_normal_interval(metric: str, score: float, pairs: int) -> dict[str, flo
     share = score / 100
     if pairs < 4 or not abs(share) < 1:
         return {"all": score}
-    wide = 1.96 * math.sqrt((1 + share**2 / 2 if metric == "spearman" else 1.0) / (pairs - 3))
-    ends = {"low": math.atanh(share) - wide, "high": math.atanh(share) + wide}
-    return {"all": score, **{end: 100 * math.tanh(at) for end, at in ends.items()}}
+    middle, wide = math.atanh(share), 1.96 * math.sqrt((1 + share**2 / 2 if metric == "spearman" else 1) / (pairs - 3))
+    return {"all": score, "low": 100 * math.tanh(middle - wide), "high": 100 * math.tanh(middle + wide)}
 
 
 # -- duplicates -------------------------------------------------------------------------------------------------------
@@ -252,26 +244,16 @@ class DuplicateTask(CosineTask):
 
     Attributes:
         pairs: (first text, second text, whether they are duplicates).
-        source: plain values for the result's provenance.
-        notes: sentences that every result carries.
     """
 
-    kind: ClassVar[str] = "duplicates"
-    score_names: ClassVar[tuple[str, ...]] = ("average_precision",)
-    name: str
+    kind = "duplicates"
+    score_names = ("average_precision",)
     pairs: tuple[tuple[str, str, bool], ...]
-    source: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.pairs:
-            raise DataError(f"The task {self.name!r} has no pairs.")
-        duplicates = sum(bool(pair[2]) for pair in self.pairs)
-        if duplicates in (0, len(self.pairs)):
-            quantifier = "none" if duplicates == 0 else "every one"
-            raise DataError(
-                f"The task {self.name!r}: {quantifier} of the {len(self.pairs)} pairs is a duplicate; give both."
-            )
+        super().__post_init__()
+        if (duplicates := int(self._gold.sum())) in (0, len(self)):
+            raise DataError(f"The task {self.name!r}: {duplicates} of the {len(self)} pairs are duplicates; give both.")
 
     def strata(self) -> np.ndarray | None:
         """Whether each pair is a pair of duplicates."""
@@ -281,18 +263,10 @@ class DuplicateTask(CosineTask):
     def _gold(self) -> np.ndarray:
         return np.array([pair[2] for pair in self.pairs], dtype=np.float64)
 
-    def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
-        """Average precision ×100 in draws of the pairs."""
-        orders, gold = [Order(-row) for row in evidence], self._gold  # the most similar first
-        return lambda counts: np.stack([_average_precision(order, gold, counts) for order in orders])
-
-    def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
-        """Ranks and not cosines: two recipes' cosines live on different scales."""
-        from scipy.stats import rankdata
-
-        gold, once = self._gold, np.ones((1, len(self)))
-        ranks = rankdata(evidence, axis=1)
-        return ranks, lambda rows: np.array([_average_precision(Order(-row), gold, once)[0] for row in rows])
+    def statistic(self, score: str) -> Statistic:
+        """Average precision ×100 in draws of the pairs, the most similar first."""
+        gold = self._gold
+        return lambda ranks, counts: _average_precision(Order(-ranks), gold, counts)
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         cosines, gold = self.evidence(vectors, rows), self._gold
@@ -303,13 +277,13 @@ class DuplicateTask(CosineTask):
             "f1": {"all": f1},
             "accuracy": {"all": 100 * float(right.mean())},
         }
-        provenance = self._provenance(
+        return self._scored(
+            metrics,
+            cosines,
             protocol="average precision of cosines; F1 and accuracy at the threshold of the best F1 on these pairs",
             threshold=threshold,
             duplicates=int(gold.sum()),
         )
-        main = ("average_precision", "all")
-        return Result(self.name, metrics, {}, len(self), provenance, self.notes, main, cosines)
 
 
 def _average_precision(order: Order, gold: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -339,42 +313,21 @@ def best_threshold(cosines: np.ndarray, gold: np.ndarray) -> tuple[float, float]
 
 @dataclass(frozen=True)
 class TripletTask(CosineTask):
-    """T triplets (anchor, positive, negative).
+    """T triplets (anchor, positive, negative)."""
 
-    Attributes:
-        source: plain values for the result's provenance.
-        notes: sentences that every result carries.
-    """
-
-    kind: ClassVar[str] = "triplets"
-    unit: ClassVar[str] = "triplets"
-    examples_in: ClassVar[str] = "triplets"
-    texts_per_example: ClassVar[int] = 3
-    score_names: ClassVar[tuple[str, ...]] = ("accuracy",)
-    name: str
+    kind = "triplets"
+    unit = "triplets"
+    examples_in = "triplets"
+    texts_per_example = 3
+    score_names = ("accuracy",)
     triplets: tuple[tuple[str, str, str], ...]
-    source: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        if not self.triplets:
-            raise DataError(f"The task {self.name!r} has no triplets.")
-
-    def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
-        """Accuracy ×100 in draws of the triplets."""
-        right, _ = self.paired(evidence, score)
-        return lambda counts: 100 * weighted_mean(right, counts)
-
-    def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+    def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
         """1 where the positive is nearer, ½ where both are as near, 0 where the negative is."""
         lead = evidence[:, : len(self)] - evidence[:, len(self) :]
-        right = np.where(np.abs(lead) <= SAME_TRIPLET, 0.5, (lead > 0).astype(np.float64))
-        return right, lambda rows: 100 * rows.mean(axis=1)
+        return np.where(np.abs(lead) <= SAME_TRIPLET, 0.5, (lead > 0).astype(np.float64))
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         cosines = self.evidence(vectors, rows)
-        provenance = self._provenance(
-            protocol="cosine of the anchor with the positive above that with the negative; ties count one half"
-        )
-        metrics = {"accuracy": with_interval(self, cosines, "accuracy")}
-        return Result(self.name, metrics, {}, len(self), provenance, self.notes, ("accuracy", "all"), cosines)
+        protocol = "cosine of the anchor with the positive above that with the negative; ties count one half"
+        return self._scored({"accuracy": with_interval(self, cosines, "accuracy")}, cosines, protocol=protocol)

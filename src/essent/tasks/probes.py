@@ -7,11 +7,11 @@ cross-validation, the fit without folds {i, j} serves the inner fold j of i and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from essent.tasks.regressions import logits_by_strength, losses
+from essent._core.lazy import needs_torch
 
 STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0, 30.0, 100.0)  # C, for numbers of variance about 1
 PATIENCE = 2  # strengths that are tried beyond the best one
@@ -32,25 +32,39 @@ def scaled(vectors: np.ndarray, fitted_rows: np.ndarray | None = None) -> np.nda
     """
     base = vectors if fitted_rows is None else vectors[fitted_rows]
     largest = float(max(base.max(initial=0.0), -base.min(initial=0.0))) or 1.0  # first: squares of 1e200 would overflow
-    middle = np.concatenate([_middle(base[:, at : at + COLUMNS], largest) for at in range(0, base.shape[1], COLUMNS)])
-    parts = [slice(at, at + ROWS) for at in range(0, len(vectors), ROWS)]  # float64 all at once would be large
+    middles = []
+    for at in range(0, base.shape[1], COLUMNS):
+        # several times as fast as np.median
+        columns = np.sort((np.asarray(base[:, at : at + COLUMNS], np.float64) / largest).T, axis=1)
+        middles.append((columns[:, (len(base) - 1) // 2] + columns[:, len(base) // 2]) / 2)
+    middle = np.concatenate(middles)
 
-    def centred(rows: np.ndarray) -> np.ndarray:
-        return np.asarray(np.asarray(rows, np.float64) / largest - middle)
+    def centred(rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        for start in range(0, len(rows), ROWS):  # float64 all at once would be large
+            yield start, np.asarray(rows[start : start + ROWS], np.float64) / largest - middle
 
-    squares = np.concatenate([np.mean(centred(base[part]) ** 2, axis=1) for part in parts])  # (n,)
+    squares = np.concatenate([np.mean(part**2, axis=1) for _, part in centred(base)])  # (n,)
     scale = np.sqrt(np.median(squares) or squares.mean() or 1.0)
     limit = np.finfo(np.float32).max ** 0.25  # their products stay finite
     numbers = np.empty(vectors.shape, np.float32)
-    for part in parts:
-        numbers[part] = np.clip(centred(vectors[part]) / scale, -limit, limit)
+    for start, part in centred(vectors):
+        numbers[start : start + ROWS] = np.clip(part / scale, -limit, limit)
     return numbers
 
 
-def _middle(columns: np.ndarray, largest: float) -> np.ndarray:
-    """Medians of some columns (n,d), divided by a number."""
-    ordered = np.sort((np.asarray(columns, np.float64) / largest).T, axis=1)  # several times as fast as np.median
-    return np.asarray((ordered[:, (len(columns) - 1) // 2] + ordered[:, len(columns) // 2]) / 2)
+def _paths(
+    vectors: np.ndarray,
+    targets: np.ndarray,
+    used: np.ndarray,
+    strengths: Sequence[float],
+    fitted_rows: np.ndarray | None = None,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """At each strength the logits (N,B,K), and how good they are (N,B)."""
+    with needs_torch("A probe of labelled texts"):
+        from essent.tasks.regressions import logits_by_strength, row_scores
+
+    for logits in logits_by_strength(scaled(vectors, fitted_rows), targets, used, strengths):
+        yield logits, row_scores(logits, targets)
 
 
 def cross_validated(
@@ -74,28 +88,30 @@ def cross_validated(
     Returns:
         Probabilities (N,K), and the strength chosen for each fold.
     """
-    count = int(folds.max()) + 1
+    count, rows = int(folds.max()) + 1, np.arange(len(folds))
     if not nested:
-        return _at_best_strength(vectors, targets, folds, strengths)
+        used = folds[:, None] != np.arange(count)  # (N,F)
+        paths = _paths(vectors, targets, used, strengths)
+        best_logits, best_index = _best(paths, targets, ~used, lambda logits: logits[rows, folds])
+        return as_probabilities(best_logits), [strengths[best_index]] * count
     pairs = [(first, second) for first in range(count) for second in range(first)] if count > 2 else []
     if (count + len(pairs)) * targets.size > AT_MOST:
         pairs = pairs and [(first, (first + 1) % count) for first in range(count)]
     fold_pairs = [(fold, fold) for fold in range(count)] + pairs
     used = np.stack([(folds != first) & (folds != second) for first, second in fold_pairs], axis=1)  # (N,B)
     outer, inner, history = [], [], []
-    validated, rows = ~used[:, count:], np.arange(len(folds))  # (N,P)
+    validated = ~used[:, count:]  # (N,P)
     constant = _constant(targets, np.ones((len(folds), 1)))
-    for logits in logits_by_strength(scaled(vectors), targets, used, strengths):
+    for logits, scores in _paths(vectors, targets, used, strengths):
         outer.append(logits[rows, folds])  # (N,K)
         if not pairs:
             continue
-        scores = _scores(logits[:, count:], targets)  # (N,P)
         table = np.full((count, count), np.nan)  # what fold `second` scores when `first` is the test fold
-        for problem, (first, second) in enumerate(pairs):
+        for problem, (first, second) in enumerate(pairs, start=count):
             table[first, second] = scores[folds == second, problem].mean()
             table[second, first] = scores[folds == first, problem].mean()
         inner.append(np.nanmean(table, axis=1))  # (F,)
-        history.append((scores * validated).sum(axis=1) / validated.sum(axis=1))  # (N,)
+        history.append((scores[:, count:] * validated).sum(axis=1) / validated.sum(axis=1))  # (N,)
         beyond = np.max(inner, axis=0).min() > constant + 1e-9  # see `_best`
         if beyond and _ends(history, int(np.argmax(inner, axis=0).max())):
             break
@@ -103,17 +119,6 @@ def cross_validated(
     best = np.argmax(inner, axis=0) if pairs else np.full(count, len(strengths) // 2)
     chosen = np.stack([outer[best[fold]][row] for row, fold in enumerate(folds)])
     return as_probabilities(chosen), [strengths[index] for index in best]
-
-
-def _at_best_strength(
-    vectors: np.ndarray, targets: np.ndarray, folds: np.ndarray, strengths: Sequence[float]
-) -> tuple[np.ndarray, list[float]]:
-    """Every fold predicted from the others at the one strength that predicts all of them best."""
-    count, rows = int(folds.max()) + 1, np.arange(len(folds))
-    used = folds[:, None] != np.arange(count)  # (N,F)
-    paths = logits_by_strength(scaled(vectors), targets, used, strengths)
-    best_logits, best_index = _best(paths, targets, ~used, lambda logits: logits[rows, folds])
-    return as_probabilities(best_logits), [strengths[best_index]] * count
 
 
 def held_out(
@@ -139,28 +144,28 @@ def held_out(
         members = [train & (folds == fold) for fold in range(int(folds[train].max()) + 1)]
         used = np.stack([train, *(train & ~fold for fold in members)], axis=1)  # (N,B)
         validated = np.stack([np.zeros_like(train), *members], axis=1)
-    paths = logits_by_strength(scaled(vectors, train), targets, used, strengths)
+    paths = _paths(vectors, targets, used, strengths, train)
     best_logits, best_index = _best(paths, targets, validated, lambda logits: logits[:, 0])
     return as_probabilities(best_logits), strengths[best_index]
 
 
 def _best(
-    paths: Iterable[np.ndarray],
+    paths: Iterable[tuple[np.ndarray, np.ndarray]],
     targets: np.ndarray,
     validated: np.ndarray,
     select: Callable[[np.ndarray], np.ndarray],
 ) -> tuple[np.ndarray, int]:
     """What is selected of the logits (N,B,K) of the strength best on the `validated` rows (N,B), and its index."""
     history: list[np.ndarray] = []
-    selected, best_index, constant = np.empty(0), 0, _constant(targets, validated)
-    for number, logits in enumerate(paths):
-        history.append(_scores(logits, targets)[validated].astype(np.float64))
-        if number == 0 or history[-1].mean() > history[best_index].mean():
-            selected, best_index = select(logits), number
+    selected, best, constant = np.empty(0), 0, _constant(targets, validated)
+    for number, (logits, scores) in enumerate(paths):
+        history.append(scores[validated].astype(np.float64))
+        if number == 0 or history[-1].mean() > history[best].mean():
+            selected, best = select(logits), number
         # strong regularisation may predict the largest class for all rows: nothing has been tried as yet
-        if history[best_index].mean() > constant + 1e-9 and _ends(history, best_index):
+        if history[best].mean() > constant + 1e-9 and _ends(history, best):
             break
-    return selected, best_index
+    return selected, best
 
 
 def _constant(targets: np.ndarray, validated: np.ndarray) -> float:
@@ -188,7 +193,7 @@ def few_labels(vectors: np.ndarray, targets: np.ndarray, used: np.ndarray, stren
     Args:
         used: (N,B), the rows of each training set.
     """
-    logits = next(logits_by_strength(scaled(vectors), targets, used, (strength,)))  # (N,B,K)
+    logits, _ = next(_paths(vectors, targets, used, (strength,)))  # (N,B,K)
     if logits.shape[2] == 1:
         return np.asarray((logits[..., 0] > 0).astype(int))
     return np.asarray(logits.argmax(axis=2))
@@ -242,15 +247,3 @@ def as_probabilities(logits: np.ndarray) -> np.ndarray:
         return np.hstack([1 - second, second])
     probabilities: np.ndarray = softmax(logits.astype(np.float64), axis=1)
     return probabilities
-
-
-def _scores(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """How good each prediction (N,B) is: right or wrong for whole classes, minus the loss for soft ones."""
-    import torch
-
-    if np.isin(targets, (0, 1)).all():
-        if targets.shape[1] == 1:
-            return np.asarray((logits[..., 0] > 0) == (targets > 0.5))
-        return np.asarray(logits.argmax(-1) == targets.argmax(-1)[:, None])
-    by_class = torch.from_numpy(logits).permute(2, 0, 1)  # (K,N,B)
-    return -losses(by_class, torch.from_numpy(targets).float().T[:, :, None]).numpy()

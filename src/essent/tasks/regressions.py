@@ -12,14 +12,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-from essent._core.lazy import needs_torch
-
-if TYPE_CHECKING:
-    import torch
+import torch
+from torch.nn.functional import softplus
 
 TOLERANCE = 1e-5  # of the objective: the decrease that a further step promises; scikit-learn's default is about as near
 MOST_STEPS = 300
@@ -43,9 +39,6 @@ def logits_by_strength(
     Yields:
         For each strength the logits (N,B,K) of all rows, those left out included.
     """
-    with needs_torch("A probe of labelled texts"):
-        import torch
-
     matrix = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))  # (N,D)
     fitted = matrix[torch.from_numpy(used.any(axis=1))]
     _, basis = torch.linalg.eigh((fitted.T @ fitted).double())
@@ -68,8 +61,6 @@ class _Problems:
     """
 
     def __init__(self, rows: torch.Tensor, targets: torch.Tensor, used: torch.Tensor) -> None:
-        import torch
-
         self.rows, self.targets = rows, targets  # (N,D+1), (K,1,N)
         self.counts = used.sum(0).clamp(min=1.0)  # (B,)
         self.share = (used / self.counts).T.contiguous()  # (B,N), what each row counts for in the mean loss
@@ -118,8 +109,6 @@ class _Problems:
 
     def _look(self) -> None:
         """Probabilities at the logits, and how far they are from the targets, as each row counts."""
-        import torch
-
         if len(self.logits) == 1:
             torch.sigmoid(self.logits, out=self.probability)
         else:
@@ -135,8 +124,6 @@ class _Problems:
 
         Its Kronecker product with the rows' covariance is nearly the second derivative by the weights.
         """
-        import torch
-
         shared = torch.mul(self.probability, self.share, out=self.spare).flatten(1)
         matrix = -(shared @ self.probability.flatten(1).T)
         matrix.diagonal().add_(shared.sum(1))
@@ -149,8 +136,6 @@ class _Problems:
 
     def _move(self, step: torch.Tensor) -> None:
         """Go along the steps (K,B,D+1) to where each problem's slope is nearly flat."""
-        import torch
-
         ahead = torch.mm(step.flatten(0, 1), self.rows.T, out=self.ahead.flatten(0, 1)).view_as(self.logits)
         pull, push = _dot(self.decay * self.weights, step), _dot(self.decay * step, step)  # (B,)
         first = _dot(self.gradient, step)
@@ -173,8 +158,6 @@ class _Problems:
 
     def _bend(self) -> torch.Tensor:
         """Second derivative (B,) of the mean loss along `ahead`."""
-        import torch
-
         moved = torch.mul(self.probability, self.ahead, out=self.spare)
         mean = moved.sum(0)  # (B,N); with one logit the second class has p · ahead and the first one nothing
         spread = moved.mul_(self.ahead).sum(0).sub_(mean.square_())
@@ -212,9 +195,17 @@ def _turn(basis: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
 
 def losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Cross-entropy (…) of logits (K,…)."""
-    from torch.nn.functional import softplus
-
     if len(logits) == 1:
         return (softplus(logits) - targets * logits)[0]
     most = logits.amax(0)
     return targets.sum(0) * ((logits - most).exp_().sum(0).log_() + most) - (targets * logits).sum(0)
+
+
+def row_scores(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """How good each prediction (N,B) is of logits (N,B,K): right or wrong, or for soft targets minus the loss."""
+    if not np.isin(targets, (0, 1)).all():
+        by_class = torch.from_numpy(logits).permute(2, 0, 1)  # (K,N,B)
+        return np.asarray(-losses(by_class, torch.from_numpy(targets).float().T[:, :, None]).numpy())
+    if targets.shape[1] == 1:
+        return np.asarray((logits[..., 0] > 0) == (targets > 0.5))
+    return np.asarray(logits.argmax(-1) == targets.argmax(-1)[:, None])

@@ -65,22 +65,13 @@ class Result:
         return self.metrics[metric][subset]
 
     def _repr_html_(self) -> str:
-        digits = 2 if self.main is not None else 3
-        keys = list(dict.fromkeys(key for scores in self.metrics.values() for key in scores))
-        rows = [
-            [metric, *(_figure(scores.get(key), digits) for key in keys)] for metric, scores in self.metrics.items()
-        ]
-        of_subsets = list(dict.fromkeys(key for scores in self.subsets.values() for key in scores))
-        subsets = [
-            [name, *(_figure(scores.get(key), 0 if key == "n" else digits) for key in of_subsets)]
-            for name, scores in self.subsets.items()
-        ]
-        by = {name: self.provenance[name] for name in ("recipe", "model") if self.provenance.get(name)}
+        digits = 3 if self.main is None else 2
+        metadata = {name: self.provenance[name] for name in ("recipe", "model") if self.provenance.get(name)}
         return html_block(
             html_title(self.task if self.main is None else f"{self.task}: {self.main_score:.2f}"),
-            html_lines(f"{name}: {value}" for name, value in by.items()),
-            html_table(["", *keys], rows),
-            html_table(["subset", *of_subsets], subsets) if subsets else "",
+            html_lines(f"{name}: {value}" for name, value in metadata.items()),
+            _grid("", self.metrics, digits),
+            _grid("subset", self.subsets, digits) if self.subsets else "",
             html_lines(self.notes),
         )
 
@@ -101,33 +92,34 @@ class Result:
             DataError: a part is missing or has another type.
         """
         try:
-            metrics = {metric: _numbers(scores) for metric, scores in values["metrics"].items()}
             subsets = {name: _numbers(scores) for name, scores in values["subsets"].items()}
+            main = values.get("main", ("spearman", "all"))
             result = cls(
                 task=str(values["task"]),
-                metrics=metrics,
+                metrics={metric: _numbers(scores) for metric, scores in values["metrics"].items()},
                 subsets={name: {**scores, "n": int(scores["n"])} for name, scores in subsets.items()},
                 n=int(values["n"]),
                 provenance=dict(values.get("provenance", {})),
                 notes=tuple(values.get("notes", ())),
-                main=_main(values.get("main", ("spearman", "all"))),
+                main=None if main is None else (str(main[0]), str(main[1])),
             )
             if result.main is not None:
                 float(result.main_score)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"Not a result of essent: {type(error).__name__}: {error}.") from None
         return result
 
 
+def _grid(corner: str, scores: Mapping[str, Mapping[str, float]], digits: int) -> str:
+    """Scores by name and key as an HTML table."""
+    keys = list(dict.fromkeys(key for row in scores.values() for key in row))
+    digits_of = {key: 0 if key == "n" else digits for key in keys}
+    rows = [[name, *(_figure(row.get(key), digits_of[key]) for key in keys)] for name, row in scores.items()]
+    return html_table([corner, *keys], rows)
+
+
 def _figure(score: float | None, digits: int, absent: str = "") -> str:
     return absent if score is None else "nan" if math.isnan(score) else f"{score:.{digits}f}"
-
-
-def _main(value: Any) -> tuple[str, str] | None:
-    if value is None:
-        return None
-    metric, subset = value
-    return str(metric), str(subset)
 
 
 def plain(value: Any) -> Any:
@@ -149,8 +141,8 @@ def _numbers(scores: Mapping[str, Any]) -> dict[str, float]:
 
 def library_versions() -> dict[str, str]:
     """Versions of Python and of the installed libraries that can move a score."""
-    versions = {"python": platform.python_version(), **{name: _installed(name) for name in LIBRARIES}}
-    return {name: number for name, number in versions.items() if number is not None}
+    versions = {name: number for name in LIBRARIES if (number := _installed(name)) is not None}
+    return {"python": platform.python_version(), **versions}
 
 
 @cache
@@ -194,6 +186,8 @@ AVERAGE = "avg"
 OWN = " · "  # between a task without a main score and one of its numbers
 BESIDE = 3  # columns; with more the interval stands below the score, so that seven tasks fit into 80 columns
 INTERVALS = "± 95 % interval"
+AVERAGES = ("all", "mean", "wmean")
+SPELLED = {"ndcg@10": "nDCG@10", "mrr@10": "MRR@10", "f1_macro": "Macro-F1", "v_measure": "V-measure"}
 
 
 @dataclass(frozen=True)
@@ -211,11 +205,6 @@ class ResultsTable:
     title: str = ""
     widths: dict[str, dict[str, float]] = field(default_factory=dict)
 
-    def best(self, column: str) -> float | None:
-        """The highest score of a column as it is shown (two decimals), None when nothing is there."""
-        values = [_rounded(row[column]) for row in self.rows.values()]
-        return max((value for value in values if value is not None), default=None)
-
     def cell(self, label: str, column: str) -> str:
         """A score in figures, with its interval."""
         text = _figure(self.rows[label][column], 3 if OWN in column else 2, absent="–")
@@ -224,40 +213,41 @@ class ResultsTable:
         return text if width is None else f"{text}{gap}±{width:.1f}"
 
     def is_best(self, label: str, column: str) -> bool:
-        """Whether a cell is in bold: the best of its column, where there is a better and a worse."""
-        rounded = _rounded(self.rows[label][column])
-        return rounded is not None and rounded == self.best(column) and OWN not in column
+        """Whether a cell is in bold: the best of its column as it is shown, where there is a better and a worse."""
+        shown = [float(_figure(row[column], 2, absent="nan")) for row in self.rows.values()]
+        score = float(_figure(self.rows[label][column], 2, absent="nan"))
+        return OWN not in column and score == max(filter(math.isfinite, shown), default=math.nan)
 
     def render(self) -> Any:
         """A `rich.table.Table`, the best of each column in bold; print it with `rich.console.Console`."""
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(title=self.title or None)
-        table.add_column("")
+        table = Table("", title=self.title or None)
         for column in self.columns:
             table.add_column(Text(column.replace(OWN, "\n")), justify="right")
         for label in self.rows:
-            cells = [Text(label)]  # as Text: brackets in a label are no markup
-            for column in self.columns:
-                cells.append(Text(self.cell(label, column), style="bold" if self.is_best(label, column) else ""))
-            table.add_row(*cells)
+            styles = ["bold" if self.is_best(label, column) else "" for column in self.columns]
+            cells = [Text(self.cell(label, column), style) for column, style in zip(self.columns, styles, strict=True)]
+            table.add_row(Text(label), *cells)  # as Text: brackets in a label are no markup
         return table
 
     def _repr_html_(self) -> str:
         rows = [[label, *(self.cell(label, column) for column in self.columns)] for label in self.rows]
         bold = [
-            (line, column_index)
+            (line, number)
             for line, label in enumerate(self.rows)
-            for column_index, column in enumerate(self.columns, start=1)
+            for number, column in enumerate(self.columns, start=1)
             if self.is_best(label, column)
         ]
         columns = ["", *(column.replace(OWN, "\n") for column in self.columns)]
         return html_block(html_title(self.title), html_table(columns, rows, bold=bold))
 
 
-TABLE_METRICS = ("main", *SCORE_NAMES)
-AVERAGES = ("all", "mean", "wmean")
+class _Score(NamedTuple):
+    metric: str
+    value: float
+    width: float | None = None
 
 
 def results_table(
@@ -278,67 +268,43 @@ def results_table(
     Raises:
         InputError: an unknown metric or average, or two results of one task under one label.
     """
-    known = metric in TABLE_METRICS or (metric.startswith("accuracy@") and metric[9:].isdecimal())
-    if not known or average not in AVERAGES:
+    if average not in AVERAGES or (metric not in ("main", *SCORE_NAMES) and not metric.startswith("accuracy@")):
         raise InputError(
-            f"No such score: {metric!r}, {average!r}. The metric is one of {', '.join(TABLE_METRICS)} or accuracy@8, "
+            f"No such score: {metric!r}, {average!r}. The metric is main, {', '.join(SCORE_NAMES)} or accuracy@8, "
             f"the average one of {', '.join(AVERAGES)}."
         )
-    scores_by_label: dict[str, dict[str, float | None]] = {}
-    widths: dict[str, dict[str, float]] = {}
-    kinds: dict[str, str] = {}  # column -> its metric
+    scores: dict[str, dict[str, _Score]] = {}
     for label, label_results in results.items():
-        row = scores_by_label.setdefault(label, {})
+        scores[label] = {}
         for result in label_results:
-            for column, score in _columns(result, metric, average).items():
-                if column in row:
-                    raise InputError(f"{label!r} has two results for the task {result.task!r}.")
-                row[column], kinds[column] = score.value, score.metric
-                if score.width is not None:
-                    widths.setdefault(label, {})[column] = score.width
-    columns = tuple(kinds)
-    averaged = len(columns) > 1 and len(set(kinds.values())) == 1
-    rows = {label: _with_average(row, columns, averaged) for label, row in scores_by_label.items()}
-    metric_names = list(dict.fromkeys(kind for column, kind in kinds.items() if OWN not in column))
-    title = f"{', '.join(_spelled(name) for name in metric_names)} ×100" if metric_names else ""
-    title += f" {INTERVALS}" if widths else ""
-    title += f", {average}" if metric_names and average != "all" else ""
-    return ResultsTable((*columns, AVERAGE) if averaged else columns, rows, title, widths)
+            columns = _columns(result, metric, average)
+            if columns.keys() & scores[label].keys():
+                raise InputError(f"{label!r} has two results for the task {result.task!r}.")
+            scores[label] |= columns
+    kinds = {column: score.metric for row in scores.values() for column, score in row.items()}
+    metrics = dict.fromkeys(kind for column, kind in kinds.items() if OWN not in column)
+    title = ", ".join(SPELLED.get(name, name.replace("_", " ").capitalize()) for name in metrics)
+    title += " ×100" if metrics else ""
+    title += f" {INTERVALS}" if any(score.width for row in scores.values() for score in row.values()) else ""
+    title += f", {average}" if metrics and average != "all" else ""
+    rows = {label: {c: row[c].value if c in row else None for c in kinds} for label, row in scores.items()}
+    widths = {label: {c: s.width for c, s in row.items() if s.width is not None} for label, row in scores.items()}
+    if len(kinds) < 2 or len(set(kinds.values())) > 1:
+        return ResultsTable(tuple(kinds), rows, title, widths)
+    for averaged in rows.values():
+        present = [value for value in averaged.values() if value is not None]
+        averaged[AVERAGE] = math.fsum(present) / len(present) if len(present) == len(kinds) else None
+    return ResultsTable((*kinds, AVERAGE), rows, title, widths)
 
 
 def few_labels_tables(results: Mapping[str, Iterable[Result]]) -> list[ResultsTable]:
-    """One table for each task that was also scored with N labels a class: a column for each N, and one for all labels.
+    """One table for each number N of labels a class that classes were also learned from.
 
     Empty where no result has an "accuracy@N".
     """
     listed = {label: list(label_results) for label, label_results in results.items()}
-    tables = []
-    for task in dict.fromkeys(result.task for label_results in listed.values() for result in label_results):
-        task_results = {
-            label: result for label, label_results in listed.items() for result in label_results if result.task == task
-        }
-        names = [name for name in next(iter(task_results.values())).metrics if name.startswith("accuracy@")]
-        columns = {name.partition("@")[2]: name for name in names} | {"all": "accuracy"}
-        if not names:
-            continue
-        scores = {
-            label: {column: _columns(result, name, "all").get(task) for column, name in columns.items()}
-            for label, result in task_results.items()
-        }
-        rows = {label: {name: score and score.value for name, score in row.items()} for label, row in scores.items()}
-        widths = {
-            label: {name: score.width for name, score in row.items() if score is not None and score.width is not None}
-            for label, row in scores.items()
-        }
-        title = f"Accuracy ×100 with N labels a class: {task}"
-        tables.append(ResultsTable(tuple(columns), rows, title, widths))
-    return tables
-
-
-class _Score(NamedTuple):
-    metric: str
-    value: float | None
-    width: float | None = None
+    metrics = dict.fromkeys(name for row in listed.values() for result in row for name in result.metrics)
+    return [results_table(listed, metric=name) for name in metrics if name.startswith("accuracy@")]
 
 
 def _columns(result: Result, metric: str, average: str) -> dict[str, _Score]:
@@ -352,25 +318,5 @@ def _columns(result: Result, metric: str, average: str) -> dict[str, _Score]:
         return {}
     usual = subset if subset in scores else next(iter(scores))
     key = average if average in scores else usual
-    width = (scores["high"] - scores["low"]) / 2 if key == usual and {"low", "high"} <= set(scores) else math.nan
+    width = (scores.get("high", math.nan) - scores.get("low", math.nan)) / 2 if key == usual else math.nan
     return {result.task: _Score(name, scores[key], None if math.isnan(width) else width)}
-
-
-def _with_average(row: Mapping[str, float | None], tasks: tuple[str, ...], averaged: bool) -> dict[str, float | None]:
-    values = [row.get(task) for task in tasks]
-    if not averaged:
-        return dict(zip(tasks, values, strict=True))
-    present = [value for value in values if value is not None]
-    complete = bool(present) and len(present) == len(tasks)
-    average = math.fsum(present) / len(present) if complete else None
-    return {**dict(zip(tasks, values, strict=True)), AVERAGE: average}
-
-
-def _spelled(metric: str) -> str:
-    return {"ndcg@10": "nDCG@10", "mrr@10": "MRR@10", "f1_macro": "Macro-F1", "v_measure": "V-measure"}.get(
-        metric, metric.replace("_", " ").capitalize()
-    )
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None or math.isnan(value) else round(value, 2)

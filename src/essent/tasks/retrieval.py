@@ -6,28 +6,27 @@ through `pytrec_eval`.
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from essent._core.lazy import needs_torch, optional_import
 from essent._core.texts import distinct_texts
 from essent.errors import DataError
-from essent.tasks.base import LabeledTask, Scorer, as_matrix, lengths_of
+from essent.tasks.base import LabeledTask, as_matrix, lengths_of
 from essent.tasks.comparison import with_interval
 from essent.tasks.data import Row, located_rows, text_value
-from essent.tasks.resampling import weighted_mean
 from essent.tasks.result import PER_QUERY, Result
 
 DEPTH = 100  # documents of each query that are scored
 SPARE = 100  # more, taken in float32 and compared again in float64: cosines of an anisotropic model lie close together
 UNIT_ROWS = 4096  # scaled to length one at a time
 BLOCK = 2**24  # float32 similarities, or numbers of vectors, at a time
+BEIR = ("corpus.jsonl", "queries.jsonl")
 TREC = {"ndcg@10": "ndcg_cut_10", "mrr@10": "recip_rank", "recall@10": "recall_10", "recall@100": "recall_100"}
 
 
@@ -41,42 +40,30 @@ class RetrievalTask(LabeledTask):
         relevant: {query id: {document id: grade ≥ 1}}.
         query_prompt, document_prompt: put before each query and document; None: the model's own prompts of these names.
         ignore_identical_ids: whether a document with the id of the query is no answer, as where texts look for others.
-        source: plain values for the result's provenance.
-        notes: sentences that every result carries.
     """
 
-    kind: ClassVar[str] = "retrieval"
-    unit: ClassVar[str] = "queries"
-    examples_in: ClassVar[str] = "queries"
-    score_names: ClassVar[tuple[str, ...]] = PER_QUERY
-    name: str
+    kind = "retrieval"
+    unit = "queries"
+    examples_in = "queries"
+    score_names = PER_QUERY
     queries: Mapping[str, str]
     corpus: Mapping[str, str]
     relevant: Mapping[str, Mapping[str, int]]
     query_prompt: str | None = None
     document_prompt: str | None = None
     ignore_identical_ids: bool = False
-    source: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         optional_import("pytrec_eval", "retrieval")  # before a model has run for an hour
         for side in ("queries", "corpus"):
             object.__setattr__(self, side, {str(key): text for key, text in getattr(self, side).items()})
-        judgements = {
-            str(q): {str(d): int(grade) for d, grade in grades.items()} for q, grades in self.relevant.items()
-        }
-        object.__setattr__(self, "relevant", judgements)
-        for query, documents in self.relevant.items():
-            if query not in self.queries:
-                raise DataError(f"The task {self.name!r}: a judgement names the query {query!r}, which is not there.")
-            for document in documents:
-                if document not in self.corpus:
-                    raise DataError(
-                        f"The task {self.name!r}: the query {query!r} is answered by the document {document!r}, which "
-                        "is not in the corpus."
-                    )
-        answered = {query for query, documents in self.relevant.items() if any(g > 0 for g in documents.values())}
+        relevant = {str(q): {str(d): int(grade) for d, grade in grades.items()} for q, grades in self.relevant.items()}
+        object.__setattr__(self, "relevant", relevant)
+        documents = [document for grades in relevant.values() for document in grades]
+        for role, ids, known in (("query", relevant, self.queries), ("document", documents, self.corpus)):
+            if unknown := next((text_id for text_id in ids if text_id not in known), None):
+                raise DataError(f"The task {self.name!r}: a label names the {role} {unknown!r}, which is not there.")
+        answered = {query for query, grades in relevant.items() if any(g > 0 for g in grades.values())}
         if not answered:
             raise DataError(f"The task {self.name!r} has no query with a relevant document.")
         if unanswered := len(self.queries) - len(answered):
@@ -86,8 +73,7 @@ class RetrievalTask(LabeledTask):
 
     def texts(self) -> list[str]:
         """The queries, then the documents, each with its prompt."""
-        queries, documents = self.query_prompt or "", self.document_prompt or ""
-        return [queries + text for text in self.queries.values()] + [documents + t for t in self.corpus.values()]
+        return self.texts_for({})
 
     def texts_for(self, prompts: Mapping[str, str], default: str = "") -> list[str]:
         """The texts with a model's prompts "query" and "document", which stand in place of its default one."""
@@ -96,22 +82,14 @@ class RetrievalTask(LabeledTask):
 
     def prompts_for(self, prompts: Mapping[str, str], default: str = "") -> dict[str, str]:
         """Which prompt stands before queries, and which before documents."""
-
-        def chosen(own: str | None, *names: str) -> str:
-            known = [prompts[name] for name in names if prompts.get(name)]
-            return own if own is not None else known[0] if known else default
-
+        document = next(filter(None, map(prompts.get, ("document", "passage", "corpus"))), default)
         return {
-            "queries": chosen(self.query_prompt, "query"),
-            "documents": chosen(self.document_prompt, "document", "passage", "corpus"),
+            "queries": prompts.get("query") or default if self.query_prompt is None else self.query_prompt,
+            "documents": document if self.document_prompt is None else self.document_prompt,
         }
 
     def _content(self) -> Any:
         return [dict(self.queries), dict(self.corpus), {q: dict(d) for q, d in self.relevant.items()}]
-
-    def digest(self) -> str:
-        """SHA-256 of queries, documents and judgements."""
-        return hashlib.sha256(json.dumps(self._content()).encode()).hexdigest()
 
     @property
     def evidence_size(self) -> int:
@@ -128,11 +106,7 @@ class RetrievalTask(LabeledTask):
 
     def without(self, excluded: np.ndarray) -> RetrievalTask:
         """The task without some of its queries; the corpus stays."""
-        queries = {
-            key: text
-            for (key, text), is_excluded in zip(self.queries.items(), excluded, strict=True)
-            if not is_excluded
-        }
+        queries = dict(compress(self.queries.items(), ~excluded))
         return replace(self, queries=queries, relevant={key: self.relevant[key] for key in queries})
 
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
@@ -146,31 +120,21 @@ class RetrievalTask(LabeledTask):
         nearest_documents = nearest(units, at[: len(self)], documents, DEPTH + SPARE + self.ignore_identical_ids)
         run: dict[str, dict[str, float]] = {}
         for query, positions in zip(self.queries, nearest_documents.tolist(), strict=True):
-            ranked = [ids[number] for number in positions if not self._is_itself(ids[number], query)]
+            # a document that is the query does not answer it, unless a label says so
+            itself = query if self.ignore_identical_ids and query not in self.relevant[query] else None
+            ranked = [ids[number] for number in positions if ids[number] != itself]
             run[query] = {document: float(-rank) for rank, document in enumerate(ranked[:DEPTH])}
-        judgements = {query: dict(self.relevant[query]) for query in self.queries}
-        measured = pytrec_eval.RelevanceEvaluator(judgements, {"ndcg_cut.10", "recall.10,100"}).evaluate(run)
+        labels = {query: dict(self.relevant[query]) for query in self.queries}
         first = {query: dict(list(ranked.items())[:10]) for query, ranked in run.items()}
-        ranks = pytrec_eval.RelevanceEvaluator(judgements, {"recip_rank"}).evaluate(first)
-        table = [
-            [(ranks if score == "mrr@10" else measured)[query][TREC[score]] for query in self.queries]
-            for score in PER_QUERY
-        ]
-        return np.array(table, dtype=np.float64).ravel()
+        measured = pytrec_eval.RelevanceEvaluator(labels, {"ndcg_cut.10", "recall.10,100"}).evaluate(run)
+        for query, ranks in pytrec_eval.RelevanceEvaluator(labels, {"recip_rank"}).evaluate(first).items():
+            measured[query] |= ranks
+        return np.array([measured[query][TREC[score]] for score in PER_QUERY for query in self.queries])
 
-    def _is_itself(self, document: str, query: str) -> bool:
-        """Whether a document is the query, which does not answer itself unless it was judged to."""
-        return self.ignore_identical_ids and document == query and document not in self.relevant[query]
-
-    def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
-        """The mean over the queries ×100 in draws of them."""
-        values, _ = self.paired(evidence, score)
-        return lambda counts: 100 * weighted_mean(values, counts)
-
-    def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+    def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
         """A score of each query."""
         start = PER_QUERY.index(score) * len(self)
-        return evidence[:, start : start + len(self)], lambda rows: 100 * rows.mean(axis=1)
+        return evidence[:, start : start + len(self)]
 
     def run(self, encode: Any) -> Result:
         """Encode queries and documents, with the model's own prompts of these names where it has some, and score.
@@ -187,14 +151,14 @@ class RetrievalTask(LabeledTask):
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         evidence = self.evidence(vectors, rows)
-        provenance = self._provenance(
+        return self._scored(
+            {score: with_interval(self, evidence, score) for score in PER_QUERY},
+            evidence,
             protocol=f"cosine, exact search, the best {DEPTH} of {len(self.corpus)} documents, trec_eval",
             query_prompt=self.query_prompt or None,
             document_prompt=self.document_prompt or None,
             documents=len(self.corpus),
         )
-        metrics = {score: with_interval(self, evidence, score) for score in PER_QUERY}
-        return Result(self.name, metrics, {}, len(self), provenance, self.notes, (PER_QUERY[0], "all"), evidence)
 
 
 class UnitRows:
@@ -206,16 +170,13 @@ class UnitRows:
 
     def __init__(self, vectors: np.ndarray) -> None:
         self.vectors, self.width = vectors, vectors.shape[1]
-        parts = [lengths_of(self._rows(slice(at, at + UNIT_ROWS))) for at in range(0, len(vectors), UNIT_ROWS)]
-        self._largest, self._length = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))  # (N,1)
-
-    def _rows(self, where: slice | np.ndarray) -> np.ndarray:
-        return np.asarray(self.vectors[where], np.float64)
+        parts = [vectors[start : start + UNIT_ROWS] for start in range(0, len(vectors), UNIT_ROWS)]
+        lengths = [lengths_of(np.asarray(part, np.float64)) for part in parts]
+        self._largest, self._length = (np.concatenate(pieces) for pieces in zip(*lengths, strict=True))  # (N,1)
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
         """Some rows, (n,D)."""
-        unit_rows: np.ndarray = self._rows(rows) / self._largest[rows] / self._length[rows]
-        return unit_rows
+        return np.asarray(np.asarray(self.vectors[rows], np.float64) / self._largest[rows] / self._length[rows])
 
 
 @needs_torch("Retrieval")
@@ -253,19 +214,23 @@ def nearest(units: UnitRows, queries: np.ndarray, documents: np.ndarray, depth: 
 
 
 def is_beir(path: Path) -> bool:
-    """Whether this is a retrieval data set, or a file of judgements within one."""
-    folder = path.parent.parent if path.is_file() and path.parent.name == "qrels" else path
-    return (folder / "corpus.jsonl").is_file() and (folder / "queries.jsonl").is_file()
+    """Whether this is a retrieval data set, or a file of labels within one."""
+    folder = _beir_folder(path) if path.parent.name == "qrels" else path
+    return all((folder / name).is_file() for name in BEIR)
+
+
+def _beir_folder(path: Path) -> Path:
+    return path.parent.parent if path.is_file() else path
 
 
 def beir_task(path: Path) -> RetrievalTask:
     """DIR (its qrels/test.tsv, or the only one), or DIR/qrels/dev.tsv.
 
     Raises:
-        DataError: a file is missing, an id comes twice, or a judgement names an id that is not there (file and line).
+        DataError: a file is missing, an id comes twice, or a label names an id that is not there (file and line).
     """
-    folder = path.parent.parent if path.is_file() else path
-    for name in ("corpus.jsonl", "queries.jsonl"):
+    folder = _beir_folder(path)
+    for name in BEIR:
         if not (folder / name).is_file():
             raise DataError(f"{folder} has no {name}; a retrieval data set is a folder as BEIR publishes them.")
     if not path.is_file():
@@ -273,12 +238,13 @@ def beir_task(path: Path) -> RetrievalTask:
         path = folder / "qrels" / "test.tsv" if len(files) != 1 else files[0]
         if path not in files:
             names = ", ".join(file.name for file in files) or "none"
-            raise DataError(f"{folder}/qrels should have test.tsv, or one .tsv file; found: {names}. Name one of them.")
-    corpus = _texts_by_id(folder / "corpus.jsonl", with_title=True)
-    queries = _texts_by_id(folder / "queries.jsonl")
+            raise DataError(
+                f"{folder}/qrels should have test.tsv, or one .tsv file; it has: {names}. Name one of them."
+            )
+    corpus, queries = (_texts_by_id(folder / name) for name in BEIR)
     relevant: dict[str, dict[str, int]] = {}
     for row in located_rows(path):
-        query, document, grade = _judgement(row)
+        query, document, grade = _label(row)
         for role, text_id, known in (("query", query, queries), ("document", document, corpus)):
             if text_id not in known:
                 raise DataError(f"{row.where}: the {role} {text_id!r} is not in {folder}.")
@@ -289,29 +255,26 @@ def beir_task(path: Path) -> RetrievalTask:
     return RetrievalTask(name, queries, corpus, relevant, source={"source": str(folder), "judgements": path.name})
 
 
-def _texts_by_id(file: Path, *, with_title: bool = False) -> dict[str, str]:
+def _texts_by_id(file: Path) -> dict[str, str]:
+    """The texts of a file, a document's after its title."""
     texts: dict[str, str] = {}
     for row in located_rows(file):
         text_id = row.values.get("_id", row.values.get("id"))
         if text_id is None or isinstance(text_id, (dict, list, bool)):
             raise DataError(f"{row.where}: no '_id'; it has {', '.join(map(repr, row.values))}.")
-        text = text_value(row, "text", row.values.get("text"))
-        if with_title and row.values.get("title"):
-            text = f"{text_value(row, 'title', row.values['title'])} {text}".strip()
         if str(text_id) in texts:
-            raise DataError(f"{row.where}: the id {json.dumps(str(text_id))} comes twice.")
-        texts[str(text_id)] = text
+            raise DataError(f"{row.where}: the id {str(text_id)!r} comes twice.")
+        texts[str(text_id)] = text_value(row, "text", row.values.get("text"))
+        if file.name == BEIR[0] and row.values.get("title"):
+            texts[str(text_id)] = f"{text_value(row, 'title', row.values['title'])} {texts[str(text_id)]}".strip()
     return texts
 
 
-def _judgement(row: Row) -> tuple[str, str, int]:
+def _label(row: Row) -> tuple[str, str, int]:
     try:
         query, document, grade = (row.values[name] for name in ("query-id", "corpus-id", "score"))
-        if not float(grade).is_integer():
-            raise ValueError(grade)
-        return str(query), str(document), int(float(grade))
+        return str(query), str(document), int(str(grade).removesuffix(".0"))
     except (KeyError, TypeError, ValueError):
         raise DataError(
-            f"{row.where}: a judgement has the columns query-id, corpus-id and score (a whole number), not "
-            f"{dict(row.values)!r}."
+            f"{row.where}: a row of labels has query-id, corpus-id and score (a whole number), not {row.values!r}."
         ) from None

@@ -1,0 +1,140 @@
+"""Results: JSON round trip, and side by side as a table."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from essent.errors import DataError, InputError
+from essent.tasks.result import Result, few_labels_tables, library_versions, load_results, results_table, save_results
+
+
+def result(task: str = "sts12", score: float = 71.25, mean: float | None = 40.0, **changes: Any) -> Result:
+    averages = {} if mean is None else {"mean": mean, "wmean": mean + 1}
+    metrics = {"spearman": {"all": score, **averages}, "pearson": {"all": score - 10}}
+    provenance = {"source": "sts12.jsonl", "versions": {"numpy": "2"}}
+    return Result(task, metrics, {"MSRpar": {"n": 750, "spearman": score}}, 9, provenance, ("Noted.",), **changes)
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    heros = Result("heros", {"similarity": {"Synonym": 0.9}}, {}, 3, main=None)
+    results = [result(), result("stsb.dev"), heros]
+    path = tmp_path / "new" / "results.json"
+    save_results(results, path)
+    *again, last = load_results(path)
+    assert [*again, last] == results
+    assert type(again[0].subsets["MSRpar"]["n"]) is int
+    with pytest.raises(InputError, match="heros has no single main score; its numbers: similarity"):
+        _ = last.main_score
+    save_results([result(score=math.nan)], path)
+    saved = json.loads(path.read_text(), parse_constant=pytest.fail)
+    assert saved["results"][0]["metrics"]["spearman"]["all"] is None
+    (undefined,) = load_results(path)
+    assert math.isnan(undefined.main_score)
+    assert math.isnan(undefined.subsets["MSRpar"]["spearman"])
+
+
+def test_provenance_from_the_caller() -> None:
+    more = result().with_provenance(recipe="ditto:1-10", path=Path("a/b"), weight=np.float32(0.5), heads=(1, 10))
+    assert more.provenance["source"] == "sts12.jsonl"
+    plain = more.to_dict()["provenance"]
+    assert (plain["recipe"], plain["path"], plain["weight"], plain["heads"]) == ("ditto:1-10", "a/b", 0.5, [1, 10])
+    versions = library_versions()
+    versions["own"] = "1"
+    assert "own" not in library_versions()  # whoever adds to one leaves the other alone
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[" * 100_000, "is not a JSON file"),
+        ("[]", "is not a file of results"),
+        ('{"format": "other/1", "results": []}', "its format is 'other/1'"),
+        ('{"format": "essent-results/1", "results": [{"task": "sts12"}]}', "results.json: Not a result.*'subsets'"),
+        ('{"format": "essent-results/1", "results": [7]}', "results.json: Not a result"),
+        (None, "Cannot read the results"),
+    ],
+)
+def test_foreign_files(tmp_path: Path, content: str | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / "results.json").write_text(content)
+    with pytest.raises(DataError, match=message):
+        load_results(tmp_path / "results.json")
+
+
+# -- side by side -----------------------------------------------------------------------------------------------------
+
+RESULTS = {
+    "mean": [result("sts12", 50.0), result("stsb", 60.0, None)],
+    "ditto[1-10]": [result("sts12", 70.0, 45.0), result("stsb", 59.999, None)],
+    "partial": [result("stsb", 10.0, None)],
+    "broken": [result("stsb", math.nan, None), result("sts12", 1.0)],
+}
+
+
+def test_rows_averages_and_the_best_of_a_column() -> None:
+    table = results_table(RESULTS)
+    assert table.columns == ("sts12", "stsb", "avg")
+    assert table.rows["mean"] == {"sts12": 50.0, "stsb": 60.0, "avg": 55.0}
+    assert table.rows["partial"] == {"sts12": None, "stsb": 10.0, "avg": None}
+    rendered = table.render()
+    cells = {str(column.header): [(str(cell), str(cell.style)) for cell in column.cells] for column in rendered.columns}
+    assert [text for text, _ in cells[""]] == ["mean", "ditto[1-10]", "partial", "broken"]
+    assert cells["sts12"] == [("50.00", ""), ("70.00", "bold"), ("–", ""), ("1.00", "")]
+    assert cells["stsb"] == [("60.00", "bold"), ("60.00", "bold"), ("10.00", ""), ("nan", "")]
+    assert [text for text, _ in cells["avg"]] == ["55.00", "65.00", "–", "nan"]
+
+
+def test_intervals_stand_beside_few_scores_and_below_many() -> None:
+    def scored(task: str) -> Result:
+        return Result(task, {"ndcg@10": {"all": 60.0, "low": 57.0, "high": 61.0}}, {}, 9, main=("ndcg@10", "all"))
+
+    few, many = (results_table({"mean": [scored(f"t{n}") for n in range(count)]}) for count in (2, 7))
+    assert (few.cell("mean", "t0"), few.cell("mean", "avg")) == ("60.00 ±2.0", "60.00")
+    assert many.cell("mean", "t0") == "60.00\n±2.0"
+    assert few.title == "nDCG@10 ×100 ± 95 % interval"  # not Spearman, which no result has
+    rendered = io.StringIO()
+    Console(width=80, file=rendered).print(many.render())
+    assert "…" not in rendered.getvalue()
+    assert rendered.getvalue().count("60.00") == 8  # seven and their mean, none broken
+
+
+def test_interval_belongs_to_the_printed_score() -> None:
+    clusters = Result("c", {"accuracy": {"mean": 5.0, "low": 4.0, "high": 7.0}}, {}, 9, main=("accuracy", "mean"))
+    pairs = Result("p", {"spearman": {"all": 5.0, "mean": 6.0, "low": 4.0, "high": 7.0}}, {}, 9)
+    assert results_table({"a": [clusters]}).widths["a"] == {"c": 1.5}
+    assert results_table({"a": [pairs]}).widths["a"] == {"p": 1.5}
+    assert results_table({"a": [pairs]}, average="mean").widths["a"] == {}
+
+
+def test_few_labels_have_tables_of_their_own() -> None:
+    scores = {"accuracy": {"all": 90.0, "low": 89.0, "high": 92.0}, "accuracy@8": {"all": 60.0, "low": 50, "high": 70}}
+    labelled = Result("trec", scores, {}, 9, main=("accuracy", "all"))
+    (table,) = few_labels_tables({"mean": [labelled, result("stsb")], "cls": [labelled]})
+    assert (table.title, table.columns, list(table.rows)) == (
+        "Accuracy@8 ×100 ± 95 % interval",
+        ("trec",),
+        ["mean", "cls"],
+    )
+    assert table.cell("mean", "trec") == "60.00 ±10.0"
+    assert few_labels_tables(RESULTS) == []
+
+
+def test_metric_and_average_options() -> None:
+    assert results_table(RESULTS, metric="pearson").rows["mean"]["sts12"] == 40.0
+    means = results_table(RESULTS, average="mean")
+    assert means.rows["mean"] == {"sts12": 40.0, "stsb": 60.0, "avg": 50.0}
+    assert means.title == "Spearman ×100, mean"
+    assert results_table({"mean": [result("stsb", 60.0)]}).rows["mean"] == {"stsb": 60.0}
+    assert results_table({"none": []}).render().row_count == 1
+    with pytest.raises(InputError, match="'mean' has two results for the task 'sts12'"):
+        results_table({"mean": [result(), result()]})
+    with pytest.raises(InputError, match="No such score: 'kendall'"):
+        results_table(RESULTS, metric="kendall")
