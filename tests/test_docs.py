@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import builtins
-import importlib.util
-import inspect
 import json
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from importlib.metadata import metadata
@@ -24,7 +19,6 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
-import essent
 from command_line import PROGRAM, run
 from essent import NAMED, TEMPLATES
 from essent.cli.check import PROBLEMS
@@ -142,23 +136,33 @@ def judgements(folder: Path) -> None:
     (folder / "faq" / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{labels}", "utf-8")
 
 
-@pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bert: Path, t5: str) -> Path:
-    """A folder with the files that the examples name; what they register is forgotten afterwards."""
-    monkeypatch.chdir(tmp_path)
+def write_example_files(folder: Path, bert: Path, t5: str) -> None:
+    """The files and models that the examples name; the current folder must be `folder`."""
+    (block,) = [block for block in blocks(ROOT / "docs/start.md", "python") if "minimal-pairs.jsonl" in block]
+    exec(compile(block, "docs/start.md", "exec", dont_inherit=True), {})  # noqa: S102  a reader has the same files
+    words = ["the", ",", ".", *(f"word{number}" for number in range(198)), *"a is in of man two".split()]
+    glove = [f"{word} {' '.join(str((index * n) % 7 - 3) for n in range(50))}" for index, word in enumerate(words)]
+    (folder / "glove.6B.300d.txt").write_text("\n".join(glove), "utf-8")
+    judgements(folder)
+    (folder / "my-mlm").symlink_to(bert)
+    (folder / "my-t5").symlink_to(t5)
+
+
+def forget_registrations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what examples register when the test ends."""
     for registry in (weightings, shapers, reductions, token_tables):
         list(registry)  # parts of other packages first
         monkeypatch.setattr(registry, "_parts", dict(registry._parts))
     task_names()  # tasks of modules that are imported late
     monkeypatch.setattr(catalogue, "_rows", dict(catalogue._rows))
-    (block,) = [block for block in blocks(ROOT / "docs/start.md", "python") if "minimal-pairs.jsonl" in block]
-    exec(compile(block, "docs/start.md", "exec", dont_inherit=True), {})  # noqa: S102  a reader has the same files
-    words = ["the", ",", ".", *(f"word{number}" for number in range(198)), *"a is in of man two".split()]
-    glove = [f"{word} {' '.join(str((index * n) % 7 - 3) for n in range(50))}" for index, word in enumerate(words)]
-    (tmp_path / "glove.6B.300d.txt").write_text("\n".join(glove), "utf-8")
-    judgements(tmp_path)
-    (tmp_path / "my-mlm").symlink_to(bert)
-    (tmp_path / "my-t5").symlink_to(t5)
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bert: Path, t5: str) -> Path:
+    """A folder with the files that the examples name; what they register is forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    forget_registrations(monkeypatch)
+    write_example_files(tmp_path, bert, t5)
     return tmp_path
 
 
@@ -307,58 +311,6 @@ def check_installation(words: list[str]) -> None:
         for named in re.findall(r"\[(.*)\]", word):
             assert set(named.split(",")) <= set(extras), word
         assert not word.endswith(".txt") or (ROOT / word).is_file(), word
-
-
-# -- examples in docstrings -------------------------------------------------------------------------------------------
-
-READERS = {"texts", "model", "encoder"}  # what an example may take as given
-
-
-def examples_in(path: Path) -> list[str]:
-    """Indented code in the docstrings of a file, from its first import on."""
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    documented = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, kinds)]
-    examples = []
-    for text in filter(None, map(ast.get_docstring, documented)):
-        assert not re.search(r"^(import \S+$|from \S+ import )", text, flags=re.MULTILINE), (
-            f"{path}: indent the example"
-        )
-        for block in re.findall(r"(?:^ {4}.*\n|^\n(?= {4}))+", text + "\n", flags=re.MULTILINE):
-            if match := re.search(r"^ {4}(import|from \S+ import) .*", block, flags=re.MULTILINE | re.DOTALL):
-                examples.append(textwrap.dedent(match[0]))
-    return examples
-
-
-def value_of(node: ast.expr, names: dict[str, Any]) -> Any:
-    """What a dotted name stands for; None for other expressions and for libraries that are not imported here."""
-    if isinstance(node, ast.Attribute):
-        owner = value_of(node.value, names)
-        return None if owner is None else getattr(owner, node.attr)
-    return names.get(node.id) if isinstance(node, ast.Name) else None
-
-
-def test_examples_in_docstrings_use_existing_names() -> None:
-    """They compile, every name is imported, made or the reader's own, and functions take the arguments given."""
-    examples = [(path, code) for path in FILES for code in examples_in(path)]
-    assert {"__init__.py", "mteb.py"} == {path.name for path, _ in examples}
-    assert len(examples) >= 7
-    for path, code in examples:
-        tree, names = ast.parse(code), dict.fromkeys(READERS)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom):
-                module = importlib.import_module(str(node.module))
-                names |= {alias.name: getattr(module, alias.name) for alias in node.names}
-            elif isinstance(node, ast.Import):
-                for name in (alias.name for alias in node.names):
-                    assert importlib.util.find_spec(name), f"{path}: {name}"
-                    names[name] = essent if name == "essent" else None
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                names[node.id] = None
-        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        assert used <= set(names) | set(dir(builtins)), f"{path}: {used - set(names)}"
-        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
-            if (function := value_of(call.func, names)) is not None:
-                inspect.signature(function).bind(*call.args, **{str(word.arg): word.value for word in call.keywords})
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------

@@ -18,8 +18,13 @@ def rest(lines: list[str]) -> list[str]:
         out.extend(escaped("\n".join(prose)).split("\n") if prose else [])
         prose.clear()
 
-    example = False
+    example = doctest = False
     for number, line in enumerate(lines):
+        doctest = (doctest and bool(line.strip())) or line.lstrip().startswith(">>> ")
+        if doctest:  # docutils knows these as they are
+            flush()
+            out.append(line)
+            continue
         indented = line.startswith("    ")
         if not example and indented and number and not lines[number - 1].strip() and not _in_section(lines, number):
             flush()
