@@ -28,8 +28,7 @@ from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import Source, resolve
 from essent.recipe.tokens.ids import Frame
 from essent.recipe.types import CorpusStats, States, Tokens
-from essent.recipe.weighting.base import Weighting, weightings
-from essent.recipe.weighting.product import combine_many
+from essent.recipe.weighting.base import Weighting, combine_many, weightings
 
 
 class Origin(NamedTuple):

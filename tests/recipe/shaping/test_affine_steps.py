@@ -12,11 +12,9 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 from essent.errors import InputError, RecipeError
-from essent.recipe.shaping import whiten as whiten_module
-from essent.recipe.shaping.base import Moments
-from essent.recipe.shaping.centre import AllButTheTop, Centre, ZScore
+from essent.recipe.shaping import affine as affine_module
+from essent.recipe.shaping.affine import AllButTheTop, Centre, Moments, Whiten, ZScore
 from essent.recipe.shaping.chain import Chain
-from essent.recipe.shaping.whiten import Whiten
 
 VECTORS = sentence_like(60, 7)
 DEAD = [3, 11, 17]
@@ -167,7 +165,7 @@ def test_whitening_few_vectors_warns(
     count: int, components: int | None, warns: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With fewer vectors than dimensions all of them end equally far apart, which no score tells."""
-    whiten_module._warn.cache_clear()
+    affine_module._warn.cache_clear()
     vectors = np.random.default_rng(0).normal(size=(count, 48))
     shaped = Whiten(components).fit(vectors).transform(vectors)
     assert bool(caplog.records) == warns

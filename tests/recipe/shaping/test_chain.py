@@ -15,12 +15,9 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from essent.errors import InputError, NotFittedError, UnknownNameError
-from essent.recipe.shaping.affine import Affine
-from essent.recipe.shaping.base import Shaper, shapers
-from essent.recipe.shaping.centre import ZScore
+from essent.recipe.shaping.affine import Affine, Whiten, ZScore
+from essent.recipe.shaping.base import Normalize, Shaper, shapers
 from essent.recipe.shaping.chain import Chain
-from essent.recipe.shaping.unit import Normalize
-from essent.recipe.shaping.whiten import Whiten
 
 FLOW = "flow:epochs=1,transforms=2,hidden=8"
 SPECS = ["centre", "zscore", "abtt", "whiten", "whiten:3", "normalize", "quantile", FLOW]

@@ -19,13 +19,11 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import essent.errors
 from essent.errors import InputError, RecipeError
-from essent.recipe.shaping.base import Shaper, shapers
-from essent.recipe.shaping.centre import AllButTheTop, Centre, ZScore
+from essent.recipe.shaping.affine import AllButTheTop, Centre, Whiten, ZScore
+from essent.recipe.shaping.base import Normalize, Shaper, shapers
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.shaping.flow import Flow
 from essent.recipe.shaping.quantile import QuantileUniform
-from essent.recipe.shaping.unit import Normalize
-from essent.recipe.shaping.whiten import Whiten
 
 VECTORS = sentence_like(60, 6)
 NAMES = [f"d{n}" for n in range(6)]

@@ -18,9 +18,8 @@ from essent.recipe.named import TEMPLATES
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import Vocabulary, pad
 from essent.recipe.types import States, Tokens
-from essent.recipe.weighting.base import weightings
+from essent.recipe.weighting.base import combine_many, weightings
 from essent.recipe.weighting.frequency import FREQUENT_BYTE_LEVEL, FREQUENT_WORDPIECES
-from essent.recipe.weighting.product import combine_many
 from families import CORPUS
 from samples import TEXTS
 

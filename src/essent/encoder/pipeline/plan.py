@@ -24,8 +24,7 @@ from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import Source, format_mix, resolve, token_tables
 from essent.recipe.tokens.ids import Frame
 from essent.recipe.types import CorpusStats, States, Tokens
-from essent.recipe.weighting.base import Weighting, weightings
-from essent.recipe.weighting.product import combine_many
+from essent.recipe.weighting.base import Weighting, combine_many, weightings
 
 if TYPE_CHECKING:
     from essent.recipe.tokens.ids import Vocabulary
