@@ -1,4 +1,4 @@
-"""Affine steps: centring, z-scores, all-but-the-top, whitening. Each learns from moments; a chain of them is one map."""
+"""Affine steps: centring, z-scores, all-but-the-top, whitening. Each learns from moments; a chain of them is one."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class FlowMap(Fixed):
     def __init__(self, first: AffineModule, network: nn.Module) -> None:
         super().__init__()
         self.first = first
-        self.network = with_buffers(network)
+        self.network = network.requires_grad_(False)  # a fitted flow is not for an optimizer to learn
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Map vectors (…,D) to the latent space."""
@@ -138,12 +138,3 @@ class FlowMap(Fixed):
         standard = self.first(vectors.double()).float()
         transformed: torch.Tensor = self.network().transform(standard).to(vectors.dtype)  # (B,D)
         return transformed
-
-
-def with_buffers(network: nn.Module) -> nn.Module:
-    """The network with its parameters turned into buffers: a fitted flow is not for an optimizer to find."""
-    for part in network.modules():
-        for name, value in list(part.named_parameters(recurse=False)):
-            delattr(part, name)
-            part.register_buffer(name, value.detach())
-    return network

@@ -154,7 +154,6 @@ def parse_mix(text: str) -> Mix:
             raise RecipeError(
                 f"layers={text} — cannot read {term!r}; write e.g. L, 0+L, 1+2+L, static, 0.3*0+0.7*L.{hint}"
             )
-        check_source(match["source"], text)
         read.append((match["source"], float(match["factor"]) if match["factor"] else None))
     return checked_mix(read, text)
 
