@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +13,7 @@ from sentence_transformers.sentence_transformer.modules.tokenizer import Whitesp
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
-import essent
-from essent import evaluate, search, verify
+from essent import verify
 from essent.encoder.encoder import Encoder
 from essent.errors import ModelError, RecipeError, UnsupportedRecipeError
 from essent.model.token_rows import rows_backbone
@@ -65,7 +61,7 @@ def test_a_limit_in_the_tokenizer_holds(wordpiece: Tokenizer) -> None:
     np.testing.assert_allclose(encoder.encode(EVERY), model.encode(EVERY), atol=1e-5)
 
 
-@pytest.mark.parametrize("mode", ["mean", "max", "weightedmean"])
+@pytest.mark.parametrize("mode", ["mean", "weightedmean"])
 def test_word_embeddings_keep_their_special_tokens(mode: str, bert: Path, tmp_path: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(bert)
     table = table_of(tokenizer.backend_tokenizer)
@@ -127,12 +123,9 @@ def test_recipes_match_the_formulas(tokenizer: Tokenizer) -> None:
 @pytest.mark.parametrize(
     "recipe",
     [
-        "static",
         "static weights=idf | zscore",
-        "static weights=remove",
         "static weights=sif | abtt:1",
-        "static | whiten:4 | normalize",
-        "static weights=tfidf | quantile",
+        "static weights=remove | quantile",
         "static reduce=max",
         "layers=random:8",
     ],
@@ -148,41 +141,13 @@ def test_saved_and_loaded_it_is_the_same(recipe: str, wordpiece: Tokenizer, tmp_
     assert verify(str(tmp_path / "saved")).passed
 
 
-def test_evaluate_takes_it(wordpiece: Tokenizer, tmp_path: Path) -> None:
-    static_model(wordpiece).save(str(tmp_path / "model"))
-    rows = [{"sentence1": a, "sentence2": b, "score": n} for n, (a, b) in enumerate(itertools.pairwise(TEXTS))]
-    file = tmp_path / "few.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    scores = evaluate(str(tmp_path / "model"), ["static", "static weights=idf | whiten"], [str(file)])
-    assert list(scores) == ["static", "static-idf-whiten"] or list(scores) == [
-        "static",
-        "layers=static weights=idf | whiten",
-    ]
-    for results in scores.values():
-        assert np.isfinite(results[0].main_score)
-
-
-@pytest.mark.slow  # a conversion of its own
-def test_search_and_export_take_it(wordpiece: Tokenizer, tmp_path: Path) -> None:
-    rows = [{"sentence1": a, "sentence2": b, "score": n} for n, (a, b) in enumerate(itertools.pairwise(TEXTS))]
-    (tmp_path / "few.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    model = static_model(wordpiece)
-    board = search(model, str(tmp_path / "few.jsonl"), "weights")
-    assert Recipe.parse("static") in [trial.recipe for trial in board.trials]
-    assert {trial.recipe.layers for trial in board.trials} == {(("static", 1.0),)}
-    encoder = Encoder(model, "static weights=idf").fit(LONG.split(". "))
-    np.testing.assert_allclose(essent.compile(encoder, "onnx").encode(TEXTS), encoder.encode(TEXTS), atol=1e-5)
-
-
 # -- what it refuses --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("recipe", "reason"),
     [
-        ("mean", "a static model has only `static`"),
-        ("layers=0", "a static model has only `static`"),
-        ("layers=static+L", "a static model has only `static`"),
+        ("layers=static+0", "a static model has only `static`"),
         ("layers=static weights=ditto:1-1", "a static model has no attention"),
     ],
 )
@@ -199,9 +164,6 @@ def test_a_trained_layer_behind_the_table_has_no_recipe(wordpiece: Tokenizer) ->
     with pytest.raises(RecipeError, match="no recipe describes"):
         Encoder(model)
     assert Encoder(model, "static").encode(TEXTS).shape == (len(TEXTS), 12)
-
-
-def test_a_tokenizer_in_python_is_refused() -> None:
     words = WordEmbeddings(WhitespaceTokenizer(["a", "b"]), np.eye(2, dtype=np.float32))
     with pytest.raises(UnsupportedRecipeError, match="WhitespaceTokenizer, in Python"):
         Encoder(SentenceTransformer(modules=[words, Pooling(2, "mean")], device="cpu"), "static")
@@ -209,7 +171,7 @@ def test_a_tokenizer_in_python_is_refused() -> None:
 
 def test_mismatched_tables_are_refused(wordpiece: Tokenizer) -> None:
     table = table_of(wordpiece)
-    with pytest.raises(ModelError, match=rf"ids up to {len(table) - 1}, the table {len(table) - 1} rows"):
+    with pytest.raises(ModelError, match=f"the id {len(table) - 1}, and the model has vectors for the ids 0 to"):
         rows_backbone(table[:-1], wordpiece)
     with pytest.raises(ModelError, match=r"shape \(V,D\), not \(12,\)"):
         rows_backbone(table[0], wordpiece)
@@ -233,10 +195,3 @@ def test_dropped_ids_count_nowhere(wordpiece: Tokenizer, tmp_path: Path) -> None
     backbone.tokenizer.save_pretrained(tmp_path)  # and after a round trip through files
     again = AutoTokenizer.from_pretrained(tmp_path)
     assert text_ids(again, texts) == text_ids(backbone.tokenizer, texts)
-
-
-def test_the_callers_tokenizer_is_unchanged(folder_of: Callable[[str], Path]) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(folder_of("bert"))
-    before = tokenizer.backend_tokenizer.to_str()
-    rows_backbone(table_of(tokenizer.backend_tokenizer), tokenizer)
-    assert tokenizer.backend_tokenizer.to_str() == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from essent.errors import UnsupportedRecipeError
@@ -34,51 +35,52 @@ def check_recipe(recipe: Recipe, capabilities: ModelCapabilities) -> None:
     Raises:
         UnsupportedRecipeError: shows the recipe, points at the part at fault, says what this model allows.
     """
-    _check_layers(recipe, capabilities)
-    _check_weights(recipe, capabilities)
-    if recipe.template is not None and MASK in recipe.template and not capabilities.mask:
-        raise _refusal(recipe, MASK, "the template has [MASK]", "templates without [MASK], such as one-word")
+    for part, is_refused, reason, allowed in _checks(recipe, capabilities):
+        if is_refused:
+            raise _refusal(recipe, part, reason, allowed)
 
 
-def _check_layers(recipe: Recipe, capabilities: ModelCapabilities) -> None:
+def _checks(recipe: Recipe, capabilities: ModelCapabilities) -> Iterator[tuple[str, bool, str, str]]:
+    """Parts of the recipe, whether the model refuses them, why, and what it allows."""
+    layers, heads = capabilities.layers, capabilities.attention_heads
+    reads_mask = "it reads [MASK]", "no mask token; decoders take the recipe one-word instead"
     for name, _ in recipe.layers:
-        source = resolve(name, capabilities.layers)
-        if capabilities.only_static and isinstance(source.key, int):
-            raise _refusal(recipe, name, "a static model has only `static`, no layers", ONLY_STATIC)
-        if isinstance(source.key, int) and not 0 <= source.key <= capabilities.layers:
-            raise _refusal(
-                recipe,
-                name,
-                f"there is no layer {name}",
-                f"layers 0 (embedding output) to {capabilities.layers} (= L), L-1 …, and static",
-            )
-        if source.top and not capabilities.mask:
-            raise _refusal(recipe, name, "it reads [MASK]", "no mask token; decoders take the recipe one-word instead")
-        if source.top and not capabilities.mlm_head:
-            raise _refusal(recipe, name, f"it {NO_HEAD}", "the recipes without topk, such as prompt")
-        if source.debiased and not capabilities.positions:
-            raise _refusal(
-                recipe, name, "template denoising shifts position ids", "no position ids: its positions are relative"
-            )
-
-
-def _check_weights(recipe: Recipe, capabilities: ModelCapabilities) -> None:
+        source = resolve(name, layers)
+        layer = source.key if isinstance(source.key, int) else None
+        yield (
+            name,
+            layer is not None and capabilities.only_static,
+            "a static model has only `static`, no layers",
+            ONLY_STATIC,
+        )
+        yield (
+            name,
+            layer is not None and not 0 <= layer <= layers,
+            f"there is no layer {name}",
+            f"layers 0 (embedding output) to {layers} (= L), L-1 …, and static",
+        )
+        yield name, source.top > 0 and not capabilities.mask, *reads_mask
+        yield name, source.top > 0 and not capabilities.mlm_head, f"it {NO_HEAD}", "recipes without topk, as prompt"
+        yield (
+            name,
+            source.debiased and not capabilities.positions,
+            "template denoising shifts position ids",
+            "no position ids: its positions are relative",
+        )
     for spec in recipe.weights:
         weighting = weightings.create(spec)
-        if weighting.attention_head is not None:
-            layer, head = weighting.attention_head
-            if capabilities.only_static:
-                raise _refusal(recipe, spec.partition(":")[2], "a static model has no attention", ONLY_STATIC)
-            if layer > capabilities.layers or head > capabilities.attention_heads:
-                raise _refusal(
-                    recipe,
-                    spec.partition(":")[2],
-                    f"there is no head {layer}-{head}",
-                    f"heads LAYER-HEAD from 1-1 to {capabilities.layers}-{capabilities.attention_heads}, "
-                    "both counted from 1",
-                )
-        if weighting.reads_mask and not capabilities.mask:
-            raise _refusal(recipe, spec, "it reads [MASK]", "no mask token; decoders take the recipe one-word instead")
+        layer, head = weighting.attention_head or (0, 0)
+        name = spec.partition(":")[2]
+        yield name, layer > 0 and capabilities.only_static, "a static model has no attention", ONLY_STATIC
+        yield (
+            name,
+            layer > layers or head > heads,
+            f"there is no head {layer}-{head}",
+            f"heads LAYER-HEAD from 1-1 to {layers}-{heads}, both counted from 1",
+        )
+        yield spec, weighting.reads_mask and not capabilities.mask, *reads_mask
+    has_mask = recipe.template is not None and MASK in recipe.template
+    yield MASK, has_mask and not capabilities.mask, "the template has [MASK]", "templates without it, such as one-word"
 
 
 def _refusal(recipe: Recipe, part: str, reason: str, allowed: str) -> UnsupportedRecipeError:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -76,22 +77,9 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
         RecipeError: a folder that an Encoder saved: it has its own recipe.
         ModelError: nothing to load there, or no transformer in it.
     """
-    if isinstance(model, SentenceTransformer):
-        return _take_apart(model, recipes, None)
-    if isinstance(model, PreTrainedModel):
-        raise ModelError(
-            f"A bare {type(model).__name__} has no tokenizer; give its folder or hub name, or a SentenceTransformer."
-        )
-    name, options = check_model(model), check_options(options)
-    if Path(name).is_file():
-        return _take_apart(_words_of(name), recipes, None)
-    name, options = full_name(name), reach_model(name, options)
-    _refuse_saved_encoder(name, recipes, options)
-    with opening(name, options):
-        if is_static(name, file_options(options)):
-            return _take_apart(_open(name, options), recipes, None)
-        if module := _other_module(name, options):
-            raise _no_source(module)
+    with _reached(model, recipes, options) as (name, options, shell):
+        if shell is not None:
+            return _take_apart(shell, recipes, None)
         config = _read_config(name, options)
         last = int(config.num_hidden_layers)
         extra: dict[str, Any] = {}
@@ -122,15 +110,10 @@ def open_model(model: ModelLike, options: dict[str, Any], *, with_mlm_head: bool
         ModelError: nothing to load there, or no head.
         RecipeError: a folder that an Encoder saved.
     """
-    if isinstance(model, SentenceTransformer):
-        return model
-    name, options = check_model(model), check_options(options)
-    if Path(name).is_file():
-        return _words_of(name)
-    name, options = full_name(name), reach_model(name, options)
-    _refuse_saved_encoder(name, [], options)
-    with opening(name, options):
-        if is_static(name, file_options(options)) or _other_module(name, options):
+    with _reached(model, [], options) as (name, options, shell):
+        if shell is not None:
+            return shell
+        if _other_module(name, options):
             return _open(name, options)
         shapes = _shapes(name, config := _read_config(name, options), options)
         if with_mlm_head:
@@ -179,19 +162,32 @@ def read_capabilities(model: ModelLike, options: dict[str, Any]) -> ModelCapabil
         ModelError: nothing to load there, or no transformer in it.
         RecipeError: a folder that an Encoder saved.
     """
-    if isinstance(model, (SentenceTransformer, PreTrainedModel)):
-        return capabilities_of(load(model, [Recipe()], options).backbone)
+    with _reached(model, [], options) as (name, options, shell):
+        if shell is not None:
+            return capabilities_of(_take_apart(shell, [Recipe()], None).backbone)
+        return _read_capabilities(name, _read_config(name, options), options)
+
+
+@contextmanager
+def _reached(
+    model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]
+) -> Iterator[tuple[str, dict[str, Any], SentenceTransformer | None]]:
+    """Name and options by which a model's files are read, or the model itself: a loaded one, word vectors, a table."""
+    if isinstance(model, SentenceTransformer):
+        yield "", options, model
+        return
+    if isinstance(model, PreTrainedModel):
+        raise ModelError(
+            f"A bare {type(model).__name__} has no tokenizer; give its folder or hub name, or a SentenceTransformer."
+        )
     name, options = check_model(model), check_options(options)
     if Path(name).is_file():
-        return capabilities_of(_take_apart(_words_of(name), [Recipe()], None).backbone)
+        yield name, options, _words_of(name)
+        return
     name, options = full_name(name), reach_model(name, options)
-    _refuse_saved_encoder(name, [], options)
+    _refuse_saved_encoder(name, recipes, options)
     with opening(name, options):
-        if is_static(name, file_options(options)):
-            return capabilities_of(_take_apart(_open(name, options), [Recipe()], None).backbone)
-        if module := _other_module(name, options):
-            raise _no_source(module)
-        return _read_capabilities(name, _read_config(name, options), options)
+        yield name, options, _open(name, options) if is_static(name, file_options(options)) else None
 
 
 def required_outputs_of(recipe: Recipe, last: int) -> RequiredOutputs:
@@ -264,8 +260,7 @@ def _no_source(module: str) -> UnsupportedRecipeError:
 
 def _words_of(name: str) -> SentenceTransformer:
     """A file of word vectors as a static model."""
-    from essent.model.word_vectors.files import is_word_vectors
-    from essent.model.word_vectors.model import word_model
+    from essent.model.word_vectors import is_word_vectors, word_model
 
     if not is_word_vectors(name):
         raise ModelError(
@@ -309,6 +304,8 @@ def _hub_arguments(name: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_config(name: str, options: dict[str, Any]) -> PretrainedConfig:
+    if module := _other_module(name, options):
+        raise _no_source(module)
     return cast("PretrainedConfig", AutoConfig.from_pretrained(name, **_hub_arguments(name, options)))
 
 

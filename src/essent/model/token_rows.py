@@ -31,6 +31,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from essent._core.folders.contents import read_config, read_modules
 from essent.errors import ModelError, UnsupportedRecipeError
 from essent.model.backbone import Backbone
+from essent.model.weights import require_rows
 from essent.recipe.tokens.ids import DROPPED, fast_backend, unknown_token
 
 
@@ -104,11 +105,7 @@ def rows_backbone(
             f"{len(bad)} of {len(rows)} token vectors have NaN or infinite values, first that of id {bad[0]}."
         )
     own = unlimited(tokenizer, special_tokens=special_tokens, dropped=dropped)
-    highest = max(own.get_vocab().values(), default=-1)
-    if highest >= len(rows):
-        raise ModelError(
-            f"The tokenizer has ids up to {highest}, the table {len(rows)} rows; they do not belong together."
-        )
+    require_rows(own, len(rows))
     model = RowsModel(RowsConfig(len(rows) + 1, int(rows.shape[1])))
     with torch.no_grad():
         model.embeddings.weight.copy_(torch.cat([rows, rows.new_zeros(1, rows.shape[1])]))

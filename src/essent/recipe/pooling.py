@@ -17,6 +17,8 @@ from essent.recipe.types import Part, require_integer
 if TYPE_CHECKING:
     import torch
 
+__all__ = ["Reduction", "reductions"]
+
 
 class Reduction(Part, ABC):
     """Reduces mixed states (B,T,D) with weights (B,T) to one vector a text (B,K)."""

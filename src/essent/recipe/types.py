@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
+__all__ = ["CorpusStats", "States", "Tokens"]
+
 
 @dataclass(frozen=True)
 class Tokens:

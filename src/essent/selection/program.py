@@ -22,8 +22,7 @@ from essent._core.texts import distinct_texts
 from essent.encoder.pipeline.plan import Plan
 from essent.model.backbone import Backbone, RequiredOutputs
 from essent.model.capabilities import capabilities_of, check_recipe
-from essent.model.template import make_frame
-from essent.model.template_bias import debias
+from essent.model.template import debias, make_frame
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import Source, resolve
 from essent.recipe.tokens.ids import Frame

@@ -10,9 +10,7 @@ from sentence_transformers import SentenceTransformer
 
 from essent.encoder.encoder import Encoder
 from essent.errors import DataError, InputError, RecipeError
-from essent.model.word_vectors.files import WordVectors, read_word_vectors
-from essent.model.word_vectors.model import word_model
-from essent.recipe.tokens.by_word import words_apart
+from essent.model.word_vectors import WordVectors, read_word_vectors, word_model
 
 WORDS = """the , . a of to man dog flute plays runs well-known n't 's do does u.s. 3.5 1990s % x ... straße i co-op
 ca ' 's-hertogenbosch at""".split()
@@ -73,11 +71,17 @@ def test_the_mean_of_known_words(glove: Path) -> None:
     np.testing.assert_array_equal(word_model(read_word_vectors(glove)).encode(TEXTS), model.encode(TEXTS))
 
 
-def test_idf_and_shaping_count_words(glove: Path) -> None:
+def test_idf_and_shaping_count_words(glove: Path, tmp_path: Path) -> None:
     encoder = Encoder(word_model(glove), "static weights=idf | zscore").fit(TEXTS)
     pooled = np.stack([mean(words, idf(SPLIT)) for words in SPLIT])
     expected = (pooled - pooled.mean(axis=0)) / pooled.std(axis=0)
     np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=1e-5)
+    assert encoder.module.static_pooler is not None  # the fast path
+    encoder.save(str(tmp_path / "saved"))
+    np.testing.assert_allclose(Encoder(str(tmp_path / "saved")).encode(TEXTS), expected, atol=1e-5)
+    known = [index for index, words in enumerate(SPLIT) if words]
+    stock = SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode([TEXTS[index] for index in known])
+    np.testing.assert_allclose(stock, expected[known], atol=1e-5)
 
 
 def test_unknown_words_leave_mean_and_counts(glove: Path) -> None:
@@ -96,20 +100,6 @@ def test_b2s_100_leaves_the_most_frequent_words_out(glove: Path) -> None:
     b2s = Encoder(word_model(glove, drop_most_frequent=5), "static")
     rare_words = [[word for word in words if word not in WORDS[:5]] for words in SPLIT]
     np.testing.assert_allclose(b2s.encode(TEXTS), [mean(words) for words in rare_words], atol=1e-6)
-
-
-def test_save_and_load(glove: Path, tmp_path: Path) -> None:
-    encoder = Encoder(word_model(glove), "static weights=idf | zscore").fit(TEXTS)
-    expected = encoder.encode(TEXTS)
-    encoder.save(str(tmp_path / "saved"))
-    np.testing.assert_allclose(Encoder(str(tmp_path / "saved")).encode(TEXTS), expected, atol=1e-6)
-    known = [index for index, words in enumerate(SPLIT) if words]
-    texts = [TEXTS[index] for index in known]
-    stock = SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(texts)
-    np.testing.assert_allclose(stock, expected[known], atol=1e-5)
-    word_model(glove, drop_most_frequent=3).save(str(tmp_path / "model"))
-    again = Encoder(str(tmp_path / "model"), "static")
-    np.testing.assert_allclose(again.encode(TEXTS), word_model(glove, drop_most_frequent=3).encode(TEXTS), atol=1e-6)
 
 
 def test_capitals(tmp_path: Path) -> None:
@@ -155,13 +145,6 @@ def test_splitting(glove: Path) -> None:
     assert plain.encode("Don’t don't don well-known").tokens == ["▁don't", "▁don't", "▁don", "▁well-known"]
 
 
-def test_texts_are_read_by_words(glove: Path) -> None:
-    """The fast path applies."""
-    encoder = Encoder(word_model(glove), "static weights=idf").fit(TEXTS)
-    assert words_apart(encoder.tokenizer.backend_tokenizer)
-    assert encoder.module.static_pooler is not None
-
-
 def test_an_encoder_takes_a_file_for_a_model(glove: Path, tmp_path: Path) -> None:
     encoder = Encoder(str(glove), "static weights=idf | zscore").fit(TEXTS)
     expected = Encoder(word_model(glove), "static weights=idf | zscore").fit(TEXTS).encode(TEXTS)
@@ -178,28 +161,21 @@ def test_an_encoder_takes_a_file_for_a_model(glove: Path, tmp_path: Path) -> Non
 
 
 def test_arguments(glove: Path, tmp_path: Path) -> None:
-    for options, message in [
-        ({"split": "letters"}, "known: words, spaces"),
-        ({"drop_most_frequent": len(WORDS)}, "at least one must be left"),
-        ({"drop_most_frequent": -1}, "drop_most_frequent=-1"),
-    ]:
-        with pytest.raises(InputError, match=message):
-            word_model(glove, **options)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="There is no file"):
-        word_model(tmp_path / "other.txt")
-    with pytest.raises(DataError, match="no word is left"):
-        word_model(WordVectors(["The", "the"], VECTORS.matrix[:2]), lowercase=True, drop_most_frequent=1)
-
-
-def test_ready_vectors_are_checked_and_limited() -> None:
     vectors = WordVectors(["a", "b", "c"], np.arange(6, dtype=np.float32).reshape(3, 2))
     table = word_model(vectors, limit=2)[0].embedding.weight.detach().numpy()
     np.testing.assert_array_equal(table, vectors.matrix[:2])
-    with pytest.raises(InputError, match="limit=0"):
-        word_model(vectors, limit=0)
-    for wrong in (1.5, "1", True):
-        with pytest.raises(InputError, match=r"drop_most_frequent=.* whole number"):
-            word_model(vectors, drop_most_frequent=wrong)  # type: ignore[arg-type]
-    for words, matrix in ((["a"], vectors.matrix), (["a", "b", "c"], vectors.matrix[0])):
-        with pytest.raises(InputError, match="words and vectors of the shape"):
-            word_model(WordVectors(words, matrix))
+    for options, message in [
+        ({"split": "letters"}, "known: words, spaces"),
+        ({"drop_most_frequent": 3}, "no word is left of 3"),
+        ({"drop_most_frequent": -1}, "drop_most_frequent=-1"),
+        ({"drop_most_frequent": 1.5}, "whole number"),
+        ({"limit": 0}, "limit=0"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            word_model(vectors, **options)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="words and vectors of the shape"):
+        word_model(WordVectors(["a"], vectors.matrix))
+    with pytest.raises(DataError, match="There is no file"):
+        word_model(tmp_path / "other.txt")
+    with pytest.raises(InputError, match="no word is left"):
+        word_model(WordVectors(["The", "the"], VECTORS.matrix[:2]), lowercase=True, drop_most_frequent=1)
