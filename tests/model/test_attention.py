@@ -14,7 +14,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from essent import Encoder
 from essent.model import attention
-from essent.model.attention import ATTENTION, SHORT, DiagonalRecorder, recorder_in_use
+from essent.model.attention import SHORT, SHORT_ATTENTION, DiagonalRecorder, recorder_in_use
 
 LONG = " ".join(["two dogs run along the river"] * 20)
 
@@ -37,7 +37,7 @@ def recorded(
     restore = recorder_in_use.set(recorder)
     try:
         with torch.inference_mode():
-            return attention.attention(nn.Identity(), *tensors, mask, **options)[0], recorder.diagonals
+            return attention.diagonal_attention(nn.Identity(), *tensors, mask, **options)[0], recorder.diagonals
     finally:
         recorder_in_use.reset(restore)
 
@@ -126,4 +126,4 @@ def test_families_using_the_interface(family: str, used: bool, folder_of: Callab
     encoder = Encoder(str(folder_of(family)), "mean", device="cpu")
     np.testing.assert_allclose(encoder.encode(texts), vectors, atol=1e-5)
     config = encoder.module.backbone.model.config
-    assert (config._attn_implementation == ATTENTION) == used
+    assert (config._attn_implementation == SHORT_ATTENTION) == used

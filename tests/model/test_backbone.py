@@ -16,7 +16,6 @@ from essent.encoder.encoder import Encoder
 from essent.model import attention
 from essent.model.backbone import Backbone, RequiredOutputs, find_layers, number_of_layers
 from essent.recipe.tokens.ids import Frame, pad
-from essent.recipe.types import Tokens
 from families import FAMILIES
 from reference import Reference
 from samples import TEXTS, daily
@@ -73,16 +72,6 @@ def test_layers_match_the_whole_model(family: str, depth: int, shell_of: Shells,
                 scale = max(1.0, np.abs(oracle[layer]).max())
                 np.testing.assert_allclose(states[0].numpy(), oracle[layer], atol=1e-5 * scale)
         backbone = backbone_of(shell_of(family))
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_static_rows_are_the_embedding_table(family: str, shell_of: Shells, reference_of: References) -> None:
-    backbone = backbone_of(shell_of(family))
-    ids = torch.tensor([[5, 9, 5]])
-    attended = torch.ones_like(ids, dtype=torch.bool)
-    states = backbone.states(Tokens(ids, attended, attended), RequiredOutputs(static=True))
-    assert list(states.hidden) == ["static"]
-    np.testing.assert_allclose(states.hidden["static"][0].detach().numpy(), reference_of(family).rows[[5, 9, 5]])
 
 
 @pytest.mark.parametrize("family", LAYERED)

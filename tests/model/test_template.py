@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
@@ -19,7 +18,6 @@ from essent.model.template import make_frame
 from essent.recipe.named import TEMPLATES
 from essent.recipe.tokens.ids import framed_ids
 from families import CORPUS, DECODERS, FAMILIES, build_tokenizer
-from reference import Reference
 from samples import LONG, TEXTS
 
 Shells = Callable[[str], SentenceTransformer]
@@ -109,20 +107,6 @@ def test_masks_need_a_mask_token(folder_of: Callable[[str], Path]) -> None:
 
 
 # -- denoising --------------------------------------------------------------------------------------------------------
-
-
-def test_by_hand(shell_of: Shells, reference_of: Callable[[str], Reference]) -> None:
-    model, encoder = reference_of("bert").model, Encoder(shell_of("bert"), "prompt-denoised")
-    ids = encoder.module.ids(["two dogs run."])[0]
-    frame = encoder.module.plan.frame
-    words = len(ids) - len(frame)
-    at = ids.index(encoder.tokenizer.mask_token_id)
-    template = [*frame.before, *frame.after]
-    positions = [*range(len(frame.before)), *range(len(frame.before) + words, len(ids))]
-    with torch.no_grad():
-        sentence = model(torch.tensor([ids])).last_hidden_state[0, at]
-        bias = model(torch.tensor([template]), position_ids=torch.tensor([positions])).last_hidden_state[0, at - words]
-    np.testing.assert_allclose(encoder.encode("two dogs run."), (sentence - bias).numpy(), atol=1e-5)
 
 
 def test_the_users_words_stay_as_they_are(shell_of: Shells) -> None:

@@ -12,7 +12,7 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-ATTENTION = "essent"  # its name among transformers' attention functions
+SHORT_ATTENTION, DIAGONAL = "essent_short", "essent_diagonal"  # names among transformers' attention functions
 SHORT = 64  # tokens up to which plain products are quicker on a CPU than torch's blocks, which are made for long texts
 
 
@@ -45,13 +45,14 @@ def attention(
     key: torch.Tensor,
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
+    *,
+    recorder: DiagonalRecorder | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
     """transformers' sdpa attention (B,T,heads,d), of short texts on a CPU by whole matrices.
 
-    Notes A_nn of the heads that the recorder in use wants. Rows of padding, which no token sees, may differ.
+    Notes A_nn of the heads that a recorder wants. Rows of padding, which no token sees, may differ.
     """
-    recorder = recorder_in_use.get()
     heads = recorder.next_heads() if recorder is not None else []
     every_head = len(heads) == query.shape[1]
     is_short = _are_short(module, query, key, value, every_head, **options)
@@ -67,6 +68,11 @@ def attention(
         if output is not None:
             return output, None
     return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+
+
+def diagonal_attention(*tensors: Any, **options: Any) -> tuple[torch.Tensor, None]:
+    """The same with the recorder in use, which torch.compile cannot look at: passes without heads are one graph."""
+    return attention(*tensors, recorder=recorder_in_use.get(), **options)
 
 
 def _are_short(
@@ -154,5 +160,6 @@ def probabilities(
     return attention.masked_fill(blind, 0.0) if bool(blind.any()) else attention
 
 
-AttentionInterface.register(ATTENTION, attention)
-AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+for name, function in ((SHORT_ATTENTION, attention), (DIAGONAL, diagonal_attention)):
+    AttentionInterface.register(name, function)
+    AttentionMaskInterface.register(name, sdpa_mask)

@@ -26,7 +26,7 @@ from essent._core.compat import (
     without_capturing,
 )
 from essent.errors import ModelError
-from essent.model.attention import ATTENTION, DiagonalRecorder, recorder_in_use
+from essent.model.attention import DIAGONAL, SHORT_ATTENTION, DiagonalRecorder, recorder_in_use
 from essent.model.mlm_head import MaskedLMHead
 from essent.model.weights import require_rows
 from essent.recipe.tokens.ids import Vocabulary
@@ -188,8 +188,10 @@ class Backbone(nn.Module):
         configs = [config for module in modules if (config := getattr(module, "config", None)) is not None]
         causal = any(getattr(module, "is_causal", False) for module in modules)
         for config in configs:
-            if for_heads or (attention_of(config) == "sdpa" and not causal and device == "cpu"):
-                set_attention(config, ATTENTION)
+            if for_heads:
+                set_attention(config, DIAGONAL)
+            elif attention_of(config) == "sdpa" and not causal and device == "cpu":
+                set_attention(config, SHORT_ATTENTION)
         return True
 
     def states(self, tokens: Tokens, required: RequiredOutputs, positions: torch.Tensor | None = None) -> States:

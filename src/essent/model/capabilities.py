@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from essent.errors import UnsupportedRecipeError
 from essent.model.backbone import Backbone
@@ -26,6 +26,7 @@ class ModelCapabilities:
     mlm_head: bool = False
 
 
+NO_MASK = "it reads [MASK]", "no mask token; decoders take the recipe one-word instead"
 ONLY_STATIC = "static and tables by token, with weights such as uniform, idf, sif, remove"
 
 
@@ -35,52 +36,33 @@ def check_recipe(recipe: Recipe, capabilities: ModelCapabilities) -> None:
     Raises:
         UnsupportedRecipeError: shows the recipe, points at the part at fault, says what this model allows.
     """
-    for part, is_refused, reason, allowed in _checks(recipe, capabilities):
-        if is_refused:
-            raise _refusal(recipe, part, reason, allowed)
-
-
-def _checks(recipe: Recipe, capabilities: ModelCapabilities) -> Iterator[tuple[str, bool, str, str]]:
-    """Parts of the recipe, whether the model refuses them, why, and what it allows."""
-    layers, heads = capabilities.layers, capabilities.attention_heads
-    reads_mask = "it reads [MASK]", "no mask token; decoders take the recipe one-word instead"
+    refusal, last, heads = partial(_refusal, recipe), capabilities.layers, capabilities.attention_heads
     for name, _ in recipe.layers:
-        source = resolve(name, layers)
+        source = resolve(name, last)
         layer = source.key if isinstance(source.key, int) else None
-        yield (
-            name,
-            layer is not None and capabilities.only_static,
-            "a static model has only `static`, no layers",
-            ONLY_STATIC,
-        )
-        yield (
-            name,
-            layer is not None and not 0 <= layer <= layers,
-            f"there is no layer {name}",
-            f"layers 0 (embedding output) to {layers} (= L), L-1 …, and static",
-        )
-        yield name, source.top > 0 and not capabilities.mask, *reads_mask
-        yield name, source.top > 0 and not capabilities.mlm_head, f"it {NO_HEAD}", "recipes without topk, as prompt"
-        yield (
-            name,
-            source.debiased and not capabilities.positions,
-            "template denoising shifts position ids",
-            "no position ids: its positions are relative",
-        )
+        if layer is not None and capabilities.only_static:
+            raise refusal(name, "a static model has only `static`, no layers", ONLY_STATIC)
+        if layer is not None and not 0 <= layer <= last:
+            allowed = f"layers 0 (embedding output) to {last} (= L), L-1 …, and static"
+            raise refusal(name, f"there is no layer {name}", allowed)
+        if source.top and not capabilities.mask:
+            raise refusal(name, *NO_MASK)
+        if source.top and not capabilities.mlm_head:
+            raise refusal(name, f"it {NO_HEAD}", "the recipes without topk, such as prompt")
+        if source.debiased and not capabilities.positions:
+            raise refusal(name, "template denoising shifts position ids", "no position ids: its positions are relative")
     for spec in recipe.weights:
-        weighting = weightings.create(spec)
+        weighting, name = weightings.create(spec), spec.partition(":")[2]
         layer, head = weighting.attention_head or (0, 0)
-        name = spec.partition(":")[2]
-        yield name, layer > 0 and capabilities.only_static, "a static model has no attention", ONLY_STATIC
-        yield (
-            name,
-            layer > layers or head > heads,
-            f"there is no head {layer}-{head}",
-            f"heads LAYER-HEAD from 1-1 to {layers}-{heads}, both counted from 1",
-        )
-        yield spec, weighting.reads_mask and not capabilities.mask, *reads_mask
-    has_mask = recipe.template is not None and MASK in recipe.template
-    yield MASK, has_mask and not capabilities.mask, "the template has [MASK]", "templates without it, such as one-word"
+        if layer and capabilities.only_static:
+            raise refusal(name, "a static model has no attention", ONLY_STATIC)
+        if layer > last or head > heads:
+            allowed = f"heads LAYER-HEAD from 1-1 to {last}-{heads}, both counted from 1"
+            raise refusal(name, f"there is no head {layer}-{head}", allowed)
+        if weighting.reads_mask and not capabilities.mask:
+            raise refusal(spec, *NO_MASK)
+    if recipe.template is not None and MASK in recipe.template and not capabilities.mask:
+        raise refusal(MASK, "the template has [MASK]", "templates without [MASK], such as one-word")
 
 
 def _refusal(recipe: Recipe, part: str, reason: str, allowed: str) -> UnsupportedRecipeError:

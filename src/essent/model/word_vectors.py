@@ -232,15 +232,16 @@ class _File:
             raise DataError(f"{path}: the file is empty; expected word vectors.")
         line, _, rows = start.partition(b"\n")
         values = line.replace(b"\t", b" ").split()
+        match = HEADER.fullmatch(line)
         if start.startswith(FASTTEXT):
             self.kind = "fasttext"
-        elif match := HEADER.fullmatch(line[:60]):
+        elif match and len(line) <= 60:
             self.announced, self.dimensions, self.first_line = int(match[1]), int(match[2]), 2
             if not self.announced or not self.dimensions:
                 raise self.error(f"the header announces {self.announced} words of {self.dimensions} dimensions.", -1)
             stream.readline()
             self.kind = "text" if self._is_text(rows) else "binary"
-        elif len(values) > 1 and not CONTROL.search(line) and all(map(_is_number, values[1:])):
+        elif not match and len(values) > 1 and not CONTROL.search(line) and all(map(_is_number, values[1:])):
             self.dimensions = len(values) - 1
         else:
             raise self.error(
@@ -309,7 +310,7 @@ class _File:
             split = [row.split(b" ", 1) if row.count(b" ") == width else row.rsplit(b" ", width) for row in lines]
             rests = [row[1] if len(row) == 2 else b" ".join(row[1:]) for row in split]
             for index, (row, rest) in enumerate(zip(split, rests, strict=True), count):
-                if not row[0] or rest.count(b" ") != width - 1 or len(row) < 2:
+                if len(row) < 2 or rest.count(b" ") != width - 1:
                     word, *numbers = lines[index - count].split(b" ")
                     raise self.error(
                         f"{self._printable(word)} has {len(numbers)} numbers; {announcement} {width}.", index

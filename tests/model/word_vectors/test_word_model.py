@@ -50,12 +50,10 @@ def glove(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def mean(words: list[str], weights: dict[str, float] | None = None) -> np.ndarray:
-    """The weighted mean, word by word."""
-    total, sums = 0.0, np.zeros(6)
-    for word in words:
-        weight = 1.0 if weights is None else weights[word]
-        total, sums = total + weight, sums + weight * ROW[word]
-    return sums / total if total else sums
+    """The weighted mean of the words' vectors."""
+    weight_of = weights or dict.fromkeys(words, 1.0)
+    total = sum(weight_of[word] for word in words)
+    return sum((weight_of[word] * ROW[word] for word in words), np.zeros(6)) / (total or 1.0)
 
 
 def idf(texts: list[list[str]]) -> dict[str, float]:
@@ -122,8 +120,6 @@ def test_a_vocabulary_of_any_words(tmp_path: Path) -> None:
     vectors = WordVectors(["%", "flute", "dog"], VECTORS.matrix[:3])
     encoder = Encoder(word_model(vectors), "static weights=idf").fit(["flute dog", "dog"])
     np.testing.assert_allclose(encoder.encode("flute dog"), VECTORS.matrix[1], atol=1e-6)
-    marks = WordVectors(["%", "-"], VECTORS.matrix[:2])
-    np.testing.assert_allclose(Encoder(word_model(marks), "static").encode("5 %"), VECTORS.matrix[0], atol=1e-6)
     sentence = Encoder(word_model(vectors), "static template='dog {text} % flute'")
     expected = (2 * VECTORS.matrix[1] + VECTORS.matrix[2] + VECTORS.matrix[0]) / 4
     np.testing.assert_allclose(sentence.encode("flute"), expected, atol=1e-6)
@@ -149,15 +145,11 @@ def test_an_encoder_takes_a_file_for_a_model(glove: Path, tmp_path: Path) -> Non
     encoder = Encoder(str(glove), "static weights=idf | zscore").fit(TEXTS)
     expected = Encoder(word_model(glove), "static weights=idf | zscore").fit(TEXTS).encode(TEXTS)
     np.testing.assert_array_equal(encoder.encode(TEXTS), expected)
-    np.testing.assert_array_equal(Encoder(glove).encode(TEXTS), word_model(glove).encode(TEXTS))
     (tmp_path / "notes.txt").write_text("Just some notes.")
     with pytest.raises(OSError, match=r"notes\.txt.* is a file; a model is a folder .*a file of word vectors"):
         Encoder(tmp_path / "notes.txt", "static")
     with pytest.raises(RecipeError, match="a static model has only `static`"):
         Encoder(glove, "mean")
-    (tmp_path / "bad.txt").write_text("a 1 2\nb 3\n")
-    with pytest.raises(DataError, match=r"bad\.txt, line 2: 'b' has 1 numbers"):
-        Encoder(tmp_path / "bad.txt", "static")
 
 
 def test_arguments(glove: Path, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -161,13 +160,6 @@ def test_several_masks_are_averaged_and_the_users_are_not(shell_of: Shells) -> N
     np.testing.assert_array_equal(
         weights > 0, np.array(encoder.module.ids([text])[0]) == encoder.tokenizer.mask_token_id
     )
-
-
-def test_a_users_mask_without_a_template_is_an_ordinary_token(shell_of: Shells, bert: Path) -> None:
-    encoder = Encoder(shell_of("bert"), "mean")
-    assert encoder.module.ids(["a [MASK] man [SEP]"])[0] == encoder.tokenizer("a [MASK] man [SEP]")["input_ids"]
-    stock = SentenceTransformer(str(bert), device="cpu").encode(["a [MASK] man [SEP]"])
-    np.testing.assert_allclose(encoder.encode(["a [MASK] man [SEP]"]), stock, atol=1e-5)
 
 
 def test_products_of_half_precision_do_not_underflow() -> None:
