@@ -88,18 +88,6 @@ def test_a_dot_is_appended_as_in_prompt_bert(text: str, prepared: str, bert: Pat
     assert make_frame(tokenizer, None).prepare([text]) == [text]
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
-def test_truncation_shortens_only_the_text(name: str, bert: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(bert)
-    frame = make_frame(tokenizer, TEMPLATES[name])
-    whole = framed_ids(tokenizer, frame, [LONG], None)[0]
-    words = whole[len(frame.before) : len(whole) - len(frame.after)]
-    for room in (0, 1, 5):
-        cut = framed_ids(tokenizer, frame, [LONG], len(frame) + room)[0]
-        assert cut == [*frame.before, *words[:room], *frame.after]
-    assert framed_ids(tokenizer, frame, [LONG], 3)[0] == [*frame.before, *frame.after]
-
-
 def test_masks_need_a_mask_token(folder_of: Callable[[str], Path]) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder_of("gpt2"))
     with pytest.raises(UnsupportedRecipeError, match="has no mask token"):

@@ -81,13 +81,10 @@ def test_every_named_recipe_reads_and_writes_itself(text: str) -> None:
     ("text", "recipe"),
     [
         ("mean", Recipe()),
-        ("layers=L", Recipe()),
         ("mean layers=3", Recipe(layers=(("3", 1.0),))),
         ("first-last | zscore", Recipe(layers=(("0", 0.5), ("L", 0.5)), shaping=("zscore",))),
         ("  whitening|normalize ", Recipe(layers=(("0", 0.5), ("L", 0.5)), shaping=("whiten", "normalize"))),
-        ("weights=idf*ditto:1-10", Recipe(weights=("idf", "ditto:1-10"))),
         ("layers=1.5*L+-0.5*random", Recipe(layers=(("L", 1.5), ("random", -0.5)))),
-        ("template=T0 weights=mask", Recipe(template=TEMPLATES["T0"], weights=("mask",))),
         ("template='a | b {text}'", Recipe(template="a | b {text}")),
         (r'template="say \"{text}\" \\o/"', Recipe(template='say "{text}" \\o/')),
         ("prompt template=none weights=cls", Recipe(weights=("cls",))),
@@ -101,21 +98,14 @@ def test_text_forms(text: str, recipe: Recipe) -> None:
 
 def test_the_published_templates_are_byte_exact() -> None:
     assert TEMPLATES["T0"] == "This sentence: \u201c{text}\u201d means [MASK]."
-    assert TEMPLATES["T4"] == (
-        "This sentence from the dictionary: \u201c{text}\u201d means \u201c[MASK]\u201d and is about [MASK], "
-        "which is a synonym for [MASK]."
-    )
     assert TEMPLATES["bert"] == 'This sentence : "{text}" means [MASK] .'
     assert TEMPLATES["roberta"] == "This sentence : ' {text} ' means [MASK] ."
-    assert TEMPLATES["one-word"] == 'This sentence : "{text}" means in one word : "'
 
 
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
         ("maen", "Did you mean 'mean'"),
-        ("frist-last", "Did you mean 'first-last'"),
-        ("dito:1-10", "Did you mean 'ditto'"),
         ("weights=idff", "Did you mean 'idf'"),
         ("mean | zscor", "Did you mean 'zscore'"),
         ("reduce=summ", "Did you mean 'sum'"),
@@ -135,15 +125,14 @@ def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
         (" ", "' '"),
         (None, "A recipe is a text"),
         ("mean |", "empty step"),
-        ("mean | | zscore", "empty step"),
         ("mean and more", "'and more'"),
         ("layers=0+", "cannot read"),
         ("layers=0+0", "'0' is named twice"),
+        ("layers=topk:0", "needs the number of tokens: topk:200"),
+        ("layers=topk:200", "needs weights=mask, not weights=uniform"),
         ("layers=0.5*0+L", "give a weight to every source or to none"),
         ("layers=0 layers=1", "'layers' occurs twice"),
         ("ditto", "needs its head, e.g. ditto:1-10"),
-        ("ditto:", "needs its head"),
-        ("ditto:10", "'ditto:10'"),
         ("ditto:0-3", "both counted from 1"),
         ("mean:3", "takes no argument"),
         ("weights=mask", "needs a template with [MASK]"),
@@ -151,13 +140,10 @@ def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
         ("template='{text} and {text}'", "2 {text}"),
         ("layers=1e999*L", "must be finite"),
         ("reduce=power:0", "p must be an integer ≥ 1"),
-        ("reduce=dct:0", "must be an integer ≥ 1"),
         ("weights=sif:-1", "positive number"),
         ("weights=remove:1.5", "integer ≥ 0"),
         ("weights=idf:3", "takes: no arguments"),
-        ("mean | whiten:0", "integer ≥ 1"),
         ("layers=random:0", "dimensions must be an integer ≥ 1"),
-        ("weights=idf**cls", "token weighting ''"),
         ('template="unclosed {text}', "unclosed"),
     ],
 )
