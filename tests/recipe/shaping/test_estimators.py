@@ -136,7 +136,7 @@ def test_what_scikit_learn_refuses_is_refused() -> None:
         (pd.DataFrame({"a": [1.0, 2.0], "b": ["one", "two"]}), "could not convert string to float"),
         (VECTORS[0], "Reshape your data"),
     ):
-        with pytest.raises(InputError, match=r"Expected vectors of shape \(N,D\): .*" + message):
+        with pytest.raises(InputError, match=r"(?s)Expected vectors of shape \(N,D\): .*" + message):
             Chain([QuantileUniform(), ZScore()]).fit(wrong)
     with pytest.raises(RecipeError):
         Whiten().set_params(n_components=0).fit(VECTORS)
