@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from transformers import PreTrainedModel
 
 from essent.encoder.encoder import Encoder
 from essent.model import attention
-from essent.model.backbone import Backbone, RequiredOutputs, find_layers, number_of_layers
+from essent.model.backbone import Backbone, RequiredOutputs, number_of_layers
 from essent.recipe.tokens.ids import Frame, pad
 from families import FAMILIES
 from reference import Reference
@@ -22,36 +20,10 @@ from samples import TEXTS, daily
 
 Shells = Callable[[str], SentenceTransformer]
 References = Callable[[str], Reference]
-LAYERED = [family for family in FAMILIES if family != "albert"]  # its layers are one module, run again and again
 
 
 def backbone_of(shell: SentenceTransformer) -> Backbone:
     return Backbone(shell[0].model, shell.tokenizer, shell.max_seq_length)
-
-
-def layers_of(model: PreTrainedModel) -> list[torch.nn.Module]:
-    path = find_layers(model)
-    assert path is not None
-    return list(model.get_submodule(".".join(path)))
-
-
-@contextmanager
-def counted(modules: list[torch.nn.Module]) -> Iterator[list[int]]:
-    """How often each module is called."""
-    calls = [0] * len(modules)
-
-    def note(index: int) -> Callable:
-        def hook(*_: object) -> None:
-            calls[index] += 1
-
-        return hook
-
-    handles = [module.register_forward_hook(note(index)) for index, module in enumerate(modules)]
-    try:
-        yield calls
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -72,19 +44,6 @@ def test_layers_match_the_whole_model(family: str, depth: int, shell_of: Shells,
                 scale = max(1.0, np.abs(oracle[layer]).max())
                 np.testing.assert_allclose(states[0].numpy(), oracle[layer], atol=1e-5 * scale)
         backbone = backbone_of(shell_of(family))
-
-
-@pytest.mark.parametrize("family", LAYERED)
-@pytest.mark.parametrize(
-    ("recipe", "expected"),
-    [("random", 0), ("ditto:1-2 layers=0", 1), ("layers=0+2", 2), ("last2", 3)],
-)
-def test_layers_above_the_highest_read_never_run(family: str, recipe: str, expected: int, shell_of: Shells) -> None:
-    layers = layers_of(shell_of(family)[0].model)
-    with counted(layers) as calls:  # hooks go along into the encoder's view of the model
-        encoder = Encoder(shell_of(family), recipe)
-        encoder.encode(["a man", "two dogs run"])
-    assert calls == [1] * expected + [0] * (3 - expected)
 
 
 @pytest.mark.parametrize("family", ["bert", "t5", "llama", "modernbert"])

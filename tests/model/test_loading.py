@@ -34,14 +34,15 @@ def test_a_partly_loaded_folder_matches_the_whole_model(
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "albert"])
-@pytest.mark.parametrize(("recipe", "loaded"), [("layers=1", 1), ("ditto:2-1 layers=0", 2), ("mean", 3)])
+@pytest.mark.parametrize(("recipe", "loaded"), [("random", 0), ("ditto:2-1 layers=0", 2), ("mean", 3)])
 def test_layers_above_the_highest_read_are_not_loaded(
-    family: str, recipe: str, loaded: int, folder_of: Callable[[str], Path]
+    family: str, recipe: str, loaded: int, folder_of: Callable[[str], Path], shell_of: Shells
 ) -> None:
-    model = Encoder(str(folder_of(family)), recipe).module.backbone.model
-    path = find_layers(model)
+    path = find_layers(shell_of(family)[0].model)
     assert path is not None
-    assert len(model.get_submodule(".".join(path))) == loaded
+    for source in (folder_of(family), shell_of(family)):
+        model = Encoder(source, recipe).module.backbone.model
+        assert len(model.get_submodule(".".join(path))) == loaded
 
 
 # -- sentence-transformers folders ------------------------------------------------------------------------------------

@@ -93,21 +93,6 @@ def test_idf_equals_counting_by_hand(template: str | None, shell_of: Shells) -> 
         assert weights_of(encoder, [corpus[0]])[0][0] == 0
 
 
-def test_idf_zero_everywhere_is_uniform(shell_of: Shells) -> None:
-    encoder = Encoder(shell_of("bert"), "weights=idf").fit(["a man", "a man"])
-    np.testing.assert_allclose(weights_of(encoder, ["a man"])[0], [0.25] * 4)
-    single = Encoder(shell_of("bert"), "weights=idf").fit(["a man"])  # ln(1) = 0 for every token
-    np.testing.assert_allclose(single.encode(TEXTS), Encoder(shell_of("bert"), "mean").encode(TEXTS), atol=1e-6)
-
-
-def test_a_second_fit_replaces_the_counts(shell_of: Shells) -> None:
-    encoder = Encoder(shell_of("bert"), "weights=idf")
-    before = encoder.fit(CORPUS[:4]).encode(TEXTS)
-    after = encoder.fit(CORPUS[4:8]).encode(TEXTS)
-    assert np.abs(before - after).max() > 1e-3
-    np.testing.assert_array_equal(encoder.fit(CORPUS[:4]).encode(TEXTS), before)
-
-
 # -- removal ----------------------------------------------------------------------------------------------------------
 
 
