@@ -107,7 +107,6 @@ def test_the_published_templates_are_byte_exact() -> None:
     [
         ("maen", "Did you mean 'mean'"),
         ("weights=idff", "Did you mean 'idf'"),
-        ("mean | zscor", "Did you mean 'zscore'"),
         ("reduce=summ", "Did you mean 'sum'"),
         ("layers=statik", "unknown source 'statik'. Known: static, 0 … L, L-1, L-bias, topk:200, avg, random"),
         ("wieghts=idf", "Did you mean 'weights'"),
@@ -125,7 +124,6 @@ def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
         (" ", "' '"),
         (None, "A recipe is a text"),
         ("mean |", "empty step"),
-        ("mean and more", "'and more'"),
         ("layers=0+", "cannot read"),
         ("layers=0+0", "'0' is named twice"),
         ("layers=topk:0", "needs the number of tokens: topk:200"),
@@ -165,7 +163,6 @@ def test_malformed_json_and_yaml_are_recipe_errors(text: str) -> None:
         ({"layers": "0.3*0+0.7*L-1"}, "layers=0.3*0+0.7*L-1"),
         ({"layers": [(0, 0.5), ["L", np.float32(0.5)]]}, "layers=0+L"),
         ({"weights": "idf * ditto:1-10"}, "weights=idf*ditto:1-10"),
-        ({"weights": ["idf", "ditto:1-10"]}, "weights=idf*ditto:1-10"),
         ({"shaping": "zscore | normalize"}, "mean | zscore | normalize"),
         ({"shaping": ""}, "mean"),
         ({"template": "T0", "weights": "mask"}, "template=T0 weights=mask"),

@@ -59,9 +59,7 @@ def test_scikit_learns_own_checks(name: str) -> None:
     ("step", "names"),
     [
         (ZScore(), NAMES),
-        (QuantileUniform(9), NAMES),
         (Normalize(), NAMES),
-        (Whiten(2), ["whiten0", "whiten1"]),
         (AllButTheTop(), [f"allbutthetop{n}" for n in range(6)]),
         (Chain([ZScore(), Whiten(3), Normalize()]), ["chain0", "chain1", "chain2"]),
     ],

@@ -38,9 +38,9 @@ def unusual(normaliser: object, *splitting: object, model: object = None) -> obj
     return tokenizer
 
 
-def with_added(token: AddedToken, special: bool = False) -> object:
+def with_added(token: AddedToken) -> object:
     tokenizer = build_tokenizer("wordpiece")
-    tokenizer.add_tokens([token], special_tokens=special)
+    tokenizer.add_tokens([token])
     return tokenizer
 
 
@@ -54,7 +54,6 @@ WITHIN = AddedToken("flute", single_word=False, normalized=True, lstrip=True, rs
 APART = {
     "BERT": lambda: build_tokenizer("wordpiece"),
     "not cleaned": lambda: unusual(UNCLEANED, pre_tokenizers.BertPreTokenizer()),
-    "no normaliser": lambda: unusual(None, WHITE),
     "NFD, lower": lambda: unusual(LOWER, WHITE),
     "NFKC": lambda: unusual(normalizers.NFKC(), SPACES, PIECES_OF_WORDS, pre_tokenizers.Digits(True)),
     "a letter replaced": lambda: unusual(LETTERS, WHITE),
@@ -100,14 +99,12 @@ NOT_APART = {
     "bytes": lambda: build_tokenizer("bytes"),
     "SentencePiece": lambda: build_tokenizer("metaspace"),
     "a phrase": lambda: with_added(AddedToken("New York", normalized=True)),
-    "a special phrase": lambda: with_added(AddedToken("<end of text>"), special=True),
     "Chinese, spaced by the normaliser": lambda: with_added(AddedToken("你好", normalized=True)),
     "no pre-tokenizer": lambda: unusual(None),
     "first word marked": lambda: unusual(None, SPACES, FIRST),
     "spaces kept": lambda: unusual(None, pre_tokenizers.Split(" ", "isolated")),
     "replaced by spaces": lambda: unusual(normalizers.Replace("_", "a b"), WHITE),
     "patterns replaced": lambda: unusual(normalizers.Replace(Regex(r"a *"), "b"), WHITE),
-    "words replaced": lambda: unusual(normalizers.Replace("a b", "b"), WHITE),
     "prepended": lambda: unusual(PREPENDED, pre_tokenizers.BertPreTokenizer()),
     "drawn by lot": lambda: unusual(None, WHITE, model=models.BPE({"a": 0}, [], dropout=0.5)),
     "in Python": lambda: unusual(None, pre_tokenizers.PreTokenizer.custom(InPython())),
