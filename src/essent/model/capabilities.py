@@ -53,12 +53,12 @@ def check_recipe(recipe: Recipe, capabilities: ModelCapabilities) -> None:
             raise refusal(name, "template denoising shifts position ids", "no position ids: its positions are relative")
     for spec in recipe.weights:
         weighting, name = weightings.create(spec), spec.partition(":")[2]
-        layer, head = weighting.attention_head or (0, 0)
-        if layer and capabilities.only_static:
+        head_layer, head = weighting.attention_head or (0, 0)
+        if head_layer and capabilities.only_static:
             raise refusal(name, "a static model has no attention", ONLY_STATIC)
-        if layer > last or head > heads:
+        if head_layer > last or head > heads:
             allowed = f"heads LAYER-HEAD from 1-1 to {last}-{heads}, both counted from 1"
-            raise refusal(name, f"there is no head {layer}-{head}", allowed)
+            raise refusal(name, f"there is no head {head_layer}-{head}", allowed)
         if weighting.reads_mask and not capabilities.mask:
             raise refusal(spec, *NO_MASK)
     if recipe.template is not None and MASK in recipe.template and not capabilities.mask:

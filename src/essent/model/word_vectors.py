@@ -220,7 +220,10 @@ class _File:
         first_line: the line of its first row.
     """
 
-    kind, announced, dimensions, first_line = "text", None, 0, 1
+    kind: str = "text"
+    announced: int | None = None
+    dimensions: int = 0
+    first_line: int = 1
 
     def __init__(self, stream: Any, path: Path, encoding: str) -> None:
         self.stream, self.path, self.encoding = stream, path, encoding
@@ -281,7 +284,7 @@ class _File:
         """The rows of the file, at most `limit` of them, every number finite."""
         rows = {"text": self._text, "binary": self._binary, "fasttext": self._fasttext}[self.kind]
         words: list[str] = []
-        matrices = []
+        matrices: list[np.ndarray] = []
         for block_words, matrix in rows(limit):
             bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
             if len(bad):

@@ -40,7 +40,10 @@ def inverse_document_frequency(stats: CorpusStats) -> np.ndarray:
 class ByCounts(ByToken):
     """A by-token weighting learned from a corpus."""
 
-    reads_stats = True
+    @property
+    def reads_stats(self) -> bool:
+        """Whether counts of tokens must be known first."""
+        return True
 
     @abstractmethod
     def of(self, stats: CorpusStats) -> np.ndarray:
