@@ -10,8 +10,8 @@ import pytest
 from command_line import run
 from essent import NAMED, TEMPLATES, Recipe
 from essent.cli.recipes import in_source, parts, registered, shaping_steps
+from essent.recipe.shaping.affine import Centre
 from essent.recipe.shaping.base import shapers
-from essent.recipe.shaping.centre import Centre
 
 
 def test_everything_is_listed() -> None:

@@ -28,24 +28,32 @@ def attention_inputs(length: int, heads: int = 3) -> tuple[torch.Tensor, torch.T
     return query, key, value, mask
 
 
-@pytest.mark.parametrize("length", [1, 2, 9, SHORT, SHORT + 1, 2 * SHORT + 1])
-@pytest.mark.parametrize("heads_", [[], [2], [1, 2, 3]])
-def test_it_is_sdpa_and_notes_the_diagonal(length: int, heads_: list[int]) -> None:
-    query, key, value, mask = attention_inputs(length)
-    recorder = DiagonalRecorder({1: heads_}, torch.zeros(2, length, dtype=torch.bool))
+def recorded(
+    heads: list[int], tensors: list[torch.Tensor], mask: torch.Tensor, **options: float
+) -> tuple[torch.Tensor, dict[tuple[int, int], torch.Tensor]]:
+    """What attention gives, and the diagonals that it notes of some heads of the first layer."""
+    padding = torch.zeros(mask.shape[0], mask.shape[-1], dtype=torch.bool)
+    recorder = DiagonalRecorder(frozenset((1, head) for head in heads), padding)
     restore = recorder_in_use.set(recorder)
     try:
         with torch.inference_mode():
-            output, _ = attention.diagonal_attention(nn.Identity(), query, key, value, mask, scaling=0.3)
+            return attention.diagonal_attention(nn.Identity(), *tensors, mask, **options)[0], recorder.diagonals
     finally:
         recorder_in_use.reset(restore)
+
+
+@pytest.mark.parametrize("length", [1, 9, SHORT, SHORT + 1, 2 * SHORT + 1])
+@pytest.mark.parametrize("heads", [[], [2], [1, 2, 3]])
+def test_it_is_sdpa_and_notes_the_diagonal(length: int, heads: list[int]) -> None:
+    query, key, value, mask = attention_inputs(length)
+    output, diagonals = recorded(heads, [query, key, value], mask, scaling=0.3)
     same, _ = sdpa_attention_forward(nn.Identity(), query, key, value, mask, scaling=0.3)
     torch.testing.assert_close(output, same, atol=1e-5, rtol=0)
     scores = (query.double() @ key.double().transpose(2, 3) * 0.3).masked_fill(~mask, -torch.inf)
     exact = scores.softmax(-1).diagonal(dim1=2, dim2=3)
-    assert sorted(recorder.diagonals) == [(1, head) for head in heads_]
-    for head in heads_:
-        torch.testing.assert_close(recorder.diagonals[1, head].double(), exact[:, head - 1], atol=1e-5, rtol=0)
+    assert sorted(diagonals) == [(1, head) for head in heads]
+    for head in heads:
+        torch.testing.assert_close(diagonals[1, head].double(), exact[:, head - 1], atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("mask_kind", ["none", "causal", "bias", "float", "left"])
@@ -61,7 +69,7 @@ def test_masks_and_biases_of_all_kinds(mask_kind: str) -> None:
         "float": {"attention_mask": added},
     }[mask_kind]
     with torch.inference_mode():
-        output, _ = attention.short_attention(nn.Identity(), query, key, value, **options)
+        output, _ = attention.attention(nn.Identity(), query, key, value, **options)
     same, _ = sdpa_attention_forward(nn.Identity(), query, key, value, **options)
     torch.testing.assert_close(output, same, atol=1e-5, rtol=0)
 
@@ -70,13 +78,16 @@ def test_training_uses_sdpa(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients and dropout are sdpa's."""
     monkeypatch.setattr(attention, "_probabilities", None)
     query, key, value, mask = attention_inputs(7)
-    output, _ = attention.short_attention(nn.Identity(), query.requires_grad_(), key, value, mask)
+    output, _ = attention.attention(nn.Identity(), query.requires_grad_(), key, value, mask)
     output.sum().backward()
     assert query.grad is not None
     with torch.no_grad():
-        attention.short_attention(nn.Identity(), query, key, value, mask, dropout=0.5)
+        attention.attention(nn.Identity(), query, key, value, mask, dropout=0.5)
         with pytest.raises(TypeError):
-            attention.short_attention(nn.Identity(), query, key, value, mask)
+            attention.attention(nn.Identity(), query, key, value, mask)
+    monkeypatch.undo()  # and what sdpa refuses is refused for texts of any length
+    with torch.inference_mode(), pytest.raises(ValueError, match="softcap"):
+        attention.attention(nn.Identity(), query, key, value, mask, softcap=50.0)
 
 
 def test_fully_masked_rows_are_zero() -> None:
@@ -89,31 +100,18 @@ def test_fully_masked_rows_are_zero() -> None:
 
 
 def test_diagonals_of_half_precision_are_float32() -> None:
-    query, key, value, mask = attention_inputs(7)
-    recorder = DiagonalRecorder({1: [1, 2, 3]}, torch.zeros(2, 7, dtype=torch.bool))
-    restore = recorder_in_use.set(recorder)
-    halves = [tensor.bfloat16() for tensor in (query, key, value)]
-    try:
-        with torch.inference_mode():
-            output, _ = attention.diagonal_attention(nn.Identity(), *halves, mask)
-    finally:
-        recorder_in_use.reset(restore)
+    *tensors, mask = attention_inputs(7)
+    halves = [tensor.bfloat16() for tensor in tensors]
+    output, diagonals = recorded([1, 2, 3], halves, mask)
     assert output.dtype == torch.bfloat16
     exact = attention.probabilities(halves[0].float(), halves[1].float(), mask).diagonal(dim1=2, dim2=3)
     for head in (1, 2, 3):
-        torch.testing.assert_close(recorder.diagonals[1, head], exact[:, head - 1])
-
-
-def test_capped_scores_are_not_ours() -> None:
-    """What sdpa refuses is refused for texts of any length."""
-    query, key, value, mask = attention_inputs(7)
-    with torch.inference_mode(), pytest.raises(ValueError, match="softcap"):
-        attention.short_attention(nn.Identity(), query, key, value, mask, softcap=50.0)
+        torch.testing.assert_close(diagonals[1, head], exact[:, head - 1])
 
 
 def test_a_plain_pass_is_a_single_graph() -> None:
     query, key, value, mask = attention_inputs(7)
-    compiled = torch.compile(attention.short_attention, backend="eager", fullgraph=True)
+    compiled = torch.compile(attention.attention, backend="eager", fullgraph=True)
     output, _ = compiled(nn.Identity(), query, key, value, mask)
     torch.testing.assert_close(output, sdpa_attention_forward(nn.Identity(), query, key, value, mask)[0])
 

@@ -2,57 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from transformers import PreTrainedModel
 
 from essent.encoder.encoder import Encoder
 from essent.model import attention
-from essent.model.backbone import Backbone, RequiredOutputs, find_layers, number_of_layers
+from essent.model.backbone import Backbone, RequiredOutputs, number_of_layers
 from essent.recipe.tokens.ids import Frame, pad
-from essent.recipe.types import Tokens
 from families import FAMILIES
 from reference import Reference
-from samples import LONG, TEXTS, daily
+from samples import TEXTS, daily
 
 Shells = Callable[[str], SentenceTransformer]
 References = Callable[[str], Reference]
-LAYERED = [family for family in FAMILIES if family != "albert"]  # its layers are one module, run again and again
 
 
 def backbone_of(shell: SentenceTransformer) -> Backbone:
     return Backbone(shell[0].model, shell.tokenizer, shell.max_seq_length)
-
-
-def layers_of(model: PreTrainedModel) -> list[torch.nn.Module]:
-    path = find_layers(model)
-    assert path is not None
-    return list(model.get_submodule(".".join(path)))
-
-
-@contextmanager
-def counted(modules: list[torch.nn.Module]) -> Iterator[list[int]]:
-    """How often each module is called."""
-    calls = [0] * len(modules)
-
-    def note(index: int) -> Callable:
-        def hook(*_: object) -> None:
-            calls[index] += 1
-
-        return hook
-
-    handles = [module.register_forward_hook(note(index)) for index, module in enumerate(modules)]
-    try:
-        yield calls
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -73,46 +44,6 @@ def test_layers_match_the_whole_model(family: str, depth: int, shell_of: Shells,
                 scale = max(1.0, np.abs(oracle[layer]).max())
                 np.testing.assert_allclose(states[0].numpy(), oracle[layer], atol=1e-5 * scale)
         backbone = backbone_of(shell_of(family))
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_static_rows_are_the_embedding_table(family: str, shell_of: Shells, reference_of: References) -> None:
-    backbone = backbone_of(shell_of(family))
-    ids = torch.tensor([[5, 9, 5]])
-    attended = torch.ones_like(ids, dtype=torch.bool)
-    states = backbone.states(Tokens(ids, attended, attended), RequiredOutputs(static=True))
-    assert list(states.hidden) == ["static"]
-    np.testing.assert_allclose(states.hidden["static"][0].detach().numpy(), reference_of(family).rows[[5, 9, 5]])
-
-
-@pytest.mark.parametrize("family", LAYERED)
-@pytest.mark.parametrize(
-    ("recipe", "expected"),
-    [
-        ("static", 0),
-        ("random", 0),
-        ("layers=1", 1),
-        ("ditto:1-2 layers=0", 1),
-        ("layers=0+2", 2),
-        ("mean", 3),
-        ("last2", 3),
-    ],
-)
-def test_layers_above_the_highest_read_never_run(family: str, recipe: str, expected: int, shell_of: Shells) -> None:
-    layers = layers_of(shell_of(family)[0].model)
-    with counted(layers) as calls:  # hooks go along into the encoder's view of the model
-        encoder = Encoder(shell_of(family), recipe)
-        encoder.encode(["a man", "two dogs run"])
-    assert calls == [1] * expected + [0] * (3 - expected)
-
-
-def test_albert_repeats_its_shared_layer_as_often_as_read(shell_of: Shells) -> None:
-    shell = shell_of("albert")
-    layer = shell[0].model.encoder.albert_layer_groups[0]
-    for recipe, expected in {"static": 0, "layers=1": 1, "layers=0+2": 2, "mean": 3}.items():
-        with counted([layer]) as calls:
-            Encoder(shell, recipe).encode(["a man"])
-        assert calls == [expected]
 
 
 @pytest.mark.parametrize("family", ["bert", "t5", "llama", "modernbert"])
@@ -168,34 +99,3 @@ def test_the_callers_model_is_unchanged(family: str, folder_of: Callable[[str], 
     np.testing.assert_array_equal(shell.encode(texts), vectors)
     for before, after in zip(states, everything(), strict=True):
         torch.testing.assert_close(before, after)
-
-
-def test_needs_add_up() -> None:
-    first, second = (
-        RequiredOutputs(frozenset({1}), attention_heads=frozenset({(2, 3)})),
-        RequiredOutputs(frozenset({0}), static=True),
-    )
-    assert first | second == RequiredOutputs(frozenset({0, 1}), True, frozenset({(2, 3)}))
-    assert (first.depth, second.depth, RequiredOutputs().depth, RequiredOutputs(static=True).depth) == (
-        2,
-        0,
-        None,
-        None,
-    )
-
-
-@pytest.mark.parametrize(("family", "most"), [("bert", 256), ("roberta", 256), ("mpnet", 256), ("gpt2", 256)])
-def test_texts_are_cut_to_the_position_table(family: str, most: int, folder_of: Callable[[str], Path]) -> None:
-    encoder = Encoder(str(folder_of(family)), "mean")
-    assert encoder.max_seq_length == most
-    assert len(encoder.module.ids([LONG * 5])[0]) == most
-    assert np.isfinite(encoder.encode(LONG * 5)).all()
-
-
-def test_gradients_reach_the_callers_model(folder_of: Callable[[str], Path]) -> None:
-    shell = SentenceTransformer(str(folder_of("bert")), device="cpu")
-    encoder = Encoder(shell, "ditto:1-2")
-    encoder(encoder.preprocess(["a man"]))["sentence_embedding"].sum().backward()
-    weight = shell[0].model.encoder.layer[0].attention.self.query.weight
-    assert weight.grad is not None
-    assert weight.grad.abs().sum() > 0

@@ -34,20 +34,15 @@ def test_a_partly_loaded_folder_matches_the_whole_model(
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "albert"])
-@pytest.mark.parametrize(("recipe", "loaded"), [("layers=1", 1), ("ditto:2-1 layers=0", 2), ("mean", 3)])
+@pytest.mark.parametrize(("recipe", "loaded"), [("random", 0), ("ditto:2-1 layers=0", 2), ("mean", 3)])
 def test_layers_above_the_highest_read_are_not_loaded(
-    family: str, recipe: str, loaded: int, folder_of: Callable[[str], Path]
+    family: str, recipe: str, loaded: int, folder_of: Callable[[str], Path], shell_of: Shells
 ) -> None:
-    model = Encoder(str(folder_of(family)), recipe).module.backbone.model
-    path = find_layers(model)
+    path = find_layers(shell_of(family)[0].model)
     assert path is not None
-    assert len(model.get_submodule(".".join(path))) == loaded
-
-
-def test_a_static_recipe_holds_the_embeddings_only(bert: Path) -> None:
-    names = [name for name, _ in Encoder(str(bert), "static").module.backbone.model.named_parameters()]
-    assert names
-    assert all(name.startswith("embeddings.") for name in names)
+    for source in (folder_of(family), shell_of(family)):
+        model = Encoder(source, recipe).module.backbone.model
+        assert len(model.get_submodule(".".join(path))) == loaded
 
 
 # -- sentence-transformers folders ------------------------------------------------------------------------------------
@@ -58,16 +53,15 @@ def stock(bert: Path, *after: torch.nn.Module, **settings: object) -> SentenceTr
 
 
 @pytest.mark.parametrize(
-    ("mode", "recipe"),
+    ("mode", "recipe", "unit"),
     [
-        ("mean", "mean"),
-        ("cls", "cls"),
-        ("max", "reduce=max"),
-        ("lasttoken", "last-token"),
-        ("weightedmean", "weights=position"),
+        ("mean", "mean", False),
+        ("cls", "cls", True),
+        ("max", "reduce=max", False),
+        ("lasttoken", "last-token", True),
+        ("weightedmean", "weights=position", False),
     ],
 )
-@pytest.mark.parametrize("unit", [False, True])
 def test_a_stock_folder_without_a_recipe_is_itself(
     mode: str, recipe: str, unit: bool, bert: Path, tmp_path: Path
 ) -> None:
@@ -80,31 +74,17 @@ def test_a_stock_folder_without_a_recipe_is_itself(
         np.testing.assert_allclose(encoder.encode([*TEXTS, LONG]), vectors, atol=1e-5)
 
 
-def test_a_plain_transformer_without_a_recipe_is_its_mean(bert: Path) -> None:
-    assert Encoder(str(bert)).recipe == Recipe.parse("mean")
-    np.testing.assert_allclose(
-        Encoder(str(bert)).encode(TEXTS), SentenceTransformer(str(bert), device="cpu").encode(TEXTS), atol=1e-5
-    )
-
-
-def test_a_recipe_replaces_the_folders_own_pooling(bert: Path, tmp_path: Path) -> None:
-    stock(bert, Pooling(32, pooling_mode="cls"), Normalize()).save(str(tmp_path / "model"))
-    encoder = Encoder(str(tmp_path / "model"), "first-last")
-    np.testing.assert_allclose(encoder.encode(TEXTS), Encoder(str(bert), "first-last").encode(TEXTS), atol=1e-5)
-
-
 def test_a_trained_layer_is_not_dropped_silently(bert: Path, tmp_path: Path) -> None:
     model = stock(bert, Pooling(32, pooling_mode="mean"), Dense(32, 8))
     model.save(str(tmp_path / "model"))
     for source in (str(tmp_path / "model"), model):
         with pytest.raises(RecipeError, match="which no recipe describes"):
             Encoder(source)
-    assert Encoder(str(tmp_path / "model"), "mean").encode("a man").shape == (32,)
-
-
-def test_a_pooling_of_several_modes_is_refused(bert: Path) -> None:
     with pytest.raises(RecipeError, match="which no recipe describes"):
         Encoder(stock(bert, Pooling(32, pooling_mode=("mean", "max"))))
+    own, plain = Encoder(str(tmp_path / "model"), "first-last"), Encoder(str(bert), "first-last")
+    np.testing.assert_allclose(own.encode(TEXTS), plain.encode(TEXTS), atol=1e-5)
+    assert Encoder(str(bert)).recipe == Recipe()
 
 
 def test_settings_of_the_folder_come_along(bert: Path, tmp_path: Path) -> None:
@@ -120,16 +100,6 @@ def test_settings_of_the_folder_come_along(bert: Path, tmp_path: Path) -> None:
     assert Encoder(str(tmp_path / "model"), "mean", similarity_fn_name="cosine").similarity_fn_name == "cosine"
 
 
-def test_a_loaded_model_is_used_and_unchanged(bert: Path) -> None:
-    model = stock(bert, Pooling(32, pooling_mode="mean"))
-    vectors, modules = model.encode(TEXTS), list(model.modules())
-    encoder = Encoder(model, "layers=1")
-    np.testing.assert_allclose(encoder.encode(TEXTS), Encoder(str(bert), "layers=1").encode(TEXTS), atol=1e-6)
-    np.testing.assert_array_equal(model.encode(TEXTS), vectors)
-    assert all(before is after for before, after in zip(modules, model.modules(), strict=True))
-    assert len(model[0].model.encoder.layer) == 3
-
-
 def test_float32_on_the_cpu_whatever_the_folder_holds(bert: Path, tmp_path: Path) -> None:
     model = stock(bert, Pooling(32, pooling_mode="mean")).half()
     model.save(str(tmp_path / "half"))
@@ -141,27 +111,19 @@ def test_float32_on_the_cpu_whatever_the_folder_holds(bert: Path, tmp_path: Path
 # -- what cannot be loaded --------------------------------------------------------------------------------------------
 
 
-def test_a_missing_folder_lists_its_neighbours(bert: Path) -> None:
-    with pytest.raises(ModelError, match=r"There is no model folder .* Beside it: .*bert"):
-        Encoder(str(bert.parent / "brt"), "mean")
-
-
-def test_a_file_is_not_a_folder(bert: Path) -> None:
-    with pytest.raises(ModelError, match="is a file; a model is a folder"):
-        Encoder(str(bert / "config.json"), "mean")
-
-
-@pytest.mark.parametrize("name", ["no-such-model", "nobody/no-such-model"])
-def test_an_unknown_name_offline_is_a_clear_error(name: str) -> None:
-    with pytest.raises(ModelError, match=rf"Cannot load the model '(sentence-transformers/)?{name}'") as caught:
-        Encoder(name, "mean")
-    assert "HF_HUB_OFFLINE" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_an_empty_folder_is_a_model_error(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="Cannot load the model"):
-        Encoder(str(tmp_path), "mean")
+def test_what_is_no_model_is_refused(bert: Path, tmp_path: Path) -> None:
+    for source, message in (
+        (str(bert.parent / "brt"), r"There is no model folder .* Beside it: .*bert"),
+        (str(bert / "config.json"), "is a file; a model is a folder"),
+        (str(tmp_path), "Cannot load the model"),
+        (stock(bert)[0].model, "has no tokenizer"),
+        ("no-such-model", "Cannot load the model 'sentence-transformers/no-such-model'.*HF_HUB_OFFLINE"),
+        ("nobody/no-such-model", "Cannot load the model 'nobody/no-such-model'.*HF_HUB_OFFLINE"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            Encoder(source, "mean")
+    with pytest.raises(RecipeError, match="runs its own recipe 'ditto:2-1'; give the model that it was made from"):
+        Encoder(Encoder(bert, "ditto:2-1"), "mean")
 
 
 @pytest.mark.parametrize(
@@ -178,13 +140,3 @@ def test_a_damaged_folder_is_a_model_error(file: str, content: bytes, message: s
     (tmp_path / "copy" / file).write_bytes(content)
     with pytest.raises(ModelError, match=message):
         Encoder(str(tmp_path / "copy"), "mean")
-
-
-def test_a_bare_transformer_has_no_tokenizer(bert: Path) -> None:
-    with pytest.raises(ModelError, match="has no tokenizer"):
-        Encoder(stock(bert)[0].model, "mean")
-
-
-def test_an_encoder_is_refused_as_model(bert: Path) -> None:
-    with pytest.raises(RecipeError, match="runs its own recipe 'ditto:2-1'; give the model that it was made from"):
-        Encoder(Encoder(bert, "ditto:2-1"), "mean")

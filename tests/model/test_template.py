@@ -1,15 +1,18 @@
-"""The frame of a template: the ids of the filled template, the user's words apart."""
+"""The frame of a template: the ids of the filled template, the user's words apart; and denoising by the template."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from essent.encoder.encoder import Encoder
 from essent.errors import UnsupportedRecipeError
 from essent.model.template import make_frame
 from essent.recipe.named import TEMPLATES
@@ -17,9 +20,10 @@ from essent.recipe.tokens.ids import framed_ids
 from families import CORPUS, DECODERS, FAMILIES, build_tokenizer
 from samples import LONG, TEXTS
 
+Shells = Callable[[str], SentenceTransformer]
+
 MORE = {"none but a slot": "{text}", "at the end": "It means [MASK] : {text}", "glued": "({text})[MASK]"}
 PIECES = build_tokenizer("wordpiece")
-WORDPIECE = ("bert", "electra", "distilbert", "mpnet")
 
 
 def filled(tokenizer: PreTrainedTokenizerBase, template: str, text: str) -> list[int]:
@@ -29,7 +33,7 @@ def filled(tokenizer: PreTrainedTokenizerBase, template: str, text: str) -> list
     return tokenizer(template.replace("[MASK]", tokenizer.mask_token or "").replace("{text}", text))["input_ids"]
 
 
-@pytest.mark.parametrize("family", WORDPIECE)
+@pytest.mark.parametrize("family", ["bert", "mpnet"])
 @pytest.mark.parametrize("name", [*TEMPLATES, *MORE])
 def test_ids_match_the_filled_template(name: str, family: str, folder_of: Callable[[str], Path]) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
@@ -55,28 +59,16 @@ def test_spaces_around_the_slot_serve_every_tokenizer(family: str, folder_of: Ca
     assert all(ids.count(tokenizer.mask_token_id) == 1 for ids in framed)
 
 
-@pytest.mark.parametrize("family", DECODERS)
-def test_a_decoders_prompt_ends_in_the_template(family: str, folder_of: Callable[[str], Path]) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
-    frame = make_frame(tokenizer, TEMPLATES["one-word"])
-    ids = framed_ids(tokenizer, frame, ["A man is playing a large flute."], 256)[0]
-    decoded = tokenizer.decode(ids[: len(frame.before)]) + "…" + tokenizer.decode(ids[-len(frame.after) :])
-    assert decoded.replace(" ", "").removeprefix("<s>") == 'Thissentence:"…"meansinoneword:"'
-
-
 @pytest.mark.parametrize(
     ("text", "prepared"),
     [
         ("a man", "a man."),
-        ("a man.", "a man."),
         ("a man?", "a man?"),
         ('"a man"', '"a man"'),
         ("the dogs'", "the dogs'"),
         ("a man!", "a man!."),
-        ("a man ", "a man ."),
         ("“a man”", "“a man”."),
         ("a man. ", "a man. ."),
-        ("…", "…."),
         ("", ""),
     ],
 )
@@ -87,27 +79,44 @@ def test_a_dot_is_appended_as_in_prompt_bert(text: str, prepared: str, bert: Pat
     assert make_frame(tokenizer, None).prepare([text]) == [text]
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
-def test_truncation_shortens_only_the_text(name: str, bert: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(bert)
-    frame = make_frame(tokenizer, TEMPLATES[name])
-    whole = framed_ids(tokenizer, frame, [LONG], None)[0]
-    words = whole[len(frame.before) : len(whole) - len(frame.after)]
-    for room in (0, 1, 5):
-        cut = framed_ids(tokenizer, frame, [LONG], len(frame) + room)[0]
-        assert cut == [*frame.before, *words[:room], *frame.after]
-    assert framed_ids(tokenizer, frame, [LONG], 3)[0] == [*frame.before, *frame.after]
-
-
-def test_the_users_masks_are_plain_text_in_a_template(bert: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(bert)
-    frame = make_frame(tokenizer, TEMPLATES["T1"])
-    ids = framed_ids(tokenizer, frame, ["the [MASK] says [SEP] [CLS]"], None)[0]
-    assert ids.count(tokenizer.mask_token_id) == 2  # the template's own
-    assert ids.count(tokenizer.sep_token_id) == ids.count(tokenizer.cls_token_id) == 1
-
-
 def test_masks_need_a_mask_token(folder_of: Callable[[str], Path]) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder_of("gpt2"))
     with pytest.raises(UnsupportedRecipeError, match="has no mask token"):
         make_frame(tokenizer, TEMPLATES["T0"])
+
+
+# -- denoising --------------------------------------------------------------------------------------------------------
+
+
+def test_the_users_words_stay_as_they_are(shell_of: Shells) -> None:
+    plain = Encoder(shell_of("bert"), "template=bert weights=content").encode(TEXTS)
+    debiased = Encoder(shell_of("bert"), "template=bert layers=L-bias weights=content").encode(TEXTS)
+    full = [n for n, text in enumerate(TEXTS) if text]  # the empty text falls back to all tokens of the template
+    np.testing.assert_allclose(debiased[full], plain[full], atol=1e-5)
+    empty, long = Encoder(shell_of("bert"), "prompt-denoised").encode(["", LONG * 3])
+    assert np.abs(empty).max() < 1e-5
+    assert np.isfinite(long).all()
+
+
+def test_a_single_pass_per_length(shell_of: Shells) -> None:
+    encoder = Encoder(shell_of("bert"), "prompt-denoised")
+    rows = []
+    encoder.module.backbone.model.embeddings.register_forward_hook(lambda *a: rows.append(a[2].shape[0]))
+    encoder.encode(["a man", "a dog", "the dogs run"], batch_size=32)
+    lengths = {len(ids) for ids in encoder.module.ids(["a man", "a dog", "the dogs run"])}
+    assert rows == [3, len(lengths)]
+    encoder.encode(["a man", "a dog", "the dogs run"], batch_size=32)
+    assert rows == [3, len(lengths), 3]
+
+
+def test_training_clears_the_cached_states(shell_of: Shells) -> None:
+    encoder = Encoder(shell_of("bert"), "prompt-denoised")
+    encoder.encode(TEXTS)
+    assert encoder.module.backbone.template_states
+    encoder.train()
+    assert not encoder.module.backbone.template_states
+    encoder(encoder.preprocess(["a man"]))["sentence_embedding"].sum().backward()
+    assert not encoder.module.backbone.template_states
+    for parameter in encoder.parameters():
+        parameter.grad = None
+    encoder.eval()

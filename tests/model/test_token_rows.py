@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-from collections.abc import Callable
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +14,6 @@ from sentence_transformers.sentence_transformer.modules.tokenizer import Whitesp
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
-import essent
-from essent import evaluate, search, verify
 from essent.encoder.encoder import Encoder
 from essent.errors import ModelError, RecipeError, UnsupportedRecipeError
 from essent.model.token_rows import rows_backbone
@@ -57,15 +53,7 @@ def test_a_static_model_is_itself(unit: bool, tokenizer: Tokenizer, tmp_path: Pa
         np.testing.assert_allclose(encoder.encode(EVERY), expected, atol=1e-5)
 
 
-def test_a_limit_in_the_tokenizer_holds(wordpiece: Tokenizer) -> None:
-    wordpiece.enable_truncation(5)
-    model = static_model(wordpiece)
-    encoder = Encoder(model)
-    assert encoder.max_seq_length == 5
-    np.testing.assert_allclose(encoder.encode(EVERY), model.encode(EVERY), atol=1e-5)
-
-
-@pytest.mark.parametrize("mode", ["mean", "max", "weightedmean"])
+@pytest.mark.parametrize("mode", ["mean", "weightedmean"])
 def test_word_embeddings_keep_their_special_tokens(mode: str, bert: Path, tmp_path: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(bert)
     table = table_of(tokenizer.backend_tokenizer)
@@ -85,22 +73,16 @@ def test_a_folder_of_model2vec(wordpiece: Tokenizer, tmp_path: Path) -> None:
         "weights": generator.random(size).astype(np.float32),
     }
     folder = save_model2vec(tmp_path / "potion", wordpiece, arrays, normalize=True)
-    unknown = wordpiece.token_to_id("[UNK]")
-    expected = np.zeros((len(EVERY), 9))
-    for index, text in enumerate(EVERY):
-        ids = [i for i in wordpiece.encode(text, add_special_tokens=False).ids if i != unknown]
-        total = sum(
-            (arrays["embeddings"][arrays["mapping"][i]] * float(arrays["weights"][i]) for i in ids), np.zeros(9)
-        )
-        expected[index] = total / max(np.linalg.norm(total), 1e-30)
-    encoder = Encoder(str(folder))
+    table = arrays["embeddings"][arrays["mapping"]] * arrays["weights"][:, None]
+    table[wordpiece.token_to_id("[UNK]")] = 0
+    sums = np.stack([table[wordpiece.encode(text, add_special_tokens=False).ids].sum(axis=0) for text in EVERY])
+    expected = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-30)
+    encoder = Encoder(folder)
     assert encoder.recipe == Recipe.parse("static | normalize")
     np.testing.assert_allclose(encoder.encode(EVERY), expected, atol=1e-5)
-    for recipe in ("static | normalize", "static reduce=max"):
-        encoder = Encoder(str(folder), recipe)
-        encoder.save(str(tmp_path / "saved"))
-        np.testing.assert_allclose(Encoder(str(tmp_path / "saved")).encode(EVERY), encoder.encode(EVERY), atol=1e-5)
-        assert verify(str(tmp_path / "saved")).passed
+    encoder = Encoder(folder, "static reduce=max")
+    encoder.save(str(tmp_path / "saved"))
+    np.testing.assert_allclose(Encoder(tmp_path / "saved").encode(EVERY), encoder.encode(EVERY), atol=1e-5)
 
 
 # -- recipes on it ----------------------------------------------------------------------------------------------------
@@ -110,68 +92,17 @@ def test_recipes_match_the_formulas(tokenizer: Tokenizer) -> None:
     model, table = static_model(tokenizer), table_of(tokenizer).astype(np.float64)
     texts = [text for text in TEXTS if text]
     ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
-    frequency = {i: sum(i in ids_of_text for ids_of_text in ids) for i in range(len(table))}
-    count = {i: sum(ids_of_text.count(i) for ids_of_text in ids) for i in range(len(table))}
+    frequency = Counter(i for ids_of_text in ids for i in set(ids_of_text))
+    count = Counter(i for ids_of_text in ids for i in ids_of_text)
     total = sum(count.values())
     idf, sif = [], []
     for ids_of_text in ids:
         weights = [np.log(len(texts) / frequency[i]) for i in ids_of_text]
-        idf.append(sum(w * table[i] for w, i in zip(weights, ids_of_text, strict=True)) / sum(weights))
-        sif.append(sum(1e-3 / (1e-3 + count[i] / total) * table[i] for i in ids_of_text) / len(ids_of_text))
+        idf.append(np.average(table[ids_of_text], axis=0, weights=weights))
+        sif.append(np.mean([1e-3 / (1e-3 + count[i] / total) * table[i] for i in ids_of_text], axis=0))
     np.testing.assert_allclose(Encoder(model, "static weights=idf").fit(texts).encode(texts), idf, atol=1e-5)
-    np.testing.assert_allclose(Encoder(model, "static weights=sif").fit(texts).encode(texts), sif, atol=1e-5)
     centred = Encoder(model, "static weights=sif | centre").fit(texts).encode(texts)
     np.testing.assert_allclose(centred, np.array(sif) - np.mean(sif, axis=0), atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "recipe",
-    [
-        "static",
-        "static weights=idf | zscore",
-        "static weights=remove",
-        "static weights=sif | abtt:1",
-        "static | whiten:4 | normalize",
-        "static weights=tfidf | quantile",
-        "static reduce=max",
-        "layers=random:8",
-    ],
-)
-def test_saved_and_loaded_it_is_the_same(recipe: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
-    encoder = Encoder(static_model(wordpiece), recipe)
-    encoder.fit(TEXTS)
-    expected = encoder.encode(EVERY)
-    encoder.save(str(tmp_path / "saved"))
-    again = Encoder(str(tmp_path / "saved"))
-    assert again.recipe == Recipe.parse(recipe)
-    np.testing.assert_allclose(again.encode(EVERY), expected, atol=1e-5)
-    assert verify(str(tmp_path / "saved")).passed
-
-
-def test_evaluate_takes_it(wordpiece: Tokenizer, tmp_path: Path) -> None:
-    static_model(wordpiece).save(str(tmp_path / "model"))
-    rows = [{"sentence1": a, "sentence2": b, "score": n} for n, (a, b) in enumerate(itertools.pairwise(TEXTS))]
-    file = tmp_path / "few.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    scores = evaluate(str(tmp_path / "model"), ["static", "static weights=idf | whiten"], [str(file)])
-    assert list(scores) == ["static", "static-idf-whiten"] or list(scores) == [
-        "static",
-        "layers=static weights=idf | whiten",
-    ]
-    for results in scores.values():
-        assert np.isfinite(results[0].main_score)
-
-
-@pytest.mark.slow  # a conversion of its own
-def test_search_and_export_take_it(wordpiece: Tokenizer, tmp_path: Path) -> None:
-    rows = [{"sentence1": a, "sentence2": b, "score": n} for n, (a, b) in enumerate(itertools.pairwise(TEXTS))]
-    (tmp_path / "few.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    model = static_model(wordpiece)
-    board = search(model, str(tmp_path / "few.jsonl"), "weights")
-    assert Recipe.parse("static") in [trial.recipe for trial in board.trials]
-    assert {trial.recipe.layers for trial in board.trials} == {(("static", 1.0),)}
-    encoder = Encoder(model, "static weights=idf").fit(LONG.split(". "))
-    np.testing.assert_allclose(essent.compile(encoder, "onnx").encode(TEXTS), encoder.encode(TEXTS), atol=1e-5)
 
 
 # -- what it refuses --------------------------------------------------------------------------------------------------
@@ -180,9 +111,7 @@ def test_search_and_export_take_it(wordpiece: Tokenizer, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("recipe", "reason"),
     [
-        ("mean", "a static model has only `static`"),
-        ("layers=0", "a static model has only `static`"),
-        ("layers=static+L", "a static model has only `static`"),
+        ("layers=static+0", "a static model has only `static`"),
         ("layers=static weights=ditto:1-1", "a static model has no attention"),
     ],
 )
@@ -199,9 +128,6 @@ def test_a_trained_layer_behind_the_table_has_no_recipe(wordpiece: Tokenizer) ->
     with pytest.raises(RecipeError, match="no recipe describes"):
         Encoder(model)
     assert Encoder(model, "static").encode(TEXTS).shape == (len(TEXTS), 12)
-
-
-def test_a_tokenizer_in_python_is_refused() -> None:
     words = WordEmbeddings(WhitespaceTokenizer(["a", "b"]), np.eye(2, dtype=np.float32))
     with pytest.raises(UnsupportedRecipeError, match="WhitespaceTokenizer, in Python"):
         Encoder(SentenceTransformer(modules=[words, Pooling(2, "mean")], device="cpu"), "static")
@@ -209,7 +135,7 @@ def test_a_tokenizer_in_python_is_refused() -> None:
 
 def test_mismatched_tables_are_refused(wordpiece: Tokenizer) -> None:
     table = table_of(wordpiece)
-    with pytest.raises(ModelError, match=rf"ids up to {len(table) - 1}, the table {len(table) - 1} rows"):
+    with pytest.raises(ModelError, match=f"the id {len(table) - 1}, and the model has vectors for the ids 0 to"):
         rows_backbone(table[:-1], wordpiece)
     with pytest.raises(ModelError, match=r"shape \(V,D\), not \(12,\)"):
         rows_backbone(table[0], wordpiece)
@@ -233,10 +159,3 @@ def test_dropped_ids_count_nowhere(wordpiece: Tokenizer, tmp_path: Path) -> None
     backbone.tokenizer.save_pretrained(tmp_path)  # and after a round trip through files
     again = AutoTokenizer.from_pretrained(tmp_path)
     assert text_ids(again, texts) == text_ids(backbone.tokenizer, texts)
-
-
-def test_the_callers_tokenizer_is_unchanged(folder_of: Callable[[str], Path]) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(folder_of("bert"))
-    before = tokenizer.backend_tokenizer.to_str()
-    rows_backbone(table_of(tokenizer.backend_tokenizer), tokenizer)
-    assert tokenizer.backend_tokenizer.to_str() == before

@@ -14,17 +14,13 @@ from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
-from transformers import AutoModel
 
-from essent._core.folders.digests import write_digests
 from essent.encoder.as_it_is import open_as_it_is
 from essent.encoder.encoder import Encoder
-from essent.errors import DamagedError, VerificationError
-from essent.lab.templates.generate import Generator
+from essent.errors import DamagedError
 from essent.model.loading import load, open_model
 from essent.model.mlm_head import load_masked
 from essent.recipe.recipe import Recipe
-from essent.verification.golden import verify
 from families import FAMILIES
 from samples import TEXTS, daily
 
@@ -44,12 +40,6 @@ def without(*parts: str) -> Callable[[Tensors], Tensors]:
 
 def renamed(before: str, after: str) -> Callable[[Tensors], Tensors]:
     return lambda tensors: {key.replace(before, after): array for key, array in tensors.items()}
-
-
-def configured(folder: Path, **numbers: object) -> Path:
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | numbers))
-    return folder
 
 
 @pytest.fixture
@@ -87,47 +77,25 @@ def test_the_error_names_the_missing_weights_and_the_cause(change: Callable, mes
         Encoder(str(copy), "mean")
 
 
-def of_sentence_transformers(folder: Path) -> Path:
-    """The folder as one of sentence-transformers, with a trained layer that no recipe describes."""
-    stock = SentenceTransformer(modules=[Transformer(str(folder)), Pooling(32, "mean"), Dense(32, 8)], device="cpu")
-    stock.save(str(folder.parent / "stock"))
-    return changed(folder.parent / "stock", without(f"{LAYER_1}output"))
-
-
 LOADERS: dict[str, Callable[[Path], object]] = {
-    "encoder": lambda folder: Encoder(changed(folder, without(f"{LAYER_1}output"))),
-    "stock folder": lambda folder: Encoder(of_sentence_transformers(folder), "mean"),
-    "as it is": lambda folder: open_as_it_is(of_sentence_transformers(folder)),
-    "search": lambda folder: open_model(changed(folder, without(f"{LAYER_1}output")), {}),
-    "search with the head": lambda folder: open_model(
-        changed(folder, without(f"{LAYER_1}output")), {}, with_mlm_head=True
-    ),
-    "evaluation": lambda folder: load(
-        changed(folder, without(f"{LAYER_1}output")), [Recipe.parse("layers=1"), Recipe.parse("mean")], {}
-    ),
-    "head": lambda folder: load_masked(str(changed(folder, without(f"{LAYER_1}output")))),
+    "encoder": Encoder,
+    "stock folder": lambda folder: Encoder(folder, "mean"),
+    "as it is": open_as_it_is,
+    "search with the head": lambda folder: open_model(folder, {}, with_mlm_head=True),
+    "evaluation": lambda folder: load(folder, [Recipe.parse("layers=1"), Recipe.parse("mean")], {}),
+    "head": lambda folder: load_masked(str(folder)),
 }
 
 
 @pytest.mark.parametrize("loader", LOADERS)
 def test_every_loader_refuses_a_missing_weight(loader: str, copy: Path) -> None:
-    with pytest.raises(
-        DamagedError, match=r"lack (bert\.)?encoder\.layer\.1\.output\.dense\.weight.* and 1 more, which"
-    ):
-        LOADERS[loader](copy)
-
-
-def test_a_saved_folder_without_a_weight_is_not_verified(bert: Path, tmp_path: Path) -> None:
-    Encoder(str(bert), "first-last").save(str(tmp_path / "saved"))
-    write_digests(changed(tmp_path / "saved", without(f"{LAYER_1}output")))
-    with pytest.raises(VerificationError, match="would be random numbers"):
-        verify(str(tmp_path / "saved"))
-
-
-def test_a_generator_without_a_weight_is_refused(t5: str, tmp_path: Path) -> None:
-    folder = changed(Path(shutil.copytree(t5, tmp_path / "t5")), without("decoder.block.1.layer.1"))
-    with pytest.raises(DamagedError, match=r"lack decoder\.block\.1\.layer\.1"):
-        Generator(str(folder))
+    if loader in ("stock folder", "as it is"):  # with a trained layer that no recipe describes
+        modules = [Transformer(str(copy)), Pooling(32, "mean"), Dense(32, 8)]
+        SentenceTransformer(modules=modules, device="cpu").save(str(copy.parent / "stock"))
+        copy = copy.parent / "stock"
+    missing = r"lack (bert\.)?encoder\.layer\.1\.output\.dense\.weight.* and 1 more, which"
+    with pytest.raises(DamagedError, match=missing):
+        LOADERS[loader](changed(copy, without(f"{LAYER_1}output")))
 
 
 # -- what may be missing ----------------------------------------------------------------------------------------------
@@ -140,28 +108,22 @@ def test_a_generator_without_a_weight_is_refused(t5: str, tmp_path: Path) -> Non
         (without(LAYER_1, "encoder.layer.2."), "layers=1"),
         (without("encoder.", "LayerNorm", "position_embeddings"), "static"),
         (renamed("bert.", ""), "mean"),  # saved as the transformer alone
-        (lambda tensors: renamed("LayerNorm.weight", "LayerNorm.gamma")(tensors), "mean"),  # names of 2018
-        (lambda tensors: renamed("LayerNorm.bias", "LayerNorm.beta")(tensors), "mean"),
+        (renamed("LayerNorm.weight", "LayerNorm.gamma"), "mean"),  # names of 2018
     ],
-    ids=["pooler", "layers", "static", "prefix", "gamma", "beta"],
+    ids=["pooler", "layers", "static", "prefix", "gamma"],
 )
 def test_unread_weights_may_be_missing(change: Callable, recipe: str, bert: Path, copy: Path) -> None:
     changed(copy, change)
     np.testing.assert_array_equal(Encoder(str(copy), recipe).encode(TEXTS), Encoder(str(bert), recipe).encode(TEXTS))
 
 
-def test_sharded_and_pickled_weights_are_whole(bert: Path, copy: Path) -> None:
-    vectors, model = Encoder(str(bert), "mean").encode(TEXTS), AutoModel.from_pretrained(bert)
+def test_pickled_weights_are_whole(bert: Path, copy: Path) -> None:
+    weights = {key: torch.from_numpy(array) for key, array in load_file(copy / "model.safetensors").items()}
     (copy / "model.safetensors").unlink()
-    model.save_pretrained(copy, max_shard_size="20KB")
-    assert len(list(copy.glob("*.safetensors"))) > 1
-    np.testing.assert_array_equal(Encoder(str(copy), "mean").encode(TEXTS), vectors)
-    for path in copy.glob("model*safetensors*"):
-        path.unlink()
-    weights = {key: tensor for key, tensor in model.state_dict().items() if "pooler" not in key}
     torch.save(weights, copy / "pytorch_model.bin")
-    np.testing.assert_array_equal(Encoder(str(copy), "mean", trust_remote_code=True).encode(TEXTS), vectors)
-    torch.save(dict(list(weights.items())[2:]), copy / "pytorch_model.bin")
+    vectors = Encoder(str(copy), "mean", trust_remote_code=True).encode(TEXTS)
+    np.testing.assert_array_equal(vectors, Encoder(str(bert), "mean").encode(TEXTS))
+    torch.save(without("word_embeddings")(weights), copy / "pytorch_model.bin")
     with pytest.raises(DamagedError, match="would be random numbers"):
         Encoder(str(copy), "mean", trust_remote_code=True)
 
@@ -172,26 +134,21 @@ def test_sharded_and_pickled_weights_are_whole(bert: Path, copy: Path) -> None:
 @pytest.mark.parametrize(
     ("numbers", "message"),
     [
-        (
-            {"num_hidden_layers": 10**8},
-            "'num_hidden_layers' must be a whole number up to 10,000, or null, not 100000000",
-        ),
         ({"num_hidden_layers": 10**4}, "num_hidden_layers=10000, .* weights for 3 at most"),
         ({"hidden_size": 64}, "hidden_size=64, .* no weight has a dimension of that size"),
         ({"vocab_size": 10**8}, "vocab_size=100000000, .* the largest dimension of a weight is 256"),
         ({"intermediate_size": 10**8}, "intermediate_size=100000000, .* the largest dimension"),
-        (
-            {"intermediate_size": 50},
-            r"intermediate\.dense\.weight has the shape \[48, 32\], and config.json asks for \[50",
-        ),
+        ({"intermediate_size": 50}, r"has the shape \[48, 32\], and config.json asks for \[50"),
         ({"num_attention_heads": 0}, "num_attention_heads=0, .* with hidden_size=32 it can be 1 to 32"),
         ({"num_attention_heads": 5}, r"hidden size \(32\) is not a multiple of the number of attention heads \(5\)"),
     ],
 )
-@pytest.mark.parametrize("opened", [lambda folder: Encoder(folder, "mean"), lambda folder: open_model(folder, {})])
-def test_config_contradicting_the_weights(numbers: dict, message: str, opened: Callable, copy: Path) -> None:
-    with pytest.raises(DamagedError, match=message):
-        opened(str(configured(copy, **numbers)))
+def test_config_contradicting_the_weights(numbers: dict, message: str, copy: Path) -> None:
+    path = copy / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | numbers))
+    for opened in (Encoder, lambda folder: open_model(folder, {})):
+        with pytest.raises(DamagedError, match=message):
+            opened(copy)
 
 
 @pytest.mark.parametrize("recipe", ["mean", "static"])

@@ -8,7 +8,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent.errors import RecipeError
 from essent.recipe.pooling import mix_sources, reductions
 from reference import reduced
 
@@ -31,23 +30,13 @@ def batch(lengths: list[int], width: int, side: str, seed: int = 0) -> tuple[tor
 def test_reductions_equal_loops(spec: str, side: str) -> None:
     lengths = [1, 2, 5, 7]  # shorter and longer than the number of DCT coefficients
     hidden, weights, attention_mask = batch(lengths, 7, side)
+    weights[2:, 3] = 0  # a token that only the texts of five and seven have
     vectors = reductions.create(spec).reduce(hidden, weights, attention_mask).numpy()
     for row in range(len(lengths)):
         attended = attention_mask[row]
         oracle = reduced(list(hidden[row][attended].numpy()), weights[row][attended].tolist(), spec)
         np.testing.assert_allclose(vectors[row], oracle, atol=1e-9)
     assert vectors.shape[1] == reductions.create(spec).width(5)
-
-
-@given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.sampled_from(SPECS), st.integers(0, 99))
-def test_padding_on_either_side_gives_the_same(lengths: list[int], spec: str, seed: int) -> None:
-    reduction = reductions.create(spec)
-    hidden, weights, attention_mask = batch(lengths, 8, "right", seed)
-    flipped = [
-        torch.stack([row.roll(8 - n, 0) for row, n in zip(x, lengths, strict=True)])
-        for x in (hidden, weights, attention_mask)
-    ]
-    torch.testing.assert_close(reduction.reduce(hidden, weights, attention_mask), reduction.reduce(*flipped))
 
 
 def test_uniform_weights_match_the_published_forms() -> None:
@@ -65,12 +54,6 @@ def test_uniform_weights_match_the_published_forms() -> None:
     )  # the first coefficient: √N times the mean
 
 
-def test_max_only_looks_at_tokens_with_weight() -> None:
-    hidden = torch.tensor([[[9.0], [1.0], [2.0]]])
-    weights, attention_mask = torch.tensor([[0.0, 0.9, 0.1]]), torch.ones(1, 3, dtype=torch.bool)
-    assert reductions.create("max").reduce(hidden, weights, attention_mask).item() == 2
-
-
 @given(st.lists(st.floats(-3, 3), min_size=1, max_size=4))
 def test_mixing_before_pooling_is_mixing_after(factors: list[float]) -> None:
     layers = torch.randn(len(factors), 2, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -81,20 +64,3 @@ def test_mixing_before_pooling_is_mixing_after(factors: list[float]) -> None:
         for f, layer in zip(factors, layers, strict=True)
     )
     torch.testing.assert_close(together, apart)
-
-
-def test_mixing_leaves_its_inputs_alone() -> None:
-    layers = [torch.ones(1, 2, 3), torch.ones(1, 2, 3)]
-    mix_sources(layers, [0.5, 2.0])
-    assert all((layer == 1).all() for layer in layers)
-
-
-@pytest.mark.parametrize("spec", ["power:0", "power:1.5", "power:x", "dct:0", "dct:-1", "dct:2.5"])
-def test_impossible_arguments_are_refused(spec: str) -> None:
-    with pytest.raises(RecipeError, match=spec.partition(":")[0]):
-        reductions.create(spec)
-
-
-@pytest.mark.parametrize("spec", ["sum", "max", "power", "power:5", "dct", "dct:3"])
-def test_specs_are_read_back(spec: str) -> None:
-    assert reductions.create(spec).spec() == spec

@@ -29,7 +29,7 @@ import essent.static.encoder
 from essent import StaticEncoder
 from essent.encoder.encoder import Encoder
 from essent.errors import InputError, ModelError
-from essent.model.word_vectors.model import word_model
+from essent.model.word_vectors import word_model
 from essent.recipe.tokens.ids import unknown_token
 from essent.static.distillation import encoder_of
 from essent.tasks.locate import load_task

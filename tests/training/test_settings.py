@@ -16,7 +16,7 @@ from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM
 
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError
 from essent.recipe.named import TEMPLATES
-from essent.recipe.shaping.whiten import Whiten
+from essent.recipe.shaping.affine import Whiten
 from essent.tasks.pairs import PairTask
 from essent.training.examples import read_examples
 from essent.training.projection import projection_heads

@@ -29,7 +29,7 @@ from training_helpers import SMALL, TEXTS, training_record
 from essent import Encoder, verify
 from essent._core.atomic import _HOST
 from essent.errors import DataError, EssentError, InputError, RecipeError, TrainingError, UnsupportedRecipeError
-from essent.recipe.shaping.whiten import Whiten
+from essent.recipe.shaping.affine import Whiten
 from essent.tasks.examples import Example
 from essent.tasks.labels import LabelTask
 from essent.tasks.pairs import PairTask

@@ -20,10 +20,9 @@ from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.module import RecipeModule
 from essent.errors import EngineError, ModelError
 from essent.model.loading import POOLING
-from essent.model.template_bias import template_states
+from essent.model.template import template_states
 from essent.recipe.pooling import mix_sources
-from essent.recipe.shaping.affine import Affine
-from essent.recipe.shaping.centre import is_noise
+from essent.recipe.shaping.affine import Affine, is_noise
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.shaping.quantile import QuantileMap, QuantileUniform
 from essent.recipe.sources.layers import format_mix

@@ -26,7 +26,7 @@ from essent.errors import EngineError, InputError
 from essent.improvement.metric import REFERENCE, Evidence, agreement, subsample
 from essent.improvement.plan import LAYERS, MAX_VALIDATIONS, MIN_STEPS, TIMED_ROUNDS, TIMED_TEXTS, space_of
 from essent.recipe.recipe import Recipe
-from essent.recipe.shaping.base import AffineShaper
+from essent.recipe.shaping.affine import AffineShaper
 from essent.selection.evaluation import Bench
 from essent.selection.run import search as search_recipes
 from essent.selection.space import Grid, Space

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +12,7 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-SHORT_ATTENTION, DIAGONAL = "essent_short", "essent_diagonal"
+SHORT_ATTENTION, DIAGONAL = "essent_short", "essent_diagonal"  # names among transformers' attention functions
 SHORT = 64  # tokens up to which plain products are quicker on a CPU than torch's blocks, which are made for long texts
 
 
@@ -21,23 +20,15 @@ SHORT = 64  # tokens up to which plain products are quicker on a CPU than torch'
 class DiagonalRecorder:
     """Collects diagonals during one pass. Layers call attention once each, in order: counting calls tells the layer."""
 
-    attention_heads: dict[int, list[int]]  # layer -> heads, 1-based
+    attention_heads: frozenset[tuple[int, int]]  # (layer, head), 1-based
     padding: torch.Tensor  # (B,T), where diagonals are 0
     diagonals: dict[tuple[int, int], torch.Tensor] = field(default_factory=dict)
     calls: int = 0
 
-    @classmethod
-    def of(cls, attention_heads: Iterable[tuple[int, int]], padding: torch.Tensor) -> DiagonalRecorder:
-        """A recorder of heads (layer, head)."""
-        by_layer: dict[int, list[int]] = {}
-        for layer, head in sorted(attention_heads):
-            by_layer.setdefault(layer, []).append(head)
-        return cls(by_layer, padding)
-
     def next_heads(self) -> list[int]:
         """The heads that are wanted of the layer that calls now."""
         self.calls += 1
-        return self.attention_heads.get(self.calls, [])
+        return sorted(head for layer, head in self.attention_heads if layer == self.calls)
 
     def note(self, heads: list[int], diagonals: torch.Tensor) -> None:
         """Keep the diagonals (B,H,T) of some heads of this layer."""
@@ -48,83 +39,56 @@ class DiagonalRecorder:
 recorder_in_use: ContextVar[DiagonalRecorder | None] = ContextVar("essent_recorder", default=None)
 
 
-def short_attention(
+def attention(
     module: nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
-    **kwargs: Any,
+    *,
+    recorder: DiagonalRecorder | None = None,
+    **options: Any,
 ) -> tuple[torch.Tensor, None]:
     """transformers' sdpa attention (B,T,heads,d), of short texts on a CPU by whole matrices.
 
-    Rows of padding, which no token sees, may differ.
+    Notes A_nn of the heads that a recorder wants. Rows of padding, which no token sees, may differ.
     """
-    if _are_short(module, query, key, value, every_head=False, **kwargs):
-        return _by_matrices(module, query, key, value, attention_mask, **kwargs)[0], None
-    return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
-
-
-def diagonal_attention(
-    module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    **kwargs: Any,
-) -> tuple[torch.Tensor, None]:
-    """`short_attention` that also notes A_nn of the heads that are wanted."""
-    recorder = recorder_in_use.get()
     heads = recorder.next_heads() if recorder is not None else []
-    if recorder is None or not heads:
-        return short_attention(module, query, key, value, attention_mask, **kwargs)
-    every = len(heads) == query.shape[1]
-    head_index = torch.tensor(heads, device=query.device) - 1
-    if _are_short(module, query, key, value, every, **kwargs):
-        output, attention = _by_matrices(module, query, key, value, attention_mask, **kwargs)
-        diagonals = attention.diagonal(dim1=-2, dim2=-1)
-        recorder.note(heads, diagonals if every else diagonals[:, head_index])
-        return output, None
-    group = query.shape[1] // key.shape[1]  # grouped-query attention shares keys between heads
-    with torch.autocast(query.device.type, enabled=False):
-        attention_of_heads = _probabilities(
-            module, query[:, head_index], key[:, head_index // group], attention_mask, head_index, **kwargs
-        )
-    recorder.note(heads, attention_of_heads.diagonal(dim1=-2, dim2=-1))
-    return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+    every_head = len(heads) == query.shape[1]
+    is_short = _are_short(module, query, key, value, every_head, **options)
+    if heads or is_short:
+        index = torch.tensor(heads, dtype=torch.long, device=query.device) - 1
+        with torch.autocast(query.device.type, enabled=False):
+            wanted = None if is_short else index
+            matrices = _probabilities(module, query, key, attention_mask, wanted, **options)  # (B,H,T,T)
+            output = (matrices.to(value.dtype) @ value).transpose(1, 2).contiguous() if is_short else None
+        if recorder is not None and heads:
+            diagonals = matrices.diagonal(dim1=-2, dim2=-1)  # (B,H,T)
+            recorder.note(heads, diagonals[:, index] if is_short and not every_head else diagonals)
+        if output is not None:
+            return output, None
+    return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
 
 
-def _by_matrices(
-    module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    **kwargs: Any,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """What attention gives (B,T,heads,d), and its probabilities (B,heads,T,T)."""
-    with torch.autocast(query.device.type, enabled=False):
-        attention = _probabilities(module, query, key, attention_mask, **kwargs)
-        return (attention.to(value.dtype) @ value).transpose(1, 2).contiguous(), attention
+def diagonal_attention(*tensors: Any, **options: Any) -> tuple[torch.Tensor, None]:
+    """The same with the recorder in use, which torch.compile cannot look at: passes without heads are one graph."""
+    return attention(*tensors, recorder=recorder_in_use.get(), **options)
 
 
 def _are_short(
-    module: nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, every_head: bool, **kwargs: Any
+    module: nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, every_head: bool, **options: Any
 ) -> bool:
     """Whether whole matrices of probabilities are the quickest way: they are needed anyway, or texts are short.
 
     Never in a decoder, while something learns or is traced, nor where heads share keys or scores are capped.
     """
-    if (
-        getattr(module, "is_causal", False)
-        or _is_traced(query)
-        or query.device.type != "cpu"
-        or torch.is_grad_enabled()
-    ):
+    if getattr(module, "is_causal", False) or torch.is_grad_enabled() or _is_traced(query):
         return False
-    if not query.shape == key.shape == value.shape or kwargs.get("dropout") or kwargs.get("softcap") is not None:
+    if not query.shape == key.shape == value.shape or options.get("dropout") or options.get("softcap") is not None:
         return False
-    return query.shape[2] <= (2 * SHORT if every_head else SHORT) and (every_head or query.dtype == torch.float32)
+    if query.device.type != "cpu" or not (every_head or query.dtype == torch.float32):
+        return False
+    return query.shape[2] <= (2 * SHORT if every_head else SHORT)
 
 
 def _is_traced(tensor: torch.Tensor) -> bool:
@@ -149,11 +113,14 @@ def _probabilities(
     if causal:
         attention_mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()
         attention_mask = attention_mask[None, None]
-    chosen = (
-        tensor[:, heads] if tensor is not None and heads is not None and tensor.shape[1] > 1 else tensor
-        for tensor in (attention_mask, position_bias)
-    )
-    return probabilities(query, key, *chosen, scale=scaling)
+    if heads is not None:
+        group = query.shape[1] // key.shape[1]  # grouped-query attention shares keys between heads
+        query, key = query[:, heads], key[:, heads // group]
+        attention_mask, position_bias = (
+            tensor[:, heads] if tensor is not None and tensor.shape[1] > 1 else tensor
+            for tensor in (attention_mask, position_bias)
+        )
+    return probabilities(query, key, attention_mask, position_bias, scale=scaling)
 
 
 def probabilities(
@@ -193,6 +160,6 @@ def probabilities(
     return attention.masked_fill(blind, 0.0) if bool(blind.any()) else attention
 
 
-for name, function in ((SHORT_ATTENTION, short_attention), (DIAGONAL, diagonal_attention)):
+for name, function in ((SHORT_ATTENTION, attention), (DIAGONAL, diagonal_attention)):
     AttentionInterface.register(name, function)
     AttentionMaskInterface.register(name, sdpa_mask)

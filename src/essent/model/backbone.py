@@ -75,14 +75,12 @@ class Backbone(nn.Module):
         super().__init__()
         self.last = number_of_layers(model) if last is None else last
         self.model = model
-        self.only_static = bool(
-            getattr(model, "only_static", False)
-        )  # a table of token vectors (essent.model.token_rows)
+        self.only_static = bool(getattr(model, "only_static", False))  # a table of rows (essent.model.token_rows)
         self.tokenizer = tokenizer
         require_rows(tokenizer, len(self.static_table))
         limits = [limit for limit in (max_seq_length, longest_text(model, tokenizer)) if limit is not None]
         self.max_seq_length: int | None = min(limits, default=None)
-        self.template_states: dict[Any, torch.Tensor] = {}  # kept by essent.model.template_bias
+        self.template_states: dict[Any, torch.Tensor] = {}  # kept by essent.model.template
         self.mlm_head: MaskedLMHead | None = None  # put there by who loads it
         self.precision = AUTO  # of passes; `compute_in` sets it
         self._route: tuple[int, bool, str] | None = None  # for what attention was routed last, and
@@ -142,9 +140,7 @@ class Backbone(nn.Module):
         """The position id of a text's first token; None when the model takes no position ids (T5)."""
         if "position_ids" not in inspect.signature(self.model.forward).parameters:
             return None
-        embeddings = getattr(getattr(self.model, "embeddings", None), "position_embeddings", None)
-        padding = getattr(embeddings, "padding_idx", None)
-        return 0 if padding is None else padding + 1  # RoBERTa's positions start after its padding row
+        return first_position(self.model)
 
     def compute_in(self, precision: str) -> None:
         """Compute passes in a precision from now on; auto is that of the weights.
@@ -209,7 +205,7 @@ class Backbone(nn.Module):
         route = (id(self.model), bool(heads), device)
         if self._route != route:
             self._route, self._is_routed = route, self._route_attention(bool(heads), device)
-        recorder = DiagonalRecorder.of(heads, ~tokens.attention_mask) if heads and self._is_routed else None
+        recorder = DiagonalRecorder(heads, ~tokens.attention_mask) if heads and self._is_routed else None
         inputs = self._inputs(tokens, required, positions)
         if heads and recorder is None:
             inputs["output_attentions"] = True
@@ -257,24 +253,30 @@ def number_of_layers(model: PreTrainedModel) -> int:
 
 def longest_text(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int | None:
     """Most tokens the model takes: the lesser of the tokenizer's word and the position table; None without a limit."""
-    limits = [limit for limit in (tokenizer.model_max_length,) if limit and limit < 10**9]
+    limit = tokenizer.model_max_length
+    limits = [limit] if limit and limit < 10**9 else []
     positions = getattr(model.config, "max_position_embeddings", None)
     if isinstance(positions, int) and positions > 0:
-        embeddings = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
-        padding = getattr(embeddings, "padding_idx", None)
-        limits.append(positions - (0 if padding is None else padding + 1))
+        limits.append(positions - first_position(model))
     return min(limits, default=None)
+
+
+def first_position(model: PreTrainedModel) -> int:
+    """The row of the position table for a text's first token: RoBERTa's positions start after its padding row."""
+    embeddings = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    padding = getattr(embeddings, "padding_idx", None)
+    return 0 if padding is None else padding + 1
 
 
 def find_layers(model: PreTrainedModel) -> tuple[str, ...] | None:
     """Path of attribute names to the list of transformer layers; None where layers share one module (ALBERT)."""
     depth = number_of_layers(model)
     lists = [
-        (name, module)
+        name.split(".")
         for name, module in model.named_modules()
         if isinstance(module, nn.ModuleList) and len(module) == depth and depth > 0
     ]
-    return tuple(min(lists, key=lambda pair: pair[0].count("."))[0].split(".")) if lists else None
+    return tuple(min(lists, key=len)) if lists else None
 
 
 def truncated(model: PreTrainedModel, depth: int, last: int) -> PreTrainedModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from essent.errors import UnsupportedRecipeError
 from essent.model.backbone import Backbone
@@ -25,6 +26,7 @@ class ModelCapabilities:
     mlm_head: bool = False
 
 
+NO_MASK = "it reads [MASK]", "no mask token; decoders take the recipe one-word instead"
 ONLY_STATIC = "static and tables by token, with weights such as uniform, idf, sif, remove"
 
 
@@ -34,51 +36,33 @@ def check_recipe(recipe: Recipe, capabilities: ModelCapabilities) -> None:
     Raises:
         UnsupportedRecipeError: shows the recipe, points at the part at fault, says what this model allows.
     """
-    _check_layers(recipe, capabilities)
-    _check_weights(recipe, capabilities)
-    if recipe.template is not None and MASK in recipe.template and not capabilities.mask:
-        raise _refusal(recipe, MASK, "the template has [MASK]", "templates without [MASK], such as one-word")
-
-
-def _check_layers(recipe: Recipe, capabilities: ModelCapabilities) -> None:
+    refusal, last, heads = partial(_refusal, recipe), capabilities.layers, capabilities.attention_heads
     for name, _ in recipe.layers:
-        source = resolve(name, capabilities.layers)
-        if capabilities.only_static and isinstance(source.key, int):
-            raise _refusal(recipe, name, "a static model has only `static`, no layers", ONLY_STATIC)
-        if isinstance(source.key, int) and not 0 <= source.key <= capabilities.layers:
-            raise _refusal(
-                recipe,
-                name,
-                f"there is no layer {name}",
-                f"layers 0 (embedding output) to {capabilities.layers} (= L), L-1 …, and static",
-            )
+        source = resolve(name, last)
+        layer = source.key if isinstance(source.key, int) else None
+        if layer is not None and capabilities.only_static:
+            raise refusal(name, "a static model has only `static`, no layers", ONLY_STATIC)
+        if layer is not None and not 0 <= layer <= last:
+            allowed = f"layers 0 (embedding output) to {last} (= L), L-1 …, and static"
+            raise refusal(name, f"there is no layer {name}", allowed)
         if source.top and not capabilities.mask:
-            raise _refusal(recipe, name, "it reads [MASK]", "no mask token; decoders take the recipe one-word instead")
+            raise refusal(name, *NO_MASK)
         if source.top and not capabilities.mlm_head:
-            raise _refusal(recipe, name, f"it {NO_HEAD}", "the recipes without topk, such as prompt")
+            raise refusal(name, f"it {NO_HEAD}", "the recipes without topk, such as prompt")
         if source.debiased and not capabilities.positions:
-            raise _refusal(
-                recipe, name, "template denoising shifts position ids", "no position ids: its positions are relative"
-            )
-
-
-def _check_weights(recipe: Recipe, capabilities: ModelCapabilities) -> None:
+            raise refusal(name, "template denoising shifts position ids", "no position ids: its positions are relative")
     for spec in recipe.weights:
-        weighting = weightings.create(spec)
-        if weighting.attention_head is not None:
-            layer, head = weighting.attention_head
-            if capabilities.only_static:
-                raise _refusal(recipe, spec.partition(":")[2], "a static model has no attention", ONLY_STATIC)
-            if layer > capabilities.layers or head > capabilities.attention_heads:
-                raise _refusal(
-                    recipe,
-                    spec.partition(":")[2],
-                    f"there is no head {layer}-{head}",
-                    f"heads LAYER-HEAD from 1-1 to {capabilities.layers}-{capabilities.attention_heads}, "
-                    "both counted from 1",
-                )
+        weighting, name = weightings.create(spec), spec.partition(":")[2]
+        head_layer, head = weighting.attention_head or (0, 0)
+        if head_layer and capabilities.only_static:
+            raise refusal(name, "a static model has no attention", ONLY_STATIC)
+        if head_layer > last or head > heads:
+            allowed = f"heads LAYER-HEAD from 1-1 to {last}-{heads}, both counted from 1"
+            raise refusal(name, f"there is no head {head_layer}-{head}", allowed)
         if weighting.reads_mask and not capabilities.mask:
-            raise _refusal(recipe, spec, "it reads [MASK]", "no mask token; decoders take the recipe one-word instead")
+            raise refusal(spec, *NO_MASK)
+    if recipe.template is not None and MASK in recipe.template and not capabilities.mask:
+        raise refusal(MASK, "the template has [MASK]", "templates without [MASK], such as one-word")
 
 
 def _refusal(recipe: Recipe, part: str, reason: str, allowed: str) -> UnsupportedRecipeError:

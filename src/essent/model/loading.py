@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -31,6 +32,7 @@ from essent.model.capabilities import ModelCapabilities, capabilities_of, check_
 from essent.model.mlm_head import MaskedLMHead, load_masked, names_mlm_head
 from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
 from essent.model.weights import Shapes, check_sizes, reports_hidden, require_rows, require_weights
+from essent.model.word_vectors import is_word_vectors, word_model
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import reads_mlm_head, resolve
 from essent.recipe.weighting.base import weightings
@@ -76,22 +78,9 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
         RecipeError: a folder that an Encoder saved: it has its own recipe.
         ModelError: nothing to load there, or no transformer in it.
     """
-    if isinstance(model, SentenceTransformer):
-        return _take_apart(model, recipes, None)
-    if isinstance(model, PreTrainedModel):
-        raise ModelError(
-            f"A bare {type(model).__name__} has no tokenizer; give its folder or hub name, or a SentenceTransformer."
-        )
-    name, options = check_model(model), check_options(options)
-    if Path(name).is_file():
-        return _take_apart(_words_of(name), recipes, None)
-    name, options = full_name(name), reach_model(name, options)
-    _refuse_saved_encoder(name, recipes, options)
-    with opening(name, options):
-        if is_static(name, file_options(options)):
-            return _take_apart(_open(name, options), recipes, None)
-        if module := _other_module(name, options):
-            raise _no_source(module)
+    with _reached(model, recipes, options) as (name, options, shell):
+        if shell is not None:
+            return _take_apart(shell, recipes, None)
         config = _read_config(name, options)
         last = int(config.num_hidden_layers)
         extra: dict[str, Any] = {}
@@ -122,15 +111,10 @@ def open_model(model: ModelLike, options: dict[str, Any], *, with_mlm_head: bool
         ModelError: nothing to load there, or no head.
         RecipeError: a folder that an Encoder saved.
     """
-    if isinstance(model, SentenceTransformer):
-        return model
-    name, options = check_model(model), check_options(options)
-    if Path(name).is_file():
-        return _words_of(name)
-    name, options = full_name(name), reach_model(name, options)
-    _refuse_saved_encoder(name, [], options)
-    with opening(name, options):
-        if is_static(name, file_options(options)) or _other_module(name, options):
+    with _reached(model, [], options) as (name, options, shell):
+        if shell is not None:
+            return shell
+        if _other_module(name, options):
             return _open(name, options)
         shapes = _shapes(name, config := _read_config(name, options), options)
         if with_mlm_head:
@@ -179,19 +163,32 @@ def read_capabilities(model: ModelLike, options: dict[str, Any]) -> ModelCapabil
         ModelError: nothing to load there, or no transformer in it.
         RecipeError: a folder that an Encoder saved.
     """
-    if isinstance(model, (SentenceTransformer, PreTrainedModel)):
-        return capabilities_of(load(model, [Recipe()], options).backbone)
+    with _reached(model, [], options) as (name, options, shell):
+        if shell is not None:
+            return capabilities_of(_take_apart(shell, [Recipe()], None).backbone)
+        return _read_capabilities(name, _read_config(name, options), options)
+
+
+@contextmanager
+def _reached(
+    model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]
+) -> Iterator[tuple[str, dict[str, Any], SentenceTransformer | None]]:
+    """Name and options by which a model's files are read, or the model itself: a loaded one, word vectors, a table."""
+    if isinstance(model, SentenceTransformer):
+        yield "", options, model
+        return
+    if isinstance(model, PreTrainedModel):
+        raise ModelError(
+            f"A bare {type(model).__name__} has no tokenizer; give its folder or hub name, or a SentenceTransformer."
+        )
     name, options = check_model(model), check_options(options)
     if Path(name).is_file():
-        return capabilities_of(_take_apart(_words_of(name), [Recipe()], None).backbone)
+        yield name, options, _words_of(name)
+        return
     name, options = full_name(name), reach_model(name, options)
-    _refuse_saved_encoder(name, [], options)
+    _refuse_saved_encoder(name, recipes, options)
     with opening(name, options):
-        if is_static(name, file_options(options)):
-            return capabilities_of(_take_apart(_open(name, options), [Recipe()], None).backbone)
-        if module := _other_module(name, options):
-            raise _no_source(module)
-        return _read_capabilities(name, _read_config(name, options), options)
+        yield name, options, _open(name, options) if is_static(name, file_options(options)) else None
 
 
 def required_outputs_of(recipe: Recipe, last: int) -> RequiredOutputs:
@@ -264,9 +261,6 @@ def _no_source(module: str) -> UnsupportedRecipeError:
 
 def _words_of(name: str) -> SentenceTransformer:
     """A file of word vectors as a static model."""
-    from essent.model.word_vectors.files import is_word_vectors
-    from essent.model.word_vectors.model import word_model
-
     if not is_word_vectors(name):
         raise ModelError(
             f"{name!r} is a file; a model is a folder (with config.json) or a name on the hub, or a file of word "
@@ -281,34 +275,36 @@ def _refuse_saved_encoder(name: str, recipes: Sequence[Recipe], options: dict[st
             f"{name!r} is a saved graph with its own recipe: essent.load({name!r}) reads it, and "
             "essent encode and essent evaluate take it as it is. Other recipes run on the model that it was made from."
         )
-    bare = bool(recipes) and is_essent_folder(name, options) and is_bare_table(name, options)
-    if is_essent_folder(name, options) and not bare:  # its tokenizer may carry a template, its layers may be cut
+    # its tokenizer may carry a template, its layers may be cut
+    if is_essent_folder(name, options) and not (recipes and is_bare_table(name, options)):
         raise RecipeError(
             f"{name!r} was saved by essent with its own recipe; load it without one, or give the original model to run "
             f"{' and '.join(repr(str(recipe)) for recipe in recipes) or 'others'} on it."
         )
 
 
+def _first_module(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """What modules.json of a sentence-transformers folder says of the first module; nothing in any other folder."""
+    return (read_modules(name, file_options(options)) or [{}])[0]
+
+
 def _other_module(name: str, options: dict[str, Any]) -> str:
     """The module of sentence-transformers, such as a Router, that a model starts with instead of a transformer."""
-    kind = str((read_modules(name, file_options(options)) or [{}])[0].get("type", ""))
+    kind = str(_first_module(name, options).get("type", ""))
     module = kind.rpartition(".")[2]
     return module if kind.startswith("sentence_transformers.") and module != "Transformer" else ""
-
-
-def _subfolder(name: str, options: dict[str, Any]) -> str:
-    """That of the transformer in a sentence-transformers folder, "" in any other."""
-    return str((read_modules(name, file_options(options)) or [{}])[0].get("path", ""))
 
 
 def _hub_arguments(name: str, options: dict[str, Any]) -> dict[str, Any]:
     arguments = {key: options[key] for key in HUB_OPTIONS if options.get(key) is not None}
     if "cache_folder" in arguments:
         arguments["cache_dir"] = arguments.pop("cache_folder")
-    return {**guarded(arguments), "subfolder": _subfolder(name, options)}
+    return {**guarded(arguments), "subfolder": str(_first_module(name, options).get("path", ""))}
 
 
 def _read_config(name: str, options: dict[str, Any]) -> PretrainedConfig:
+    if module := _other_module(name, options):
+        raise _no_source(module)
     return cast("PretrainedConfig", AutoConfig.from_pretrained(name, **_hub_arguments(name, options)))
 
 
@@ -316,19 +312,23 @@ def _shapes(name: str, config: PretrainedConfig, options: dict[str, Any], layers
     """The shapes of the checkpoint, to which the sizes of the configuration must fit."""
     layers = layers or (options.get("config_kwargs") or {}).get("num_hidden_layers")
     file = getattr(config, "transformers_weights", None) or WEIGHTS
-    shapes = weight_shapes(name, file_options(options), _subfolder(name, options), file)
+    shapes = weight_shapes(name, file_options(options), str(_first_module(name, options).get("path", "")), file)
     check_sizes(name, config, shapes, layers)
     return shapes
 
 
 def _read_capabilities(name: str, config: PretrainedConfig, options: dict[str, Any]) -> ModelCapabilities:
     tokenizer = AutoTokenizer.from_pretrained(name, **_hub_arguments(name, options))
-    layers, heads = int(config.num_hidden_layers), int(config.num_attention_heads)
     kind = MODEL_MAPPING.get(type(config), None)
     positions = not isinstance(kind, type) or "position_ids" in inspect.signature(kind.forward).parameters
-    positions = positions and not is_relative(config)
-    masks = tokenizer.mask_token is not None
-    return ModelCapabilities(str(config.model_type), layers, heads, masks, positions, mlm_head=names_mlm_head(config))
+    return ModelCapabilities(
+        str(config.model_type),
+        int(config.num_hidden_layers),
+        int(config.num_attention_heads),
+        mask=tokenizer.mask_token is not None,
+        positions=positions and not is_relative(config),
+        mlm_head=names_mlm_head(config),
+    )
 
 
 def _fewer_layers(config: PretrainedConfig, depth: int | None) -> dict[str, Any]:
@@ -337,9 +337,6 @@ def _fewer_layers(config: PretrainedConfig, depth: int | None) -> dict[str, Any]
     keep = max(depth or 0, 1)  # some families cannot be built without any layer; the backbone drops it again
     if keep >= last:
         return {}
-    changes: dict[str, Any] = {"num_hidden_layers": keep}
-    for key in LAYER_LISTS:
-        value = getattr(config, key, None)
-        if isinstance(value, list) and len(value) == last:
-            changes[key] = value[:keep]
-    return changes
+    lists = {key: getattr(config, key, None) for key in LAYER_LISTS}
+    cut = {key: value[:keep] for key, value in lists.items() if isinstance(value, list) and len(value) == last}
+    return {"num_hidden_layers": keep, **cut}

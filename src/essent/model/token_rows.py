@@ -31,6 +31,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from essent._core.folders.contents import read_config, read_modules
 from essent.errors import ModelError, UnsupportedRecipeError
 from essent.model.backbone import Backbone
+from essent.model.weights import require_rows
 from essent.recipe.tokens.ids import DROPPED, fast_backend, unknown_token
 
 
@@ -104,11 +105,7 @@ def rows_backbone(
             f"{len(bad)} of {len(rows)} token vectors have NaN or infinite values, first that of id {bad[0]}."
         )
     own = unlimited(tokenizer, special_tokens=special_tokens, dropped=dropped)
-    highest = max(own.get_vocab().values(), default=-1)
-    if highest >= len(rows):
-        raise ModelError(
-            f"The tokenizer has ids up to {highest}, the table {len(rows)} rows; they do not belong together."
-        )
+    require_rows(own, len(rows))
     model = RowsModel(RowsConfig(len(rows) + 1, int(rows.shape[1])))
     with torch.no_grad():
         model.embeddings.weight.copy_(torch.cat([rows, rows.new_zeros(1, rows.shape[1])]))
@@ -138,8 +135,10 @@ def unlimited(
     backend.no_padding()
     backend.no_truncation()
     special = [token.content for token in backend.get_added_tokens_decoder().values() if token.special]
+    mask = next((text for text in ("[MASK]", "<mask>") if backend.token_to_id(text) is not None), None)
     # a name for a token that the tokenizer does not treat as special would change what it makes of a text
-    named = {key: text for key, text in _names(backend).items() if text in special}
+    named = {"unk_token": unknown_token(backend), "mask_token": mask}
+    named = {key: text for key, text in named.items() if text in special}
     extra_tokens = [text for text in special if text not in named.values()]
     settings: dict[str, Any] = {DROPPED: sorted(set(dropped))} if set(dropped) else {}
     return PreTrainedTokenizerFast(
@@ -150,12 +149,6 @@ def unlimited(
         **named,
         **settings,
     )
-
-
-def _names(backend: Tokenizer) -> dict[str, str]:
-    mask = next((text for text in ("[MASK]", "<mask>") if backend.token_to_id(text) is not None), None)
-    names = {"unk_token": unknown_token(backend), "mask_token": mask}
-    return {key: text for key, text in names.items() if text is not None}
 
 
 # -- static models of sentence-transformers and model2vec -------------------------------------------------------------
@@ -193,17 +186,13 @@ def is_static(name: str, hub: dict[str, Any]) -> bool:
     modules = read_modules(name, hub)
     if modules is None:
         return is_model2vec(name, hub)
-    kinds = tuple(kind.__name__ for kind in STATIC_MODULES)
+    kinds = [kind.__name__ for kind in STATIC_MODULES]
     return bool(modules) and str(modules[0].get("type", "")).rpartition(".")[2] in kinds
 
 
 def is_model2vec(name: str, hub: dict[str, Any]) -> bool:
     """Whether it is a folder of model2vec without the list of modules that sentence-transformers reads."""
-    if read_modules(name, hub) is not None:
-        return False
-    config = read_config(name, hub)
-    if config is None:
-        return False
+    config = (read_config(name, hub) or {}) if read_modules(name, hub) is None else {}
     return config.get("model_type") == "model2vec" or "StaticModel" in (config.get("architectures") or ())
 
 

@@ -22,15 +22,18 @@ TEMPLATES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class NamedRecipe:
-    """A published method. `{}` in `text` stands for the argument that `argument` names, e.g. the head of Ditto."""
+    """A published method. `{}` in `text` stands for the head of Ditto, the only argument that a method has."""
 
     name: str
     text: str
     paper: str
     section: str
     about: str
-    argument: str = ""
-    example: str = ""
+
+    @property
+    def argument(self) -> str:
+        """The name of its argument; "" for a recipe without one."""
+        return "head" if "{}" in self.text else ""
 
     @property
     def form(self) -> str:
@@ -40,7 +43,7 @@ class NamedRecipe:
     @property
     def instance(self) -> str:
         """One recipe of this form: `mean`, `ditto:1-10`."""
-        return f"{self.name}:{self.example}" if self.argument else self.name
+        return f"{self.name}:1-10" if self.argument else self.name
 
     @property
     def fields(self) -> str:
@@ -76,21 +79,9 @@ NAMED: dict[str, NamedRecipe] = {
             DITTO,
             "3, Tables 1, 2",
             "first-last weighted by the diagonal of one attention head, counted from 1",
-            "head",
-            "1-10",
         ),
-        NamedRecipe(
-            "static-ditto",
-            "layers=static weights=ditto:{}",
-            DITTO,
-            "Table 1",
-            "Ditto on word embeddings",
-            "head",
-            "1-10",
-        ),
-        NamedRecipe(
-            "last-ditto", "layers=L weights=ditto:{}", DITTO, "Table 1", "Ditto on the last layer", "head", "1-10"
-        ),
+        NamedRecipe("static-ditto", "layers=static weights=ditto:{}", DITTO, "Table 1", "Ditto on word embeddings"),
+        NamedRecipe("last-ditto", "layers=L weights=ditto:{}", DITTO, "Table 1", "Ditto on the last layer"),
         NamedRecipe("prompt", "template=bert weights=mask", PROMPT_BERT, "4.1, eq. 2", "the [MASK] of a prompt (BERT)"),
         NamedRecipe(
             "prompt-roberta", "template=roberta weights=mask", PROMPT_BERT, "4.2", "the <mask> of a prompt (RoBERTa)"

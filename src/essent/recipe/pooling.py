@@ -9,10 +9,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from essent._core.registry import Registry, format_spec
-from essent.errors import RecipeError
+from essent._core.registry import Registry
+from essent.recipe.types import Part, require_integer
 
 if TYPE_CHECKING:
     import torch
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Reduction", "reductions"]
 
 
-class Reduction(ABC):
+class Reduction(Part, ABC):
     """Reduces mixed states (B,T,D) with weights (B,T) to one vector a text (B,K)."""
-
-    name: ClassVar[str]
 
     @abstractmethod
     def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
@@ -59,10 +57,6 @@ class Sum(Reduction):
         hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
         return (weights.to(hidden.dtype).unsqueeze(1) @ hidden).squeeze(1)  # (B,1,T) @ (B,T,D) -> (B,D)
 
-    def spec(self) -> str:
-        """The text form, from which the registry makes the same part."""
-        return self.name
-
 
 @reductions.register("max")
 @dataclass(frozen=True)
@@ -73,10 +67,6 @@ class Max(Reduction):
         """The largest value of each dimension over the tokens with a weight: (B,D)."""
         return hidden.masked_fill((weights <= 0).unsqueeze(-1), -math.inf).amax(dim=1)  # (B,D)
 
-    def spec(self) -> str:
-        """The text form, from which the registry makes the same part."""
-        return self.name
-
 
 @reductions.register("power")
 @dataclass(frozen=True)
@@ -86,17 +76,12 @@ class Power(Reduction):
     p: int = 3
 
     def __post_init__(self) -> None:
-        if not isinstance(self.p, int) or self.p < 1:
-            raise RecipeError(f"reduce=power:{self.p} — p must be a positive integer, e.g. power:3.")
+        require_integer(f"reduce=power:{self.p}", "p", self.p, 1)
 
     def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """(Σ_n ω_n h_n^p)^(1/p) of each dimension: (B,D)."""
         powers = Sum().reduce(hidden**self.p, weights, attention_mask)  # (B,D)
         return powers.sign() * powers.abs() ** (1.0 / self.p)
-
-    def spec(self) -> str:
-        """The text form, from which the registry makes the same part."""
-        return format_spec(self.name, {"p": self.p}, {"p": 3})
 
 
 @reductions.register("dct")
@@ -111,8 +96,7 @@ class Dct(Reduction):
     coefficients: int = 2
 
     def __post_init__(self) -> None:
-        if not isinstance(self.coefficients, int) or self.coefficients < 1:
-            raise RecipeError(f"reduce=dct:{self.coefficients} — the number of coefficients must be ≥ 1, e.g. dct:2.")
+        require_integer(f"reduce=dct:{self.coefficients}", "the number of coefficients", self.coefficients, 1)
 
     def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """The first coefficients of each dimension's cosine transform over the tokens: (B,K·D)."""
@@ -130,7 +114,3 @@ class Dct(Reduction):
     def width(self, dimensions: int) -> int:
         """The number of dimensions of the result."""
         return self.coefficients * dimensions
-
-    def spec(self) -> str:
-        """The text form, from which the registry makes the same part."""
-        return format_spec(self.name, {"coefficients": self.coefficients}, {"coefficients": 2})

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from numbers import Real
@@ -27,7 +27,7 @@ from essent._core.lazy import needs_torch
 from essent._core.notebook import html_block, html_pairs, html_title
 from essent._core.registry import did_you_mean
 from essent.errors import RecipeError, UnknownNameError
-from essent.recipe.named import NAMED, TEMPLATES, NamedRecipe
+from essent.recipe.named import NAMED, TEMPLATES
 from essent.recipe.sources.layers import Mix, check_source, checked_mix, format_mix, parse_mix, reads_mlm_head
 
 FIELDS = ("template", "layers", "weights", "reduce")
@@ -76,9 +76,13 @@ class Recipe:
         from essent.recipe.pooling import reductions
         from essent.recipe.weighting.base import weightings
 
-        for key in (*FIELDS, "shaping"):
+        for key in ALLOWED:
             object.__setattr__(self, key, _field_of(key, getattr(self, key)))
-        _check_template(self.template)
+        if self.template is not None and self.template.count(SLOT) != 1:
+            raise RecipeError(
+                f"template={self.template!r} has {self.template.count(SLOT)} {SLOT}, it must have exactly one. "
+                f"Named templates: {', '.join(TEMPLATES)}."
+            )
         if not self.layers or not self.weights:
             raise RecipeError("A recipe needs at least one source in `layers` and one weighting in `weights`.")
         mix = format_mix(self.layers)
@@ -86,8 +90,11 @@ class Recipe:
             check_source(source, mix)
         object.__setattr__(self, "layers", checked_mix(list(self.layers), mix))
         object.__setattr__(self, "weights", tuple(weightings.create(spec).spec() for spec in self.weights))
-        object.__setattr__(self, "reduce", reductions.create(self.reduce).spec())  # type: ignore[attr-defined]
-        object.__setattr__(self, "shaping", _checked_steps(self.shaping))
+        object.__setattr__(self, "reduce", reductions.create(self.reduce).spec())
+        if self.shaping:
+            with needs_torch(f"The shaping {' | '.join(self.shaping)!r}"):
+                from essent.recipe.shaping.base import shapers
+            object.__setattr__(self, "shaping", tuple(shapers.create(spec).spec() for spec in self.shaping))
         if "mask" in self.weights and MASK not in (self.template or ""):
             raise RecipeError(
                 f"weights=mask needs a template with {MASK}, e.g. template=T0; this recipe has "
@@ -172,12 +179,9 @@ class Recipe:
             RecipeError: an unknown key or a value of the wrong type.
         """
         if not isinstance(values, Mapping):
-            raise RecipeError(
-                f"A recipe is a mapping of {', '.join((*FIELDS, 'shaping'))}, not {type(values).__name__}."
-            )
-        allowed = (*FIELDS, "shaping")
-        if unknown := [key for key in values if key not in allowed]:
-            raise RecipeError(f"Unknown recipe field {unknown[0]!r}. {did_you_mean(str(unknown[0]), list(allowed))}")
+            raise RecipeError(f"A recipe is a mapping of {', '.join(ALLOWED)}, not {type(values).__name__}.")
+        if unknown := [key for key in values if key not in ALLOWED]:
+            raise RecipeError(f"Unknown recipe field {unknown[0]!r}. {did_you_mean(str(unknown[0]), list(ALLOWED))}")
         return cls(**values)
 
     def to_json(self) -> str:
@@ -187,11 +191,7 @@ class Recipe:
     @classmethod
     def from_json(cls, text: str) -> Recipe:
         """Raises RecipeError when `text` is not JSON or not a recipe."""
-        try:
-            values = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise RecipeError(f"Not JSON: {error}") from None
-        return cls.from_dict(values)
+        return cls.from_dict(_parsed("JSON", json.loads, text))
 
     def to_yaml(self) -> str:
         """The recipe as YAML."""
@@ -204,16 +204,21 @@ class Recipe:
         """Raises RecipeError when `text` is not YAML or not a recipe."""
         import yaml
 
-        try:
-            values = yaml.safe_load(text)
-        except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: dates that are none
-            raise RecipeError(f"Not YAML: {error}") from None
-        return cls.from_dict(values)
+        return cls.from_dict(_parsed("YAML", yaml.safe_load, text))
 
     def digest(self) -> str:
         """16 hexadecimal digits that are the same for equal recipes on every machine."""
         canonical = json.dumps(self.to_dict(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _parsed(form: str, parse: Callable[[str], Any], text: str) -> Any:
+    from yaml import YAMLError
+
+    try:
+        return parse(text)
+    except (YAMLError, ValueError, RecursionError) as error:  # ValueError: also dates that are none
+        raise RecipeError(f"Not {form}: {error}") from None
 
 
 def _field_of(key: str, value: Any) -> Any:
@@ -237,14 +242,6 @@ def _is_term(term: Any) -> bool:
     return isinstance(term[0], (str, int)) and isinstance(term[1], Real) and bool not in map(type, term)
 
 
-def _check_template(template: str | None) -> None:
-    if template is not None and template.count(SLOT) != 1:
-        raise RecipeError(
-            f"template={template!r} has {template.count(SLOT)} {SLOT}, it must have exactly one. "
-            f"Named templates: {', '.join(TEMPLATES)}."
-        )
-
-
 def split_chain(text: str) -> list[str]:
     """The parts of a text between the '|' outside its quotes."""
     pieces = re.findall(r'(?:"(?:[^"\\]|\\.)*"|\'[^\']*\'|[^|"\'])+|\|', text)
@@ -264,13 +261,11 @@ def _from_name(name: str, argument: str | None) -> Recipe:
             f"Unknown recipe {name!r}. {did_you_mean(name, list(NAMED))} Or write the fields: "
             "layers=0+L weights=idf | zscore."
         )
-    if not row.argument:
-        if argument:
-            raise RecipeError(f"{name + argument!r}: the recipe {name!r} takes no argument.")
-        return Recipe.parse(row.text)
-    if not argument or argument == ":":
-        raise RecipeError(f"The recipe {name!r} needs its {row.argument}, e.g. {name}:{row.example}.")
-    return Recipe.parse(row.text.format(argument[1:]))
+    argument = (argument or "")[1:]
+    if bool(argument) != bool(row.argument):
+        wanted = f"needs its {row.argument}" if row.argument else "takes no argument"
+        raise RecipeError(f"The recipe {name!r} {wanted}, e.g. {row.instance}.")
+    return Recipe.parse(row.text.format(argument))
 
 
 def _read_words(head: str, text: str) -> dict[str, Any]:
@@ -303,14 +298,6 @@ def _unquote(value: str) -> str:
     return value[1:-1] if value.startswith("'") else value
 
 
-def _checked_steps(shaping: tuple[str, ...]) -> tuple[str, ...]:
-    if not shaping:
-        return ()
-    with needs_torch(f"The shaping {' | '.join(shaping)!r}"):
-        from essent.recipe.shaping.base import shapers
-    return tuple(shapers.create(spec).spec() for spec in shaping)
-
-
 def read_field(key: str, value: str) -> Any:
     """A field's value from its text form: "0+L" as a mix, "idf*ditto:1-10" as two weightings, "T0" as its template."""
     if key == "layers":
@@ -327,24 +314,15 @@ def read_field(key: str, value: str) -> Any:
 def _name_of(recipe: Recipe) -> str | None:
     """The name that stands for everything but the shaping, if there is one."""
     unshaped = replace(recipe, shaping=())
+    head = recipe.weights[0].partition("ditto:")[2]
     for row in NAMED.values():
-        if "|" in row.text:
-            continue
-        argument = _argument_of(row, recipe)
-        if row.argument and argument is None:
-            continue
-        if _parse_row(row.text.format(argument) if row.argument else row.text) == unshaped:
-            return f"{row.name}:{argument}" if row.argument else row.name
+        if "|" not in row.text and (head or not row.argument):
+            name = f"{row.name}:{head}" if row.argument else row.name
+            if _parse_name(name) == unshaped:
+                return name
     return None
 
 
 @lru_cache(maxsize=256)
-def _parse_row(text: str) -> Recipe:
-    return Recipe.parse(text)
-
-
-def _argument_of(row: NamedRecipe, recipe: Recipe) -> str | None:
-    """The head of a recipe whose only weighting is Ditto's."""
-    if row.argument and len(recipe.weights) == 1 and recipe.weights[0].startswith("ditto:"):
-        return recipe.weights[0].removeprefix("ditto:")
-    return None
+def _parse_name(name: str) -> Recipe:
+    return Recipe.parse(name)

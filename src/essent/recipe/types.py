@@ -9,8 +9,13 @@ Letters used in shapes throughout the project:
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from essent._core.registry import format_spec
+from essent.errors import RecipeError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,3 +63,26 @@ class CorpusStats:
     texts: int
     document_frequency: np.ndarray
     count: np.ndarray
+
+
+class Part:
+    """A registered part of a recipe: a frozen dataclass whose fields are the arguments of its spec."""
+
+    name: ClassVar[str]
+
+    def spec(self) -> str:
+        """The shortest text from which the registry builds the same part again."""
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        return format_spec(
+            self.name, {f.name: getattr(self, f.name) for f in fields}, {f.name: f.default for f in fields}
+        )
+
+
+def require_integer(spec: str, name: str, value: Any, least: int) -> None:
+    """Refuse an argument of a part that is no integer, or too small.
+
+    Raises:
+        RecipeError: says the argument and what is allowed.
+    """
+    if not isinstance(value, Integral) or value < least:
+        raise RecipeError(f"{spec} — {name} must be an integer ≥ {least}, not {value!r}.")

@@ -22,14 +22,12 @@ from essent._core.texts import distinct_texts
 from essent.encoder.pipeline.plan import Plan
 from essent.model.backbone import Backbone, RequiredOutputs
 from essent.model.capabilities import capabilities_of, check_recipe
-from essent.model.template import make_frame
-from essent.model.template_bias import debias
+from essent.model.template import debias, make_frame
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import Source, resolve
 from essent.recipe.tokens.ids import Frame
 from essent.recipe.types import CorpusStats, States, Tokens
-from essent.recipe.weighting.base import Weighting, weightings
-from essent.recipe.weighting.product import combine_many
+from essent.recipe.weighting.base import Weighting, combine_many, weightings
 
 
 class Origin(NamedTuple):

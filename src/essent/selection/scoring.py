@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 
 from essent._core.cores import cores
 from essent.errors import NoSpreadError
-from essent.recipe.shaping.base import AffineShaper, Moments
+from essent.recipe.shaping.affine import AffineShaper, Moments
 from essent.recipe.shaping.chain import Chain
 from essent.selection.program import Origin
 from essent.selection.search_data import SearchData

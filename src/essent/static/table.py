@@ -24,7 +24,7 @@ from tqdm.auto import tqdm
 from essent.encoder.saving.static_table import STORED
 from essent.errors import InputError, RecipeError
 from essent.recipe.recipe import Recipe
-from essent.recipe.shaping.base import AffineShaper
+from essent.recipe.shaping.affine import AffineShaper
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.sources.contexts import Contexts
 from essent.recipe.sources.layers import Mix, parse_mix, resolve

@@ -17,7 +17,7 @@ from transformers.activations import ACT2FN
 
 from essent._core.registry import Registry
 from essent.errors import InputError, RecipeError
-from essent.recipe.shaping.whiten import Whiten
+from essent.recipe.shaping.affine import Whiten
 
 # Where masked language models keep the transform: keys of its linear map and of its LayerNorm.
 TRANSFORMS = (

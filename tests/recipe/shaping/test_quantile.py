@@ -11,7 +11,6 @@ from hypothesis.extra.numpy import arrays
 from shaping_reference import sentence_like
 from sklearn.preprocessing import QuantileTransformer
 
-from essent.errors import RecipeError
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.shaping.quantile import QuantileUniform
 
@@ -31,18 +30,9 @@ def ours(fitted_on: np.ndarray, vectors: np.ndarray, *arguments: int) -> np.ndar
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-@pytest.mark.parametrize("rows", [2, 7, 999, 1000, 1001, 3000])
-def test_equals_scikit_learn_on_old_and_new_values(kind: type, rows: int) -> None:
-    vectors = sentence_like(rows, 5).astype(kind)
-    new = np.concatenate([vectors[:50], sentence_like(300, 5, seed=1).astype(kind) * 3])  # many outside the range
-    shaped = ours(vectors, new)
-    assert shaped.dtype == kind
-    np.testing.assert_allclose(shaped, theirs(vectors, new), atol=1e-6)
-
-
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize(
-    "name", ["ties", "one value in most rows", "constant", "two values", "heavy tails", "far from zero", "integers"]
+    "name",
+    ["ties", "one value in most rows", "constant", "neighbouring floats", "heavy tails", "far from zero"],
 )
 def test_equals_scikit_learn_on_awkward_columns(name: str, kind: type) -> None:
     random = np.random.default_rng(2)
@@ -50,10 +40,9 @@ def test_equals_scikit_learn_on_awkward_columns(name: str, kind: type) -> None:
         "ties": random.integers(0, 6, 2500) / 3,
         "one value in most rows": np.where(random.random(2500) < 0.9, 0.25, random.standard_normal(2500)),
         "constant": np.full(2500, 0.1),
-        "two values": random.integers(0, 2, 2500) * 1.0,
+        "neighbouring floats": 1 + np.arange(2500) * 2.3e-16,
         "heavy tails": random.standard_cauchy(2500),  # most quantiles fall in one bin of the guide table
         "far from zero": 1000 + random.standard_normal(2500) * 1e-2,
-        "integers": random.integers(-1000, 1000, 2500) * 1.0,
     }
     vectors = np.stack([columns[name], np.arange(2500)], axis=1).astype(kind)
     between = (vectors[:-1] + vectors[1:]) / 2
@@ -62,7 +51,7 @@ def test_equals_scikit_learn_on_awkward_columns(name: str, kind: type) -> None:
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-@pytest.mark.parametrize("rows", [5, 12, 50, 99, 120, 250, 700, 1000])
+@pytest.mark.parametrize("rows", [5, 50, 120, 700])
 def test_equals_scikit_learn_where_values_are_shared_and_not_round(rows: int, kind: type) -> None:
     """A quantile that rounds to one bit beside a shared value moves all its rows by half a place."""
     random = np.random.default_rng(rows)
@@ -88,17 +77,14 @@ def test_equals_scikit_learn_on_anything(fitted_on: np.ndarray, new: np.ndarray,
     np.testing.assert_allclose(ours(fitted_on, both, count), theirs(fitted_on, both, count), atol=1e-6)
 
 
-@pytest.mark.parametrize("seed", [0, 7])
-def test_draws_scikit_learns_subsample(seed: int) -> None:
+def test_draws_scikit_learns_subsample() -> None:
     vectors = sentence_like(700, 4)
-    expected = theirs(vectors, vectors, 100, seed, subsample=250)
-    np.testing.assert_allclose(ours(vectors, vectors, 100, 250, seed), expected, atol=1e-12)
-
-
-def test_a_stream_longer_than_the_subsample_gives_the_same_quantiles() -> None:
-    vectors = sentence_like(700, 4)
-    streamed = QuantileUniform(100, 250).fit_batches(lambda: iter(np.array_split(vectors, 9)))
-    np.testing.assert_array_equal(streamed.quantiles_, QuantileUniform(100, 250).fit(vectors).quantiles_)
+    step = QuantileUniform(300, 250, 7).fit(vectors)
+    assert step.quantiles_.shape == (4, 250)
+    expected = theirs(vectors, vectors, 300, 7, subsample=250)
+    np.testing.assert_allclose(step.transform(vectors), expected, atol=1e-12)
+    streamed = QuantileUniform(300, 250, 7).fit_batches(lambda: iter(np.array_split(vectors, 9)))
+    np.testing.assert_array_equal(streamed.quantiles_, step.quantiles_)
 
 
 def test_a_stream_within_the_subsample_is_read_once() -> None:
@@ -110,36 +96,6 @@ def test_a_stream_within_the_subsample_is_read_once() -> None:
 
     QuantileUniform(100, 250).fit_batches(batches)
     assert len(starts) == 1
-
-
-def test_more_quantiles_than_sampled_vectors_are_as_many_as_vectors() -> None:
-    vectors = sentence_like(50, 3)
-    assert QuantileUniform(1000, 20).fit(vectors).quantiles_.shape == (3, 20)
-
-
-def test_neighbouring_floats_stay_distinct() -> None:
-    column = (1 + np.arange(2000) * 2.3e-16)[:, None]
-    np.testing.assert_allclose(ours(column, column), theirs(column, column), atol=1e-6)
-
-
-def test_the_smallest_floats_give_no_nan() -> None:
-    column = np.array([[0.0], [5e-324], [1e-310], [2.0]])
-    np.testing.assert_allclose(ours(column, column).ravel(), [0, 1 / 3, 2 / 3, 1])
-
-
-def test_blocks_change_nothing() -> None:
-    vectors = torch.from_numpy(sentence_like(300, 9))
-    module = QuantileUniform().fit(vectors).module()
-    whole = module(vectors)
-    module.block_values = 301
-    torch.testing.assert_close(module(vectors), whole, rtol=0, atol=0)
-
-
-def test_the_gradient_is_the_slope() -> None:
-    vectors = torch.from_numpy(sentence_like(40, 3))
-    module = QuantileUniform().fit(vectors).module()
-    inner = vectors.median(dim=0).values[None] + 1e-6
-    assert torch.autograd.gradcheck(module, inner.requires_grad_(), eps=1e-9, atol=1e-3)
 
 
 def test_a_nan_stays_a_nan_and_infinity_goes_to_the_ends() -> None:
@@ -156,8 +112,3 @@ def test_converted_modules_keep_the_quantiles(kind: torch.dtype) -> None:
     converted = chain.module().to(kind)
     assert converted[0].quantiles.dtype == torch.float64
     torch.testing.assert_close(converted(vectors), chain.module()(vectors), rtol=0, atol=0)
-
-
-def test_settings_out_of_range_are_refused() -> None:
-    with pytest.raises(RecipeError, match="integers ≥ 1"):
-        QuantileUniform(0)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,100 +53,64 @@ def test_without_a_template_the_ids_are_the_tokenizers_own(family: str, folder_o
 
 def test_truncation_keeps_the_frame_and_the_side(tokenizer: PreTrainedTokenizerBase) -> None:
     frame = make_frame(tokenizer, None)
-    whole = framed_ids(tokenizer, frame, [LONG], None)[0]
-    cut = framed_ids(tokenizer, frame, [LONG], 16)[0]
-    assert cut == tokenizer(LONG, truncation=True, max_length=16)["input_ids"]
-    assert cut == [*whole[:15], whole[-1]]
+    whole, *_ = framed_ids(tokenizer, frame, [LONG], None)
+    assert framed_ids(tokenizer, frame, [LONG], 16) == [tokenizer(LONG, truncation=True, max_length=16)["input_ids"]]
+    assert framed_ids(tokenizer, frame, ["a man"], 1) == [[*frame.before, *frame.after]]
     tokenizer.truncation_side = "left"
     cut_at_start = framed_ids(tokenizer, frame, [LONG], 16)[0]
     tokenizer.truncation_side = "right"
     assert cut_at_start == [whole[0], *whole[-15:]]
 
 
-def test_a_maximum_below_the_frame_leaves_the_frame(tokenizer: PreTrainedTokenizerBase) -> None:
-    frame = make_frame(tokenizer, None)
-    assert framed_ids(tokenizer, frame, ["a man"], 1) == [[*frame.before, *frame.after]]
-
-
 @pytest.mark.parametrize(
-    ("texts", "expected_message"),
+    ("texts", "message"),
     [
         ("one text", "got str: 'one text'"),
-        (None, "got NoneType"),
-        (3, "got int"),
-        (["a", None], "Text 1 is NoneType"),
         (["a", 3.5], "Text 1 is float"),
-        ([b"bytes"], "Text 0 is bytes"),
-        ([["nested"]], "Text 0 is list"),
-        (b"bytes", "got bytes"),
-        (pd.Series(["a", None], index=[7, 8]), "Text 1 is"),
         (pd.Series(["a", pd.NA], dtype="string"), "Text 1 is NAType ('<NA>')"),
         (pd.Index(["a", "b", float("nan")]), "Text 2 is float ('nan')"),
-        (pa.array(["a", None]), "Text 1 is NoneType"),
-        (np.array(["a", None], dtype=object), "Text 1 is NoneType"),
         (np.array("one text"), "got ndarray of shape (): give one column"),
-        (np.array([["a", "b"]]), "got ndarray of shape (1, 2): give one column"),
         (pd.DataFrame({"title": ["a"], "text": ["b"]}), "got DataFrame of shape (1, 2): give one column"),
-        (pa.table({"text": ["a"]}), "got Table of shape (1, 1): give one column"),
         ({"a": "one", "b": "two"}, "got dict: give list(texts.values())"),
         ({"a"}, "got set, which has no order"),
     ],
 )
-def test_texts_must_be_a_list(texts: object, expected_message: str) -> None:
-    with pytest.raises(InputError) as caught:
+def test_texts_must_be_a_list(texts: object, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
         check_texts(texts)
-    assert expected_message in str(caught.value)
 
 
-COLUMNS: dict[str, Callable[[list[str]], Any]] = {
-    "tuple": tuple,
-    "generator": lambda texts: (text for text in texts),
-    "deque": deque,
-    "keys": dict.fromkeys,
-    "array": np.array,
-    "objects": lambda texts: np.array(texts, dtype=object),
-    "series": lambda texts: pd.Series(texts, index=range(7, 7 + len(texts))),
-    "strings": lambda texts: pd.Series(texts, dtype="string").values,
-    "categories": lambda texts: pd.Series(texts, dtype="category"),
-    "index": pd.Index,
-    "arrow": pa.array,
-    "chunks": lambda texts: pa.chunked_array([texts[:1], texts[1:]]),
-    "column": lambda texts: Dataset.from_dict({"text": texts})["text"],
-}
-
-
-@pytest.mark.parametrize("kind", COLUMNS)
-def test_any_column_of_texts_will_do(kind: str) -> None:
-    column = COLUMNS[kind](["a", "b", "é"])
-    listed = check_texts(column.keys() if kind == "keys" else column)
-    assert listed == ["a", "b", "é"]
-    assert {type(text) for text in listed} == {str}
+def test_any_column_of_texts_will_do() -> None:
+    texts = ["a", "b", "é"]
+    for column in (
+        tuple(texts),
+        (text for text in texts),
+        dict.fromkeys(texts).keys(),
+        np.array(texts),
+        pd.Series(texts, index=[7, 8, 9]),
+        pd.Series(texts, dtype="category"),
+        pd.Index(texts),
+        pa.chunked_array([texts[:1], texts[1:]]),
+        Dataset.from_dict({"text": texts})["text"],
+    ):
+        listed = check_texts(column)
+        assert listed == texts
+        assert {type(text) for text in listed} == {str}
     assert check_texts([]) == []
 
 
 def test_surrogates_are_joined_or_replaced(tokenizer: PreTrainedTokenizerBase) -> None:
     assert mend_surrogates("a\ud83d\ude00b") == "a😀b"
     assert mend_surrogates("a\ud83db\udc00") == "a�b�"
-    broken = text_ids(tokenizer, ["a man \ud800", "dogs"])
-    assert broken == text_ids(tokenizer, ["a man �", "dogs"])
+    assert text_ids(tokenizer, ["a man \ud800", "dogs"]) == text_ids(tokenizer, ["a man �", "dogs"])
+    with pytest.raises(ModelError, match="object is not a fast tokenizer"):
+        text_ids(object(), ["a"])
 
 
 @given(st.text(st.characters(), max_size=30))
 def test_any_string_has_ids(text: str) -> None:
     ids = text_ids(BYTES, [text])[0]
     assert all(0 <= token < len(BYTES) for token in ids)
-
-
-def test_special_tokens_in_plain_text_are_letters(tokenizer: PreTrainedTokenizerBase) -> None:
-    mask = tokenizer.mask_token_id
-    assert mask in text_ids(tokenizer, ["the [MASK] man"])[0]
-    assert mask not in text_ids(tokenizer, ["the [MASK] man"], plain_text=True)[0]
-    assert mask in text_ids(tokenizer, ["the [MASK] man"])[0]
-
-
-def test_a_slow_tokenizer_is_refused() -> None:
-    with pytest.raises(ModelError, match="object is not a fast tokenizer"):
-        text_ids(object(), ["a"])
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=6), st.integers(0, 3), st.integers(0, 2))
@@ -184,21 +148,11 @@ def test_batches_hold_every_text_once_within_the_budget(lengths: list[int], size
 def test_counts_equal_a_counter(corpus: list[list[int]]) -> None:
     texts = [str(n) for n in range(len(corpus))]
     stats = count_tokens(lambda part: [corpus[int(text)] for text in part], texts, 12)
-    count, frequency = Counter(), Counter()
-    for ids in corpus:
-        count.update(ids)
-        frequency.update(set(ids))
+    count = Counter(token for ids in corpus for token in ids)
+    frequency = Counter(token for ids in corpus for token in set(ids))
     assert stats.texts == len(corpus)
     assert stats.count.tolist() == [count[token] for token in range(12)]
     assert stats.document_frequency.tolist() == [frequency[token] for token in range(12)]
-
-
-def test_counting_in_blocks_is_the_same() -> None:
-    texts = ["a"] * 8192 + ["b"]
-    stats = count_tokens(lambda part: [[1, 1] if t == "a" else [2] for t in part], texts, 3)
-    assert stats.texts == 8193
-    assert stats.count.tolist() == [0, 16384, 1]
-    assert stats.document_frequency.tolist() == [0, 8192, 1]
 
 
 @pytest.mark.parametrize(("kind", "marker"), [("wordpiece", "##"), ("bytes", "Ġ"), ("metaspace", "▁")])

@@ -17,15 +17,13 @@ from essent.errors import UnsupportedRecipeError
 from essent.model.backbone import Backbone, RequiredOutputs
 from essent.model.capabilities import capabilities_of, check_recipe
 from essent.model.mlm_head import expected_rows
-from essent.model.template import check_room, make_frame
-from essent.model.template_bias import debias
+from essent.model.template import check_room, debias, make_frame
 from essent.recipe.pooling import Reduction, mix_sources, reductions
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import Source, format_mix, resolve, token_tables
 from essent.recipe.tokens.ids import Frame
 from essent.recipe.types import CorpusStats, States, Tokens
-from essent.recipe.weighting.base import Weighting, weightings
-from essent.recipe.weighting.product import combine_many
+from essent.recipe.weighting.base import Weighting, combine_many, weightings
 
 if TYPE_CHECKING:
     from essent.recipe.tokens.ids import Vocabulary

@@ -99,7 +99,7 @@ class StaticPooler:
         weights, around = table[ids], self._around(table)  # (tokens,), (F,)
         total = np.bincount(np.repeat(np.arange(len(lengths)), lengths), weights, len(lengths)) + around.sum()  # (N,)
         empty = total <= 0
-        weights[np.repeat(empty, lengths)] = 1.0  # nothing is left of these: uniform, as in `weighting.product`
+        weights[np.repeat(empty, lengths)] = 1.0  # nothing is left of these: uniform, as in `combine_many`
         sums = self._sums(ids, lengths, weights)  # (N,K)
         if len(around):
             own, uniform = (self._sums(self.frame_ids, [len(around)], w) for w in (around, np.ones_like(around)))

@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 from essent.errors import EssentError, InputError
 from essent.recipe.pooling import mix_sources
 from essent.recipe.shaping.affine import Affine
-from essent.recipe.shaping.unit import Normalize as UnitLength
+from essent.recipe.shaping.base import Normalize as UnitLength
 from essent.recipe.tokens.ids import dropped_ids, fast_backend
 from essent.recipe.weighting.base import ByToken
 from essent.recipe.weighting.frequency import Sif

@@ -30,7 +30,7 @@ from essent.encoder.saving.static_table import CannotFoldError, stock_modules_of
 from essent.errors import EssentError
 from essent.model.token_rows import LONG
 from essent.recipe.shaping.affine import Affine
-from essent.recipe.shaping.unit import Normalize as UnitLength
+from essent.recipe.shaping.base import Normalize as UnitLength
 from essent.recipe.sources.layers import format_mix
 from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend
 from essent.recipe.weighting.base import ByToken, Weighting

@@ -19,8 +19,7 @@ from essent.errors import InputError, ModelError, RecipeError
 from essent.model.backbone import Backbone, RequiredOutputs
 from essent.model.loading import load, read_capabilities
 from essent.model.mlm_head import NO_HEAD
-from essent.model.template import check_room, make_frame
-from essent.model.template_bias import debias
+from essent.model.template import check_room, debias, make_frame
 from essent.recipe.recipe import MASK, Recipe, read_field
 from essent.recipe.tokens.ids import Vocabulary, batches, framed_ids, pad
 

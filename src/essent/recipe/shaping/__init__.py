@@ -3,12 +3,10 @@
 from essent._core.lazy import needs_torch
 
 with needs_torch(__name__):
-    from essent.recipe.shaping.base import AffineShaper, Shaper, shapers
-    from essent.recipe.shaping.centre import AllButTheTop, Centre, ZScore
+    from essent.recipe.shaping.affine import AffineShaper, AllButTheTop, Centre, Whiten, ZScore
+    from essent.recipe.shaping.base import Normalize, Shaper, shapers
     from essent.recipe.shaping.flow import Flow
     from essent.recipe.shaping.quantile import QuantileUniform
-    from essent.recipe.shaping.unit import Normalize
-    from essent.recipe.shaping.whiten import Whiten
 
 __all__ = [
     "AffineShaper",

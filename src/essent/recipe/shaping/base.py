@@ -3,101 +3,151 @@
 from __future__ import annotations
 
 import inspect
-from abc import abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import cached_property
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_array, validate_data
 from torch import nn
 
 from essent._core.registry import Registry, format_spec
 from essent.errors import InputError, NoSpreadError, not_fitted
-from essent.recipe.shaping.affine import Affine
-from essent.recipe.shaping.vectors import INPUT_ATTRIBUTES, VectorTransformer, check_batches
 
 Batches = Callable[[], Iterable[np.ndarray]]
 
-# A spread this small beside the mean is rounding: float32 carries 6e-8 of a value. Moments carried through a map are
-# float64 and lose only what cancels in the map, about 1e-8 of what went in.
-ROUNDING_OF_VALUES, ROUNDING_OF_MAPS = 1e-6, 1e-7
+# scikit-learn's attributes of what was fitted on: nothing learned
+INPUT_ATTRIBUTES = ("n_features_in_", "feature_names_in_")
 
 
-@dataclass(frozen=True)
-class Moments:
-    """Number of vectors, their mean (D,) and scatter Σ(x−mean)(x−mean)ᵀ (D,D), float64: all an affine step learns."""
+def check_vectors(vectors: Any, first_row: int = 0) -> np.ndarray:
+    """Vectors as an array (N,D), N ≥ 1, all finite; float32 and float64 stay what they are.
 
-    count: int
-    mean: np.ndarray
-    scatter: np.ndarray
+    Args:
+        vectors: array or tensor.
+        first_row: the number of the first row in a stream, for the message.
 
-    @classmethod
-    def of(cls, vectors: np.ndarray, rows: int = 8192) -> Moments:
-        """Moments of an array (N,D), in blocks so that the float64 copy stays small."""
-        return cls.streamed(vectors[start : start + rows] for start in range(0, len(vectors), rows))
+    Raises:
+        InputError: another shape, or NaN or infinite values: says how many rows, and the first of them.
+    """
+    if isinstance(vectors, torch.Tensor):
+        tensor = vectors.detach().cpu()
+        vectors = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()  # numpy has no bfloat16
+    if getattr(vectors, "dtype", None) == np.float16:
+        vectors = vectors.astype(np.float32)
+    try:
+        array: np.ndarray = check_array(vectors, dtype=(np.float64, np.float32), ensure_all_finite=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"Expected vectors of shape (N,D): {error}") from error
+    finite = np.isfinite(array).all(axis=1)
+    if not finite.all():
+        bad = np.flatnonzero(~finite)
+        raise InputError(
+            f"{len(bad)} of {len(array)} vectors have NaN or infinite values, the first in row {first_row + bad[0]}."
+        )
+    return array
 
-    @classmethod
-    def streamed(cls, blocks: Iterable[np.ndarray]) -> Moments:
-        """Moments of blocks (n,D), merged pairwise (Chan et al. 1983): no large sums to cancel.
 
-        Raises:
-            InputError: no block, or blocks of different widths.
-        """
-        total: Moments | None = None
-        for block in check_batches(blocks):
-            exact = block.astype(np.float64)
-            mean = exact.mean(axis=0)
-            centred = exact - mean
-            part = cls(len(exact), mean, centred.T @ centred)
-            total = part if total is None else total.merged(part)
-        if total is None:  # check_batches has refused an empty stream
-            raise InputError("Cannot fit a shaping step on no vectors.")
-        return total.without_rounding(ROUNDING_OF_VALUES * np.abs(total.mean))
+def check_batches(batches: Iterable[Any]) -> Iterator[np.ndarray]:
+    """Every batch of a stream checked, rows numbered through.
 
-    def merged(self, addition: Moments) -> Moments:
-        """The moments of two parts of the data together."""
-        if addition.mean.shape != self.mean.shape:
-            raise InputError(
-                f"Blocks of {len(self.mean)} and {len(addition.mean)} dimensions cannot be fitted together."
-            )
-        count = self.count + addition.count
-        step = addition.mean - self.mean
-        return Moments(
-            count,
-            self.mean + step * (addition.count / count),
-            self.scatter + addition.scatter + np.outer(step, step) * (self.count * addition.count / count),
+    Raises:
+        InputError: no batch, batches of different widths, or what `check_vectors` refuses.
+    """
+    rows, width = 0, None
+    for batch in batches:
+        array = check_vectors(batch, rows)
+        if width not in (None, array.shape[1]):
+            raise InputError(f"Batches of {width} and {array.shape[1]} dimensions cannot be fitted together.")
+        rows, width = rows + len(array), array.shape[1]
+        yield array
+    if not rows:
+        raise InputError("Cannot fit a shaping step on no vectors: the stream gave no batch.")
+
+
+def blocks(array: np.ndarray, rows: int = 8192) -> Iterator[np.ndarray]:
+    """An array (N,D) in blocks (n,D), so that copies of them stay small."""
+    return (array[start : start + rows] for start in range(0, len(array), rows))
+
+
+def apply(module: nn.Module, vectors: np.ndarray) -> np.ndarray:
+    """Run a module over an array block by block; one of no steps gives the array itself."""
+    if isinstance(module, nn.Sequential) and not len(module):
+        return vectors
+    with torch.no_grad():
+        parts = [
+            module(torch.from_numpy(np.require(block, requirements=["C", "W"]))).numpy() for block in blocks(vectors)
+        ]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+class Fixed(nn.Module):
+    """A module whose arrays follow `.to(device)` but keep their type: `.half()` must not round what was fitted."""
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
+        def moved(tensor: torch.Tensor) -> torch.Tensor:
+            changed = fn(tensor)
+            return changed if changed.dtype == tensor.dtype else tensor.to(changed.device)
+
+        return super()._apply(moved, recurse)
+
+
+def check_width(vectors: torch.Tensor, dimensions: int) -> None:
+    """Refuse vectors of another width than the fit saw."""
+    if vectors.ndim != 2 or vectors.shape[1] != dimensions:
+        raise InputError(
+            f"The shaping was fitted on vectors of {dimensions} dimensions, shape (N,{dimensions}); "
+            f"got {tuple(vectors.shape)}."
         )
 
-    def through(self, affine: Affine) -> Moments:
-        """Moments of the mapped vectors."""
-        mean = (self.mean - affine.mean) @ affine.matrix + affine.offset
-        mapped = Moments(self.count, mean, affine.matrix.T @ self.scatter @ affine.matrix)
-        spread = np.sqrt(np.maximum(np.diag(self.scatter), 0.0) / self.count)  # (D,)
-        return mapped.without_rounding(ROUNDING_OF_MAPS * (spread @ np.abs(affine.matrix)))
 
-    @cached_property
-    def components(self) -> tuple[np.ndarray, np.ndarray]:
-        """Variances (D,) from largest to smallest, N−1 form, and components as columns (D,D), each with a fixed sign.
+class VectorTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+    """A scikit-learn transformer of vectors (N,D) to (N,K) whose map is a torch module once it is fitted."""
 
-        Kept: all-but-the-top and whitening of the same vectors read the same components.
+    @abstractmethod
+    def module(self) -> nn.Module:
+        """The learned map for tensors (B,D) -> (B,K)."""
+
+    def dim_out(self, dimensions: int) -> int:
+        """K for D."""
+        return dimensions
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Map vectors (N,D) to (N,K), float32 or float64 as they come.
+
+        Raises:
+            NotFittedError: `fit` must come first.
+            InputError: another width than in `fit`.
         """
-        covariance = self.scatter / max(self.count - 1, 1)
-        values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
-        values, vectors = values[::-1], vectors[:, ::-1]
-        largest = np.abs(vectors).argmax(axis=0)  # the sign of an eigenvector is arbitrary: largest entry positive
-        signs = np.sign(vectors[largest, np.arange(vectors.shape[1])])
-        return values, vectors * np.where(signs == 0, 1.0, signs)
+        array, module = check_vectors(X), self.module()
+        validate_data(self, X, reset=False, skip_check_array=True, ensure_2d=False)  # the columns' names
+        width = getattr(self, "n_features_in_", array.shape[1])
+        if array.shape[1] != width:
+            raise InputError(
+                f"X has {array.shape[1]} features, but {type(self).__name__} is expecting {width} features as input: "
+                f"it was fitted on vectors of {width} dimensions, got {array.shape}."
+            )
+        return apply(module, array)
 
-    def without_rounding(self, smallest: np.ndarray) -> Moments:
-        """The same moments, columns (D,) whose standard deviation is at most `smallest` made exactly constant.
+    def _vectors_to_fit(self, X: Any) -> np.ndarray:
+        """The vectors (N,D) checked, and their columns' names noted where they have some."""
+        array = check_vectors(X)
+        validate_data(self, X, reset=True, skip_check_array=True, ensure_2d=False)
+        return array
 
-        Otherwise a later step takes rounding for signal: the rows of equal vectors differ from their mean by 1e-17,
-        and whitening would divide by that.
-        """
-        spread = np.sqrt(np.maximum(np.diag(self.scatter), 0.0) / self.count)  # (D,)
-        real = (spread > smallest).astype(np.float64)
-        return Moments(self.count, self.mean, self.scatter * np.outer(real, real))
+    @property
+    def _n_features_out(self) -> int:  # for scikit-learn's names of what comes out
+        return self.dim_out(self.n_features_in_)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = bool(getattr(self, "needs_fit", True))
+        tags.transformer_tags.preserves_dtype = ["float32", "float64"]
+        return tags
 
 
 class Shaper(VectorTransformer):
@@ -140,10 +190,13 @@ class Shaper(VectorTransformer):
 
     def state(self) -> dict[str, np.ndarray]:
         """What `fit` has learned, as arrays: every attribute that ends in an underscore, but for what it was given."""
-        learned = {key: value for key, value in vars(self).items() if key.endswith("_") and key not in INPUT_ATTRIBUTES}
-        learned = {key: value for key, value in learned.items() if not key.startswith("_")}
-        arrays = {key: value for key, value in learned.items() if isinstance(value, (np.ndarray, int, float))}
-        return {key: np.array(value, order="C") for key, value in arrays.items()}
+        return {
+            key: np.array(value, order="C")
+            for key, value in vars(self).items()
+            if re.fullmatch(r"[^_].*_", key)
+            and key not in INPUT_ATTRIBUTES
+            and isinstance(value, (np.ndarray, int, float))
+        }
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
         """Put back what `state` gave."""
@@ -166,43 +219,28 @@ class Shaper(VectorTransformer):
         return not self.needs_fit or bool(self.state())
 
 
-class AffineShaper(Shaper):
-    """A step that is affine once fitted, and learns from moments alone."""
+shapers: Registry[Shaper] = Registry("shaping step", "essent.shapers")
 
-    mean_: np.ndarray
-    matrix_: np.ndarray
 
-    @property
-    def n_features_in_(self) -> int:
-        """The number of dimensions of the vectors that it was fitted on."""
-        return len(self.mean_)
+class UnitLength(nn.Module):
+    """Divides every vector by its L2 length; a zero vector stays zero."""
 
-    def fit(self, X: Any, y: Any = None) -> AffineShaper:
-        """Learn from vectors (N,D)."""
-        return self.fit_moments(Moments.of(self._vectors_to_fit(X)))
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Scale vectors (…,D) to length 1."""
+        return nn.functional.normalize(vectors, p=2, dim=1)
 
-    def fit_moments(self, moments: Moments) -> AffineShaper:
-        """Learn from moments, which can be streamed.
 
-        Raises:
-            NoSpreadError: too few vectors that differ, so that nothing would be left of them.
-        """
-        self.check_settings()
-        self.require_spread(moments.count, bool(np.diag(moments.scatter).any()))
-        self.mean_, self.matrix_ = moments.mean, np.ascontiguousarray(self.matrix_of(moments))
+@shapers.register("normalize")
+class Normalize(OneToOneFeatureMixin, Shaper):
+    """Scale every vector to unit L2 length; a zero vector stays zero (Stankevičius 3.4.5). Learns nothing."""
+
+    needs_fit: ClassVar[bool] = False
+
+    def fit(self, X: Any, y: Any = None) -> Normalize:
+        """Check the vectors; there is nothing to learn."""
+        self.n_features_in_ = self._vectors_to_fit(X).shape[1]
         return self
-
-    @abstractmethod
-    def matrix_of(self, moments: Moments) -> np.ndarray:
-        """The matrix (D,K) that centred vectors are multiplied by."""
-
-    def affine(self) -> Affine:
-        """The learned map."""
-        return Affine.of(self.learned("mean_"), self.learned("matrix_"))
 
     def module(self) -> nn.Module:
         """The fitted map as a torch module."""
-        return self.affine().module()
-
-
-shapers: Registry[Shaper] = Registry("shaping step", "essent.shapers")
+        return UnitLength()

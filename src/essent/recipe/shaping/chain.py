@@ -10,9 +10,8 @@ import numpy as np
 from torch import nn
 
 from essent.errors import not_fitted
-from essent.recipe.shaping.affine import Affine
-from essent.recipe.shaping.base import AffineShaper, Batches, Moments, Shaper, shapers
-from essent.recipe.shaping.vectors import VectorTransformer, apply, check_batches
+from essent.recipe.shaping.affine import Affine, AffineShaper, Moments
+from essent.recipe.shaping.base import Batches, Shaper, VectorTransformer, apply, blocks, check_batches, shapers
 
 
 class Chain(VectorTransformer):
@@ -82,7 +81,7 @@ class Chain(VectorTransformer):
         """
         array = self._vectors_to_fit(X)
         self._width = array.shape[1]
-        return self.fit_batches(lambda: _blocks(array), moments)
+        return self.fit_batches(lambda: blocks(array), moments)
 
     def fit_batches(self, make_batches: Batches, moments: Moments | None = None) -> Chain:
         """Fit on streamed batches (n,D). A run of affine steps takes one pass, whose moments are carried through it.
@@ -153,10 +152,6 @@ class Chain(VectorTransformer):
             start = f"{index}."
             step.set_state({k.removeprefix(start): v for k, v in state.items() if k.startswith(start)})
         return chain
-
-
-def _blocks(array: np.ndarray, rows: int = 8192) -> Iterator[np.ndarray]:
-    return (array[start : start + rows] for start in range(0, len(array), rows))
 
 
 def _shaped(steps: Sequence[Shaper], make_batches: Batches) -> Iterator[np.ndarray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,9 @@ from tqdm.auto import tqdm
 
 from essent._core.lazy import optional_import
 from essent.errors import RecipeError
-from essent.recipe.shaping.affine import Affine, AffineModule, Fixed, check_width
-from essent.recipe.shaping.base import Moments, Shaper, shapers
-from essent.recipe.shaping.centre import ZScore
-from essent.recipe.shaping.vectors import apply
+from essent.recipe.shaping.affine import Affine, AffineModule, Moments, ZScore
+from essent.recipe.shaping.base import Fixed, Shaper, apply, check_width, shapers
+from essent.recipe.types import require_integer
 
 SHOW_PROGRESS_FROM = 20_000  # vectors · epochs below this train in seconds
 
@@ -56,13 +54,10 @@ class Flow(Shaper):
     def check_settings(self) -> None:
         """Refuse settings that are not allowed."""
         for name in ("epochs", "transforms", "hidden", "batch_size"):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or value < 1:
-                raise RecipeError(f"flow:{name}={value} — {name} must be an integer ≥ 1.")
+            require_integer(f"flow:{name}={getattr(self, name)}", name, getattr(self, name), 1)
         if isinstance(self.learning_rate, str) or not self.learning_rate > 0:
             raise RecipeError(f"flow:learning_rate={self.learning_rate} — learning_rate must be a number > 0.")
-        if not isinstance(self.seed, Integral):
-            raise RecipeError(f"flow:seed={self.seed} — seed must be an integer.")
+        require_integer(f"flow:seed={self.seed}", "seed", self.seed, 0)
 
     @property
     def n_features_in_(self) -> int:
@@ -135,7 +130,7 @@ class FlowMap(Fixed):
     def __init__(self, first: AffineModule, network: nn.Module) -> None:
         super().__init__()
         self.first = first
-        self.network = with_buffers(network)
+        self.network = network.requires_grad_(False)  # a fitted flow is not for an optimizer to learn
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Map vectors (…,D) to the latent space."""
@@ -143,12 +138,3 @@ class FlowMap(Fixed):
         standard = self.first(vectors.double()).float()
         transformed: torch.Tensor = self.network().transform(standard).to(vectors.dtype)  # (B,D)
         return transformed
-
-
-def with_buffers(network: nn.Module) -> nn.Module:
-    """The network with its parameters turned into buffers: a fitted flow is not for an optimizer to find."""
-    for part in network.modules():
-        for name, value in list(part.named_parameters(recurse=False)):
-            delattr(part, name)
-            part.register_buffer(name, value.detach())
-    return network

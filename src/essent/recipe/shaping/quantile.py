@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,8 @@ from sklearn.utils import resample
 from torch import nn
 
 from essent._core.cores import cores
-from essent.errors import RecipeError
-from essent.recipe.shaping.affine import Fixed, check_width
-from essent.recipe.shaping.base import Batches, Shaper, shapers
-from essent.recipe.shaping.vectors import check_batches
+from essent.recipe.shaping.base import Batches, Fixed, Shaper, check_batches, check_width, shapers
+from essent.recipe.types import require_integer
 
 
 @shapers.register("quantile")
@@ -40,12 +37,9 @@ class QuantileUniform(OneToOneFeatureMixin, Shaper):
 
     def check_settings(self) -> None:
         """Refuse settings that are not allowed."""
-        numbers = (self.n_quantiles, self.subsample)
-        if not all(isinstance(number, Integral) and number >= 1 for number in numbers):
-            raise RecipeError(
-                f"quantile:{self.n_quantiles},{self.subsample} — the numbers of quantiles and of vectors must be "
-                "integers ≥ 1."
-            )
+        spec = f"quantile:{self.n_quantiles},{self.subsample}"
+        require_integer(spec, "the number of quantiles", self.n_quantiles, 1)
+        require_integer(spec, "the number of vectors", self.subsample, 1)
 
     @property
     def n_features_in_(self) -> int:

@@ -100,32 +100,19 @@ class Contexts:
         Raises:
             DataError: not such a folder, a damaged one, or one without one of the layers.
         """
-        metadata = read_about(folder)
+        metadata = read_about(folder, whole=True)
         try:
-            if has_digests(Path(folder)):
-                check_digests(Path(folder), whole=True)
             with safe_open(Path(folder) / ARRAYS, framework="numpy") as file:
-                stored_layers = {int(key[6:]) for key in file.keys() if key.startswith("layer.")}  # noqa: SIM118  no dictionary
-                for layer in sorted(set() if layers is None else layers - stored_layers):
-                    raise _lacking(layer, stored_layers, metadata["last"])
-                tensor_names = [f"layer.{layer}" for layer in sorted(stored_layers if layers is None else layers)]
-                arrays = {key: file.get_tensor(key) for key in [*tensor_names, "count", "document_frequency"]}
-            tables = {int(key[6:]): arrays.pop(key) for key in list(arrays) if key.startswith("layer.")}
-            return cls(
-                tables,
-                arrays["count"],
-                arrays["document_frequency"],
-                int(metadata["texts"]),
-                int(metadata["last"]),
-                str(metadata["vocabulary"]),
-                metadata["about"],
-            )
-        except ModelError as error:
-            raise DataError(str(error)) from error
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            if isinstance(error, DataError):
-                raise
+                names = {int(key[6:]): key for key in file.keys() if key.startswith("layer.")}  # noqa: SIM118  no dictionary
+                for layer in sorted((layers or set()) - set(names)):
+                    raise _lacking(layer, names, metadata["last"])
+                tables = {layer: file.get_tensor(names[layer]) for layer in sorted(names if layers is None else layers)}
+                counts = {key: file.get_tensor(key) for key in ("count", "document_frequency")}
+        except DataError:
+            raise
+        except (OSError, ValueError, SafetensorError) as error:
             raise DataError(f"The context-averaged tables in {str(folder)!r} are damaged: {error!r}") from error
+        return cls(tables, **counts, **{key: metadata[key] for key in ENTRIES})
 
 
 def _lacking(layer: int, stored_layers: Iterable[int], last: int) -> DataError:
@@ -134,8 +121,8 @@ def _lacking(layer: int, stored_layers: Iterable[int], last: int) -> DataError:
     )
 
 
-def read_about(folder: str | Path) -> dict[str, Any]:
-    """What contexts.json says.
+def read_about(folder: str | Path, whole: bool = False) -> dict[str, Any]:
+    """What contexts.json says; `whole` checks the digests of large files too.
 
     Raises:
         DataError: no such file, another format, damaged, or a file that has changed since it was saved.
@@ -146,7 +133,7 @@ def read_about(folder: str | Path) -> dict[str, Any]:
         check_places(Path(folder), also=(ABOUT, ARRAYS))
         metadata: dict[str, Any] | None = read_json(path)
         if metadata is not None and has_digests(Path(folder)):
-            check_digests(Path(folder), whole=False)
+            check_digests(Path(folder), whole=whole)
     except ModelError as error:
         raise DataError(str(error)) from error
     if metadata is None:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import quote, unquote
 
-from essent._core.registry import Registry, format_spec
+from essent._core.registry import Registry
 from essent.errors import DataError, RecipeError, UnsupportedRecipeError
+from essent.recipe.types import Part, require_integer
 
 if TYPE_CHECKING:
     import torch
@@ -29,10 +30,9 @@ TOP = re.compile(r"topk:(?P<count>[1-9]\d*)(?P<bias>-bias)?$")
 NUMBER = r"-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
 
 
-class TokenTable(ABC):
+class TokenTable(Part, ABC):
     """A matrix with one row a token id, used instead of a model's own states."""
 
-    name: ClassVar[str]
     carried: ClassVar[bool] = False  # whether a saved encoder takes the rows along: they cannot be made again
 
     @abstractmethod
@@ -52,12 +52,8 @@ class RandomTable(TokenTable):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for field in ("dimensions", "seed"):
-            value = getattr(self, field)
-            if not isinstance(value, int) or value < (1 if field == "dimensions" else 0):
-                raise RecipeError(
-                    f"random:{self.dimensions},{self.seed} — {field} must be a whole number, not {value!r}."
-                )
+        require_integer(f"random:{self.dimensions},{self.seed}", "dimensions", self.dimensions, 1)
+        require_integer(f"random:{self.dimensions},{self.seed}", "seed", self.seed, 0)
 
     def rows_of(self, vocabulary: Vocabulary) -> torch.Tensor:
         """Random rows (V,D) from the seed."""
@@ -67,12 +63,6 @@ class RandomTable(TokenTable):
         # numpy's generator, not torch's: its stream is the same on every platform and version
         draws = np.random.default_rng(self.seed).standard_normal((len(vocabulary), self.dimensions), dtype=np.float32)
         return torch.from_numpy(draws * np.float32(0.1))  # (V,D)
-
-    def spec(self) -> str:
-        """The text form, from which the registry makes the same part."""
-        return format_spec(
-            self.name, {"dimensions": self.dimensions, "seed": self.seed}, {"dimensions": 768, "seed": 0}
-        )
 
 
 @token_tables.register("avg")
@@ -90,24 +80,19 @@ class AverageTable(TokenTable):
     def __post_init__(self) -> None:
         if not isinstance(self.place, str):
             raise RecipeError(f"avg:{self.place} — a folder whose name is a number is written avg:./{self.place}.")
-        if not self.folder:
-            raise RecipeError(f"avg:{self.place} — the folder is missing; write avg:FOLDER or avg:FOLDER@L.")
-        if self.layer.endswith("-bias"):
-            raise RecipeError(f"avg:{self.place} — averages have layers 0 … L, no template bias.")
+        if not self.folder or self.layer.endswith("-bias"):
+            raise RecipeError(f"avg:{self.place} — write avg:FOLDER or avg:FOLDER@L, with a layer of 0 … L.")
 
     @property
     def folder(self) -> str:
         """The folder that holds the averages."""
-        return unquote(self._split()[0])
+        return unquote(self.place.removesuffix(f"@{self.layer}"))
 
     @property
     def layer(self) -> str:
-        """The layers of the averages, as a mix."""
-        return self._split()[1]
-
-    def _split(self) -> tuple[str, str]:
-        folder, at, layer = self.place.rpartition("@")
-        return (folder, layer) if at and LAYER.fullmatch(layer) else (self.place, "L")
+        """The layer of the averages, by default the last."""
+        layer = self.place.rpartition("@")[2]
+        return layer if "@" in self.place and LAYER.fullmatch(layer) else "L"
 
     @classmethod
     def of(cls, folder: str | Path, layer: str = "L") -> AverageTable:
@@ -136,10 +121,6 @@ class AverageTable(TokenTable):
             return torch.from_numpy(Contexts.load(self.folder, {int(layer)}).table(int(layer)))
         except DataError as error:
             raise RecipeError(f"layers=avg:{self.place} — {error}") from None
-
-    def spec(self) -> str:
-        """The text form, from which the registry makes the same part."""
-        return f"{self.name}:{self.place}"
 
 
 @dataclass(frozen=True)
@@ -173,7 +154,6 @@ def parse_mix(text: str) -> Mix:
             raise RecipeError(
                 f"layers={text} — cannot read {term!r}; write e.g. L, 0+L, 1+2+L, static, 0.3*0+0.7*L.{hint}"
             )
-        check_source(match["source"], text)
         read.append((match["source"], float(match["factor"]) if match["factor"] else None))
     return checked_mix(read, text)
 

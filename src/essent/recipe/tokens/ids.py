@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TOKENS_PER_TEXT, SHORT_TEXTS = 64, 16  # what a batch size means, see `batches`
-_digests: dict[tuple[bytes, str], str] = {}  # of tokenizers, by what they and their settings are written as
 _tokenizer_lock = Lock()  # tokenizers are shared, and what is set on them for one text must not meet another thread's
 DROPPED = "dropped_ids"  # a tokenizer's own setting, in its tokenizer_config.json: ids that leave every text
 
@@ -137,9 +136,7 @@ def text_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], plain_text: b
         finally:
             backend.encode_special_tokens = False  # the tokenizer may be shared with a model that reads them
     dropped = frozenset(dropped_ids(tokenizer))
-    if dropped:
-        return [[i for i in ids if i not in dropped] for ids in sequences]
-    return sequences
+    return [[i for i in ids if i not in dropped] for ids in sequences] if dropped else sequences
 
 
 def read_ids(backend: Tokenizer, texts: list[str]) -> list[list[int]]:
@@ -153,19 +150,15 @@ def read_ids(backend: Tokenizer, texts: list[str]) -> list[list[int]]:
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
     """SHA-256 of how a tokenizer reads texts, its padding aside: normaliser, vocabulary, special tokens, settings."""
-    written = fast_backend(tokenizer).to_str()
     special = [tokenizer.mask_token_id, tokenizer.pad_token_id, sorted(tokenizer.all_special_ids)]
     settings = [special, dropped_ids(tokenizer), getattr(tokenizer, "truncation_side", "right")]
-    settings_json = json.dumps(settings)
-    key = hashlib.sha256(written.encode("utf-8", "surrogatepass")).digest(), settings_json
-    digest = _digests.get(key)
-    if digest is None:  # reading and writing a vocabulary as JSON takes a hundred times as long
-        pipeline = {**json.loads(written), "padding": None, "truncation": None}
-        whole = json.dumps([pipeline, settings]).encode("utf-8", "surrogatepass")
-        if len(_digests) >= 16:
-            _digests.clear()
-        digest = _digests[key] = hashlib.sha256(whole).hexdigest()
-    return digest
+    return _digest(fast_backend(tokenizer).to_str(), json.dumps(settings))
+
+
+@lru_cache(maxsize=4)  # reading and writing a vocabulary as JSON takes a hundred times as long as comparing it
+def _digest(written: str, settings: str) -> str:
+    pipeline = {**json.loads(written), "padding": None, "truncation": None}
+    return hashlib.sha256(json.dumps([pipeline, json.loads(settings)]).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def dropped_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:

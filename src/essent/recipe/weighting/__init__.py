@@ -1,6 +1,6 @@
 """Token weights ω: by position, by frequency, by attention; a recipe multiplies any of them."""
 
-from essent.recipe.weighting import attention, frequency, position  # noqa: F401  each registers its weightings
+from essent.recipe.weighting import frequency, position  # noqa: F401  each registers its weightings
 from essent.recipe.weighting.base import ByToken, Weighting, weightings
 
 __all__ = [

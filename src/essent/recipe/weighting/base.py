@@ -7,13 +7,15 @@ tokens removed, idf 0 everywhere) the weights fall back to uniform: never a NaN,
 
 from __future__ import annotations
 
-import dataclasses
+import operator
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, ClassVar
 
-from essent._core.registry import Registry, format_spec
+from essent._core.registry import Registry
 from essent.errors import not_fitted
-from essent.recipe.types import CorpusStats, States, Tokens
+from essent.recipe.types import CorpusStats, Part, States, Tokens
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,15 +24,14 @@ if TYPE_CHECKING:
     from essent.recipe.tokens.ids import Vocabulary
 
 
-class Weighting(ABC):
-    """One factor of the token weights: a frozen dataclass whose fields are the arguments of its spec.
+class Weighting(Part, ABC):
+    """One factor of the token weights.
 
     Class attributes say what it reads: `reads_stats` (token counts, learned by `fit`), `reads_mask` (a mask token in
     the template), `normalised` (its weights are scaled to sum 1 in each text), `leading_space` (the text must be
     tokenised as if in the middle of a sentence, so that a byte-level tokenizer marks its first word as a word).
     """
 
-    name: ClassVar[str]
     normalised: ClassVar[bool] = True
     reads_mask: ClassVar[bool] = False
     leading_space: ClassVar[bool] = False
@@ -50,13 +51,6 @@ class Weighting(ABC):
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
         """Raw weights (B,T) ≥ 0 of one batch; what they are on padding does not matter."""
-
-    def spec(self) -> str:
-        """The shortest text that builds the same weighting again."""
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        return format_spec(
-            self.name, {f.name: getattr(self, f.name) for f in fields}, {f.name: f.default for f in fields}
-        )
 
 
 class ByToken(Weighting):
@@ -87,3 +81,38 @@ def require_stats(stats: CorpusStats | None, weighting: str) -> CorpusStats:
             f"weights={weighting} needs token counts: call fit(texts) first, with the texts of your task or any corpus."
         )
     return stats
+
+
+def combine_many(
+    products: Sequence[Sequence[Weighting]],
+    tokens: Tokens,
+    states: States,
+    vocabulary: Vocabulary,
+    stats: CorpusStats | None,
+) -> torch.Tensor:
+    """Multiply the factors of each product, blank the padding, normalise; uniform weights where nothing is left.
+
+    A factor that several products share is computed once.
+
+    Returns:
+        ω (B,W,T) ≥ 0, one row per product, 0 on padding; sums to 1 in each text when every factor is normalised or
+        nothing was left.
+    """
+    import torch
+
+    attention_mask = tokens.attention_mask.unsqueeze(1)  # (B,1,T)
+    factors = dict.fromkeys(factor for product in products for factor in product)
+    by_factor = {factor: factor.weights(tokens, states, vocabulary, stats) for factor in factors}  # (B,T) each
+    # a product of 16 bits would underflow
+    kind = reduce(torch.promote_types, (weights.dtype for weights in by_factor.values()), torch.float32)
+    uniform = torch.ones_like(tokens.attention_mask, dtype=kind)
+    rows = [reduce(operator.mul, [by_factor[factor].to(kind) for factor in product], uniform) for product in products]
+    weights = torch.stack(rows, dim=1).masked_fill(~attention_mask, 0.0)  # (B,W,T)
+    empty = weights.sum(dim=2, keepdim=True) <= 0  # (B,W,1)
+    weights = weights.masked_fill(empty, 1.0) * attention_mask
+    count = attention_mask.sum(dim=2, keepdim=True).clamp(min=1).to(kind)  # (B,1,1)
+    divisor = torch.where(empty, count, torch.ones_like(count))
+    normalised = torch.tensor([all(f.normalised for f in product) for product in products], device=weights.device)
+    if normalised.any():
+        divisor = torch.where(normalised[:, None], weights.sum(dim=2, keepdim=True).clamp(min=1e-30), divisor)
+    return weights / divisor

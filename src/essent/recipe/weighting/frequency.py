@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from essent.errors import RecipeError
-from essent.recipe.types import CorpusStats, States, Tokens
+from essent.recipe.types import CorpusStats, States, Tokens, require_integer
 from essent.recipe.weighting.base import ByToken, require_stats, weightings
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def inverse_document_frequency(stats: CorpusStats) -> np.ndarray:
     return idf
 
 
-class NeedsCounts(ByToken):
+class ByCounts(ByToken):
     """A by-token weighting learned from a corpus."""
 
     @property
@@ -44,31 +45,38 @@ class NeedsCounts(ByToken):
         """Whether counts of tokens must be known first."""
         return True
 
-
-@weightings.register("idf")
-@dataclass(frozen=True)
-class Idf(NeedsCounts):
-    """ω ∝ ln(N / df_t), counted on a corpus (idf^W) or on the task's own texts (idf^T), sum 1 (Stankevičius 3.3)."""
+    @abstractmethod
+    def of(self, stats: CorpusStats) -> np.ndarray:
+        """Weights (V,) by the counts of the corpus."""
 
     def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
         """The weight of every token of the vocabulary, (V,)."""
-        return inverse_document_frequency(require_stats(stats, self.spec()))
+        return self.of(require_stats(stats, self.spec()))
+
+
+@weightings.register("idf")
+@dataclass(frozen=True)
+class Idf(ByCounts):
+    """ω ∝ ln(N / df_t), counted on a corpus (idf^W) or on the task's own texts (idf^T), sum 1 (Stankevičius 3.3)."""
+
+    def of(self, stats: CorpusStats) -> np.ndarray:
+        """idf of every token, (V,)."""
+        return inverse_document_frequency(stats)
 
 
 @weightings.register("tfidf")
 @dataclass(frozen=True)
-class TfIdf(NeedsCounts):
+class TfIdf(ByCounts):
     """ω ∝ tf_t · idf_t, one weight a token for the whole corpus, sum 1 in each text (Ditto Table 1, first-last TF-IDF).
 
     Ditto computes "TF-IDF weights on 10^6 sentences … as token importance weights": a table by token. tf_t is the mean
     count of the token in the texts that contain it, 1 for a token never seen.
     """
 
-    def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
-        """The weight of every token of the vocabulary, (V,)."""
+    def of(self, stats: CorpusStats) -> np.ndarray:
+        """tf · idf of every token, (V,)."""
         import numpy as np
 
-        stats = require_stats(stats, self.spec())
         term_frequency = np.maximum(stats.count, 1) / np.maximum(stats.document_frequency, 1)  # (V,)
         tf_idf: np.ndarray = term_frequency * inverse_document_frequency(stats)
         return tf_idf
@@ -76,7 +84,7 @@ class TfIdf(NeedsCounts):
 
 @weightings.register("sif")
 @dataclass(frozen=True)
-class Sif(NeedsCounts):
+class Sif(ByCounts):
     """ω = (1/N) · a / (a + p_t), p_t the token's share of the corpus, not scaled to sum 1 (Arora et al. 2017)."""
 
     a: float = 1e-3
@@ -86,9 +94,8 @@ class Sif(NeedsCounts):
         if not isinstance(self.a, (int, float)) or not self.a > 0:
             raise RecipeError(f"sif:{self.a} — a must be a positive number, e.g. sif:1e-3.")
 
-    def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
-        """The weight of every token of the vocabulary, (V,)."""
-        stats = require_stats(stats, self.spec())
+    def of(self, stats: CorpusStats) -> np.ndarray:
+        """a / (a + p_t) of every token, (V,)."""
         return self.a / (self.a + stats.count / max(int(stats.count.sum()), 1))
 
     def weights(
@@ -121,8 +128,8 @@ class Remove(ByToken):
                 f"remove:kinds={self.kinds} — the kinds are frequent, subword and punctuation, with + between them, "
                 f"not {', '.join(map(repr, sorted(unknown)))}."
             )
-        if self.frequent is not None and (not isinstance(self.frequent, int) or self.frequent < 0):
-            raise RecipeError(f"remove:{self.frequent} — the number of frequent tokens must be an integer ≥ 0.")
+        if self.frequent is not None:
+            require_integer(f"remove:{self.frequent}", "the number of frequent tokens", self.frequent, 0)
 
     @property
     def reads_stats(self) -> bool:
@@ -134,24 +141,20 @@ class Remove(ByToken):
         import numpy as np
 
         kinds = set(self.kinds.split("+"))
-        if "frequent" not in kinds:
-            frequent: frozenset[str] = frozenset()
-        elif self.frequent is None:
+        frequent: set[str] | frozenset[str] = set()
+        if "frequent" in kinds and self.frequent is None:
             frequent = _published(vocabulary.marker)
-        else:
+        elif "frequent" in kinds:
             counts = require_stats(stats, self.spec()).count.copy()
             counts[list(vocabulary.special_ids)] = -1  # they are removed anyway and must not use up the list
-            most = np.argsort(-counts, kind="stable")[: self.frequent]
-            frequent = frozenset(vocabulary.tokens[i] for i in most)
-        keep = [
-            not (
-                token in frequent
-                or ("subword" in kinds and vocabulary.is_subword(token))
-                or ("punctuation" in kinds and _is_punctuation(vocabulary.text(token)))
-            )
+            frequent = {vocabulary.tokens[i] for i in np.argsort(-counts, kind="stable")[: self.frequent]}
+        removed = [
+            token in frequent
+            or ("subword" in kinds and vocabulary.is_subword(token))
+            or ("punctuation" in kinds and _is_punctuation(vocabulary.text(token)))
             for token in vocabulary.tokens
         ]
-        weights = np.asarray(keep, dtype=np.float64)  # (V,)
+        weights = 1.0 - np.asarray(removed, dtype=np.float64)  # (V,)
         weights[list(vocabulary.special_ids)] = 0.0
         return weights
 
