@@ -15,7 +15,7 @@ from sentence_transformers.base.modules import Dense
 import essent
 from command_line import TEXTS, error, run, write_rows
 from essent import Encoder
-from essent.engine.compiled import cosines
+from essent.engine.gain import cosines
 
 GRAPH = ("--format", "openvino")
 

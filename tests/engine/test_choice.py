@@ -13,9 +13,9 @@ from sentence_transformers.base.modules import Dense
 from essent import Encoder
 from essent._core.arithmetic import FLOAT16, FLOAT32, check_bfloat16, has_bfloat16, precision_of
 from essent.encoder.pipeline.digests import digest_of_backbone
-from essent.engine import choice
-from essent.engine.choice import ENGINES, EngineChoice, choose, computing_in, offer_bfloat16
-from essent.engine.loss import cosines
+from essent.engine import gain
+from essent.engine.choice import ENGINES, EngineChoice, choose, computing_in
+from essent.engine.gain import cosines, offer_bfloat16
 from essent.errors import EngineError, InputError
 from families import CORPUS
 
@@ -108,13 +108,13 @@ def test_bfloat16_offer(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = Encoder(str(bert), "mean", device="cpu")
     texts = [f"{text} {number}" for number in range(70) for text in CORPUS[:8]]
     assert offer_bfloat16(encoder, texts) is None  # too few to be worth a trial
-    monkeypatch.setattr(choice, "ENOUGH", 100)
-    monkeypatch.setattr(choice, "WORTH", 0.0)
+    monkeypatch.setattr(gain, "ENOUGH", 100)
+    monkeypatch.setattr(gain, "WORTH", 0.0)
     offer = offer_bfloat16(encoder, texts)
     assert offer is not None
     assert offer.loss.texts == 64
     assert "times as fast here. Similarities are ranked" in str(offer)
-    monkeypatch.setattr(choice, "WORTH", 1e9)
+    monkeypatch.setattr(gain, "WORTH", 1e9)
     assert offer_bfloat16(encoder, texts) is None
     assert offer_bfloat16(choose(encoder, precision="bfloat16"), texts) is None
     assert offer_bfloat16(Encoder(str(bert), "static", device="cpu"), texts) is None
@@ -130,8 +130,8 @@ def test_bfloat16_offer_has_the_task_score(bert: Path, monkeypatch: pytest.Monke
     task = load_pairs(sample_pairs_path())
     assert offer_for(str(bert), "mean", task, {"device": "cpu"}) is None  # 320 texts are too few
     monkeypatch.setattr(offer, "MANY", 100)
-    monkeypatch.setattr(choice, "ENOUGH", 100)
-    monkeypatch.setattr(choice, "WORTH", 0.0)
+    monkeypatch.setattr(gain, "ENOUGH", 100)
+    monkeypatch.setattr(gain, "WORTH", 0.0)
     bf16_offer = offer_for(str(bert), "mean | zscore", task, {"device": "cpu"})
     assert bf16_offer is not None
     assert bf16_offer.quality is not None

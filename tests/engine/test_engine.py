@@ -18,11 +18,11 @@ from sentence_transformers.base.modules import Dense, Normalize
 import essent
 from essent import NAMED, Encoder
 from essent._core.folders.digests import write_digests
-from essent.engine.compiled import CompiledEncoder, cosines
+from essent.engine.compiled import CompiledEncoder
 from essent.engine.files import load
+from essent.engine.gain import cosines
 from essent.engine.graph import QuantileGraph, graph_of, shaping_graph
-from essent.engine.libraries import openvino
-from essent.engine.runtime import OnnxRuntime, OpenVINORuntime, check_precision
+from essent.engine.runtime import OnnxRuntime, OpenVINORuntime, check_precision, openvino
 from essent.errors import EngineError, InputError, ModelError, NotFittedError
 from essent.recipe.named import NamedRecipe
 from essent.recipe.shaping.chain import Chain
@@ -123,7 +123,7 @@ def test_unsupported_calls_are_refused(compiled: CompiledEncoder) -> None:
 
 
 def test_several_windows(encoder: Encoder, compiled: CompiledEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("essent.engine.module.WINDOW", 16)
+    monkeypatch.setattr("essent.engine.compiled.WINDOW", 16)
     texts = texts_of(70, 20, seed=5)
     assert_same(compiled.encode(texts, batch_size=4), encoder.encode(texts))
 

@@ -10,8 +10,7 @@ import pytest
 import essent
 from essent import Encoder
 from essent.engine.compiled import CompiledEncoder
-from essent.engine.gain import ALONE, Gain, Ratio, compare, texts_to_compare
-from essent.engine.loss import Loss, loss_of, texts_to_judge
+from essent.engine.gain import ALONE, Gain, Loss, Ratio, compare, loss_of, texts_to_compare, texts_to_judge
 from essent.errors import InputError
 
 TEXTS = [f"Text number {number} {'is about the moon ' * (number % 7)}." for number in range(24)]

@@ -20,10 +20,10 @@ from transformers import AutoTokenizer
 
 import essent
 from essent import Encoder
-from essent.engine.compiled import CompiledEncoder, cosines
+from essent.engine.compiled import CompiledEncoder, _windows
 from essent.engine.files import load
+from essent.engine.gain import cosines
 from essent.engine.graph import graph_of
-from essent.engine.module import _windows
 from essent.engine.runtime import SHAPES, SHAPES_KEPT, SHAPES_OF_LANES, Batch, OpenVINORuntime
 from essent.errors import EngineError, InputError, ModelError, NotFiniteError
 from families import CORPUS
@@ -103,7 +103,7 @@ def test_an_error_while_tokenising_is_raised(
     encoder: Encoder, compiled_by: Compiled, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled = compiled_by(engine)
-    monkeypatch.setattr("essent.engine.module.WINDOW", 16)
+    monkeypatch.setattr("essent.engine.compiled.WINDOW", 16)
     calls = iter((1, 0))
     with monkeypatch.context() as broken:
         module, ids = compiled.engine_module, compiled.engine_module.ids

@@ -18,7 +18,8 @@ from essent.cli.files import WRITERS, check_output, check_writer, write_vectors
 from essent.cli.save import learns, needs_texts, note_unused
 from essent.cli.table import TextTable, check_columns, read_table
 from essent.cli.texts import STANDARD_INPUT, listed, read_files
-from essent.engine.choice import EngineChoice, check_graph, choose, computing_in, offer_bfloat16
+from essent.engine.choice import EngineChoice, check_graph, choose, computing_in
+from essent.engine.gain import offer_bfloat16
 from essent.errors import DataError, InputError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import torch
 
 from essent._core.lazy import optional_import
 from essent.engine.graph import Graph
-from essent.engine.libraries import FILES, onnxruntime, openvino
+from essent.engine.runtime import FILES, onnxruntime, openvino
 from essent.errors import EngineError
 from essent.recipe.tokens.ids import pad
 
@@ -28,7 +28,6 @@ def convert(graph: Graph, engine: str, folder: Path) -> None:
         EngineError: an operation of the model has no counterpart there; says which.
         MissingDependencyError: the engine's library is not installed.
     """
-    write = {"openvino": _write_openvino, "onnx": _write_onnx}[engine]
     if engine == "openvino":
         openvino()
     else:
@@ -36,16 +35,9 @@ def convert(graph: Graph, engine: str, folder: Path) -> None:
         onnxruntime()
     try:
         with graph.for_export(), _quiet():
+            write = _write_openvino if engine == "openvino" else _write_onnx
             write(graph, _example(graph), folder / FILES[engine])
-    except (
-        RuntimeError,
-        ValueError,
-        TypeError,
-        NotImplementedError,
-        AttributeError,
-        KeyError,
-        AssertionError,
-    ) as error:
+    except Exception as error:  # whatever converters raise
         family = graph.module.backbone.family
         reason = next((line for line in reversed(str(error).strip().splitlines()) if line.strip()), "no reason given")
         raise EngineError(
@@ -103,8 +95,7 @@ def _write_onnx(graph: Graph, example: tuple[torch.Tensor, ...], path: Path) -> 
         output_names=["vectors"],
         dynamic_shapes=FREE,
     )
-    if program is None:
-        raise EngineError("torch.onnx gave no program.")
+    assert program is not None  # noqa: S101  (of `dynamo=True`)
     for node in program.model.graph.all_nodes():
         node.metadata_props.clear()  # where in whose folders the code stood that made it
     program.save(str(path))

@@ -13,8 +13,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder
-from essent.encoder.pipeline.cache import PooledCache
-from essent.encoder.pipeline.kept_states import KeptStates, StatesStore
+from essent.encoder.pipeline.cache import KeptStates, PooledCache, StatesStore
 from essent.model.backbone import Backbone
 from essent.model.loading import load
 from families import CORPUS, FAMILIES, RELATIVE, WITHOUT_MASK

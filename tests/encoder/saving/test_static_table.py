@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from essent import verify
 from essent.encoder.encoder import Encoder
-from essent.encoder.saving.static_table import CannotFoldError, folded, quantised, rounded
+from essent.encoder.saving.static_table import NoStockModulesError, folded, quantised, rounded
 from essent.errors import InputError, RecipeError
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import unknown_token
@@ -65,10 +65,10 @@ def test_the_mean_of_the_folded_rows_is_the_recipe(
     recipe: str, model: SentenceTransformer, tokenizer: Tokenizer
 ) -> None:
     encoder = fitted(model, recipe)
-    found = folded(encoder.module)
-    rows = found.table.astype(np.float64)
+    table, unit = folded(encoder.module)
+    rows = table.astype(np.float64)
     means = np.array([rows[tokenizer.encode(text, add_special_tokens=False).ids].mean(axis=0) for text in KNOWN])
-    if found.unit:
+    if unit:
         means /= np.linalg.norm(means, axis=1, keepdims=True)
     np.testing.assert_allclose(encoder.encode(KNOWN), means, atol=1e-5)
 
@@ -99,7 +99,7 @@ def test_recipes_beyond_row_means_are_saved_with_the_transformer(
     recipe: str, reason: str, model: SentenceTransformer, tmp_path: Path
 ) -> None:
     encoder = fitted(model, recipe)
-    with pytest.raises(CannotFoldError, match=reason):
+    with pytest.raises(NoStockModulesError, match=reason):
         folded(encoder.module)
     encoder.save(str(tmp_path / "saved"))
     np.testing.assert_allclose(Encoder(str(tmp_path / "saved")).encode(KNOWN), encoder.encode(KNOWN), atol=1e-5)
@@ -107,7 +107,7 @@ def test_recipes_beyond_row_means_are_saved_with_the_transformer(
 
 
 def test_special_tokens_do_not_fold(bert: Path) -> None:
-    with pytest.raises(CannotFoldError, match="special tokens"):
+    with pytest.raises(NoStockModulesError, match="special tokens"):
         folded(Encoder(str(bert), "static").module)
 
 
