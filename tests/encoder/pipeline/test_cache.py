@@ -41,20 +41,14 @@ def test_each_distinct_text_is_computed_a_single_time(tmp_path: Path, persistent
     np.testing.assert_array_equal(first, [[1] * 3, [2] * 3, [1] * 3, [0] * 3])
     np.testing.assert_array_equal(second, [[2] * 2, [3] * 2, [2] * 2, [1] * 2])
     cache.vectors(["a", "b"], (3, 2), ["zzz", "yy"], compute)
-    cache.vectors(["a"], (3,), ["yy"], compute)
+    both = cache.vectors(["a", "c"], (3, 2), ["yy", "x", "w"], Counting())
+    np.testing.assert_array_equal([rows[:, 0] for rows in both], [[2, 1, 1], [3, 2, 2]])
     assert compute.computed == [["x", "yy", ""], ["zzz"]]
     again = Counting()
     later = PooledCache(cache.folder).vectors(["b", "a"], (2, 3), ["zzz", "x"], again)
     assert again.computed == []
     np.testing.assert_array_equal(later[0], [[4, 4], [2, 2]])
-
-
-def test_only_keys_lacking_texts_are_filled(tmp_path: Path) -> None:
-    cache = PooledCache(tmp_path)
-    cache.vectors(["a"], (3,), ["x", "yy"], Counting((3,)))
-    both = cache.vectors(["a", "b"], (3, 2), ["yy", "x", "w"], Counting())
-    np.testing.assert_array_equal(both[0][:, 0], [2, 1, 1])
-    np.testing.assert_array_equal(both[1][:, 0], [3, 2, 2])
+    assert cache.vectors(["a"], (3,), [], again)[0].shape == (0, 3)
 
 
 @pytest.mark.parametrize("suffix", ["f32", "names"])
@@ -74,20 +68,19 @@ def test_damaged_rows_are_recomputed(tmp_path: Path, damage: str) -> None:
     cache = PooledCache(tmp_path)
     cache.vectors(["a"], (3,), ["x", "yy", "zzz"], Counting((3,)))
     rows, names = tmp_path / "a.f32", tmp_path / "a.names"
-    content, listed = bytearray(rows.read_bytes()), names.read_bytes()
-    if damage == "zeros":
-        rows.write_bytes(content[:12] + bytes(12) + content[24:])
-    elif damage == "flip":
-        content[17] ^= 1
-        rows.write_bytes(content)
-    elif damage == "another's row":
-        rows.write_bytes(content[:12] + content[24:] + content[12:24])
-    elif damage == "another's name":
+    content, listed = rows.read_bytes(), names.read_bytes()
+    damaged = {
+        "zeros": content[:12] + bytes(12) + content[24:],
+        "flip": content[:17] + bytes([content[17] ^ 1]) + content[18:],
+        "another's row": content[:12] + content[24:] + content[12:24],
+        "shorter": content[:12],
+    }
+    if damage == "another's name":
         names.write_bytes(listed[:36] + listed[72:] + listed[36:72])
-    elif damage == "shorter":
-        rows.write_bytes(content[:12])
-    else:
+    elif damage == "gone":
         rows.unlink()
+    else:
+        rows.write_bytes(damaged[damage])
     for again in (cache, PooledCache(tmp_path)):  # one that has listed the rows before, and a later run
         (stored,) = again.vectors(["a"], (3,), ["zzz", "yy", "x"], Counting((3,)))
         np.testing.assert_array_equal(stored[:, 0], [3, 2, 1])
@@ -111,14 +104,7 @@ def test_keys_tell_models_recipes_and_counts_apart(shell_of: Callable[[str], Sen
     counts = [CorpusStats(2, np.array([1, n]), np.array([1, 1])) for n in (1, 2)]
     keys = {key_of(m, r, s) for m in ("m", "n") for r in ("mean", "cls") for s in (None, *counts)}
     assert len(keys) == 12
-    before = digest_of(model, 128)
-    assert digest_of(model, 128) == before != digest_of(model, 64)
-    parameter = next(model.parameters())
-    with torch.no_grad():
-        parameter[0, 0] += 1
-        changed = digest_of(model, 128)
-        parameter[0, 0] -= 1
-    assert changed != before
+    assert digest_of(model, 128) == digest_of(model, 128) != digest_of(model, 64)
 
 
 def test_two_caches_on_a_folder(tmp_path: Path) -> None:
@@ -165,11 +151,6 @@ def test_processes_share_a_folder(tmp_path: Path) -> None:
     np.testing.assert_array_equal(rows[:, 0], [9, 2, 300])
 
 
-def test_no_texts(tmp_path: Path) -> None:
-    (stored,) = PooledCache(tmp_path).vectors(["a"], (2,), [], Counting((2,)))
-    assert stored.shape == (0, 2)
-
-
 def test_another_tokenizer_or_configuration_is_another_model(bert: Path, tmp_path: Path) -> None:
     def digest(folder: Path) -> str:
         return digest_of_backbone(Encoder(folder, "mean").module.backbone)
@@ -186,9 +167,12 @@ def test_another_tokenizer_or_configuration_is_another_model(bert: Path, tmp_pat
     pipeline["normalizer"] = {"type": "Lowercase"} if pipeline["normalizer"] is None else None
     tokenizer.write_text(json.dumps(pipeline), "utf-8")
     assert digest(folder) != same
+    backbone = Encoder(bert, "mean").module.backbone
+    backbone.tokenizer.add_tokens(["flutist"])
+    assert digest_of_backbone(backbone) != same
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64, torch.int8])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
 @pytest.mark.parametrize("rows", [(0, 1), (3, 2900)])
 def test_digests_distinguish_swapped_weights(rows: tuple[int, int], dtype: torch.dtype) -> None:
     model = torch.nn.Module()
@@ -201,11 +185,3 @@ def test_digests_distinguish_swapped_weights(rows: tuple[int, int], dtype: torch
     assert digest_of(model) == before
     changed[-1, -1] += 1  # behind the last whole block
     assert digest_of(model) != before
-
-
-def test_added_tokens_change_the_digest(bert: Path) -> None:
-    backbone = Encoder(bert, "mean").module.backbone
-    before = digest_of_backbone(backbone)
-    assert digest_of_backbone(backbone) == before
-    backbone.tokenizer.add_tokens(["flutist"])
-    assert digest_of_backbone(backbone) != before

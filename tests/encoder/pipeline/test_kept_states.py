@@ -24,12 +24,9 @@ RECIPES = [
     "layers=0.3*0+1.2*L",
     "layers=static+1",
     "weights=sif | zscore",
-    "weights=cls",
-    "reduce=max",
     "reduce=dct:4",
     "weights=idf*ditto:2-1",
     "ditto:3-2",
-    "last-token",
     "template='The word {text} .' weights=content*idf",
 ]
 MASKS = ["prompt", "template=T2 layers=topk:5 weights=mask"]
@@ -89,7 +86,7 @@ def test_a_text_is_cached_on_its_second_pass(
     assert counts == [len(TEXTS), 4, len(TEXTS) - 4, 0]
 
 
-@pytest.mark.parametrize("room", [0, 1, 60_000])
+@pytest.mark.parametrize("room", [1, 60_000])
 def test_without_room_every_recipe_has_its_pass(
     room: int, shell_of: Callable[[str], SentenceTransformer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,22 +113,14 @@ def test_states_depend_on_length_limit_and_weights(bert: Path) -> None:
     assert store.size
     encoder.max_seq_length = 8
     np.testing.assert_allclose(encoder.encode([long]), _fresh(encoder, [long]), atol=1e-5)
+    encoder.module.backbone.model = copy.deepcopy(encoder.module.backbone.model)  # not the shell's any longer
     with torch.no_grad():
+        encoder.module.backbone.model.get_input_embeddings().weight[:, 0] += 1.0
+        np.testing.assert_allclose(encoder.encode([long]), _fresh(encoder, [long]), atol=1e-5)
         shell[0].model.get_input_embeddings().weight.data.add_(0.5 * torch.randn(32))
     again = on(shell, "last2", store)
     again.encode([long])
     np.testing.assert_allclose(again.encode([long]), Encoder(shell, "last2").encode([long]), atol=1e-5)
-
-
-def test_a_changed_model_is_run(bert: Path) -> None:
-    shell, store = SentenceTransformer(str(bert), device="cpu"), StatesStore(2**24)
-    for recipe in ("mean", "cls"):
-        on(shell, recipe, store).encode(TEXTS)
-    encoder = on(shell, "last2", store)
-    encoder.module.backbone.model = copy.deepcopy(encoder.module.backbone.model)
-    with torch.no_grad():
-        encoder.module.backbone.model.get_input_embeddings().weight[:, 0] += 1.0
-    np.testing.assert_allclose(encoder.encode(TEXTS), _fresh(encoder, TEXTS), atol=1e-5)
 
 
 def test_a_second_model_replaces_the_first(shell_of: Callable[[str], SentenceTransformer]) -> None:
@@ -143,10 +132,7 @@ def test_a_second_model_replaces_the_first(shell_of: Callable[[str], SentenceTra
     assert len(store._entries) == 1
     store.clear()
     assert store.size == 0
-
-
-def test_copies_have_none(shell_of: Callable[[str], SentenceTransformer]) -> None:
-    encoder = on(shell_of("bert"), "mean", StatesStore(2**24))
+    encoder = on(shell_of("bert"), "mean", store)
     assert pickle.loads(pickle.dumps(encoder)).states is None  # noqa: S301
     assert copy.deepcopy(encoder).states is None
 
