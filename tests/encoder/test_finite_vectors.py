@@ -67,18 +67,15 @@ CONSUMERS: dict[str, Callable[[str], object]] = {
     "save": lambda model: Encoder(model).save(f"{model}-saved"),
     "evaluate as it is": lambda model: essent.evaluate(as_it_is(model), [], [ROWS]),
     "search": lambda model: essent.search(model, data=ROWS, space="layers"),
-    "encode to a folder": lambda model: essent.encode(f"{model}.txt", model, f"{model}-vectors"),
     "encode by command": lambda model: on_the_command_line("encode", "-m", model, "-o", f"{model}.npy"),
 }
 
 
 @pytest.mark.parametrize("consumer", CONSUMERS)
 def test_non_finite_vectors_are_an_error(consumer: str, broken: str) -> None:
-    Path(f"{broken}.txt").write_text("\n".join(TEXTS))
     with pytest.raises(EssentError, match=r"The\s+vector\s+of\s+'(a|A)\s+man.*is\s+not\s+finite\s+\(text\s+0"):
         CONSUMERS[consumer](broken)
     assert not any(Path(f"{broken}{end}").exists() for end in (".npy", "-saved"))
-    assert not list(Path(f"{broken}-vectors").glob("part-*"))
 
 
 def test_the_error_names_the_text_and_the_weights(broken: str, copy: Path) -> None:
