@@ -260,20 +260,21 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         module, device = self.module, device or self.device
         module.require_fit(shape)
         self.eval()
-        if cache is not None and texts and len(self) == 1 and module.can_be_cached:
+        if not texts:
+            return torch.empty(0, self.get_embedding_dimension() or 0)
+        if cache is not None and len(self) == 1 and module.can_be_cached:
             pooled = self._cached_vectors(cache, texts, batch_size, progress, device)
             shaped = torch.cat([module.shaped(part.to(device), shape) for part in pooled.split(PORTION)])
             return shaped.cpu() if on_cpu else shaped
         distinct, inverse = distinct_texts(texts)
         vectors: torch.Tensor | None = None
-        with text_progress(len(distinct), progress and bool(distinct)) as update:
+        with text_progress(len(distinct), progress) as update:
             for rows, batch in self._batches(distinct, batch_size, device, shape):
                 if vectors is None:
                     vectors = batch.new_empty(len(texts), batch.shape[1], device="cpu" if on_cpu else device)
                 vectors[rows if isinstance(rows, slice) else rows.to(vectors.device)] = batch.to(vectors.device)
                 update(len(batch))
-        if vectors is None:  # no texts
-            return torch.empty(0, self.get_embedding_dimension() or 0)
+        assert vectors is not None  # noqa: S101  (there are texts)
         if len(distinct) < len(texts):
             repeat_in_place(vectors, inverse)
         return vectors

@@ -36,7 +36,11 @@ def convert(graph: Graph, engine: str, folder: Path) -> None:
     try:
         with graph.for_export(), _quiet():
             write = _write_openvino if engine == "openvino" else _write_onnx
-            write(graph, _example(graph), folder / FILES[engine])
+            recipe = graph.module
+            tokens = pad(recipe.ids(EXAMPLE), recipe.plan.frame, recipe.backbone.pad_id)
+            example = tokens.ids, tokens.attention_mask.long()
+            graph(*example)  # tables that are made at first use must not be made inside the export
+            write(graph, example, folder / FILES[engine])
     except Exception as error:  # whatever converters raise
         family = graph.module.backbone.family
         reason = next((line for line in reversed(str(error).strip().splitlines()) if line.strip()), "no reason given")
@@ -44,14 +48,6 @@ def convert(graph: Graph, engine: str, folder: Path) -> None:
             f"The recipe {str(graph.module.recipe)!r} on a {family} does not convert to {engine}: "
             f"{type(error).__name__}: {reason.strip()[:300]}"
         ) from error
-
-
-def _example(graph: Graph) -> tuple[torch.Tensor, torch.Tensor]:
-    module = graph.module
-    tokens = pad(module.ids(EXAMPLE), module.plan.frame, module.backbone.pad_id)
-    example = tokens.ids, tokens.attention_mask.long()
-    graph(*example)  # tables that are made at first use must not be made inside the export
-    return example
 
 
 INPUTS = ("input_ids", "attention_mask")  # names that other programs can rely on
@@ -104,17 +100,14 @@ def _write_onnx(graph: Graph, example: tuple[torch.Tensor, ...], path: Path) -> 
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Converters' warnings and advice say nothing that a user could act on; what fails is raised."""
-    noisy = [logging.getLogger(name) for name in ("torch.export", "torch.onnx", "onnxscript", "onnx_ir", "nncf")]
-    before = [logger.level for logger in noisy]
-    for logger in noisy:
-        logger.setLevel(logging.ERROR)
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        for logger, level in zip(noisy, before, strict=True):
-            logger.setLevel(level)
+        logging.disable(before)
 
 
 # -- int8 -------------------------------------------------------------------------------------------------------------
