@@ -26,8 +26,6 @@ import essent.encoder.estimator
 from essent import Encoder, EncoderTransformer
 from essent.encoder.estimator import forget_model
 from essent.errors import InputError, ModelError, NotFittedError, RecipeError, UnsupportedRecipeError
-from essent.model.backbone import Backbone
-from essent.recipe.types import Tokens
 from families import CORPUS
 from samples import TEXTS
 
@@ -40,20 +38,6 @@ def nothing_loaded() -> Iterator[None]:
     forget_model()
     yield
     forget_model()
-
-
-@pytest.fixture
-def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many texts went through the model, pass by pass."""
-    batch_sizes: list[int] = []
-    run = Backbone.states
-
-    def counting(backbone: Backbone, tokens: Tokens, *arguments: Any) -> Any:
-        batch_sizes.append(len(tokens))
-        return run(backbone, tokens, *arguments)
-
-    monkeypatch.setattr(Backbone, "states", counting)
-    return batch_sizes
 
 
 @pytest.mark.parametrize("recipe", [None, "weights=idf | zscore | whiten:5", "ditto:1-1"])
