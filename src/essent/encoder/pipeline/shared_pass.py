@@ -59,10 +59,11 @@ def pool_texts(
             members = [i for i in members if i not in poolers]
             required = reduce(operator.or_, (plans[i].required for i in members), RequiredOutputs())
             for start, portion in portions(distinct):
-                ids = next(iter(poolers.values())).ids(portion) if poolers else None
-                for index, pooler in poolers.items():
-                    vectors = pooler.pool(ids, stats.get(frame))
-                    pooled[index][start : start + len(portion)] = vectors.float().cpu().numpy()
+                if poolers:
+                    ids = next(iter(poolers.values())).ids(portion)
+                    for index, pooler in poolers.items():
+                        vectors = pooler.pool(ids, stats.get(frame))
+                        pooled[index][start : start + len(portion)] = vectors.float().cpu().numpy()
                 if not members:
                     bar.update(len(portion))
                     continue

@@ -250,7 +250,7 @@ def _write_state(
     """Write what the modules do not say; `first` is the class of the first one after the transformer."""
     folder.mkdir(parents=True, exist_ok=True)
     backbone, plan, stats = module.backbone, module.plan, module.stats
-    arrays = {"golden": np.ascontiguousarray(golden, dtype=np.float32)}
+    arrays: dict[str, np.ndarray] = {"golden": np.ascontiguousarray(golden, dtype=np.float32)}
     if stats is not None:
         arrays |= {"stats.document_frequency": stats.document_frequency, "stats.count": stats.count}
     if first is not WordEmbeddings:  # which holds the rows
