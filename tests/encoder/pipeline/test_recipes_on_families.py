@@ -105,7 +105,7 @@ def assert_close(vectors: np.ndarray, oracle: np.ndarray, tolerance: float = 1e-
     assert np.abs(vectors - oracle).max() <= tolerance * scale
 
 
-@pytest.mark.parametrize(("text", "family"), cases())
+@pytest.mark.parametrize(("text", "family"), [*cases()])
 def test_recipe_equals_the_reference(family: str, text: str, shell_of: Shells, reference_of: References) -> None:
     recipe, reference = Recipe.parse(text), reference_of(family)
     if cannot_run(recipe, family, reference):
