@@ -63,25 +63,19 @@ def on_the_command_line(*arguments: str) -> None:
 
 CONSUMERS: dict[str, Callable[[str], object]] = {
     "encode": lambda model: Encoder(model).encode(TEXTS),
-    "one text": lambda model: Encoder(model).encode("a man"),
     "fit": lambda model: Encoder(model, "mean | zscore").fit(TEXTS),
-    "fit_encode": lambda model: Encoder(model, "mean | normalize").fit_encode(TEXTS),
     "save": lambda model: Encoder(model).save(f"{model}-saved"),
-    "evaluate": lambda model: essent.evaluate(model, ["mean | whiten"], [ROWS]),
     "evaluate as it is": lambda model: essent.evaluate(as_it_is(model), [], [ROWS]),
     "search": lambda model: essent.search(model, data=ROWS, space="layers"),
-    "encode to a folder": lambda model: essent.encode(f"{model}.txt", model, f"{model}-vectors"),
     "encode by command": lambda model: on_the_command_line("encode", "-m", model, "-o", f"{model}.npy"),
 }
 
 
 @pytest.mark.parametrize("consumer", CONSUMERS)
 def test_non_finite_vectors_are_an_error(consumer: str, broken: str) -> None:
-    Path(f"{broken}.txt").write_text("\n".join(TEXTS))
     with pytest.raises(EssentError, match=r"The\s+vector\s+of\s+'(a|A)\s+man.*is\s+not\s+finite\s+\(text\s+0"):
         CONSUMERS[consumer](broken)
     assert not any(Path(f"{broken}{end}").exists() for end in (".npy", "-saved"))
-    assert not list(Path(f"{broken}-vectors").glob("part-*"))
 
 
 def test_the_error_names_the_text_and_the_weights(broken: str, copy: Path) -> None:
@@ -93,9 +87,6 @@ def test_the_error_names_the_text_and_the_weights(broken: str, copy: Path) -> No
     copy = with_tensor(copy, "word_embeddings.weight", lambda table: table.__setitem__(word, np.inf))
     with pytest.raises(NotFiniteError, match=r"of 'the flute' is not finite \(text 1 of 3\): NaN.*word_embeddings"):
         Encoder(str(copy), "static").encode(["dogs run", "the flute", "the moon"])
-
-
-def test_a_number_of_the_configuration_is_named(copy: Path) -> None:
     config = json.loads((copy / "config.json").read_text()) | {"layer_norm_eps": float("nan")}
     (copy / "config.json").write_text(json.dumps(config))
     with pytest.raises(NotFiniteError, match=r"config\.json may have such a number \(layer_norm_eps\)"):

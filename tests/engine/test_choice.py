@@ -11,46 +11,33 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense
 
 from essent import Encoder
-from essent._core.arithmetic import FLOAT16, FLOAT32, check_bfloat16, has_bfloat16, precision_of
+from essent._core.arithmetic import FLOAT16, has_bfloat16, precision_of
 from essent.encoder.pipeline.digests import digest_of_backbone
-from essent.engine import choice
-from essent.engine.choice import ENGINES, EngineChoice, choose, computing_in, offer_bfloat16
-from essent.engine.loss import cosines
+from essent.engine import gain
+from essent.engine.choice import EngineChoice, choose, computing_in
+from essent.engine.gain import cosines, offer_bfloat16
 from essent.errors import EngineError, InputError
 from families import CORPUS
 
 needs_bfloat16 = pytest.mark.skipif(not has_bfloat16("cpu"), reason="this CPU has no bfloat16 arithmetic")
 
 
-@pytest.mark.parametrize(("alias", "name"), [("f32", "float32"), ("bf16", "bfloat16"), ("auto", "auto")])
-def test_precision_aliases(alias: str, name: str) -> None:
-    assert precision_of(alias) == name
-    assert EngineChoice(precision=alias).precision == name
-
-
-def test_unknown_names_list_the_choices() -> None:
+def test_names_and_aliases_of_engines_and_precisions() -> None:
+    for alias, name in (("f32", "float32"), ("bf16", "bfloat16"), ("auto", "auto")):
+        assert EngineChoice(precision=alias).precision == name
+    assert precision_of("f16", (FLOAT16,)) == "float16"
     with pytest.raises(InputError, match="precision='half'; allowed: auto, float32, bfloat16"):
         EngineChoice(precision="half")
-    with pytest.raises(InputError, match="precision='f16'; allowed: float32"):
-        precision_of("f16", (FLOAT32,))
-    assert precision_of("f16", (FLOAT16,)) == "float16"
     with pytest.raises(InputError, match="engine='tf'; allowed: auto, torch, openvino, onnx"):
         EngineChoice("tf")
     with pytest.raises(EngineError, match="onnx runs in float32, not in 'bfloat16'"):
         EngineChoice("onnx", "bf16")
-    assert ENGINES[0] == "auto"
 
 
-@pytest.fixture
-def without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bfloat16_is_refused_where_it_would_be_imitated(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True}, raising=False)
-
-
-def test_bfloat16_is_refused_where_it_would_be_imitated(bert: Path, without: None) -> None:
-    with pytest.raises(EngineError, match=r"no bfloat16 arithmetic .* use precision='float32'"):
-        check_bfloat16("bfloat16", "cpu")
     encoder = Encoder(str(bert), "mean", device="cpu")
-    with pytest.raises(EngineError, match="no bfloat16 arithmetic"):
+    with pytest.raises(EngineError, match=r"no bfloat16 arithmetic .* use precision='float32'"):
         choose(encoder, "torch", "bf16")
     assert choose(encoder) is encoder
     assert choose(encoder, precision="float32").encode(CORPUS[:2]) == pytest.approx(encoder.encode(CORPUS[:2]))
@@ -68,6 +55,10 @@ def test_the_encoder_itself_stays_in_float32(bert: Path) -> None:
     assert not np.array_equal(vectors, before)
     assert cosines(vectors, before).min() > 0.99
     assert np.array_equal(encoder.encode(CORPUS[:8]), before)
+    digests = {digest_of_backbone(model.module.backbone) for model in (encoder, bf16_encoder)}
+    assert len(digests) == 2  # what is cached
+    static = Encoder(str(bert), "static", device="cpu")
+    assert computing_in(static, "bfloat16") is static  # its rows are added up in float32
 
 
 @needs_bfloat16
@@ -79,19 +70,6 @@ def test_a_model_with_modules_of_its_own(bert: Path) -> None:
     assert not np.array_equal(bf16_vectors, before)
     assert cosines(bf16_vectors, before).min() > 0.99
     assert np.array_equal(model.encode(CORPUS[:8]), before)
-
-
-@needs_bfloat16
-def test_cached_vectors_differ_by_precision(bert: Path) -> None:
-    encoder = Encoder(str(bert), "mean", device="cpu")
-    bf16_encoder = choose(encoder, precision="bfloat16")
-    assert digest_of_backbone(encoder.module.backbone) != digest_of_backbone(bf16_encoder.module.backbone)
-
-
-@needs_bfloat16
-def test_static_rows_are_added_up_in_float32(bert: Path) -> None:
-    encoder = Encoder(str(bert), "static", device="cpu")
-    assert computing_in(encoder, "bfloat16") is encoder
 
 
 def test_a_graph_keeps_its_engine_and_precision(compiled_by) -> None:
@@ -108,13 +86,13 @@ def test_bfloat16_offer(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = Encoder(str(bert), "mean", device="cpu")
     texts = [f"{text} {number}" for number in range(70) for text in CORPUS[:8]]
     assert offer_bfloat16(encoder, texts) is None  # too few to be worth a trial
-    monkeypatch.setattr(choice, "ENOUGH", 100)
-    monkeypatch.setattr(choice, "WORTH", 0.0)
+    monkeypatch.setattr(gain, "ENOUGH", 100)
+    monkeypatch.setattr(gain, "WORTH", 0.0)
     offer = offer_bfloat16(encoder, texts)
     assert offer is not None
     assert offer.loss.texts == 64
     assert "times as fast here. Similarities are ranked" in str(offer)
-    monkeypatch.setattr(choice, "WORTH", 1e9)
+    monkeypatch.setattr(gain, "WORTH", 1e9)
     assert offer_bfloat16(encoder, texts) is None
     assert offer_bfloat16(choose(encoder, precision="bfloat16"), texts) is None
     assert offer_bfloat16(Encoder(str(bert), "static", device="cpu"), texts) is None
@@ -130,8 +108,8 @@ def test_bfloat16_offer_has_the_task_score(bert: Path, monkeypatch: pytest.Monke
     task = load_pairs(sample_pairs_path())
     assert offer_for(str(bert), "mean", task, {"device": "cpu"}) is None  # 320 texts are too few
     monkeypatch.setattr(offer, "MANY", 100)
-    monkeypatch.setattr(choice, "ENOUGH", 100)
-    monkeypatch.setattr(choice, "WORTH", 0.0)
+    monkeypatch.setattr(gain, "ENOUGH", 100)
+    monkeypatch.setattr(gain, "WORTH", 0.0)
     bf16_offer = offer_for(str(bert), "mean | zscore", task, {"device": "cpu"})
     assert bf16_offer is not None
     assert bf16_offer.quality is not None

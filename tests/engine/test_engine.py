@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,26 +10,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize
+from sentence_transformers.sentence_transformer.modules import Pooling
 
 import essent
 from essent import NAMED, Encoder
 from essent._core.folders.digests import write_digests
-from essent.engine.compiled import CompiledEncoder, cosines
+from essent.engine.compiled import CompiledEncoder
 from essent.engine.files import load
-from essent.engine.graph import QuantileGraph, graph_of, shaping_graph
-from essent.engine.libraries import openvino
-from essent.engine.runtime import OnnxRuntime, OpenVINORuntime, check_precision
+from essent.engine.gain import cosines
+from essent.engine.graph import QuantileGraph, graph_of
+from essent.engine.runtime import OnnxRuntime, OpenVINORuntime, check_precision, openvino
 from essent.errors import EngineError, InputError, ModelError, NotFittedError
-from essent.recipe.named import NamedRecipe
-from essent.recipe.shaping.chain import Chain
 from essent.recipe.shaping.quantile import QuantileMap, column_quantiles
 from families import CORPUS, FAMILIES
 
 RECIPE = "layers=0+2 weights=idf*ditto:1-2 template='This sentence : \"{text}\" means [MASK] .' | zscore | normalize"
-OWN_GRAPHS = ("ditto", "first-last-idf-zscore", "whitening", "prompt-denoised", "t4-idf-quantile", "flow")
+OWN_GRAPHS = ("ditto", "whitening", "prompt-denoised", "t4-idf-quantile", "flow")
 WORDS = "the moon is a large flute and dogs run after it in every green field on monday".split()
 
 
@@ -65,32 +62,23 @@ def assert_same(actual: np.ndarray, expected: np.ndarray, allowed: float = 1e-5)
 # -- the same vectors -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("count", "longest"), [(1, 0), (1, 1), (1, 400), (2, 3), (9, 40), (256, 6), (40, 250)])
+@pytest.mark.parametrize(("count", "longest"), [(1, 0), (1, 1), (1, 400), (2, 3), (256, 6), (40, 250)])
 def test_vectors_at_every_shape(encoder: Encoder, compiled: CompiledEncoder, count: int, longest: int) -> None:
     texts = texts_of(count, longest, seed=count)
     assert_same(compiled.encode(texts), encoder.encode(texts))
 
 
-def test_every_length_up_to_the_longest(encoder: Encoder, compiled: CompiledEncoder) -> None:
-    texts = [" ".join(WORDS[i % len(WORDS)] for i in range(n)) for n in range(0, 300, 7)]
-    lengths = {len(ids) for ids in encoder.module.ids(texts)}
-    assert max(lengths) == encoder.max_seq_length == 256
+def test_lengths_neighbours_and_order_change_nothing(
+    encoder: Encoder, compiled: CompiledEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = ["", "", " ", "\ud800", "[MASK] [CLS]", "你好", "", "?", "a\nb\tc"]
+    texts = [*odd, *(" ".join(WORDS[i % len(WORDS)] for i in range(n)) for n in range(0, 300, 7))]
+    assert max(len(ids) for ids in encoder.module.ids(texts)) == encoder.max_seq_length == 256
     expected = encoder.encode(texts)
-    assert_same(compiled.encode(texts), expected)
     assert_same(np.stack([compiled.encode(text) for text in texts]), expected)
-
-
-def test_neighbours_and_order_change_nothing(compiled: CompiledEncoder) -> None:
-    texts = texts_of(30, 30, seed=3)
-    alone = np.stack([compiled.encode(text) for text in texts])
-    assert_same(compiled.encode([*texts, "moon " * 200]), np.concatenate([alone, compiled.encode(["moon " * 200])]))
-    assert_same(compiled.encode(texts[::-1])[::-1], alone)
-    assert_same(compiled.encode(texts, batch_size=1), alone)
-
-
-def test_empty_odd_and_repeated_texts(encoder: Encoder, compiled: CompiledEncoder) -> None:
-    texts = ["", "", " ", "\ud800", "[MASK] [CLS]", "你好", "", "?", "a\nb\tc"]
-    assert_same(compiled.encode(texts), encoder.encode(texts))
+    assert_same(compiled.encode(texts[::-1])[::-1], expected)
+    monkeypatch.setattr("essent.engine.compiled.WINDOW", 16)
+    assert_same(compiled.encode(texts, batch_size=4), expected)
     assert compiled.encode([]).shape == (0,)  # as SentenceTransformer has it
 
 
@@ -98,34 +86,25 @@ def test_the_arguments_of_encode(encoder: Encoder, compiled: CompiledEncoder) ->
     texts = texts_of(5, 9)
     for arguments in (
         {"normalize_embeddings": True, "truncate_dim": 7},
-        {"prompt": "query: "},
-        {"batch_size": 2, "show_progress_bar": True},
+        {"prompt": "query: ", "batch_size": 2, "show_progress_bar": True},
         {"precision": "binary"},
     ):
         actual, expected = (model.encode(texts, **arguments) for model in (compiled, encoder))
         assert actual.dtype == expected.dtype
         assert_same(actual, expected)
-    tensor = compiled.encode(texts, convert_to_tensor=True)
-    assert isinstance(tensor, torch.Tensor)
-    assert_same(compiled.encode(iter(texts)), compiled.encode(texts))
-    assert compiled.encode("one").shape == (32,)
+    tensor = compiled.encode(iter(texts), convert_to_tensor=True)
     assert compiled.similarity(tensor, tensor).shape == (5, 5)
-    assert compiled.get_embedding_dimension() == 32
-
-
-def test_unsupported_calls_are_refused(compiled: CompiledEncoder) -> None:
+    assert compiled.encode("one").shape == (compiled.get_embedding_dimension(),) == (32,)
     with pytest.raises(InputError, match="sentence vectors only"):
         compiled.encode(["a"], output_value="token_embeddings")
     with pytest.raises(InputError, match="every text must be a str"):
         compiled.encode(["a", 3])
     with pytest.raises(EngineError, match="already uses every core"):
         compiled.start_multi_process_pool()
-
-
-def test_several_windows(encoder: Encoder, compiled: CompiledEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("essent.engine.module.WINDOW", 16)
-    texts = texts_of(70, 20, seed=5)
-    assert_same(compiled.encode(texts, batch_size=4), encoder.encode(texts))
+    with pytest.raises(EngineError, match="vectors of texts"):
+        compiled({})
+    with pytest.raises(EngineError, match="keeps its maximum length of 256"):
+        compiled.max_seq_length = 8
 
 
 def test_threads_and_streams(encoder: Encoder, saved: Path) -> None:
@@ -152,62 +131,43 @@ def test_a_folder_comes_back(compiled: CompiledEncoder, saved: Path, tmp_path: P
     assert np.array_equal(load(tmp_path / "copy", threads=1).encode(texts), compiled.encode(texts))
 
 
-def test_load_reads_saved_encoders_too(encoder: Encoder, tmp_path: Path) -> None:
+def test_load_reads_saved_encoders_too(encoder: Encoder, bert: Path, tmp_path: Path) -> None:
     encoder.save(str(tmp_path), create_model_card=False)
     assert isinstance(essent.load(tmp_path), Encoder)
-
-
-def test_a_wrong_graph_is_refused(saved: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "wrong"
-    shutil.copytree(saved, folder)
-    golden = load_file(folder / "essent/golden.safetensors")["golden"]
-    golden[2, 3] += 1e-3
-    save_file({"golden": golden}, folder / "essent/golden.safetensors")
-    write_digests(folder)
-    with pytest.raises(EngineError, match="does not give torch's vectors"):
-        load(folder, threads=1)
-    weights = bytearray((folder / "model.bin").read_bytes())
-    weights[len(weights) // 2] ^= 1  # a row that no golden text reads, perhaps
-    (folder / "model.bin").write_bytes(bytes(weights))
-    with pytest.raises(ModelError, match=r"model\.bin has changed since it was saved"):
-        load(folder, threads=1)
-    (folder / "model.xml").write_text("no graph")
-    write_digests(folder)
-    with pytest.raises(EngineError, match="cannot read"):
-        load(folder, threads=1)
-
-
-@pytest.mark.parametrize(("key", "value"), [("format", 99), ("engine", "tensorrt"), ("dimensions", 31)])
-def test_a_damaged_folder_is_refused(saved: Path, tmp_path: Path, key: str, value: object) -> None:
-    folder = tmp_path / "damaged"
-    shutil.copytree(saved, folder)
-    settings = json.loads((folder / "essent/engine.json").read_text())
-    (folder / "essent/engine.json").write_text(json.dumps({**settings, key: value}))
-    write_digests(folder)
-    with pytest.raises((ModelError, EngineError), match=r"99|tensorrt|31"):
-        load(folder)
-    (folder / "essent/golden.safetensors").unlink()
-    (folder / "essent/engine.json").write_text(json.dumps(settings))
-    write_digests(folder)
-    with pytest.raises(ModelError, match="damaged"):
-        load(folder)
-
-
-def test_foreign_folders_are_refused(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="not written by essent"):
         load(bert)
 
 
-def test_saving_onto_a_file_is_refused(compiled: CompiledEncoder, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(ModelError, match="is a file"):
-        compiled.save(str(tmp_path / "file"))
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("essent/golden.safetensors", lambda data: data[:-10] + bytes([data[-10] ^ 64]) + data[-9:], "torch's vectors"),
+        ("essent/golden.safetensors", lambda data: b"xx", "damaged"),
+        ("model.xml", lambda data: b"no graph", "cannot read"),
+        ("essent/engine.json", lambda data: b"[]", "expected a dict"),
+        ("essent/engine.json", lambda data: data.replace(b'"format": 2', b'"format": 99'), "format 99"),
+        ("essent/engine.json", lambda data: data.replace(b'"format": 2', b'"format": 1'), "the graph has changed"),
+        ("essent/engine.json", lambda data: data.replace(b'"openvino"', b'"tensorrt"'), "tensorrt"),
+        ("essent/engine.json", lambda data: data.replace(b'"dimensions": 32', b'"dimensions": 31'), "31"),
+        ("essent/engine.json", lambda data: data.replace(b'"dimensions": 32', b'"dimensions": "x"'), "must be"),
+    ],
+)
+def test_a_damaged_folder_is_refused(
+    saved: Path, tmp_path: Path, file: str, change: Callable[[bytes], bytes], message: str
+) -> None:
+    folder = Path(shutil.copytree(saved, tmp_path / "damaged"))
+    (folder / file).write_bytes(change((folder / file).read_bytes()))
+    with pytest.raises(ModelError, match=f"has changed since it was saved|{message}"):
+        load(folder, threads=1)
+    write_digests(folder)  # as if it had been saved so
+    with pytest.raises((ModelError, EngineError), match=message):
+        load(folder, threads=1)
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
-def test_unknown_engines_and_precisions(encoder: Encoder) -> None:
+def test_what_does_not_compile(encoder: Encoder, bert: Path, shell_of: Callable[[str], SentenceTransformer]) -> None:
     with pytest.raises(EngineError, match="known: openvino, onnx"):
         essent.compile(encoder, "tensorrt")
     with pytest.raises(EngineError, match="float32, bfloat16, int8"):
@@ -217,10 +177,23 @@ def test_unknown_engines_and_precisions(encoder: Encoder) -> None:
     with pytest.raises(EngineError, match="calibration is for"):
         essent.compile(encoder, "openvino", calibration=["a"])
 
-
-def test_a_recipe_must_be_fitted(bert: Path) -> None:
+    with pytest.raises(InputError, match="no texts"):
+        essent.compile(encoder, precision="int8", calibration=[])
+    with pytest.raises(InputError, match="not str"):
+        essent.compile(str(bert))  # type: ignore[arg-type]
     with pytest.raises(NotFittedError):
         essent.compile(Encoder(str(bert), "mean | zscore"))
+    with pytest.raises(EngineError, match=r"bfloat16.*float32"):
+        essent.compile(SentenceTransformer(str(bert), device="cpu", model_kwargs={"dtype": torch.bfloat16}))
+    shell = shell_of("bert")
+    for modules, message in (
+        ([*shell, torch.nn.Identity()], "followed by Dense"),
+        ([shell[0]], "a model is a Transformer and a Pooling"),
+        ([shell[0], Pooling(32, "mean_sqrt_len_tokens")], "pooling modes that make a graph: mean, cls"),
+        ([shell[0], Pooling(32, "mean", include_prompt=False)], "leaves the prompt out"),
+    ):
+        with pytest.raises(EngineError, match=message):
+            graph_of(SentenceTransformer(modules=modules, device="cpu"))
 
 
 def test_bf16_needs_hardware_support(saved: Path, tmp_path: Path) -> None:
@@ -234,35 +207,18 @@ def test_bf16_needs_hardware_support(saved: Path, tmp_path: Path) -> None:
     if "BF16" not in openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
         with pytest.raises(EngineError, match="no bfloat16 arithmetic"):
             load(tmp_path / "bf16")
-    elif "ONEDNN_MAX_CPU_ISA" in os.environ:  # the CPU has it, and what computes must not use it
-        with pytest.raises(EngineError, match=r"does not run: .* ONEDNN_MAX_CPU_ISA=.*: unset it"):
-            load(tmp_path / "bf16")
     else:
         texts = texts_of(20, 20)
         assert cosines(load(tmp_path / "bf16").encode(texts), load(saved).encode(texts)).min() > 0.99
 
 
-def test_unrunnable_graphs_name_the_cause(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """OpenVINO's error names no cause. The variable is read when a process starts, too late for this test."""
-
+def test_unrunnable_graphs_are_refused(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(runtime: OpenVINORuntime, ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
         raise RuntimeError("Exception from src/core.cpp:117:\ncould not create a primitive descriptor")
 
     monkeypatch.setattr(OpenVINORuntime, "one", fail)
-    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     with pytest.raises(EngineError, match=r"does not run: could not create a primitive descriptor$"):
         load(saved)
-    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
-    with pytest.raises(EngineError, match="ONEDNN_MAX_CPU_ISA=AVX2 hides instructions"):
-        load(saved)
-
-
-def test_models_without_a_graph_are_refused(shell_of: Callable[[str], SentenceTransformer]) -> None:
-    shell = shell_of("bert")
-    with pytest.raises(EngineError, match="followed by Dense"):
-        graph_of(SentenceTransformer(modules=[*shell, torch.nn.Identity()], device="cpu"))
-    with pytest.raises(EngineError, match="a model is a Transformer and a Pooling"):
-        graph_of(SentenceTransformer(modules=[shell[0]], device="cpu"))
 
 
 # -- other models, other engines --------------------------------------------------------------------------------------
@@ -287,23 +243,6 @@ def test_a_sentence_transformers_model_with_more_modules_in_onnx(
         OnnxRuntime(tmp_path, "float32").one(np.zeros((1, 1), np.int64), np.ones((1, 1), np.int64))
 
 
-def test_denoising_a_quantile_map_and_static_rows(bert: Path) -> None:
-    """Parts that the graph computes in its own way, by torch: the conversion is the same for all."""
-    corpus = sorted({text for text in texts_of(300, 30, seed=11) if len(text) > 20})  # no ties: torch itself has noise
-    for recipe in (
-        "template='This sentence : \"{text}\" means [MASK] .' layers=0.5*1-bias+2*L weights=mask | zscore",
-        "ditto:2-1 | quantile:100",
-        "static weights=sif | abtt:2 | quantile:20 | normalize",
-        "layers=random:8,1 reduce=dct:2",
-    ):
-        encoder = Encoder(str(bert), recipe, device="cpu").fit(corpus)
-        graph = graph_of(encoder)
-        tokens = encoder.module.pad(encoder.module.ids(texts_of(40, 30, seed=12)))
-        with graph.for_export():
-            vectors = graph(tokens["input_ids"], tokens["attention_mask"])
-        assert_same(vectors.numpy(), encoder.encode(texts_of(40, 30, seed=12)), 2e-5)
-
-
 def test_the_quantile_graph_is_the_quantile_map() -> None:
     draw = np.random.default_rng(0)
     learned = draw.normal(size=(500, 6)).astype(np.float32)
@@ -320,14 +259,6 @@ def test_the_quantile_graph_is_the_quantile_map() -> None:
     noise = learned[:, :3].copy()
     noise[:, 1] = 0.5 + 1e-8 * noise[:, 1]
     assert not QuantileGraph(column_quantiles(noise, 100))(torch.from_numpy(noise))[:, 1].any()
-
-
-def test_affine_chains_of_the_graph() -> None:
-    draw = np.random.default_rng(1)
-    vectors = (draw.normal(size=(200, 8)) * np.arange(1, 9) + 5).astype(np.float32)
-    for specs in (["zscore"], ["whiten:4"], ["abtt:1", "normalize"], []):
-        chain = Chain.parse(specs).fit(vectors)
-        assert_same(shaping_graph(chain)(torch.from_numpy(vectors)).numpy(), chain.transform(vectors))
 
 
 # -- int8 -------------------------------------------------------------------------------------------------------------
@@ -364,19 +295,24 @@ def test_families(shell_of: Callable[[str], SentenceTransformer], family: str) -
 
 
 @pytest.mark.parametrize(
-    "row",
+    "recipe",
     [
-        pytest.param(row, id=row.name, marks=() if row.name in OWN_GRAPHS else pytest.mark.slow)
-        for row in NAMED.values()
-        if "topk" not in row.text  # refused: tests/model/test_mlm_head.py
+        "layers=random:8,1 reduce=dct:2",
+        "static weights=sif | abtt:2 | quantile:20 | normalize",
+        "template='This sentence : \"{text}\" means [MASK] .' layers=0.5*1-bias+2*L weights=mask | zscore",
+        *(
+            pytest.param(f"{name}:2-1" if row.argument else name, marks=() if name in OWN_GRAPHS else pytest.mark.slow)
+            for name, row in NAMED.items()
+            if "topk" not in row.text  # refused: tests/model/test_mlm_head.py
+        ),
     ],
 )
-def test_named_recipes_as_graphs(shell_of: Callable[[str], SentenceTransformer], row: NamedRecipe) -> None:
+def test_recipes_as_graphs(shell_of: Callable[[str], SentenceTransformer], recipe: str) -> None:
     """What is converted is what the Encoder computes, by torch; conversions are tested above."""
-    corpus = sorted({text for text in texts_of(60, 20, seed=11) if len(text) > 20})
-    encoder = Encoder(shell_of("bert"), f"{row.name}:2-1" if row.argument else row.name).fit(corpus)
+    corpus = sorted({text for text in texts_of(300, 30, seed=11) if len(text) > 20})  # no ties: torch itself has noise
+    encoder = Encoder(shell_of("bert"), recipe).fit(corpus)
     texts, graph = texts_of(20, 30, seed=12), graph_of(encoder)
     tokens = encoder.module.pad(encoder.module.ids(texts))
     with graph.for_export():
         vectors = graph(tokens["input_ids"], tokens["attention_mask"])
-    assert_same(vectors.numpy(), encoder.encode(texts))
+    assert_same(vectors.numpy(), encoder.encode(texts), 2e-5)

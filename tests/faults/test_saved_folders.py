@@ -13,7 +13,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 import essent
 from essent import Encoder, StaticEncoder
-from essent.engine.compiled import save_compiled
+from essent.engine.files import save_compiled
 from families import CORPUS
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("under_the_shim")]

@@ -15,8 +15,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
-from essent.encoder.as_it_is import open_as_it_is
-from essent.encoder.encoder import Encoder
+from essent.encoder.encoder import Encoder, open_as_it_is
 from essent.errors import DamagedError
 from essent.model.loading import load, open_model
 from essent.model.mlm_head import load_masked

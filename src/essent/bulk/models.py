@@ -252,7 +252,7 @@ def _of_encoder(encoder: Any) -> Properties:
 
 
 def _of_graph(encoder: Any) -> Properties:
-    from essent.engine.libraries import ALL_FILES
+    from essent.engine.runtime import ALL_FILES
     from essent.recipe.tokens.ids import fast_backend, text_ids, tokenizer_digest
 
     module = encoder.engine_module

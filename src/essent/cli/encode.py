@@ -17,7 +17,8 @@ from essent.cli.console import is_quiet, show_note, silence_libraries
 from essent.cli.files import WRITERS, check_columns, check_output, write_vectors
 from essent.cli.save import learns, needs_texts, note_unused
 from essent.cli.texts import STANDARD_INPUT, TextTable, listed, read_files, read_table
-from essent.engine.choice import EngineChoice, check_graph, choose, computing_in, offer_bfloat16
+from essent.engine.choice import EngineChoice, check_graph, choose, computing_in
+from essent.engine.gain import offer_bfloat16
 from essent.errors import DataError, InputError
 
 if TYPE_CHECKING:

@@ -89,8 +89,7 @@ def save(
     prepare_torch("essent save")
     from essent._core.folders.names import GRAPH
     from essent._core.folders.places import check_replaceable
-    from essent.encoder.as_it_is import open_as_it_is
-    from essent.encoder.encoder import Encoder
+    from essent.encoder.encoder import Encoder, open_as_it_is
     from essent.engine.gain import texts_to_compare
     from essent.verification.golden import verify
 
@@ -134,9 +133,9 @@ def _save_graph(
     compared: list[str] | None,
 ) -> None:
     """Compile a graph, save it, and print its loss and, with texts to compare, its speed."""
-    from essent.engine.compiled import compile, measure_loss
+    from essent.engine.compiled import compile
     from essent.engine.gain import compare as compare_speed
-    from essent.engine.loss import texts_to_judge
+    from essent.engine.gain import measure_loss, texts_to_judge
 
     precision = precision_of(precision, (FLOAT32, BFLOAT16, INT8))
     compiled = compile(encoder, engine, precision=precision, calibration=calibration, texts=samples)

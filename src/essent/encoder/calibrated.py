@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,7 +13,7 @@ from essent._core.arguments import check_device, check_vectors
 from essent._core.compat import prompt_of, prompts_unannounced
 from essent._core.texts import require_finite
 from essent._core.types import TextsLike
-from essent.tasks.calibration import Calibration, calibrate, calibrated_similarities, require_cosine, write_calibration
+from essent.tasks.calibration import Calibration, calibrate, calibrated_similarities, require_cosine
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -110,17 +109,6 @@ class CalibratedTransformer(SentenceTransformer):
                 check_device(device)
         moved: Self = super().to(*args, **kwargs)
         return moved
-
-    def keeping_calibration(self, finish: Callable[[Path, str], None] | None) -> Callable[[Path, str], None]:
-        """What `save_folder` calls to finish a folder, with the calibration written too."""
-
-        def keep(folder: Path, reason: str) -> None:
-            if finish is not None:
-                finish(folder, reason)
-            if self.calibration is not None:
-                write_calibration(self.calibration, folder)
-
-        return keep
 
     def _calibrated(self, cosines: torch.Tensor) -> torch.Tensor:
         values = cosines.detach().cpu().double().numpy()

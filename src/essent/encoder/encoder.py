@@ -25,41 +25,20 @@ from essent._core.progress import text_progress
 from essent._core.texts import check_texts, distinct_texts, repeat_in_place, require_finite, texts_to_fit
 from essent._core.types import ModelLike, NamesItsModel, TextsLike
 from essent.encoder.calibrated import CalibratedTransformer
-from essent.encoder.pipeline.cache import PooledCache
+from essent.encoder.pipeline.cache import KeptStates, PooledCache
 from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_of
-from essent.encoder.pipeline.kept_states import KeptStates
 from essent.encoder.pipeline.module import RecipeModule
-from essent.encoder.pipeline.static_pooler import PORTION
-from essent.encoder.saving.card import amend_card
+from essent.encoder.pipeline.plan import PORTION
 from essent.encoder.saving.load import folder_of, load_folder
-from essent.encoder.saving.save import SavableModule, packages_of, save_folder
+from essent.encoder.saving.save import SavableModule, amend_card, packages_of, save_folder
 from essent.errors import RecipeError
-from essent.model.loading import load
+from essent.model.loading import load, open_model
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import batches, portions
-from essent.tasks.calibration import read_calibration
+from essent.tasks.calibration import read_calibration, write_calibration
 
 if TYPE_CHECKING:
     import numpy as np
-
-
-def encoder_html(encoder: Encoder) -> str:
-    """The encoder as HTML; one whose modules were changed by hand as its plain text."""
-    first = encoder[0]
-    if not isinstance(first, RecipeModule):
-        return html_block(html_lines(repr(encoder).splitlines()))
-    after = [repr(module) for module in list(encoder)[1:]]
-    properties = {
-        "recipe": str(encoder.recipe),
-        "model": f"{first.backbone.family}, {first.backbone.last} layers",
-        "dimensions": str(encoder.get_embedding_dimension()),
-        "most tokens of a text": str(encoder.max_seq_length or "no limit"),
-        "device": str(encoder.device),
-    }
-    return html_block(
-        html_title("Encoder"),
-        html_pairs(properties | ({"then": ", ".join(after)} if after else {})),
-    )
 
 
 logger = logging.getLogger(__name__)
@@ -88,10 +67,11 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
 
     def __init__(self, model: ModelLike, recipe: Recipe | str | None = None, **options: Any) -> None:
         parsed, options = None if recipe is None else Recipe.parse(recipe), check_options(options)
-        options = reach_model(str(model), options) if isinstance(model, (str, Path)) else options
-        if parsed is None and isinstance(model, (str, Path)) and is_essent_folder(str(model), options):
-            module, settings = load_folder(str(model), options)
-            calibration = read_calibration(folder_of(str(model), options))
+        name = str(model) if isinstance(model, (str, Path)) else None
+        options = options if name is None else reach_model(name, options)
+        if parsed is None and name is not None and is_essent_folder(name, options):
+            module, settings = load_folder(name, options)
+            calibration = read_calibration(folder_of(name, options))
         else:
             loaded = load(model, [] if parsed is None else [parsed], options)
             module, settings, calibration = SavableModule(loaded.backbone, loaded.recipes[0]), loaded.settings, None
@@ -101,15 +81,16 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         self.cache: PooledCache | None = None
         self.states: KeptStates | None = None
         self.chosen: tuple[str, ...] = ()
-        self._origin = f"{model} {options.get('revision')}" if isinstance(model, (str, Path)) else str(id(model))
-        short = Path(model).name if isinstance(model, (str, Path)) else type(model).__name__
-        self.model_card_data.model_name = f"essent/{short}-{self.recipe.digest()[:8]}"
+        self._origin = str(id(model)) if name is None else f"{name} {options.get('revision')}"
+        short = type(model).__name__ if name is None else Path(name).name
+        self.model_card_data.model_name = f"essent/{short}-{module.recipe.digest()[:8]}"
         self._sign()
 
     def _sign(self) -> None:
         """Tell what keeps results by name and revision (MTEB) one encoder from another: recipe, and what it learned."""
-        learned = digest_of(self.module.shaping or torch.nn.Identity(), self._origin)
-        self.model_card_data.base_model_revision = key_of(learned, self.recipe.digest(), self.module.stats)
+        module = self.module
+        learned = digest_of(module.shaping or torch.nn.Identity(), self._origin)
+        self.model_card_data.base_model_revision = key_of(learned, module.recipe.digest(), module.stats)
 
     @property
     def module(self) -> RecipeModule:
@@ -127,12 +108,27 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
     def __repr__(self) -> str:
         if not isinstance(self[0], RecipeModule):
             return super().__repr__()
-        model = f"{self.module.backbone.family}, {self.module.backbone.last} layers"
         after = "".join(f", {module!r}" for module in list(self)[1:])
-        return f"Encoder({str(self.recipe)!r}, {model}, dimensions={self.get_embedding_dimension()}{after})"
+        return f"Encoder({str(self.recipe)!r}, {self._model}, dimensions={self.get_embedding_dimension()}{after})"
 
     def _repr_html_(self) -> str:
-        return encoder_html(self)
+        """The encoder as HTML; one whose modules were changed by hand as its plain text."""
+        if not isinstance(self[0], RecipeModule):
+            return html_block(html_lines(repr(self).splitlines()))
+        properties = {
+            "recipe": str(self.recipe),
+            "model": self._model,
+            "dimensions": str(self.get_embedding_dimension()),
+            "most tokens of a text": str(self.max_seq_length or "no limit"),
+            "device": str(self.device),
+        }
+        if len(self) > 1:
+            properties["then"] = ", ".join(repr(module) for module in list(self)[1:])
+        return html_block(html_title("Encoder"), html_pairs(properties))
+
+    @property
+    def _model(self) -> str:
+        return f"{self.module.backbone.family}, {self.module.backbone.last} layers"
 
     # -- fit --------------------------------------------------------------------------------------------------------
 
@@ -219,7 +215,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             self.calibration = None  # it belongs to the vectors as they were
         if module.plan.reads_stats:
             name = "texts" if frequency_texts is None else "frequency_texts"
-            module.stats = module.count(texts_to_fit(counted, name))
+            module.stats = module.plan.count(texts_to_fit(counted, name), module.backbone)
         if module.chain.needs_fit:
             pooled = self._vectors(texts_to_fit(prompted, "texts"), batch_size, progress, shape=False, cache=self.cache)
             require_finite(pooled, prompted, self.named_parameters())
@@ -237,13 +233,12 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         texts: list[str] = inputs
         if arguments["output_value"] != "sentence_embedding":
             return super()._inference(texts, **arguments)
-        device = device_for(self, arguments.get("device"))
         prompt = arguments.get("prompt")
         vectors = self._vectors(
             [prompt + text for text in texts] if prompt else texts,
             arguments["batch_size"],
             bool(arguments.get("show_progress_bar")),
-            device=device,
+            device=device_for(self, arguments.get("device")),
             on_cpu=bool(arguments.get("save_to_cpu")),
             cache=self.cache,
         )
@@ -265,18 +260,21 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         module, device = self.module, device or self.device
         module.require_fit(shape)
         self.eval()
-        if cache is not None and texts and len(self) == 1 and module.can_be_cached:
-            return self._cached_vectors(cache, texts, batch_size, progress, shape, device, on_cpu)
+        if not texts:
+            return torch.empty(0, self.get_embedding_dimension() or 0)
+        if cache is not None and len(self) == 1 and module.can_be_cached:
+            pooled = self._cached_vectors(cache, texts, batch_size, progress, device)
+            shaped = torch.cat([module.shaped(part.to(device), shape) for part in pooled.split(PORTION)])
+            return shaped.cpu() if on_cpu else shaped
         distinct, inverse = distinct_texts(texts)
         vectors: torch.Tensor | None = None
-        with text_progress(len(distinct), progress and bool(distinct)) as update:
+        with text_progress(len(distinct), progress) as update:
             for rows, batch in self._batches(distinct, batch_size, device, shape):
                 if vectors is None:
                     vectors = batch.new_empty(len(texts), batch.shape[1], device="cpu" if on_cpu else device)
                 vectors[rows if isinstance(rows, slice) else rows.to(vectors.device)] = batch.to(vectors.device)
                 update(len(batch))
-        if vectors is None:  # no texts
-            return torch.empty(0, self.get_embedding_dimension() or 0)
+        assert vectors is not None  # noqa: S101  (there are texts)
         if len(distinct) < len(texts):
             repeat_in_place(vectors, inverse)
         return vectors
@@ -299,16 +297,9 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
                 yield torch.from_numpy(start + chosen), self(features, shape=shape)["sentence_embedding"]
 
     def _cached_vectors(
-        self,
-        cache: PooledCache,
-        texts: list[str],
-        batch_size: int,
-        progress: bool,
-        shape: bool,
-        device: torch.device,
-        on_cpu: bool,
+        self, cache: PooledCache, texts: list[str], batch_size: int, progress: bool, device: torch.device
     ) -> torch.Tensor:
-        """Vectors of pooled ones that the cache has, or else that kept states give, or a pass: (N,K)."""
+        """Pooled vectors that the cache has, or else that kept states give, or a pass: (N,K) float32, on the CPU."""
         module, states = self.module, self.states
         recipe = replace(module.recipe, shaping=())
         stats = module.stats if module.plan.reads_stats else None
@@ -321,9 +312,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             vectors = compute(missing) if states is None else states.pool(module, missing, batch_size, compute)
             return [vectors.cpu().numpy()]
 
-        (pooled,) = cache.vectors([key], [module.plan.width(module.backbone)], texts, pool)  # (N,K) float32
-        parts = [module.shaped(part.to(device), shape) for part in torch.from_numpy(pooled).split(PORTION)]
-        return torch.cat(parts).cpu() if on_cpu else torch.cat(parts)
+        return torch.from_numpy(cache.vectors([key], [module.plan.width(module.backbone)], texts, pool)[0])
 
     # -- save -------------------------------------------------------------------------------------------------------
 
@@ -370,14 +359,20 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         Raises:
             RecipeError: see `save`; or modules follow the recipe's, which a recipe does not describe.
         """
-        module = self.module
         if len(self) > 1:
             raise RecipeError(
                 f"This Encoder has {len(self) - 1} module(s) after its recipe ({self[1]!r} …); save writes only the "
                 "recipe. Put the step into the recipe's shaping, or save SentenceTransformer(modules=list(encoder))."
             )
-        encode, finish = partial(self.encode, show_progress_bar=False), self.keeping_calibration(finish)
-        return save_folder(module, path, layout, encode=encode, settings=config_of(self), finish=finish)
+
+        def finish_folder(folder: Path, reason: str) -> None:
+            if finish is not None:
+                finish(folder, reason)
+            if self.calibration is not None:
+                write_calibration(self.calibration, folder)
+
+        encode = partial(self.encode, show_progress_bar=False)
+        return save_folder(self.module, path, layout, encode=encode, settings=config_of(self), finish=finish_folder)
 
     def write_card(
         self, folder: Path, reason: str, *, name: str | None = None, datasets: list[str] | None = None
@@ -389,3 +384,11 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         """
         write_stock_card(self, str(folder), name, datasets)
         amend_card(folder, self.recipe, reason, self.chosen)
+
+
+def open_as_it_is(model: ModelLike, options: dict[str, Any] | None = None) -> SentenceTransformer:
+    """An Encoder; where no recipe describes the modules (a Dense), the model as sentence-transformers runs it."""
+    try:
+        return Encoder(model, **(options or {}))
+    except RecipeError:
+        return open_model(model, options or {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -13,16 +14,17 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
-from essent._core.texts import check_texts
+from essent._core.texts import check_texts, texts_to_fit
 from essent._core.types import ModelLike, TextsLike
 from essent.encoder.encoder import Encoder
-from essent.encoder.pipeline.cache import PooledCache
-from essent.encoder.pipeline.kept_states import KeptStates, StatesStore
-from essent.errors import InputError, not_fitted
+from essent.encoder.pipeline.cache import KeptStates, PooledCache, StatesStore
+from essent.errors import not_fitted
 from essent.model.loading import load, open_model
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import reads_mlm_head
 
+READING = ("prompt_name", "prompt", "batch_size", "show_progress_bar")  # settings that `fit` and `encode` take
+FINISHING = ("normalize_embeddings", "truncate_dim")  # that `encode` takes too
 _loader_lock = Lock()
 POOLED_BYTES = 2**30  # bytes of pooled vectors kept in a temporary folder, after which they are forgotten
 STATES_BYTES = 2**30  # bytes of hidden states kept in memory, after which no more are
@@ -94,15 +96,15 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             InputError: no texts, or something that is not a text.
             RecipeError, UnsupportedRecipeError, ModelError: see `Encoder`.
         """
-        texts = _checked(X)
-        self.encoder_ = self._load().fit(texts, **self._reading())
+        texts = texts_to_fit(check_texts(X), "X")
+        self.encoder_ = self._load().fit(texts, **self._settings(READING))
         return self
 
     def fit_transform(self, X: TextsLike, y: Any = None) -> np.ndarray:
         """`fit`, then the vectors (N,K) float32 of the same texts, which go through the model once."""
-        texts = _checked(X)
+        texts = texts_to_fit(check_texts(X), "X")
         self.encoder_ = self._load()
-        vectors = self.encoder_.fit_encode(texts, **self._reading(), **self._finishing())
+        vectors = self.encoder_.fit_encode(texts, **self._settings(READING + FINISHING))
         return np.asarray(vectors, np.float32)
 
     def transform(self, X: TextsLike) -> np.ndarray:
@@ -117,32 +119,26 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         texts = check_texts(X)
         if not texts:
             return np.empty((0, self._n_features_out), np.float32)
-        vectors = self.encoder_.encode(texts, **self._reading(), **self._finishing())
+        vectors = self.encoder_.encode(texts, **self._settings(READING + FINISHING))
         return np.asarray(vectors, np.float32)
 
     def _load(self) -> Encoder:
         options = {**(self.options or {}), **({} if self.device is None else {"device": self.device})}
         recipe, model = None if self.recipe is None else Recipe.parse(self.recipe), self.model
-        if not isinstance(model, (str, Path)) or _has_its_own_recipe(model, options):
+        # what is learned in a folder that an Encoder saved belongs to its model, which is not shared
+        own = not isinstance(model, (str, Path)) or is_exported_folder(str(model))
+        if own or is_essent_folder(str(model), options):
             encoder = Encoder(model, recipe, **options)
         else:
-            model = _opened(model, options, recipe is not None and reads_mlm_head(recipe.layers))
+            model = _opened(str(model), options, recipe is not None and reads_mlm_head(recipe.layers))
             encoder = Encoder(model, recipe)
         encoder.cache = _cache_of(self.cache)
         if isinstance(model, SentenceTransformer):
             encoder.states = KeptStates(load(model, [encoder.recipe], {}).backbone, _states)
         return encoder
 
-    def _reading(self) -> dict[str, Any]:
-        return {
-            "prompt_name": self.prompt_name,
-            "prompt": self.prompt,
-            "batch_size": self.batch_size,
-            "show_progress_bar": self.show_progress_bar,
-        }
-
-    def _finishing(self) -> dict[str, Any]:
-        return {"normalize_embeddings": self.normalize_embeddings, "truncate_dim": self.truncate_dim}
+    def _settings(self, names: Sequence[str]) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in names}
 
     @property
     def _n_features_out(self) -> int:  # for scikit-learn's names of what comes out
@@ -183,29 +179,14 @@ def _cache_of(folder: str | Path | None) -> PooledCache:
         return _pooled[0]
 
 
-def _checked(texts: TextsLike) -> list[str]:
-    checked = check_texts(texts)
-    if not checked:
-        raise InputError("fit needs at least one text, got none.")
-    return checked
-
-
-def _has_its_own_recipe(model: ModelLike, options: dict[str, Any]) -> bool:
-    """Whether a folder was saved by an Encoder: what is learned then belongs to its model, which is not shared."""
-    return is_exported_folder(str(model)) or is_essent_folder(str(model), options)
-
-
-def _opened(model: ModelLike, options: dict[str, Any], with_mlm_head: bool) -> SentenceTransformer:
+def _opened(name: str, options: dict[str, Any], with_mlm_head: bool) -> SentenceTransformer:
     """A model by its name, loaded unless it is the last one that was and has not changed."""
-    key = (str(model), options, with_mlm_head, _files_of(Path(str(model))))
+    folder = Path(name)
+    files = sorted(folder.rglob("*")) if folder.is_dir() else [folder]
+    stats = [(str(path), path.stat()) for path in files if path.is_file()]
+    key = (name, options, with_mlm_head, [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats])
     with _loader_lock:
         if not _last or _last[0][0] != key:
             _last.clear()  # before another is loaded: both need not fit into memory
-            _last.append((key, open_model(model, options, with_mlm_head=with_mlm_head)))
+            _last.append((key, open_model(name, options, with_mlm_head=with_mlm_head)))
         return _last[0][1]
-
-
-def _files_of(folder: Path) -> list[tuple[str, int, int]]:
-    """Names, sizes and times of a folder's files, or of one file."""
-    files = sorted(folder.rglob("*")) if folder.is_dir() else [folder] if folder.is_file() else []
-    return [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files if path.is_file()]

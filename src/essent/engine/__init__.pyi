@@ -3,5 +3,5 @@ from .compiled import CompiledEncoder as CompiledEncoder
 from .compiled import compile as compile
 from .files import load as load
 from .gain import Gain as Gain
+from .gain import Loss as Loss
 from .gain import compare as compare
-from .loss import Loss as Loss

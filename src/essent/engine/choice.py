@@ -1,28 +1,19 @@
-"""What runs a model and in which precision: chosen here for every command, and what the other precision would give."""
+"""What runs a model and in which precision: chosen here for every command."""
 
 from __future__ import annotations
 
 import copy
-import statistics
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from essent._core.arithmetic import AUTO, BFLOAT16, FLOAT32, PASSES, check_bfloat16, has_bfloat16, precision_of
+from essent._core.arithmetic import AUTO, BFLOAT16, FLOAT32, PASSES, check_bfloat16, precision_of
 from essent.errors import EngineError, InputError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from essent.engine.loss import Loss
-    from essent.tasks.base import LabeledTask
-
 ENGINES = (AUTO, "torch", "openvino", "onnx")
-WORTH = 1.2  # times as fast, from which another precision is worth a word
-ENOUGH = 2000  # texts from which it is worth trying
-TRIED = 64  # texts of the sample
-UNITS = 100  # of a task, about
 
 
 @dataclass(frozen=True)
@@ -90,14 +81,11 @@ def choose(
     if hasattr(model, "engine_module"):
         graph: SentenceTransformer = check_graph(model, chosen)
         return graph
-    if chosen.makes_graph:
-        from essent.engine.compiled import compile
+    if not chosen.makes_graph:
+        return computing_in(model, chosen.precision)
+    from essent.engine.compiled import compile
 
-        compiled: SentenceTransformer = compile(
-            model, chosen.engine, precision=chosen.graph_precision, texts=texts, threads=threads
-        )
-        return compiled
-    return computing_in(model, chosen.precision)
+    return compile(model, chosen.engine, precision=chosen.graph_precision, texts=texts, threads=threads)
 
 
 def check_graph(graph: Any, chosen: EngineChoice) -> Any:
@@ -131,7 +119,7 @@ def computing_in(model: SentenceTransformer, precision: str, *, shared: bool = T
     from essent.encoder.encoder import Encoder
 
     check_bfloat16(precision, model.device.type)
-    if isinstance(model, Encoder) and model.module.plan.required.depth is None:
+    if isinstance(model, Encoder) and model.module.plan.is_static:
         return model  # rows of a table are added up: nothing is computed in less than float32
     converted = copy.deepcopy(model) if shared else model
     if isinstance(converted, Encoder):
@@ -143,87 +131,3 @@ def computing_in(model: SentenceTransformer, precision: str, *, shared: bool = T
     else:
         converted.float()
     return converted
-
-
-# -- what bfloat16 would give ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Offer:
-    """What bfloat16 would give on this machine.
-
-    Attributes:
-        ratio: how many times as fast it is, the median of three interleaved rounds.
-        loss: what it costs.
-        quality: what its score ×100 is of, the score in float32 and in bfloat16; None without a task.
-    """
-
-    ratio: float
-    loss: Loss
-    quality: tuple[str, float, float] | None = None
-
-    def __str__(self) -> str:
-        speed = f"--precision bfloat16 is {self.ratio:.1f} times as fast here. {self.loss}"
-        if self.quality is None:
-            return speed
-        task_name, exact, rough = self.quality
-        return f"{speed}; {task_name} score {rough:.2f} instead of {exact:.2f}"
-
-
-def offer_bfloat16(model: Any, texts: Sequence[str], task: LabeledTask | None = None) -> Offer | None:
-    """What bfloat16 would give, tried on some of the texts, or of a task's units; None where it is not worth it.
-
-    Tried only where the CPU has such arithmetic, the model is a transformer in float32, and there are 2,000 texts or
-    more, so that the trial costs little beside them.
-    """
-    if len(texts) < ENOUGH or not hasattr(model, "module"):  # a static encoder runs without torch
-        return None
-    import torch
-
-    from essent.encoder.encoder import Encoder
-
-    if not isinstance(model, Encoder) or model.device.type != "cpu" or not has_bfloat16("cpu"):
-        return None
-    plan = model.module.plan
-    backbone = model.module.backbone
-    if (
-        plan.required.depth is None
-        or backbone.precision == BFLOAT16
-        or any(p.dtype != torch.float32 for p in backbone.parameters())
-    ):
-        return None
-    distinct = sorted(dict.fromkeys(texts), key=len)
-    sample = distinct[:: max(1, len(distinct) // TRIED)][:TRIED]
-    units = None if task is None else _sampled_units(task)
-    sample = sample if units is None else units.texts()
-    import numpy as np
-
-    rounded_model = computing_in(model, BFLOAT16)
-    seconds_by_model: tuple[list[float], list[float]] = ([], [])
-    vectors = []
-    for part in (model, rounded_model):
-        vectors.append(np.asarray(part.encode(sample, show_progress_bar=False), np.float32))
-    for _ in range(3):
-        for part, seconds in zip((model, rounded_model), seconds_by_model, strict=True):
-            began = time.perf_counter()
-            part.encode(sample, show_progress_bar=False)
-            seconds.append(time.perf_counter() - began)
-    from essent.engine.loss import loss_of
-
-    ratio = statistics.median(slow / fast for slow, fast in zip(*seconds_by_model, strict=True))
-    if ratio < WORTH:
-        return None
-    quality = None
-    if units is not None:
-        exact, rough = (units.score_vectors(part_vectors).main_score for part_vectors in vectors)
-        quality = f"{units.units} {units.unit} of {units.name}", exact, rough
-    return Offer(ratio, loss_of(vectors[0], vectors[1], True), quality)
-
-
-def _sampled_units(task: LabeledTask) -> LabeledTask:
-    """A part of the task: every so-many-th unit."""
-    import numpy as np
-
-    excluded = np.ones(task.units, bool)
-    excluded[:: max(1, task.units // UNITS)] = False
-    return task.without(excluded)

@@ -14,7 +14,7 @@ import torch
 
 from essent._core.lazy import optional_import
 from essent.engine.graph import Graph
-from essent.engine.libraries import FILES, onnxruntime, openvino
+from essent.engine.runtime import FILES, onnxruntime, openvino
 from essent.errors import EngineError
 from essent.recipe.tokens.ids import pad
 
@@ -28,7 +28,6 @@ def convert(graph: Graph, engine: str, folder: Path) -> None:
         EngineError: an operation of the model has no counterpart there; says which.
         MissingDependencyError: the engine's library is not installed.
     """
-    write = {"openvino": _write_openvino, "onnx": _write_onnx}[engine]
     if engine == "openvino":
         openvino()
     else:
@@ -36,30 +35,19 @@ def convert(graph: Graph, engine: str, folder: Path) -> None:
         onnxruntime()
     try:
         with graph.for_export(), _quiet():
-            write(graph, _example(graph), folder / FILES[engine])
-    except (
-        RuntimeError,
-        ValueError,
-        TypeError,
-        NotImplementedError,
-        AttributeError,
-        KeyError,
-        AssertionError,
-    ) as error:
+            write = _write_openvino if engine == "openvino" else _write_onnx
+            recipe = graph.module
+            tokens = pad(recipe.ids(EXAMPLE), recipe.plan.frame, recipe.backbone.pad_id)
+            example = tokens.ids, tokens.attention_mask.long()
+            graph(*example)  # tables that are made at first use must not be made inside the export
+            write(graph, example, folder / FILES[engine])
+    except Exception as error:  # whatever converters raise
         family = graph.module.backbone.family
         reason = next((line for line in reversed(str(error).strip().splitlines()) if line.strip()), "no reason given")
         raise EngineError(
             f"The recipe {str(graph.module.recipe)!r} on a {family} does not convert to {engine}: "
             f"{type(error).__name__}: {reason.strip()[:300]}"
         ) from error
-
-
-def _example(graph: Graph) -> tuple[torch.Tensor, torch.Tensor]:
-    module = graph.module
-    tokens = pad(module.ids(EXAMPLE), module.plan.frame, module.backbone.pad_id)
-    example = tokens.ids, tokens.attention_mask.long()
-    graph(*example)  # tables that are made at first use must not be made inside the export
-    return example
 
 
 INPUTS = ("input_ids", "attention_mask")  # names that other programs can rely on
@@ -103,8 +91,7 @@ def _write_onnx(graph: Graph, example: tuple[torch.Tensor, ...], path: Path) -> 
         output_names=["vectors"],
         dynamic_shapes=FREE,
     )
-    if program is None:
-        raise EngineError("torch.onnx gave no program.")
+    assert program is not None  # noqa: S101  (of `dynamo=True`)
     for node in program.model.graph.all_nodes():
         node.metadata_props.clear()  # where in whose folders the code stood that made it
     program.save(str(path))
@@ -113,17 +100,14 @@ def _write_onnx(graph: Graph, example: tuple[torch.Tensor, ...], path: Path) -> 
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Converters' warnings and advice say nothing that a user could act on; what fails is raised."""
-    noisy = [logging.getLogger(name) for name in ("torch.export", "torch.onnx", "onnxscript", "onnx_ir", "nncf")]
-    before = [logger.level for logger in noisy]
-    for logger in noisy:
-        logger.setLevel(logging.ERROR)
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        for logger, level in zip(noisy, before, strict=True):
-            logger.setLevel(level)
+        logging.disable(before)
 
 
 # -- int8 -------------------------------------------------------------------------------------------------------------

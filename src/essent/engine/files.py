@@ -8,33 +8,39 @@ essent/golden.safetensors                  torch's vectors of the golden texts
 
 from __future__ import annotations
 
+import json
+import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from safetensors.numpy import save_file
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer
 
 from essent._core.arguments import check_path
 from essent._core.arithmetic import SHORT
-from essent._core.atomic import recover
+from essent._core.atomic import recover, replacing_folder
+from essent._core.compat import settings_of
 from essent._core.folders.check import check_folder
 from essent._core.folders.contents import saved_settings
-from essent._core.folders.digests import check_digests, digest_of_file
-from essent._core.folders.names import STATE_FOLDER
+from essent._core.folders.digests import check_digests, digest_of_file, write_digests
+from essent._core.folders.names import GRAPH, STATE_FOLDER
 from essent._core.folders.opening import guarded
+from essent._core.folders.places import check_replaceable, names_to_keep
 from essent._core.folders.reading import damage_named, read_arrays, read_json
 from essent._core.folders.rules import ANYTHING, SENTENCE_TRANSFORMERS, TEXT, WHOLE, Kind, listed, mapping, optional
 from essent.encoder.encoder import Encoder
-from essent.engine.compiled import FORMAT, GRAPH_FILE, CompiledEncoder, check_golden
-from essent.engine.libraries import ALL_FILES
-from essent.engine.loss import Loss
-from essent.engine.module import EngineModule, GraphInputs
-from essent.engine.runtime import runtime_of
+from essent.engine.compiled import CompiledEncoder, EngineModule, GraphInputs, check_golden
+from essent.engine.gain import Loss
+from essent.engine.runtime import ALL_FILES, runtime_of
 from essent.errors import DamagedError, ModelError
 from essent.recipe.tokens.ids import Frame
-from essent.tasks.calibration import read_calibration
+from essent.tasks.calibration import read_calibration, write_calibration
 from essent.version import __version__
 
+FORMAT = 2  # 1 listed the digests of the graph alone, in engine.json
+GRAPH_FILE, GOLDEN_FILE = "engine.json", "golden.safetensors"
 ENTRIES: dict[str, Kind] = {
     "engine": TEXT,
     "precision": TEXT,
@@ -71,8 +77,15 @@ def load(path: str | Path, *, threads: int | None = None, streams: int | None = 
         check_folder(root)
         metadata = read_graph_metadata(root / STATE_FOLDER / GRAPH_FILE)
         _check_files(root, metadata)
-        golden = read_arrays(root / STATE_FOLDER / "golden.safetensors")["golden"]
-        compiled = _assemble(root, metadata, threads, streams)
+        golden = read_arrays(root / STATE_FOLDER / GOLDEN_FILE)["golden"]
+        kind = runtime_of(metadata["engine"], metadata["precision"])
+        entries = {**metadata["inputs"]}
+        frame = {key: tuple(v) if isinstance(v, list) else v for key, v in entries.pop("frame").items()}
+        inputs, loss = GraphInputs(Frame(**frame), **entries), metadata["loss"]
+        runtime = kind(root, metadata["precision"], threads, streams)
+        tokenizer = AutoTokenizer.from_pretrained(root, **guarded({}))
+        module = EngineModule(runtime, tokenizer, inputs, metadata["dimensions"])
+        compiled = CompiledEncoder(module, metadata["recipe"], loss and Loss(**loss), saved_settings(metadata))
         compiled.calibration = read_calibration(root)
     compiled.golden = (metadata["golden_texts"], golden)
     check_golden(compiled, f"The graph in {str(path)!r}")
@@ -117,13 +130,36 @@ def _check_files(root: Path, metadata: dict[str, Any]) -> None:
         raise DamagedError(f"In {str(root)!r} the graph has changed since it was written: export it again.")
 
 
-def _assemble(root: Path, metadata: dict[str, Any], threads: int | None, streams: int | None) -> CompiledEncoder:
-    kind = runtime_of(metadata["engine"], metadata["precision"])
-    entries = dict(metadata["inputs"])
-    frame = dict(entries.pop("frame"))
-    frame |= {side: tuple(frame[side]) for side in ("before", "after")}
-    inputs = GraphInputs(Frame(**frame), **entries)
-    runtime = kind(root, metadata["precision"], threads, streams)
-    module = EngineModule(runtime, AutoTokenizer.from_pretrained(root, **guarded({})), inputs, metadata["dimensions"])
-    loss = None if metadata["loss"] is None else Loss(**metadata["loss"])
-    return CompiledEncoder(module, metadata["recipe"], loss, saved_settings(metadata))
+def save_compiled(compiled: CompiledEncoder, path: Path) -> None:
+    """Write the folder, which appears when all of it is written; what lay in it beside an older graph stays.
+
+    Raises:
+        ModelError: the place is a file, or the folder of another model.
+    """
+    check_replaceable(path, GRAPH)
+    module = compiled.engine_module
+    texts, golden = compiled.golden
+    metadata = {
+        "format": FORMAT,
+        "essent": __version__,
+        "engine": module.runtime.engine,
+        "precision": module.runtime.precision,
+        "recipe": compiled.recipe,
+        "inputs": asdict(module.inputs),
+        "dimensions": module.dimensions,
+        "loss": None if compiled.loss is None else asdict(compiled.loss),
+        **settings_of(compiled),
+        "golden_texts": texts,
+    }
+    with replacing_folder(path, names_to_keep(path, GRAPH, ALL_FILES)) as folder:
+        for name in ALL_FILES:
+            if (file := module.runtime.path.with_name(name)).is_file():
+                shutil.copy(file, folder / name)
+        module.reader.save_pretrained(folder)
+        (folder / STATE_FOLDER).mkdir()
+        save_file({"golden": golden}, folder / STATE_FOLDER / GOLDEN_FILE)
+        text = json.dumps(metadata, ensure_ascii=False, indent=2)
+        (folder / STATE_FOLDER / GRAPH_FILE).write_text(text, encoding="utf-8")
+        if compiled.calibration is not None:
+            write_calibration(compiled.calibration, folder)
+        write_digests(folder)

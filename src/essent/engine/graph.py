@@ -21,13 +21,12 @@ from essent.encoder.pipeline.module import RecipeModule
 from essent.errors import EngineError, ModelError
 from essent.model.loading import POOLING
 from essent.model.template import template_states
-from essent.recipe.pooling import mix_sources
 from essent.recipe.shaping.affine import Affine, is_noise
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.shaping.quantile import QuantileMap, QuantileUniform
 from essent.recipe.sources.layers import format_mix
 from essent.recipe.tokens.ids import content_of
-from essent.recipe.types import States, Tokens
+from essent.recipe.types import Tokens
 
 HEADS = (Transformer, WordEmbeddings)
 TAILS = (Dense, LayerNorm, Normalize)  # what a sentence-transformers model may have behind its pooling
@@ -66,26 +65,13 @@ class Graph(nn.Module):
         plan, backbone = self.module.plan, self.module.backbone
         tokens = Tokens(ids, attention_mask.bool(), content_of(attention_mask.bool(), plan.frame))
         states = backbone.states(tokens, plan.required)
-        mixed = plan.mixed(tokens, states, backbone) if not self.biases else self._mixed(tokens, states)
-        weights = plan.token_weights(tokens, states, backbone.vocabulary, self.module.stats)
-        features = {"sentence_embedding": self.shaping(plan.reduction.reduce(mixed, weights, tokens.attention_mask))}
+        bias_of = self._bias if self.biases else None
+        pooled, _, _ = plan.pool(tokens, states, backbone, self.module.stats, bias_of)
+        features = {"sentence_embedding": self.shaping(pooled)}
         for step in self.tail:
             features = step(features)
         embedding: torch.Tensor = features["sentence_embedding"]
         return embedding
-
-    def _mixed(self, tokens: Tokens, states: States) -> torch.Tensor:
-        """Σ_k α_k h^(k), the template's states less what the template alone gives: (B,T,D)."""
-        plan = self.module.plan
-        hidden = []
-        for source in plan.sources:
-            if isinstance(source.key, str) and source.key != "static":
-                hidden.append(nn.functional.embedding(tokens.ids, getattr(plan, plan.tables[source.key])))
-            elif isinstance(source.key, int) and source.debiased:
-                hidden.append(states.hidden[source.key] - self._bias(tokens, source.key))
-            else:
-                hidden.append(states.hidden[source.key])
-        return mix_sources(hidden, plan.factors)
 
     def _bias(self, tokens: Tokens, layer: int) -> torch.Tensor:
         """What the template alone gives at each of its own tokens, 0 at the user's words: (B,T,D)."""
@@ -95,6 +81,11 @@ class Graph(nn.Module):
         rank = (template.long().cumsum(dim=1) - 1).clamp(min=0).unsqueeze(-1).expand(-1, -1, table.shape[2])
         bias: torch.Tensor = table[words].gather(1, rank) * template.unsqueeze(-1)
         return bias
+
+    @property
+    def text(self) -> str:
+        """What it computes, for people."""
+        return " + ".join([str(self.module.recipe), *(type(step).__name__ for step in self.tail)])
 
     @contextlib.contextmanager
     def for_export(self) -> Iterator[None]:
@@ -127,29 +118,12 @@ def shaping_graph(chain: Chain) -> nn.Module:
     """The chain with parts that can be exported: affine maps in float32, the quantile map as plain searches."""
     parts: list[nn.Module] = []
     for step in chain.folded():
-        if isinstance(step, QuantileUniform):
-            parts.append(QuantileGraph(step.learned("quantiles_")))
-        else:
-            parts.append(AffineGraph(step) if isinstance(step, Affine) else step.module())
+        part = QuantileGraph(step.learned("quantiles_")) if isinstance(step, QuantileUniform) else step.module()
+        if isinstance(step, Affine):
+            for name, values in list(part.named_buffers()):
+                part.register_buffer(name, values.float())
+        parts.append(part)
     return nn.Sequential(*parts)
-
-
-class AffineGraph(nn.Module):
-    """y = (x − mean) · matrix + offset, float32; a diagonal matrix as a product."""
-
-    mean: torch.Tensor
-    matrix: torch.Tensor  # (D,K), or its diagonal (D,)
-    offset: torch.Tensor
-
-    def __init__(self, affine: Affine) -> None:
-        super().__init__()
-        for name, values in affine.module().named_buffers():
-            self.register_buffer(name, values.float())
-
-    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Map vectors (B,D) to (B,K) by the matrix and the offset."""
-        centred = vectors - self.mean
-        return (centred * self.matrix if self.matrix.ndim == 1 else centred @ self.matrix) + self.offset
 
 
 class QuantileGraph(nn.Module):
@@ -183,22 +157,23 @@ class QuantileGraph(nn.Module):
         rise = np.diff(rounded, axis=1, append=rounded[:, -1:])
         real = rise > np.finfo(np.float32).tiny
         slope = np.where(real, 1.0 / max(self.count - 1, 1) / np.where(real, rise, 1.0), 0.0)
-        self._keep("quantiles", rounded)
-        self._keep("slope", slope)
-        self._keep("level", np.broadcast_to(levels, rounded.shape))
         values = torch.from_numpy(np.ascontiguousarray(rounded.T))  # (Q,D)
-        self._keep("tied", QuantileMap(quantiles)(values).numpy().T)
-        self._keep("shared", np.diff(rounded, axis=1, prepend=np.inf) == 0)
         width = rounded[:, -1] - rounded[:, 0]  # (D,)
-        self._keep("low", rounded[:, 0])
-        self._keep("high", rounded[:, -1])
-        self._keep("near", self.rounding * width)
-        self._keep("alive", ~is_noise(width, np.abs(rounded).max(axis=1)))
+        tables = {
+            "low": rounded[:, 0],
+            "high": rounded[:, -1],
+            "near": self.rounding * width,
+            "alive": ~is_noise(width, np.abs(rounded).max(axis=1)),
+            "quantiles": rounded,
+            "slope": slope,
+            "level": np.broadcast_to(levels, rounded.shape),
+            "tied": QuantileMap(quantiles)(values).numpy().T,
+            "shared": np.diff(rounded, axis=1, prepend=np.inf) == 0,
+        }
+        for name, table in tables.items():
+            kind = bool if table.dtype == bool else np.float32
+            self.register_buffer(name, torch.from_numpy(np.array(table, kind).reshape(-1)))
         self.register_buffer("start", torch.arange(columns) * self.count)
-
-    def _keep(self, name: str, values: np.ndarray) -> None:
-        kind = bool if values.dtype == bool else np.float32
-        self.register_buffer(name, torch.from_numpy(np.array(values, kind).reshape(-1)))
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Map each dimension of vectors (B,D) to its quantiles."""
@@ -249,17 +224,13 @@ def graph_of(model: SentenceTransformer) -> Graph:
             f"Cannot make a graph of {unsupported!r}: a model is a Transformer and a Pooling, or a StaticEmbedding, "
             f"followed by {', '.join(kind.__name__ for kind in TAILS)}; or an essent Encoder with any recipe."
         )
-    if pooled:
-        _check_pooling(modules[1])
+    pooling: Any = modules[1] if pooled else None
+    if pooling is not None and not pooling.include_prompt:
+        raise EngineError("Cannot make a graph of a model whose pooling leaves the prompt out (include_prompt=False).")
+    if pooling is not None and not (isinstance(pooling.pooling_mode, str) and pooling.pooling_mode in POOLING):
+        raise EngineError(f"Cannot make a graph of {pooling!r}; pooling modes that make a graph: {', '.join(POOLING)}.")
     try:
         recipe = Encoder(SentenceTransformer(modules=modules[: len(modules) - len(tail)], device="cpu"))
     except ModelError as error:
         raise EngineError(f"Cannot make a graph of this model: {error}") from error
     return Graph(recipe.module, tail)
-
-
-def _check_pooling(pooling: Any) -> None:
-    if not pooling.include_prompt:
-        raise EngineError("Cannot make a graph of a model whose pooling leaves the prompt out (include_prompt=False).")
-    if not (isinstance(pooling.pooling_mode, str) and pooling.pooling_mode in POOLING):
-        raise EngineError(f"Cannot make a graph of {pooling!r}; pooling modes that make a graph: {', '.join(POOLING)}.")

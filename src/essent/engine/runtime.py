@@ -1,23 +1,28 @@
-"""Engines that run a converted file: many batches at once on every core, or one with all of them."""
+"""Engines that run a converted file: many batches at once on every core, or one with all of them; no torch."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import cached_property, partial
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Lock
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from essent._core.cores import cores
-from essent.engine.libraries import FILES, onnxruntime, openvino
+from essent._core.lazy import optional_import
 from essent.errors import EngineError
 
+FILES = {"openvino": "model.xml", "onnx": "model.onnx"}
+ALL_FILES = ("model.xml", "model.bin", "model.onnx", "model.onnx.data")  # the last where onnx has more than 2 GB
 Batch = tuple[np.ndarray, np.ndarray, np.ndarray]  # rows of the result (B,), ids (B,T), attention mask (B,T)
 Keep = Callable[[np.ndarray, np.ndarray], None]  # takes rows (B,) and vectors (B,K)
 Run = Callable[[np.ndarray, np.ndarray], np.ndarray]  # ids and attention mask (B,T) to vectors (B,K)
@@ -26,10 +31,32 @@ Run = Callable[[np.ndarray, np.ndarray], np.ndarray]  # ids and attention mask (
 # with 64 (1.01 times the time, 0.87 to 1.07), while encoding a list takes 1.06 times the time (1.00 to 1.11).
 SHAPES = "CPU_RUNTIME_CACHE_CAPACITY"
 SHAPES_KEPT, SHAPES_OF_LANES = 64, 16
+_tables_lock = Lock()
+
+
+def openvino() -> ModuleType:
+    """The library, without its telemetry: importing it sends a message to its makers unless that package is missing.
+
+    Its tables of number types are made here, by one thread. They are made at the first use of a tensor, and two threads
+    that meet there wait for each other for ever: one has the table's guard and wants the interpreter's lock, the other
+    the reverse (seen in 2026.4, in 3 of 100 starts with two streams).
+    """
+    if "openvino" not in sys.modules and "openvino_telemetry" not in sys.modules:
+        sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]  # `import` then says it is not installed
+    with _tables_lock:
+        library = optional_import("openvino", "openvino")
+        _ = library.Tensor(np.zeros(1, np.int64)).data
+    return library
+
+
+def onnxruntime() -> ModuleType:
+    """The library, without its telemetry."""
+    os.environ.setdefault("ORT_TELEMETRY_DISABLED", "1")
+    return optional_import("onnxruntime", "onnx")
 
 
 class Runtime(ABC):
-    """A converted file, ready to run.
+    """A converted file, ready to run. What runs batches is made at first use: for single ones, and for many.
 
     Args:
         folder: holds the file.
@@ -64,20 +91,56 @@ class Runtime(ABC):
         )
 
     @abstractmethod
+    def _runs(self, streams: int, count: int, shapes: int = SHAPES_KEPT) -> list[Run]:
+        """`count` functions for different threads, on an engine that computes `streams` batches at a time."""
+
+    @cached_property
+    def _quick(self) -> Run:
+        return self._runs(1, 1)[0]
+
+    @cached_property
+    def _bulk(self) -> SimpleQueue[Run]:
+        """What runs many batches: two for each stream, so that the next batch is there when one is done."""
+        idle: SimpleQueue[Run] = SimpleQueue()
+        for run in self._runs(self.streams, 2 * self.streams):
+            idle.put(run)
+        return idle
+
     def one(self, ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
         """Vectors (B,K) of one batch, with all threads."""
+        with self._quick_lock:
+            return self._quick(ids, attention_mask)
 
-    @abstractmethod
     def many(self, batches: Iterable[Batch], keep: Keep) -> None:
         """Run batches as they come, `streams` at a time, and hand each one's vectors over."""
+        with self._bulk_lock:
+            idle = self._bulk
 
-    @abstractmethod
+        def run_batch(rows: np.ndarray, ids: np.ndarray, attention_mask: np.ndarray) -> None:
+            run = idle.get()
+            try:
+                keep(rows, run(ids, attention_mask))
+            finally:
+                idle.put(run)
+
+        with ThreadPoolExecutor(2 * self.streams) as pool:
+            running: set[Future[None]] = set()
+            for batch in batches:
+                running.add(pool.submit(run_batch, *batch))
+                if len(running) > 2 * self.streams:
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        future.result()
+            for future in running:
+                future.result()
+
     def lanes(self) -> list[Run]:
         """As many functions as streams, each of which may run a batch while the others and `one` run theirs."""
+        return self._runs(self.streams, self.streams, SHAPES_OF_LANES)
 
 
 class OpenVINORuntime(Runtime):
-    """OpenVINO on the CPU. What it compiles is made at first use: one for single batches, one for many."""
+    """OpenVINO on the CPU: a compiled model for each use, with requests that may run at the same time."""
 
     engine = "openvino"
     precisions = ("float32", "bfloat16", "int8")
@@ -89,81 +152,22 @@ class OpenVINORuntime(Runtime):
         try:
             self._model = self._core.read_model(self.path)
         except RuntimeError as error:
-            raise EngineError(f"OpenVINO cannot read {self.path}: {str(error).strip().splitlines()[-1]}") from error
+            raise _unreadable("OpenVINO", self.path, error) from error
 
-    def _compile(self, streams: int, shapes: int = SHAPES_KEPT) -> Any:
+    def _compile(self, streams: int, shapes: int) -> Any:
         kind = "bf16" if self.precision == "bfloat16" else "f32"  # int8 files say themselves what is int8 in them
         settings = {"INFERENCE_PRECISION_HINT": kind, "INFERENCE_NUM_THREADS": self.threads, "NUM_STREAMS": streams}
         with contextlib.suppress(RuntimeError):  # OpenVINO does not document this setting, and may drop it
             return self._core.compile_model(self._model, "CPU", {**settings, SHAPES: shapes})
         return self._core.compile_model(self._model, "CPU", settings)
 
-    @cached_property
-    def _quick(self) -> Any:
-        return self._compile(1).create_infer_request()
-
-    @cached_property
-    def _queue(self) -> Any:
-        return openvino().AsyncInferQueue(self._compile(self.streams), 2 * self.streams)
-
-    def one(self, ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
-        """The vectors (B,K) of one batch."""
-        with self._quick_lock:
-            return np.array(self._quick.infer([ids, attention_mask])[0])  # a copy: the request's memory is used again
-
-    def many(self, batches: Iterable[Batch], keep: Keep) -> None:
-        """Run several batches at a time and hand each one's vectors to `keep`."""
-        failed: list[BaseException] = []
-
-        def done(request: Any, rows: np.ndarray) -> None:
-            try:
-                keep(rows, request.get_output_tensor(0).data)
-            except BaseException as error:  # within OpenVINO's thread it would end the process
-                failed.append(error)
-
-        with self._bulk_lock:
-            queue = self._queue
-            queue.set_callback(done)
-            try:
-                for rows, ids, attention_mask in batches:
-                    if failed:
-                        break
-                    queue.start_async([ids, attention_mask], userdata=rows)
-                queue.wait_all()
-            except BaseException:
-                del self._queue  # a request that failed would raise its error again at the next use
-                for request in queue:
-                    with contextlib.suppress(RuntimeError):
-                        request.wait()
-                raise
-            finally:
-                queue.set_callback(_nothing)  # `keep` holds all the vectors, which are the caller's alone
-        if failed:
-            raise failed[0]
-
-    def lanes(self) -> list[Run]:
-        """Requests of one compiled model, a stream each."""
-        compiled = self._compile(self.streams, SHAPES_OF_LANES)
-
-        def lane(request: Any) -> Run:
-            return lambda ids, attention_mask: np.array(request.infer([ids, attention_mask])[0])
-
-        return [lane(compiled.create_infer_request()) for _ in range(self.streams)]
+    def _runs(self, streams: int, count: int, shapes: int = SHAPES_KEPT) -> list[Run]:
+        compiled = self._compile(streams, shapes)
+        return [partial(_infer, compiled.create_infer_request()) for _ in range(count)]
 
 
-def _nothing(request: Any, rows: Any) -> None:
-    """What a queue calls between two uses."""
-
-
-def hidden_instructions() -> str:
-    """A sentence for errors of OpenVINO while a variable hides the CPU's instructions from oneDNN, which it calls."""
-    name = "ONEDNN_MAX_CPU_ISA"
-    if name not in os.environ:
-        return ""
-    return (
-        f" The environment variable {name}={os.environ[name]} hides instructions of this CPU from oneDNN, while "
-        "OpenVINO still plans with them: unset it."
-    )
+def _infer(request: Any, ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
+    return np.array(request.infer([ids, attention_mask])[0])  # a copy: the request's memory is used again
 
 
 def check_precision(precision: str, capabilities: Iterable[str]) -> None:
@@ -176,59 +180,30 @@ def check_precision(precision: str, capabilities: Iterable[str]) -> None:
 
 
 class OnnxRuntime(Runtime):
-    """onnxruntime on the CPU: one session, run by as many threads as there are streams."""
+    """onnxruntime on the CPU: a session for each use, which threads may share."""
 
     engine = "onnx"
     precisions = ("float32",)
 
-    def _session(self, threads: int) -> Any:
+    def _runs(self, streams: int, count: int, shapes: int = SHAPES_KEPT) -> list[Run]:
         ort = onnxruntime()
         options = ort.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        options.intra_op_num_threads, options.inter_op_num_threads = max(self.threads // streams, 1), 1
         options.log_severity_level = 3
         try:
-            return ort.InferenceSession(str(self.path), options, providers=["CPUExecutionProvider"])
+            session = ort.InferenceSession(str(self.path), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime's own errors have no common base but Exception
-            raise EngineError(f"onnxruntime cannot read {self.path}: {str(error).strip().splitlines()[-1]}") from error
+            raise _unreadable("onnxruntime", self.path, error) from error
+        names = [graph_input.name for graph_input in session.get_inputs()]  # version 0.1 called them otherwise
 
-    @cached_property
-    def _quick(self) -> Any:
-        return self._session(self.threads)
+        def run(ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
+            return np.asarray(session.run(None, dict(zip(names, (ids, attention_mask), strict=True)))[0])
 
-    @cached_property
-    def _shared(self) -> Any:
-        return self._session(max(self.threads // self.streams, 1))
+        return [run] * count
 
-    def one(self, ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
-        """The vectors (B,K) of one batch."""
-        with self._quick_lock:  # one session, made once; sessions themselves may be shared
-            session = self._quick
-        return _vectors(session, ids, attention_mask)
 
-    def many(self, batches: Iterable[Batch], keep: Keep) -> None:
-        """Run several batches at a time and hand each one's vectors to `keep`."""
-        with self._bulk_lock:
-            session = self._shared
-
-        def run(rows: np.ndarray, ids: np.ndarray, attention_mask: np.ndarray) -> None:
-            keep(rows, _vectors(session, ids, attention_mask))
-
-        with ThreadPoolExecutor(self.streams) as pool:
-            running: set[Any] = set()
-            for batch in batches:
-                running.add(pool.submit(run, *batch))
-                if len(running) >= 2 * self.streams:
-                    done, running = wait(running, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        future.result()
-            for future in running:
-                future.result()
-
-    def lanes(self) -> list[Run]:
-        """One session, run by as many threads as there are streams."""
-        with self._bulk_lock:
-            session = self._shared
-        return [partial(_vectors, session)] * self.streams
+def _unreadable(library: str, path: Path, error: Exception) -> EngineError:
+    return EngineError(f"{library} cannot read {path}: {str(error).strip().splitlines()[-1]}")
 
 
 RUNTIMES: dict[str, type[Runtime]] = {kind.engine: kind for kind in (OpenVINORuntime, OnnxRuntime)}
@@ -246,8 +221,3 @@ def runtime_of(engine: str, precision: str) -> type[Runtime]:
     if precision not in kind.precisions:
         raise EngineError(f"{engine} runs in {', '.join(kind.precisions)}, not in {precision!r}.")
     return kind
-
-
-def _vectors(session: Any, ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
-    names = [graph_input.name for graph_input in session.get_inputs()]  # version 0.1 called them otherwise
-    return np.asarray(session.run(None, dict(zip(names, (ids, attention_mask), strict=True)))[0])

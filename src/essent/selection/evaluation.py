@@ -16,14 +16,14 @@ from essent._core.arithmetic import AUTO, has_bfloat16
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
 from essent._core.texts import check_texts
 from essent._core.types import ModelLike
-from essent.encoder.as_it_is import open_as_it_is
-from essent.encoder.encoder import Encoder
+from essent.encoder.encoder import Encoder, open_as_it_is
 from essent.encoder.pipeline.cache import PooledCache
 from essent.encoder.pipeline.digests import digest_of_backbone, key_of
 from essent.encoder.pipeline.plan import Plan
 from essent.encoder.pipeline.shared_pass import as_module, count_frames, pool_texts
-from essent.engine.choice import EngineChoice, Offer, choose, offer_bfloat16
+from essent.engine.choice import EngineChoice, choose
 from essent.engine.files import load as load_exported
+from essent.engine.gain import Offer, offer_bfloat16
 from essent.errors import DataError, InputError
 from essent.model.loading import load
 from essent.model.token_rows import is_static

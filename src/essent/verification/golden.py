@@ -246,7 +246,7 @@ def _expected(model: str, options: dict[str, Any]) -> tuple[list[str], np.ndarra
         state = saved_folder(model) / STATE_FOLDER
         texts, vectors = read_about(state / ABOUT)["golden_texts"], read_arrays(state / ARRAYS)["golden"]
     else:
-        from essent.encoder.as_it_is import open_as_it_is
+        from essent.encoder.encoder import open_as_it_is
         from essent.encoder.saving.save import GOLDEN_TEXTS
 
         texts = list(GOLDEN_TEXTS)

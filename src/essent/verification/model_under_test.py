@@ -17,8 +17,7 @@ from essent._core.folders.reading import read_json
 from essent._core.hub import reach_model
 from essent._core.texts import check_texts, encoded_anyway
 from essent._core.types import TextsLike
-from essent.encoder.as_it_is import open_as_it_is
-from essent.encoder.encoder import Encoder
+from essent.encoder.encoder import Encoder, open_as_it_is
 from essent.encoder.saving.load import folder_of
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.files import load

@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 
 from essent._core.texts import encoded_anyway
 from essent.engine.compiled import CompiledEncoder
-from essent.engine.loss import cosines
+from essent.engine.gain import cosines
 from essent.tasks.geometry import average_cosine
 from essent.tasks.heros import comparisons
 from essent.verification.model_under_test import ModelUnderTest

@@ -32,7 +32,7 @@ from sentence_transformers.sentence_transformer.modules.tokenizer import Whitesp
 from torch import nn
 
 from essent import Encoder
-from essent.encoder.as_it_is import open_as_it_is
+from essent.encoder.encoder import open_as_it_is
 from essent.errors import DamagedError, RecipeError
 
 TEXTS = ["A man is playing a large flute.", "dogs", "How far is the moon from the earth?"]

@@ -41,53 +41,41 @@ def test_each_distinct_text_is_computed_a_single_time(tmp_path: Path, persistent
     np.testing.assert_array_equal(first, [[1] * 3, [2] * 3, [1] * 3, [0] * 3])
     np.testing.assert_array_equal(second, [[2] * 2, [3] * 2, [2] * 2, [1] * 2])
     cache.vectors(["a", "b"], (3, 2), ["zzz", "yy"], compute)
-    cache.vectors(["a"], (3,), ["yy"], compute)
+    both = cache.vectors(["a", "c"], (3, 2), ["yy", "x", "w"], Counting())
+    np.testing.assert_array_equal([rows[:, 0] for rows in both], [[2, 1, 1], [3, 2, 2]])
     assert compute.computed == [["x", "yy", ""], ["zzz"]]
     again = Counting()
     later = PooledCache(cache.folder).vectors(["b", "a"], (2, 3), ["zzz", "x"], again)
     assert again.computed == []
     np.testing.assert_array_equal(later[0], [[4, 4], [2, 2]])
+    assert cache.vectors(["a"], (3,), [], again)[0].shape == (0, 3)
+    assert cache.vectors(["a"], (3,), ["\ud800", "é", "e\u0301"], compute)[0].shape == (3, 3)
+    (tmp_path / "file").write_text("", "utf-8")
+    with pytest.raises(DataError, match="is a file"):
+        PooledCache(tmp_path / "file")
 
 
-def test_only_keys_lacking_texts_are_filled(tmp_path: Path) -> None:
-    cache = PooledCache(tmp_path)
-    cache.vectors(["a"], (3,), ["x", "yy"], Counting((3,)))
-    both = cache.vectors(["a", "b"], (3, 2), ["yy", "x", "w"], Counting())
-    np.testing.assert_array_equal(both[0][:, 0], [2, 1, 1])
-    np.testing.assert_array_equal(both[1][:, 0], [3, 2, 2])
+DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "zeros": ("f32", lambda rows: rows[:12] + bytes(12) + rows[24:]),  # what a power failure may leave
+    "flip": ("f32", lambda rows: rows[:17] + bytes([rows[17] ^ 1]) + rows[18:]),
+    "another's row": ("f32", lambda rows: rows[:12] + rows[24:] + rows[12:24]),
+    "another's name": ("names", lambda names: names[:36] + names[72:] + names[36:72]),
+    "half a row": ("f32", lambda rows: rows[:-5]),  # a kill
+    "half a name": ("names", lambda names: names[:-5]),
+    "shorter": ("f32", lambda rows: rows[:12]),
+    "gone": ("f32", lambda rows: b""),
+}
 
 
-@pytest.mark.parametrize("suffix", ["f32", "names"])
-def test_a_cache_survives_a_kill_while_writing(tmp_path: Path, suffix: str) -> None:
-    PooledCache(tmp_path).vectors(["a"], (3,), ["x", "yy", "zzz"], Counting((3,)))
-    path = tmp_path / f"a.{suffix}"
-    path.write_bytes(path.read_bytes()[:-5])
-    compute = Counting((3,))
-    (stored,) = PooledCache(tmp_path).vectors(["a"], (3,), ["zzz", "x"], compute)
-    np.testing.assert_array_equal(stored[:, 0], [3, 1])
-    assert compute.computed == [["zzz"]]
-
-
-@pytest.mark.parametrize("damage", ["zeros", "flip", "another's row", "another's name", "shorter", "gone"])
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_rows_are_recomputed(tmp_path: Path, damage: str) -> None:
-    """A power failure may leave zeros where rows were; a wrong row is never given."""
-    cache = PooledCache(tmp_path)
+    """A wrong row is never given, and the others stay."""
+    cache, (suffix, change) = PooledCache(tmp_path), DAMAGES[damage]
     cache.vectors(["a"], (3,), ["x", "yy", "zzz"], Counting((3,)))
-    rows, names = tmp_path / "a.f32", tmp_path / "a.names"
-    content, listed = bytearray(rows.read_bytes()), names.read_bytes()
-    if damage == "zeros":
-        rows.write_bytes(content[:12] + bytes(12) + content[24:])
-    elif damage == "flip":
-        content[17] ^= 1
-        rows.write_bytes(content)
-    elif damage == "another's row":
-        rows.write_bytes(content[:12] + content[24:] + content[12:24])
-    elif damage == "another's name":
-        names.write_bytes(listed[:36] + listed[72:] + listed[36:72])
-    elif damage == "shorter":
-        rows.write_bytes(content[:12])
-    else:
-        rows.unlink()
+    path = tmp_path / f"a.{suffix}"
+    path.write_bytes(change(path.read_bytes()))
+    if damage == "gone":
+        path.unlink()
     for again in (cache, PooledCache(tmp_path)):  # one that has listed the rows before, and a later run
         (stored,) = again.vectors(["a"], (3,), ["zzz", "yy", "x"], Counting((3,)))
         np.testing.assert_array_equal(stored[:, 0], [3, 2, 1])
@@ -97,28 +85,12 @@ def test_damaged_rows_are_recomputed(tmp_path: Path, damage: str) -> None:
     assert compute.computed == []  # written again, once
 
 
-def test_odd_texts_and_a_file_as_folder(tmp_path: Path) -> None:
-    cache = PooledCache()
-    (stored,) = cache.vectors(["a"], (1,), ["\ud800", "é", "e\u0301"], Counting((1,)))
-    assert stored.shape == (3, 1)
-    (tmp_path / "file").write_text("", "utf-8")
-    with pytest.raises(DataError, match="is a file"):
-        PooledCache(tmp_path / "file")
-
-
 def test_keys_tell_models_recipes_and_counts_apart(shell_of: Callable[[str], SentenceTransformer]) -> None:
     model = shell_of("bert")[0].model
     counts = [CorpusStats(2, np.array([1, n]), np.array([1, 1])) for n in (1, 2)]
     keys = {key_of(m, r, s) for m in ("m", "n") for r in ("mean", "cls") for s in (None, *counts)}
     assert len(keys) == 12
-    before = digest_of(model, 128)
-    assert digest_of(model, 128) == before != digest_of(model, 64)
-    parameter = next(model.parameters())
-    with torch.no_grad():
-        parameter[0, 0] += 1
-        changed = digest_of(model, 128)
-        parameter[0, 0] -= 1
-    assert changed != before
+    assert digest_of(model, 128) == digest_of(model, 128) != digest_of(model, 64)
 
 
 def test_two_caches_on_a_folder(tmp_path: Path) -> None:
@@ -160,35 +132,23 @@ sys.exit(max(abs(process.exitcode) for process in processes))
 def test_processes_share_a_folder(tmp_path: Path) -> None:
     """The three are forks of one process: the libraries are imported once."""
     subprocess.run([sys.executable, "-c", WRITES, str(tmp_path)], check=True)
-    stored = PooledCache(tmp_path)
-    (rows,) = stored.vectors(["k"], (64,), ["a" * size for size in (9, 2, 300)], Counting((64,)))
+    (rows,) = PooledCache(tmp_path).vectors(["k"], (64,), ["a" * size for size in (9, 2, 300)], Counting((64,)))
     np.testing.assert_array_equal(rows[:, 0], [9, 2, 300])
 
 
-def test_no_texts(tmp_path: Path) -> None:
-    (stored,) = PooledCache(tmp_path).vectors(["a"], (2,), [], Counting((2,)))
-    assert stored.shape == (0, 2)
-
-
 def test_another_tokenizer_or_configuration_is_another_model(bert: Path, tmp_path: Path) -> None:
-    def digest(folder: Path) -> str:
-        return digest_of_backbone(Encoder(folder, "mean").module.backbone)
-
-    folder = tmp_path / "model"
-    shutil.copytree(bert, folder)
-    same = digest(bert)
-    assert digest(folder) == same  # the path is no part of it
-    tokenizer, config = folder / "tokenizer.json", folder / "config.json"
-    pipeline, settings = json.loads(tokenizer.read_text("utf-8")), json.loads(config.read_text("utf-8"))
-    config.write_text(json.dumps({**settings, "layer_norm_eps": 1e-3}), "utf-8")
-    assert digest(folder) != same
-    config.write_text(json.dumps(settings), "utf-8")
-    pipeline["normalizer"] = {"type": "Lowercase"} if pipeline["normalizer"] is None else None
-    tokenizer.write_text(json.dumps(pipeline), "utf-8")
-    assert digest(folder) != same
+    backbone = Encoder(bert, "mean").module.backbone
+    same = digest_of_backbone(backbone)
+    folder = Path(shutil.copytree(bert, tmp_path / "model"))
+    assert digest_of_backbone(Encoder(folder, "mean").module.backbone) == same  # the path is no part of it
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    (folder / "config.json").write_text(json.dumps({**config, "layer_norm_eps": 1e-3}), "utf-8")
+    assert digest_of_backbone(Encoder(folder, "mean").module.backbone) != same
+    backbone.tokenizer.add_tokens(["flutist"])
+    assert digest_of_backbone(backbone) != same
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64, torch.int8])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
 @pytest.mark.parametrize("rows", [(0, 1), (3, 2900)])
 def test_digests_distinguish_swapped_weights(rows: tuple[int, int], dtype: torch.dtype) -> None:
     model = torch.nn.Module()
@@ -201,11 +161,3 @@ def test_digests_distinguish_swapped_weights(rows: tuple[int, int], dtype: torch
     assert digest_of(model) == before
     changed[-1, -1] += 1  # behind the last whole block
     assert digest_of(model) != before
-
-
-def test_added_tokens_change_the_digest(bert: Path) -> None:
-    backbone = Encoder(bert, "mean").module.backbone
-    before = digest_of_backbone(backbone)
-    assert digest_of_backbone(backbone) == before
-    backbone.tokenizer.add_tokens(["flutist"])
-    assert digest_of_backbone(backbone) != before

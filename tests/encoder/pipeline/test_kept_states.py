@@ -13,9 +13,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder
-from essent.encoder.pipeline.cache import PooledCache
-from essent.encoder.pipeline.kept_states import KeptStates, StatesStore
-from essent.model.backbone import Backbone
+from essent.encoder.pipeline.cache import KeptStates, PooledCache, StatesStore
 from essent.model.loading import load
 from families import CORPUS, FAMILIES, RELATIVE, WITHOUT_MASK
 from samples import TEXTS, daily
@@ -25,28 +23,12 @@ RECIPES = [
     "layers=0.3*0+1.2*L",
     "layers=static+1",
     "weights=sif | zscore",
-    "weights=cls",
-    "reduce=max",
     "reduce=dct:4",
     "weights=idf*ditto:2-1",
     "ditto:3-2",
-    "last-token",
     "template='The word {text} .' weights=content*idf",
 ]
 MASKS = ["prompt", "template=T2 layers=topk:5 weights=mask"]
-
-
-def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Texts of every pass from here on."""
-    batch_sizes: list[int] = []
-    run = Backbone.states
-
-    def counting(backbone: Backbone, tokens: object, *arguments: object) -> object:
-        batch_sizes.append(len(tokens))  # type: ignore[arg-type]
-        return run(backbone, tokens, *arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Backbone, "states", counting)
-    return batch_sizes
 
 
 def on(shell: SentenceTransformer, recipe: str, store: StatesStore) -> Encoder:
@@ -59,7 +41,7 @@ def on(shell: SentenceTransformer, recipe: str, store: StatesStore) -> Encoder:
 
 @pytest.mark.parametrize("family", daily(FAMILIES, "bert", "deberta-v2", "t5", "gpt2"))
 def test_pooling_cached_states_matches_a_pass(
-    family: str, shell_of: Callable[[str], SentenceTransformer], monkeypatch: pytest.MonkeyPatch
+    family: str, shell_of: Callable[[str], SentenceTransformer], passes: list[int]
 ) -> None:
     shell, store = shell_of(family), StatesStore(2**24)
     recipes = [r for r in RECIPES if shell[0].model.get_input_embeddings().weight.shape[1] == 32 or "static" not in r]
@@ -68,42 +50,38 @@ def test_pooling_cached_states_matches_a_pass(
     expected = {recipe: Encoder(shell, recipe).fit(TRAIN).encode(TEXTS) for recipe in recipes}
     for recipe in ("mean layers=1", "mean", "ditto:1-1"):  # once, again with all layers, for some families with heads
         on(shell, recipe, store).encode(TEXTS + TRAIN)
-    ran = passes(monkeypatch)
     for recipe in recipes:
         encoder = on(shell, recipe, store).fit(TRAIN)
-        before = len(ran)
+        before = len(passes)
         np.testing.assert_allclose(encoder.encode(TEXTS), expected[recipe], atol=2e-5, err_msg=recipe)
         if encoder.recipe.template is None:
-            assert len(ran) == before, f"{recipe} ran a pass"
+            assert len(passes) == before, f"{recipe} ran a pass"
         np.testing.assert_allclose(encoder.encode(TEXTS[:2]), expected[recipe][:2], atol=2e-5, err_msg=recipe)
 
 
-def test_a_text_is_cached_on_its_second_pass(
-    shell_of: Callable[[str], SentenceTransformer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, ran = StatesStore(2**24), passes(monkeypatch)
+def test_a_text_is_cached_on_its_second_pass(shell_of: Callable[[str], SentenceTransformer], passes: list[int]) -> None:
+    store = StatesStore(2**24)
     counts = []
     for recipe, texts in (("mean", TEXTS), ("cls", TEXTS[:4]), ("first-last", TEXTS), ("last2", TEXTS)):
-        ran.clear()
+        passes.clear()
         on(shell_of("bert"), recipe, store).encode(texts)
-        counts.append(sum(ran))
+        counts.append(sum(passes))
     assert counts == [len(TEXTS), 4, len(TEXTS) - 4, 0]
 
 
-@pytest.mark.parametrize("room", [0, 1, 60_000])
+@pytest.mark.parametrize("room", [1, 60_000])
 def test_without_room_every_recipe_has_its_pass(
-    room: int, shell_of: Callable[[str], SentenceTransformer], monkeypatch: pytest.MonkeyPatch
+    room: int, shell_of: Callable[[str], SentenceTransformer], passes: list[int]
 ) -> None:
     shell, store = shell_of("bert"), StatesStore(room)
     expected = Encoder(shell, "first-last").encode(TEXTS)
-    ran = passes(monkeypatch)
     for recipe in ("mean", "cls", "first-last"):
-        ran.clear()
+        passes.clear()
         vectors = on(shell, recipe, store).encode(TEXTS, batch_size=1)
         assert store.size <= room
     np.testing.assert_allclose(vectors, expected, atol=2e-5)
     cached_count = len(next(iter(store._entries.values())).kept)
-    assert sum(ran) == len(TEXTS) - cached_count
+    assert sum(passes) == len(TEXTS) - cached_count
     assert (cached_count > 0) == (room == 60_000)
     assert store.size == sum(states.bytes for states in next(iter(store._entries.values())).kept.values())
 
@@ -117,22 +95,14 @@ def test_states_depend_on_length_limit_and_weights(bert: Path) -> None:
     assert store.size
     encoder.max_seq_length = 8
     np.testing.assert_allclose(encoder.encode([long]), _fresh(encoder, [long]), atol=1e-5)
+    encoder.module.backbone.model = copy.deepcopy(encoder.module.backbone.model)  # not the shell's any longer
     with torch.no_grad():
+        encoder.module.backbone.model.get_input_embeddings().weight[:, 0] += 1.0
+        np.testing.assert_allclose(encoder.encode([long]), _fresh(encoder, [long]), atol=1e-5)
         shell[0].model.get_input_embeddings().weight.data.add_(0.5 * torch.randn(32))
     again = on(shell, "last2", store)
     again.encode([long])
     np.testing.assert_allclose(again.encode([long]), Encoder(shell, "last2").encode([long]), atol=1e-5)
-
-
-def test_a_changed_model_is_run(bert: Path) -> None:
-    shell, store = SentenceTransformer(str(bert), device="cpu"), StatesStore(2**24)
-    for recipe in ("mean", "cls"):
-        on(shell, recipe, store).encode(TEXTS)
-    encoder = on(shell, "last2", store)
-    encoder.module.backbone.model = copy.deepcopy(encoder.module.backbone.model)
-    with torch.no_grad():
-        encoder.module.backbone.model.get_input_embeddings().weight[:, 0] += 1.0
-    np.testing.assert_allclose(encoder.encode(TEXTS), _fresh(encoder, TEXTS), atol=1e-5)
 
 
 def test_a_second_model_replaces_the_first(shell_of: Callable[[str], SentenceTransformer]) -> None:
@@ -144,10 +114,7 @@ def test_a_second_model_replaces_the_first(shell_of: Callable[[str], SentenceTra
     assert len(store._entries) == 1
     store.clear()
     assert store.size == 0
-
-
-def test_copies_have_none(shell_of: Callable[[str], SentenceTransformer]) -> None:
-    encoder = on(shell_of("bert"), "mean", StatesStore(2**24))
+    encoder = on(shell_of("bert"), "mean", store)
     assert pickle.loads(pickle.dumps(encoder)).states is None  # noqa: S301
     assert copy.deepcopy(encoder).states is None
 

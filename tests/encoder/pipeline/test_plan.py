@@ -21,16 +21,12 @@ BERT = ModelCapabilities("bert", 12, 12, mask=True)
 GPT = ModelCapabilities("gpt2", 12, 12, mask=False)
 T5 = ModelCapabilities("t5", 12, 12, mask=True, positions=False)
 REFUSED = [
-    (BERT, "layers=20", "20", "layers 0 (embedding output) to 12 (= L)"),
-    (BERT, "layers=0+13", "13", "layers 0 (embedding output) to 12"),
+    (BERT, "layers=0+13", "13", "layers 0 (embedding output) to 12 (= L)"),
     (BERT, "layers=L-13", "L-13", "there is no layer L-13"),
-    (BERT, "ditto:1-13", "1-13", "heads LAYER-HEAD from 1-1 to 12-12"),
     (BERT, "ditto:13-1 | zscore", "13-1", "there is no head 13-1"),
     (BERT, "weights=idf*ditto:1-99", "1-99", "both counted from 1"),
-    (GPT, "prompt", "mask", "decoders take the recipe one-word"),
     (GPT, "template=T1 weights=mask", "mask", "no mask token"),
     (GPT, "t0-mean", "[MASK]", "templates without [MASK]"),
-    (GPT, "prompt-denoised", "mask", "no mask token"),
     (T5, "prompt-denoised", "L-bias", "no position ids"),
     (BERT, "prompt-topk", "topk:200", "the recipes without topk, such as prompt"),
     (GPT, "prompt-topk-denoised", "topk:200-bias", "decoders take the recipe one-word"),
@@ -45,40 +41,27 @@ def test_a_refusal_points_at_the_part(capabilities: ModelCapabilities, text: str
     assert allowed in message
     recipe, carets = message.splitlines()[1:3]
     marked = "".join(letter for letter, caret in zip(recipe, carets, strict=False) if caret == "^")
-    assert marked in part or part in marked
     assert marked
-
-
-@pytest.mark.parametrize("text", ["layers=12", "layers=L-12", "ditto:12-12", "prompt", "prompt-denoised", "static"])
-def test_supported_recipes_are_allowed(text: str) -> None:
-    check_recipe(Recipe.parse(text), BERT)
-
-
-def without_weights(folder: Path, target: Path) -> str:
-    target.mkdir()
-    for path in folder.iterdir():
-        if path.suffix != ".safetensors":
-            shutil.copy(path, target / path.name)
-    return str(target)
+    assert marked in part or part in marked
+    for allowed_recipe in ("layers=12", "layers=L-12", "ditto:12-12", "prompt-denoised", "static"):
+        check_recipe(Recipe.parse(allowed_recipe), BERT)
 
 
 @pytest.mark.parametrize(
     ("family", "recipe"),
     [
         ("bert", "layers=20"),
-        ("bert", "ditto:1-13"),
         ("bert", "ditto:4-1"),
         ("gpt2", "prompt"),
         ("t5", "prompt-denoised"),
-        ("deberta-v2", "prompt-denoised"),
-        ("t5", "prompt-topk"),
         ("gpt2", "prompt-topk"),
     ],
 )
 def test_refusals_come_before_the_weights(
     family: str, recipe: str, folder_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    empty = without_weights(folder_of(family), tmp_path / "empty")
+    empty = str(tmp_path / "empty")
+    shutil.copytree(folder_of(family), empty, ignore=shutil.ignore_patterns("*.safetensors"))
     with pytest.raises(UnsupportedRecipeError):
         Encoder(empty, recipe)
     with pytest.raises(UnsupportedRecipeError):
@@ -90,12 +73,8 @@ def test_refusals_come_before_the_weights(
 @pytest.mark.parametrize(
     ("recipe", "required"),
     [
-        ("mean", RequiredOutputs(frozenset({3}))),
         ("first-last", RequiredOutputs(frozenset({0, 3}))),
-        ("last2", RequiredOutputs(frozenset({2, 3}))),
-        ("static", RequiredOutputs(static=True)),
         ("static-ditto:2-1", RequiredOutputs(static=True, attention_heads=frozenset({(2, 1)}))),
-        ("random", RequiredOutputs()),
         ("layers=random:32+1 weights=idf", RequiredOutputs(frozenset({1}))),
         ("prompt-topk", RequiredOutputs(frozenset({3}))),
     ],
@@ -106,22 +85,12 @@ def test_a_plan_reads_no_more_than_it_needs(
     assert Encoder(shell_of("bert"), recipe).module.plan.required == required
 
 
-def test_sources_of_different_widths_do_not_mix(shell_of: Callable[[str], SentenceTransformer]) -> None:
+def test_widths_are_known_before_anything_runs(shell_of: Callable[[str], SentenceTransformer]) -> None:
     with pytest.raises(UnsupportedRecipeError, match="static has 24, L has 32 dimensions"):
         Encoder(shell_of("electra"), "layers=static+L")
     with pytest.raises(UnsupportedRecipeError, match="random has 768"):
         Encoder(shell_of("bert"), "layers=random+L")
-
-
-def test_the_width_is_known_before_anything_runs(shell_of: Callable[[str], SentenceTransformer]) -> None:
-    shell = shell_of("electra")
-    for recipe, width in {
-        "mean": 32,
-        "static": 24,
-        "random": 768,
-        "mean reduce=dct:3": 96,
-        "mean | whiten:5": 5,
-    }.items():
-        encoder = Encoder(shell, recipe)
+    for recipe, width in {"static": 24, "random": 768, "mean reduce=dct:3": 96, "mean | whiten:5": 5}.items():
+        encoder = Encoder(shell_of("electra"), recipe)
         assert encoder.get_embedding_dimension() == width
         assert encoder.fit(["a man", "two dogs", "the moon"] * 4).encode("a man").shape == (width,)

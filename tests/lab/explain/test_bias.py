@@ -81,7 +81,8 @@ def test_reports_of_models(family: str, folder_of: Callable[[str], Path], tmp_pa
     pairs = PairTask("mine", tuple(Pair(a, b, float(n)) for n, (a, b) in enumerate(pairwise(CORPUS[:8]))))
     report = token_bias(model, CORPUS[:8], tasks=[pairs])
     (embedding_map,) = report.maps
-    counts = Encoder(model, "mean").module.count(CORPUS[:8]).count
+    module = Encoder(model, "mean").module
+    counts = module.plan.count(CORPUS[:8], module.backbone).count
     names = Encoder(model, "mean").module.backbone.vocabulary.tokens
     most_frequent = int(np.argmax(embedding_map.frequency))
     assert embedding_map.frequency[most_frequent] == pytest.approx(

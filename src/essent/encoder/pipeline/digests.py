@@ -16,14 +16,14 @@ from essent.recipe.tokens.ids import tokenizer_digest
 from essent.recipe.types import CorpusStats
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable
 
     from essent.model.backbone import Backbone
 
 NOT_COMPUTED = ("_name_or_path", "transformers_version")  # entries of a configuration that change nothing
 BLOCK = 1024  # words of 8 bytes that are added up together
 MOST = 64  # digests that are remembered: a grid search has one for each depth at which it cuts the model
-_digests: dict[bytes, str] = {}  # by `_fingerprint`
+_digests: dict[str, str] = {}  # by fingerprint, the hash of sums
 _lock = Lock()
 
 
@@ -51,15 +51,10 @@ def digest_of(model: nn.Module, *settings: object) -> str:
     Every weight is read, each time: torch's counts of changes miss those through `.data`. What has the fingerprint of
     weights that this process has digested before has their digest, which costs a tenth of SHA-256.
     """
-    state, settings_bytes = model.state_dict(), repr(settings).encode()
-    fingerprint = _fingerprint(state, settings_bytes)
+    fingerprint = _hashed(model, settings, _sums)
     digest = _digests.get(fingerprint)
     if digest is None:
-        total = hashlib.sha256(settings_bytes)
-        for name, value in sorted(state.items()):
-            total.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-            total.update(_bytes_of(value).data)
-        digest = total.hexdigest()
+        digest = _hashed(model, settings, lambda content: [content])
         with _lock:
             if len(_digests) >= MOST:
                 _digests.clear()
@@ -67,22 +62,22 @@ def digest_of(model: nn.Module, *settings: object) -> str:
     return digest
 
 
-def _fingerprint(state: Mapping[str, torch.Tensor], settings_bytes: bytes) -> bytes:
-    """Sums of the weights' bytes as whole numbers, modulo 2^64: those of blocks, and those across blocks.
+def _hashed(
+    model: nn.Module, settings: tuple[object, ...], parts_of: Callable[[np.ndarray], Iterable[np.ndarray]]
+) -> str:
+    total = hashlib.sha256(repr(settings).encode())
+    for name, value in sorted(model.state_dict().items()):
+        total.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        for part in parts_of(value.detach().cpu().contiguous().flatten().view(dtype=torch.uint8).numpy()):
+            total.update(part.data)
+    return total.hexdigest()
+
+
+def _sums(content: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Sums of bytes as whole numbers, modulo 2^64: those across blocks, those of blocks; and what is left over.
 
     Any other byte changes both, and so do weights that have changed places.
     """
-    total = hashlib.sha256(settings_bytes)
-    for name, value in sorted(state.items()):
-        total.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        data = _bytes_of(value)
-        whole = len(data) // (8 * BLOCK) * (8 * BLOCK)
-        blocks = data[:whole].view(np.uint64).reshape(-1, BLOCK)
-        for part in (blocks.sum(axis=0), blocks.sum(axis=1), data[whole:]):
-            total.update(part.data)
-    return total.digest()
-
-
-def _bytes_of(value: torch.Tensor) -> np.ndarray:
-    raw: np.ndarray = value.detach().cpu().contiguous().flatten().view(dtype=torch.uint8).numpy()
-    return raw
+    whole = len(content) // (8 * BLOCK) * (8 * BLOCK)
+    blocks = content[:whole].view(np.uint64).reshape(-1, BLOCK)
+    return blocks.sum(axis=0), blocks.sum(axis=1), content[whole:]

@@ -11,13 +11,12 @@ from sentence_transformers.base.modules.input_module import InputModule
 from torch import nn
 
 from essent._core.texts import check_texts
-from essent.encoder.pipeline.plan import Plan
-from essent.encoder.pipeline.static_pooler import StaticPooler, static_pooler_of
+from essent.encoder.pipeline.plan import Plan, StaticPooler, static_pooler_of
 from essent.errors import not_fitted
 from essent.model.backbone import Backbone
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
-from essent.recipe.tokens.ids import content_of, count_tokens, framed_ids, pad_arrays
+from essent.recipe.tokens.ids import content_of, framed_ids, pad_arrays
 from essent.recipe.types import CorpusStats, Tokens
 
 
@@ -52,7 +51,7 @@ class RecipeModule(InputModule):
         self.backbone = backbone
         self.plan = Plan(recipe, backbone, tables)
         backbone.cut(self.plan.required.depth)
-        if self.plan.required.depth is None and not backbone.only_static:
+        if self.plan.is_static and not backbone.only_static:
             backbone.max_seq_length = None  # rows have no positions: texts of any length
         self.stats = stats
         self.set_chain(Chain.parse(recipe.shaping) if chain is None else chain)
@@ -84,12 +83,6 @@ class RecipeModule(InputModule):
         side = "left" if self.backbone.tokenizer.padding_side == "left" else "right"
         return self.pad(self.ids([prompt + text for text in texts] if prompt else texts), side)
 
-    def count(self, texts: Sequence[str]) -> CorpusStats:
-        """Token counts of a corpus, duplicated texts included, as this recipe tokenises them."""
-        if self.static_pooler is not None:
-            return self.static_pooler.count(texts)
-        return count_tokens(self.ids, texts, len(self.backbone.vocabulary))
-
     # -- tokens to vectors ------------------------------------------------------------------------------------------
 
     def forward(self, features: dict[str, Any], shape: bool = True, **kwargs: Any) -> dict[str, Any]:
@@ -117,7 +110,7 @@ class RecipeModule(InputModule):
     @property
     def can_be_cached(self) -> bool:
         """Whether pooled vectors are worth keeping: float32, and not sums of rows, which take no time."""
-        return self.plan.required.depth is not None and self.backbone.static_table.dtype == torch.float32
+        return not self.plan.is_static and self.backbone.static_table.dtype == torch.float32
 
     def shaped(self, vectors: torch.Tensor, shape: bool = True) -> torch.Tensor:
         """Pooled vectors after the shaping chain, or as they are: (N,K)."""

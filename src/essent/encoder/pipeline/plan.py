@@ -1,17 +1,19 @@
-"""A recipe bound to a model: what it reads, and how its vectors come out of the states.
+"""A recipe bound to a model: what it reads, and how its vectors come out of the states; static ones without padding.
 
 tokens ─ states ─ mix α ─ weights ω ─ reduce Σ          (shaping g follows in essent.encoder.encoder)
+texts ─ ids of all texts ─ Σ ω_t h_t                    of static recipes, one text after the other
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import nn
+from torch.nn.functional import embedding, embedding_bag
 
 from essent.errors import UnsupportedRecipeError
 from essent.model.backbone import Backbone, RequiredOutputs
@@ -21,12 +23,15 @@ from essent.model.template import check_room, debias, make_frame
 from essent.recipe.pooling import Reduction, mix_sources, reductions
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import Source, format_mix, resolve, token_tables
-from essent.recipe.tokens.ids import Frame
+from essent.recipe.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, whole_ids, words_apart
+from essent.recipe.tokens.ids import Frame, Vocabulary, count_tokens, fast_backend, framed_ids, portions, text_ids
 from essent.recipe.types import CorpusStats, States, Tokens
-from essent.recipe.weighting.base import Weighting, combine_many, weightings
+from essent.recipe.weighting.base import ByToken, Weighting, combine_many, weightings
+from essent.recipe.weighting.frequency import Sif
+from essent.recipe.weighting.position import Content, Uniform
 
-if TYPE_CHECKING:
-    from essent.recipe.tokens.ids import Vocabulary
+PORTION = 8192  # texts whose words and ids are held at a time
+BiasOf = Callable[[Tokens, int], torch.Tensor]  # what the template gives at its tokens (B,T,D), in a layer
 
 
 class Plan(nn.Module):
@@ -47,56 +52,48 @@ class Plan(nn.Module):
         self.reduction: Reduction = reductions.create(recipe.reduce)
         self.sources: list[Source] = [resolve(name, backbone.last) for name, _ in recipe.layers]
         self.factors = [factor for _, factor in recipe.layers]
+        self.reads_mlm_head = any(source.top for source in self.sources)
+        self.reads_stats = any(weighting.reads_stats for weighting in self.weightings)
+        self.required = RequiredOutputs(
+            frozenset(s.key for s in self.sources if isinstance(s.key, int)),
+            any(s.key == "static" for s in self.sources),
+            frozenset(w.attention_head for w in self.weightings if w.attention_head is not None),
+        )
         leading_space = any(w.leading_space for w in self.weightings) and backbone.vocabulary.marker == "Ġ"
         self.frame: Frame = make_frame(backbone.tokenizer, recipe.template, leading_space)
         check_room(self.frame, recipe.template, backbone.max_seq_length)
         self.tables: dict[str, str] = {}  # source -> buffer
         for index, source in enumerate(self.sources):
             if isinstance(source.key, str) and source.key != "static":
-                saved_rows = (tables or {}).get(source.key)
-                rows = (
-                    token_tables.create(source.key).rows_of(backbone.vocabulary) if saved_rows is None else saved_rows
-                )
+                rows = (tables or {}).get(source.key)
+                rows = token_tables.create(source.key).rows_of(backbone.vocabulary) if rows is None else rows
                 self.register_buffer(f"table_{index}", rows, persistent=False)
                 self.tables[source.key] = f"table_{index}"
-        self._check_widths(backbone)
-
-    def _check_widths(self, backbone: Backbone) -> None:
-        widths = {
-            name: self._width(source, backbone)
-            for (name, _), source in zip(self.recipe.layers, self.sources, strict=True)
-        }
-        if len(set(widths.values())) > 1:
-            listed = ", ".join(f"{name} has {width}" for name, width in widths.items())
+        widths = [self._source_width(source, backbone) for source in self.sources]
+        if len(set(widths)) > 1:
+            listed = ", ".join(f"{name} has {width}" for (name, _), width in zip(recipe.layers, widths, strict=True))
             raise UnsupportedRecipeError(
-                f"layers={format_mix(self.recipe.layers)} mixes sources of different widths: {listed} dimensions."
+                f"layers={format_mix(recipe.layers)} mixes sources of different widths: {listed} dimensions."
             )
 
-    def _width(self, source: Source, backbone: Backbone) -> int:
-        if source.key == "static" or source.top:
-            return int(backbone.static_table.shape[1])
-        if isinstance(source.key, str):
-            return int(getattr(self, self.tables[source.key]).shape[1])
-        return backbone.dimensions
+    def _source_width(self, source: Source, backbone: Backbone) -> int:
+        rows = isinstance(source.key, str) or source.top
+        return int(self.rows_of(source, backbone).shape[1]) if rows else backbone.dimensions
 
-    @cached_property
-    def required(self) -> RequiredOutputs:
-        """What one pass must give for this recipe."""
-        return RequiredOutputs(
-            frozenset(s.key for s in self.sources if isinstance(s.key, int)),
-            any(s.key == "static" for s in self.sources),
-            frozenset(w.attention_head for w in self.weightings if w.attention_head is not None),
-        )
+    def width(self, backbone: Backbone) -> int:
+        """Dimensions of the pooled vector."""
+        return self.reduction.width(self._source_width(self.sources[0], backbone))
+
+    def rows_of(self, source: Source, backbone: Backbone) -> torch.Tensor:
+        """Rows (V,D) of a source that is a table; the model's own table for any other."""
+        buffer = self.tables.get(str(source.key))
+        rows: torch.Tensor = backbone.static_table if buffer is None else getattr(self, buffer)
+        return rows
 
     @property
-    def reads_mlm_head(self) -> bool:
-        """Whether the masked-LM head is part of the recipe."""
-        return any(source.top for source in self.sources)
-
-    @cached_property
-    def reads_stats(self) -> bool:
-        """Whether counts of tokens must be known first."""
-        return any(weighting.reads_stats for weighting in self.weightings)
+    def is_static(self) -> bool:
+        """Whether the recipe reads no transformer layer and no attention."""
+        return self.required.depth is None
 
     def carried(self) -> dict[str, torch.Tensor]:
         """Tables that a saved encoder must take along, by their source."""
@@ -108,47 +105,176 @@ class Plan(nn.Module):
         total = [rows.detach().cpu().contiguous().numpy().tobytes() for rows in self.carried().values()]
         return hashlib.sha256(b"".join(total)).hexdigest() if total else ""
 
-    def width(self, backbone: Backbone) -> int:
-        """Dimensions of the pooled vector."""
-        return self.reduction.width(self._width(self.sources[0], backbone))
+    def count(self, texts: Sequence[str], backbone: Backbone) -> CorpusStats:
+        """Token counts of a corpus, duplicated texts included, as this recipe tokenises them."""
+        if (pooler := static_pooler_of(self, backbone)) is not None:
+            return pooler.count(texts)
 
-    def mixed(self, tokens: Tokens, states: States, backbone: Backbone) -> torch.Tensor:
-        """Σ_k α_k h^(k) of every token: (B,T,D)."""
-        hidden = []
-        for source in self.sources:
-            if isinstance(source.key, str) and source.key != "static":
-                hidden.append(nn.functional.embedding(tokens.ids, getattr(self, self.tables[source.key])))
-            elif source.top:
-                hidden.append(self._predicted(source, tokens, states, backbone))
-            elif isinstance(source.key, int) and source.debiased:
-                hidden.append(debias(states.hidden[source.key], tokens, self.frame, source.key, backbone))
-            else:
-                hidden.append(states.hidden[source.key])
-        return mix_sources(hidden, self.factors)
+        def ids_of(part: Sequence[str]) -> list[list[int]]:
+            return framed_ids(backbone.tokenizer, self.frame, list(part), backbone.max_seq_length)
 
-    def _predicted(self, source: Source, tokens: Tokens, states: States, backbone: Backbone) -> torch.Tensor:
-        """Rows of the most probable tokens at the template's masks, 0 elsewhere: (B,T,E)."""
-        hidden, head = states.hidden[source.key], backbone.mlm_head
-        if source.debiased and isinstance(source.key, int):
-            hidden = debias(hidden, tokens, self.frame, source.key, backbone)
-        assert head is not None  # noqa: S101 — `check` has refused models without one
-        at = tokens.attention_mask & (tokens.ids == backbone.vocabulary.mask_id)  # (B,T)
-        return expected_rows(hidden, at, source.top, head, backbone.static_table)
-
-    def token_weights(
-        self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
-    ) -> torch.Tensor:
-        """ω of every token: (B,T)."""
-        return combine_many([self.weightings], tokens, states, vocabulary, stats)[:, 0]
+        return count_tokens(ids_of, texts, len(backbone.vocabulary))
 
     def pool(
-        self, tokens: Tokens, states: States, backbone: Backbone, stats: CorpusStats | None
+        self,
+        tokens: Tokens,
+        states: States,
+        backbone: Backbone,
+        stats: CorpusStats | None,
+        bias_of: BiasOf | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The vectors (B,K), and what they were made of: mixed states (B,T,D), weights (B,T).
+        """The vectors (B,K), and what they were made of: mixed states Σ_k α_k h^(k) (B,T,D), weights ω (B,T).
+
+        Args:
+            bias_of: what the template alone gives at its tokens; by default a pass of its own does.
 
         Raises:
             NotFittedError: the weights need token counts and `stats` is None.
         """
-        mixed = self.mixed(tokens, states, backbone)
-        weights = self.token_weights(tokens, states, backbone.vocabulary, stats)
+        hidden = []
+        for source in self.sources:
+            if isinstance(source.key, str) and source.key != "static":
+                hidden.append(embedding(tokens.ids, self.rows_of(source, backbone)))
+                continue
+            values = states.hidden[source.key]  # (B,T,D)
+            if source.debiased and isinstance(source.key, int):
+                values = (
+                    debias(values, tokens, self.frame, source.key, backbone)
+                    if bias_of is None
+                    else values - bias_of(tokens, source.key)
+                )
+            if source.top:  # rows of the most probable tokens at the template's masks, 0 elsewhere: (B,T,E)
+                head = backbone.mlm_head
+                assert head is not None  # noqa: S101 — `check` has refused models without one
+                at = tokens.attention_mask & (tokens.ids == backbone.vocabulary.mask_id)  # (B,T)
+                values = expected_rows(values, at, source.top, head, backbone.static_table)
+            hidden.append(values)
+        mixed = mix_sources(hidden, self.factors)
+        weights = combine_many([self.weightings], tokens, states, backbone.vocabulary, stats)[:, 0]
         return self.reduction.reduce(mixed, weights, tokens.attention_mask), mixed, weights
+
+
+# -- weights that depend on the token alone ---------------------------------------------------------------------------
+
+
+def by_token(weighting: Weighting) -> Weighting:
+    """The same weights by token alone, where no template stands around the text."""
+    return weighting.by_token if isinstance(weighting, Content) else weighting
+
+
+def weights_by_token(factors: Iterable[Weighting], vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
+    """The product of the weights that depend on the token alone, (V,) float64; others count as 1."""
+    product = np.ones(len(vocabulary))
+    for factor in map(by_token, factors):
+        if isinstance(factor, ByToken):
+            product *= factor.table(vocabulary, stats)
+    return product
+
+
+def static_pooler_of(plan: Plan, backbone: Backbone) -> StaticPooler | None:
+    """The fast way to the plan's pooled vectors, None where there is none.
+
+    There is one for sums of table rows (`static`, `random` …) with weights by token, without a template.
+    """
+    simple = plan.is_static and plan.recipe.template is None and plan.recipe.reduce == "sum"
+    weighed = (Uniform.weights, Content.weights, ByToken.weights, Sif.weights)  # up to one factor a text
+    return StaticPooler(plan, backbone) if simple and all(type(w).weights in weighed for w in plan.weightings) else None
+
+
+class StaticPooler:
+    """Pooled vectors of a static plan: Σ_t ω_t h_t over the ids of each text, nothing padded.
+
+    Equal to `Plan.pool` on padded batches up to the order of float sums. See `static_pooler_of` for when it applies.
+    """
+
+    def __init__(self, plan: Plan, backbone: Backbone) -> None:
+        self.plan, self.backbone = plan, backbone
+        self.frame_ids = np.array([*plan.frame.before, *plan.frame.after], np.int32)  # (F,)
+
+    @cached_property
+    def by_word(self) -> WordIds | None:
+        """Ids by words, where the tokenizer keeps them apart."""
+        if not words_apart(fast_backend(self.backbone.tokenizer)):
+            return None
+        vocabulary, unknown = self.backbone.vocabulary, self.backbone.tokenizer.unk_token_id
+        rare = [vocabulary.text(token) for token in vocabulary.tokens[-16:]]  # tables of words may have no marks
+        return WordIds(self._tokenise, [*SEPARATORS, *rare], unknown)
+
+    def _tokenise(self, texts: list[str]) -> list[list[int]]:
+        return text_ids(self.backbone.tokenizer, texts, self.plan.frame.plain_text)
+
+    def ids(self, texts: Sequence[str]) -> Ragged:
+        """Ids of each text (at least one) as `framed_ids` has them, less the frame."""
+        prepared = self.plan.frame.prepare(list(texts))
+        ids, lengths = self.by_word(prepared) if self.by_word is not None else whole_ids(self._tokenise, prepared)
+        if self.backbone.max_seq_length is None:
+            return ids, lengths
+        at_start = getattr(self.backbone.tokenizer, "truncation_side", "right") == "left"
+        return cut(ids, lengths, max(self.backbone.max_seq_length - len(self.frame_ids), 0), at_start)
+
+    def count(self, texts: Sequence[str]) -> CorpusStats:
+        """Token counts of a corpus, duplicated texts and the frame included, as `count_tokens` has them."""
+        rows = len(self.backbone.vocabulary)
+        frequency, count = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+        for _, portion in portions(texts, PORTION):
+            ids, lengths = self.ids(portion)
+            count += np.bincount(ids, minlength=rows)
+            owner = np.repeat(np.arange(len(lengths)), lengths)
+            frequency += np.bincount(np.unique(owner * rows + ids) % rows, minlength=rows)
+        np.add.at(count, self.frame_ids, len(texts))
+        frequency[self.frame_ids] = len(texts)
+        return CorpusStats(len(texts), frequency, count)
+
+    def pool(self, ragged: Ragged, stats: CorpusStats | None) -> torch.Tensor:
+        """The pooled vectors (N,K) of texts by their `ids`, on the table's device.
+
+        Raises:
+            NotFittedError: the weights need token counts and `stats` is None.
+        """
+        ids, lengths = ragged
+        if not len(self.frame_ids) and not lengths.all():  # a text of nothing at all is one pad token
+            ids = np.insert(ids, (np.cumsum(lengths) - lengths)[lengths == 0], self.backbone.pad_id)
+            lengths = np.maximum(lengths, 1)
+        vocabulary, factors = self.backbone.vocabulary, self.plan.weightings
+        table = vocabulary.cached(  # (V,), before anything is divided by lengths
+            ("bags", *factors, stats), lambda: weights_by_token(factors, vocabulary, stats).astype(np.float32)
+        )
+        weights, around = table[ids], table[self.frame_ids]  # (tokens,), (F,)
+        if any(isinstance(factor, Content) for factor in factors):  # only the user's words count
+            around = np.zeros_like(around)
+        total = np.bincount(np.repeat(np.arange(len(lengths)), lengths), weights, len(lengths)) + around.sum()  # (N,)
+        empty = total <= 0
+        weights[np.repeat(empty, lengths)] = 1.0  # nothing is left of these: uniform, as in `combine_many`
+        sums = self._sums(ids, lengths, weights)  # (N,K)
+        if len(around):
+            own, uniform = (self._sums(self.frame_ids, [len(around)], w) for w in (around, np.ones_like(around)))
+            sums += torch.where(torch.from_numpy(empty[:, None]).to(sums.device), uniform, own)
+        count = lengths + len(around)
+        if all(factor.normalised for factor in factors):
+            divisor = np.where(empty, count, total)
+        else:  # SIF: divided by the number of tokens
+            divisor = count ** np.where(empty, 1, sum(isinstance(factor, Sif) for factor in factors))
+        return sums.div_(torch.from_numpy(divisor[:, None]).to(sums.device, sums.dtype))
+
+    def _sums(self, ids: np.ndarray, lengths: Sequence[int] | np.ndarray, weights: np.ndarray) -> torch.Tensor:
+        """Σ_t ω_t Σ_k α_k h_t^(k) of each text: (N,K)."""
+        parts = []
+        offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]))
+        for source, factor in zip(self.plan.sources, self.plan.factors, strict=True):
+            rows = self.plan.rows_of(source, self.backbone)  # (V,D)
+            row_ids, kind = torch.from_numpy(ids).to(rows.device), torch.promote_types(rows.dtype, torch.float32)
+            if rows.dtype != kind:  # 16 bits: sums are taken in 32, of the rows that occur
+                used, row_ids = row_ids.unique(return_inverse=True)
+                rows = rows[used].to(kind)
+            scaled = torch.from_numpy(weights * np.float32(factor)).to(rows.device, kind)
+            parts.append(
+                embedding_bag(
+                    row_ids,
+                    rows,
+                    offsets.to(row_ids),
+                    mode="sum",
+                    per_sample_weights=scaled,
+                    include_last_offset=True,
+                )
+            )
+        return sum(parts[1:], parts[0])

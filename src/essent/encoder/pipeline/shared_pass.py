@@ -15,28 +15,17 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from essent._core.texts import distinct_texts, require_finite
-from essent.encoder.pipeline.plan import Plan
-from essent.encoder.pipeline.static_pooler import StaticPooler, static_pooler_of
+from essent.encoder.pipeline.plan import Plan, static_pooler_of
 from essent.model.backbone import Backbone, RequiredOutputs
-from essent.recipe.tokens.ids import Frame, batches, count_tokens, framed_ids, pad, portions
+from essent.recipe.tokens.ids import Frame, batches, framed_ids, pad, portions
 from essent.recipe.types import CorpusStats
 
 
 def count_frames(backbone: Backbone, plans: Sequence[Plan], texts: Sequence[str]) -> dict[Frame, CorpusStats]:
     """Token counts of the texts for every frame in which some plan reads them."""
-    frames: dict[Frame, StaticPooler | None] = {}
-    for plan in (plan for plan in plans if plan.reads_stats):
-        frames[plan.frame] = frames.get(plan.frame) or static_pooler_of(plan, backbone)
-    rows = len(backbone.vocabulary)
-
-    def counted(frame: Frame, static_pooler: StaticPooler | None) -> CorpusStats:
-        if static_pooler is not None:
-            return static_pooler.count(texts)
-        return count_tokens(
-            lambda batch: framed_ids(backbone.tokenizer, frame, list(batch), backbone.max_seq_length), texts, rows
-        )
-
-    return {frame: counted(frame, static_pooler) for frame, static_pooler in frames.items()}
+    counting = [plan for plan in plans if plan.reads_stats]
+    counting.sort(key=operator.attrgetter("is_static"))  # of one frame the last one counts: static ones pad nothing
+    return {frame: plan.count(texts, backbone) for frame, plan in {plan.frame: plan for plan in counting}.items()}
 
 
 @torch.inference_mode()
@@ -66,16 +55,14 @@ def pool_texts(
     device = backbone.static_table.device
     with tqdm(total=len(distinct) * len(groups), desc="Texts", unit="text", disable=not progress) as bar:
         for frame, members in groups.items():
-            fast = {
-                i: static_pooler for i in members if (static_pooler := static_pooler_of(plans[i], backbone)) is not None
-            }
-            members = [i for i in members if i not in fast]
+            poolers = {i: pooler for i in members if (pooler := static_pooler_of(plans[i], backbone)) is not None}
+            members = [i for i in members if i not in poolers]
             required = reduce(operator.or_, (plans[i].required for i in members), RequiredOutputs())
             for start, portion in portions(distinct):
-                if fast:
-                    ids = next(iter(fast.values())).ids(portion)
-                    for index, static_pooler in fast.items():
-                        vectors = static_pooler.pool(ids, stats.get(frame))
+                if poolers:
+                    ids = next(iter(poolers.values())).ids(portion)
+                    for index, pooler in poolers.items():
+                        vectors = pooler.pool(ids, stats.get(frame))
                         pooled[index][start : start + len(portion)] = vectors.float().cpu().numpy()
                 if not members:
                     bar.update(len(portion))

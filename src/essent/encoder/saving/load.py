@@ -57,7 +57,7 @@ def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[
         if not backbone.only_static and (shapes := weight_shapes(str(root), {})):  # a table stands in a file of its own
             require_weights(name, backbone.model, shapes, trusted=bool(options.get("trust_remote_code")))
         module.max_seq_length = metadata["max_length"]
-        return module, _read_settings(root)
+        return module, {**saved_settings(read_settings(root)), "device": None}
 
 
 def _counts(root: Path, metadata: dict[str, Any], arrays: dict[str, np.ndarray], tokens: int) -> CorpusStats | None:
@@ -82,14 +82,11 @@ def _carried(recipe: Recipe, backbone: Backbone, arrays: dict[str, np.ndarray]) 
     """Rows of the tables that the folder holds, by their source."""
     sources = [name for name, _ in recipe.layers if name.partition(":")[0] in token_tables]
     sources = [name for name in sources if token_tables.create(name).carried]
-    rows = {
-        index: torch.from_numpy(arrays[key]) for index in range(len(sources)) if (key := f"table.{index}") in arrays
+    keys = [f"table.{index}" for index in range(len(sources))]
+    return {
+        name: torch.from_numpy(arrays[key]) if key in arrays else backbone.static_table.detach()
+        for name, key in zip(sources, keys, strict=True)
     }
-    return {name: rows.get(index, backbone.static_table.detach()) for index, name in enumerate(sources)}
-
-
-def _read_settings(root: Path) -> dict[str, Any]:
-    return {**saved_settings(read_settings(root)), "device": None}
 
 
 def _recipe(root: Path, metadata: dict[str, Any]) -> Recipe:
@@ -136,16 +133,13 @@ def _read_backbone(
         backbone = Backbone(whole.base_model, tokenizer, metadata["max_length"], metadata["layers"])
         backbone.mlm_head = MaskedLMHead(whole)
         return backbone
+    # the one setting of the model that a saved folder has: whether a pooler, which no recipe reads, is built
+    saved = (read_json(root / "sentence_bert_config.json") or {}).get("model_kwargs") or {}
+    own_settings = {key: saved[key] for key in ("add_pooling_layer",) if key in saved}
     transformer = Transformer(
         str(root),
-        model_kwargs={**guarded(trust, weights=True), **_without_pooler(root), **model_settings},
+        model_kwargs={**guarded(trust, weights=True), **own_settings, **model_settings},
         processor_kwargs=dict(trust),
         config_kwargs={**trust, **settings},
     )
     return Backbone(transformer.model, tokenizer, metadata["max_length"], metadata["layers"])
-
-
-def _without_pooler(root: Path) -> dict[str, Any]:
-    """The one setting of the model that a saved folder has: whether a pooler, which no recipe reads, is built."""
-    settings = (read_json(root / "sentence_bert_config.json") or {}).get("model_kwargs") or {}
-    return {key: settings[key] for key in ("add_pooling_layer",) if key in settings}

@@ -11,15 +11,21 @@ essent/tokenizer/          the model's own tokenizer, where the stock one carrie
 from __future__ import annotations
 
 import copy
+import inspect
 import json
-from collections.abc import Callable, Iterable
+import re
+import shutil
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from safetensors.numpy import save_file
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding, WordEmbeddings
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, WordEmbeddings
+from torch import nn
+from transformers import PreTrainedTokenizerBase
 
 from essent._core.atomic import replacing_folder
 from essent._core.folders.contents import ABOUT, ARRAYS, FORMAT, check_layout
@@ -28,14 +34,13 @@ from essent._core.folders.names import ENCODER, STATE_FOLDER
 from essent._core.folders.places import check_replaceable, names_to_keep
 from essent._core.registry import Registry
 from essent.encoder.pipeline.module import RecipeModule
-from essent.encoder.saving.layout import write_own, write_stock
-from essent.encoder.saving.static_table import is_trivial
-from essent.encoder.saving.stock_modules import NoStockModulesError, framed_tokenizer, is_static, stock_modules
+from essent.encoder.saving.static_table import is_trivial, write_table
+from essent.encoder.saving.stock_modules import NoStockModulesError, framed_tokenizer, stock_modules
 from essent.errors import RecipeError
 from essent.recipe.pooling import reductions
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.base import shapers
-from essent.recipe.sources.layers import token_tables
+from essent.recipe.sources.layers import format_mix, token_tables
 from essent.recipe.weighting.base import weightings
 from essent.version import __version__
 
@@ -49,6 +54,41 @@ GOLDEN_TEXTS = (
     "In the quiet town by the river, where nothing much had happened for years, the old baker opened his shop "
     "earlier than usual that morning and waited for the first customers to arrive.",
 )
+LEGACY_FLAGS = {
+    "cls": "pooling_mode_cls_token",
+    "mean": "pooling_mode_mean_tokens",
+    "max": "pooling_mode_max_tokens",
+    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
+    "weightedmean": "pooling_mode_weightedmean_tokens",
+    "lasttoken": "pooling_mode_lasttoken",
+}
+# What the recipe's module needs of this package, in the folder for machines without essent.
+SHIPPED = "version.py errors.py portable.py _core recipe model encoder".split()
+MODULE_FILE = '''"""Loads the recipe beside this file: with the installed essent, or with the code in `code`."""
+
+import importlib
+import sys
+
+from sentence_transformers.util import load_dir_path
+
+try:
+    import essent
+except ImportError:
+    essent = None
+
+
+class RecipeModule:
+    @classmethod
+    def load(cls, model_name_or_path, subfolder="", **options):
+        hub = {k: options.get(k) for k in ("token", "cache_folder", "revision", "local_files_only")}
+        if essent is None:
+            sys.path.append(load_dir_path(model_name_or_path, subfolder="code", **hub))
+        # by name: transformers would refuse this file where the import statement cannot be resolved in advance
+        portable = importlib.import_module("essent.portable")
+        return portable.load_folder(model_name_or_path, options)[0]
+'''
+PLAIN = "[sentence-transformers](https://www.SBERT.net) model trained. "  # what ST says of a model that no trainer made
+USAGE = re.compile(r"### Direct Usage \(Sentence Transformers\)\n(?P<whole>.*?)(?=<!--\n### Direct Usage)", re.DOTALL)
 
 
 def save_folder(
@@ -58,7 +98,7 @@ def save_folder(
     *,
     encode: Callable[[list[str]], np.ndarray],
     settings: dict[str, Any],
-    finish: Callable[[Path, str], None] | None = None,
+    finish: Callable[[Path, str], None],
 ) -> str:
     """Write an encoder; returns why plain sentence-transformers cannot load it, "" when it can.
 
@@ -92,19 +132,28 @@ def save_folder(
     # an empty text for a tokenizer without special tokens has nothing that plain sentence-transformers could pool
     texts = [text for text, ids in zip(GOLDEN_TEXTS, module.ids(GOLDEN_TEXTS), strict=True) if ids]
     golden = encode(texts)
-    with replacing_folder(path, names_to_keep(path, ENCODER, _older_names(path))) as folder:
+    # essent 0.1 listed no digests; of what it wrote libraries do not read these
+    older = {"code", "essent_module.py", *(entry.name for entry in path.glob("[0-9]_*"))}
+    with replacing_folder(path, names_to_keep(path, ENCODER, older)) as folder:
         if reason:
-            write_own(module, folder)
+            _write_own(module, folder)
         else:
-            tokenizer = framed_tokenizer(module.backbone.tokenizer, module.plan.frame)
-            write_stock(module, modules, tokenizer, folder, legacy=layout == "legacy")
-        config = json.dumps(settings, indent=2, sort_keys=True)
-        (folder / "config_sentence_transformers.json").write_text(config, encoding="utf-8")
+            _write_stock(module, modules, folder, layout == "legacy")
+        _write_json(folder / "config_sentence_transformers.json", settings, sort_keys=True)
         _write_state(module, folder / STATE_FOLDER, texts, golden, reason, type(modules[0]) if modules else None)
-        if finish is not None:
-            finish(folder, reason)
+        finish(folder, reason)
         write_digests(folder)
     return reason
+
+
+class SavableModule(RecipeModule):
+    """A recipe's module that trainers, which save module by module, can save too: without golden vectors."""
+
+    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+        """Write the module in essent's own layout."""
+        folder = Path(output_path)
+        _write_own(self, folder)
+        _write_state(self, folder / STATE_FOLDER, [], np.zeros((0, 1), np.float32), "saved by a trainer", None)
 
 
 def packages_of(recipe: Recipe) -> dict[str, str]:
@@ -120,49 +169,104 @@ def packages_of(recipe: Recipe) -> dict[str, str]:
     return {part: package for part, package in packages.items() if package is not None}
 
 
-def _older_names(path: Path) -> set[str]:
-    """What essent 0.1 wrote into a folder, which listed no digests, beside what libraries read."""
-    return {"code", "essent_module.py", *(entry.name for entry in path.glob("[0-9]_*"))}
+def _write_json(path: Path, content: Any, **options: Any) -> None:
+    path.write_text(json.dumps(content, indent=2, **options), encoding="utf-8")
 
 
-class SavableModule(RecipeModule):
-    """A recipe's module that trainers, which save module by module, can save too: without golden vectors."""
-
-    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Write the module in essent's own layout."""
-        save_module(self, output_path)
+# -- the model --------------------------------------------------------------------------------------------------------
 
 
-def save_module(module: RecipeModule, path: str) -> None:
-    """Write one module without golden vectors."""
-    write_own(module, Path(path))
-    _write_state(module, Path(path) / STATE_FOLDER, [], np.zeros((0, 1), np.float32), "saved by a trainer")
+def _write_stock(module: RecipeModule, modules: list[nn.Module], path: Path, legacy: bool) -> None:
+    """Write stock modules: transformer or StaticEmbedding in the root (WordEmbeddings in 0_…), the rest numbered."""
+    entries: list[tuple[str, type]] = []
+    if isinstance(modules[0], StaticEmbedding):
+        write_table(module, modules[0].embedding.weight.detach().numpy(), len(modules) > 1, path)
+        entries.append(("", StaticEmbedding))
+        modules = modules[1:]
+    elif not module.plan.is_static:
+        layers_returned = any(type(stock).__name__ == "WeightedLayerPooling" for stock in modules)
+        tokenizer = framed_tokenizer(module.backbone.tokenizer, module.plan.frame)
+        _write_transformer(module, tokenizer, path, layers_returned)
+        entries.append(("", Transformer))
+    for stock in modules:
+        folder = path / f"{len(entries)}_{type(stock).__name__}"
+        folder.mkdir()
+        stock.save(str(folder))  # type: ignore[operator]
+        if legacy and isinstance(stock, Pooling):  # with the keys of sentence-transformers 2, which servers parse
+            flags = {flag: mode == stock.pooling_mode for mode, flag in LEGACY_FLAGS.items()}
+            dimensions = {"word_embedding_dimension": stock.embedding_dimension}
+            _write_json(folder / "config.json", {**dimensions, **flags, "include_prompt": True})
+        entries.append((folder.name, type(stock)))
+    listed = [
+        {
+            "idx": index,
+            "name": str(index),
+            "path": name,
+            "type": f"{'sentence_transformers.models' if legacy else kind.__module__}.{kind.__name__}",
+        }
+        for index, (name, kind) in enumerate(entries)
+    ]
+    _write_json(path / "modules.json", listed)
+
+
+def _write_transformer(
+    module: RecipeModule, tokenizer: PreTrainedTokenizerBase, path: Path, layers_returned: bool = False
+) -> None:
+    """Write the cut transformer, with its masked-LM head if the recipe reads it, and a tokenizer to the root."""
+    model, head = module.backbone.model, module.backbone.mlm_head
+    whole = head.whole(model) if head is not None and module.plan.reads_mlm_head else model
+    whole.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    settings: dict[str, Any] = {"max_seq_length": module.backbone.max_seq_length, "do_lower_case": False}
+    if "add_pooling_layer" in inspect.signature(type(model).__init__).parameters:
+        settings["model_kwargs"] = {"add_pooling_layer": False}
+    if layers_returned:
+        settings["config_kwargs"] = {"output_hidden_states": True}
+    _write_json(path / "sentence_bert_config.json", settings)
+
+
+def _write_own(module: RecipeModule, path: Path) -> None:
+    """Write the recipe as a module of its own, with the code that runs it."""
+    path.mkdir(parents=True, exist_ok=True)
+    _write_transformer(module, module.backbone.tokenizer, path)
+    (path / "essent_module.py").write_text(MODULE_FILE, encoding="utf-8")
+    _write_json(path / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": "essent_module.RecipeModule"}])
+    package, code = Path(__file__).parents[2], path / "code" / "essent"
+    code.mkdir(parents=True, exist_ok=True)
+    without_caches = shutil.ignore_patterns("__pycache__")
+    for name in SHIPPED:
+        if (package / name).is_file():
+            shutil.copy(package / name, code / name)
+        else:
+            shutil.copytree(package / name, code / name, ignore=without_caches, dirs_exist_ok=True)
+    # `Encoder` itself needs packages that stay behind
+    (code / "encoder" / "__init__.py").write_text("")
+    (code / "__init__.py").write_text("from essent.version import __version__\n")  # no names of packages left behind
 
 
 def _write_state(
-    module: RecipeModule, folder: Path, texts: list[str], golden: np.ndarray, reason: str, first: type | None = None
+    module: RecipeModule, folder: Path, texts: list[str], golden: np.ndarray, reason: str, first: type | None
 ) -> None:
     """Write what the modules do not say; `first` is the class of the first one after the transformer."""
     folder.mkdir(parents=True, exist_ok=True)
-    backbone = module.backbone
+    backbone, plan, stats = module.backbone, module.plan, module.stats
     arrays: dict[str, np.ndarray] = {"golden": np.ascontiguousarray(golden, dtype=np.float32)}
-    if module.stats is not None:
-        arrays["stats.document_frequency"] = module.stats.document_frequency
-        arrays["stats.count"] = module.stats.count
+    if stats is not None:
+        arrays |= {"stats.document_frequency": stats.document_frequency, "stats.count": stats.count}
     if first is not WordEmbeddings:  # which holds the rows
-        carried = module.plan.carried().values()
+        carried = plan.carried().values()
         arrays |= {f"table.{index}": rows.detach().float().cpu().numpy() for index, rows in enumerate(carried)}
-    if first is StaticEmbedding and not is_trivial(module):  # folded rows; the recipe reads its own
-        arrays["rows"] = backbone.static_table.detach().float().cpu().numpy()[:-1]
-    if first is StaticEmbedding:  # which knows zeros alone: essent.static.StaticEncoder reads it
-        with torch.inference_mode():
+    if first is StaticEmbedding:
+        if not is_trivial(module):  # folded rows; the recipe reads its own
+            arrays["rows"] = backbone.static_table.detach().float().cpu().numpy()[:-1]
+        with torch.inference_mode():  # which knows zeros alone: essent.static.StaticEncoder reads it
             arrays["empty"] = module(module.pad([[]]))["sentence_embedding"][0].float().cpu().numpy()
     state = module.chain.state() if module.chain.needs_fit else {}
     arrays |= {f"chain.{key}": np.ascontiguousarray(value) for key, value in state.items()}
     save_file(arrays, folder / ARRAYS)
-    if module.plan.frame.plain_text or is_static(module):
+    if plan.frame.plain_text or plan.is_static:
         backbone.tokenizer.save_pretrained(folder / "tokenizer")
-    if is_static(module):
+    if plan.is_static:
         config = copy.deepcopy(backbone.model.config)
         config.num_hidden_layers = 1  # some families' configurations must list one layer
         config.save_pretrained(folder)
@@ -175,10 +279,57 @@ def _write_state(
         "packages": packages_of(module.recipe),
         "layers": backbone.last,
         "max_length": backbone.max_seq_length,
-        "texts_counted": module.stats.texts if module.stats is not None else None,
+        "texts_counted": None if stats is None else stats.texts,
         "portable": not reason,
         "reason": reason,
         "golden_texts": texts,
         "table": ("bare" if is_trivial(module) else "folded") if first is StaticEmbedding else None,
     }
-    (folder / ABOUT).write_text(json.dumps(metadata, ensure_ascii=False, indent=2), encoding="utf-8")
+    _write_json(folder / ABOUT, metadata, ensure_ascii=False)
+
+
+# -- the model card ---------------------------------------------------------------------------------------------------
+
+
+def amend_card(path: Path, recipe: Recipe, reason: str, chosen: Sequence[str] = ()) -> None:
+    """Rewrite the README that sentence-transformers has written: what is computed, and how it is loaded.
+
+    Args:
+        path: the saved folder.
+        reason: why plain sentence-transformers cannot load it, "" when it can.
+        chosen: sentences that say how the recipe was chosen.
+    """
+    file = path / "README.md"
+    if not file.is_file():
+        return  # sentence-transformers has logged why
+    parts = {
+        "template": recipe.template,
+        "layers": format_mix(recipe.layers),
+        "weights": " * ".join(recipe.weights),
+        "reduce": recipe.reduce,
+        "shaping": " | ".join(recipe.shaping) or None,
+    }
+    lines = [f"- **{name}:** `{value}`" for name, value in parts.items() if value is not None]
+    history = ["## How it was chosen", "", *(f"- {line}" for line in chosen), ""] if chosen else []
+    section = "\n".join(["## Recipe", "", f"`{recipe}`", "", *lines, "", *history, "## Model Details\n"])
+    card = file.read_text(encoding="utf-8")
+    card = card.replace("tags:\n- sentence-transformers\n", "tags:\n- sentence-transformers\n- essent\n", 1)
+    card = card.replace(PLAIN, "[sentence-transformers](https://www.SBERT.net) model. ", 1)
+    card = card.replace("## Model Details\n", section, 1)
+    card = USAGE.sub(lambda match: _usage(match["whole"], reason), card, count=1)
+    file.write_text(card, encoding="utf-8")
+
+
+def _usage(stock: str, reason: str) -> str:
+    """sentence-transformers' own example where it loads the folder; essent's, with the reason, where it does not."""
+    if not reason:
+        return f"### Direct Usage (Sentence Transformers)\n{stock}With essent: `essent.Encoder(name_or_folder)`.\n\n"
+    for words, own in (
+        ("First install the Sentence Transformers library:", "First install essent:"),
+        ("pip install -U sentence-transformers", 'pip install -U "essent[torch]"'),
+        ("from sentence_transformers import SentenceTransformer", "from essent import Encoder"),
+        ("SentenceTransformer(", "Encoder("),
+    ):
+        stock = stock.replace(words, own)
+    note = f"Plain sentence-transformers loads it only with `trust_remote_code=True`, because {reason}."
+    return f"### Direct Usage (essent)\n{stock}{note}\n\n"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from sentence_transformers.base.modules import Normalize
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
 
+from essent.encoder.pipeline.plan import by_token, weights_by_token
 from essent.errors import EssentError, InputError
 from essent.recipe.pooling import mix_sources
 from essent.recipe.shaping.affine import Affine
@@ -26,7 +26,6 @@ from essent.recipe.shaping.base import Normalize as UnitLength
 from essent.recipe.tokens.ids import dropped_ids, fast_backend
 from essent.recipe.weighting.base import ByToken
 from essent.recipe.weighting.frequency import Sif
-from essent.recipe.weighting.position import Content
 
 if TYPE_CHECKING:
     from essent.encoder.pipeline.module import RecipeModule
@@ -36,52 +35,44 @@ STORED = ("float32", "float16", "int8")
 HALF = float(np.finfo(np.float16).max)
 
 
-class CannotFoldError(EssentError):
-    """The recipe is no mean of rows; the message says which part."""
+class NoStockModulesError(EssentError):
+    """No stock modules compute this recipe; the message says which part."""
 
 
-@dataclass(frozen=True)
-class Folded:
-    """The table (V,K) float32 of a static recipe, one row a token id; `unit`: the mean is scaled to length 1."""
-
-    table: np.ndarray
-    unit: bool
-
-
-def folded(module: RecipeModule) -> Folded:
+def folded(module: RecipeModule) -> tuple[np.ndarray, bool]:
     """Fold a recipe on a table of token vectors (essent.model.token_rows) into one table.
 
     Weights that are scaled to sum 1 in each text (idf) change the length of the vector: they fold when the shaping ends
     in unit length and does not move the origin.
 
+    Returns:
+        The rows (V,K) float32 by token id, and whether their mean is scaled to length 1.
+
     Raises:
-        CannotFoldError: names the part of the recipe that does not fold.
+        NoStockModulesError: names the part of the recipe that does not fold.
     """
     plan, backbone = module.plan, module.backbone
     if not backbone.only_static or len(plan.frame):
-        raise CannotFoldError("special tokens around a text count in its mean")
+        raise NoStockModulesError("special tokens around a text count in its mean")
     if plan.recipe.reduce != "sum":
-        raise CannotFoldError(f"reduce={plan.recipe.reduce} is no mean")
+        raise NoStockModulesError(f"reduce={plan.recipe.reduce} is no mean")
     affine, unit = _shaping(module)
     tokens = 1 + max(backbone.tokenizer.get_vocab().values())
     weights, scaled = _weights(module)
     linear = affine is None or bool(np.abs(affine.offset - affine.mean @ affine.matrix).max(initial=0.0) <= 1e-12)
     if (scaled or dropped_ids(backbone.tokenizer) or not weights[:tokens].all()) and not (unit and linear):
-        raise CannotFoldError(
+        raise NoStockModulesError(
             f"weights={'*'.join(plan.recipe.weights)} are divided by their sum in each text, and the shaping "
             + ("does not end in normalize" if not unit else "moves the origin")
         )
-    hidden = [
-        backbone.static_table if source.key == "static" else getattr(plan, plan.tables[str(source.key)])
-        for source in plan.sources
-    ]
-    rows = mix_sources([table.detach().cpu().double() for table in hidden], plan.factors).numpy()[:tokens]  # (V,D)
+    tables = [plan.rows_of(source, backbone).detach().cpu().double() for source in plan.sources]
+    rows = mix_sources(tables, plan.factors).numpy()[:tokens]  # (V,D)
     weights = np.where(weights > 0, weights, NEGLIGIBLE * weights.max(initial=0.0))[:tokens]
     table = rows * weights[:, None]
     if affine is not None:
         table = (table - affine.mean) @ affine.matrix + affine.offset  # (V,K)
     table[dropped_ids(backbone.tokenizer)] = 0.0
-    return Folded(table.astype(np.float32), unit)
+    return table.astype(np.float32), unit
 
 
 def _shaping(module: RecipeModule) -> tuple[Affine | None, bool]:
@@ -89,22 +80,19 @@ def _shaping(module: RecipeModule) -> tuple[Affine | None, bool]:
     unit = bool(steps) and isinstance(steps[-1], UnitLength)
     inner = steps[:-1] if unit else steps
     if len(inner) > 1 or not all(isinstance(step, Affine) for step in inner):
-        raise CannotFoldError(f"the shaping {' | '.join(module.recipe.shaping)} is not affine")
+        raise NoStockModulesError(f"the shaping {' | '.join(module.recipe.shaping)} is not affine")
     return (inner[0] if inner else None), unit
 
 
 def _weights(module: RecipeModule) -> tuple[np.ndarray, bool]:
     """A weight u_t for each token (V,), and whether they are scaled to sum 1 in each text instead of divided by n."""
     factors = [factor for factor in module.plan.weightings if factor.name != "uniform"]
-    weights = np.ones(len(module.backbone.vocabulary))
-    for factor in factors:
-        by_token = factor.by_token if isinstance(factor, Content) else factor
-        if not isinstance(by_token, ByToken):
-            raise CannotFoldError(f"weights={factor.spec()} is not a fixed weight for each token")
-        weights = weights * by_token.table(module.backbone.vocabulary, module.stats)
+    if other := [factor for factor in factors if not isinstance(by_token(factor), ByToken)]:
+        raise NoStockModulesError(f"weights={other[0].spec()} is not a fixed weight for each token")
+    weights = weights_by_token(factors, module.backbone.vocabulary, module.stats)
     sifs = sum(isinstance(factor, Sif) for factor in factors)
     if sifs > 1 or not all(factor.normalised or isinstance(factor, Sif) for factor in factors):
-        raise CannotFoldError(f"weights={'*'.join(module.recipe.weights)} are no mean over the tokens")
+        raise NoStockModulesError(f"weights={'*'.join(module.recipe.weights)} are no mean over the tokens")
     return weights, bool(factors) and not sifs
 
 
@@ -115,11 +103,10 @@ def stock_modules_of(module: RecipeModule) -> list[torch.nn.Module]:
     """StaticEmbedding, and Normalize where the recipe ends in it.
 
     Raises:
-        CannotFoldError: the recipe is no mean of rows.
+        NoStockModulesError: the recipe is no mean of rows.
     """
-    table = folded(module)
-    first = StaticEmbedding(_limited(module), torch.from_numpy(table.table))
-    return [first, *([Normalize()] if table.unit else [])]
+    table, unit = folded(module)
+    return [StaticEmbedding(_limited(module), torch.from_numpy(table)), *([Normalize()] if unit else [])]
 
 
 def _limited(module: RecipeModule) -> Tokenizer:
@@ -162,7 +149,10 @@ def write_table(module: RecipeModule, table: np.ndarray, unit: bool, path: Path)
 
 def read_table(path: Path) -> np.ndarray:
     """The table (V,K) float32 that `write_table` wrote."""
-    arrays = load_file(path / "model.safetensors")
+    return _unpacked(load_file(path / "model.safetensors"))
+
+
+def _unpacked(arrays: dict[str, np.ndarray]) -> np.ndarray:
     table: np.ndarray = arrays["embeddings"].astype(np.float32)
     return table * arrays["weights"][:, None] if "weights" in arrays else table
 
@@ -190,7 +180,4 @@ def quantised(table: np.ndarray, kind: str) -> dict[str, np.ndarray]:
 
 def rounded(table: np.ndarray, kind: str) -> np.ndarray:
     """The table (V,K) float32 as it is after being stored in the type."""
-    arrays = quantised(table, kind)
-    weights = arrays.get("weights", np.ones(len(table), np.float32))
-    result: np.ndarray = arrays["embeddings"].astype(np.float32) * weights[:, None]
-    return result
+    return _unpacked(quantised(table, kind))

@@ -26,15 +26,14 @@ from tokenizers import Regex, normalizers, processors
 from torch import nn
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from essent.encoder.saving.static_table import CannotFoldError, stock_modules_of
-from essent.errors import EssentError
+from essent.encoder.pipeline.plan import by_token, weights_by_token
+from essent.encoder.saving.static_table import NoStockModulesError, stock_modules_of
 from essent.model.token_rows import LONG
 from essent.recipe.shaping.affine import Affine
 from essent.recipe.shaping.base import Normalize as UnitLength
 from essent.recipe.sources.layers import format_mix
 from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend
 from essent.recipe.weighting.base import ByToken, Weighting
-from essent.recipe.weighting.position import Content
 
 if TYPE_CHECKING:
     from essent.encoder.pipeline.module import RecipeModule
@@ -46,26 +45,16 @@ DOT_RULE = Regex(r"(?<=[^.?\"'])\z")  # the end of a text that does not end in .
 LARGEST, NEGLIGIBLE = 1e12, 1e-6
 
 
-class NoStockModulesError(EssentError):
-    """No stock modules compute this recipe; the message says which part."""
-
-
 def stock_modules(module: RecipeModule) -> list[nn.Module]:
     """The stock modules that follow the Transformer; for static recipes WordEmbeddings and what follows it.
 
     Raises:
-        CannotLowerError: names the part of the recipe that has no stock module.
+        NoStockModulesError: names the part of the recipe that has no stock module.
     """
     try:
         return stock_modules_of(module)
-    except CannotFoldError:  # the parts, one by one
-        modules = [*_source_modules(module), *_pooling_modules(module)]
-    return [*modules, *_shaping_modules(module)]
-
-
-def is_static(module: RecipeModule) -> bool:
-    """Whether the recipe reads no transformer layer and no attention."""
-    return module.plan.required.depth is None
+    except NoStockModulesError:  # not all of it is a mean of rows: the parts, one by one
+        return [*_source_modules(module), *_pooling_modules(module), *_shaping_modules(module)]
 
 
 # -- sources ----------------------------------------------------------------------------------------------------------
@@ -79,11 +68,10 @@ def _source_modules(module: RecipeModule) -> list[nn.Module]:
         raise NoStockModulesError("template denoising (L-bias) runs the model a second time")
     if plan.required.attention_heads:
         raise NoStockModulesError(f"weights={'*'.join(plan.recipe.weights)} reads attention")
-    if is_static(module):
+    if plan.is_static:
         if len(plan.sources) > 1 or plan.factors != [1.0]:
             raise NoStockModulesError("several tables are mixed")
-        key = plan.sources[0].key
-        rows = backbone.static_table if key == "static" else getattr(plan, plan.tables[str(key)])
+        rows = plan.rows_of(plan.sources[0], backbone)
         tokenizer = framed_tokenizer(backbone.tokenizer, plan.frame)
         tokenizer.model_max_length = int(1e30)  # rows have no positions: texts of any length
         limit = (backbone.max_seq_length if backbone.only_static else None) or LONG
@@ -127,13 +115,10 @@ def _pooling_modules(module: RecipeModule) -> list[nn.Module]:
 
 def _word_weights(module: RecipeModule, factors: list[Weighting]) -> WordWeights:
     vocabulary = module.backbone.vocabulary
-    table = np.ones(len(vocabulary))  # (V,)
-    for factor in factors:
-        if isinstance(factor, Content) and module.recipe.template is None:
-            factor = factor.by_token
-        if not isinstance(factor, ByToken) or not factor.normalised:
-            raise NoStockModulesError(f"weights={factor.spec()} is not a fixed weight for each token")
-        table = table * factor.table(vocabulary, module.stats)
+    factors = [factor if module.recipe.template is not None else by_token(factor) for factor in factors]
+    if other := [factor for factor in factors if not isinstance(factor, ByToken) or not factor.normalised]:
+        raise NoStockModulesError(f"weights={other[0].spec()} is not a fixed weight for each token")
+    table = weights_by_token(factors, vocabulary, module.stats)  # (V,)
     table[dropped_ids(module.backbone.tokenizer)] = 0.0
     largest = float(table.max())
     scaled = np.where(table > 0, table / largest * LARGEST, NEGLIGIBLE) if largest > 0 else np.ones_like(table)
@@ -179,13 +164,11 @@ def framed_tokenizer(tokenizer: PreTrainedTokenizerBase, frame: Frame) -> PreTra
 
 def _with_frame(tokenizer: PreTrainedTokenizerBase, frame: Frame) -> PreTrainedTokenizerBase:
     backend = copy.deepcopy(fast_backend(tokenizer))
-    pieces: list[dict[str, Any]] = []
-    single = ["$A"]
-    for name, ids in (("before", frame.before), ("after", frame.after)):
-        if ids:
-            tokens = [str(backend.id_to_token(i)) for i in ids]
-            pieces.append({"id": name, "ids": list(ids), "tokens": tokens})
-            single.insert(0 if name == "before" else len(single), name)
+    sides = [(name, ids) for name, ids in (("before", frame.before), ("after", frame.after)) if ids]
+    pieces = [
+        {"id": name, "ids": list(ids), "tokens": [str(backend.id_to_token(i)) for i in ids]} for name, ids in sides
+    ]
+    single = [*(["before"] if frame.before else []), "$A", *(["after"] if frame.after else [])]
     template = processors.TemplateProcessing(single=single, special_tokens=pieces)
     # a byte-level post-processor only mends offsets; the template replaces it like any other
     backend.post_processor = template
