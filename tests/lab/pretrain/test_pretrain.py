@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 
@@ -100,7 +100,7 @@ def test_the_folder_is_plain_transformers(whole: Path) -> None:
 def test_training_json(whole: Path, start: Start) -> None:
     record = json.loads((whole / "training.json").read_text("utf-8"))
     assert record["steps"] == 8
-    assert record["settings"] == SETTINGS.to_dict()
+    assert record["settings"] == asdict(SETTINGS)
     assert record["start"]["config"] == "tiny.json"  # without the machine's path
     assert record["texts"]["train"] + record["texts"]["held_out"] == len(TEXTS)
     assert record["sequences"]["filled"] == pytest.approx(

@@ -11,7 +11,7 @@ import contextlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -94,33 +94,8 @@ class BiasReport:
     texts: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, every token with its place; NaN becomes None."""
-        tables = [
-            {
-                "name": table.name,
-                "average_cosine": table.cosine,
-                "variance_explained": table.shares,
-                "frequency": "log(1 + count)" if table.counted else "place in the vocabulary, negative",
-                "columns": ["token", "x", "y", "frequency", "subword", "capital"],
-                "tokens": [
-                    *zip(
-                        table.tokens,
-                        *table.points.T.round(4).tolist(),
-                        table.frequency.round(4).tolist(),
-                        table.subword.tolist(),
-                        table.upper.tolist(),
-                        strict=True,
-                    )
-                ],
-            }
-            for table in self.maps
-        ]
-        sentences = [
-            {"recipe": row.recipe, "average_cosine": row.cosine, "spearman": row.spearman} for row in self.sentences
-        ]
-        values: dict[str, Any] = plain(
-            {"model": self.model, "texts": self.texts, "tables": tables, "sentences": sentences}
-        )
+        """The fields as plain values, of every token's in lists; NaN becomes None."""
+        values: dict[str, Any] = plain(asdict(self, dict_factory=_with_lists))
         return values
 
     def tables(self) -> list[Table]:
@@ -145,6 +120,10 @@ class BiasReport:
             scores += [sum(scores) / len(scores)] if len(scores) > 1 else []
             sentences.add_row(RECIPES[row.recipe], *(f"{score:.2f}" for score in scores), f"{row.cosine:.4f}")
         return [tokens, sentences]
+
+
+def _with_lists(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in fields}
 
 
 def token_bias(
