@@ -26,34 +26,30 @@ PATTERNS = [
 def test_every_frame_holds_the_sentence_and_its_rare_words() -> None:
     framed = in_frames(TEXTS, 1.0)
     counts = Counter(word for text in TEXTS for word in set(re.findall(r"[a-z]{3,}", text.lower())))
-    used = Counter()
+    used = set()
     for before, after in zip(TEXTS, framed, strict=True):
         number, match = next((n, match) for n, pattern in enumerate(PATTERNS) if (match := pattern.fullmatch(after)))
-        used[number] += 1
-        assert match["text"] == before.rstrip(".")
-        known = sorted({w for w in re.findall(r"[a-z]{3,}", before.lower()) if counts[w] >= 4}, key=counts.get)
-        fillings = [match[name] for name in ("first", "second") if name in match.groupdict()]
-        assert len(set(fillings)) == len(fillings)
+        used.add(number)
+        text, *fillings = match.groups()
+        assert text == before.rstrip(".")
         assert all(filling in before for filling in fillings)  # as it is written there
-        assert all(counts[filling.lower()] <= counts[known[2]] for filling in fillings)
+        assert len(set(fillings)) == len(fillings)
+        rarest = sorted(counts[w] for w in set(re.findall(r"[a-z]{3,}", before.lower())) if counts[w] >= 4)[:3]
+        assert all(counts[filling.lower()] <= rarest[-1] for filling in fillings)
     assert len(used) == len(FRAMES)
 
 
 def test_share_of_framed_texts() -> None:
     odd = ["Too short.", "word " * 23, "Unheardof neologisms abound nowadays.", "这里没有空格"]
     framed = in_frames([*TEXTS, *odd], 0.5, seed=3)
-    same = [before == after for before, after in zip([*TEXTS, *odd], framed, strict=True)]
-    assert all(same[-4:])
-    assert 15 < sum(same[:60]) < 45
+    assert framed[-4:] == odd
+    assert 15 < sum(before == after for before, after in zip(TEXTS, framed, strict=False)) < 45
     assert framed == in_frames([*TEXTS, *odd], 0.5, seed=3) != in_frames([*TEXTS, *odd], 0.5, seed=4)
 
 
 def test_frame_refusals() -> None:
     with pytest.raises(InputError, match="no text has 4 to 22 words"):
         in_frames(["One two.", "Three."], 0.5)
-    for share in (-1, 1.5):
-        with pytest.raises(InputError, match=f"frames={share}"):
-            Pretraining(max_steps=1, frames=share)
 
 
 def test_validation_texts_are_plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from essent.lab.pretrain.model import (
     train_word_pieces,
 )
 from essent.lab.pretrain.run import MaskedTrainer
-from families import CORPUS, MASKED
+from families import CORPUS
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "transformers")
 
 
-@pytest.mark.parametrize("family", MASKED)
+@pytest.mark.parametrize("family", ["bert", "roberta", "electra", "modernbert", "deberta-v2"])
 def test_masked_tokens_alone_have_the_same_loss(family: str, folder_of) -> None:
     model, new = open_model(str(folder_of(family)), None, {}, untied=False, seed=0)
     assert new == []
@@ -41,12 +41,10 @@ def test_masked_tokens_alone_have_the_same_loss(family: str, folder_of) -> None:
     labels = torch.where(chosen, torch.randint(5, 60, ids.shape, generator=generator), -100)
 
     logits = model(input_ids=ids, attention_mask=attention_mask).logits
-    expected = torch.zeros((), dtype=torch.float64)
-    for b in range(ids.shape[0]):  # - 1/M Σ log p(token): token by token
-        for t in range(ids.shape[1]):
-            if chosen[b, t]:
-                expected = expected - (logits[b, t, labels[b, t]] - logits[b, t].exp().sum().log())
-    expected = expected / int(chosen.sum())
+    terms = [  # - 1/M Σ log p(token): token by token
+        logits[b, t].exp().sum().log() - logits[b, t, labels[b, t]] for b, t in chosen.nonzero().tolist()
+    ]
+    expected = torch.stack(terms).mean()
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     slow = torch.autograd.grad(expected, weights, allow_unused=True)
 
@@ -73,7 +71,7 @@ def test_a_batch_without_masks_moves_nothing(bert: Path, tmp_path: Path) -> None
     assert all(weight.grad is None or not weight.grad.any() for weight in model.parameters())
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "electra", "modernbert"])
+@pytest.mark.parametrize("family", ["bert", "roberta", "modernbert"])
 def test_untied_is_saved_untied(family: str, folder_of, tmp_path: Path) -> None:
     model, _ = open_model(str(folder_of(family)), None, {}, untied=True, seed=0)
     output, table = model.get_output_embeddings().weight, model.get_input_embeddings().weight
@@ -99,22 +97,6 @@ def test_a_new_head_depends_on_the_seed(bert: Path, tmp_path: Path) -> None:
     assert all(name.startswith("cls.") for name in models[0][1])
 
 
-def test_an_encoder_without_weights_is_refused(folder_of, tmp_path: Path) -> None:
-    import shutil
-
-    from safetensors.torch import load_file, save_file
-
-    shutil.copytree(folder_of("bert"), tmp_path / "broken")
-    weights = load_file(tmp_path / "broken" / "model.safetensors")
-    save_file(
-        {k: v for k, v in weights.items() if "layer.1." not in k},
-        tmp_path / "broken" / "model.safetensors",
-        {"format": "pt"},
-    )
-    with pytest.raises(ModelError, match=r"lack bert\.encoder\.layer\.1.*layer 1 \(from 0\) is not there in full"):
-        open_model(str(tmp_path / "broken"), None, {}, untied=False, seed=0)
-
-
 # -- configuration and tokenizer --------------------------------------------------------------------------------------
 
 
@@ -122,13 +104,11 @@ def test_an_encoder_without_weights_is_refused(folder_of, tmp_path: Path) -> Non
     ("model", "config", "kind", "message"),
     [
         (None, None, InputError, "none was given"),
-        ("a", "mini", InputError, "both were given"),
         (None, "minni", InputError, "Did you mean 'mini'"),
         ("./nowhere", None, ModelError, "There is no model folder './nowhere'"),
         (None, "bad.json", InputError, "is no configuration"),
         (None, "unknown.json", InputError, "model_type='bertt' is unknown"),
         (None, "gpt2.json", ModelError, "no masked language model for model_type='gpt2'"),
-        (None, "bart.json", ModelError, "no masked language model for model_type='bart'"),
         (None, "heads.json", InputError, "heads.json: "),
     ],
 )
@@ -137,7 +117,6 @@ def test_read_config_refusals(model, config, kind, message: str, tmp_path: Path,
     for name, values in {
         "unknown": {"model_type": "bertt"},
         "gpt2": {"model_type": "gpt2"},
-        "bart": {"model_type": "bart"},
         "bad": ["model_type"],
         "heads": {"model_type": "bert", "hidden_size": "wide"},
     }.items():
@@ -146,12 +125,9 @@ def test_read_config_refusals(model, config, kind, message: str, tmp_path: Path,
         read_config(model, config, {})
 
 
-def test_a_model_keeps_its_tokenizer(bert: Path) -> None:
+def test_tokenizer_refusals(bert: Path, folder_of) -> None:
     with pytest.raises(InputError, match="keeps its own tokenizer"):
         open_tokenizer(str(bert), "other", [], {}, 100)
-
-
-def test_a_tokenizer_without_mask_is_refused(folder_of) -> None:
     with pytest.raises(ModelError, match="has no mask token"):
         open_tokenizer(None, str(folder_of("gpt2")), [], {}, 100)
 
@@ -173,11 +149,9 @@ def test_fit_config(bert: Path) -> None:
 def test_trained_word_pieces(tmp_path: Path) -> None:
     texts = [*CORPUS, "Ünïcode, emoji 😀 and 中文.", "half a pair \ud800"]
     first, second = (train_word_pieces(texts, 200) for _ in range(2))
-    first.save_pretrained(tmp_path / "one")
-    second.save_pretrained(tmp_path / "two")
-    read = [(tmp_path / name / "tokenizer.json").read_bytes() for name in ("one", "two")]
-    assert read[0] == read[1]
+    assert first.backend_tokenizer.to_str() == second.backend_tokenizer.to_str()
     assert len(first) <= 200
+    first.save_pretrained(tmp_path / "one")
     again = AutoTokenizer.from_pretrained(tmp_path / "one")
     ids = again("A Man is playing.")["input_ids"]
     assert again.convert_ids_to_tokens(ids)[0] == "[CLS]"

@@ -8,33 +8,30 @@ from pathlib import Path
 
 import pytest
 
-from essent.lab.reproduce.run import run_table
+from essent.lab.reproduce.run import Reproduction, run_table
 from essent.lab.reproduce.show import render, settings_of, summary, to_dict
-from essent.lab.reproduce.tables import find_table, only_tasks
+from essent.lab.reproduce.tables import Cell, Table, find_table, only_tasks
 
 STS, HEADS = {"sts12", "stsb", "sickr"}, {"cr", "stsb-soft"}
 
 
-def cell(table: object, block: int, row: str, column: str) -> object:
-    return next(table_cell for table_cell in table.blocks[block].rows[row] if table_cell.column == column)  # type: ignore[attr-defined]
+def cell(table: Table, block: int, row: str, column: str) -> Cell:
+    return next(table_cell for table_cell in table.blocks[block].rows[row] if table_cell.column == column)
 
 
 def test_published_figure_of_a_part() -> None:
-    part = only_tasks(find_table("stankevicius-4"), {*STS, *HEADS, "agnews"}.__contains__)
-    for row in ("avg.", "idf^T + quantile-u"):
-        for column in ("T4", "BERT", "RE"):
-            printed = [
-                next(c for c in find_table(f"stankevicius-{name}").blocks[0].rows[row] if c.column == column).published
-                for name in ("A1", "A6", "A7")
-            ]
-            published = cell(part, 0, row, column).published
-            assert published.value == pytest.approx(statistics.mean(figure.value for figure in printed), abs=0.006)
-            assert published.over_all == 0
-    assert cell(part, 1, "avg.", "RE").settings["tasks"] == ["agnews"]
-    assert cell(part, 1, "avg.", "RE").published.value == 28.0
-    heads, whole = cell(part, 2, "avg.", "BERT"), cell(find_table("stankevicius-4"), 2, "avg.", "BERT")
+    whole = find_table("stankevicius-4")
+    part = only_tasks(whole, {*STS, *HEADS, "agnews"}.__contains__)
+    for row, column in (("avg.", "T4"), ("idf^T + quantile-u", "BERT"), ("avg.", "RE")):
+        printed = [cell(find_table(f"stankevicius-{n}"), 0, row, column).published.value for n in ("A1", "A6", "A7")]
+        published = cell(part, 0, row, column).published
+        assert published.value == pytest.approx(statistics.mean(printed), abs=0.006)
+        assert published.over_all == 0
+    single = cell(part, 1, "avg.", "RE")
+    assert (single.settings["tasks"], single.published.value) == (["agnews"], 28.0)
+    heads, printed = cell(part, 2, "avg.", "BERT"), cell(whole, 2, "avg.", "BERT").published
     assert heads.settings["tasks"] == ["cr", "stsb-soft"]
-    assert (heads.published.value, heads.published.over_all) == (whole.published.value, 12)
+    assert (heads.published.value, heads.published.over_all) == (printed.value, 12)
 
 
 def test_single_task_columns() -> None:
@@ -52,26 +49,26 @@ def test_nothing_else_changes() -> None:
     table = find_table("promptbert-1")
     assert only_tasks(table, lambda name: True) == table
     assert not only_tasks(find_table("stankevicius-A1"), {"cr"}.__contains__).blocks
-    measures = find_table("ditto-2")  # of a corpus, not of tasks
-    assert [c for c in only_tasks(measures, set().__contains__).cells() if "measure" in c.settings] == [
-        c for c in measures.cells() if "measure" in c.settings and not c.settings.get("tasks")
-    ]
+    measures = find_table("ditto-2").cells()  # of a corpus, not of tasks
+    remaining = only_tasks(find_table("ditto-2"), set().__contains__).cells()
+    assert remaining == [cell for cell in measures if not cell.settings.get("tasks")]
 
 
 def test_part_runs_on_partial_files(deep: Callable[[str], str], toy_data: Path, tmp_path: Path) -> None:
     for name in ("sts/sts12.jsonl", "classification/cr.jsonl"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text((toy_data / name).read_text())
-    selection = {"columns": {"BERT"}.__contains__, "rows": {"avg."}.__contains__, "data": tmp_path}
-    whole = run_table(find_table("stankevicius-4"), {"bert": deep("bert")}, **selection)
+
+    def run(table: Table) -> Reproduction:
+        selection = {"columns": {"BERT"}.__contains__, "rows": {"avg."}.__contains__, "data": tmp_path}
+        return run_table(table, {"bert": deep("bert")}, **selection)
+
+    whole = run(find_table("stankevicius-4"))
     assert all(table_cell.score is None for table_cell in whole.cells)
     assert any("--only-tasks" in line for line in settings_of(whole))
-    done = run_table(
-        only_tasks(find_table("stankevicius-4"), {"sts12", "cr"}.__contains__), {"bert": deep("bert")}, **selection
-    )
-    single = run_table(find_table("stankevicius-A1"), {"bert": deep("bert")}, **selection)
+    done = run(only_tasks(find_table("stankevicius-4"), {"sts12", "cr"}.__contains__))
     sts, heads = done.cells
-    assert sts.score.value == pytest.approx(single.cells[0].score.value)
+    assert sts.score.value == pytest.approx(run(find_table("stankevicius-A1")).cells[0].score.value)
     assert sts.difference == sts.score.value - 45.1
     assert heads.score is not None
     assert heads.difference is None
