@@ -25,9 +25,6 @@ from essent.lab.minimal_pairs.parsing import DATA, Parser, read_table
 from essent.lab.minimal_pairs.wordnet import WordNet, spelled
 from essent.lab.minimal_pairs.words import Confidence, Evidence, substitutes
 
-WEIGHTS = {"constant": 1.0, "similarity": 2.0, "probability": 0.5, "prefix": 3.0}
-
-
 # -- WordNet ----------------------------------------------------------------------------------------------------------
 
 
@@ -160,9 +157,10 @@ def test_random_words_are_likely(resources: Resources) -> None:
 
 
 def test_the_log_odds_are_a_sum() -> None:
+    weights = {"constant": 1.0, "similarity": 2.0, "probability": 0.5, "prefix": 3.0}
     evidence = Evidence(similarity=0.5, prior=-1.0, probability=-4.0, prefix=True)
-    confidence = Confidence({"synonym": WEIGHTS}, {})
-    assert math.isclose(confidence.chance("synonym", evidence), 1 / (1 + math.exp(-(1.0 + 1.0 - 2.0 + 3.0))))
+    chance = Confidence({"synonym": weights}, {}).chance("synonym", evidence)
+    assert chance == pytest.approx(1 / (1 + math.exp(-(1.0 + 1.0 - 2.0 + 3.0))))
 
 
 def test_packaged_coefficients(tmp_path: Path) -> None:
