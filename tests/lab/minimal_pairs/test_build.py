@@ -143,12 +143,11 @@ def test_build_refusals(resources: Resources) -> None:
 
 
 WORDS = sorted({word for sentence in SENTENCES for word in sentence.split()})
+TEXTS = st.one_of(st.text(max_size=120), st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join))
 
 
 @settings(max_examples=15, deadline=None)
-@given(
-    st.lists(st.one_of(st.text(max_size=120), st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)), max_size=4)
-)
+@given(st.lists(TEXTS, max_size=4))
 def test_build_on_any_text(resources: Resources, texts: list[str]) -> None:
     for partial in (replace(resources, model=None), Resources(resources.parser)):
         rows, quality = build([*texts, SENTENCES[0]], partial)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from sentence_transformers import SentenceTransformer
 
 from essent.errors import DataError, InputError, UnknownNameError, UnsupportedRecipeError
@@ -116,13 +115,3 @@ def test_grammars_by_name_and_from_files(tmp_path: Path) -> None:
             find_grammar(path)
     with pytest.raises(UnknownNameError, match="promptbert"):
         find_grammar("prompt-bert")
-
-
-def test_a_half_precision_folder_is_searched_in_float32(bert: Path, tmp_path: Path) -> None:
-    shell = SentenceTransformer(str(bert), device="cpu", model_kwargs={"dtype": torch.float16})
-    shell[0].model.save_pretrained(tmp_path)
-    shell.tokenizer.save_pretrained(tmp_path)
-    greedy = search_templates(str(tmp_path), TASK, GRAMMAR, options={"device": "cpu"})
-    recipe = str(greedy.board.trials[0].recipe)
-    (alone,) = one_by_one(str(tmp_path), [recipe], TASK, device="cpu").values()
-    assert greedy.board.trials[0].scores["spearman"] == alone.expected(recipe)

@@ -208,14 +208,15 @@ class _Run:
 
     def _problem(self, cell: Cell) -> str:
         """Why a cell cannot be run, before its tasks are looked for; empty when it can."""
-        settings, role = cell.settings, str(cell.settings.get("model"))
+        settings, contexts = cell.settings, cell.reads_contexts
+        role = str(settings.get("model"))
         reads_corpus = "corpus" in (settings.get("fit"), settings.get("counts"))
         reads_corpus |= settings.get("measure") in OF_A_CORPUS
+        several = len(self.models.get(role, ())) > 1
         problems = {
             f"no model given for {role}": role not in self.models,
-            "no averaged token vectors and no corpus given": cell.reads_contexts and not (self.contexts or self.corpus),
-            "averaged token vectors belong to one model, several were given": cell.reads_contexts
-            and len(self.models.get(role, ())) > 1,
+            "no averaged token vectors and no corpus given": contexts and not (self.contexts or self.corpus),
+            "averaged token vectors belong to one model, several were given": contexts and several,
             "no corpus given": reads_corpus and not self.corpus,
         }
         return cell.missing or next((problem for problem, applies in problems.items() if applies), "")

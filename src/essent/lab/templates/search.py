@@ -126,35 +126,26 @@ def search_candidates(
     *,
     weights: str = "mask",
     layers: str = "L",
-    shaping: str = "",
-    test: Sequence[LabeledTask | str] = (),
-    baselines: Sequence[str] = BASELINES,
-    work: str | Path | None = None,
     options: dict[str, Any] | None = None,
-    **settings: Any,
+    **arguments: Any,
 ) -> GeneratedSearch:
     """Score generated templates (`generate_templates`) on a data set; each is one pass (PromptBERT 4.2).
 
-    Args: as in `search_templates`.
+    Args: as in `search_templates`, of which this is the search of one slot.
 
     Raises:
         InputError: no candidates that the model can take.
         UnsupportedRecipeError: the model has no mask token.
     """
-    tests = _held_out(test, data, settings)
     shell = _opened(model, layers, weights, True, options or {})
-    usable = [candidate for candidate in candidates if _can_frame(shell, candidate.template)]
+    usable = tuple(candidate for candidate in candidates if _can_frame(shell, candidate.template))
     if not usable:
         raise InputError(f"None of {len(candidates)} generated templates can be used with this model.")
-    names = tuple(candidate.template for candidate in usable)
-    grid = Grid(templates=names, layers=(layers,), weights=(weights,), shaping=(shaping,))
-    space, top = Space((grid,), name="generated"), len(names) + len(baselines)
-    board = search(shell, data, space, baselines=baselines, top=top, work=work, **settings)
-    board = replace(board, provenance={**board.provenance, "model": model_name(model), "space": "generated templates"})
-    template = next(str(trial.recipe.template) for trial in board.trials if trial.recipe.template in names)
-    board = _tested(_decided(board, [board], template, shell, data, settings), shell, tests, settings)
+    grammar = Grammar("{candidate}", {"candidate": tuple(candidate.template for candidate in usable)})
+    searched = search_templates(shell, data, grammar, weights=weights, layers=layers, **arguments)
+    provenance = {**searched.board.provenance, "model": model_name(model), "space": "generated templates"}
     rejected = tuple(candidate.template for candidate in candidates if candidate not in usable)
-    return GeneratedSearch(template, tuple(usable), rejected, board)
+    return GeneratedSearch(searched.template, usable, rejected, replace(searched.board, provenance=provenance))
 
 
 def _opened(model: ModelLike, layers: str, weights: str, masks: bool, options: dict[str, Any]) -> SentenceTransformer:
@@ -220,4 +211,5 @@ def _merged(boards: Sequence[Leaderboard]) -> Leaderboard:
     sums = {name: sum(board.provenance[name] for board in boards) for name in ("passes", "seconds")}
     provenance = {**first.provenance, "space": "template grammar", "recipes": len(trials), "passes": sums["passes"]}
     provenance["seconds"] = round(sums["seconds"], 2)
-    return Leaderboard(first.criterion, trials, first.baselines, provenance=provenance, _source=first._source)
+    fields: dict[str, Any] = {"notes": first.notes, "provenance": provenance, "_source": first._source}
+    return Leaderboard(first.criterion, trials, first.baselines, **fields)
