@@ -28,23 +28,19 @@ def test_predictions_equal_the_reference(
     masks = TEMPLATES[template].count("[MASK]")
     assert [(row.text, row.mask) for row in predictions.rows] == [(t, m) for t in TEXTS for m in range(1, masks + 1)]
     module = Encoder(model, f"template={template} layers=topk:4 weights=mask").module
-    vocabulary = module.backbone.vocabulary
-    for text_index, ids in enumerate(module.ids(TEXTS)):
-        words = len(ids) - len(module.plan.frame)
-        before = len(module.plan.frame.before)
-        content = tuple(before <= n < before + words for n in range(len(ids)))
-        sentence = reference.sentence("", None).__class__(tuple(ids), content)
-        rows = predictions.rows[text_index * masks : (text_index + 1) * masks]
+    frame, rows = module.plan.frame, iter(predictions.rows)
+    for ids in module.ids(TEXTS):
+        content = tuple(len(frame.before) <= n < len(ids) - len(frame.after) for n in range(len(ids)))
+        sentence = type(reference.sentence("", None))(tuple(ids), content)
         at = [n for n, token in enumerate(ids) if token == reference.tokenizer.mask_token_id]
-        plain = reference.token_probabilities(ids)[at]
         denoised = reference.token_probabilities(ids, reference.source(sentence, "L-bias"))[at]
-        for row, *expected in zip(rows, plain, denoised, strict=True):
+        for expected in zip(reference.token_probabilities(ids)[at], denoised, strict=True):
+            row = next(rows)
             for tokens, probabilities in zip((row.tokens, row.denoised), expected, strict=True):
-                best = np.argsort(-probabilities, kind="stable")[:4]
-                np.testing.assert_allclose(
-                    [prediction.probability for prediction in tokens], probabilities[best], atol=1e-5
-                )
-                names = {shown(vocabulary, int(i)) for i in np.argsort(-probabilities)[:6]}  # near ties may swap
+                order = np.argsort(-probabilities, kind="stable")
+                shares = [prediction.probability for prediction in tokens]
+                np.testing.assert_allclose(shares, probabilities[order[:4]], atol=1e-5)
+                names = {shown(module.backbone.vocabulary, int(i)) for i in order[:6]}  # near ties may swap
                 assert {prediction.token for prediction in tokens} <= names
 
 

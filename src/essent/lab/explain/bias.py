@@ -159,9 +159,9 @@ def token_bias(
     shell = _opened(model, options)
     backbone = backbone_of(shell)
     counts = None if texts is None else count_corpus(backbone, texts, None).count
-    tables = {"input word embeddings": backbone.static_table.detach().float().cpu().numpy()}  # (V,D)
-    tables |= _untied(backbone, *tables.values())
-    maps = tuple(token_map(name, table, backbone.vocabulary, counts) for name, table in tables.items())
+    table = backbone.static_table.detach().float().cpu().numpy()  # (V,D)
+    tables = {"input word embeddings": table, **_untied(backbone, table)}
+    maps = tuple(token_map(name, rows, backbone.vocabulary, counts) for name, rows in tables.items())
     sentences: tuple[SentenceAnisotropy, ...] = ()
     if texts is not None or scored:
         recipes = [Recipe.parse(name) for name in RECIPES]

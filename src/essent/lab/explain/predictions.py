@@ -132,7 +132,9 @@ def mask_predictions(
         named = [_named(*head.most_probable(of_masks, top), vocabulary) for of_masks in states]
         for batch_row, index in enumerate(chosen.tolist()):
             masks = enumerate(range(batch_row * count, (batch_row + 1) * count), start=1)
-            rows[index] = [MaskPrediction(sentences[index], number, *(of[at] for of in named)) for number, at in masks]
+            rows[index] = [
+                MaskPrediction(sentences[index], number, *(of[place] for of in named)) for number, place in masks
+            ]
     return MaskPredictions(filled, tuple(row for index in sorted(rows) for row in rows[index]))
 
 

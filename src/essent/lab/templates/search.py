@@ -111,7 +111,7 @@ def search_templates(
             board = search(shell, data, space, baselines=named, top=top, work=folder, **settings)
             boards.append(board)
             scores |= {t.recipe.template: t.scores[board.criterion] for t in board.trials if t.recipe.template}
-        chosen[slot] = max(choices, key=lambda choice: np.nan_to_num(scores[templates[choice]], nan=-np.inf))
+        chosen[slot] = max(choices, key=lambda choice: float(np.nan_to_num(scores[templates[choice]], nan=-np.inf)))
         steps.append(Step(slot, {template: scores[template] for template in templates.values()}, chosen[slot]))
     template = grammar.fill(chosen)
     board = _decided(_merged(boards), boards, template, shell, data, settings)
