@@ -93,20 +93,18 @@ def test_check_lists_problems(tmp_path: Path) -> None:
 def test_sheet_and_fit(texts: Path, tmp_path: Path, wordnet_folder: Path, masked_folder: Path) -> None:
     """With a reader who likes every second pair; the coefficients go back into build."""
     output, sheet, fitted = (tmp_path / name for name in ("pairs.jsonl", "sheet.csv", "fitted.json"))
-    resource_options = ("--wordnet", wordnet_folder, "--model", masked_folder, "--device", "cpu")
-    run("build", "-t", texts, "-o", output, *resource_options)
+    options = ("--wordnet", wordnet_folder, "--model", masked_folder, "--device", "cpu", "-f")
+    run("build", "-t", texts, "-o", output, *options)
     assert "Antonym: grammatical, and means the opposite" in run("sheet", output, "-o", sheet, "--count", 50).stdout
     head, *lines = sheet.read_text("utf-8").splitlines()
     assert head == "subset,original,converted,good"
     assert len(lines) == len(load_heros(output).pairs)
-    assert "too few to fit" in run("fit", sheet, "-o", fitted, *resource_options, code=2).stderr
+    assert "too few to fit" in run("fit", sheet, "-o", fitted, *options, code=2).stderr
     marked = [f"{line}{n % 2}" for n, line in enumerate(lines)]
     sheet.write_text("\n".join([head, *marked, *marked, *marked]), "utf-8")
-    run("fit", sheet, sheet, "-o", fitted, *resource_options)
-    coefficients = json.loads(fitted.read_text("utf-8"))
-    assert coefficients["fitted_on"]["sha256"] == hashlib.sha256(2 * sheet.read_bytes()).hexdigest()
-    run("build", "-t", texts, "-o", output, "--force", "--confidence", fitted, *resource_options)
+    run("fit", sheet, sheet, "-o", fitted, *options)
+    digest = hashlib.sha256(2 * sheet.read_bytes()).hexdigest()
+    assert json.loads(fitted.read_text("utf-8"))["fitted_on"]["sha256"] == digest
+    run("build", "-t", texts, "-o", output, "--confidence", fitted, *options)
     sheet.write_text(f"{head}\n{lines[0]}maybe\n", "utf-8")
-    assert (
-        "line 2: good is 1 or 0, not 'maybe'" in run("fit", sheet, "-o", fitted, "-f", *resource_options, code=2).stderr
-    )
+    assert "line 2: good is 1 or 0, not 'maybe'" in run("fit", sheet, "-o", fitted, *options, code=2).stderr

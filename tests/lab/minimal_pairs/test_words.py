@@ -196,3 +196,6 @@ def test_marks_of_a_sheet_in_json(tmp_path: Path) -> None:
     marks = ("true", "false", "null", "1", '"0"', '""')
     (tmp_path / "x.jsonl").write_text("".join(row % mark for mark in marks), "utf-8")
     assert [good for _, good in read_sheets([tmp_path / "x.jsonl"])] == [True, False, True, False]
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n", "utf-8")
+    with pytest.raises(DataError, match="needs the columns"):
+        read_sheets([tmp_path / "x.csv"])
