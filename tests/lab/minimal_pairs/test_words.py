@@ -18,9 +18,8 @@ from tiny_wordnet import write_wordnet
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from essent.errors import DataError, ModelError
-from essent.lab.minimal_pairs.build import Resources
 from essent.lab.minimal_pairs.judge import fit, read_sheets
-from essent.lab.minimal_pairs.masked import Asked, MaskedModel, Slot
+from essent.lab.minimal_pairs.masked import Asked, MaskedModel
 from essent.lab.minimal_pairs.parsing import DATA, Parser, read_table
 from essent.lab.minimal_pairs.wordnet import WordNet, spelled
 from essent.lab.minimal_pairs.words import Confidence, Evidence, substitutes
@@ -142,15 +141,6 @@ def test_masked_model_refusals(folder_of: Callable[[str], Path], tmp_path: Path)
         MaskedModel(str(folder_of("gpt2")))
     with pytest.raises(ModelError, match="nowhere"):
         MaskedModel(str(tmp_path / "nowhere"))
-
-
-def test_random_words_are_likely(resources: Resources) -> None:
-    """A random word of one percent beside a very likely first one."""
-    chooser = resources.chooser()
-    assert chooser is not None
-    (doc,) = resources.parser(["I love the way that she sings in the morning."])
-    slot = Slot({}, {"love": -0.01, "buy": math.log(0.02), "sell": math.log(0.002)})
-    assert chooser._unrelated(doc[1], slot) == ["buy"]
 
 
 # -- confidence -------------------------------------------------------------------------------------------------------

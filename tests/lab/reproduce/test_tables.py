@@ -1,15 +1,19 @@
-"""Published figures: every digit is held by a checksum, by averages that the papers print, and by each other."""
+"""Published figures: every digit is held by a checksum; tables over some of their tasks."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import statistics
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from essent.errors import UnknownNameError
-from essent.lab.reproduce.run import MEASURES
-from essent.lab.reproduce.tables import find_table, tables
+from essent.lab.reproduce.run import MEASURES, Reproduction, run_table
+from essent.lab.reproduce.show import render, settings_of, summary, to_dict
+from essent.lab.reproduce.tables import Cell, Table, find_table, only_tasks, tables
 from essent.tasks.catalogue import task_names
 
 # Of the figures when every one of them was compared with the papers' text (`make check-data … PAPERS=DIR`).
@@ -68,3 +72,70 @@ def test_unknown_table() -> None:
     assert find_table("Stankevicius-a9").name == "stankevicius-A9"
     with pytest.raises(UnknownNameError, match=r"'ditto-7'.*Did you mean.*essent lab reproduce"):
         find_table("ditto-7")
+
+
+# -- some of the tasks ------------------------------------------------------------------------------------------------
+
+
+STS, HEADS = {"sts12", "stsb", "sickr"}, {"cr", "stsb-soft"}
+
+
+def cell(table: Table, block: int, row: str, column: str) -> Cell:
+    return next(table_cell for table_cell in table.blocks[block].rows[row] if table_cell.column == column)
+
+
+def test_published_figure_of_a_part() -> None:
+    whole = find_table("stankevicius-4")
+    part = only_tasks(whole, {*STS, *HEADS, "agnews"}.__contains__)
+    for row, column in (("avg.", "T4"), ("idf^T + quantile-u", "BERT"), ("avg.", "RE")):
+        printed = [cell(find_table(f"stankevicius-{n}"), 0, row, column).published.value for n in ("A1", "A6", "A7")]
+        published = cell(part, 0, row, column).published
+        assert published.value == pytest.approx(statistics.mean(printed), abs=0.006)
+        assert published.over_all == 0
+    single = cell(part, 1, "avg.", "RE")
+    assert (single.settings["tasks"], single.published.value) == (["agnews"], 28.0)
+    heads, printed = cell(part, 2, "avg.", "BERT"), cell(whole, 2, "avg.", "BERT").published
+    assert heads.settings["tasks"] == ["cr", "stsb-soft"]
+    assert (heads.published.value, heads.published.over_all) == (printed.value, 12)
+
+
+def test_single_task_columns() -> None:
+    part = only_tasks(find_table("ditto-6"), STS.__contains__)
+    row = part.blocks[0].rows["BERT static avg."]
+    assert [table_cell.column for table_cell in row] == ["STS12", "STS-B", "SICK-R", "Avg."]
+    assert row[-1].published.value == pytest.approx(
+        statistics.mean(table_cell.published.value for table_cell in row[:-1]), abs=0.006
+    )
+    alone = only_tasks(find_table("ditto-1"), STS.__contains__)  # the figures stand in another table
+    assert alone.blocks[0].rows["BERT static avg."][0].published == row[-1].published
+
+
+def test_nothing_else_changes() -> None:
+    table = find_table("promptbert-1")
+    assert only_tasks(table, lambda name: True) == table
+    assert not only_tasks(find_table("stankevicius-A1"), {"cr"}.__contains__).blocks
+    measures = find_table("ditto-2").cells()  # of a corpus, not of tasks
+    remaining = only_tasks(find_table("ditto-2"), set().__contains__).cells()
+    assert remaining == [cell for cell in measures if not cell.settings.get("tasks")]
+
+
+def test_part_runs_on_partial_files(deep: Callable[[str], str], toy_data: Path, tmp_path: Path) -> None:
+    for name in ("sts/sts12.jsonl", "classification/cr.jsonl"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text((toy_data / name).read_text())
+
+    def run(table: Table) -> Reproduction:
+        selection = {"columns": {"BERT"}.__contains__, "rows": {"avg."}.__contains__, "data": tmp_path}
+        return run_table(table, {"bert": deep("bert")}, **selection)
+
+    assert any("--only-tasks" in line for line in settings_of(run(find_table("stankevicius-4"))))
+    done = run(only_tasks(find_table("stankevicius-4"), {"sts12", "cr"}.__contains__))
+    sts, heads = done.cells
+    assert sts.score.value == pytest.approx(run(find_table("stankevicius-A1")).cells[0].score.value)
+    assert sts.difference == sts.score.value - 45.1
+    assert heads.score is not None
+    assert heads.difference is None
+    assert [(c["tasks"], c["published_over"]) for c in to_dict(done)["cells"]] == [(["sts12"], 1), (["cr"], 12)]
+    assert "of 1 cells agree" in summary(done)
+    assert any("all 12 tasks" in line for line in settings_of(done))
+    assert render(done).row_count == 4  # a heading and a row each
