@@ -106,9 +106,9 @@ def search_templates(
         new = tuple(template for template in dict.fromkeys(templates.values()) if template not in scores)
         if new:
             space = Space((Grid(templates=new, layers=(layers,), weights=(weights,), shaping=(shaping,)),), name=slot)
-            named, folder = () if boards else baselines, None if work is None else Path(work) / slot
-            top = len(new) + len(baselines)
-            board = search(shell, data, space, baselines=named, top=top, work=folder, **settings)
+            step: dict[str, Any] = {**settings, "top": len(new) + len(baselines)}
+            step |= {"baselines": () if boards else baselines, "work": None if work is None else Path(work) / slot}
+            board = search(shell, data, space, **step)
             boards.append(board)
             scores |= {t.recipe.template: t.scores[board.criterion] for t in board.trials if t.recipe.template}
         chosen[slot] = max(choices, key=lambda choice: float(np.nan_to_num(scores[templates[choice]], nan=-np.inf)))
@@ -196,7 +196,7 @@ def _decided(
         arguments = (board.trials, board.criterion, board.baselines, [every], list(rows))
         decided = judged(*arguments, seed=settings.get("seed", 0), winner=winner)
     else:  # the verdict without labels belongs to the last recipe that leads: the winner beside the baselines alone
-        decided = search(shell, data, Space(named=(winner,)), baselines=board.baselines, **settings)
+        decided = search(shell, data, Space(named=(winner,)), **{**settings, "baselines": board.baselines})
         decided = replace(decided, trials=board.trials, winner=winner)
         first = str(board.trials[0].recipe)
         if first in board.baselines:
