@@ -12,11 +12,10 @@ from scipy.stats import pearsonr, spearmanr
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
-from essent.errors import InputError, ModelError, UnknownNameError
+from essent.errors import InputError, ModelError
 from essent.lab.explain import importance
 from essent.lab.explain.importance import (
     HeadAgreement,
-    backbone_of,
     correlate,
     head_agreement,
     impact_agreement,
@@ -44,17 +43,15 @@ def framed(reference: Reference, text: str) -> tuple[list[int], list[int]]:
     return list(sentence.ids), [n for n in range(len(sentence.ids)) if sentence.content[n]]
 
 
-@pytest.mark.parametrize(
-    ("family", "layer"),
-    [  # every family with one of the two layers
-        pytest.param(family, layer, marks=() if number % 2 == layer_index else pytest.mark.slow)
-        for number, family in enumerate(("bert", "roberta", "electra", "modernbert", "deberta-v2", "mpnet"))
-        for layer_index, layer in enumerate((None, 1))
-    ],
-)
+@pytest.mark.parametrize(("family", "layer"), [("bert", None), ("roberta", 1), ("modernbert", None), ("deberta-v2", 1)])
 def test_impact_matrix(
-    folder_of: Callable[[str], Path], reference_of: Callable[[str], Reference], family: str, layer: int | None
+    folder_of: Callable[[str], Path],
+    reference_of: Callable[[str], Reference],
+    family: str,
+    layer: int | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(importance, "TOKENS", 50)  # several batches
     text, reference = CORPUS[0], reference_of(family)
     ids, own = framed(reference, text)
     impact = impact_matrix(folder_of(family), text, layer=layer, device="cpu")
@@ -66,29 +63,21 @@ def test_impact_matrix(
     assert impact.means == pytest.approx(expected.mean(axis=0), abs=1e-4)
 
 
-def test_batches_change_nothing(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    backbone = backbone_of(bert, device="cpu")
-    whole = impact_matrix(backbone, CORPUS[5])
-    monkeypatch.setattr(importance, "TOKENS", 50)
-    assert impact_matrix(backbone, CORPUS[5]).matrix == pytest.approx(whole.matrix, abs=1e-5)
-
-
-@pytest.mark.parametrize("weights", ["tfidf", "idf"])
-def test_agreement_of_impact_with_tfidf(bert: Path, reference_of: Callable[[str], Reference], weights: str) -> None:
+def test_agreement_of_impact_with_idf(bert: Path, reference_of: Callable[[str], Reference]) -> None:
     reference = reference_of("bert")
     counts = Counts.of([framed(reference, text)[0] for text in CORPUS])
     means, token_weights = [], []
     for text in TEXTS[:3]:
         ids, own = framed(reference, text)
         means += list(slow_impact(reference, ids, own, reference.last).mean(axis=0))
-        token_weights += [counts.idf(ids[n]) * (counts.tf(ids[n]) if weights == "tfidf" else 1) for n in own]
-    agreement = impact_agreement(bert, TEXTS[:3], weights=weights, frequency_texts=CORPUS, device="cpu")
+        token_weights += [counts.idf(ids[n]) for n in own]
+    agreement = impact_agreement(bert, TEXTS[:3], weights="idf", frequency_texts=CORPUS, device="cpu")
     assert agreement.pearson == pytest.approx(100 * pearsonr(means, token_weights).statistic, abs=1e-2)
     assert agreement.spearman == pytest.approx(100 * spearmanr(means, token_weights).statistic, abs=1e-2)
     assert (agreement.tokens, agreement.texts) == (len(means), 3)
 
 
-@pytest.mark.parametrize("family", ["bert", "modernbert", "deberta-v2", "t5", "qwen3"])
+@pytest.mark.parametrize("family", ["bert", "deberta-v2", "qwen3"])
 def test_every_head_against_tfidf(
     folder_of: Callable[[str], Path], reference_of: Callable[[str], Reference], family: str
 ) -> None:
@@ -106,12 +95,10 @@ def test_every_head_against_tfidf(
                 values = reference.diagonal(ids, f"{layer}-{head}") if own else []
                 diagonal += [values[n] for n in own]
                 token_weights += [counts.idf(ids[n]) * counts.tf(ids[n]) for n in own]
-            expected = (
-                100 * pearsonr(diagonal, token_weights).statistic,
-                100 * spearmanr(diagonal, token_weights).statistic,
-            )
-            assert agreement.pearson[layer - 1, head - 1] == pytest.approx(expected[0], abs=1e-2)
-            assert agreement.spearman[layer - 1, head - 1] == pytest.approx(expected[1], abs=0.2)  # near-ties may swap
+            pearson, spearman = agreement.pearson[layer - 1, head - 1], agreement.spearman[layer - 1, head - 1]
+            assert pearson == pytest.approx(100 * pearsonr(diagonal, token_weights).statistic, abs=1e-2)
+            expected = 100 * spearmanr(diagonal, token_weights).statistic
+            assert spearman == pytest.approx(expected, abs=0.2)  # near-ties may swap
     assert agreement.tokens == len(token_weights)
     assert agreement.texts == len(texts)
 
@@ -133,14 +120,12 @@ def test_correlations_of_degenerate_rows() -> None:
 
 
 def test_short_texts(bert: Path) -> None:
-    backbone = backbone_of(bert, device="cpu")
-    assert impact_matrix(backbone, "").matrix.shape == (0, 0)
-    assert impact_matrix(backbone, "").means.shape == (0,)
-    assert impact_matrix(backbone, "man").matrix.tolist() == [[0.0]]
-    alone = impact_agreement(backbone, ["man", ""])
+    assert impact_matrix(bert, "").matrix.shape == (0, 0)
+    assert impact_matrix(bert, "man").matrix.tolist() == [[0.0]]
+    alone = impact_agreement(bert, ["man", ""])
     assert math.isnan(alone.pearson)
     assert alone.tokens == 1
-    assert np.isnan(head_agreement(backbone, [""]).spearman).all()
+    assert np.isnan(head_agreement(bert, [""]).spearman).all()
 
 
 def test_static_models_are_refused() -> None:
@@ -148,28 +133,18 @@ def test_static_models_are_refused() -> None:
     tokenizer = build_tokenizer("wordpiece").backend_tokenizer
     table = np.ones((tokenizer.get_vocab_size(), 4), np.float32)
     model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, table)], device="cpu")
-    for measure in (
-        lambda: impact_matrix(model, "hello world"),
-        lambda: impact_agreement(model, ["hello world"]),
-        lambda: head_agreement(model, ["hello world"]),
-    ):
-        with pytest.raises(ModelError, match="A static model has no attention heads"):
-            measure()
+    with pytest.raises(ModelError, match="A static model has no attention heads"):
+        impact_matrix(model, "hello world")
+    with pytest.raises(ModelError, match="A static model has no attention heads"):
+        head_agreement(model, ["hello world"])
 
 
-def test_refusals(folder_of: Callable[[str], Path], bert: Path, tmp_path: Path) -> None:
-    for family in WITHOUT_MASK[:2]:
-        with pytest.raises(InputError, match=f"mask token.*{family}"):
-            impact_matrix(folder_of(family), "a", device="cpu")
+def test_refusals(folder_of: Callable[[str], Path], bert: Path) -> None:
+    with pytest.raises(InputError, match=f"mask token.*{WITHOUT_MASK[0]}"):
+        impact_matrix(folder_of(WITHOUT_MASK[0]), "a", device="cpu")
     with pytest.raises(InputError, match="no layer 4; this model has layers 0 to 3"):
         impact_matrix(bert, "a", layer=4, device="cpu")
     with pytest.raises(InputError, match="at least one text"):
         head_agreement(bert, [])
-    with pytest.raises(InputError, match="list of texts"):
-        impact_agreement(bert, "a text")
     with pytest.raises(InputError, match="not a weight by token"):
         head_agreement(bert, ["a"], weights="ditto:1-1", device="cpu")
-    with pytest.raises(UnknownNameError, match="tfidf"):
-        head_agreement(bert, ["a"], weights="tfdif", device="cpu")
-    with pytest.raises(ModelError, match="no model folder"):
-        impact_matrix(tmp_path / "none", "a")

@@ -9,8 +9,7 @@ import pytest
 import torch
 from heros_sentences import SENTENCES
 from tiny_wordnet import SYNSETS, write_wordnet
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from essent.lab.minimal_pairs import words as choosing
 from essent.lab.minimal_pairs.build import Resources
@@ -30,27 +29,12 @@ def write_masked_model(folder: Path) -> Path:
             forms = ("VB", "VBZ", "VBD", "VBG", "VBN") if part == "verb" else ("JJ",)
             words |= {inflect(word, form) or word for form in forms}
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "##s", *sorted(words)]
-    vocabulary = {word: number for number, word in enumerate(names)}
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=names[1]))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    special = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=64, **special)
+    tokenizer = BertTokenizer({word: number for number, word in enumerate(names)}, model_max_length=64)
     torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(names),
-        hidden_size=32,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        intermediate_size=48,
-        max_position_embeddings=64,
-        initializer_range=0.2,
-    )
+    sizes = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
+    config = BertConfig(vocab_size=len(names), **sizes, max_position_embeddings=64, initializer_range=0.2)
     BertForMaskedLM(config).save_pretrained(folder)
-    fast.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     return folder
 
 
@@ -76,8 +60,7 @@ def parser() -> Parser:
 
 @pytest.fixture(scope="session")
 def resources(parser: Parser, wordnet_folder: Path, model: MaskedModel) -> Resources:
-    listed = misspellings()
-    return Resources(parser, WordNet(wordnet_folder), model, listed)
+    return Resources(parser, WordNet(wordnet_folder), model, misspellings())
 
 
 @pytest.fixture

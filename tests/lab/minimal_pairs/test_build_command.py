@@ -39,10 +39,9 @@ def texts(tmp_path: Path) -> Path:
 
 def test_all_subsets_and_the_report(texts: Path, tmp_path: Path, wordnet_folder: Path, masked_folder: Path) -> None:
     output, report = tmp_path / "new" / "pairs.jsonl", tmp_path / "report.json"
-    resource_options = ("--texts", texts, "--wordnet", wordnet_folder, "--model", masked_folder, "--device", "cpu")
-    console = run("build", *resource_options, "-o", output, "--json", report)
+    options = ("--texts", texts, "--wordnet", wordnet_folder, "--model", masked_folder, "--device", "cpu")
+    console = run("build", *options, "-o", output, "--json", report)
     task = load_heros(output)
-    assert {pair.subset for pair in task.pairs} == set(SUBSETS)
     summary: dict[str, Any] = json.loads(report.read_text("utf-8"))
     assert summary["originals"] == len(task.originals) >= 10
     assert summary["pairs"] == dict.fromkeys(SUBSETS, summary["originals"])
@@ -53,12 +52,9 @@ def test_all_subsets_and_the_report(texts: Path, tmp_path: Path, wordnet_folder:
     lengths = [len(tokenizer(text)["input_ids"]) - 2 for text in sides]  # without [CLS] and [SEP]
     assert summary["overlap"]["all"]["length"] == pytest.approx(np.mean(lengths))
     assert summary["unit"] == f"tokens of {masked_folder}"
-    for word in (*SUBSETS, "the paper's HEROS", "92.9", "a question 1", f"{summary['overlap']['all']['rouge1']:.1f}"):
+    for word in (*SUBSETS, "the paper's HEROS", "92.9", "a question 1"):
         assert word in console.stdout, word
     assert "none breaks the rule" in run("check", output).stdout
-    again = tmp_path / "again.jsonl"
-    run("build", *resource_options, "-o", again, "--quiet")
-    assert again.read_bytes() == output.read_bytes()
 
 
 def test_without_wordnet_and_model(texts: Path, tmp_path: Path) -> None:
@@ -66,71 +62,49 @@ def test_without_wordnet_and_model(texts: Path, tmp_path: Path) -> None:
     console = run("build", "-t", texts, "-o", output, "-n", 3)
     assert "python -m nltk.downloader wordnet" in console.stderr
     assert "Without --model" in console.stderr
-    task = load_heros(output)
-    assert len(task.originals) == 3
-    assert {pair.subset for pair in task.pairs} == {"Typo", "Negation (Main)", "Negation (Antonym)"}
+    assert len(load_heros(output).originals) == 3
 
 
-def test_refusals_come_before_the_model(texts: Path, tmp_path: Path) -> None:
-    output = tmp_path / "pairs.jsonl"
+def test_refusals_come_before_the_model(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output, unsuitable = tmp_path / "pairs.jsonl", tmp_path / "unsuitable.txt"
+    unsuitable.write_text("Too short.\n", "utf-8")
     base = ("build", "--model", tmp_path / "nowhere", "-o", output)
-    assert "does not exist" in run(*base, "-t", tmp_path / "no.txt", code=2).stderr
     assert "finds no whole WordNet" in run(*base, "-t", texts, "--wordnet", tmp_path, code=2).stderr
+    assert "fewer than 6 words (1)" in run("build", "-t", unsuitable, "-o", output, code=2).stderr
     assert ".jsonl" in run("build", "-t", texts, "-o", tmp_path / "pairs.csv", code=2).stderr
+    assert not output.exists()
     output.write_text("mine", "utf-8")
     assert "--force" in run(*base, "-t", texts, code=2).stderr
     assert output.read_text("utf-8") == "mine"
-
-
-def test_no_suitable_sentence(tmp_path: Path) -> None:
-    texts, output = tmp_path / "texts.txt", tmp_path / "pairs.jsonl"
-    texts.write_text("Too short.\nIs this a question that nobody can use?\n", "utf-8")
-    console = run("build", "-t", texts, "-o", output, code=2)
-    assert "fewer than 6 words (1)" in console.stderr
-    assert not output.exists()
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    assert "essent[heros]" in run("build", "-t", texts, "-o", output, "-f", code=2).stderr
 
 
 def test_check_lists_problems(tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl"
-    rows = [("He is old.", "He is old."), ("He is old.", "He was very young."), ("He is old.", "He is young.")]
-    path.write_text(
-        "".join(json.dumps({"original": a, "converted": b, "subset": "Antonym"}) + "\n" for a, b in rows), "utf-8"
-    )
+    rows = [{"original": "He is old.", "converted": f"He is {word}.", "subset": "Antonym"} for word in ("old", "young")]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     console = run("check", path, code=1)
     assert "pair 1, Antonym: the two sentences are equal" in console.stdout
-    assert "pair 2, Antonym: more than one word differs" in console.stdout
-    assert "2 of 3 pairs break the rule" in console.stderr
-
-
-def test_another_parser_or_none(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    base = ("build", "-t", texts, "-o", tmp_path / "pairs.jsonl")
-    stderr = run(*base, "--parser", "xx_nowhere_sm", code=2).stderr
-    assert "python -m spacy download xx_nowhere_sm" in " ".join(stderr.split())
-    monkeypatch.setitem(sys.modules, "spacy", None)
-    assert "essent[heros]" in run(*base, code=2).stderr
-    assert not (tmp_path / "pairs.jsonl").exists()
+    assert "1 of 2 pairs break the rule" in console.stderr
 
 
 @pytest.mark.slow
 def test_sheet_and_fit(texts: Path, tmp_path: Path, wordnet_folder: Path, masked_folder: Path) -> None:
     """With a reader who likes every second pair; the coefficients go back into build."""
     output, sheet, fitted = (tmp_path / name for name in ("pairs.jsonl", "sheet.csv", "fitted.json"))
-    resource_options = ("--wordnet", wordnet_folder, "--model", masked_folder, "--device", "cpu")
-    run("build", "-t", texts, "-o", output, *resource_options)
+    options = ("--wordnet", wordnet_folder, "--model", masked_folder, "--device", "cpu", "-f")
+    run("build", "-t", texts, "-o", output, *options)
     assert "Antonym: grammatical, and means the opposite" in run("sheet", output, "-o", sheet, "--count", 50).stdout
     head, *lines = sheet.read_text("utf-8").splitlines()
     assert head == "subset,original,converted,good"
     assert len(lines) == len(load_heros(output).pairs)
-    assert "too few to fit" in run("fit", sheet, "-o", fitted, *resource_options, code=2).stderr
+    assert "too few to fit" in run("fit", sheet, "-o", fitted, *options, code=2).stderr
     marked = [f"{line}{n % 2}" for n, line in enumerate(lines)]
     sheet.write_text("\n".join([head, *marked, *marked, *marked]), "utf-8")
-    run("fit", sheet, sheet, "-o", fitted, *resource_options)
-    coefficients = json.loads(fitted.read_text("utf-8"))
-    assert coefficients["fitted_on"]["sha256"] == hashlib.sha256(2 * sheet.read_bytes()).hexdigest()
-    run("build", "-t", texts, "-o", output, "--force", "--confidence", fitted, *resource_options)
+    run("fit", sheet, sheet, "-o", fitted, *options)
+    digest = hashlib.sha256(2 * sheet.read_bytes()).hexdigest()
+    assert json.loads(fitted.read_text("utf-8"))["fitted_on"]["sha256"] == digest
+    run("build", "-t", texts, "-o", output, "--confidence", fitted, *options)
     sheet.write_text(f"{head}\n{lines[0]}maybe\n", "utf-8")
-    assert (
-        "line 2: good is 1 or 0, not 'maybe'" in run("fit", sheet, "-o", fitted, "-f", *resource_options, code=2).stderr
-    )
-    sheet.write_text("a,b\n1,2\n", "utf-8")
-    assert "needs the columns" in run("fit", sheet, "-o", fitted, "-f", *resource_options, code=2).stderr
+    assert "line 2: good is 1 or 0, not 'maybe'" in run("fit", sheet, "-o", fitted, *options, code=2).stderr

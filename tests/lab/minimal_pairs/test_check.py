@@ -1,13 +1,20 @@
-"""The checks of finished pairs: each finds its kind, and good pairs pass."""
+"""Typos, the list first, then one letter; and the checks of finished pairs: each finds its kind, good pairs pass."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
+import numpy as np
+import pytest
 from heros_sentences import PAPER
+from hypothesis import given
+from hypothesis import strategies as st
 
-from essent.lab.minimal_pairs.check import check_rows
-from essent.lab.minimal_pairs.parsing import Parser
+from essent.errors import MissingDependencyError
+from essent.lab.minimal_pairs.check import check_rows, is_near, make_typo, misspellings
+from essent.lab.minimal_pairs.overlap import levenshtein
+from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError, attempt, is_word
 from essent.tasks.examples import MinimalPair
 from essent.tasks.heros import load_heros
 from essent.tasks.sample import sample_minimal_pairs_path
@@ -26,7 +33,44 @@ def test_check_finds_every_kind(parser: Parser) -> None:
 
 def test_check_of_handwritten_pairs(parser: Parser) -> None:
     """The 120 pairs of the demonstration; numbers begin at 1."""
-    findings = check_rows(load_heros(sample_minimal_pairs_path()).pairs, parser)
-    assert len(findings) <= 6, [(finding.pair, finding.problem) for finding in findings]
+    pairs = load_heros(sample_minimal_pairs_path()).pairs
+    assert len(check_rows(pairs, parser)) <= 6
     (finding,) = check_rows([MinimalPair("He ran.", "He jumped.", "Synonym"), MinimalPair("a", "a", "Synonym")], parser)
     assert (finding.number, finding.problem) == (2, "the two sentences are equal")
+
+
+def test_misspellings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """codespell lists "unuseful" for "useless", which is no typo; a list's ambiguous lines do not count."""
+    listed = misspellings()
+    assert make_typo("Receive", np.random.default_rng(0), listed)[0].lower() in listed["receive"]
+    assert make_typo("useless", np.random.default_rng(0), {"useless": ("unuseful",)})[1] != "common misspelling"
+    assert make_typo("which", np.random.default_rng(0), {"which": ("wich",)}) == ("wich", "common misspelling")
+    path = tmp_path / "dictionary.txt"
+    path.write_text("teh->the\nclas->class, disabled because\nabandonned->abandoned\nfoo bar->x\n", "utf-8")
+    assert misspellings(path) == {"the": ("teh",), "abandoned": ("abandonned",)}
+    monkeypatch.setitem(sys.modules, "codespell_lib", None)
+    with pytest.raises(MissingDependencyError, match=r"essent\[heros\]"):
+        misspellings.__wrapped__()
+
+
+@given(st.text(alphabet="abcdefgiklmnorstuy", min_size=3, max_size=12), st.integers(0, 2**32))
+def test_typo_changes_a_letter(word: str, seed: int) -> None:
+    slip = attempt(make_typo, word, np.random.default_rng(seed), {})
+    if isinstance(slip, UnsuitableError):  # a word of one letter repeated, say
+        return
+    typo, rule = slip
+    assert (typo, rule) == make_typo(word, np.random.default_rng(seed), {})
+    assert typo != word
+    assert typo[0] == word[0]
+    assert not is_word(typo)
+    assert is_near(typo, word)
+    expected = {"letter deleted": (1, -1), "letter doubled": (1, 1), "letters swapped": (2, 0)}
+    assert (levenshtein(word, typo), len(typo) - len(word)) == expected[rule]
+
+
+def test_slips() -> None:
+    typos = {make_typo("refused", np.random.default_rng(seed), {})[0] for seed in range(400)}
+    assert {"refsued", "reffused", "refusd"} <= typos
+    for word in ("so", "x-ray"):
+        with pytest.raises(UnsuitableError, match="no typo"):
+            make_typo(word, np.random.default_rng(0), {})

@@ -38,64 +38,60 @@ SYNSETS: dict[str, tuple[str, str, int, list[tuple[str, str, int, int]]]] = {
 FRAMES = {"start": [(8, 0), (28, 1)]}  # of verbs: number of the frame, of which word, 0 for all
 
 
+WIDTH = 300  # of every line, so that its offset in the file follows from its number
+
+
 def write_wordnet(data: Path) -> Path:
     """Write all files that NLTK wants into its data folder; returns this."""
     folder = data / "corpora" / "wordnet"
     folder.mkdir(parents=True, exist_ok=True)
-    offsets = _offsets()
     (folder / "lexnames").write_text("00\tadj.all\t3\n", "latin-1")
     for name in ("index.sense", *(f"{part}.exc" for part in LETTER)):
         (folder / name).touch()
     for part in LETTER:
-        lines = [_line(name, offsets) for name, row in SYNSETS.items() if row[0] == part]
+        lines = [_line(name) for name in _names(part)]
         (folder / f"data.{part}").write_text(LICENCE + "".join(lines), "latin-1")
-        (folder / f"index.{part}").write_text(LICENCE + "".join(_index(part, offsets)), "latin-1")
+        (folder / f"index.{part}").write_text(LICENCE + "".join(_index(part)), "latin-1")
     counts = [
         f"{word}%{KEYS[part]}:00:{_number(name, word):02d}:: 1 {count}\n"
-        for name, (part, words, count, _) in SYNSETS.items()
-        for word in words.replace("(p)", "").split()
+        for name, (part, _, count, _) in SYNSETS.items()
+        for word in _words(name)
     ]
     (folder / "cntlist.rev").write_text("".join(sorted(counts)), "latin-1")
     return data
 
 
-def _offsets() -> dict[str, int]:
-    """Every line is as long with any offset in it, so two rounds are enough."""
-    unknown = dict.fromkeys(SYNSETS, 0)
-    offsets = {}
-    for part in LETTER:
-        at = len(LICENCE)
-        for name, row in SYNSETS.items():
-            if row[0] == part:
-                offsets[name] = at
-                at += len(_line(name, unknown))
-    return offsets
+def _names(part: str) -> list[str]:
+    return [name for name, row in SYNSETS.items() if row[0] == part]
+
+
+def _words(name: str) -> list[str]:
+    return SYNSETS[name][1].replace("(p)", "").split()
+
+
+def _offset(name: str) -> str:
+    return f"{len(LICENCE) + WIDTH * _names(SYNSETS[name][0]).index(name):08d}"
 
 
 def _number(name: str, word: str) -> int:
     """How many meanings of a word come before this one: tells its senses from each other."""
-    return [synset for synset, row in SYNSETS.items() if word in row[1].replace("(p)", "").split()].index(name)
+    return [synset for synset in SYNSETS if word in _words(synset)].index(name)
 
 
-def _line(name: str, offsets: dict[str, int]) -> str:
+def _line(name: str) -> str:
     part, words, _, pointers = SYNSETS[name]
     spelled = " ".join(f"{word} {_number(name, word.removesuffix('(p)'))}" for word in words.split())
     pointed = "".join(
-        f" {kind} {offsets[synset]:08d} {LETTER[SYNSETS[synset][0]]} {source:02x}{target:02x}"
+        f" {kind} {_offset(synset)} {LETTER[SYNSETS[synset][0]]} {source:02x}{target:02x}"
         for kind, synset, source, target in pointers
     )
-    head = f"{offsets[name]:08d} 00 {LETTER[part]} {len(words.split()):02x} {spelled} {len(pointers):03d}{pointed}"
+    head = f"{_offset(name)} 00 {LETTER[part]} {len(words.split()):02x} {spelled} {len(pointers):03d}{pointed}"
     frames = FRAMES.get(name, [])
     verb_frames = f" {len(frames):02d}" + "".join(f" + {n:02d} {of:02x}" for n, of in frames) if frames else ""
-    return f"{head}{verb_frames} | {name} in a few words  \n"
+    return f"{head}{verb_frames} | {name} in a few words  ".ljust(WIDTH - 1) + "\n"
 
 
-def _index(part: str, offsets: dict[str, int]) -> list[str]:
-    synsets_by_word: dict[str, list[str]] = {}
-    for name, (kind, words, _, _) in SYNSETS.items():
-        for word in words.replace("(p)", "").split() if kind == part else ():
-            synsets_by_word.setdefault(word, []).append(name)
-    return [
-        f"{word} {LETTER[part]} {len(names)} 1 ! {len(names)} 1 {' '.join(f'{offsets[n]:08d}' for n in names)}  \n"
-        for word, names in sorted(synsets_by_word.items())
-    ]
+def _index(part: str) -> list[str]:
+    words = sorted({word for name in _names(part) for word in _words(name)})
+    offsets = {word: [_offset(name) for name in _names(part) if word in _words(name)] for word in words}
+    return [f"{word} {LETTER[part]} {len(at)} 1 ! {len(at)} 1 {' '.join(at)}  \n" for word, at in offsets.items()]

@@ -1,13 +1,20 @@
-"""Texts to packed and masked batches, against loops over tokens."""
+"""Texts to packed and masked batches, against loops over tokens; sentences in frames: who is framed, and with what."""
 
 from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from essent.errors import InputError
-from essent.lab.pretrain.data import mask, masked_once, masking_of, pack, split_texts
+from essent.lab.pretrain.data import FRAMES, in_frames, mask, masked_once, masking_of, pack, split_texts
 from essent.lab.pretrain.model import train_word_pieces
+from essent.lab.pretrain.run import pretrain
+from essent.lab.pretrain.settings import Pretraining, Start
 from families import CORPUS
 
 TEXTS = CORPUS[:8]
@@ -34,13 +41,10 @@ def test_split_is_a_partition() -> None:
 @pytest.mark.parametrize(
     ("texts", "validation", "message"),
     [
-        ([], None, "at least two different texts .*; there are 0"),
-        (["One."], None, "there is 1"),
-        (["One.", "One.", " "], None, "there is 1"),
+        ([], None, "no held-out text"),
+        (["One.", "One.", " "], None, "1 different texts, 1 of them held out"),
         ("One.", None, "Expected a list of texts"),
-        (["One.", None], None, "Text 1 is NoneType"),
-        (["One.", "Two."], ["One.", "Two."], "no text to learn from"),
-        (["One.", "Two."], [""], "held-out texts are empty"),
+        (["One.", "Two."], [""], "no held-out text"),
     ],
 )
 def test_too_few_texts(texts, validation, message: str) -> None:
@@ -55,32 +59,20 @@ def ids_of(tokenizer, text: str) -> list[int]:
     return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
-def ids_in(packed) -> list[list[int]]:
-    return packed["input_ids"][:].tolist()
-
-
-def pieces_of(packed, tokenizer) -> list[tuple[int, ...]]:
-    """What stands between [CLS] and [SEP] in every sequence, found token by token."""
-    pieces = []
-    for row, attention_mask in zip(ids_in(packed), packed["attention_mask"][:].tolist(), strict=True):
-        piece: list[int] | None = None
-        for token, attended in zip(row, attention_mask, strict=True):
-            assert attended == (token != tokenizer.pad_token_id)
-            if token == tokenizer.cls_token_id:
-                assert piece is None
-                piece = []
-            elif token == tokenizer.sep_token_id:
-                pieces.append(tuple(piece))
-                piece = None
-            elif token != tokenizer.pad_token_id:
-                piece.append(token)
-        assert piece is None
-    return pieces
+def pieces_of(packed, tokenizer) -> list[list[int]]:
+    """What stands between [CLS] and [SEP] in every sequence."""
+    ids, attended = packed["input_ids"][:], packed["attention_mask"][:]
+    assert torch.equal(attended == 1, ids != tokenizer.pad_token_id)
+    text = " ".join(str(token) for row in ids.tolist() for token in row if token != tokenizer.pad_token_id)
+    pieces = re.findall(rf"\b{tokenizer.cls_token_id} (.*?)\b{tokenizer.sep_token_id}\b", text)
+    return sorted([int(token) for token in piece.split()] for piece in pieces)
 
 
 def test_pack_is_first_fit(tokenizer) -> None:
+    before = tokenizer.backend_tokenizer.to_str()
     packed = pack(tokenizer, TEXTS, 48)
-    assert sorted(pieces_of(packed, tokenizer)) == sorted(tuple(ids_of(tokenizer, text)) for text in TEXTS)
+    assert tokenizer.backend_tokenizer.to_str() == before
+    assert pieces_of(packed, tokenizer) == sorted(ids_of(tokenizer, text) for text in TEXTS)
     rows: list[int] = []
     for length in [len(ids_of(tokenizer, text)) + 2 for text in TEXTS]:  # the first sequence that has room
         row_index = next((row_index for row_index, row in enumerate(rows) if row + length <= 48), len(rows))
@@ -89,31 +81,17 @@ def test_pack_is_first_fit(tokenizer) -> None:
 
 
 def test_texts_longer_than_a_sequence_are_cut(tokenizer) -> None:
-    packed = pack(tokenizer, TEXTS, 8)
-    expected = []
-    for text in TEXTS:
-        ids = ids_of(tokenizer, text)
-        expected += [tuple(ids[i : i + 6]) for i in range(0, len(ids), 6)]
-    assert sorted(pieces_of(packed, tokenizer)) == sorted(expected)
-
-
-def test_the_tokenizer_stays_as_it_was(tokenizer) -> None:
-    before = tokenizer.backend_tokenizer.to_str()
-    pack(tokenizer, TEXTS, 8, words=True)
-    assert tokenizer.backend_tokenizer.to_str() == before
-    assert tokenizer("[MASK]", add_special_tokens=False)["input_ids"] == [tokenizer.mask_token_id]
+    ids = [ids_of(tokenizer, text) for text in TEXTS]
+    expected = sorted(own[i : i + 6] for own in ids for i in range(0, len(own), 6))
+    assert pieces_of(pack(tokenizer, TEXTS, 8), tokenizer) == expected
+    with pytest.raises(InputError, match="max_seq_length=2 leaves no room"):
+        pack(tokenizer, TEXTS, 2)
 
 
 def test_special_tokens_in_a_text_are_its_letters(tokenizer) -> None:
-    packed = pack(tokenizer, ["the [MASK] and [SEP]"], 32)
-    (row,) = ids_in(packed)
+    (row,) = pack(tokenizer, ["the [MASK] and [SEP]"], 32)["input_ids"][:].tolist()
     assert tokenizer.mask_token_id not in row
     assert row.count(tokenizer.sep_token_id) == 1
-
-
-def test_no_room_between_special_tokens(tokenizer) -> None:
-    with pytest.raises(InputError, match="max_seq_length=2 leaves no room"):
-        pack(tokenizer, TEXTS, 2)
 
 
 @pytest.mark.parametrize("words", [False, True])
@@ -128,13 +106,11 @@ def test_texts_without_tokens(tokenizer, words: bool) -> None:
 
 def test_few_validation_sequences_are_repeated(tokenizer) -> None:
     masking = masking_of(tokenizer, 0.5, False)
-    labels, repeated, reseeded = (
-        masked_once(pack(tokenizer, TEXTS, 48), masking, seed)["labels"][:] for seed in (0, 0, 1)
-    )
+    labels, again, other = (masked_once(pack(tokenizer, TEXTS, 48), masking, seed)["labels"][:] for seed in (0, 0, 1))
     assert 64 <= len(labels) < 64 + len(TEXTS)
     assert len({tuple(row) for row in labels.tolist()}) == len(labels)
-    assert torch.equal(labels, repeated)
-    assert not torch.equal(labels, reseeded)
+    assert torch.equal(labels, again)
+    assert not torch.equal(labels, other)
     assert masking.generator is None  # those of training come from torch's random numbers
 
 
@@ -162,14 +138,66 @@ def test_whole_words_are_masked_whole(tokenizer) -> None:
     rows = {name: torch.cat([values[:]] * 20) for name, values in pack(tokenizer, TEXTS, 48, words=True)[:].items()}
     batch = mask(rows, masking_of(tokenizer, 0.3, True))
     chosen = batch["labels"] != -100
-    cut_words = 0
-    for number, ids in enumerate(rows["input_ids"].tolist()):
-        names = tokenizer.convert_ids_to_tokens(ids)
-        for position in range(1, len(names)):
-            if names[position].startswith("##"):
-                cut_words += 1
-                assert chosen[number, position] == chosen[number, position - 1], names
-    assert cut_words > 100
+    names = [tokenizer.convert_ids_to_tokens(ids) for ids in rows["input_ids"].tolist()]
+    inner = torch.tensor([[name.startswith("##") for name in row] for row in names])
+    assert inner.sum() > 100
+    assert torch.equal(chosen[inner], chosen.roll(1, dims=1)[inner])  # as the token before
     assert chosen.any()
     assert not chosen.all(dim=1).any()
     assert (batch["input_ids"][chosen] == tokenizer.mask_token_id).all()
+
+
+# -- frames -----------------------------------------------------------------------------------------------------------
+
+
+NOUNS = ("river", "garden", "kitchen", "station", "window")
+SENTENCES = [f"The old {NOUNS[n % 5]} is near the Big {NOUNS[(n * 3 + 1) % 5]} of Ulm{n}." for n in range(60)]
+ALL = [re.escape(frame).replace(r"\{text\}", "(?P<text>.+)") for frame in FRAMES]
+PATTERNS = [
+    re.compile(pattern.replace(r"\{first\}", r"(?P<first>\w+)").replace(r"\{second\}", r"(?P<second>\w+)"))
+    for pattern in ALL
+]
+
+
+def test_every_frame_holds_the_sentence_and_its_rare_words() -> None:
+    framed = in_frames(SENTENCES, 1.0)
+    counts = Counter(word for text in SENTENCES for word in set(re.findall(r"[a-z]{3,}", text.lower())))
+    used = set()
+    for before, after in zip(SENTENCES, framed, strict=True):
+        number, match = next((n, match) for n, pattern in enumerate(PATTERNS) if (match := pattern.fullmatch(after)))
+        used.add(number)
+        text, *fillings = match.groups()
+        assert text == before.rstrip(".")
+        assert all(filling in before for filling in fillings)  # as it is written there
+        assert len(set(fillings)) == len(fillings)
+        rarest = sorted(counts[w] for w in set(re.findall(r"[a-z]{3,}", before.lower())) if counts[w] >= 4)[:3]
+        assert all(counts[filling.lower()] <= rarest[-1] for filling in fillings)
+    assert len(used) == len(FRAMES)
+
+
+def test_share_of_framed_texts() -> None:
+    odd = ["Too short.", "word " * 23, "Unheardof neologisms abound nowadays.", "这里没有空格"]
+    framed = in_frames([*SENTENCES, *odd], 0.5, seed=3)
+    assert framed[-4:] == odd
+    assert 15 < sum(before == after for before, after in zip(SENTENCES, framed, strict=False)) < 45
+    assert framed == in_frames([*SENTENCES, *odd], 0.5, seed=3) != in_frames([*SENTENCES, *odd], 0.5, seed=4)
+
+
+def test_frame_refusals() -> None:
+    with pytest.raises(InputError, match="no text has 4 to 22 words"):
+        in_frames(["One two.", "Three."], 0.5)
+
+
+def test_validation_texts_are_plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    packed: list[list[str]] = []
+
+    def recording_pack(tokenizer: Any, texts: list[str], *sizes: Any, **options: Any) -> Any:
+        packed.append(texts)
+        return pack(tokenizer, texts, *sizes, **options)
+
+    monkeypatch.setattr("essent.lab.pretrain.run.pack", recording_pack)
+    settings = Pretraining(max_steps=1, batch_size=2, max_seq_length=32, frames=1.0)
+    pretrain(SENTENCES, tmp_path, Start(config="tiny", vocabulary=200), settings, device="cpu")
+    learned, measured = packed
+    assert all(any(pattern.fullmatch(text) for pattern in PATTERNS) for text in learned)
+    assert set(measured) <= set(SENTENCES)

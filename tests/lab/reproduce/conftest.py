@@ -23,22 +23,18 @@ def toy_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with all tasks, in our layout."""
     folder = tmp_path_factory.mktemp("toy-data")
     scored = [{"sentence1": text(n), "sentence2": text(n + n % 4), "score": 4.5 - n % 4 + n % 3 / 4} for n in range(16)]
-    for name in ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "str"):
-        low = {"str": 0.2, "sickr": 1.0}.get(name, 1.0)
-        _write(folder / "sts" / f"{name}.jsonl", [{**row, "score": row["score"] * low} for row in scored])
-    for part in ("train", "dev", "test"):
-        for name in ("stsb", "sickr"):
-            _write(folder / "sts" / f"{name}.{part}.jsonl", scored)
+    parts = [f"{name}.{part}" for name in ("stsb", "sickr") for part in ("train", "dev", "test")]
+    for name in ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", *parts):
+        _write(folder / "sts" / f"{name}.jsonl", scored)
+    _write(folder / "sts" / "str.jsonl", [{**row, "score": row["score"] / 5} for row in scored])
+    pairs = [{"sentence1": text(n), "sentence2": text(n + n % 2), "label": n % 2} for n in range(24)]
     for name in CLASSIFICATION12:
-        if name in {"mrpc", "sicke"}:
-            rows = [{"sentence1": text(n), "sentence2": text(n + n % 2), "label": n % 2} for n in range(24)]
-        else:
-            rows = [{"text": text(n), "label": n % 2} for n in range(24)]
+        rows = pairs if name in {"mrpc", "sicke"} else [{"text": text(n), "label": n % 2} for n in range(24)]
         _write(folder / "classification" / f"{name}.jsonl", rows)
     for name in CLUSTERING6:
         _write(folder / "clustering" / f"{name}.jsonl", [{"text": text(n), "label": n % 3} for n in range(24)])
-    pairs = [{"original": text(n), "converted": text(n + 1), "subset": "Synonym"} for n in range(6)]
-    _write(folder / "heros.jsonl", pairs)
+    changed = [{"original": text(n), "converted": text(n + 1), "subset": "Synonym"} for n in range(6)]
+    _write(folder / "heros.jsonl", changed)
     return folder
 
 

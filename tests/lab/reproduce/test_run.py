@@ -6,18 +6,29 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from reproduce_helpers import text
+from scipy import stats
 
 from essent import Encoder, evaluate
 from essent.errors import InputError
-from essent.lab.explain.importance import backbone_of, head_agreement, impact_agreement
-from essent.lab.reproduce.run import Reproduction, run_table
+from essent.lab.explain.importance import head_agreement, impact_agreement
+from essent.lab.reproduce.run import (
+    Reproduction,
+    Score,
+    mean_over_seeds,
+    mean_over_tasks,
+    over_checkpoints,
+    run_table,
+    score_of,
+)
 from essent.lab.reproduce.show import agrees, render, settings_of, summary, to_dict
 from essent.lab.reproduce.tables import find_table, tables
 from essent.tasks.locate import load_pairs, load_task
+from essent.tasks.result import Result
 
 CORPUS = [text(number) for number in range(40, 70)]
 SELECTED = {"avg.", "BERT", "RE", "Avg."}  # rows and columns of the tables with k-means and classifiers, for time
@@ -36,80 +47,52 @@ def values(done: Reproduction) -> dict[tuple[str, str], float]:
     return {(m.cell.row, m.cell.column): m.score.value for m in done.cells if m.score is not None}
 
 
-LARGE = (
-    "stankevicius-4",
-    "stankevicius-5",
-    "stankevicius-A1",
-    "promptbert-15",
-    "promptbert-6",
+SLOW = {
+    *(f"stankevicius-{part}" for part in ("4", "5", "A1")),
+    *(f"promptbert-{part}" for part in (1, 5, 6, 15)),
     "ditto-3",
-    "promptbert-5",
-    "promptbert-1",
-)
+}
 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if name in LARGE else ())  # others are of the same kinds
-        for name in tables()
-        if name not in SAME
-    ],
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in tables() if name not in SAME],
 )
 def test_every_table_runs(name: str, deep: Callable[[str], str], toy_data: Path) -> None:
     large = name in {"stankevicius-4", "stankevicius-5", "stankevicius-A9"}
     selected = SELECTED.__contains__ if large else lambda name: True
-    done = run_table(
-        find_table(name),
-        models_for(name, deep),
-        data=toy_data,
-        corpus=CORPUS,
-        most_seeds=1,
-        rows=selected,
-        columns=selected,
-    )
+    options = {"data": toy_data, "corpus": CORPUS, "most_seeds": 1, "rows": selected, "columns": selected}
+    done = run_table(find_table(name), models_for(name, deep), **options)
     for measured in done.cells:
-        if measured.cell.missing is None:
-            assert not measured.problem, measured
-            assert measured.score is not None
-            assert math.isfinite(measured.score.value), measured
-        else:
-            assert measured.problem == measured.cell.missing
+        assert measured.problem == (measured.cell.missing or ""), measured
+        assert measured.cell.missing or math.isfinite(measured.score.value), measured
     content = json.loads(json.dumps(to_dict(done), allow_nan=False))
     assert len(content["cells"]) == len(done.cells)
     assert render(done).row_count > 0
     assert "cells agree" in summary(done)
     assert settings_of(done)
+    assert {agrees(measured) for measured in done.cells} <= {True, False, None}
+    if "stsb" in done.sources:
+        assert done.sources["stsb"]["sha256"] == load_task("stsb", toy_data).digest()
 
 
 @pytest.mark.slow
 def test_cells_match_evaluate(deep: Callable[[str], str], toy_data: Path) -> None:
     model = deep("bert")
-    row_names = {
-        "avg.",
-        "avg. + zscore",
-        "idf^T + quantile-u^W",
-        "idf^W + whiten",
-        "-biases + normalize",
-        "[MASK] + whiten^W",
+    cells = {  # what is measured: recipe, texts that shaping is fitted on, texts that tokens are counted in
+        ("avg.", "T0"): ("t0-mean", None, None),
+        ("avg. + zscore", "BERT"): ("layers=1+L | zscore", None, None),
+        ("idf^T + quantile-u^W", "T4"): ("template=T4 weights=idf | quantile", CORPUS, CORPUS),
+        ("-biases + normalize", "BERT"): ("layers=1+L weights=remove | normalize", None, None),
+        ("[MASK] + whiten^W", "T0"): ("template=T0 weights=mask | whiten", CORPUS, None),
     }
-    reproduction = run_table(
-        find_table("stankevicius-A1"), {"bert": model}, data=toy_data, corpus=CORPUS, rows=row_names.__contains__
-    )
-    done = values(reproduction)
-    assert "reverse of their" in find_table("stankevicius-A1").note
-    for row, column, recipe, fit, counts in (
-        ("avg.", "T0", "t0-mean", None, None),
-        ("avg. + zscore", "BERT", "layers=1+L | zscore", None, None),
-        ("idf^T + quantile-u^W", "T4", "template=T4 weights=idf | quantile", CORPUS, CORPUS),
-        ("idf^W + whiten", "BERT", "layers=1+L weights=idf | whiten", None, None),
-        ("-biases + normalize", "BERT", "layers=1+L weights=remove | normalize", None, None),
-        ("[MASK] + whiten^W", "T0", "template=T0 weights=mask | whiten", CORPUS, None),
-    ):
-        ((result,),) = evaluate(
-            model, [recipe], ["sts12"], data=toy_data, fit_texts=fit, frequency_texts=counts
-        ).values()
-        assert done[row, column] == pytest.approx(result.main_score, abs=1e-3), (row, column)
+    row_names = {row for row, _ in cells}
+    options = {"data": toy_data, "corpus": CORPUS, "rows": row_names.__contains__}
+    done = values(run_table(find_table("stankevicius-A1"), {"bert": model}, **options))
+    for cell, (recipe, fit, counts) in cells.items():
+        learned = {"fit_texts": fit, "frequency_texts": counts}
+        ((result,),) = evaluate(model, [recipe], ["sts12"], data=toy_data, **learned).values()
+        assert done[cell] == pytest.approx(result.main_score, abs=1e-3), cell
     seeds = [f"layers=random:768,{seed} weights=content" for seed in range(5)]
     scores = [result.main_score for (result,) in evaluate(model, seeds, ["sts12"], data=toy_data).values()]
     assert done["avg.", "RE"] == pytest.approx(np.mean(scores), abs=1e-3)
@@ -121,14 +104,12 @@ def test_averaged_columns(deep: Callable[[str], str], toy_data: Path, tmp_path: 
     options = {"data": toy_data, "columns": columns.__contains__, "rows": rows.__contains__}
     done = values(run_table(table, {"bert": model}, corpus=CORPUS, cache=tmp_path, **options))
     (folder,) = tmp_path.glob("contexts-*")
-    last = backbone_of(model).last
-    for row, column, recipe in (
-        ("avg. + zscore", "Avg.", f"layers=avg:{folder}@1+avg:{folder}@L | zscore"),
-        ("idf^T", "Avg.", f"layers=avg:{folder}@1+avg:{folder}@{last} weights=idf"),
-        ("idf^T", "BERT + Avg.", f"layers=1+L+avg:{folder}@1+avg:{folder}@L weights=idf"),
-    ):
+    for cell, recipe in {
+        ("avg. + zscore", "Avg."): f"layers=avg:{folder}@1+avg:{folder}@L | zscore",
+        ("idf^T", "BERT + Avg."): f"layers=1+L+avg:{folder}@1+avg:{folder}@L weights=idf",
+    }.items():
         ((result,),) = evaluate(model, [recipe], ["sts12"], data=toy_data, frequency_texts=CORPUS).values()
-        assert done[row, column] == pytest.approx(result.main_score, abs=1e-3), (row, column)
+        assert done[cell] == pytest.approx(result.main_score, abs=1e-3), cell
     again = run_table(table, {"bert": model}, corpus=CORPUS, contexts=folder, **options)
     assert values(again) == pytest.approx(done)
     without = run_table(table, {"bert": model}, **options)
@@ -139,79 +120,78 @@ def test_averaged_columns(deep: Callable[[str], str], toy_data: Path, tmp_path: 
 
 @pytest.mark.slow
 def test_corpus_measures(deep: Callable[[str], str], toy_data: Path) -> None:
-    model, corpus = deep("bert"), CORPUS
-    four = values(run_table(find_table("ditto-4"), {"bert": model}, data=toy_data, corpus=corpus))
-    agreement = head_agreement(model, load_pairs("stsb", toy_data).texts(), frequency_texts=corpus)
-    assert four["Ditto Head 2-12", "Pear."] == pytest.approx(agreement.pearson[1, 11])
-    three = values(run_table(find_table("ditto-3"), {"bert": model}, data=toy_data, corpus=corpus))
-    assert three["BERT", "Spear."] == pytest.approx(impact_agreement(model, corpus).spearman)
-    assert all(abs(value) <= 100 for value in [*three.values(), *four.values()])  # correlations × 100
-    units = Encoder(model, recipe="static").encode(corpus, normalize_embeddings=True).astype(np.float64)
-    cosines = units @ units.T
-    five = values(run_table(find_table("ditto-5"), {"bert": model}, data=toy_data, corpus=corpus))
-    apart = cosines[~np.eye(len(corpus), dtype=bool)].mean()
-    assert five["BERT static avg.", "avg. Cosine Similarity"] == pytest.approx(apart, abs=1e-5)
-    promptbert_1 = run_table(find_table("promptbert-1"), {"bert": model}, data=toy_data, corpus=corpus)
-    static = {
-        m.cell.column: m.score.value
-        for m in promptbert_1.cells
-        if m.score is not None and m.cell.settings["recipe"] == "static"
-    }
-    assert static["Sentence anisotropy"] == pytest.approx(cosines.mean(), abs=1e-5)
-    two = values(run_table(find_table("promptbert-2"), {"bert": model}, data=toy_data))
-    table = backbone_of(model).static_table.detach().double().numpy()
-    unit = table / np.linalg.norm(table, axis=1, keepdims=True)
-    every = unit @ unit.T
-    assert two["bert-base-uncased", "average cosine similarity"] == pytest.approx(
-        every[~np.eye(len(unit), dtype=bool)].mean(), abs=1e-6
-    )
+    model = deep("bert")
+
+    def figures(name: str) -> dict[tuple[str, str], float]:
+        return values(run_table(find_table(name), {"bert": model}, data=toy_data, corpus=CORPUS))
+
+    agreement = head_agreement(model, load_pairs("stsb", toy_data).texts(), frequency_texts=CORPUS)
+    assert figures("ditto-4")["Ditto Head 2-12", "Pear."] == pytest.approx(agreement.pearson[1, 11])
+    assert figures("ditto-3")["BERT", "Spear."] == pytest.approx(impact_agreement(model, CORPUS).spearman)
+    units = Encoder(model, recipe="static").encode(CORPUS, normalize_embeddings=True).astype(np.float64)
+    anisotropy = [value for (_, column), value in figures("promptbert-1").items() if column == "Sentence anisotropy"]
+    assert pytest.approx((units @ units.T).mean(), abs=1e-5) in anisotropy
 
 
-def test_several_checkpoints(tmp_path: Path, deep: Callable[[str], str], toy_data: Path) -> None:
-    electra = deep("electra")  # any other model will do
-    table = find_table("promptbert-10")
-    both = values(run_table(table, {"promptbert-unsup": [deep("bert"), electra]}, data=toy_data))
-    alone = [
-        values(run_table(table, {"promptbert-unsup": m}, data=toy_data))["PromptBERT", "Mean"]
-        for m in (deep("bert"), electra)
-    ]
-    assert both["PromptBERT", "Max"] == pytest.approx(max(alone))
-    assert both["PromptBERT", "Min"] == pytest.approx(min(alone))
-    assert both["PromptBERT", "Mean"] == pytest.approx(np.mean(alone))
+def test_several_checkpoints(deep: Callable[[str], str], toy_data: Path) -> None:
+    def figures(models: object) -> dict[tuple[str, str], float]:
+        return values(run_table(find_table("promptbert-10"), {"promptbert-unsup": models}, data=toy_data))
+
+    models = [deep("bert"), deep("electra")]  # any other model will do
+    alone = [figures(model)["PromptBERT", "Mean"] for model in models]
+    expected = {"Max": max(alone), "Min": min(alone), "Mean": np.mean(alone)}
+    assert {column: figures(models)["PromptBERT", column] for column in expected} == pytest.approx(expected)
 
 
 def test_problems_are_named(folder_of: Callable[[str], Path], toy_data: Path, tmp_path: Path) -> None:
-    shallow = str(folder_of("bert"))  # 3 layers of 4 heads
-    done = run_table(find_table("ditto-6"), {"bert": shallow}, data=toy_data)
-    problems = {m.cell.row: m.problem for m in done.cells if m.problem}
-    assert "there is no head 1-10" in problems["BERT first-last Ditto (Ours)"]
-    assert problems["BERT first-last TF-IDF (Ours)"] == "no corpus given"
-    assert problems["Sup. SBERT first-last avg."] == "no model given for sbert"
-    assert problems["BERT last manual and continuous prompt"] == "a trained continuous template"
-    assert ("BERT static avg.", "Avg.") in values(done)
-    gpt = run_table(find_table("ditto-6"), {"bert": str(folder_of("gpt2"))}, data=toy_data)
-    assert any("not on this model" in m.problem for m in gpt.cells if m.cell.row == "BERT last manual prompt")
-    nothing = run_table(find_table("ditto-6"), {"bert": shallow}, data=tmp_path)
-    assert {m.problem for m in nothing.cells if m.cell.row == "BERT static avg."} == {
-        *(f"no data for {name}" for name in ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"))
-    }
-    missing = run_table(find_table("ditto-6"), {"bert": str(tmp_path / "no")}, data=toy_data)
-    assert {m.problem for m in missing.cells if m.cell.row == "BERT static avg."} == {"model not loaded"}
+    def problems(model: object, data: Path) -> dict[str, str]:
+        done = run_table(find_table("ditto-6"), {"bert": str(model)}, data=data)
+        return {m.cell.row: m.problem for m in done.cells if m.cell.column == "Avg."}
+
+    shallow = problems(folder_of("bert"), toy_data)  # 3 layers of 4 heads
+    assert "there is no head 1-10" in shallow["BERT first-last Ditto (Ours)"]
+    assert shallow["BERT first-last TF-IDF (Ours)"] == "no corpus given"
+    assert shallow["Sup. SBERT first-last avg."] == "no model given for sbert"
+    assert shallow["BERT last manual and continuous prompt"] == "a trained continuous template"
+    assert shallow["BERT static avg."] == ""
+    assert "not on this model" in problems(folder_of("gpt2"), toy_data)["BERT last manual prompt"]
+    assert problems(folder_of("bert"), tmp_path)["BERT static avg."] == "no data for sts12"
+    assert problems(tmp_path / "no", toy_data)["BERT static avg."] == "model not loaded"
     with pytest.raises(InputError, match="has no model 'llama'; it has bert"):
-        run_table(find_table("ditto-6"), {"llama": shallow}, data=toy_data)
-
-
-def test_missing_model_is_named(folder_of: Callable[[str], Path], toy_data: Path, tmp_path: Path) -> None:
+        run_table(find_table("ditto-6"), {"llama": "m"}, data=toy_data)
     options = {"data": toy_data, "corpus": CORPUS, "most_seeds": 1, "rows": {"avg."}.__contains__}
     done = run_table(find_table("stankevicius-A6"), {"bert": str(tmp_path / "no-such-model")}, **options)
-    problems = {m.cell.column: m.problem for m in done.cells}
-    assert problems["BERT"] == "model not loaded"
-    assert problems["Avg."].startswith("no averaged token vectors: There is no model folder")
+    by_column = {m.cell.column: m.problem for m in done.cells}
+    assert by_column["BERT"] == "model not loaded"
+    assert by_column["Avg."].startswith("no averaged token vectors: There is no model folder")
 
 
-def test_agreement(deep: Callable[[str], str], toy_data: Path) -> None:
-    done = run_table(find_table("heros-1"), {"bert": deep("bert")}, data=toy_data)
-    by_column = {(m.cell.row, m.cell.column): m for m in done.cells}
-    assert agrees(by_column["Heros", "Lev"]) in {True, False}
-    assert by_column["Heros", "Lev"].difference == by_column["Heros", "Lev"].score.value - 0.1  # type: ignore[union-attr]
-    assert load_task("stsb", toy_data).digest() == done.sources["stsb"]["sha256"]
+# -- standard errors --------------------------------------------------------------------------------------------------
+
+
+def result(metric: str, value: float, n: int, **provenance: object) -> Result:
+    scores = {"all": value} if not provenance else {"mean": value, "std": float(np.std(provenance["runs"]))}
+    return Result("t", {metric: scores}, {}, n, dict(provenance), (), (metric, next(iter(scores))))
+
+
+@pytest.mark.parametrize(("metric", "function"), [("spearman", stats.spearmanr), ("pearson", stats.pearsonr)])
+def test_error_of_a_correlation_is_its_spread_over_samples(metric: str, function: Callable[..., Any]) -> None:
+    draw = np.random.default_rng(0)
+    samples = [draw.multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], size=200) for _ in range(2000)]
+    correlations = [float(function(pair[:, 0], pair[:, 1]).statistic) for pair in samples]
+    score = score_of(result(metric, 100 * float(np.mean(correlations)), 200))
+    assert score.error == pytest.approx(100 * np.std(correlations), rel=0.1)
+    assert score.half_width == 1.96 * score.error
+
+
+def test_other_errors_and_means() -> None:
+    assert score_of(result("accuracy", 80.0, 400)).error == pytest.approx(2.0)
+    runs = [50.0, 54.0, 58.0, 54.0]
+    assert score_of(result("accuracy", 54.0, 400, runs=runs)).error == pytest.approx(np.std(runs) / 2)
+    assert math.isnan(score_of(result("spearman", 50.0, 3)).error)
+    assert mean_over_tasks([Score(50, 3), Score(60, 4)]) == Score(55, 2.5)
+    seeds = [Score(50, 1.0), Score(54, 1.0)]
+    assert mean_over_seeds(seeds).value == 52
+    assert mean_over_seeds(seeds).error == pytest.approx(math.sqrt(1 + 8 / 2))
+    assert mean_over_seeds([Score(50, 2.0)]) == Score(50, 2.0)
+    assert [over_checkpoints(seeds, statistic) for statistic in ("max", "min")] == seeds[::-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,20 +38,15 @@ def generator(t5: str) -> Generator:
 
 
 def log_likelihood(generator: Generator, first: tuple[int, ...], second: tuple[int, ...]) -> float:
-    """Mean over the pairs of Σ log p by teacher forcing, in float64, one pair at a time."""
-    ids = [generator.sentinels[0], *first, generator.sentinels[1], *second, generator.sentinels[2]]
-    model = generator.model.double()
-    total = 0.0
+    """Mean over the pairs of Σ log p by teacher forcing, in float64, one pair at a time; the first token is given."""
+    start, middle, end = generator.sentinels
+    ids = torch.tensor([[start, *first, middle, *second, end]])
+    model, total = copy.deepcopy(generator.model).double(), 0.0
     for text in INPUTS:
         read = generator.tokenizer([text], return_tensors="pt")
         with torch.no_grad():
-            logits = model(
-                input_ids=read.input_ids, attention_mask=read.attention_mask, labels=torch.tensor([ids])
-            ).logits
-        shares = logits[0].log_softmax(dim=-1)
-        # the first is given
-        total += sum(float(shares[position, token]) for position, token in enumerate(ids) if position)
-    generator.model.float()
+            logits = model(input_ids=read.input_ids, attention_mask=read.attention_mask, labels=ids).logits
+        total += float(logits.log_softmax(dim=-1).gather(2, ids[..., None])[0, 1:].sum())
     return total / len(INPUTS)
 
 
@@ -65,65 +61,41 @@ def test_longer_fillings_and_parts_in_memory(generator: Generator, monkeypatch: 
         assert filling.log_likelihood == pytest.approx(expected, abs=1e-4)
 
 
-def test_templates_are_valid_and_distinct(generator: Generator, t5: str) -> None:
+def test_templates_are_valid_and_distinct(generator: Generator, t5: str, tmp_path: Path) -> None:
     # with more beams than tokens the empty filling is always found, however seldom a random T5 writes a sentinel
-    generated = generate_templates(generator, PAIRS, candidates=400, longest=3)
-    assert generated == generate_templates(t5, PAIRS, candidates=400, longest=3)
+    generated = generate_templates(generator, PAIRS, candidates=400, longest=3, keep=tmp_path / "kept.json")
+    assert generated == generate_templates(t5, PAIRS, candidates=400, longest=3, keep=tmp_path / "kept.json")
+    with pytest.raises(DataError, match="templates by another T5"):
+        generate_templates(t5, PAIRS, candidates=40, keep=tmp_path / "kept.json")
     templates = [candidate.template for candidate in generated]
     assert "{text} [MASK]" in templates
-    assert len(templates) <= 400
-    assert len(set(templates)) == len(templates)
-    for template in templates:
-        assert template.count("{text}") == template.count("[MASK]") == 1
-        assert "extra_id" not in template
-    assert [candidate.log_likelihood for candidate in generated] == sorted(
-        (candidate.log_likelihood for candidate in generated), reverse=True
-    )
+    assert len(set(templates)) == len(templates) <= 400
+    assert all(template.count("{text}") == template.count("[MASK]") == 1 for template in templates)
+    assert not any("extra_id" in template for template in templates)
+    likelihoods = [candidate.log_likelihood for candidate in generated]
+    assert likelihoods == sorted(likelihoods, reverse=True)
 
 
-@pytest.mark.parametrize(
-    ("form", "first", "second", "template"),
-    [
-        ("definition first", " is called a", ".", "{text} is called a [MASK]."),
-        ("definition first", " (", ")", "{text} ( [MASK])"),
-        ("definition first", "", "", "{text} [MASK]"),
-        ("definition first", "  means ,", "  .", "{text} means , [MASK] ."),
-        ("word first", "Also called", ".", "Also called [MASK]. {text}"),
-        ("word first", "", ":", "[MASK]: {text}"),
-        ("definition first", " {text}", ".", None),
-        ("definition first", " is [MASK] or", ".", None),
-        ("definition first", " <extra_id_7>", ".", None),
-        ("definition first", " is", ". . .", None),
-        ("word first", "....", ".", None),
-        ("word first", "is \ufffd", ".", None),
-    ],
-)
-def test_fillings_become_templates(form: str, first: str, second: str, template: str | None) -> None:
-    assert template_of(FORMS[form][1], first, second) == template
-
-
-def test_written_fillings_keep_their_spaces(generator: Generator) -> None:
-    ids = generator.tokenizer("is a ball", add_special_tokens=False).input_ids
-    assert generator.text(ids) == " is a ball"
-    assert generator.text([]) == ""
-
-
-def test_sentences() -> None:
+def test_fillings_become_templates(generator: Generator) -> None:
+    expected = {
+        ("definition first", " is called a", "."): "{text} is called a [MASK].",
+        ("definition first", "", ""): "{text} [MASK]",
+        ("definition first", "  means ,", "  ."): "{text} means , [MASK] .",
+        ("word first", "Also called", "."): "Also called [MASK]. {text}",
+        ("definition first", " {text}", "."): None,
+        ("definition first", " is [MASK] or", "."): None,
+        ("definition first", " <extra_id_7>", "."): None,
+        ("definition first", " is", ". . ."): None,
+        ("word first", "is \ufffd", "."): None,
+    }
+    assert {key: template_of(FORMS[key[0]][1], *key[1:]) for key in expected} == expected
+    assert generator.text(generator.tokenizer("is a ball", add_special_tokens=False).input_ids) == " is a ball"
     assert sentence("a sour fruit") == "A sour fruit."
     assert sentence(" Who? ") == "Who?"
 
 
-# -- word-definition pairs ---------------------------------------------------------------------------------------------
-
-
-def test_packaged_definitions() -> None:
-    assert len(DEFINITIONS) == len({pair.word for pair in DEFINITIONS}) == 50
-    for word, definition in DEFINITIONS:
-        assert word not in definition.split()
-        assert definition[-1].isalpha()
-
-
-def test_pairs_are_read_from_a_file(tmp_path: Path) -> None:
+def test_definitions(tmp_path: Path) -> None:
+    assert len({pair.word for pair in DEFINITIONS if pair.word not in pair.definition.split()}) == 50
     path = tmp_path / "words.csv"
     path.write_text("word,definition\n moon ,a ball\n", "utf-8")
     assert read_definitions(path) == (Definition("moon", "a ball"),)
@@ -133,19 +105,9 @@ def test_pairs_are_read_from_a_file(tmp_path: Path) -> None:
     path.write_text("word,definition\nmoon, \n", "utf-8")
     with pytest.raises(DataError, match=r"words\.csv.*2.*'definition' must be a text that is not empty"):
         read_definitions(path)
-    path.write_text("word,definition\n", "utf-8")
-    with pytest.raises(DataError):
-        read_definitions(path)
-    with pytest.raises(DataError):
-        read_definitions(tmp_path / "none.csv")
-
-
-# -- refusals ----------------------------------------------------------------------------------------------------------
 
 
 def test_generator_refusals(tmp_path: Path, t5: str, bert: Path, folder_of: Callable[[str], Path]) -> None:
-    with pytest.raises(ModelError, match="Cannot load the model"):
-        Generator(str(tmp_path))
     with pytest.raises(ModelError, match="is not a sequence-to-sequence model"):
         Generator(str(bert))
     PreTrainedTokenizerFast.from_pretrained(folder_of("t5")).save_pretrained(tmp_path / "plain")
@@ -159,35 +121,26 @@ def test_generator_refusals(tmp_path: Path, t5: str, bert: Path, folder_of: Call
 
 
 def test_generated_templates_are_ranked_by_their_scores(shell_of: Shells, tmp_path: Path) -> None:
-    candidates = [
-        Candidate("{text} is called [MASK].", -3.0),
-        Candidate("Also called [MASK]. {text}", -1.0),
-        Candidate("{text} means [MASK] .", -9.0),
-    ]
-    work = tmp_path / "work"
-    ranking = search_candidates(shell_of("bert"), TASK, candidates, work=work, layers="topk:9")
+    names = ("{text} is called [MASK].", "Also called [MASK]. {text}", "{text} means [MASK] .")
+    candidates = [Candidate(name, -float(number)) for number, name in enumerate(names)]
+    ranking = search_candidates(shell_of("bert"), TASK, candidates, work=tmp_path, layers="topk:9")
     assert ranking.candidates == tuple(candidates)
     assert ranking.left_out == ()
     scores = {}
-    for candidate in candidates:
-        recipe = f"template='{candidate.template}' layers=topk:9 weights=mask"
+    for name in names:
+        recipe = f"template='{name}' layers=topk:9 weights=mask"
         (alone,) = one_by_one(shell_of("bert"), [recipe], TASK).values()
-        scores[candidate.template] = ranking.board.find(recipe).scores["spearman"]
-        assert scores[candidate.template] == alone.expected(recipe)
+        scores[name] = ranking.board.find(recipe).scores["spearman"]
+        assert scores[name] == alone.expected(recipe)
     assert scores[ranking.template] == max(scores.values())
-    again = search_candidates(shell_of("bert"), TASK, candidates, work=work, layers="topk:9")
+    again = search_candidates(shell_of("bert"), TASK, candidates, work=tmp_path, layers="topk:9")
     assert again.board.provenance["encoded"] == 0
     assert [t.recipe for t in again.board.trials] == [t.recipe for t in ranking.board.trials]
-    with pytest.raises(UnsupportedRecipeError, match="no mask token"):
-        search_candidates(shell_of("gpt2"), TASK, candidates)
-    with pytest.raises(InputError, match="None of 0"):
-        search_candidates(shell_of("bert"), TASK, [])
 
 
 def test_unusable_templates_are_skipped(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "essent.model.template.STAND_INS", ("a",)
-    )  # with all of them a tiny vocabulary splits everything
+    # with all of them a tiny vocabulary splits everything
+    monkeypatch.setattr("essent.model.template.STAND_INS", ("a",))
     glued, fine = Candidate("xyz{text}q [MASK]", -1.0), Candidate("{text} : [MASK] .", -2.0)
     long = Candidate("{text} means [MASK]" + " and so on" * 90, -3.0)  # no room for a text
     ranking = search_candidates(shell_of("bert"), TASK, [glued, fine, long])
@@ -195,3 +148,5 @@ def test_unusable_templates_are_skipped(shell_of: Shells, monkeypatch: pytest.Mo
     assert ranking.template == fine.template
     with pytest.raises(InputError, match="None of 1 generated"):
         search_candidates(shell_of("bert"), TASK, [glued])
+    with pytest.raises(UnsupportedRecipeError, match="no mask token"):
+        search_candidates(shell_of("gpt2"), TASK, [fine])

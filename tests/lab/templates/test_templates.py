@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from sentence_transformers import SentenceTransformer
 
-from essent.errors import DataError, InputError, RecipeError, UnknownNameError, UnsupportedRecipeError
+from essent.errors import DataError, InputError, UnknownNameError, UnsupportedRecipeError
 from essent.lab.templates.grammar import PROMPT_BERT, find_grammar
 from essent.lab.templates.search import search_templates
 from essent.selection.space import Grammar
@@ -19,6 +18,7 @@ from essent.tasks.pairs import PairTask
 from near_ties import one_by_one
 from selection_samples import TASK, planted
 
+RELATIONS = Grammar('"{text}" {relation} [MASK] .', {"relation": ("is", "means")})
 Shells = Callable[[str], SentenceTransformer]
 TEST_TASK = PairTask("other", tuple(Pair(pair.sentence1, f"{pair.sentence2} too", pair.score) for pair in TASK.pairs))
 GRAMMAR = Grammar(
@@ -27,7 +27,7 @@ GRAMMAR = Grammar(
 
 
 def test_greedy_steps_match_single_encoders(shell_of: Shells) -> None:
-    greedy = search_templates(shell_of("bert"), TASK, GRAMMAR)
+    greedy = search_templates(shell_of("bert"), TASK, GRAMMAR, top=1)  # every step sees all of its templates
     assert [step.slot for step in greedy.steps] == ["relation", "prefix"]
     chosen = GRAMMAR.first()
     for step in greedy.steps:
@@ -46,18 +46,15 @@ def test_greedy_steps_match_single_encoders(shell_of: Shells) -> None:
 
 @pytest.mark.parametrize("criterion", [(), "teacher"])
 def test_best_baseline_beats_weak_templates(shell_of: Shells, criterion: Any) -> None:
-    grammar = Grammar('"{text}" {relation} [MASK] .', {"relation": ("is", "means")})
     every = ("mean", "first-last", "cls", "static", "layers=1", "layers=2")
     data: Any = planted(shell_of("bert"), "layers=1")
     if criterion:  # the vectors of one token, [MASK], are more alike than means
         data = [(pair.sentence1, pair.sentence2) for pair in TASK.pairs]
-    board = search_templates(shell_of("bert"), data, grammar, baselines=every, criterion=criterion).board
+    board = search_templates(shell_of("bert"), data, RELATIONS, baselines=every, criterion=criterion).board
     assert board.trials[0].recipe.template is None
     assert board.leader.template
     assert board.kept == str(board.best) in every
     assert f"{board.kept} is kept" in board.verdict or f"{board.kept}, which is kept" in board.verdict
-    assert board.encoder().recipe == board.best
-    assert board.encoder(anyway=True).recipe == board.leader
     if not criterion:
         assert {comparison.first for comparison in board.comparisons} == {str(board.leader)}
         assert {comparison.second for comparison in board.comparisons} == set(every)
@@ -66,17 +63,16 @@ def test_best_baseline_beats_weak_templates(shell_of: Shells, criterion: Any) ->
 def test_better_template_is_chosen(shell_of: Shells) -> None:
     template = '"{text}" means [MASK] .'
     data = planted(shell_of("bert"), f"template='{template}' weights=mask")
-    grammar = Grammar('"{text}" {relation} [MASK] .', {"relation": ("is", "means")})
-    turned = tuple(Pair(pair.sentence2, f"{pair.sentence1} too", 0.0) for pair in TASK.pairs)
-    mean_task = planted(shell_of("bert"), "mean", pairs=turned)
-    board = search_templates(shell_of("bert"), data, grammar).board
+    board = search_templates(shell_of("bert"), data, RELATIONS).board
     assert board.best.template == template
     assert board.kept is None
-    veto = search_templates(shell_of("bert"), data, grammar, test=[mean_task]).board
+    turned = tuple(Pair(pair.sentence2, f"{pair.sentence1} too", 0.0) for pair in TASK.pairs)
+    mean_task = planted(shell_of("bert"), "mean", pairs=turned)
+    veto = search_templates(shell_of("bert"), data, RELATIONS, test=[mean_task]).board
     assert veto.leader == board.leader
     assert str(veto.best) == "mean"
     with pytest.raises(InputError, match="all of its 63 pairs"):
-        search_templates(shell_of("bert"), TASK, grammar, test=[TASK])
+        search_templates(shell_of("bert"), TASK, RELATIONS, test=[TASK])
 
 
 def test_no_template_runs_twice_and_the_baselines_run_once(shell_of: Shells) -> None:
@@ -84,7 +80,6 @@ def test_no_template_runs_twice_and_the_baselines_run_once(shell_of: Shells) -> 
     assert len(board.trials) == 3 + 1 + 1  # three relations, one more prefix, the baseline
     assert board.provenance["passes"] == 5
     assert all(trial.interval is not None for trial in board.trials)
-    assert [c.second for c in board.comparisons] == ["mean"]
 
 
 def test_weights_layers_and_test_task(shell_of: Shells) -> None:
@@ -104,41 +99,19 @@ def test_search_refusals(shell_of: Shells) -> None:
 
 def test_grammars_by_name_and_from_files(tmp_path: Path) -> None:
     assert find_grammar("promptbert") is PROMPT_BERT
+    templates = PROMPT_BERT.templates()  # of Table 4
+    assert {"{text} [MASK] .", "{text} means [MASK] .", 'This sentence : "{text}" means [MASK] .'} <= set(templates)
+    assert len(templates) == 20
     path = tmp_path / "grammar.yaml"
     path.write_text("template: '{a} \"{text}\" [MASK]'\na: [This, null, 3]\n", "utf-8")
     assert find_grammar(path).templates() == ['This "{text}" [MASK]', '"{text}" [MASK]', '3 "{text}" [MASK]']
-    for content, error, message in (
-        ("a: [x]", DataError, "expected `template`"),
-        ("template: '{text} {a}'\na: x", DataError, "must be a list"),
-        ("template: '{text} {a}'", RecipeError, "no choices"),
-        ("[", DataError, "grammar.yaml"),
+    for content, message in (
+        ("a: [x]", "expected `template`"),
+        ("template: '{text} {a}'\na: x", "must be a list"),
+        ("[", "grammar.yaml"),
     ):
         path.write_text(content, "utf-8")
-        with pytest.raises(error, match=message):
+        with pytest.raises(DataError, match=message):
             find_grammar(path)
     with pytest.raises(UnknownNameError, match="promptbert"):
         find_grammar("prompt-bert")
-    with pytest.raises(DataError, match="does not exist"):
-        find_grammar(tmp_path / "none.yaml")
-
-
-def test_a_half_precision_folder_is_searched_in_float32(bert: Path, tmp_path: Path) -> None:
-    shell = SentenceTransformer(str(bert), device="cpu", model_kwargs={"dtype": torch.float16})
-    shell[0].model.save_pretrained(tmp_path)
-    shell.tokenizer.save_pretrained(tmp_path)
-    greedy = search_templates(str(tmp_path), TASK, GRAMMAR, options={"device": "cpu"})
-    recipe = str(greedy.board.trials[0].recipe)
-    (alone,) = one_by_one(str(tmp_path), [recipe], TASK, device="cpu").values()
-    assert greedy.board.trials[0].scores["spearman"] == alone.expected(recipe)
-
-
-def test_prompt_bert_grammar_gives_the_templates_of_table_4() -> None:
-    templates = PROMPT_BERT.templates()
-    assert {
-        "{text} [MASK] .",
-        "{text} means [MASK] .",
-        "This {text} means [MASK] .",
-        "This sentence of {text} means [MASK] .",
-        'This sentence : "{text}" means [MASK] .',
-    } <= set(templates)
-    assert len(templates) == 20

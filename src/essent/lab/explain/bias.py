@@ -11,7 +11,7 @@ import contextlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,16 +19,17 @@ import numpy as np
 from essent._core.texts import check_texts
 from essent._core.types import ModelLike
 from essent.errors import InputError, ModelError
-from essent.lab.explain.importance import backbone_of
+from essent.lab.explain.importance import backbone_of, count_corpus
+from essent.model.backbone import Backbone
 from essent.model.loading import open_model, read_capabilities
-from essent.model.template import make_frame
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import Vocabulary, count_tokens, framed_ids
+from essent.recipe.tokens.ids import Vocabulary
 from essent.selection.evaluation import Bench, name_of
 from essent.tasks.base import Task
 from essent.tasks.geometry import average_cosine
 from essent.tasks.locate import load_task
 from essent.tasks.pairs import PairTask
+from essent.tasks.result import plain
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -93,45 +94,36 @@ class BiasReport:
     texts: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, every token with its place; NaN becomes None."""
-        return {
-            "model": self.model,
-            "texts": self.texts,
-            "tables": [_map_to_dict(token_table) for token_table in self.maps],
-            "sentences": [
-                {"recipe": row.recipe, "average_cosine": _plain(row.cosine), "spearman": _plain_all(row.spearman)}
-                for row in self.sentences
-            ],
-        }
+        """The fields as plain values, of every token's in lists; NaN becomes None."""
+        values: dict[str, Any] = plain(asdict(self, dict_factory=_with_lists))
+        return values
 
     def tables(self) -> list[Table]:
         """Tokens and sentences, for `rich`."""
         from rich import box
-        from rich.table import Table
+        from rich.table import Column, Table
 
-        tokens = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Tokens", title_justify="left")
-        tokens.add_column("")
-        for token_table in self.maps:
-            tokens.add_column(token_table.name, justify="right")
-        tokens.add_row("tokens", *(f"{len(token_table.tokens):,}" for token_table in self.maps))
-        tokens.add_row("average cosine (Table 2)", *(f"{token_table.cosine:.4f}" for token_table in self.maps))
+        style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "title_justify": "left"}
+        tokens = Table("", *(Column(table.name, justify="right") for table in self.maps), title="Tokens", **style)
+        tokens.add_row("tokens", *(f"{len(table.tokens):,}" for table in self.maps))
+        tokens.add_row("average cosine (Table 2)", *(f"{table.cosine:.4f}" for table in self.maps))
         for name in self.maps[0].shares:
-            tokens.add_row(
-                f"variance by {name}", *(f"{100 * token_table.shares[name]:.1f} %" for token_table in self.maps)
-            )
+            tokens.add_row(f"variance by {name}", *(f"{100 * table.shares[name]:.1f} %" for table in self.maps))
         if not self.sentences:
             return [tokens]
-        sentences = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Sentences (Table 1)", title_justify="left")
-        tasks = list(self.sentences[0].spearman)
-        for name in ("", *(f"Spearman {task}" for task in tasks), *["Spearman avg."] * (len(tasks) > 1), "anisotropy"):
-            sentences.add_column(name, justify="right" if name else "left")
+        tasks = [*self.sentences[0].spearman]
+        names = [*(f"Spearman {task}" for task in tasks), *["Spearman avg."] * (len(tasks) > 1), "anisotropy"]
+        columns = [Column(name, justify="right") for name in names]
+        sentences = Table("", *columns, title="Sentences (Table 1)", **style)
         for row in self.sentences:
-            scores = list(row.spearman.values())
-            means = [sum(scores) / len(scores)] if len(scores) > 1 else []
-            sentences.add_row(
-                RECIPES.get(row.recipe, row.recipe), *(f"{s:.2f}" for s in [*scores, *means]), f"{row.cosine:.4f}"
-            )
+            scores = [*row.spearman.values()]
+            scores += [sum(scores) / len(scores)] if len(scores) > 1 else []
+            sentences.add_row(RECIPES[row.recipe], *(f"{score:.2f}" for score in scores), f"{row.cosine:.4f}")
         return [tokens, sentences]
+
+
+def _with_lists(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in fields}
 
 
 def token_bias(
@@ -166,43 +158,36 @@ def token_bias(
         raise InputError(f"{wrong[0]} has no scored pairs; tasks here are such as stsb.")
     shell = _opened(model, options)
     backbone = backbone_of(shell)
+    counts = None if texts is None else count_corpus(backbone, texts, None).count
     table = backbone.static_table.detach().float().cpu().numpy()  # (V,D)
-    vocabulary = backbone.vocabulary
-    counts = None
-    if texts is not None:
-        frame = make_frame(backbone.tokenizer, None)
-        stats = count_tokens(
-            lambda portion: framed_ids(backbone.tokenizer, frame, list(portion), None), texts, len(vocabulary)
-        )
-        counts = stats.count
-    maps = [token_map("input word embeddings", table, vocabulary, counts)]
-    if (output := _untied(shell, table)) is not None:
-        maps.append(token_map("output matrix", output, vocabulary, counts))
-    anisotropy: list[SentenceAnisotropy] = []
+    tables = {"input word embeddings": table, **_untied(backbone, table)}
+    maps = tuple(token_map(name, rows, backbone.vocabulary, counts) for name, rows in tables.items())
+    sentences: tuple[SentenceAnisotropy, ...] = ()
     if texts is not None or scored:
-        sample = _sample(texts or [], seed)
         recipes = [Recipe.parse(name) for name in RECIPES]
         bench = Bench(shell, recipes, batch_size=batch_size, progress=progress, options={})
         cosines = [math.nan] * len(recipes)
-        if sample:
-            cosines = [average_cosine(rows, self_pairs=True) for _, rows in bench.vectors(sample, None, None)]
-        spearman: list[dict[str, float]] = [{} for _ in recipes]
-        for task in scored:
-            for recipe_index, (_, rows) in enumerate(bench.vectors(task.texts(), None, None)):
-                spearman[recipe_index][task.name] = task.score_vectors(rows).main_score
-        anisotropy = [SentenceAnisotropy(*row) for row in zip(RECIPES, cosines, spearman, strict=True)]
-    return BiasReport(name_of(model), tuple(maps), tuple(anisotropy), len(texts or []))
+        if texts is not None:
+            vectors = bench.vectors(_sample(texts, seed), None, None)
+            cosines = [average_cosine(rows, self_pairs=True) for _, rows in vectors]
+        scores = {
+            task.name: [task.score_vectors(rows).main_score for _, rows in bench.vectors(task.texts(), None, None)]
+            for task in scored
+        }
+        sentences = tuple(
+            SentenceAnisotropy(recipe, cosines[row], {task: by_recipe[row] for task, by_recipe in scores.items()})
+            for row, recipe in enumerate(RECIPES)
+        )
+    return BiasReport(name_of(model), maps, sentences, len(texts or []))
 
 
 def token_map(name: str, table: np.ndarray, vocabulary: Vocabulary, counts: np.ndarray | None) -> TokenMap:
     """Two principal components of a table's rows (V,D) and what is known of its tokens; `counts` (V,) in a corpus."""
     from sklearn.decomposition import PCA
 
-    every = vocabulary.tokens
     special = vocabulary.special_ids
-    ids = np.array(
-        [i for i, token in enumerate(every) if token and i not in special and not UNUSED.fullmatch(token)], np.int64
-    )
+    shown = {i: t for i, t in enumerate(vocabulary.tokens) if t and i not in special and not UNUSED.fullmatch(t)}
+    ids, tokens = np.array([*shown], np.int64), tuple(shown.values())
     if len(ids) < 3 or table.shape[1] < 2:
         raise InputError(f"A picture of {len(ids)} tokens in {table.shape[1]} dimensions shows nothing.")
     rows = table[ids].astype(np.float64)  # (M,D)
@@ -210,19 +195,16 @@ def token_map(name: str, table: np.ndarray, vocabulary: Vocabulary, counts: np.n
     points = pca.transform(rows)
     points *= np.where(np.abs(points.min(axis=0)) > points.max(axis=0), -1.0, 1.0)  # the longer side to the right
     frequency = -ids.astype(np.float64) if counts is None else np.log1p(counts[ids].astype(np.float64))
-    tokens = [every[i] for i in ids]
     subword = np.array([vocabulary.is_subword(token) for token in tokens])
     upper = np.array([vocabulary.text(token)[:1].isupper() for token in tokens]) & ~subword
     upper &= upper.mean() >= CASED
     order = np.argsort(np.argsort(frequency, kind="stable"), kind="stable")  # ranks, equal values in their order
     groups = {"frequency": order * GROUPS // len(order), "sub-word": subword}
     groups |= {"case": upper} if upper.any() else {}
-    first, second = pca.explained_variance_ratio_
-    shares = {"the first component": float(first), "the second component": float(second)}
-    shares |= {kind: between_groups(rows, np.asarray(labels)) for kind, labels in groups.items()}
-    return TokenMap(
-        name, tuple(tokens), points, frequency, counts is not None, subword, upper, shares, average_cosine(rows)
-    )
+    first, second = pca.explained_variance_ratio_.tolist()
+    shares = {"the first component": first, "the second component": second}
+    shares |= {kind: between_groups(rows, labels) for kind, labels in groups.items()}
+    return TokenMap(name, tokens, points, frequency, counts is not None, subword, upper, shares, average_cosine(rows))
 
 
 def between_groups(rows: np.ndarray, labels: np.ndarray) -> float:
@@ -244,15 +226,14 @@ def _opened(model: ModelLike, options: dict[str, Any]) -> SentenceTransformer:
     return open_model(model, options)
 
 
-def _untied(shell: SentenceTransformer, table: np.ndarray) -> np.ndarray | None:
+def _untied(backbone: Backbone, table: np.ndarray) -> dict[str, np.ndarray]:
     """The masked-LM head's output matrix (V,D) where it is not the input table itself (PromptBERT A.2, Figure 2)."""
-    head = backbone_of(shell).mlm_head
-    layer = None if head is None else head.model.get_output_embeddings()
+    layer = None if backbone.mlm_head is None else backbone.mlm_head.model.get_output_embeddings()
     weight = getattr(layer, "weight", None)
-    if weight is None:
-        return None
-    output: np.ndarray = weight.detach().float().cpu().numpy()
-    return None if output.shape[0] != len(table) or np.array_equal(output, table) else output
+    if weight is None or len(weight) != len(table):
+        return {}
+    output = weight.detach().float().cpu().numpy()
+    return {} if np.array_equal(output, table) else {"output matrix": output}
 
 
 def _sample(texts: list[str], seed: int) -> list[str]:
@@ -260,32 +241,3 @@ def _sample(texts: list[str], seed: int) -> list[str]:
         return texts
     chosen = np.random.default_rng(seed).choice(len(texts), SENTENCES, replace=False)
     return [texts[i] for i in sorted(chosen)]
-
-
-def _map_to_dict(token_table: TokenMap) -> dict[str, Any]:
-    return {
-        "name": token_table.name,
-        "average_cosine": _plain(token_table.cosine),
-        "variance_explained": _plain_all(token_table.shares),
-        "frequency": "log(1 + count)" if token_table.counted else "place in the vocabulary, negative",
-        "columns": ["token", "x", "y", "frequency", "subword", "capital"],
-        "tokens": [
-            [token, round(x, 4), round(y, 4), round(f, 4), bool(s), bool(u)]
-            for token, (x, y), f, s, u in zip(
-                token_table.tokens,
-                token_table.points.tolist(),
-                token_table.frequency.tolist(),
-                token_table.subword,
-                token_table.upper,
-                strict=True,
-            )
-        ],
-    }
-
-
-def _plain(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def _plain_all(values: Mapping[str, float]) -> dict[str, float | None]:
-    return {name: _plain(value) for name, value in values.items()}

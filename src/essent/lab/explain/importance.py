@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from essent.model.loading import load
 from essent.model.template import make_frame
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import Frame, batches, count_tokens, framed_ids, pad, portions
-from essent.recipe.types import Tokens
+from essent.recipe.types import CorpusStats
 from essent.recipe.weighting.base import ByToken, weightings
 
 TOKENS = 8192  # of one batch of masked sequences
@@ -43,8 +42,7 @@ class Impact:
     @property
     def means(self) -> np.ndarray:
         """The impact of each token on the others: (1/T) Σ_i F_ij, (T,). The diagonal, which is 0, counts (Table 3)."""
-        means: np.ndarray = self.matrix.sum(axis=0) / max(len(self.ids), 1)
-        return means
+        return np.asarray(self.matrix.sum(axis=0) / max(len(self.ids), 1))
 
 
 @dataclass(frozen=True)
@@ -76,13 +74,13 @@ class HeadAgreement:
         return [(f"{r + 1}-{c + 1}", float(self.pearson[r, c]), float(self.spearman[r, c])) for r, c in order]
 
 
-def impact_matrix(model: ModelLike | Backbone, text: str, *, layer: int | None = None, **options: Any) -> Impact:
+def impact_matrix(model: ModelLike, text: str, *, layer: int | None = None, **options: Any) -> Impact:
     """Perturbed masking of one text: F_ij = ‖H(x∖{i})_i − H(x∖{i,j})_i‖ (Ditto A.1).
 
     A text of T tokens takes T(T+1)/2 masked copies: x∖{i,j} serves F_ij and F_ji.
 
     Args:
-        model: a hub name, a folder, a SentenceTransformer, or a Backbone.
+        model: a hub name, a folder, or a SentenceTransformer.
         layer: whose output is the representation H, 0 to L; by default the last one.
         options: keyword arguments for SentenceTransformer (device, revision …).
 
@@ -94,7 +92,7 @@ def impact_matrix(model: ModelLike | Backbone, text: str, *, layer: int | None =
 
 
 def impact_agreement(
-    model: ModelLike | Backbone,
+    model: ModelLike,
     texts: Sequence[str],
     *,
     weights: str = "tfidf",
@@ -113,19 +111,16 @@ def impact_agreement(
         InputError, ModelError: as `impact_matrix`, no texts, or a weighting that is not one by token.
     """
     backbone, sentences = _transformer(model, options), _non_empty(texts)
-    table = _weights_by_token(backbone, weights, sentences if frequency_texts is None else check_texts(frequency_texts))
-    every: list[np.ndarray] = []
-    ids: list[int] = []
-    for impact in _impacts(backbone, sentences, layer):  # one matrix at a time
-        every.append(impact.means)
-        ids += impact.ids
-    pearson, spearman = correlate(np.concatenate(every)[None, :], table[np.asarray(ids, dtype=np.int64)])
-    return Agreement(float(pearson[0]), float(spearman[0]), len(ids), len(sentences))
+    table = _weights_by_token(backbone, weights, sentences if frequency_texts is None else frequency_texts)
+    impacts = [(impact.means, impact.ids) for impact in _impacts(backbone, sentences, layer)]  # no matrix is kept
+    ids = np.array([index for _, own in impacts for index in own], np.int64)
+    ((pearson,), (spearman,)) = correlate(np.concatenate([means for means, _ in impacts])[None, :], table[ids])
+    return Agreement(float(pearson), float(spearman), len(ids), len(sentences))
 
 
 @torch.inference_mode()
 def head_agreement(
-    model: ModelLike | Backbone,
+    model: ModelLike,
     texts: Sequence[str],
     *,
     weights: str = "tfidf",
@@ -142,7 +137,7 @@ def head_agreement(
         ModelError: a static model.
     """
     backbone, sentences = _transformer(model, options), _non_empty(texts)
-    table = _weights_by_token(backbone, weights, sentences if frequency_texts is None else check_texts(frequency_texts))
+    table = _weights_by_token(backbone, weights, sentences if frequency_texts is None else frequency_texts)
     frame, layers = make_frame(backbone.tokenizer, None), backbone.depth or 0
     heads = [(layer, head) for layer in range(1, layers + 1) for head in range(1, backbone.attention_heads + 1)]
     diagonals, token_ids = [np.empty((len(heads), 0), np.float32)], [np.empty(0, np.int64)]
@@ -160,15 +155,13 @@ def head_agreement(
     return HeadAgreement(pearson.reshape(shape), spearman.reshape(shape), sum(map(len, token_ids)), len(sentences))
 
 
-def correlate(rows: np.ndarray, against: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pearson's and Spearman's correlation ×100 of every row of (H,M) with (M,): two (H,)."""
+def correlate(rows: np.ndarray, against: np.ndarray) -> np.ndarray:
+    """Pearson's and Spearman's correlation ×100 of every row of (H,M) with (M,): (2,H)."""
     from scipy.stats import rankdata
 
     ranks = rankdata(against)
-    correlations = np.full((2, len(rows)), math.nan)
-    for row_index, row in enumerate(rows):  # one at a time: float64 copies of all rows could fill the memory
-        correlations[:, row_index] = _pearson(row, against), _pearson(rankdata(row), ranks)
-    return correlations[0], correlations[1]
+    # one row at a time: float64 copies of all rows could fill the memory
+    return np.array([(_pearson(row, against), _pearson(rankdata(row), ranks)) for row in rows]).reshape(-1, 2).T
 
 
 def _pearson(first: np.ndarray, second: np.ndarray) -> float:
@@ -177,19 +170,27 @@ def _pearson(first: np.ndarray, second: np.ndarray) -> float:
     return 100 * float(np.corrcoef(np.asarray(first, dtype=np.float64), second)[0, 1])
 
 
-def backbone_of(model: ModelLike | Backbone, **options: Any) -> Backbone:
-    """The whole transformer of a hub name, a folder or a SentenceTransformer; a Backbone is taken as it is.
+def backbone_of(model: ModelLike, recipe: Recipe | None = None, **options: Any) -> Backbone:
+    """The transformer of a hub name, a folder or a SentenceTransformer, on its device, with what a recipe (mean) reads.
 
     Raises:
         ModelError: nothing to load there.
     """
-    if isinstance(model, Backbone):
-        return model.eval()
-    loaded = load(str(model) if isinstance(model, Path) else model, [Recipe()], options)
+    loaded = load(model, [recipe or Recipe()], options)
     return loaded.backbone.to(loaded.settings["device"]).eval()
 
 
-def _transformer(model: ModelLike | Backbone, options: dict[str, Any]) -> Backbone:
+def count_corpus(backbone: Backbone, texts: list[str], max_seq_length: int | None) -> CorpusStats:
+    """How often, and in how many texts, each token occurs; texts are cut to `max_seq_length` tokens."""
+    frame = make_frame(backbone.tokenizer, None)
+
+    def tokenise(portion: Sequence[str]) -> list[list[int]]:
+        return framed_ids(backbone.tokenizer, frame, list(portion), max_seq_length)
+
+    return count_tokens(tokenise, texts, len(backbone.vocabulary))
+
+
+def _transformer(model: ModelLike, options: dict[str, Any]) -> Backbone:
     backbone = backbone_of(model, **options)
     if backbone.only_static:
         raise ModelError(
@@ -206,17 +207,12 @@ def _non_empty(texts: Sequence[str]) -> list[str]:
     return sentences
 
 
-def _weights_by_token(backbone: Backbone, spec: str, corpus: list[str]) -> np.ndarray:
+def _weights_by_token(backbone: Backbone, spec: str, corpus: Sequence[str]) -> np.ndarray:
     """The weight of every token of the vocabulary (V,), counted on the corpus."""
     weighting = weightings.create(spec)
     if not isinstance(weighting, ByToken):
         raise InputError(f"weights={spec!r} is not a weight by token; give tfidf, idf or sif.")
-    frame = make_frame(backbone.tokenizer, None)
-    stats = count_tokens(
-        lambda portion: framed_ids(backbone.tokenizer, frame, list(portion), backbone.max_seq_length),
-        corpus,
-        len(backbone.vocabulary),
-    )
+    stats = count_corpus(backbone, check_texts(corpus), backbone.max_seq_length)
     return weighting.table(backbone.vocabulary, stats)
 
 
@@ -262,11 +258,6 @@ def _states_at_masks(
     rows = np.arange(len(positions))[:, None]
     masked = np.tile(np.asarray(ids, dtype=np.int64), (len(positions), 1))  # (b,T)
     masked[rows, positions] = mask
-    whole = pad([ids], frame, backbone.pad_id)
-    device, shape = backbone.static_table.device, masked.shape
-    tokens = Tokens(torch.from_numpy(masked), whole.attention_mask.expand(shape), whole.content.expand(shape)).to(
-        device
-    )
+    tokens = pad(masked.tolist(), frame, backbone.pad_id).to(backbone.static_table.device)
     hidden = backbone.states(tokens, RequiredOutputs(layers=frozenset({layer}))).hidden[layer]  # (b,T,D)
-    states: np.ndarray = hidden[torch.from_numpy(rows), torch.from_numpy(positions)].double().cpu().numpy()
-    return states
+    return np.asarray(hidden[torch.from_numpy(rows), torch.from_numpy(positions)].double().cpu())

@@ -75,9 +75,8 @@ def filter_sentences(
     """
 
     def parsed(doc: Doc) -> Suitable:
-        reasons = (_unknown(token, misspelled, lexicon) for token in doc)
-        if (reason := next(filter(None, reasons), None)) is not None:
-            raise UnsuitableError("words", reason)
+        for token in doc:
+            _check_word(token, misspelled, lexicon)
         if (reason := ungrammatical(doc)) is not None:
             raise UnsuitableError("grammar", reason)
         main = statement(doc)
@@ -93,15 +92,15 @@ def filter_sentences(
     ]
 
 
-def _unknown(token: Token, misspelled: Container[str], lexicon: Container[str]) -> str | None:
-    """What is wrong with a word, or None."""
+def _check_word(token: Token, misspelled: Container[str], lexicon: Container[str]) -> None:
+    """Refuse a word that is misspelled or unknown."""
     lower = token.lower_
     if lower in misspelled:
-        return "a misspelled word"
+        raise UnsuitableError("words", "a misspelled word")
     if token.text != lower or not lower.isalpha() or not part_of_speech(token) or is_word(lower):
-        return None
-    listed = lower in word_lists()["informal"] or lower in lexicon or token.lemma_ in lexicon
-    return None if listed else "an unknown word"
+        return
+    if lower not in word_lists()["informal"] and lower not in lexicon and token.lemma_ not in lexicon:
+        raise UnsuitableError("words", "an unknown word")
 
 
 def _with_same_verb(original: Suitable, negated: Doc) -> Suitable:
@@ -232,17 +231,16 @@ def write_rows(rows: Iterable[PairRow], path: str | Path) -> None:
 
 def by_subset(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
     """The pairs of each subset that there is, in the paper's order."""
-    pairs_by_name = {subset: [pair for pair in pairs if pair.subset == subset] for subset in SUBSETS}
-    return {subset: members for subset, members in pairs_by_name.items() if members}
+    present = {pair.subset for pair in pairs}
+    return {subset: [pair for pair in pairs if pair.subset == subset] for subset in SUBSETS if subset in present}
 
 
 def overlaps(rows: Sequence[PairRow], tokenize: Tokenize = words_and_marks) -> dict[str, dict[str, float]]:
     """Lexical overlap of every subset and of all, and the paper's (Table 1)."""
-    overlap_by_subset = {
-        name: lexical_overlap([(row.original, row.converted) for row in members], tokenize)
-        for name, members in {"all": rows, **by_subset(rows)}.items()
-    }
-    return {**overlap_by_subset, "the paper's HEROS": PUBLISHED["HEROS"]}
+    groups = {"all": [*rows], **by_subset(rows)}
+    texts = {name: [(row.original, row.converted) for row in members] for name, members in groups.items()}
+    measured = {name: lexical_overlap(pairs, tokenize) for name, pairs in texts.items()}
+    return {**measured, "the paper's HEROS": PUBLISHED["HEROS"]}
 
 
 def sample(pairs: Sequence[Pair], number: int = 3, seed: int = 0) -> dict[str, list[Pair]]:

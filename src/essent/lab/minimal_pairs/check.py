@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from essent._core.lazy import optional_import
-from essent.lab.minimal_pairs.english import statement, ungrammatical
-from essent.lab.minimal_pairs.negation import NEGATORS
+from essent.lab.minimal_pairs.english import NEGATORS, statement, ungrammatical
 from essent.lab.minimal_pairs.overlap import levenshtein
 from essent.lab.minimal_pairs.parsing import Doc, Parser, UnsuitableError, attempt, is_word, like_case
 from essent.tasks.examples import MinimalPair
@@ -55,13 +54,14 @@ def make_typo(word: str, rng: np.random.Generator, listed: Mapping[str, Sequence
         UnsuitableError: a word of fewer than three letters, or none of whose slips is no word.
     """
     lower = word.lower()
-    slips: dict[str, list[str]] = defaultdict(list)
-    for rule, typo in _slips(lower) if len(lower) >= SHORTEST and lower.isalpha() else ():
+    kinds: dict[str, list[str]] = defaultdict(list)
+    for typo in listed.get(lower, ()):
+        if not is_word(typo) and is_near(typo, lower):
+            kinds["common misspelling"].append(typo)
+    for rule, typo in _slips(lower) if not kinds and len(lower) >= SHORTEST and lower.isalpha() else ():
         if typo != lower and len(typo) > 2 and not is_word(typo):
-            slips[rule].append(typo)
-    common = [typo for typo in listed.get(lower, ()) if not is_word(typo) and is_near(typo, lower)]
-    kinds = {"common misspelling": common} if common else slips
-    if not any(kinds.values()):
+            kinds[rule].append(typo)
+    if not kinds:
         raise UnsuitableError("typo", "no typo of the word")
     rule = sorted(kinds)[rng.integers(len(kinds))]
     return like_case(kinds[rule][rng.integers(len(kinds[rule]))], word), rule
@@ -110,7 +110,7 @@ def check_rows(
         if pair.original == pair.changed:
             problem: str | None = "the two sentences are equal"
         elif pair.subset == "Typo":
-            problem = _words_differ(pair) or _no_typo(pair, misspellings or {})
+            problem = _words_differ(pair, misspellings or {})
         elif pair.subset in REPLACED:
             problem = _words_differ(pair) or _grammar_differs(*both)
         else:
@@ -126,30 +126,20 @@ def _grammar_differs(before: Doc, after: Doc) -> str | None:
     return f"ungrammatical: {wrong}" if wrong else None
 
 
-def _words_differ(pair: MinimalPair) -> str | None:
-    """One word in the place of one, articles aside."""
-    if len(pair.original.split()) != len(pair.changed.split()):
+def _words_differ(pair: MinimalPair, misspellings: Mapping[str, Sequence[str]] | None = None) -> str | None:
+    """One word in the place of one, articles aside; a typo, where there are `misspellings`, is no other word."""
+    before, after = pair.original.split(), pair.changed.split()
+    if len(before) != len(after):
         return "more than one word differs"
-    replacements = _replaced_words(pair)
-    words = [replacement for replacement in replacements if {*replacement} != ARTICLES]
+    replaced = [(_bare(old), _bare(new)) for old, new in zip(before, after, strict=True) if old != new]
+    words = [replacement for replacement in replaced if {*replacement} != ARTICLES]
     if len(words) != 1:
         return "more than one word differs" if words else "only an article differs"
     ((old, new),) = words
-    return "only marks or capitals differ" if old == new else None
-
-
-def _replaced_words(pair: MinimalPair) -> list[tuple[str, str]]:
-    """The words that differ, where both sentences have as many."""
-    both = zip(pair.original.split(), pair.changed.split(), strict=True)
-    return [(_bare(old), _bare(new)) for old, new in both if old != new]
-
-
-def _no_typo(pair: MinimalPair, misspellings: Mapping[str, Sequence[str]]) -> str | None:
-    """A typo is listed, or near the word and no word itself."""
-    ((old, new),) = (replacement for replacement in _replaced_words(pair) if {*replacement} != ARTICLES)
-    if new in misspellings.get(old, ()) or (is_near(new, old) and not is_word(new)):
-        return None
-    return "the typo is another word"
+    if old == new:
+        return "only marks or capitals differ"
+    is_typo = misspellings is None or new in misspellings.get(old, ()) or (is_near(new, old) and not is_word(new))
+    return None if is_typo else "the typo is another word"
 
 
 def _negation_differs(before: Doc, after: Doc) -> str | None:

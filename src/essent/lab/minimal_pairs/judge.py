@@ -38,10 +38,8 @@ RULES = {  # what a reader asks of each subset
 
 def write_sheet(pairs: Iterable[MinimalPair], path: str | Path, number: int = 100, seed: int = 0) -> int:
     """A .csv sheet of `number` random pairs of each subset; returns how many rows it has."""
-    pairs_by_subset = sample(list(pairs), number, seed)
-    rows = [
-        (subset, pair.original, pair.changed, "") for subset, members in pairs_by_subset.items() for pair in members
-    ]
+    members = [pair for chosen in sample(list(pairs), number, seed).values() for pair in chosen]
+    rows = [(pair.subset, pair.original, pair.changed, "") for pair in members]
     written = io.StringIO()
     csv.writer(written, lineterminator="\n").writerows([COLUMNS, *rows])
     write_text(path, written.getvalue())
@@ -96,11 +94,10 @@ def fit_judgements(paths: Sequence[str | Path], resources: Resources) -> tuple[C
 def _choice(doc: Doc, pair: MinimalPair, wordnet: WordNet) -> Choice | None:
     """The choice that a pair comes from, with its candidate alone."""
     for token in replaceable(doc):
-        for offer in (
-            substitutes(token, wordnet) if pair.changed.startswith(pair.original[: max(token.idx - 3, 0)]) else ()
-        ):
-            if offer.relation == pair.subset.lower() and replace_word(token, offer.word) == pair.changed:
-                return Choice(token, Negation(pair.original, (), ""), [offer])
+        same_start = pair.changed.startswith(pair.original[: max(token.idx - 3, 0)])
+        for candidate in substitutes(token, wordnet) if same_start else ():
+            if candidate.relation == pair.subset.lower() and replace_word(token, candidate.word) == pair.changed:
+                return Choice(token, Negation(pair.original, (), ""), [candidate])
     return None
 
 
@@ -119,17 +116,16 @@ def fit(judgements: Sequence[tuple[str, Evidence, bool]], metadata: Mapping[str,
 
     coefficients, areas, counts = {}, {}, {}
     for relation in RELATIONS:
-        rows = [(evidence, good) for of, evidence, good in judgements if of == relation]
-        good = [good for _, good in rows]
-        x = np.array([list(evidence.terms().values()) for evidence, _ in rows])  # (N,F)
+        x = np.array([[*evidence.terms().values()] for of, evidence, _ in judgements if of == relation])  # (N,F)
+        good = [good for of, _, good in judgements if of == relation]
         if min(sum(good), len(good) - sum(good)) < FOLDS:
             raise DataError(
-                f"{len(rows)} judged {relation}s, {sum(good)} of them good, are too few to fit: {FOLDS} good and as "
-                "many bad ones are needed."
+                f"{len(x)} judged {relation}s, {sum(good)} of them good, are too few to fit: {FOLDS} good and as many "
+                "bad ones are needed."
             )
         folds, model = StratifiedKFold(FOLDS, shuffle=True, random_state=0), LogisticRegression()
         areas[relation] = round(float(cross_val_score(model, x, good, cv=folds, scoring="roc_auc").mean()), 3)
-        counts[relation], weights = len(rows), model.fit(x, good)
+        counts[relation], weights = len(x), model.fit(x, good)
         values = [*weights.intercept_.tolist(), *weights.coef_[0].tolist()]
         coefficients[relation] = dict(zip(("constant", *Evidence._fields), (round(v, 4) for v in values), strict=True))
     return Confidence(coefficients, {**metadata, "judgements": counts, "held-out area": areas})

@@ -49,6 +49,7 @@ class MaskedModel:
     """
 
     def __init__(self, name: str, device: str | None = None, batch_size: int = 64, **options: Any) -> None:
+        from sentence_transformers.util import get_device_name
         from transformers import AutoTokenizer
 
         from essent.model.mlm_head import MaskedLMHead, load_masked
@@ -59,7 +60,7 @@ class MaskedModel:
             if not self.tokenizer.is_fast or self.tokenizer.mask_token is None:
                 raise ModelError(f"{name}: a masked language model with a fast tokenizer and a mask token is needed.")
             model: Any = load_masked(name, dtype=torch.float32, **options)
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = torch.device(device or get_device_name())
         self.model = model.to(self.device)
         self.head = MaskedLMHead(self.model)
         self.name, self.batch_size = name, batch_size
@@ -85,21 +86,16 @@ class MaskedModel:
     def _batches(self, texts: Sequence[str]) -> Iterator[tuple[list[int], Any]]:
         """Tokenized texts of like length, so that there is little padding, with their numbers."""
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
+        options = {"return_tensors": "pt", "padding": True, "truncation": True, "return_offsets_mapping": True}
         for start in range(0, len(order), self.batch_size):
             part = order[start : start + self.batch_size]
-            batch_texts = [texts[number] for number in part]
-            batch = self.tokenizer(
-                batch_texts, return_tensors="pt", padding=True, truncation=True, return_offsets_mapping=True
-            )
-            yield part, batch.to(self.device)
+            yield part, self.tokenizer([texts[number] for number in part], **options).to(self.device)
 
     @torch.inference_mode()
     def slots(self, questions: Sequence[Asked]) -> list[Slot]:
         """What may stand in the place of each word; nothing where the text was cut off before it."""
-        masked = [
-            question.sentence[: question.start] + self.tokenizer.mask_token + question.sentence[question.end :]
-            for question in questions
-        ]
+        mask = self.tokenizer.mask_token
+        masked = [sentence[:start] + mask + sentence[end:] for sentence, start, end, _ in questions]
         slot_by_number: dict[int, Slot] = {}
         for part, batch in self._batches(masked):
             del batch["offset_mapping"]

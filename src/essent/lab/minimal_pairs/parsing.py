@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from essent._core.lazy import optional_import
@@ -59,10 +57,8 @@ def read_table(name: str) -> list[dict[str, str]]:
 @cache
 def word_lists() -> dict[str, frozenset[str]]:
     """Name of a list -> its words, from data/words.tsv, which names the source of each."""
-    words_by_list = defaultdict(set)
-    for row in read_table("words.tsv"):
-        words_by_list[row["list"]].add(row["word"])
-    return {name: frozenset(words) for name, words in words_by_list.items()}
+    rows = read_table("words.tsv")
+    return {name: frozenset(r["word"] for r in rows if r["list"] == name) for name in {r["list"] for r in rows}}
 
 
 class UnsuitableError(InputError):
@@ -109,8 +105,8 @@ class Parser:
 
     def __init__(self, pipeline: Any = None) -> None:
         spacy = optional_import("spacy", "heros")
-        names = PIPELINES if pipeline is None else (pipeline,)
-        if all(isinstance(name, str) for name in names):
+        if pipeline is None or isinstance(pipeline, str):
+            names = PIPELINES if pipeline is None else (pipeline,)
             name = next((name for name in names if spacy.util.is_package(name)), names[0])
             try:
                 pipeline = spacy.load(name, exclude=["ner"])
@@ -119,11 +115,10 @@ class Parser:
                     f"The parser {name!r} is not installed. Install it with: python -m spacy download {name}"
                 ) from error
         self.pipeline = pipeline
-        if missing := [part for part in ("tagger", "parser") if part not in pipeline.pipe_names]:
-            raise ModelError(
-                f"The parser {pipeline.meta.get('name', '')!r} has no {missing[0]}: English needs one such as "
-                f"{PIPELINES[0]}."
-            )
+        for part in ("tagger", "parser"):
+            if part not in pipeline.pipe_names:
+                name = pipeline.meta.get("name", "")
+                raise ModelError(f"The parser {name!r} has no {part}: English needs one such as {PIPELINES[0]}.")
         self.name = f"{pipeline.meta['lang']}_{pipeline.meta['name']} {pipeline.meta['version']}"
         self.splitter: Any = spacy.blank(pipeline.lang)  # "Mr." is a token of its own, so no sentence ends there
         self.splitter.max_length = sys.maxsize  # spaCy's limit is there for parsers, which need memory for each word
@@ -154,9 +149,7 @@ def article(word: str) -> str:
     return "an" if VOWEL_SOUND.match(word) and not CONSONANT_SOUND.match(word) else "a"
 
 
-def _library() -> ModuleType:
-    """LemmInflect, or what to install."""
-    return optional_import("lemminflect", "heros")
+_library = partial(optional_import, "lemminflect", "heros")
 
 
 @lru_cache(maxsize=50_000)
@@ -178,19 +171,14 @@ def _verb(word: str, lemma: str) -> str:
 @lru_cache(maxsize=50_000)
 def _forms(lemma: str, upos: str) -> dict[str, tuple[str, ...]]:
     """Tag -> spellings of a lemma, the usual one first."""
-    spellings_by_tag: dict[str, tuple[str, ...]] = dict(_library().getAllInflections(lemma, upos=upos))
-    if upos == "VERB" and spellings_by_tag:
-        spellings_by_tag.setdefault("VBP", (lemma,))
-        past = spellings_by_tag.get("VBD", ())
-        spellings_by_tag.setdefault("VBN", past)  # left out where it is spelled like the past
-    usual = {row["tag"]: row["form"] for row in read_table("forms.tsv") if row["lemma"] == lemma and upos == "VERB"}
-    return {
-        **spellings_by_tag,
-        **{
-            tag: (form, *(spelling for spelling in spellings_by_tag.get(tag, ()) if spelling != form))
-            for tag, form in usual.items()
-        },
-    }
+    forms: dict[str, tuple[str, ...]] = dict(_library().getAllInflections(lemma, upos=upos))
+    if upos != "VERB":
+        return forms
+    if forms:
+        forms.setdefault("VBP", (lemma,))
+        forms.setdefault("VBN", forms.get("VBD", ()))  # left out where it is spelled like the past
+    usual = {row["tag"]: row["form"] for row in read_table("forms.tsv") if row["lemma"] == lemma}
+    return forms | {tag: tuple(dict.fromkeys((form, *forms.get(tag, ())))) for tag, form in usual.items()}
 
 
 def spellings(lemma: str) -> set[str]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from essent._core.atomic import write_json
 from essent.errors import DataError
@@ -138,14 +138,7 @@ class Candidate:
     via: str = ""
 
 
-class Offer(NamedTuple):
-    """What WordNet has as "synonym" or "antonym" of a lemma, how, in which sense, and the word between."""
-
-    relation: str
-    lemma: str
-    source: str
-    sense: Lemma
-    via: str = ""
+Offer: TypeAlias = tuple[str, str, Lemma, str]  # relation, how WordNet has it, the word in its sense, the word between
 
 
 def substitutes(token: Token, wordnet: WordNet) -> list[Candidate]:
@@ -155,57 +148,56 @@ def substitutes(token: Token, wordnet: WordNet) -> list[Candidate]:
     """
     lemma, part = lemmas(token.lower_, token.tag_)[0], part_of_speech(token)
     sentence_forms = {form for word in token.doc for form in (word.lower_, word.lemma_)} | spellings(lemma)
-    best: dict[str, dict[str, Candidate]] = {"synonym": {}, "antonym": {}}
-    for sense, prior in _frequent_senses(lemma, part, wordnet):
-        for offer in _offers(sense, part, wordnet):
-            if offer.lemma in sentence_forms | word_lists()["light"] or (lemma, *offer[:2]) in _excluded():
+    barred = sentence_forms | word_lists()["light"]
+    best: dict[str, dict[str, Candidate]] = {relation: {} for relation in RELATIONS}
+    senses = wordnet.senses(lemma, part)
+    total = sum(uses + 0.5 for uses, _ in senses)  # add-half
+    for number, (uses, sense) in enumerate(senses[:SENSES]):
+        share = (uses + 0.5) / total
+        for offer in _offers(sense, part, wordnet) if share >= SHARE or not number else ():
+            relation, word = offer[0], spelled(offer[2])
+            if word in barred or (lemma, relation, word) in _excluded():
                 continue
-            if (candidate := _candidate(token, part, sense, offer, prior, wordnet)) is not None:
-                known = best[offer.relation]
-                known[candidate.lemma] = max(known.get(candidate.lemma, candidate), candidate, key=lambda c: c.prior)
+            if (candidate := _candidate(token, part, sense, offer, math.log(share), wordnet)) is not None:
+                known = best[relation].get(word, candidate)
+                best[relation][word] = max(known, candidate, key=lambda c: c.prior)
     same, opposite = best.values()
-    synonyms = [candidate for candidate in same.values() if candidate.lemma not in opposite]
-    antonyms = [candidate for candidate in opposite.values() if candidate.lemma not in same]
+    synonyms = [candidate for word, candidate in same.items() if word not in opposite]
+    antonyms = [candidate for word, candidate in opposite.items() if word not in same]
     direct = [candidate for candidate in antonyms if not candidate.via]  # no detour is needed
     return [*synonyms, *(direct or antonyms)] if synonyms and antonyms else []
-
-
-def _frequent_senses(lemma: str, part: str, wordnet: WordNet) -> Iterator[tuple[Lemma, float]]:
-    """The frequent senses of a word with the log of their share of its tagged uses (add-half)."""
-    senses = wordnet.senses(lemma, part)
-    total = sum(uses + 0.5 for uses, _ in senses)
-    shares = [(sense, (uses + 0.5) / total) for uses, sense in senses[:SENSES]]
-    yield from ((sense, math.log(share)) for n, (sense, share) in enumerate(shares) if share >= SHARE or not n)
 
 
 def _offers(sense: Lemma, part: str, wordnet: WordNet) -> Iterator[Offer]:
     """Words of the synset and of those beside, above and below; antonyms of the word and of its near synonyms."""
     synset, word = sense.synset(), spelled(sense)
-    beside = [("similar", synonym) for synonym in synset.similar_tos()]
-    above = [("hypernym", hypernym) for hypernym in synset.hypernyms()]
+    near = [("similar", synonym) for synonym in synset.similar_tos()]
+    near += [("hypernym", hypernym) for hypernym in synset.hypernyms()]
     below = [("hyponym", hyponym) for hyponym in synset.hyponyms()]
-    for source, near in [("synset", synset), *beside, *above, *below]:
+    for source, other in [("synset", synset), *near, *below]:
         usual = 2 if source in ("synset", "similar") else 1
-        for lemma in near.lemmas():
+        for lemma in other.lemmas():
             if wordnet.rank(lemma, part) <= usual and not _same_stem(spelled(lemma), word):
-                yield Offer("synonym", spelled(lemma), source, lemma)
+                yield "synonym", source, lemma, ""
     heads = [("direct" if head == sense else "through synset", head) for head in synset.lemmas()]
-    heads += [(f"through {source}", head) for source, near in [*beside, *above] for head in near.lemmas()]
+    heads += [(f"through {source}", head) for source, other in near for head in other.lemmas()]
     for source, head in heads:
         for antonym in head.antonyms():
-            yield Offer("antonym", spelled(antonym), source, antonym, "" if source == "direct" else spelled(head))
+            yield "antonym", source, antonym, "" if source == "direct" else spelled(head)
 
 
 def _candidate(token: Token, part: str, sense: Lemma, offer: Offer, prior: float, wordnet: WordNet) -> Candidate | None:
     """In the form of the word that is replaced; None unless it is a single word of letters that fits there."""
-    word, via = (inflect(lemma, token.tag_) if lemma else "" for lemma in (offer.lemma, offer.via))
-    if not word or via is None or not word.isalpha() or not fits(token, set(offer.sense.frame_ids())):
+    relation, how, offered, between = offer
+    lemma = spelled(offered)
+    word, via = (inflect(form, token.tag_) if form else "" for form in (lemma, between))
+    if not word or via is None or not word.isalpha() or not fits(token, set(offered.frame_ids())):
         return None
     pairs = [sorted((word, base), key=len) for base in (token.lower_, via) if base]
     prefix = any(longer == prefix + shorter for shorter, longer in pairs for prefix in PREFIXES)
-    rare = UNCOUNTED if wordnet.count(offer.lemma, part) == 0 else 0.0
-    source = f"{offer.source}, {part} {sense.synset().offset():08d}"
-    return Candidate(offer.relation, offer.lemma, word, source, prior - PENALTY[offer.source] - rare, prefix, via)
+    rare = UNCOUNTED if wordnet.count(lemma, part) == 0 else 0.0
+    source = f"{how}, {part} {sense.synset().offset():08d}"
+    return Candidate(relation, lemma, word, source, prior - PENALTY[how] - rare, prefix, via)
 
 
 @cache
@@ -288,36 +280,34 @@ class Chooser:
     def look(self, choices: Sequence[Choice]) -> list[tuple[dict[Candidate, Evidence], list[str]]]:
         """For each choice the evidence of its candidates, and unrelated words, the likeliest first."""
         slots = self.model.slots([choice.ask(*(c.word for c in choice.candidates)) for choice in choices])
-        likely = [self._likeliest(choice, slot) for choice, slot in zip(choices, slots, strict=True)]
-        fillers = [self._unrelated(choice.token, slot) for choice, slot in zip(choices, slots, strict=True)]
-        words = [[word for c in candidates for word in (c.word, c.via) if word] for candidates in likely]
-        near = self.model.similarities(
-            [choice.ask(*own, *more) for choice, own, more in zip(choices, words, fillers, strict=True)]
-        )
-        evidence_by_choice = []
-        for slot, candidates, more, alike in zip(slots, likely, fillers, near, strict=True):
+        queries = []
+        for choice, slot in zip(choices, slots, strict=True):
+            candidates, fillers = self._likeliest(choice, slot), self._unrelated(choice.token, slot)
+            words = [word for c in candidates for word in (c.word, c.via) if word]
+            queries.append((choice.ask(*words, *fillers), slot, candidates, fillers))
+        looked_up = []
+        similarities = self.model.similarities([query for query, *_ in queries])
+        for (_, slot, candidates, fillers), alike in zip(queries, similarities, strict=True):
             fit = [c for c in candidates if not c.via or alike[c.via] >= BETWEEN]
             evidence = {c: Evidence(alike[c.word], c.prior, slot.words[c.word], c.prefix) for c in fit}
-            evidence_by_choice.append((evidence, [word for word in more if alike[word] < RELATED]))
-        return evidence_by_choice
+            looked_up.append((evidence, [word for word in fillers if alike[word] < RELATED]))
+        return looked_up
 
     def _likeliest(self, choice: Choice, slot: Slot) -> list[Candidate]:
         """The `LOOKED_AT` likeliest candidates of each kind, before their states are compared."""
+        evidence = {c: Evidence(0.0, c.prior, slot.words[c.word]) for c in choice.candidates}
+        ordered = self._sorted(evidence)
+        return [c for relation in RELATIONS for c in [c for c in ordered if c.relation == relation][:LOOKED_AT]]
 
-        def chance(c: Candidate) -> float:
-            return self.confidence.chance(c.relation, Evidence(0.0, c.prior, slot.words[c.word]))
-
-        likeliest: list[Candidate] = []
-        for relation in RELATIONS:
-            related = [c for c in choice.candidates if c.relation == relation]
-            likeliest += sorted(related, key=lambda c: (-chance(c), c.lemma))[:LOOKED_AT]
-        return likeliest
+    def _sorted(self, evidence: Mapping[Candidate, Evidence]) -> dict[Candidate, float]:
+        """The probability that each candidate is good, the surest first."""
+        chances = {c: self.confidence.chance(c.relation, known) for c, known in evidence.items()}
+        return dict(sorted(chances.items(), key=lambda entry: (-entry[1], entry[0].lemma)))
 
     def _best(self, choice: Choice, known: Mapping[Candidate, Evidence], fillers: Sequence[str]) -> Choice | None:
         """The choice with its surest synonym, its surest antonym and the likeliest filler; None if one is missing."""
-        chances = {c: self.confidence.chance(c.relation, evidence) for c, evidence in known.items()}
-        sure = [c for c in sorted(chances, key=lambda c: (-chances[c], c.lemma)) if chances[c] >= SURE]
-        first = {c.relation: c for c in reversed(sure)}
+        chances = self._sorted(known)
+        first = {c.relation: c for c in reversed(chances) if chances[c] >= SURE}
         if len(first) < len(RELATIONS) or not fillers:
             return None
         pair = [first[relation] for relation in RELATIONS]

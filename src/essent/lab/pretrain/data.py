@@ -52,22 +52,19 @@ def split_texts(texts: Sequence[str], held_out: Sequence[str] | None, seed: int)
     """
     different = _different(check_texts(texts))
     if held_out is None:
-        if len(different) < 2:
-            raise InputError(
-                f"Pre-training needs at least two different texts that are not empty, one to learn from and one to "
-                f"measure on; there {'is' if len(different) == 1 else 'are'} {len(different)}."
-            )
         count = max(1, min(MOST, round(SHARE * len(different))))
         chosen = np.random.default_rng([seed, 1]).permutation(len(different))[:count]
         measured = [different[index] for index in sorted(chosen)]
     else:
         measured = _different(check_texts(held_out))
-        if not measured:
-            raise InputError("The held-out texts are empty.")
+    if not measured:
+        raise InputError("There is no held-out text that is not empty.")
     excluded = set(measured)
     learned = [text for text in different if text not in excluded]
     if not learned:
-        raise InputError("There is no text to learn from that is not empty and not held out.")
+        raise InputError(
+            f"{len(different)} different texts, {len(measured)} of them held out, leave none to learn from."
+        )
     return learned, measured
 
 
@@ -148,20 +145,13 @@ def _filled(tokenizer: Any, texts: Sequence[str], length: int, words: bool) -> d
     for piece in _pieces(tokenizer, texts, length, words):
         row = next((row for row in rows[-OPEN:] if len(row[0]) + len(piece[0]) <= length), None)
         if row is None:
-            row = [[] for _ in piece]
-            rows.append(row)
+            rows.append(row := [[] for _ in piece])
         for column, values in zip(row, piece, strict=True):
             column.extend(values)
     ids, special, *offsets = zip(*rows, strict=True) if rows else ((), ())
-    padded_batch = tokenizer.pad(
-        {"input_ids": list(ids), "special_tokens_mask": list(special)},
-        padding="max_length",
-        max_length=length,
-        padding_side="right",
-    )
-    filled: dict[str, np.ndarray] = {
-        name: np.array(padded_batch[name], np.int32).reshape(-1, length) for name in padded_batch
-    }
+    columns = {"input_ids": list(ids), "special_tokens_mask": list(special)}
+    padded_batch = tokenizer.pad(columns, padding="max_length", max_length=length, padding_side="right")
+    filled = {name: np.array(values, np.int32).reshape(-1, length) for name, values in padded_batch.items()}
     if offsets:
         padded = [[*row, *[(0, 0)] * (length - len(row))] for row in offsets[0]]
         filled["offset_mapping"] = np.array(padded, np.int32).reshape(-1, length, 2)
@@ -218,10 +208,10 @@ def masked_once(packed: Dataset, masking: Any, seed: int) -> Dataset:
     """
     from datasets import Dataset
 
-    times = -(-LEAST // max(1, len(packed)))
     seeded = copy.copy(masking)
     seeded.generator = torch.Generator().manual_seed(seed)
-    rows = {name: torch.cat([packed[:][name]] * times) for name in packed.column_names} if len(packed) else {}
+    rows = packed[:] if len(packed) else {}
+    rows = {name: torch.cat([values] * -(-LEAST // len(packed))) for name, values in rows.items()}
     masked_rows = mask(rows, seeded) if rows else {}
     if not rows or not (masked_rows["labels"] != IGNORED).any():
         raise InputError("The held-out texts have no token to predict. Give more of them.")

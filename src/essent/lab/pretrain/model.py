@@ -42,7 +42,9 @@ def train_word_pieces(texts: Sequence[str], size: int = 30_522) -> Any:
 
     readable = [mend_surrogates(text) for text in texts]
     learning: Any = BertWordPieceTokenizer()
-    letters = _letters(learning.normalizer, readable)
+    # The most frequent letters are chosen here, as tokenizers' choice among rare ones differs between runs.
+    counts = Counter(chain.from_iterable(map(learning.normalizer.normalize_str, readable)))
+    letters = sorted((c for c in counts if not c.isspace()), key=lambda c: (-counts[c], c))[:LETTERS]
     # tokenizers numbers "##a" and the like in the order of a hash table and breaks ties by these numbers, so that two
     # runs differ. Given as special tokens they have fixed numbers; in the tokenizer that comes out they are ordinary.
     pieces = [f"##{letter}" for letter in letters if _may_continue(letter)]
@@ -56,12 +58,6 @@ def train_word_pieces(texts: Sequence[str], size: int = 30_522) -> Any:
         show_progress=False,
     )
     return BertTokenizer(learning.get_vocab(), model_max_length=512)
-
-
-def _letters(normalizer: Any, texts: Sequence[str]) -> list[str]:
-    """The most frequent letters. They are chosen here, as tokenizers' choice among rare ones differs between runs."""
-    counts = Counter(chain.from_iterable(map(normalizer.normalize_str, texts)))
-    return sorted((c for c in counts if not c.isspace()), key=lambda c: (-counts[c], c))[:LETTERS]
 
 
 def _may_continue(letter: str) -> bool:
@@ -100,7 +96,7 @@ def read_config(model: str | None, config: str | None, options: dict[str, Any]) 
 
 
 def _new(name: str) -> Any:
-    values = _sized(*SIZES[name]) if name in SIZES else _read(Path(name))
+    values = _read(name)
     kind = str(values.pop("model_type"))
     if kind not in CONFIG_MAPPING:
         raise InputError(f"{name}: model_type={kind!r} is unknown. {did_you_mean(kind, list(CONFIG_MAPPING))}")
@@ -113,20 +109,20 @@ def _new(name: str) -> Any:
     return config
 
 
-def _sized(layers: int, width: int) -> dict[str, Any]:
-    values = {"num_hidden_layers": layers, "hidden_size": width}
-    return {"model_type": "bert", **values, "num_attention_heads": width // 64, "intermediate_size": 4 * width}
-
-
-def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        hint = did_you_mean(str(path), list(SIZES))
-        raise InputError(f"config={str(path)!r} is neither a file (a config.json with model_type) nor a size. {hint}")
+def _read(name: str) -> dict[str, Any]:
+    """The values of a size or of a config.json."""
+    if name in SIZES:
+        layers, width = SIZES[name]
+        values = {"num_hidden_layers": layers, "hidden_size": width}
+        return {"model_type": "bert", **values, "num_attention_heads": width // 64, "intermediate_size": 4 * width}
+    if not Path(name).is_file():
+        hint = did_you_mean(name, list(SIZES))
+        raise InputError(f"config={name!r} is neither a file (a config.json with model_type) nor a size. {hint}")
     try:
-        values = dict(json.loads(path.read_text(encoding="utf-8")))
-        return {**values, "model_type": values["model_type"]}
+        read = dict(json.loads(Path(name).read_text(encoding="utf-8")))
+        return {**read, "model_type": read["model_type"]}
     except (ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{path} is no configuration: JSON with a model_type is expected ({error!r}).") from None
+        raise InputError(f"{name} is no configuration: JSON with a model_type is expected ({error!r}).") from None
 
 
 def open_tokenizer(
@@ -196,8 +192,7 @@ def open_model(
             model, dtype=torch.float32, output_loading_info=True, **guarded(options, weights=True)
         )
     missing = sorted(report["missing_keys"])
-    encoder = [name for name in missing if name.startswith(f"{loaded.base_model_prefix}.")]
-    if encoder:
+    if encoder := [name for name in missing if name.startswith(f"{loaded.base_model_prefix}.")]:
         require_weights(model, loaded, weight_shapes(model, file_options(options)), encoder)
     if untied:
         untie(loaded)

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from transformers import (
 )
 
 from essent._core.arithmetic import has_bfloat16
-from essent._core.atomic import remove_leftovers, replacing_folder, require_replaceable, write_text
+from essent._core.atomic import remove_leftovers, replacing_folder, require_replaceable, write_json
 from essent._core.folders.names import is_read
 from essent._core.lazy import optional_import
 from essent.errors import DataError, InputError, TrainingError
@@ -46,10 +45,12 @@ from essent.training.checkpoints import (
     WRITE_ERRORS,
     check_checkpoint,
     check_same_run,
+    check_unfinished,
     checkpoint_note,
     go_on,
     history_of,
     last_checkpoint,
+    remove_checkpoints,
     total_steps,
     where_it_goes_on,
     writing_checkpoint,
@@ -136,15 +137,12 @@ def pretrain(
     measured_rows = masked_once(pack(tokenizer, measured, length, words=words), masking, settings.seed)
     tokens = int(sequences.with_format("numpy")["attention_mask"][:].sum())
     corpus = "\0".join([*learned, "", *measured]).encode("utf-8", "surrogatepass")
+    filled = round(tokens / (len(sequences) * length), 4)
     metadata: dict[str, Any] = {
         "start": start.to_dict(),
-        "settings": settings.to_dict(),
+        "settings": asdict(settings),
         "texts": {"sha256": sha256(corpus).hexdigest(), "train": len(learned), "held_out": len(measured)},
-        "sequences": {
-            "train": len(sequences),
-            "tokens": tokens,
-            "filled": round(tokens / (len(sequences) * length), 4),
-        },
+        "sequences": {"train": len(sequences), "tokens": tokens, "filled": filled},
     }
     _begin(output, metadata, resumed)
 
@@ -210,12 +208,9 @@ def check_output(output: Path, *, resume: bool, force: bool) -> Path | None:
     """
     require_replaceable(output)
     remove_leftovers(output)
-    newest = last_checkpoint(output / CHECKPOINTS)
-    if newest is not None and not (resume or force):
-        raise DataError(
-            f"{output} holds an unfinished run, the last checkpoint is {newest.name}. Resume it (resume=True, "
-            "--resume), replace it (force=True, --force), or choose another folder."
-        )
+    if not (resume or force):
+        check_unfinished(output)
+    newest = last_checkpoint(output / CHECKPOINTS) if resume else None
     if (output / "modules.json").exists():
         raise DataError(
             f"{output} holds a sentence-transformers model (modules.json), whose files would mix with this one's; "
@@ -224,9 +219,8 @@ def check_output(output: Path, *, resume: bool, force: bool) -> Path | None:
     if newest is None and not force and (output / "config.json").exists():
         finished = "holds a model already" + (", no unfinished run to resume" if resume else "")
         raise DataError(f"{output} {finished}. force=True (--force) replaces it.")
-    if newest is None or not resume:
-        return None
-    check_checkpoint(newest)
+    if newest is not None:
+        check_checkpoint(newest)
     return newest
 
 
@@ -242,10 +236,10 @@ def _begin(output: Path, metadata: Mapping[str, Any], resumed: Path | None) -> N
     if resumed is not None:
         check_same_run(checkpoints / STARTED, metadata, output)
     elif os.environ.get("RANK", "0") == "0":
-        if checkpoints.is_dir():
-            shutil.rmtree(checkpoints)
+        if checkpoints.is_dir() and any(checkpoints.iterdir()):
+            remove_checkpoints(checkpoints)
         checkpoints.mkdir(parents=True, exist_ok=True)
-        write_text(checkpoints / STARTED, json.dumps(metadata, ensure_ascii=False, indent=2))
+        write_json(checkpoints / STARTED, metadata)
 
 
 def finish(output: Path, model: Any, tokenizer: Any, metadata: Mapping[str, Any]) -> None:

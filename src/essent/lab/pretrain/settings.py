@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from essent._core.arguments import check_size
 from essent._core.arithmetic import precision_of
 from essent.errors import InputError
 
 PRECISIONS = ("float32", "bfloat16")
 # Layers and dimensions of BERT and its miniatures (Turc et al. 2019): heads of 64 dimensions, four times as wide inside
 SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 512), "base": (12, 768)}
+
+
+Rule: TypeAlias = tuple[Any, Callable[[Any], bool], str]  # the type, which of its values, and these in words
+NUMBER: Rule = ((int, float), lambda value: 0 < value < math.inf, "a number above 0")
+WHOLE: Rule = (int, lambda value: value >= 1, "a whole number, 1 or more")
+ALLOWED: dict[str, Rule] = {
+    **dict.fromkeys(("epochs", "learning_rate"), NUMBER),
+    **dict.fromkeys(("max_steps", "batch_size", "max_seq_length", "validate_every"), WHOLE),
+    "warmup": ((int, float), lambda value: 0 <= value < 1, "a share from 0 to below 1"),
+    "mask_probability": ((int, float), lambda value: 0 < value < 1, "a number between 0 and 1"),
+    "frames": ((int, float), lambda value: 0 <= value <= 1, "a share between 0 and 1"),
+    "seed": (int, lambda value: 0 <= value < 2**32, "a whole number from 0 to 4294967295"),
+}
 
 
 @dataclass(frozen=True)
@@ -36,8 +50,7 @@ class Start:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if isinstance(self.vocabulary, bool) or not isinstance(self.vocabulary, int) or self.vocabulary < 1:
-            raise InputError(f"vocabulary={self.vocabulary!r}; it must be a whole number, 1 or more.")
+        check_size(self.vocabulary, "vocabulary")
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values; of a path on this machine its last part."""
@@ -89,23 +102,11 @@ class Pretraining:
         lengths = [name for name in ("max_steps", "epochs") if getattr(self, name) is not None]
         if len(lengths) != 1:
             raise InputError(f"Give either max_steps or epochs: {'both were' if lengths else 'none was'} given.")
-        for name in (*lengths, "learning_rate"):
-            _check(name, getattr(self, name), lambda value: 0 < value < math.inf, "a number above 0")
-        _check("warmup", self.warmup, lambda value: 0 <= value < 1, "a share from 0 to below 1")
-        _check("mask_probability", self.mask_probability, lambda value: 0 < value < 1, "a number between 0 and 1")
-        _check("frames", self.frames, lambda value: 0 <= value <= 1, "a share between 0 and 1")
-        optional = [name for name in ("max_steps", "validate_every") if getattr(self, name) is not None]
-        for name in ("batch_size", "max_seq_length", *optional):
-            _check(name, getattr(self, name), lambda value: value >= 1, "a whole number, 1 or more", int)
-        _check("seed", self.seed, lambda value: 0 <= value < 2**32, "a whole number from 0 to 4294967295", int)
+        for name, (kind, fine, allowed) in ALLOWED.items():
+            value = getattr(self, name)
+            if value is None and name in ("max_steps", "epochs", "validate_every"):
+                continue
+            if isinstance(value, bool) or not isinstance(value, kind) or not fine(value):
+                raise InputError(f"{name}={value!r}; it must be {allowed}.")
         if self.precision is not None:
             object.__setattr__(self, "precision", precision_of(self.precision, PRECISIONS))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values."""
-        return asdict(self)
-
-
-def _check(name: str, value: Any, fine: Callable[[Any], bool], allowed: str, kind: Any = (int, float)) -> None:
-    if isinstance(value, bool) or not isinstance(value, kind) or not fine(value):
-        raise InputError(f"{name}={value!r}; it must be {allowed}.")

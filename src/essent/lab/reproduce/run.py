@@ -1,22 +1,26 @@
-"""A published table run again: cells grouped by what they share, each text encoded once per model."""
+"""A published table run again: cells grouped by what they share, each text encoded once per model.
+
+Standard errors: correlations by Bonett & Wright (2000), shares as binomial, k-means from the spread of its runs. Tasks
+and seeds are taken as independent. Intervals are 95 %, value ± 1.96 standard errors.
+"""
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from essent.encoder.pipeline.digests import digest_of_backbone
-from essent.errors import DataError, EssentError, InputError, UnsupportedRecipeError
+from essent.errors import DataError, EssentError, InputError
 from essent.lab.explain.importance import backbone_of, head_agreement, impact_agreement
 from essent.lab.minimal_pairs.overlap import lexical_overlap
-from essent.lab.reproduce.scores import Score, mean_over_seeds, mean_over_tasks, over_checkpoints, score_of
 from essent.lab.reproduce.tables import Cell, Table
-from essent.model.capabilities import ModelCapabilities, check_recipe
+from essent.model.capabilities import check_recipe
 from essent.model.loading import load, read_capabilities
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import AverageTable
@@ -27,18 +31,28 @@ from essent.tasks.geometry import average_cosine
 from essent.tasks.heros import HerosTask, load_heros
 from essent.tasks.locate import load_task
 from essent.tasks.pairs import PairTask
+from essent.tasks.result import Result
 
 # What tables measure besides task scores: cosines of sentences and tokens, word importance, lexical overlap.
 COSINES = ("average-cosine", "average-cosine-with-self")
 OF_A_CORPUS = (*COSINES, "impact-pearson", "impact-spearman", "head-pearson", "head-spearman")
-OVERLAPS = {
-    "rouge-1": "rouge1",
-    "rouge-2": "rouge2",
-    "rouge-l": "rougeL",
-    "levenshtein": "levenshtein",
-    "length": "length",
-}
+ROUGE = {"rouge-1": "rouge1", "rouge-2": "rouge2", "rouge-l": "rougeL"}
+OVERLAPS = {**ROUGE, "levenshtein": "levenshtein", "length": "length"}
 MEASURES = (*OF_A_CORPUS, "token-cosine", *OVERLAPS)
+NORMAL_95 = 1.96
+
+
+@dataclass(frozen=True)
+class Score:
+    """A value and its standard error; NaN where none is known."""
+
+    value: float
+    error: float = math.nan
+
+    @property
+    def half_width(self) -> float:
+        """Of the 95 % interval."""
+        return NORMAL_95 * self.error
 
 
 @dataclass(frozen=True)
@@ -124,38 +138,36 @@ def run_table(
         for role, names in (table.models if models is None else models).items()
     }
     with tempfile.TemporaryDirectory(prefix="essent-reproduce-") as folder:
-        run = _Run(
-            by_role, data, list(corpus or []), most_seeds, batch_size, progress, options, report, Path(cache or folder)
-        )
-        run.contexts = None if contexts is None else Path(contexts)
+        run = _Run(by_role, data, list(corpus or []), most_seeds, batch_size, progress, options, report)
+        run.cache, run.contexts = Path(cache or folder), contexts
         planned = [run.plan(cell) for cell in table.cells() if rows(cell.row) and columns(cell.column)]
         jobs = [job for job in planned if isinstance(job, _Job)]
-        for role, names in by_role.items():
+        used = {role: names for role, names in by_role.items() if any(job.role == role for job in jobs)}
+        for role, names in used.items():
             for model in names:
                 run.score(model, [job for job in jobs if job.role == role])
-        cells = tuple(job.measured(by_role[job.role]) if isinstance(job, _Job) else job for job in planned)
-    used = {role: names for role, names in by_role.items() if any(job.role == role for job in jobs)}
+        cells = tuple(job.measured() if isinstance(job, _Job) else job for job in planned)
     return Reproduction(table, cells, used, run.sources, len(run.corpus))
 
 
 @dataclass
 class _Job:
-    """A cell that can be run: its recipes, one per seed, its tasks, and what came of them by model."""
+    """A cell that can be run: its recipes, one per seed, its tasks, and per model its score or why there is none."""
 
     cell: Cell
     recipes: list[Recipe]
     tasks: list[str]
-    scores: dict[str, Score | str] = field(default_factory=dict)  # model -> score, or why there is none
+    outcomes: list[Score | str] = field(default_factory=list)
 
     @property
     def role(self) -> str:
         return str(self.cell.settings["model"])
 
-    def measured(self, models: Sequence[str]) -> Measured:
-        outcomes = [self.scores[model] for model in models]
-        if problem := next((outcome for outcome in outcomes if isinstance(outcome, str)), None):
+    def measured(self) -> Measured:
+        """The cell with its score over all models."""
+        if problem := next((outcome for outcome in self.outcomes if isinstance(outcome, str)), None):
             return Measured(self.cell, problem=problem)
-        scores = [outcome for outcome in outcomes if isinstance(outcome, Score)]
+        scores = [outcome for outcome in self.outcomes if isinstance(outcome, Score)]
         score = over_checkpoints(scores, self.cell.settings.get("statistic", "mean"))
         return Measured(self.cell, score, seeds=len(self.recipes))
 
@@ -172,46 +184,42 @@ class _Run:
     progress: bool
     options: dict[str, Any]
     report: Callable[[str], None]
-    cache: Path
-    contexts: Path | None = None
-    no_contexts: EssentError | None = None  # why the model gives none
+    cache: Path = Path()
+    contexts: str | Path | None = None
     tasks: dict[str, Task | str] = field(default_factory=dict)  # or why there is none
     sources: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    memo: dict[Hashable, Any] = field(default_factory=dict)
+    shared: dict[tuple[str, ...], Any] = field(default_factory=dict)  # measurements of which cells show parts
 
     def plan(self, cell: Cell) -> _Job | Measured:
         """What is to be run for a cell, or why it cannot be run."""
         settings = cell.settings
-        tasks = {
-            f"{name} lowered" if name in settings.get("lowercase", ()) else name: name
-            for name in settings.get("tasks", ())
-        }
-        if problem := self._problem(cell) or next(filter(None, map(self._load, tasks, tasks.values())), ""):
+        lowered = settings.get("lowercase", ())
+        tasks = {f"{name} lowered" if name in lowered else name: name for name in settings.get("tasks", ())}
+        problem = self._problem(cell) or next(filter(None, map(self._load, tasks, tasks.values())), "")
+        contexts = ""
+        if cell.reads_contexts and not problem:
+            contexts, problem = self._averaged(self.models[settings["model"]][0])
+        if problem:
             return Measured(cell, problem=problem)
-        try:
-            contexts = self._averaged(self.models[settings["model"]][0]) if cell.reads_contexts else ""
-        except EssentError as error:
-            return Measured(cell, problem=f"no averaged token vectors: {str(error).splitlines()[0]}")
         limits = [settings.get("most_seeds"), self.most_seeds, settings.get("seeds", 1)]
-        seeds = min(limit for limit in limits if limit is not None)
-        recipes = [recipe for seed in range(seeds) if (recipe := cell.recipe(seed, contexts)) is not None]
+        seeds = range(min(limit for limit in limits if limit is not None))
+        recipes = [recipe for seed in seeds if (recipe := cell.recipe(seed, contexts)) is not None]
         return _Job(cell, recipes, list(tasks))
 
     def _problem(self, cell: Cell) -> str:
         """Why a cell cannot be run, before its tasks are looked for; empty when it can."""
-        settings, role = cell.settings, str(cell.settings.get("model"))
-        if cell.missing is not None:
-            return cell.missing
-        if role not in self.models:
-            return f"no model given for {role}"
-        if cell.reads_contexts and self.contexts is None and not self.corpus:
-            return "no averaged token vectors and no corpus given"
-        if cell.reads_contexts and len(self.models[role]) > 1:
-            return "averaged token vectors belong to one model, several were given"
+        settings, contexts = cell.settings, cell.reads_contexts
+        role = str(settings.get("model"))
         reads_corpus = "corpus" in (settings.get("fit"), settings.get("counts"))
-        if (reads_corpus or settings.get("measure") in OF_A_CORPUS) and not self.corpus:
-            return "no corpus given"
-        return ""
+        reads_corpus |= settings.get("measure") in OF_A_CORPUS
+        several = len(self.models.get(role, ())) > 1
+        problems = {
+            f"no model given for {role}": role not in self.models,
+            "no averaged token vectors and no corpus given": contexts and not (self.contexts or self.corpus),
+            "averaged token vectors belong to one model, several were given": contexts and several,
+            "no corpus given": reads_corpus and not self.corpus,
+        }
+        return cell.missing or next((problem for problem, applies in problems.items() if applies), "")
 
     def _load(self, key: str, name: str) -> str:
         """Why a task's data is not there; empty when it is, and `tasks` has it."""
@@ -221,26 +229,21 @@ class _Run:
                 self.tasks[key] = _lowered(task) if key != name else task
                 self.sources[key] = {"source": task.source.get("source"), "sha256": task.digest()}
             except DataError as error:
-                self.report(f"No data for {name}: {str(error).splitlines()[0]}")
+                self.report(f"No data for {name}: {_line(error)}")
                 self.tasks[key] = f"no data for {name}"
         problem = self.tasks[key]
         return problem if isinstance(problem, str) else ""
 
-    def _averaged(self, model: str) -> str:
-        """The model's token vectors averaged over the corpus, as `avg:` writes their folder.
-
-        Raises:
-            EssentError: the model cannot be loaded, or has no states to average; said again for every cell.
-        """
-        if self.no_contexts is not None:
-            raise self.no_contexts
-        if self.contexts is None:
+    def _averaged(self, model: str) -> tuple[str, str]:
+        """The model's token vectors averaged over the corpus, as `avg:` writes their folder; or why there are none."""
+        if ("contexts",) not in self.shared:
             try:
-                self.contexts = self._average(model)
+                folder = self.contexts or self._average(model)
+                self.shared["contexts",] = AverageTable.of(folder).place.rpartition("@")[0], ""
             except EssentError as error:
-                self.no_contexts = error
-                raise
-        return AverageTable.of(self.contexts).place.rpartition("@")[0]
+                self.shared["contexts",] = "", f"no averaged token vectors: {_line(error)}"
+        place, problem = self.shared["contexts",]
+        return place, problem
 
     def _average(self, model: str) -> Path:
         """Average them, or find them in the cache."""
@@ -256,101 +259,84 @@ class _Run:
 
     def score(self, model: str, jobs: Sequence[_Job]) -> None:
         """Score all jobs on one model."""
-        if not jobs:
-            return
         try:
             capabilities = read_capabilities(model, self.options)
         except EssentError as error:
             self.report(f"{model}: {error}")
             for job in jobs:
-                job.scores[model] = "model not loaded"
+                job.outcomes.append("model not loaded")
             return
         groups: dict[tuple[str, str], list[_Job]] = defaultdict(list)
         for job in jobs:
             settings = job.cell.settings
-            if reason := _refusal(job.recipes, capabilities):
-                job.scores[model] = reason
-            elif measure := settings.get("measure"):
-                self.report(f"{model}: {job.cell.row}, {job.cell.column}")
-                try:
-                    job.scores[model] = Score(float(self._measure(measure, model, job)))
-                except EssentError as error:
-                    job.scores[model] = f"not on this model: {str(error).splitlines()[0]}"
-            else:
-                groups[settings.get("counts", "task"), settings.get("fit", "task")].append(job)
+            try:
+                for recipe in job.recipes:
+                    check_recipe(recipe, capabilities)
+                if measure := settings.get("measure"):
+                    self.report(f"{model}: {job.cell.row}, {job.cell.column}")
+                    job.outcomes.append(Score(float(self._measure(measure, model, job))))
+                else:
+                    groups[settings.get("counts", "task"), settings.get("fit", "task")].append(job)
+            except EssentError as error:
+                job.outcomes.append(f"not on this model: {_line(error)}")
         for (counts, fit), group in groups.items():
             self._score_together(model, group, counts, fit)
 
-    def _bench(self, model: str, recipes: Sequence[Recipe], **more: Any) -> Bench:
-        more |= {"batch_size": self.batch_size, "progress": self.progress, "options": self.options}
-        return Bench(model, recipes, **more)
+    def _bench(self, model: str, recipes: Sequence[Recipe], cache: Path | None = None) -> Bench:
+        shared: dict[str, Any] = {"batch_size": self.batch_size, "progress": self.progress, "options": self.options}
+        return Bench(model, recipes, cache=cache, **shared)
 
     def _score_together(self, model: str, jobs: Sequence[_Job], counts: str, fit: str) -> None:
         """Jobs that learn from the same texts: one bench, each task's texts once."""
         recipes = list(dict.fromkeys(recipe for job in jobs for recipe in job.recipes))
-        bench = self._bench(model, recipes, cache=self.cache)
+        bench = self._bench(model, recipes, self.cache)
         learned = (self.corpus if fit == "corpus" else None, self.corpus if counts == "corpus" else None)
         scores: dict[tuple[Recipe, str], Score] = {}
-        for name, task in self._loaded(name for job in jobs for name in job.tasks).items():
+        for name in dict.fromkeys(name for job in jobs for name in job.tasks):
             self.report(f"{model}: {name}, {len(recipes)} recipes")
+            (task,) = self._loaded([name])
             for recipe, vectors in bench.vectors(task.texts(), *learned):
                 scores[recipe, name] = score_of(task.score_vectors(vectors))
         for job in jobs:
             by_seed = [mean_over_tasks([scores[recipe, name] for name in job.tasks]) for recipe in job.recipes]
-            job.scores[model] = mean_over_seeds(by_seed)
+            job.outcomes.append(mean_over_seeds(by_seed))
 
-    def _loaded(self, names: Iterable[str]) -> dict[str, Task]:
-        """Tasks by name, each once; those that are missing have no jobs."""
-        return {name: task for name in names if not isinstance(task := self.tasks[name], str)}
+    def _loaded(self, names: Sequence[str]) -> list[Task]:
+        return [task for name in names if not isinstance(task := self.tasks[name], str)]
 
     def _measure(self, measure: str, model: str, job: _Job) -> float:
         """One of `MEASURES`. Several cells show parts of one measurement, which is made once per model and tasks."""
-        tasks = self._loaded(job.tasks).values()
-
-        def once(make: Callable[[], Any]) -> Any:
-            key = (measure.partition("-")[0] if measure not in OVERLAPS else "overlap", model, tuple(job.tasks))
-            if key not in self.memo:
-                self.memo[key] = make()
-            return self.memo[key]
-
         if measure in COSINES:
             ((_, vectors),) = self._bench(model, job.recipes[:1]).vectors(self.corpus, None, None)
             return average_cosine(vectors, self_pairs=measure.endswith("with-self"))
         if measure == "token-cosine":
             table = backbone_of(model, **self.options).static_table
             return average_cosine(table.detach().float().cpu().numpy())
-        coefficient = measure.partition("-")[2]
-        if measure.startswith("impact"):
-            agreement = once(lambda: impact_agreement(model, self.corpus, **self.options))
-            return float(getattr(agreement, coefficient))
-        if measure.startswith("head"):
-            texts = [text for task in tasks for text in task.texts()]
-            heads = once(lambda: head_agreement(model, texts, frequency_texts=self.corpus, **self.options))
+        kind, _, coefficient = ("overlap", "", "") if measure in OVERLAPS else measure.partition("-")
+        key = (kind, model, *job.tasks)
+        if key not in self.shared:
+            self.shared[key] = self._measure_together(kind, model, self._loaded(job.tasks))
+        if kind == "overlap":
+            return float(self.shared[key][OVERLAPS[measure]])
+        values = getattr(self.shared[key], coefficient)
+        if kind == "head":
             layer, head = (int(number) - 1 for number in job.cell.settings["head"].split("-"))
-            return float(getattr(heads, coefficient)[layer, head])
-        pairs = [pair for task in tasks for pair in _sides(task)]
-        overlap = once(lambda: lexical_overlap(pairs, _tokenize(backbone_of(model, **self.options).tokenizer)))
-        return float(overlap[OVERLAPS[measure]])
+            return float(values[layer, head])
+        return float(values)
+
+    def _measure_together(self, kind: str, model: str, tasks: Sequence[Task]) -> Any:
+        if kind == "impact":
+            return impact_agreement(model, self.corpus, **self.options)
+        if kind == "head":
+            texts = [text for task in tasks for text in task.texts()]
+            return head_agreement(model, texts, frequency_texts=self.corpus, **self.options)
+        tokenizer = backbone_of(model, **self.options).tokenizer
+        pairs = [pair[:2] for task in tasks if isinstance(task, HerosTask | PairTask) for pair in task.pairs]
+        return lexical_overlap(pairs, lambda text: tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def _tokenize(tokenizer: Any) -> Callable[[str], list[int]]:
-    return lambda text: list(tokenizer(text, add_special_tokens=False)["input_ids"])
-
-
-def _sides(task: Task) -> list[tuple[str, str]]:
-    if isinstance(task, HerosTask):
-        return [(pair.original, pair.changed) for pair in task.pairs]
-    return [(pair.sentence1, pair.sentence2) for pair in task.pairs] if isinstance(task, PairTask) else []
-
-
-def _refusal(recipes: Sequence[Recipe], capabilities: ModelCapabilities) -> str:
-    """Why a model cannot run the recipes, empty when it can."""
-    try:
-        for recipe in recipes:
-            check_recipe(recipe, capabilities)
-    except UnsupportedRecipeError as error:
-        return f"not on this model: {str(error).splitlines()[0]}"
-    return ""
+def _line(error: EssentError) -> str:
+    return str(error).splitlines()[0]
 
 
 def _load_heros(data: str | Path | None) -> HerosTask:
@@ -365,3 +351,44 @@ def _lowered(task: Any) -> PairTask:
     pairs = tuple(p._replace(sentence1=p.sentence1.lower(), sentence2=p.sentence2.lower()) for p in task.pairs)
     lowered: PairTask = replace(task, pairs=pairs, notes=(*task.notes, "Texts lowered."))
     return lowered
+
+
+# -- scores -----------------------------------------------------------------------------------------------------------
+
+
+def score_of(result: Result) -> Score:
+    """A result's main score."""
+    metric, _ = result.main or ("", "")
+    value, share = result.main_score, min(abs(result.main_score) / 100, 1.0)
+    if metric in {"spearman", "pearson"}:
+        wide = 1 + share**2 / 2 if metric == "spearman" else 1.0
+        error = (1 - share**2) * math.sqrt(wide / (result.n - 3)) if result.n > 3 else math.nan
+        return Score(value, 100 * error)
+    if runs := result.provenance.get("runs"):
+        return Score(value, result.metrics[metric]["std"] / math.sqrt(len(runs)))
+    return Score(value, 100 * math.sqrt(share * (1 - share) / result.n))
+
+
+def mean_over_tasks(scores: Sequence[Score]) -> Score:
+    """Plain mean of independent scores."""
+    value = math.fsum(score.value for score in scores) / len(scores)
+    return Score(value, math.sqrt(math.fsum(score.error**2 for score in scores)) / len(scores))
+
+
+def mean_over_seeds(scores: Sequence[Score]) -> Score:
+    """Mean of runs on the same data: its error is that of the data and of the drawing of seeds."""
+    count = len(scores)
+    value = math.fsum(score.value for score in scores) / count
+    between = math.fsum((score.value - value) ** 2 for score in scores) / (count - 1) / count if count > 1 else 0.0
+    within = math.fsum(score.error**2 for score in scores) / count
+    return Score(value, math.sqrt(within + between))
+
+
+def over_checkpoints(scores: Sequence[Score], statistic: str) -> Score:
+    """Mean (its error that of the data and of the drawing of checkpoints), maximum or minimum."""
+    if len(scores) == 1:
+        return scores[0]
+    if statistic == "mean":
+        return mean_over_seeds(scores)
+    chosen = {"max": max, "min": min}[statistic]
+    return chosen(scores, key=lambda score: score.value)

@@ -87,29 +87,25 @@ class Cell:
             contexts: the folder of averaged token vectors, as `avg:` writes it.
         """
         settings = self.settings
-        if "recipe" not in settings and "layers" not in settings and "template" not in settings:
+        if not {"recipe", "layers", "template"} & {*settings}:
             return None
         text = settings.get("recipe") or self._fields()
         if text == "prompt":
             text = settings.get("prompt", text)  # the model's own template
-        filled = text.replace("{seed}", str(seed)).replace("{head}", settings.get("head", ""))
-        return Recipe.parse(filled.replace("{contexts}", contexts))
+        for slot, value in {"seed": str(seed), "head": settings.get("head", ""), "contexts": contexts}.items():
+            text = text.replace(f"{{{slot}}}", value)
+        return Recipe.parse(text)
 
     def _fields(self) -> str:
         settings = self.settings
         weights = settings.get("weights", "uniform")
-        if weights == "uniform":
-            weights = settings.get("uniform", "uniform")
-        layers = settings.get("layers", "L")
-        template = settings.get("template")
-        if settings.get("denoised"):
-            layers += "-bias"
-        head = f"layers={layers} weights={weights}"
-        if template is not None:
+        weights = settings.get("uniform", weights) if weights == "uniform" else weights
+        fields = f"layers={settings.get('layers', 'L')}{'-bias' * bool(settings.get('denoised'))} weights={weights}"
+        if (template := settings.get("template")) is not None:
             template = settings.get("templates", {}).get(template, template)
             quoted = f"'{template}'" if " " in template else template
-            head = f"template={quoted} {head}"
-        return " | ".join([head, *([settings["shaping"]] if "shaping" in settings else [])])
+            fields = f"template={quoted} {fields}"
+        return " | ".join([fields, *([settings["shaping"]] if "shaping" in settings else [])])
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ first. All candidates are then scored on the data, one pass each.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -80,8 +80,7 @@ class Candidate(NamedTuple):
     log_likelihood: float
 
 
-@dataclass(frozen=True)
-class Filling:
+class Filling(NamedTuple):
     """The tokens that T5 puts at its two sentinels."""
 
     first: tuple[int, ...]
@@ -114,12 +113,13 @@ class Generator:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.model: Any = model.eval().to(self.device)
         known = self.tokenizer.get_vocab()
-        if lacking := [sentinel for sentinel in (FIRST, SECOND, END) if sentinel not in known]:
-            raise ModelError(f"{name}: the tokenizer has no sentinel {lacking[0]}; a T5 pretrained to fill spans has.")
+        for sentinel in (FIRST, SECOND, END):
+            if sentinel not in known:
+                raise ModelError(f"{name}: the tokenizer has no sentinel {sentinel}, as a T5 that fills spans has.")
         self.sentinels = [known[sentinel] for sentinel in (FIRST, SECOND, END)]
         # what no filling has: special tokens but the next sentinels, and rows without a token
-        barred = (set(range(int(model.config.vocab_size))) - set(known.values())) | set(self.tokenizer.all_special_ids)
-        never = sorted(i for i in barred - set(self.sentinels[1:]) if i < model.config.vocab_size)
+        allowed = set(known.values()) - set(self.tokenizer.all_special_ids) | set(self.sentinels[1:])
+        never = [token for token in range(int(model.config.vocab_size)) if token not in allowed]
         self.never = torch.tensor(never, dtype=torch.long, device=self.device)
 
     @torch.inference_mode()
@@ -178,13 +178,9 @@ class Generator:
 
     def _closed(self, prefixes: torch.Tensor, parts: torch.Tensor, ahead: torch.Tensor) -> list[Filling]:
         """Fillings that end here: those at their second sentinel, with the third after them."""
-        rows = (parts == 1).nonzero().flatten()
-        closing = ahead[rows, self.sentinels[2]].tolist()
-        fillings = []
-        for ids, score in zip(prefixes[rows, 2:].tolist(), closing, strict=True):
-            middle = ids.index(self.sentinels[1])
-            fillings.append(Filling(tuple(ids[:middle]), tuple(ids[middle + 1 :]), score))
-        return fillings
+        closed = zip(prefixes[parts == 1, 2:].tolist(), ahead[parts == 1, self.sentinels[2]].tolist(), strict=True)
+        cut = [(ids, ids.index(self.sentinels[1]), score) for ids, score in closed]
+        return [Filling(tuple(ids[:middle]), tuple(ids[middle + 1 :]), score) for ids, middle, score in cut]
 
     def text(self, ids: Sequence[int]) -> str:
         """Tokens as a text, a space in front where the first of them has one."""
@@ -228,26 +224,17 @@ def generate_templates(
             raise DataError(f"{keep} holds templates by another T5 or from other pairs; give another place (--work).")
         return [Candidate(*fields) for fields in cached["templates"]]
     t5_generator = Generator(generator, device) if isinstance(generator, str) else generator
-    templates = _generated(t5_generator, pairs, candidates // 2, longest, progress)
+    likelihoods: dict[str, float] = {}
+    for source, target in FORMS.values():
+        inputs = [source.format(word=pair.word, definition=sentence(pair.definition)) for pair in pairs]
+        for filling in t5_generator.fillings(inputs, candidates // 2, longest, progress):
+            first, second = t5_generator.text(filling.first), t5_generator.text(filling.second)
+            if (template := template_of(target, first, second)) is not None:
+                likelihoods[template] = max(likelihoods.get(template, -math.inf), filling.log_likelihood)
+    templates = [Candidate(*entry) for entry in sorted(likelihoods.items(), key=lambda entry: -entry[1])]
     if keep is not None:
         write_json(keep, {**metadata, "templates": templates}, indent=None)
     return templates
-
-
-def _generated(
-    generator: Generator, pairs: Sequence[Definition], beams: int, longest: int, progress: bool
-) -> list[Candidate]:
-    score_by_template: dict[str, float] = {}
-    for source, target in FORMS.values():
-        inputs = [source.format(word=pair.word, definition=sentence(pair.definition)) for pair in pairs]
-        for filling in generator.fillings(inputs, beams, longest, progress):
-            template = template_of(target, generator.text(filling.first), generator.text(filling.second))
-            if template is not None:
-                score_by_template[template] = max(
-                    score_by_template.get(template, filling.log_likelihood), filling.log_likelihood
-                )
-    ordered = sorted(score_by_template.items(), key=lambda item: -item[1])
-    return [Candidate(template, score) for template, score in ordered]
 
 
 def sentence(definition: str) -> str:
@@ -261,7 +248,7 @@ def template_of(form: str, first: str, second: str) -> str | None:
 
     Left out: what has braces, a mask or a sentinel of its own, and rows of dots.
     """
-    if any(re.search(r"[{}<>\[\]]|\.\s*\.|…", part) or "\ufffd" in part for part in (first, second)):
+    if any(re.search(r"[{}<>\[\]\ufffd]|\.\s*\.|…", part) for part in (first, second)):
         return None
     text = re.sub(r"\s+", " ", form.replace("{first}", first).replace("{second}", second)).strip()
     return text if text.count(SLOT) == 1 and text.count(MASK) == 1 else None

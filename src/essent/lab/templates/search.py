@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,60 +51,6 @@ class TemplateSearch:
     board: Leaderboard
 
 
-def search_templates(
-    model: ModelLike,
-    data: Any,
-    grammar: Grammar = PROMPT_BERT,
-    *,
-    weights: str = "mask",
-    layers: str = "L",
-    shaping: str = "",
-    criterion: str | Sequence[str] = (),
-    folder: str | Path | None = None,
-    test: Sequence[LabeledTask | str] = (),
-    baselines: Sequence[str] = BASELINES,
-    work: str | Path | None = None,
-    options: dict[str, Any] | None = None,
-    **settings: Any,
-) -> TemplateSearch:
-    """Greedy search over a grammar's slots, in the order of its choices; each candidate is one pass, none runs twice.
-
-    Args:
-        data, criterion, folder, test, baselines, work: as in `essent.search`.
-        options: SentenceTransformer's keyword arguments (device, revision …).
-        settings: further arguments of `essent.search` (seed, batch_size, memory …).
-        weights, layers, shaping: how the template's tokens become a vector: by default its [MASK] in the last layer.
-
-    Raises:
-        UnsupportedRecipeError: the model has no mask token and the grammar needs one.
-    """
-    if not grammar.choices:
-        raise InputError(f"The template grammar {grammar.text!r} has no slots to search.")
-    tests = _held_out(test, folder, data, criterion)
-    shell = _opened(model, layers, weights, MASK in grammar.text, options or {})
-    run: Callable[..., Leaderboard] = partial(search, shell, data, criterion=criterion, folder=folder, **settings)
-    chosen = grammar.first()
-    boards: list[Leaderboard] = []
-    steps: list[Step] = []
-    scores: dict[str, float] = {}
-    for slot, choices in grammar.choices.items():
-        candidates = list(dict.fromkeys(grammar.fill({**chosen, slot: choice}) for choice in choices))
-        new = tuple(template for template in candidates if template not in scores)
-        if new:
-            space = Space((Grid(templates=new, layers=(layers,), weights=(weights,), shaping=(shaping,)),), name=slot)
-            step = {"baselines": () if boards else baselines, "top": len(new) + len(baselines)}
-            board = run(space, **step, work=None if work is None else Path(work) / slot)
-            boards.append(board)
-            scores.update({t.recipe.template: t.scores[board.criterion] for t in board.trials if t.recipe.template})
-        filled = [scores[grammar.fill({**chosen, slot: choice})] for choice in choices]
-        chosen[slot] = choices[int(np.argmax(np.nan_to_num(filled, nan=-np.inf)))]
-        steps.append(Step(slot, {template: scores[template] for template in candidates}, chosen[slot]))
-    template = grammar.fill(chosen)
-    board = _decided(_merged(boards), boards, template, run, settings.get("seed", 0))
-    board = replace(board, provenance={**board.provenance, "model": model_name(model)})
-    return TemplateSearch(template, tuple(steps), _tested(board, shell, tests, settings))
-
-
 @dataclass(frozen=True)
 class GeneratedSearch:
     """What a search over generated templates found.
@@ -123,6 +68,57 @@ class GeneratedSearch:
     board: Leaderboard
 
 
+def search_templates(
+    model: ModelLike,
+    data: Any,
+    grammar: Grammar = PROMPT_BERT,
+    *,
+    weights: str = "mask",
+    layers: str = "L",
+    shaping: str = "",
+    test: Sequence[LabeledTask | str] = (),
+    baselines: Sequence[str] = BASELINES,
+    work: str | Path | None = None,
+    options: dict[str, Any] | None = None,
+    **settings: Any,
+) -> TemplateSearch:
+    """Greedy search over a grammar's slots, in the order of its choices; each candidate is one pass, none runs twice.
+
+    Args:
+        data, test, baselines, work: as in `essent.search`.
+        options: SentenceTransformer's keyword arguments (device, revision …).
+        settings: further arguments of `essent.search` (criterion, folder, seed, batch_size, memory …).
+        weights, layers, shaping: how the template's tokens become a vector: by default its [MASK] in the last layer.
+
+    Raises:
+        UnsupportedRecipeError: the model has no mask token and the grammar needs one.
+    """
+    if not grammar.choices:
+        raise InputError(f"The template grammar {grammar.text!r} has no slots to search.")
+    tests = _held_out(test, data, settings)
+    shell = _opened(model, layers, weights, MASK in grammar.text, options or {})
+    chosen = grammar.first()
+    boards: list[Leaderboard] = []
+    steps: list[Step] = []
+    scores: dict[str, float] = {}
+    for slot, choices in grammar.choices.items():
+        templates = {choice: grammar.fill({**chosen, slot: choice}) for choice in choices}
+        new = tuple(template for template in dict.fromkeys(templates.values()) if template not in scores)
+        if new:
+            space = Space((Grid(templates=new, layers=(layers,), weights=(weights,), shaping=(shaping,)),), name=slot)
+            step: dict[str, Any] = {**settings, "top": len(new) + len(baselines)}
+            step |= {"baselines": () if boards else baselines, "work": None if work is None else Path(work) / slot}
+            board = search(shell, data, space, **step)
+            boards.append(board)
+            scores |= {t.recipe.template: t.scores[board.criterion] for t in board.trials if t.recipe.template}
+        chosen[slot] = max(choices, key=lambda choice: float(np.nan_to_num(scores[templates[choice]], nan=-np.inf)))
+        steps.append(Step(slot, {template: scores[template] for template in templates.values()}, chosen[slot]))
+    template = grammar.fill(chosen)
+    board = _decided(_merged(boards), boards, template, shell, data, settings)
+    board = replace(board, provenance={**board.provenance, "model": model_name(model)})
+    return TemplateSearch(template, tuple(steps), _tested(board, shell, tests, settings))
+
+
 def search_candidates(
     model: ModelLike,
     data: Any,
@@ -130,39 +126,26 @@ def search_candidates(
     *,
     weights: str = "mask",
     layers: str = "L",
-    shaping: str = "",
-    criterion: str | Sequence[str] = (),
-    folder: str | Path | None = None,
-    test: Sequence[LabeledTask | str] = (),
-    baselines: Sequence[str] = BASELINES,
-    work: str | Path | None = None,
     options: dict[str, Any] | None = None,
-    **settings: Any,
+    **arguments: Any,
 ) -> GeneratedSearch:
     """Score generated templates (`generate_templates`) on a data set; each is one pass (PromptBERT 4.2).
 
-    Args: as in `search_templates`.
+    Args: as in `search_templates`, of which this is the search of one slot.
 
     Raises:
         InputError: no candidates that the model can take.
         UnsupportedRecipeError: the model has no mask token.
     """
-    tests = _held_out(test, folder, data, criterion)
     shell = _opened(model, layers, weights, True, options or {})
-    usable = [candidate for candidate in candidates if _can_frame(shell, candidate.template)]
+    usable = tuple(candidate for candidate in candidates if _can_frame(shell, candidate.template))
     if not usable:
         raise InputError(f"None of {len(candidates)} generated templates can be used with this model.")
-    names = tuple(candidate.template for candidate in usable)
-    grid = Grid(templates=names, layers=(layers,), weights=(weights,), shaping=(shaping,))
-    run: Callable[..., Leaderboard] = partial(search, shell, data, criterion=criterion, folder=folder, **settings)
-    space = Space((grid,), name="generated")
-    board = run(space, baselines=baselines, top=len(names) + len(baselines), work=work)
-    board = replace(board, provenance={**board.provenance, "model": model_name(model), "space": "generated templates"})
-    template = next(str(trial.recipe.template) for trial in board.trials if trial.recipe.template in names)
-    board = _decided(board, [board], template, run, settings.get("seed", 0))
-    board = _tested(board, shell, tests, settings)
+    grammar = Grammar("{candidate}", {"candidate": tuple(candidate.template for candidate in usable)})
+    searched = search_templates(shell, data, grammar, weights=weights, layers=layers, **arguments)
+    provenance = {**searched.board.provenance, "model": model_name(model), "space": "generated templates"}
     rejected = tuple(candidate.template for candidate in candidates if candidate not in usable)
-    return GeneratedSearch(template, tuple(usable), rejected, board)
+    return GeneratedSearch(searched.template, usable, rejected, replace(searched.board, provenance=provenance))
 
 
 def _opened(model: ModelLike, layers: str, weights: str, masks: bool, options: dict[str, Any]) -> SentenceTransformer:
@@ -180,10 +163,9 @@ def _can_frame(shell: SentenceTransformer, template: str) -> bool:
     return True
 
 
-def _held_out(
-    test: Sequence[LabeledTask | str], folder: str | Path | None, data: Any, criterion: str | Sequence[str]
-) -> list[HeldOut]:
-    searched = SearchData.of(data, folder, criterion, 0)
+def _held_out(test: Sequence[LabeledTask | str], data: Any, settings: dict[str, Any]) -> list[HeldOut]:
+    folder = settings.get("folder")
+    searched = SearchData.of(data, folder, settings.get("criterion", ()), 0)
     return held_out(test, folder, searched.texts, searched.labelled_items)
 
 
@@ -196,24 +178,28 @@ def _tested(
 
 
 def _decided(
-    board: Leaderboard, boards: Sequence[Leaderboard], template: str, run: Callable[..., Leaderboard], seed: int
+    board: Leaderboard,
+    boards: Sequence[Leaderboard],
+    template: str,
+    shell: SentenceTransformer,
+    data: Any,
+    settings: dict[str, Any],
 ) -> Leaderboard:
     """The leaderboard with the best template as its leader, and the verdict between that and the baselines."""
     winner = next((str(trial.recipe) for trial in board.trials if trial.recipe.template == template), None)
     if not board.is_scored or winner is None or not np.isfinite(board.find(winner).scores[board.criterion]):
         return board
-    judgements = boards[0].judgements
-    if judgements:
-        steps = [step_board.judgements[0] for step_board in boards]
-        rows = {name: row for step in steps for name, row in zip(step.names, step.evidence, strict=True)}
-        scored = replace(judgements[0], names=list(rows), evidence=np.stack(list(rows.values())))
-        names, baselines = list(rows), board.baselines
-        decided = judged(board.trials, board.criterion, baselines, [scored], names, seed=seed, winner=winner)
+    if boards[0].judgements:
+        scored = [step_board.judgements[0] for step_board in boards]
+        rows = {name: row for own in scored for name, row in zip(own.names, own.evidence, strict=True)}
+        every = replace(scored[0], names=list(rows), evidence=np.stack(list(rows.values())))
+        arguments = (board.trials, board.criterion, board.baselines, [every], list(rows))
+        decided = judged(*arguments, seed=settings.get("seed", 0), winner=winner)
     else:  # the verdict without labels belongs to the last recipe that leads: the winner beside the baselines alone
-        decided = run(Space(named=(winner,)), baselines=board.baselines)
+        decided = search(shell, data, Space(named=(winner,)), **{**settings, "baselines": board.baselines})
         decided = replace(decided, trials=board.trials, winner=winner)
-        if str(board.trials[0].recipe) in board.baselines:
-            first = str(board.trials[0].recipe)
+        first = str(board.trials[0].recipe)
+        if first in board.baselines:
             decided = replace(decided, kept=first, verdict=f"No template does better than {first}, which is kept.")
     return replace(decided, provenance=board.provenance, _source=board._source)
 
@@ -222,8 +208,8 @@ def _merged(boards: Sequence[Leaderboard]) -> Leaderboard:
     """One leaderboard of all steps, not judged yet; the baselines ran in the first step."""
     first = boards[0]
     trials = ranked([trial for board in boards for trial in board.trials], first.criterion)
-    seconds = round(sum(board.provenance["seconds"] for board in boards), 2)
-    passes = sum(board.provenance["passes"] for board in boards)
-    provenance = {**first.provenance, "space": "template grammar", "recipes": len(trials), "passes": passes}
-    merged = Leaderboard(first.criterion, trials, first.baselines)
-    return replace(merged, provenance={**provenance, "seconds": seconds}, _source=first._source)
+    sums = {name: sum(board.provenance[name] for board in boards) for name in ("passes", "seconds")}
+    provenance = {**first.provenance, "space": "template grammar", "recipes": len(trials), "passes": sums["passes"]}
+    provenance["seconds"] = round(sums["seconds"], 2)
+    fields: dict[str, Any] = {"notes": first.notes, "provenance": provenance, "_source": first._source}
+    return Leaderboard(first.criterion, trials, first.baselines, **fields)

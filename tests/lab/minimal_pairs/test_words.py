@@ -1,0 +1,191 @@
+"""What may stand for a word: WordNet's offers, the model's probabilities and states, the confidence in a choice."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Callable
+from itertools import permutations
+from pathlib import Path
+
+import nltk.data
+import numpy as np
+import pytest
+import torch
+from heros_sentences import SENTENCES
+from tiny_wordnet import write_wordnet
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+from essent.errors import DataError, ModelError
+from essent.lab.minimal_pairs.judge import fit, read_sheets
+from essent.lab.minimal_pairs.masked import Asked, MaskedModel
+from essent.lab.minimal_pairs.parsing import DATA, Parser, read_table
+from essent.lab.minimal_pairs.wordnet import WordNet, spelled
+from essent.lab.minimal_pairs.words import Confidence, Evidence, substitutes
+
+# -- WordNet ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wordnet(wordnet_folder: Path) -> WordNet:
+    return WordNet(wordnet_folder)
+
+
+def test_senses_and_relatives(wordnet: WordNet) -> None:
+    ((uses, sense),) = wordnet.senses("boost", "verb")
+    assert (uses, spelled(sense)) == (4, "boost")
+    hike, up = sense.synset().lemmas()[1:]
+    assert (spelled(hike), spelled(up), wordnet.rank(hike, "verb")) == ("hike", "hike up", 1)
+    assert wordnet.senses("boost", "noun") == []
+    assert "hike up" in wordnet
+    assert "blorp" not in wordnet
+    # NLTK finds bounds twice: as it is, and as a form of bound, in one synset
+    assert [uses for uses, _ in wordnet.senses("bounds", "noun")] == [2]
+    assert {"happy", "glad", "unhappy", "sad", "happiness"} <= wordnet.relatives("happy")
+    assert {"increase", "decrease", "lower", "hike"} <= wordnet.relatives("boost")
+    # glad(p) is opposed to sad, happy to unhappy, though both words share a synset
+    ((_, glad),) = wordnet.senses("glad", "adj")
+    opposed = {spelled(lemma): [spelled(antonym) for antonym in lemma.antonyms()] for lemma in glad.synset().lemmas()}
+    assert opposed == {"happy": ["unhappy"], "glad": ["sad"]}
+
+
+def test_named_folder_is_read(wordnet_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nltk.data, "path", [str(wordnet_folder)])
+    with pytest.raises(DataError, match=r"empty.*python -m nltk\.downloader wordnet"):
+        WordNet(tmp_path / "empty")
+    changed = write_wordnet(tmp_path / "other")
+    counts = changed / "corpora" / "wordnet" / "cntlist.rev"
+    counts.write_text(counts.read_text("latin-1").replace("buy%2:00:00:: 1 30", "buy%2:00:00:: 1 31"), "latin-1")
+    assert WordNet(changed).count("buy", "verb") == 31
+    assert WordNet().count("buy", "verb") == 30
+    (changed / "corpora" / "wordnet" / "lexnames").unlink()
+    monkeypatch.setattr(nltk.data, "path", [])
+    with pytest.raises(DataError, match=r"no whole WordNet.*lexnames"):
+        WordNet(changed)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "word", "expected"),
+    [
+        ("She stopped the old car.", "stopped", ["halted", "started"]),
+        ("She stopped the car and had to start it again.", "stopped", []),  # not "started the car and had to start it"
+        ("We hate noise and detest crowds.", "hate", []),  # not "detest noise and detest crowds"
+    ],
+)
+def test_substitutes_avoid_words_of_the_sentence(
+    sentence: str, word: str, expected: list[str], wordnet: WordNet, parser: Parser
+) -> None:
+    (doc,) = parser([sentence])
+    token = next(candidate for candidate in doc if candidate.lower_ == word)
+    assert [candidate.word for candidate in substitutes(token, wordnet)] == expected
+
+
+# -- the masked language model, against a slow pass for each word -----------------------------------------------------
+
+
+def queries_for(*words: str) -> list[Asked]:
+    """One word of each sentence."""
+    spans = [list(re.finditer(r"\w+", text))[n % 7].span() for n, text in enumerate(SENTENCES)]
+    return [Asked(text, *span, words) for text, span in zip(SENTENCES, spans, strict=True)]
+
+
+def test_slots_match_single_passes(model: MaskedModel, masked_folder: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(masked_folder)
+    slow = AutoModelForMaskedLM.from_pretrained(masked_folder).double().eval()
+    queries = queries_for("green", "buy", "blorp")
+    model.batch_size = 5
+    for (text, start, end, _), slot in zip(queries, model.slots(queries), strict=True):
+        ids = tokenizer(text[:start] + "[MASK]" + text[end:], return_tensors="pt")
+        with torch.no_grad():
+            row = slow(**ids).logits[0, ids["input_ids"][0].tolist().index(4)].log_softmax(-1)
+        assert slot.words["green"] == pytest.approx(float(row[tokenizer.vocab["green"]]), abs=1e-5)
+        assert slot.words["blorp"] == -np.inf
+        expected = {filler: float(row[tokenizer.vocab[filler]]) for filler in slot.fillers}
+        assert slot.fillers == pytest.approx(expected, abs=1e-5)
+        assert list(expected.values()) == sorted(expected.values(), reverse=True)
+        assert not {"##s", "[PAD]", ".", "("} & set(slot.fillers)
+
+
+def test_similarities_are_cosines_of_states(model: MaskedModel, masked_folder: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(masked_folder)
+    slow = AutoModelForMaskedLM.from_pretrained(masked_folder).double().eval()
+
+    def state(text: str, start: int) -> np.ndarray:
+        ids = tokenizer(text, return_tensors="pt")
+        with torch.no_grad():
+            hidden = slow(**ids, output_hidden_states=True).hidden_states[2][0]
+        inside = [n for n in range(hidden.shape[0]) if (span := ids.token_to_chars(n)) and span.start == start]
+        vector = hidden[inside[0]].numpy()
+        return vector / np.linalg.norm(vector)
+
+    vectors = [state(row["sentence"], row["sentence"].index(row["word"])) for row in read_table("probes.tsv")]
+    base = np.mean([first @ second for first, second in permutations(vectors, 2)])
+    queries = queries_for("green", "buy")
+    for (text, start, end, words), similarities in zip(queries, model.similarities(queries), strict=True):
+        cosines = {word: state(text, start) @ state(text[:start] + word + text[end:], start) for word in words}
+        expected = {word: (cosine - base) / (1 - base) for word, cosine in cosines.items()}
+        assert similarities == pytest.approx(expected, abs=1e-5)
+
+
+def test_truncated_words(model: MaskedModel) -> None:
+    text = "the river " * 60 + "green"
+    (slot,) = model.slots([Asked(text, 600, 605, ("green",))])
+    assert slot == ({"green": -np.inf}, {})
+    (similarities,) = model.similarities([Asked(text, 600, 605, ("strange",))])
+    assert similarities["strange"] == pytest.approx(-model.baseline / (1 - model.baseline))  # of a cosine of 0
+
+
+def test_masked_model_refusals(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="mask"):
+        MaskedModel(str(folder_of("gpt2")))
+    with pytest.raises(ModelError, match="nowhere"):
+        MaskedModel(str(tmp_path / "nowhere"))
+
+
+# -- confidence -------------------------------------------------------------------------------------------------------
+
+
+def test_the_log_odds_are_a_sum() -> None:
+    weights = {"constant": 1.0, "similarity": 2.0, "probability": 0.5, "prefix": 3.0}
+    evidence = Evidence(similarity=0.5, prior=-1.0, probability=-4.0, prefix=True)
+    chance = Confidence({"synonym": weights}, {}).chance("synonym", evidence)
+    assert chance == pytest.approx(1 / (1 + math.exp(-(1.0 + 1.0 - 2.0 + 3.0))))
+
+
+def test_packaged_coefficients(tmp_path: Path) -> None:
+    """Refit after a change: essent lab minimal-pairs fit src/essent/lab/minimal_pairs/data/judgements.tsv …"""
+    fitted_on = Confidence.load().fitted_on
+    assert fitted_on["sha256"] == hashlib.sha256((DATA / "judgements.tsv").read_bytes()).hexdigest()
+    assert min(fitted_on["held-out area"].values()) > 0.7
+    (tmp_path / "x.json").write_text("{}", "utf-8")
+    with pytest.raises(DataError, match="no coefficients of `essent lab minimal-pairs fit`"):
+        Confidence.load(tmp_path / "x.json")
+
+
+def test_fit_separates_good_from_bad(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [
+        (relation, Evidence(good + rng.normal(0, 0.3), -1.0, -4.0), bool(good))
+        for relation in ("synonym", "antonym")
+        for good in (0, 1) * 30
+    ]
+    confidence = fit(rows, {"model": "m"})
+    assert confidence.fitted_on["judgements"] == {"synonym": 60, "antonym": 60}
+    assert confidence.fitted_on["held-out area"]["synonym"] > 0.9
+    assert confidence.chance("synonym", rows[1][1]) > 0.5 > confidence.chance("synonym", rows[0][1])
+    confidence.save(tmp_path / "fitted.json")
+    assert Confidence.load(tmp_path / "fitted.json") == confidence
+    with pytest.raises(DataError, match="too few to fit"):
+        fit(rows[:15], {})
+
+
+def test_marks_of_a_sheet_in_json(tmp_path: Path) -> None:
+    """Spreadsheets write 1 and 0, programs true, false and null."""
+    row = '{"subset": "Synonym", "original": "a", "converted": "b", "good": %s}\n'
+    marks = ("true", "false", "null", "1", '"0"', '""')
+    (tmp_path / "x.jsonl").write_text("".join(row % mark for mark in marks), "utf-8")
+    assert [good for _, good in read_sheets([tmp_path / "x.jsonl"])] == [True, False, True, False]
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n", "utf-8")
+    with pytest.raises(DataError, match="needs the columns"):
+        read_sheets([tmp_path / "x.csv"])
