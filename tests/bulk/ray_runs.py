@@ -44,7 +44,6 @@ def fatal(root: Path, times: int) -> Fatal:
 def main(case: str, address: str, root: Path) -> None:
     sources: Sequence[str | Path] = [root / "a.txt"]
     model: Any = root / "static"
-    settings: dict[str, Any] = {"rows_per_part": 20}
     if case == "unseen source":
         fsspec.filesystem("memory").pipe_file("/a.txt", b"one\ntwo\n")
         sources = ["memory://a.txt"]
@@ -54,12 +53,8 @@ def main(case: str, address: str, root: Path) -> None:
         model = fatal(root, 100)
     elif case == "fatal twice":
         model = fatal(root, 2)
-    elif case == "no place":
-        ray_cluster.PLACED_WITHIN = 4.0
-    elif case == "seven workers":
-        settings["workers"] = 7
     try:
-        run = essent.encode(sources, model, root / "out", ray=address, **settings)
+        run = essent.encode(sources, model, root / "out", ray=address, rows_per_part=20, workers=7)
     except essent.EssentError as error:
         print(f"{type(error).__name__}: {error}")
     else:

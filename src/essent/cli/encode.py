@@ -297,7 +297,6 @@ def summary(outcome: BulkResult) -> Sequence[str]:
         loss = outcome.loss
         lines.append(
             f"cosine with float32 {loss['mean_cosine']:.4f} on average, {loss['lowest_cosine']:.4f} at the lowest; "
-            f"similarities of neighbouring rows ranked alike to {loss['spearman']:.4f} (Spearman), and off by "
-            f"{loss['largest_error']:.4f} at most; {loss['texts']:,} texts"
+            f"similarities ranked alike to {loss['spearman']:.4f} (Spearman); {loss['texts']:,} texts"
         )
     return lines
