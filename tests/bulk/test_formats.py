@@ -287,16 +287,7 @@ def test_conflicting_columns(tmp_path: Path) -> None:
         encode(tmp_path / "a.parquet", "no model", tmp_path / "out", column="n")
     with pytest.raises(EssentError, match=r"a\.parqet does not exist\. Did you mean 'a\.parquet'"):
         encode(tmp_path / "a.parqet", "no model", tmp_path / "out")
+    with pytest.raises(EssentError, match=r"no column 'm'.*--id"):
+        encode(tmp_path / "a.parquet", "no model", tmp_path / "out", id="m")
     with pytest.raises(EssentError, match="matches no file"):
         encode(str(tmp_path / "*.txt"), "no model", tmp_path / "out")
-
-
-def test_id_columns(tmp_path: Path, static_folder: Path) -> None:
-    write(tmp_path / "a.jsonl")
-    encode(tmp_path / "a.jsonl", static_folder, tmp_path / "out", id="n")
-    assert table_of(tmp_path / "out").column_names == ["n", "other_values", "status", "embedding"]
-    write(tmp_path / "a.parquet")
-    encode(tmp_path / "a.parquet", static_folder, tmp_path / "b", id=("n", "text"))
-    assert table_of(tmp_path / "b").column_names == ["n", "text", "status", "embedding"]
-    with pytest.raises(EssentError, match=r"no column 'm'.*--id"):
-        encode(tmp_path / "a.parquet", static_folder, tmp_path / "c", id="m")

@@ -172,7 +172,6 @@ def run_case(case: str, root: Path, nodes: Nodes) -> str:
 @pytest.mark.parametrize(
     ("case", "pattern"),
     [
-        ("unseen source", r"DataError: On the node \S+ \([0-9.]+\): memory://.*a\.txt cannot be "),
         ("unseen output", r"DataError: On the node \S+ \([0-9.]+\): .*out is not the folder of that name"),
         ("fatal", r"DataError: part-00000-0000\d\d\.parquet has ended 4 processes"),
     ],

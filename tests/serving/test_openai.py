@@ -53,14 +53,6 @@ def test_a_static_encoder_and_dimensions(api: openai.OpenAI, expected_static: Ca
         api.embeddings.create(input="a", model="static", dimensions=13)
 
 
-def test_many_texts_keep_their_order(api: openai.OpenAI, expected: Callable) -> None:
-    rng = np.random.default_rng(0)
-    words = " ".join(SENTENCES).split()
-    texts = [" ".join(rng.choice(words, rng.integers(1, 60))) for _ in range(700)]
-    response = api.embeddings.create(input=texts, model="tiny")
-    np.testing.assert_allclose([row.embedding for row in response.data], expected(texts), atol=1e-5)
-
-
 def test_models(api: openai.OpenAI) -> None:
     assert [model.id for model in api.models.list()] == ["tiny", "static"]
     assert api.models.retrieve("tiny").owned_by == "essent"
