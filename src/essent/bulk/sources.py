@@ -105,9 +105,10 @@ def file_system(address: str) -> tuple[Any, str]:
         DataError: an unknown protocol, or a library that it needs.
     """
     try:
-        return fsspec.core.url_to_fs(address)  # type: ignore[no-any-return]
+        system, path = fsspec.core.url_to_fs(address)
     except (ValueError, ImportError) as error:
         raise DataError(f"{address!r} cannot be read: {error}") from error
+    return system, path
 
 
 def find_sources(addresses: Sequence[str]) -> list[Source]:

@@ -355,7 +355,8 @@ def _weights(model: SentenceTransformer) -> np.ndarray | None:
     plan, vocabulary = model.module.plan, model.module.backbone.vocabulary
     factors = [factor for factor in plan.weightings if not isinstance(factor, Uniform)]
     tables = [factor.table(vocabulary, model.module.stats) for factor in factors if isinstance(factor, ByToken)]
-    return np.prod([np.ones(len(vocabulary)), *tables], axis=0) if len(tables) == len(factors) else None
+    weights: np.ndarray = np.prod([np.ones(len(vocabulary)), *tables], axis=0)
+    return weights if len(tables) == len(factors) else None
 
 
 def prepare_in_process(connection: Any, model: str, engine: str, folder: str, precision: str) -> None:

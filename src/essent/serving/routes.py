@@ -298,7 +298,8 @@ async def explain(service: Served, body: ExplainBody) -> Response:
         unit = unit_rows(await service.vectors_of_ids(model, sequences))
         turned = 1 - np.clip(unit[1:] @ unit[0], -1, 1)
         impacts = dict(zip(content, turned.tolist(), strict=True))
-    table, weights = model.prepared.token_weights, None
+    table = model.prepared.token_weights
+    weights: np.ndarray | None = None
     if table is not None or model.prepared.engine == "static":
         weights = np.ones(len(tokens)) if table is None else table[ids].astype(np.float64)
         total = float(weights.sum())
