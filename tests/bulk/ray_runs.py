@@ -8,11 +8,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import numpy as np
 
 import essent
@@ -42,24 +40,15 @@ def fatal(root: Path, times: int) -> Fatal:
 
 
 def main(case: str, address: str, root: Path) -> None:
-    sources: Sequence[str | Path] = [root / "a.txt"]
     model: Any = root / "static"
-    settings: dict[str, Any] = {"rows_per_part": 20}
-    if case == "unseen source":
-        fsspec.filesystem("memory").pipe_file("/a.txt", b"one\ntwo\n")
-        sources = ["memory://a.txt"]
-    elif case == "unseen output":
+    if case == "unseen output":
         ray_cluster.write_text = lambda path, text: None  # as where the nodes have another folder of this name
     elif case == "fatal":
         model = fatal(root, 100)
     elif case == "fatal twice":
         model = fatal(root, 2)
-    elif case == "no place":
-        ray_cluster.PLACED_WITHIN = 4.0
-    elif case == "seven workers":
-        settings["workers"] = 7
     try:
-        run = essent.encode(sources, model, root / "out", ray=address, **settings)
+        run = essent.encode(root / "a.txt", model, root / "out", ray=address, rows_per_part=20, workers=7)
     except essent.EssentError as error:
         print(f"{type(error).__name__}: {error}")
     else:

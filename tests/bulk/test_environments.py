@@ -5,11 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,109 +35,22 @@ def run(*words: object, code: int = 0, start: list[str] | None = None, **more: A
     return " ".join(done.stderr.split())
 
 
-# -- an ordinary user -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def ordinary() -> Iterator[tuple[Path, list[str]]]:
-    """A folder of an ordinary user, and the beginning of a command that runs as that user."""
-    folder, start = Path(tempfile.mkdtemp(prefix="essent-ordinary-")), list[str]()
-    if os.geteuid() == 0:
-        os.chown(folder, NOBODY, NOBODY)
-        reads = "-all,+dac_read_search"  # where Python is installed for root alone; gives no right to write
-        start = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-        start += [f"--inh-caps={reads}", f"--ambient-caps={reads}"]
-        try:
-            subprocess.run([*start, sys.executable, "-c", "import pyarrow"], check=True, capture_output=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            pytest.skip(f"no process of an ordinary user can be started: {error}")
-    yield folder, start
-    shutil.rmtree(folder)
-
-
 @posix_only
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_read_only_output(workers: str, ordinary: tuple[Path, list[str]], static_folder: Path) -> None:
+@pytest.mark.skipif(os.name == "posix" and os.geteuid() == 0, reason="the administrator may write everywhere")
+def test_a_read_only_output(tmp_path: Path, static_folder: Path) -> None:
     """Refused before anything is computed; what is there stays, and is gone on with when it can be written to."""
-    folder, start = ordinary
-    shutil.copytree(static_folder, folder / "static")
-    (folder / "a.txt").write_text("\n".join(sentences(90)), "utf-8")
-    locked, out = folder / "locked", folder / "locked" / "out"
-    locked.mkdir(mode=0o755)
-    locked.chmod(0o555)
-    words = (folder / "a.txt", "-m", folder / "static", "-o", out, "--rows-per-part", 30, "--workers", workers)
-    assert f"{out} cannot be written: {locked} is read-only." in run(*words, code=2, start=start)
-    encode(folder / "a.txt", folder / "static", out, rows_per_part=30)
+    (tmp_path / "a.txt").write_text("\n".join(sentences(90)), "utf-8")
+    out = tmp_path / "out"
+    encode(tmp_path / "a.txt", static_folder, out, rows_per_part=30)
     whole = contents(out)
     (out / "part-00000-000001.parquet").unlink()
-    before = contents(out)
     out.chmod(0o555)
-    if os.geteuid() == 0:
-        for path in out.rglob("*"):
-            os.chown(path, NOBODY, NOBODY)
-        os.chown(out, NOBODY, NOBODY)
-    assert f"{out} cannot be written: {out} is read-only." in run(*words, code=2, start=start)
-    assert contents(out) == before
+    for folder in (out, out / "inner"):
+        with pytest.raises(EssentError, match=r"cannot be written: .* is read-only"):
+            encode(tmp_path / "a.txt", static_folder, folder, rows_per_part=30)
     out.chmod(0o755)
-    run(*words, start=start)
+    encode(tmp_path / "a.txt", static_folder, out, rows_per_part=30)
     assert contents(out) == whole
-    assert {path.name for path in out.iterdir()} == whole.keys()
-
-
-# -- a full disk ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """A disk in memory of some size; called again, it is made larger."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-
-    def sized(size: str) -> Path:
-        again = ["-o", f"remount,size={size}"] if disk.is_mount() else ["-t", "tmpfs", "-o", f"size={size}", "tmpfs"]
-        done = subprocess.run(["mount", *again, str(disk)], capture_output=True, text=True)
-        if done.returncode:
-            pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
-        return disk
-
-    if not sys.platform.startswith("linux") or shutil.which("mount") is None:
-        pytest.skip("needs Linux and mount")
-    yield sized
-    subprocess.run(["umount", "--lazy", str(disk)], capture_output=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_full_disk(workers: str, small_disk: Callable[[str], Path], tmp_path: Path, static_folder: Path) -> None:
-    """While the weights or the first part are written, or later: an error, whole parts, and it can be resumed."""
-    texts = [f"{text} {os.urandom(4000).hex()}" for text in sentences(300)]
-    (tmp_path / "a.txt").write_text("\n".join(texts), "utf-8")
-    counts = []
-    for size in ("4k", "800k"):
-        out = small_disk(size) / "out"
-        words = (tmp_path / "a.txt", "-m", static_folder, "-o", out, "--rows-per-part", 30, "--workers", workers)
-        message = run(*words, code=2)
-        assert "The disk is full. The parts in" in message
-        assert "the same command goes on" in message
-        paths = out.iterdir() if out.is_dir() else ()
-        assert not [path.name for path in paths if not path.name.startswith("part-")]
-        counts.append(len(contents(out)))
-    assert 0 == counts[0] < counts[1] < 10
-    small_disk("16m")
-    run(*words)
-    encode(tmp_path / "a.txt", static_folder, tmp_path / "whole", rows_per_part=30)
-    assert contents(out) == contents(tmp_path / "whole")
-    assert table_of(out)["text"].to_pylist() == texts
-
-
-def test_no_room_for_the_weights_of_torch(
-    small_disk: Callable[[str], Path], bert: Path, parquet: Callable[..., Path]
-) -> None:
-    out = small_disk("4k") / "out"
-    with pytest.raises(EssentError, match="The disk is full"):
-        encode(parquet(5), str(bert), out, workers=2)
-    assert not list(out.iterdir())
 
 
 # -- locale, standard input, start methods ----------------------------------------------------------------------------
@@ -207,16 +117,11 @@ def words(tmp_path: Path, static_folder: Path) -> tuple[Path, Path, Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", METHODS)
-def test_workers_of_a_process_of_every_start_method(method: str, words: tuple[Path, Path, Path]) -> None:
-    done = run_script(SCRIPT, method, "plain", *words)
-    assert (done.returncode, done.stdout) == (0, "60\n"), done.stderr
-    assert table_of(words[-1])["text"].to_pylist() == sentences(60)
-
-
-@pytest.mark.slow
-def test_processes_without_children(words: tuple[Path, Path, Path]) -> None:
-    """A daemon, as in a pool of multiprocessing; and a script without a guard, whose workers would start workers."""
+def test_workers_of_processes(words: tuple[Path, Path, Path]) -> None:
+    """Started by every method; a daemon, as in a pool, may have no children; a script without a guard starts itself."""
+    for method in METHODS:
+        done = run_script(SCRIPT, method, "plain", *words[:2], words[2].with_name(method))
+        assert (done.returncode, done.stdout) == (0, "60\n"), done.stderr
     done = run_script(SCRIPT, "spawn", "daemon", *words)
     assert "InputError: workers=2: no process can be started (daemonic processes" in done.stderr
     unguarded = "import sys\nfrom essent.bulk import encode\nencode(*sys.argv[1:], rows_per_part=20, workers=2)\n"

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,13 +16,10 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
 
 import essent
-from command_line import PROGRAM
 from essent import Encoder, EssentError, StaticEncoder
-from essent.bulk.parts import read_parts
-from essent.bulk.run import compute, encode, prepare
+from essent.bulk.run import encode, prepare
 from essent.bulk.settings import BulkSettings, ModelSpec
 from essent.bulk.work import do_unit
-from waiting import wait_until
 
 TEXTS = sentences(200)
 
@@ -63,7 +57,7 @@ def test_graphs(engine: str, compiled_by: Callable, tmp_path: Path, parquet: Cal
     path = parquet(200)
     encode(path, tmp_path / "graph", tmp_path / "out", rows_per_part=60)
     check(tmp_path / "out", compiled.encode(TEXTS))
-    with pytest.raises(EssentError, match=f"is a graph for {engine}, and the engine asked for is torch"):
+    with pytest.raises(EssentError, match=f"is a graph for {engine} in float32; export it again for torch"):
         encode(path, tmp_path / "graph", tmp_path / "b", engine="torch")
     with pytest.raises(EssentError, match="which takes no max_seq_length"):
         encode(path, tmp_path / "graph", tmp_path / "b", max_seq_length=10)
@@ -73,36 +67,20 @@ def test_graphs(engine: str, compiled_by: Callable, tmp_path: Path, parquet: Cal
 def test_graph_is_cached_beside_the_parts(
     bert: Path, tmp_path: Path, parquet: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = parquet(200)
-    encode(path, str(bert), tmp_path / "out", engine="openvino", rows_per_part=60, progress=True)
+    """That of another recipe is replaced."""
+    path, out, settings = parquet(200), tmp_path / "out", {"engine": "openvino", "rows_per_part": 60, "progress": True}
+    encode(path, str(bert), out, **settings)
     assert "Making a graph of the model for openvino" in capsys.readouterr().err
-    check(tmp_path / "out", Encoder(str(bert)).encode(TEXTS))
-    before = contents(tmp_path / "out")
-    (tmp_path / "out" / list(before)[1]).unlink()
-    encode(path, str(bert), tmp_path / "out", engine="openvino", rows_per_part=60, workers=2, progress=True)
+    check(out, Encoder(str(bert)).encode(TEXTS))
+    before = contents(out)
+    (out / list(before)[1]).unlink()
+    encode(path, str(bert), out, workers=2, **settings)
     assert "Making a graph" not in capsys.readouterr().err
-    assert contents(tmp_path / "out") == before
-
-
-@pytest.mark.slow
-def test_graph_of_another_recipe_is_replaced(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
-    path, out = parquet(60), tmp_path / "out"
-    encode(path, str(bert), out, engine="openvino")
+    assert contents(out) == before
     with pytest.raises(EssentError, match=r"recipe was .mean. and is now .cls."):
-        encode(path, str(bert), out, recipe="cls", engine="openvino")
-    for part in out.glob("part-*.parquet"):
-        part.unlink()
-    encode(path, str(bert), out, recipe="cls", engine="openvino")
-    check(out, Encoder(str(bert), "cls").encode(TEXTS[:60]), 1e-5)
-
-
-@pytest.mark.slow
-def test_a_fitted_recipe_runs_in_the_engine(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
-    texts, recipe = sentences(50), "mean | zscore"
-    encode(parquet(60), str(bert), tmp_path / "out", recipe=recipe, fit=texts, engine="openvino")
-    (part,) = read_parts(tmp_path / "out").values()
-    assert part.about["run"]["engine"].startswith("openvino")
-    check(tmp_path / "out", Encoder(str(bert), recipe).fit(texts).encode(TEXTS[:60]), 1e-4)
+        encode(path, str(bert), out, recipe="cls", **settings)
+    encode(path, str(bert), out, recipe="cls", force=True, **settings)
+    check(out, Encoder(str(bert), "cls").encode(TEXTS), 1e-5)
 
 
 def test_parts_are_independent(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
@@ -116,18 +94,6 @@ def test_parts_are_independent(bert: Path, tmp_path: Path, parquet: Callable[...
 
 
 # -- what is learned --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_another_process_goes_on_with_a_saved_static_recipe(
-    bert: Path, tmp_path: Path, parquet: Callable[..., Path]
-) -> None:
-    essent.Encoder(str(bert), "static | normalize").save(str(tmp_path / "static"))
-    command = [*PROGRAM, "encode", str(parquet(60)), "-m", str(tmp_path / "static"), "-o", "out"]
-    for earlier in (0, 60):
-        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert ran.returncode == 0, ran.stderr
-        assert ("60 of them by earlier runs" in ran.stderr + ran.stdout) is bool(earlier)
 
 
 def test_a_recipe_is_fitted_once(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
@@ -148,21 +114,15 @@ def test_a_recipe_is_fitted_once(bert: Path, tmp_path: Path, parquet: Callable[.
 
 
 @pytest.mark.slow
-def test_a_recipe_is_fitted_on_a_sample_of_the_sources(
-    bert: Path, tmp_path: Path, parquet: Callable[..., Path]
-) -> None:
-    path = parquet(200)
-    rows = [json.dumps({"text": text}) for text in TEXTS]
-    (tmp_path / "b.jsonl").write_text("\n".join(rows), "utf-8")
-    for source in (path, tmp_path / "b.jsonl"):
-        out = tmp_path / source.name.replace(".", "-")
-        encode(source, str(bert), out, recipe="mean | zscore", fit_sample=40, rows_per_part=20)
-        vectors = vectors_of(table_of(out))
-        assert np.isfinite(vectors).all()
-        assert not np.allclose(vectors, Encoder(str(bert), "mean").encode(TEXTS))
-    # all of them: the same as a fit on all
-    encode(path, str(bert), tmp_path / "all", recipe="mean | zscore", rows_per_part=60)
-    check(tmp_path / "all", Encoder(str(bert), "mean | zscore").fit(TEXTS).encode(TEXTS), 2e-5)
+def test_a_recipe_is_fitted_on_a_sample_of_the_sources(bert: Path, tmp_path: Path, parquet: Callable) -> None:
+    path, recipe = parquet(200), "mean | zscore"
+    (tmp_path / "b.csv").write_text("\n".join(["text", *(f'"{text}"' for text in TEXTS)]), "utf-8")
+    encode([path, tmp_path / "b.csv"], str(bert), tmp_path / "some", recipe=recipe, fit_sample=40, rows_per_part=20)
+    vectors = vectors_of(table_of(tmp_path / "some"))
+    assert np.isfinite(vectors).all()
+    np.testing.assert_array_equal(vectors[:200], vectors[200:])
+    encode(path, str(bert), tmp_path / "all", recipe=recipe, rows_per_part=60)  # the same as a fit on all
+    check(tmp_path / "all", Encoder(str(bert), recipe).fit(TEXTS).encode(TEXTS), 2e-5)
 
 
 # -- several processes ------------------------------------------------------------------------------------------------
@@ -176,63 +136,23 @@ def test_workers_share_a_static_encoder(static_folder: Path, tmp_path: Path, par
     encode(sources, static_folder, tmp_path / "one", rows_per_part=20)
     encode(sources, static_folder, tmp_path / "two", rows_per_part=20, workers=2)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    assert_no_worker_is_left()
+
+
+def assert_no_worker_is_left() -> None:
     assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]  # of a server
 
 
 @pytest.mark.slow
 def test_workers_share_a_model(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    """The error of a worker is the run's."""
     path = parquet(200)
     encode(path, str(bert), tmp_path / "two", rows_per_part=20, workers=2)
     check(tmp_path / "two", Encoder(str(bert)).encode(TEXTS))
-    assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]  # of a server
-
-
-@pytest.mark.slow
-def test_worker_error(static_folder: Path, tmp_path: Path) -> None:
-    """Its error is the run's, and no process is left."""
     (tmp_path / "a.txt").write_text("\n".join([*TEXTS, ""]) + "\n\n", "utf-8")
     with pytest.raises(EssentError, match="no text to encode: empty"):
-        encode(tmp_path / "a.txt", static_folder, tmp_path / "out", rows_per_part=20, workers=2, strict=True)
-    assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]  # of a server
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
-def test_killed_worker(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
-    run = prepare(parquet(4000), ModelSpec(static_folder), tmp_path / "out", settings=BulkSettings(rows_per_part=10))
-    children_before = multiprocessing.active_children()  # of other tests: the engine of a server, say
-    parts = compute(run, workers=2)
-    next(parts)
-    worker = next(child for child in multiprocessing.active_children() if child not in children_before)
-    os.kill(worker.pid or 0, signal.SIGKILL)
-    with pytest.raises(EssentError, match=r"was killed by signal 9, as happens where the system has no memory"):
-        list(parts)
-    assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]  # of a server
-    encode(tmp_path / "rows.parquet", static_folder, tmp_path / "out", rows_per_part=10)
-    assert table_of(tmp_path / "out").num_rows == 4000
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
-def test_the_first_process_is_killed(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
-    """Its workers end with it."""
-    words = [parquet(4000), "-m", static_folder, "-o", tmp_path / "out", "--rows-per-part", 10, "--workers", 2]
-    process = subprocess.Popen([*PROGRAM, "encode", *map(str, words)])
-    wait_until(lambda: process.poll() is not None or list((tmp_path / "out").glob("part-*")))
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    workers = children.read_text().split() if children.exists() else []
-    process.kill()
-    process.wait()
-    wait_until(lambda: not any(alive(int(number)) for number in workers))
-    encode(tmp_path / "rows.parquet", static_folder, tmp_path / "out", rows_per_part=10)
-    assert table_of(tmp_path / "out")["n"].to_pylist() == list(range(4000))
-
-
-def alive(number: int) -> bool:
-    try:
-        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+        encode(tmp_path / "a.txt", str(bert), tmp_path / "out", rows_per_part=20, workers=2, strict=True)
+    assert_no_worker_is_left()
 
 
 # -- what a run needs -------------------------------------------------------------------------------------------------
@@ -257,7 +177,6 @@ def test_static_encoders_need_no_torch(static_folder: Path, tmp_path: Path, parq
         ({"precision": "half"}, "precision='half'; allowed: auto, float32, bfloat16"),
         ({"rows_per_part": 0}, "rows_per_part=0: must be a whole number"),
         ({"prompt": "a", "prompt_name": "b"}, "exclude each other"),
-        ({"colum": "a"}, "unexpected keyword argument 'colum'"),
         ({"recipe": "meen"}, "meen"),
         ({"workers": 0}, "workers=0: must be a whole number"),
     ],
@@ -265,6 +184,8 @@ def test_static_encoders_need_no_torch(static_folder: Path, tmp_path: Path, parq
 def test_invalid_arguments(arguments: dict, message: str, tmp_path: Path) -> None:
     with pytest.raises(EssentError, match=message):
         encode("no file", "no model", tmp_path / "out", **arguments)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colum'"):
+        encode("no file", "no model", tmp_path / "out", colum="a")
 
 
 def test_unusable_model(tmp_path: Path, parquet: Callable[..., Path]) -> None:

@@ -42,59 +42,47 @@ def with_key(key: str = KEYS[1]) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"}
 
 
-@pytest.mark.parametrize(
-    "header", [None, "", "Bearer", "Bearer wrong", f"Basic {KEYS[0]}", KEYS[0], f"Bearer {KEYS[0]}x"]
-)
+@pytest.mark.parametrize("header", [None, "Bearer wrong", f"Basic {KEYS[0]}", KEYS[0], f"Bearer {KEYS[0]}x"])
 def test_keys(guarded: Running, header: str | None) -> None:
     headers = {} if header is None else {"authorization": header}
     answer = httpx.get(guarded.url + "/v1/models", headers=headers)
-    assert answer.status_code == 401
-    assert answer.json()["error"]["code"] == "invalid_api_key"
+    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "invalid_api_key")
     answer = httpx.post(guarded.url + "/embed", headers=headers, json={"inputs": "a"})
     assert (answer.status_code, answer.json()["error_type"]) == (401, "Unauthorized")
-    assert "API key" in answer.json()["error"]
     for key in KEYS:
         assert httpx.get(guarded.url + "/v1/models", headers=with_key(key)).status_code == 200
     for path in ("/health", "/ping", "/metrics"):
         assert httpx.get(guarded.url + path, headers=headers).status_code == 200
 
 
-def test_the_log_has_no_text_and_no_key(guarded: Running) -> None:
+def test_texts_and_keys_are_in_no_log_and_no_error(guarded: Running) -> None:
     written = io.StringIO()
     handler, log = logging.StreamHandler(written), logging.getLogger()
     handler.addFilter(lambda record: not record.name.startswith(("httpx", "httpcore")))  # the client's own
-    before = log.level
+    before, dashed = log.level, TEXT.replace(" ", "-")
     log.addHandler(handler)
     log.setLevel(logging.DEBUG)
+    bodies = [
+        {"input": TEXT, "model": TEXT},
+        {"input": [TEXT, 3], "model": "static"},
+        {"input": TEXT, "model": "static", "encoding_format": TEXT},
+        {"input": TEXT, "model": "static", "prompt_name": TEXT},
+    ]
     try:
         with httpx.Client(base_url=guarded.url, headers=with_key()) as client:
             client.post("/v1/embeddings", json={"input": TEXT, "model": "static"})
-            client.post("/v1/embeddings", json={"input": [TEXT, 3], "model": TEXT})
-            client.post("/v1/embeddings", content=f'{{"input": "{TEXT}')
             client.post("/tokenize", json={"inputs": TEXT})
-            client.get("/" + TEXT.replace(" ", "-"))
-            client.get("/v1/models/x", headers=with_key(TEXT.replace(" ", "-")))
+            refused = [client.post("/v1/embeddings", json=body) for body in bodies]
+            refused.append(client.post("/v1/embeddings", content=f'{{"input": "{TEXT}'))
+            refused += [client.get("/" + dashed), client.get("/v1/models/x", headers=with_key(dashed))]
     finally:
         log.removeHandler(handler)
         log.setLevel(before)
-    log_text = written.getvalue()
-    assert "POST /v1/embeddings 200" in log_text
-    assert "other 404" in log_text
-    for hidden in (TEXT, TEXT.replace(" ", "-"), *KEYS):
-        assert hidden not in log_text
-
-
-def test_errors_do_not_repeat_texts(guarded: Running) -> None:
-    with httpx.Client(base_url=guarded.url, headers=with_key()) as client:
-        for body in (
-            {"input": TEXT, "model": TEXT},
-            {"input": [TEXT, 3], "model": "static"},
-            {"input": TEXT, "model": "static", "encoding_format": TEXT},
-            {"input": TEXT, "model": "static", "prompt_name": TEXT},
-        ):
-            answer = client.post("/v1/embeddings", json=body)
-            assert answer.status_code in (400, 404)
-            assert TEXT not in answer.text
+    assert {answer.status_code for answer in refused} == {400, 401, 404}
+    assert "POST /v1/embeddings 200" in written.getvalue()
+    assert "other 404" in written.getvalue()
+    for text in (written.getvalue(), *(answer.text for answer in refused)):
+        assert not [hidden for hidden in (TEXT, dashed, *KEYS) if hidden in text]
 
 
 def post_raw(guarded: Running, head: bytes, parts: Iterable[bytes] = (), seconds: float = LIMIT) -> bytes:
@@ -128,60 +116,29 @@ def test_ambiguous_headers_are_refused(guarded: Running, more: bytes) -> None:
         assert shape + b"The request has " in answer
 
 
-@pytest.mark.parametrize("protocol", ["websocket", "h2c"])
-def test_a_wish_for_another_protocol_is_ignored(
-    guarded: Running, protocol: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    answer = httpx.get(guarded.url + "/embed", headers={**with_key(), "connection": "upgrade", "upgrade": protocol})
+def test_a_wish_for_another_protocol_is_ignored(guarded: Running, caplog: pytest.LogCaptureFixture) -> None:
+    answer = httpx.get(guarded.url + "/embed", headers={**with_key(), "connection": "upgrade", "upgrade": "websocket"})
     assert answer.status_code == 405
     assert [record.message for record in caplog.records if record.name.startswith("uvicorn")] == []
 
 
-def test_a_body_of_100_megabytes_is_refused_before_it_is_read(
-    guarded: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import psutil
-
+def test_a_body_of_100_megabytes_is_refused(guarded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether its length is announced or not; and in TEI's shape."""
     monkeypatch.setattr("essent.serving.app.DRAIN_SECONDS", LIMIT)
-    process, part = psutil.Process(), bytes(1_000_000)
-    before = process.memory_info().rss
-    highest = [before]
-    watching = threading.Event()
-
-    def watch() -> None:
-        while not watching.wait(0.01):
-            highest[0] = max(highest[0], process.memory_info().rss)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
+    part = bytes(1_000_000)
     announced = post_raw(guarded, HEAD + b"content-length: 100000000\r\n\r\n", (part for _ in range(100)))
-    chunks = (b"f4240\r\n" + part + b"\r\n" for _ in range(100))
-    chunks = itertools.chain(chunks, [b"0\r\n\r\n"])
+    chunks = itertools.chain((b"f4240\r\n" + part + b"\r\n" for _ in range(100)), [b"0\r\n\r\n"])
     chunked = post_raw(guarded, HEAD + b"transfer-encoding: chunked\r\n\r\n", chunks)
-    watching.set()
-    thread.join()
-    assert announced.startswith(b"HTTP/1.1 413")
-    assert b"body_too_large" in announced
-    assert chunked.startswith(b"HTTP/1.1 413")
-    assert highest[0] - before < 30_000_000
-
-
-def test_body_over_the_limit(guarded: Running) -> None:
+    for answer in (announced, chunked):
+        assert answer.startswith(b"HTTP/1.1 413")
+        assert b"body_too_large" in answer
     answer = httpx.post(guarded.url + "/embed", headers=with_key(), json={"inputs": "a" * 150_000})
-    assert answer.status_code == 413
-    assert answer.json()["error_type"] == "Validation"
-
-
-def test_a_million_bytes_of_headers(guarded: Running) -> None:
-    lines = b"".join(b"x-%d: %s\r\n" % (number, b"a" * 990) for number in range(1000))
-    answer = post_raw(guarded, HEAD + lines + b"content-length: 2\r\n\r\n{}")
-    assert not answer or answer.startswith(b"HTTP/1.1 400")
-    assert httpx.get(guarded.url + "/health").status_code == 200
+    assert (answer.status_code, answer.json()["error_type"]) == (413, "Validation")
 
 
 @pytest.mark.slow
 def test_slow_clients_are_let_go(guarded: Running) -> None:
-    """A body that drips in is answered when its time is over; a head that does not come ends the connection."""
+    """A body that drips in is answered when its time is over."""
     dripped = []
 
     def drip() -> Iterator[bytes]:
@@ -193,12 +150,12 @@ def test_slow_clients_are_let_go(guarded: Running) -> None:
     answer = post_raw(guarded, HEAD + b"content-length: 1000\r\n\r\n", drip())
     assert answer.startswith(b"HTTP/1.1 408")
     assert len(dripped) < 1000
-    assert post_raw(guarded, b"POST /v1/emb") == b""
-    assert post_raw(guarded, b"") == b""
 
 
 def test_half_open_connections_do_not_stay(guarded: Running) -> None:
+    """Whether half of a head has come, or nothing."""
     connections = [socket.create_connection(("127.0.0.1", guarded.port), timeout=LIMIT) for _ in range(50)]
+    connections[0].sendall(b"POST /v1/emb")
     for connection in connections:
         with connection, suppress(ConnectionResetError):
             assert connection.recv(1) == b""  # the server has ended it
@@ -264,39 +221,28 @@ def test_request_timeout(graph: Prepared) -> None:
     assert answer.json()["error"]["code"] == "deadline_exceeded"
 
 
-def test_browsers_may_call_from_named_pages_only(guarded: Running, client: httpx.Client) -> None:
-    preflight = {
-        "access-control-request-method": "POST",
-        "access-control-request-headers": "authorization,content-type",
-    }
-    good = httpx.options(guarded.url + "/v1/embeddings", headers={**preflight, "origin": "https://example.org"})
-    assert good.headers["access-control-allow-origin"] == "https://example.org"
-    assert "authorization" in good.headers["access-control-allow-headers"].lower()
-    foreign = httpx.options(guarded.url + "/v1/embeddings", headers={**preflight, "origin": "https://other.org"})
-    assert "access-control-allow-origin" not in foreign.headers
-    refused = httpx.get(guarded.url + "/v1/models", headers={"origin": "https://example.org"})
-    assert refused.status_code == 401
-    assert refused.headers["access-control-allow-origin"] == "https://example.org"
-    plain = client.get("/v1/models", headers={"origin": "https://example.org"})
-    assert "access-control-allow-origin" not in plain.headers
+def test_browsers_may_call_from_named_pages_only(guarded: Running) -> None:
+    asked = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+    for origin, allowed in (("https://example.org", "https://example.org"), ("https://other.org", None)):
+        preflight = httpx.options(guarded.url + "/v1/embeddings", headers={**asked, "origin": origin})
+        refused = httpx.get(guarded.url + "/v1/models", headers={"origin": origin})
+        assert refused.status_code == 401
+        for answer in (preflight, refused):
+            assert answer.headers.get("access-control-allow-origin") == allowed
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"port": 70_000}, {"engine": "tensor"}, {"timeout": 0}, {"max_inputs": -1}, {"threads": 0}, {"cors": ["a.org"]}],
-)
-def test_invalid_settings(wrong: dict) -> None:
-    with pytest.raises(InputError, match=next(iter(wrong))):
-        Settings(**wrong)
+def test_invalid_settings() -> None:
+    wrong = {"port": 70_000, "engine": "tensor", "timeout": 0, "max_inputs": -1, "threads": 0, "cors": ["a.org"]}
+    for name, value in wrong.items():
+        with pytest.raises(InputError, match=name):
+            Settings(**{name: value})
 
 
 def test_the_file_of_keys(tmp_path: Path) -> None:
     path = tmp_path / "keys.txt"
-    with pytest.raises(InputError, match="cannot be read"):
-        Settings(api_key_file=path).keys()
     path.write_text("# the team's\n\n", "utf-8")
     with pytest.raises(InputError, match="no API key"):
         Settings(api_key_file=path).keys()
@@ -312,16 +258,12 @@ ALLOWED = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 
     ("files", "expected"),
     [
         ({}, ALLOWED),  # no control groups
-        ({"cpu.max": "50000 100000"}, 1),
         ({"membership": "0::/", "cpu.max": "max 100000"}, ALLOWED),
-        ({"membership": "0::/", "cpu.max": "50000 100000"}, 1),
         ({"membership": "0::/", "cpu.max": "150000 100000"}, min(2, ALLOWED)),
         ({"membership": "0::/", "cpu.max": "x"}, ALLOWED),
-        ({"membership": "0::/system.slice/a.service", "system.slice/a.service/cpu.max": "50000 100000"}, 1),
         ({"membership": "0::/a/b", "a/cpu.max": "50000 100000", "a/b/cpu.max": "max 100000"}, 1),
         ({"membership": "0::/not-seen-from-here", "cpu.max": "50000 100000"}, 1),
         ({"membership": "2:cpu:/", "cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, ALLOWED),
-        ({"membership": "2:cpu:/", "cpu/cpu.cfs_quota_us": "1000", "cpu/cpu.cfs_period_us": "100000"}, 1),
         ({"membership": "3:cpuacct,cpu:/a\n0::/", "cpu/a/cpu.cfs_quota_us": "9", "cpu/a/cpu.cfs_period_us": "9"}, 1),
     ],
 )  # fmt: skip
@@ -333,9 +275,7 @@ def test_cores_of_a_container(tmp_path: Path, files: dict[str, str], expected: i
 
 
 def test_threads_of_the_server() -> None:
-    assert Settings().divide(2) == (2, 1)
-    assert Settings().divide(16) == (14, 2)
-    assert Settings(threads=3).divide(16) == (3, 2)
+    assert [Settings().divide(2), Settings().divide(16), Settings(threads=3).divide(16)] == [(2, 1), (14, 2), (3, 2)]
 
 
 def test_names(tmp_path: Path) -> None:

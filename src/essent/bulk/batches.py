@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from essent._core.texts import mend_surrogates
+from essent.bulk.lines import decoded
 from essent.bulk.models import Model
 from essent.bulk.settings import (
     CHUNK_COLUMNS,
     CHUNKS,
-    CODES,
     EMPTY,
     NOT_FINITE,
     NOT_TEXT,
@@ -27,6 +27,7 @@ from essent.bulk.settings import (
     ZERO,
     BulkSettings,
 )
+from essent.bulk.sources import Source
 from essent.bulk.tables import TableFile
 from essent.bulk.units import Job, Unit
 from essent.errors import DataError, InputError
@@ -59,7 +60,19 @@ class Batch:
     @property
     def encodable(self) -> np.ndarray:
         """Which rows have a text to encode, and after encoding a vector: (N,) bool."""
-        return np.asarray(self.codes <= CODES[TRUNCATED])
+        return np.asarray(self.codes <= TRUNCATED)
+
+    def require_all(self, source: Source, name: str) -> None:
+        """Refuse a row that has no text, or no vector.
+
+        Raises:
+            DataError: says why.
+        """
+        if not self.encodable.all():
+            status = list(STATUSES)[self.codes[np.argmin(self.encodable)]]
+            raise DataError(
+                f"{source.address}: a row of {self.unit.name} has no {name}: {status} ({STATUSES[status]}); --strict."
+            )
 
     def texts_to_encode(self) -> list[str]:
         """Texts of the rows that have one, in order."""
@@ -98,17 +111,13 @@ def read_batches(unit: Unit, job: Job, model: Model, table: TableFile | None) ->
         if previous is not None:
             yield previous
         previous = Batch(unit, rows, *read_texts(rows.column(settings.column), unread, not_text))
-        if settings.strict and not previous.encodable.all():
-            status = list(STATUSES)[previous.codes[np.argmin(previous.encodable)]]
-            raise DataError(
-                f"{source_input.source.address}: a row of {unit.name} has no text to encode: {status} "
-                f"({STATUSES[status]}); --strict."
-            )
+        if settings.strict:
+            previous.require_all(source_input.source, "text to encode")
         if settings.chunk is not None:
             previous.chunks = _cut(previous, settings, model)
         else:
             rows_with_text = np.flatnonzero(previous.encodable)
-            previous.codes[rows_with_text[model.too_long(previous.texts_to_encode())]] = CODES[TRUNCATED]
+            previous.codes[rows_with_text[model.too_long(previous.texts_to_encode())]] = TRUNCATED
     if previous is None:
         previous = Batch(unit, pa.schema(source_input.fields).empty_table(), [], np.zeros(0, np.uint8))
         previous.chunks = None if settings.chunk is None else _cut(previous, settings, model)
@@ -130,21 +139,14 @@ def read_texts(
         texts: list[str | None] = column.to_pylist()
     except UnicodeDecodeError:  # a writer that did not look at its bytes
         binary = column.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()
-        texts = [None if cell is None else _decoded(cell) for cell in binary]
+        texts = [None if cell is None else decoded(cell) for cell in binary]
         unread = np.array([cell is not None and text is None for cell, text in zip(binary, texts, strict=True)])
-    codes[[text is None for text in texts]] = CODES[NULL]
-    codes[[text is not None and not text.strip() for text in texts]] = CODES[EMPTY]
+    codes[[text is None for text in texts]] = NULL
+    codes[[text is not None and not text.strip() for text in texts]] = EMPTY
     for rows, status in ((not_text, NOT_TEXT), (unread, UNREADABLE)):
         if rows is not None:
-            codes[rows] = CODES[status]
+            codes[rows] = status
     return texts, codes
-
-
-def _decoded(cell: bytes) -> str | None:
-    try:
-        return mend_surrogates(cell.decode("utf-8"))
-    except UnicodeDecodeError:
-        return None
 
 
 def encode(batch: Batch, model: Model, settings: BulkSettings) -> None:
@@ -152,10 +154,10 @@ def encode(batch: Batch, model: Model, settings: BulkSettings) -> None:
     chunks = batch.chunks
     vectors = model.encode(batch.texts_to_encode() if chunks is None else chunks.texts)
     rows = np.flatnonzero(batch.encodable) if chunks is None else np.arange(len(vectors))
-    codes = batch.codes if chunks is None else np.where(chunks.truncated, CODES[TRUNCATED], CODES[OK]).astype(np.uint8)
+    codes = batch.codes if chunks is None else np.where(chunks.truncated, TRUNCATED, OK).astype(np.uint8)
     finite = np.asarray(np.isfinite(vectors).all(axis=1))
     nonzero = np.asarray(vectors.any(axis=1))
-    codes[rows[~nonzero]], codes[rows[~finite]] = CODES[ZERO], CODES[NOT_FINITE]
+    codes[rows[~nonzero]], codes[rows[~finite]] = ZERO, NOT_FINITE
     valid = finite & nonzero
     if chunks is None:
         batch.vectors = vectors if valid.all() else vectors[valid]
@@ -207,7 +209,7 @@ def _chunks_as_rows(batch: Batch, chunks: Chunks, codes: np.ndarray) -> None:
 def _means(batch: Batch, chunks: Chunks, vectors: np.ndarray, codes: np.ndarray, normalize: bool) -> np.ndarray:
     """One vector per row: the mean of its chunks' vectors by their length in characters."""
     count = len(batch.codes)
-    valid = codes <= CODES[TRUNCATED]
+    valid = codes <= TRUNCATED
     lengths = np.maximum(chunks.spans[:, 1] - chunks.spans[:, 0], 1)
     weights = np.where(valid, lengths, 0).astype(np.float64)  # (M,)
     sums = np.zeros((count, vectors.shape[1]))
@@ -217,7 +219,7 @@ def _means(batch: Batch, chunks: Chunks, vectors: np.ndarray, codes: np.ndarray,
     np.maximum.at(worst, chunks.rows, codes)
     truncated[chunks.rows[chunks.truncated]] = True
     cut = np.unique(chunks.rows)
-    with_mean = np.where(truncated, CODES[TRUNCATED], CODES[OK])
+    with_mean = np.where(truncated, TRUNCATED, OK)
     batch.codes[cut] = np.where(totals > 0, with_mean, worst)[cut]
     means: np.ndarray = (sums[totals > 0] / totals[totals > 0, None]).astype(np.float32)
     return means if not normalize else means / np.maximum(np.linalg.norm(means, axis=1), 1e-12)[:, None]
@@ -231,23 +233,22 @@ def _cut(batch: Batch, settings: BulkSettings, model: Model) -> Chunks:
     """
     texts = batch.texts_to_encode()
     if settings.chunk == "sentences":
-        spans = [_sentences(text) for text in texts]
+        cuts = [[match.end() for match in SENTENCE_END.finditer(text)] for text in texts]
+        spans = [list(pairwise([0, *ends, len(text)])) for text, ends in zip(texts, cuts, strict=True)]
     else:
         spans = _by_tokens(texts, int(str(settings.chunk).partition(":")[2]), model)
-    cut = [text[start:end] for text, edges in zip(texts, spans, strict=True) for start, end in edges]
-    rows = np.repeat(np.flatnonzero(batch.encodable), [len(edges) for edges in spans]).astype(np.int64)
-    edges = np.array([span for text_spans in spans for span in text_spans], np.int64).reshape(-1, 2)
-    return Chunks(cut, rows, edges, model.too_long(cut))
-
-
-def _sentences(text: str) -> list[tuple[int, int]]:
-    """Start and end of each sentence, without the spaces around it."""
-    cuts = [match.end() for match in SENTENCE_END.finditer(text)]
-    spans = zip([0, *cuts], [*cuts, len(text)], strict=True)
-    return [_stripped(text, start, end) for start, end in spans if text[start:end].strip()]
+    cut, edges, counts = [], [], []
+    for text, text_spans in zip(texts, spans, strict=True):
+        stripped = [_stripped(text, *span) for span in text_spans if text[slice(*span)].strip()]
+        edges += stripped or [_stripped(text, 0, len(text))]
+        counts.append(max(len(stripped), 1))
+        cut += [text[start:end] for start, end in edges[-counts[-1] :]]
+    rows = np.repeat(np.flatnonzero(batch.encodable), counts).astype(np.int64)
+    return Chunks(cut, rows, np.array(edges, np.int64).reshape(-1, 2), model.too_long(cut))
 
 
 def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
+    """A span without the spaces at its ends."""
     part = text[start:end]
     return start + len(part) - len(part.lstrip()), end - len(part) + len(part.rstrip())
 
@@ -262,11 +263,11 @@ def _by_tokens(texts: list[str], size: int, model: Model) -> list[list[tuple[int
     for first in range(0, len(texts), 1024):
         portion = texts[first : first + 1024]
         encodings = model.backend.encode_batch(portion, add_special_tokens=False)
-        spans += [_token_spans(text, encoding, size) for text, encoding in zip(portion, encodings, strict=True)]
+        spans += [_token_spans(encoding, size) for encoding in encodings]
     return spans
 
 
-def _token_spans(text: str, encoding: Any, size: int) -> list[tuple[int, int]]:
+def _token_spans(encoding: Any, size: int) -> list[tuple[int, int]]:
     """Spans of at most `size` tokens, cut between words unless a word alone is longer."""
     offsets, words = encoding.offsets, encoding.word_ids
     spans, start = [], 0
@@ -277,8 +278,6 @@ def _token_spans(text: str, encoding: Any, size: int) -> list[tuple[int, int]]:
             while whole > start and words[whole] is not None and words[whole] == words[whole - 1]:
                 whole -= 1
             stop = whole if whole > start else stop
-        begin, end = offsets[start][0], offsets[stop - 1][1]
-        if text[begin:end].strip():
-            spans.append(_stripped(text, begin, end))
+        spans.append((offsets[start][0], offsets[stop - 1][1]))
         start = stop
-    return spans or [_stripped(text, 0, len(text))]
+    return spans

@@ -19,14 +19,13 @@ import pyarrow as pa
 
 from essent._core.texts import mend_surrogates
 from essent.bulk.settings import OTHERS
-from essent.bulk.sources import SAMPLE, Source
+from essent.bulk.sources import BLOCK, SAMPLE, Source
 from essent.bulk.tables import BATCH_BYTES, BATCH_ROWS
 from essent.errors import DataError
 
 TEXT = "text"
 BOM = b"\xef\xbb\xbf"
 MAX_FIELD = 16 * 2**20  # characters of one field of a CSV file
-BLOCK = 2**20
 MAX_CONTENT = 64 * 2**20  # bytes of records that are sent to another process at a time
 MIN_RANGE = 1024  # bytes of a range
 Rows = list[dict[str, Any] | None]
@@ -51,8 +50,8 @@ class LineFile:
     def rows(self, content: bytes) -> Rows:
         """Rows of whole records; None for one that cannot be read. Blank lines of JSON and CSV files are no rows."""
         if self.source.kind == "csv":
-            records = (fields for fields, _ in csv_records(io.BytesIO(content), self.separator))
-            return [self._row(_as_utf8(fields)) for fields in records if fields != []]
+            records = csv_records(io.BytesIO(content), self.separator)
+            return [self._row(_as_utf8(fields)) for fields, _ in records if fields != []]
         lines = _lines(content)
         if self.source.kind == "text":
             return [None if line is None else {TEXT: line} for line in lines]
@@ -67,8 +66,8 @@ class LineFile:
         return dict(zip(self.header, fields or (), strict=True)) if readable else None
 
 
-def csv_records(lines: Iterator[bytes], separator: str) -> Iterator[tuple[list[str] | None, int]]:
-    """Fields of each record of a CSV file, their bytes read as Latin-1, and the record's number of bytes.
+def csv_records(lines: Iterator[bytes], separator: str) -> Iterator[tuple[list[str] | None, bytes]]:
+    """Fields of each record of a CSV file, their bytes read as Latin-1, and the bytes of the record.
 
     A record that breaks the rules of quotation marks is None and its first line alone; the next line begins another
     one, so that one stray mark does not swallow the rest of the file.
@@ -94,7 +93,7 @@ def csv_records(lines: Iterator[bytes], separator: str) -> Iterator[tuple[list[s
             again.extendleft(reversed(fed[1:]))
             del fed[1:]
             reader = csv.reader(feed(), delimiter=separator, strict=True)
-        yield fields, sum(map(len, fed))
+        yield fields, b"".join(fed)
         fed.clear()
 
 
@@ -111,15 +110,16 @@ def _lines(content: bytes) -> list[str | None]:
     try:
         lines = list(content.decode("utf-8").split("\n"))
     except UnicodeDecodeError:
-        lines = [_decoded(line) for line in content.split(b"\n")]
+        lines = [decoded(line) for line in content.split(b"\n")]
     if lines and lines[-1] == "":
         lines.pop()
-    return [line[:-1] if line and line[-1] == "\r" else line for line in lines]
+    return [line and line.removesuffix("\r") for line in lines]
 
 
-def _decoded(line: bytes) -> str | None:
+def decoded(content: bytes) -> str | None:
+    """The text of bytes; None where they are not UTF-8."""
     try:
-        return line.decode("utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError:
         return None
 
@@ -141,24 +141,20 @@ def open_lines(source: Source) -> LineFile:
         DataError: an empty file, a header that is not UTF-8 or names a column twice, a JSON array.
     """
     with source.open() as file:
-        head = file.read(len(BOM))
-        skipped = len(BOM) if head == BOM else 0
-        head = b"" if skipped else head
-        if source.kind == "jsonl" and (head + file.read(4096)).lstrip().startswith(b"["):
-            raise DataError(
-                f"{source.address} is one JSON array, which cannot be read piece by piece: write one object a line "
-                f"(jq -c '.[]' {source.address} > rows.jsonl)."
-            )
-        if source.kind not in ("csv", "tsv"):
-            return LineFile(source, skipped=skipped)
-        line, letter = head, b""
-        while b"\n" not in line and len(line) < 2**20 and (letter := file.read(1)):
-            line += letter
-    skipped += len(line)
-    try:
-        text = line.decode("utf-8").strip("\r\n")
-    except UnicodeDecodeError:
-        raise DataError(f"{source.address}: the header is not UTF-8 text.") from None
+        head = file.read(SAMPLE)
+    skipped = len(BOM) if head.startswith(BOM) else 0
+    if source.kind == "jsonl" and head[skipped:].lstrip().startswith(b"["):
+        raise DataError(
+            f"{source.address} is one JSON array, which cannot be read piece by piece: write one object a line "
+            f"(jq -c '.[]' {source.address} > rows.jsonl)."
+        )
+    if source.kind not in ("csv", "tsv"):
+        return LineFile(source, skipped=skipped)
+    line = io.BytesIO(head[skipped:]).readline()
+    text = decoded(line)
+    if text is None:
+        raise DataError(f"{source.address}: the header is not UTF-8 text.")
+    text = text.strip("\r\n")
     if not text.strip():
         raise DataError(f"{source.address}: the first line is empty, and has no names of columns.")
     separator = "\t"
@@ -168,7 +164,7 @@ def open_lines(source: Source) -> LineFile:
     names = [name.strip() for name in names]
     if len(set(names)) < len(names):
         raise DataError(f"{source.address}: a column name stands twice in the header {', '.join(names)}.")
-    return LineFile(source, tuple(names), separator, skipped)
+    return LineFile(source, tuple(names), separator, skipped + len(line))
 
 
 # -- rows of a file ---------------------------------------------------------------------------------------------------
@@ -185,6 +181,8 @@ def bytes_per_row(lines: LineFile) -> float:
 def read_range(lines: LineFile, start: int, stop: int) -> Iterator[Rows]:
     """Rows of the lines that begin from byte `start` to before byte `stop`, BATCH_ROWS or about BATCH_BYTES at a time.
 
+    Blank lines may leave none of them.
+
     Raises:
         DataError: the file cannot be read.
     """
@@ -200,11 +198,9 @@ def read_range(lines: LineFile, start: int, stop: int) -> Iterator[Rows]:
             batch.append(line)
             at, size = at + len(line), size + len(line)
             if len(batch) == BATCH_ROWS or size >= BATCH_BYTES:
-                if rows := lines.rows(b"".join(batch)):
-                    yield rows
+                yield lines.rows(b"".join(batch))
                 batch, size = [], 0
-        if rows := lines.rows(b"".join(batch)):
-            yield rows
+        yield lines.rows(b"".join(batch))
 
 
 def read_contents(lines: LineFile, at: int, rows: int) -> Iterator[tuple[int, int, bytes]]:
@@ -219,13 +215,11 @@ def read_contents(lines: LineFile, at: int, rows: int) -> Iterator[tuple[int, in
         if raw.seekable():
             raw.seek(at)
         else:
-            remaining = at
-            while remaining > 0:
-                remaining -= len(raw.read(min(remaining, BLOCK)))
+            for start in range(0, at, BLOCK):
+                raw.read(min(BLOCK, at - start))
         content: list[bytes] = []
         count = size = 0
-        file = io.BufferedReader(raw, BLOCK) if lines.source.packed == "zstd" else raw
-        for record, is_row in _records(lines, file):
+        for record, is_row in _records(lines, raw):
             content.append(record)
             count, size = count + is_row, size + len(record)
             if count == rows or size >= MAX_CONTENT:
@@ -238,23 +232,9 @@ def read_contents(lines: LineFile, at: int, rows: int) -> Iterator[tuple[int, in
 
 def _records(lines: LineFile, file: Any) -> Iterator[tuple[bytes, bool]]:
     """The bytes of each record, and whether it is a row and no blank line."""
-    if lines.source.kind != "csv":
-        yield from ((line, True) for line in file)
-        return
-    read: list[bytes] = []
-
-    def noted() -> Iterator[bytes]:
-        for line in file:
-            read.append(line)
-            yield line
-
-    for fields, size in csv_records(noted(), lines.separator):
-        count, length = 0, 0
-        while length < size:  # whole lines
-            length += len(read[count])
-            count += 1
-        yield b"".join(read[:count]), fields != []
-        del read[:count]
+    if lines.source.kind == "csv":
+        return ((record, fields != []) for fields, record in csv_records(file, lines.separator))
+    return ((line, True) for line in file)
 
 
 # -- columns ----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -18,19 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from essent._core.atomic import remove_leftovers, replacing_file
+from essent._core.atomic import remove_leftovers, sync, temporary_folder
 from essent.bulk.batches import Batch, chunk_columns
-from essent.bulk.settings import (
-    CODES,
-    EMBEDDING,
-    OK,
-    STATUS,
-    STATUSES,
-)
+from essent.bulk.settings import EMBEDDING, OK, SCALE, STATUS, STATUSES, BulkSettings
 from essent.bulk.sources import difference
+from essent.bulk.tables import first_line
 from essent.bulk.units import Job, Unit
-from essent.bulk.vectors import loss, vector_columns
-from essent.errors import DataError
+from essent.engine.loss import loss_of
+from essent.errors import DataError, InputError
 from essent.version import __version__
 
 FORMAT = 1
@@ -38,17 +33,11 @@ KEY = b"essent"
 NAME = re.compile(r"part-([0-9]{5,})-([0-9]{6,})\.parquet")
 SHARED_MODEL = "_model"  # the weights that worker processes map, while they run
 LEFTOVER = re.compile(rf"\.(part-[0-9]{{5,}}-[0-9]{{6,}}\.parquet|{SHARED_MODEL})\.")  # temporary names
+TINY = np.finfo(np.float32).tiny
+MIN_MEASURED, MEASURED = 3, 512  # vectors of a part on which the loss is measured
+OTHERWISE = "Choose another folder, give what was given before, or start over with --force."
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-LIBRARIES = (
-    "torch",
-    "transformers",
-    "sentence-transformers",
-    "tokenizers",
-    "numpy",
-    "pyarrow",
-    "openvino",
-    "onnxruntime",
-)
+LIBRARIES = "torch transformers sentence-transformers tokenizers numpy pyarrow openvino onnxruntime".split()
 
 
 def library_versions() -> dict[str, str]:
@@ -62,39 +51,34 @@ def library_versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Part:
-    """One file of the output.
+    """One file of the output, as its footer describes it.
 
     Attributes:
         name: of the file.
-        start, stop: the range of its source, see `Unit`.
+        run: the values that all parts of a run share.
+        source: address and print of its source.
+        versions: of libraries.
+        unit: start and stop of its range, see `Unit`.
         rows: of the output.
         statuses: how many rows of each.
-        about: what it was made of: `run`, the values that all parts of a run share, and `source`.
-        loss: of a smaller number format, on some of its vectors.
         first: for each status without a vector the number of its first row in the part.
+        loss: of a smaller number format, on some of its vectors.
     """
 
     name: str
-    start: int
-    stop: int
+    run: dict[str, Any] = field(repr=False)
+    source: dict[str, Any]
+    versions: dict[str, str] = field(repr=False)
+    unit: dict[str, int]
     rows: int
-    statuses: Mapping[str, int]
-    about: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    loss: Mapping[str, float] | None = None
-    first: Mapping[str, int] = field(default_factory=dict)
+    statuses: dict[str, int]
+    first: dict[str, int]
+    loss: dict[str, float] | None
 
-    def footer(self) -> str:
+    def footer(self) -> bytes:
         """What the footer says, as JSON; the same for the same part."""
-        values = {
-            "format": FORMAT,
-            **self.about,
-            "unit": {"start": self.start, "stop": self.stop},
-            "rows": self.rows,
-            "statuses": dict(self.statuses),
-            "first": dict(self.first),
-            "loss": None if self.loss is None else dict(self.loss),
-        }
-        return json.dumps(values, ensure_ascii=True, sort_keys=True)
+        values = {key: value for key, value in vars(self).items() if key != "name"}
+        return json.dumps({"format": FORMAT, **values}, ensure_ascii=True, sort_keys=True).encode()
 
 
 class PartWriter:
@@ -108,23 +92,25 @@ class PartWriter:
         self._job, self._unit, self._source = job, unit, job.inputs[unit.source].source
         self._statuses, self._first = Counter[str](), dict[str, int]()
         self._loss: dict[str, float] | None = None
-        self._files = ExitStack()
+        self._room = ExitStack()  # a temporary folder beside the part's place
+        self._path = job.folder / unit.name
         self._parquet: Any = None
 
     def add(self, batch: Batch) -> None:
         """Write an encoded batch."""
         settings, has_vector = self._job.settings, batch.encodable
-        if settings.strict and not has_vector.all():
-            status = list(STATUSES)[batch.codes[np.argmin(has_vector)]]
-            raise DataError(f"{self._source.address}: a row of {self._unit.name} has no vector: {status} (--strict).")
-        if self._loss is None:
-            self._loss = loss(batch.vectors, settings.dtype)
-        counts = np.bincount(batch.codes, minlength=len(CODES)).tolist()
-        for status, count in zip(STATUSES, counts, strict=True):
-            if count and status != OK:
-                self._first.setdefault(status, self._statuses.total() + int(np.argmax(batch.codes == CODES[status])))
-        self._statuses += Counter(dict(zip(STATUSES, counts, strict=True)))
-        columns = {name: batch.table.column(name) for name in batch.table.column_names}
+        if settings.strict:
+            batch.require_all(self._source, "vector")
+        if self._loss is None and settings.dtype != "float32" and len(batch.vectors) >= MIN_MEASURED:
+            exact = batch.vectors[:MEASURED]
+            self._loss = asdict(loss_of(exact, restored(exact, settings.dtype), unseen=True))
+        rows_before, counts = self._statuses.total(), Counter(batch.codes.tolist())
+        for code, status in enumerate(STATUSES):
+            if counts[code]:
+                self._statuses[status] += counts[code]
+                if code != OK:
+                    self._first.setdefault(status, rows_before + int(np.argmax(batch.codes == code)))
+        columns = dict(zip(batch.table.column_names, batch.table.columns, strict=True))
         columns[STATUS] = pa.DictionaryArray.from_arrays(batch.codes, list(STATUSES)).cast(pa.string())
         if batch.chunks is not None:
             columns |= chunk_columns(batch, batch.chunks, settings)
@@ -136,53 +122,51 @@ class PartWriter:
         table = pa.Table.from_arrays(arrays, schema=schema)
         with _writes(self._job.folder):
             if self._parquet is None:
-                path = self._files.enter_context(replacing_file(self._job.folder / self._unit.name))
-                self._parquet = _parquet_writer(path, schema)
+                room = self._room.enter_context(temporary_folder(self._path))
+                self._path = room / self._unit.name
+                self._parquet = _parquet_writer(self._path, schema)
             self._parquet.write_table(table, row_group_size=max(rows, 1))
 
     def finish(self) -> Part:
         """Write the footer, bring the file to the disk and rename it."""
         self._source.check_unchanged()
-        metadata = {
-            "run": self._job.run,
-            "source": {"address": self._source.address, "print": self._source.print},
-            "versions": self._job.versions,
-        }
-        unit, statuses = self._unit, dict(self._statuses)
-        rows = self._statuses.total()
-        part = Part(unit.name, unit.start, unit.stop, rows, statuses, metadata, self._loss, self._first)
-        with _writes(self._job.folder):
-            self._parquet.add_key_value_metadata({KEY: part.footer().encode()})
+        job, unit = self._job, self._unit
+        part = Part(
+            unit.name,
+            job.run,
+            {"address": self._source.address, "print": self._source.print},
+            job.versions,
+            {"start": unit.start, "stop": unit.stop},
+            self._statuses.total(),
+            dict(self._statuses),
+            self._first,
+            self._loss,
+        )
+        with _writes(job.folder):
+            self._parquet.add_key_value_metadata({KEY: part.footer()})
             self._parquet.close()
-            self._files.close()
+            sync(self._path)
+            self._path.replace(job.folder / unit.name)
+            sync(job.folder)
+            self._room.close()
         return part
 
-    def abandon(self) -> None:
-        """Remove what was written."""
+    def close(self) -> None:
+        """Remove what was written and is not a whole part."""
         with suppress(Exception):  # the error that led here is the one to raise
             self._parquet.close()
-        with suppress(_AbandonedError):
-            self._files.__exit__(_AbandonedError, _AbandonedError(), None)
-
-
-class _AbandonedError(Exception):
-    """Keeps `replacing_file` from renaming a part that is not whole."""
+        self._room.close()
 
 
 def _parquet_writer(path: Path, schema: Any) -> Any:
-    leaves = leaf_paths(schema)
-    vectors = {leaf for leaf in leaves if leaf.partition(".")[0] == EMBEDDING}
-    columns = [leaf for leaf in leaves if leaf not in vectors]
-    compression = {leaf: "NONE" if leaf in vectors else "ZSTD" for leaf in leaves}
-    return pq.ParquetWriter(path, schema, compression=compression, use_dictionary=columns, write_statistics=columns)
-
-
-def leaf_paths(schema: Any) -> list[str]:
-    """Paths of the columns of numbers and texts, as Parquet stores them: `embedding.list.element`."""
+    """Columns are compressed, but for the vectors. Parquet names them by their leaves: `embedding.list.element`."""
     sink = pa.BufferOutputStream()
     pq.ParquetWriter(sink, schema).close()
-    columns = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
-    return [columns.column(number).path for number in range(len(columns))]
+    stored = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
+    leaves = [stored.column(number).path for number in range(len(stored))]
+    columns = [leaf for leaf in leaves if leaf.partition(".")[0] != EMBEDDING]
+    compression = {leaf: "ZSTD" if leaf in columns else "NONE" for leaf in leaves}
+    return pq.ParquetWriter(path, schema, compression=compression, use_dictionary=columns, write_statistics=columns)
 
 
 @contextmanager
@@ -199,6 +183,68 @@ def cannot_write(folder: Path, error: OSError) -> Exception:
         return error
     why = "The disk is full" if error.errno in FULL else f"{folder} cannot be written to ({error.strerror or error})"
     return DataError(f"{why}. The parts in {folder} are intact; the same command goes on where this one stopped.")
+
+
+# -- vectors as columns -----------------------------------------------------------------------------------------------
+
+
+def vector_fields(settings: BulkSettings, dimensions: int) -> list[Any]:
+    """Arrow's fields of the vectors."""
+    number = {"float32": pa.float32(), "float16": pa.float16(), "int8": pa.int8()}[settings.dtype]
+    kind = pa.list_(number, dimensions if settings.vectors == "fixed" else -1)
+    scale = [pa.field(SCALE, pa.float32())] if settings.dtype == "int8" else []
+    return [*scale, pa.field(EMBEDDING, kind)]
+
+
+def stored(vectors: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """Vectors (N,K) as they are stored, and for int8 their scales (N,): vector = scale · numbers.
+
+    Raises:
+        InputError: numbers beyond what a 16-bit float holds.
+    """
+    if dtype == "float16":
+        with np.errstate(over="ignore"):
+            halves = vectors.astype(np.float16)
+        if not np.isfinite(halves).all():
+            largest = float(np.abs(vectors).max())
+            raise InputError(
+                f"A vector has the number {largest:g}, and float16 ends at 65504: use float32, or normalize."
+            )
+        return halves, None
+    if dtype == "int8":
+        scales = (np.abs(vectors).max(axis=1, initial=0.0) / 127).astype(np.float32)
+        return np.rint(vectors / np.maximum(scales, TINY)[:, None]).astype(np.int8), scales
+    return vectors, None
+
+
+def restored(vectors: np.ndarray, dtype: str) -> np.ndarray:
+    """What a reader of the stored vectors has (N,K)."""
+    numbers, scales = stored(vectors, dtype)
+    return numbers.astype(np.float32) if scales is None else numbers * scales[:, None]
+
+
+def vector_columns(vectors: np.ndarray, has_vector: np.ndarray, settings: BulkSettings) -> dict[str, Any]:
+    """Columns of the vectors (M,K) of the rows that have one, null for the others: `has_vector` (N,) bool."""
+    rows, width = len(has_vector), vectors.shape[1]
+    numbers, scales = stored(vectors, settings.dtype)
+    absent = None if has_vector.all() else pa.array(~has_vector)
+    columns = {}
+    if scales is not None:
+        columns[SCALE] = pa.array(_spread(scales, has_vector), mask=~has_vector)
+    if settings.vectors == "fixed":
+        flat = pa.array(_spread(numbers, has_vector).reshape(rows * width))
+        columns[EMBEDDING] = pa.FixedSizeListArray.from_arrays(flat, width, mask=absent)
+    else:
+        offsets = pa.array(np.concatenate([[0], np.cumsum(has_vector) * width]).astype(np.int32))
+        columns[EMBEDDING] = pa.ListArray.from_arrays(offsets, pa.array(numbers.reshape(-1)), mask=absent)
+    return columns
+
+
+def _spread(values: np.ndarray, has_vector: np.ndarray) -> np.ndarray:
+    """Values (M,…) at their rows (N,…), zeros at the others."""
+    spread = np.zeros((len(has_vector), *values.shape[1:]), values.dtype)
+    spread[has_vector] = values
+    return spread
 
 
 # -- what is there ----------------------------------------------------------------------------------------------------
@@ -231,18 +277,16 @@ def read_part(path: Path) -> Part:
     try:
         footer = pq.read_metadata(path)
     except (pa.ArrowException, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise DataError(f"{path} is damaged ({reason}). Remove it, and run the same command again.") from error
+        raise DataError(
+            f"{path} is damaged ({first_line(error)}). Remove it, and run the same command again."
+        ) from error
     values = json.loads((footer.metadata or {}).get(KEY, b"{}"))
-    if values.get("format") != FORMAT:
+    if values.pop("format", None) != FORMAT:
         raise DataError(f"{path} was not written by `essent encode` of this version. Choose another folder.")
-    if values["rows"] != footer.num_rows:
-        raise DataError(f"{path} is damaged: it has {footer.num_rows:,} rows, not {values['rows']:,}. Remove it.")
-    unit, metadata = values["unit"], {"run": values["run"], "source": values["source"], "versions": values["versions"]}
-    statuses = Counter(values["statuses"])
-    return Part(
-        path.name, unit["start"], unit["stop"], values["rows"], statuses, metadata, values["loss"], values["first"]
-    )
+    part = Part(path.name, **values)
+    if part.rows != footer.num_rows:
+        raise DataError(f"{path} is damaged: it has {footer.num_rows:,} rows, not {part.rows:,}. Remove it.")
+    return part
 
 
 def check_same(
@@ -265,12 +309,11 @@ def check_same(
     """
     for name, part in parts.items():
         changes = [
-            f"{key} was {_shortened(part.about['run'].get(key))} and is now {_shortened(run.get(key))}"
-            for key in sorted({*run} if known_keys_only else {*run, *part.about["run"]})
-            if part.about["run"].get(key) != run.get(key)
+            f"{key} was {_shortened(part.run.get(key))} and is now {_shortened(run.get(key))}"
+            for key in sorted({*run} if known_keys_only else {*run, *part.run})
+            if part.run.get(key) != run.get(key)
         ]
-        number = int(_order(name)[0])
-        source = part.about["source"]
+        number, source = _order(name)[0], part.source
         if number >= len(sources):
             changes.append(f"{source['address']} was source {number + 1}, and there are now {len(sources)}")
         elif source["address"] != sources[number]["address"]:
@@ -278,10 +321,7 @@ def check_same(
         elif changed := difference(source["print"], sources[number]["print"]):
             changes.append(f"{source['address']} has changed: {changed}")
         if changes:
-            raise DataError(
-                f"{folder} holds parts of another run ({name}): {'; '.join(changes)}. Choose another folder, give what "
-                "was given before, or start over with --force."
-            )
+            raise DataError(f"{folder} holds parts of another run ({name}): {'; '.join(changes)}. {OTHERWISE}")
 
 
 def _shortened(value: Any) -> str:

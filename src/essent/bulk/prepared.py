@@ -21,8 +21,8 @@ from essent._core.folders.reading import read_json
 from essent._core.types import TextsLike
 from essent.bulk.batches import read_texts
 from essent.bulk.models import Model, open_encoder, ready
-from essent.bulk.parts import read_parts
-from essent.bulk.settings import CODES, OK, BulkSettings, ModelSpec
+from essent.bulk.parts import OTHERWISE, read_parts
+from essent.bulk.settings import OK, BulkSettings, ModelSpec
 from essent.bulk.units import Input, plan
 from essent.errors import DataError, InputError, NotFittedError
 from essent.static.encoder import StaticEncoder
@@ -70,28 +70,26 @@ def fitted(
     from essent.encoder.encoder import Encoder
     from essent.encoder.pipeline.digests import digest_of_backbone
 
+    chosen = None if texts is None else list(texts)
+    if chosen is None:
+        prints = [source_input.source.print for source_input in inputs]
+        learned_from: dict[str, Any] = {"sample": sample, "column": settings.column, "sources": prints}
+    else:
+        digest = hashlib.sha256(json.dumps(chosen).encode()).hexdigest()
+        learned_from = {"given": len(chosen), "digest": digest}
     identity = {
         "model": digest_of_backbone(encoder.module.backbone),
         "recipe": str(encoder.recipe),
         "prompt": [settings.prompt, settings.prompt_name],
-        "texts": {
-            "sample": sample,
-            "column": settings.column,
-            "sources": [source_input.source.print for source_input in inputs],
-        },
+        "texts": learned_from,
     }
-    chosen = None
-    if texts is not None:
-        chosen = list(texts)
-        digest = hashlib.sha256(json.dumps(chosen).encode()).hexdigest()
-        identity["texts"] = {"given": len(chosen), "digest": digest}
     saved = read_json(folder / FITTED / STATE_FOLDER / FIT_FILE)
     if saved != identity:
         if saved is not None and read_parts(folder):
             changed = ", ".join(name for name in identity if saved.get(name) != identity[name])
             raise DataError(
-                f"{folder} holds parts of an encoder that was fitted otherwise: {changed} of the fit differ. Choose "
-                "another folder, give what was given before, or start over with --force."
+                f"{folder} holds parts of an encoder that was fitted otherwise: {changed} of the fit differ. "
+                f"{OTHERWISE}"
             )
         chosen = sample_texts(inputs, settings, sample) if chosen is None else chosen
         if not chosen:
@@ -137,7 +135,7 @@ def sample_texts(inputs: Sequence[Input], settings: BulkSettings, most: int) -> 
         of_unit: list[str] = []
         for table, unread, not_text in inputs[unit.source].read(unit, settings):
             cells, codes = read_texts(table.column(settings.column), unread, not_text)
-            of_unit += [text for text, code in zip(cells, codes, strict=True) if text is not None and code == CODES[OK]]
+            of_unit += [text for text, code in zip(cells, codes, strict=True) if text is not None and code == OK]
             if len(of_unit) >= share:
                 break
         texts += of_unit[:share]

@@ -1,7 +1,7 @@
 """Units on a Ray cluster, a task each: Ray places them, repeats those that were lost, and uses nodes that join.
 
 Each process that Ray runs tasks in loads the model once, and looks first whether its node sees the same output,
-sources, libraries and model as the driver. A part has the same name and bytes whoever computes it, and appears whole
+libraries and model as the driver. A part has the same name and bytes whoever computes it, and appears whole
 or not at all, so that a task may run twice. Ray Data's `map_batches` is not used: it keeps its progress inside, so
 that a killed driver loses all of it.
 """
@@ -13,7 +13,6 @@ import os
 import shutil
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,18 +21,14 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-import numpy as np
-
 from essent._core.atomic import write_text
 from essent._core.lazy import optional_import
 from essent.bulk.models import Model, open_encoder, ready
 from essent.bulk.parts import Part, library_versions
-from essent.bulk.sources import difference, file_system, fingerprint
 from essent.bulk.units import Job, Unit
 from essent.bulk.work import THREADS, do_unit, failure_of
 from essent.errors import DataError, EssentError, InputError, MissingDependencyError, ModelError
 from essent.static.encoder import StaticEncoder
-from essent.version import __version__
 
 AUTO, LOCAL = "auto", "local"
 REACHED_WITHIN = 10.0  # seconds
@@ -42,7 +37,6 @@ RETRIES = 3  # times that Ray repeats a unit whose process or node is lost
 PATIENCE = 0.5  # seconds between two looks at Ctrl-C and at the nodes
 SEEN = "_nodes"  # a file in the output by which a node sees that it is the same folder
 VISIBLE_WITHIN = 15.0  # seconds that a shared file system may take to show it
-SOURCES_CHECKED = 20  # sources that a process looks at before it begins; the others when their units are read
 RESUMES = "The parts are intact; the same command goes on where this one stopped."
 
 
@@ -98,7 +92,9 @@ def do_units_on_cluster(
     """
     ray = optional_import("ray", "ray")
     nodes = _alive(ray)
-    cpus, gpus = resources(nodes.values(), workers, _may_use_gpus(job, model))
+    device, encoder = str(job.spec.options.get("device") or ""), model.encoder
+    on_cpu = isinstance(encoder, StaticEncoder) or hasattr(encoder, "engine_module") or "cpu" in device
+    cpus, gpus = resources(nodes.values(), workers, not on_cpu)
     task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES, max_calls=0, scheduling_strategy="SPREAD")(_do)
     token, sent = os.urandom(8).hex(), ray.put(sendable(job))
     write_text(job.folder / SEEN, token)
@@ -111,7 +107,12 @@ def do_units_on_cluster(
             room = sum(_fitting(node, cpus, gpus) for node in nodes.values())
             had_room = time.monotonic() if room else had_room
             if time.monotonic() - had_room > PLACED_WITHIN:
-                raise DataError(_no_room(nodes.values(), cpus, gpus))
+                totals = {kind: sum(_count(node, kind) for node in nodes.values()) for kind in ("CPU", "GPU")}
+                raise DataError(
+                    f"No node of the Ray cluster has had room for {PLACED_WITHIN:.0f} s for a task with {cpus} CPUs "
+                    f"and {gpus} GPUs. It has {len(nodes)} nodes with {totals['CPU']} CPUs and {totals['GPU']} GPUs "
+                    f"in all. {RESUMES}"
+                )
             while unit is not None and not stop.is_set() and len(running) < (workers or max(room, 1)):
                 running[task.remote(unit, sent, token, cpus)] = unit
                 unit = next(units, None)
@@ -137,12 +138,7 @@ def _part_of(ray: Any, reference: Any, unit: Unit, nodes: Mapping[str, Any]) -> 
     """
     try:
         node, part = ray.get(reference)
-    except ray.exceptions.RayTaskError as error:
-        if "No module named 'essent" in str(error):
-            raise MissingDependencyError(
-                f"essent {__version__} is not installed on the node {error.ip}: "
-                f'pip install "essent[ray]=={__version__}"'
-            ) from None
+    except ray.exceptions.RayTaskError as error:  # also where essent is not installed
         raise DataError(f"A task on the node {error.ip} failed:\n{error}") from None
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError) as error:
         raise DataError(
@@ -193,19 +189,6 @@ def resources(nodes: Any, workers: int | None, may_use_gpus: bool) -> tuple[int,
     return next(fitting, 1), gpus
 
 
-def _may_use_gpus(job: Job, model: Model) -> bool:
-    device = str(job.spec.options.get("device") or "")
-    return not (isinstance(model.encoder, StaticEncoder) or hasattr(model.encoder, "engine_module") or "cpu" in device)
-
-
-def _no_room(nodes: Any, cpus: int, gpus: int) -> str:
-    totals = {kind: sum(_count(node, kind) for node in nodes) for kind in ("CPU", "GPU")}
-    return (
-        f"No node of the Ray cluster has had room for {PLACED_WITHIN:.0f} s for a task with {cpus} CPUs and {gpus} "
-        f"GPUs. It has {len(nodes)} nodes with {totals['CPU']} CPUs and {totals['GPU']} GPUs in all. {RESUMES}"
-    )
-
-
 def sendable(job: Job) -> Job:
     """The job as other machines can read it.
 
@@ -253,46 +236,23 @@ def check_node(job: Job, token: str) -> None:
     """Refuse a node that cannot do what the driver can.
 
     Raises:
-        DataError: it does not see the output, or the same sources. MissingDependencyError: it has other versions.
+        DataError: it does not see the output. MissingDependencyError: it has other versions.
     """
-    installed = library_versions()
-    differences = [
-        f"{name} {installed[name]} instead of {version}"
-        for name, version in job.versions.items()
-        if installed.get(name, version) != version  # one that is missing may not be needed
-    ]
-    if differences:
+    installed = {**job.versions, **library_versions()}  # one that is missing may not be needed
+    if differences := _differences(job.versions, installed):
         raise MissingDependencyError(
-            f"other versions are installed than where the run was started: {', '.join(differences)}. The same vectors "
+            f"other versions are installed than where the run was started: {differences}. The same vectors "
             "need the same versions on all nodes."
         )
     until = time.monotonic() + VISIBLE_WITHIN
-    while not _is_visible(job.folder / SEEN, token):
+    seen = job.folder / SEEN
+    while not seen.is_file() or seen.read_text("utf-8") != token:
         if time.monotonic() > until:
             raise DataError(
                 f"{job.folder} is not the folder of that name where the run was started. The output must lie on a file "
                 "system that all nodes share, under the same path."
             )
         time.sleep(PATIENCE)
-    try:
-        with tempfile.TemporaryFile(dir=job.folder):
-            pass
-    except OSError as error:
-        raise DataError(f"{job.folder} cannot be written to ({error.strerror or error}).") from error
-    for number in np.unique(np.linspace(0, len(job.inputs) - 1, SOURCES_CHECKED).astype(int)):
-        source = job.inputs[number].source
-        if changed := difference(source.print, fingerprint(*file_system(source.address))):
-            raise DataError(
-                f"{source.address} is another file than where the run was started: {changed}. The sources must lie "
-                "where all nodes read the same ones."
-            )
-
-
-def _is_visible(path: Path, token: str) -> bool:
-    try:
-        return path.read_text("utf-8") == token
-    except OSError:
-        return False
 
 
 def check_model(job: Job, model: Model) -> None:
@@ -301,10 +261,11 @@ def check_model(job: Job, model: Model) -> None:
     Raises:
         ModelError: says what differs.
     """
-    differences = [
-        f"{name} is {local!r} instead of {job.run.get(name)!r}"
-        for name, local in model.metadata.items()
-        if job.run.get(name) != local
-    ]
-    if differences:
-        raise ModelError(f"{job.spec.name} is another model than where the run was started: {'; '.join(differences)}.")
+    if differences := _differences({name: job.run.get(name) for name in model.metadata}, model.metadata):
+        raise ModelError(f"{job.spec.name} is another model than where the run was started: {differences}.")
+
+
+def _differences(expected: Mapping[str, Any], local: Mapping[str, Any]) -> str:
+    """What is otherwise here than where the run was started; "" where nothing is."""
+    names = [name for name, there in expected.items() if local[name] != there]
+    return "; ".join(f"{name} is {local[name]!r} instead of {expected[name]!r}" for name in names)

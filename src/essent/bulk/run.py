@@ -14,25 +14,26 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Event, current_thread, main_thread
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from essent._core.arguments import check_path, check_size
 from essent._core.progress import text_progress
 from essent.bulk.batches import chunk_fields
 from essent.bulk.models import Model
-from essent.bulk.parts import Part, check_same, clean, library_versions, read_parts, remove_parts
+from essent.bulk.parts import Part, check_same, clean, library_versions, read_parts, remove_parts, vector_fields
 from essent.bulk.prepared import FITTED, GRAPH, prepare_model
 from essent.bulk.settings import STATUS, BulkSettings, ModelSpec
 from essent.bulk.sources import find_sources
 from essent.bulk.units import Job, Unit, inspect_sources, output_fields, plan
-from essent.bulk.vectors import loss_of_all, vector_fields
 from essent.bulk.work import do_units, do_units_by_workers
-from essent.errors import DataError, InputError
+from essent.errors import DataError
 from essent.tasks.base import prompt_note
 
 
@@ -110,7 +111,7 @@ class Prepared:
 
     def units(self) -> Iterator[Unit]:
         """What is still to be done."""
-        done = {name: (part.start, part.stop) for name, part in self.parts.items()}
+        done = {name: part.unit["stop"] for name, part in self.parts.items()}
         return plan(self.job.inputs, done, self.job.settings.rows_per_part)
 
 
@@ -155,14 +156,15 @@ def encode(
 
     Raises:
         DataError: a source or the folder cannot be used, or the folder holds parts of another run; says what differs.
-        InputError: a value that is not known. ModelError: the model cannot be loaded.
+        InputError: a value that is not known. TypeError: a setting that is not.
+        ModelError: the model cannot be loaded.
         KeyboardInterrupt: after the part that was begun, when Ctrl-C was pressed.
     """
     began = time.monotonic()
     if workers is not None:
         check_size(workers, "workers")
     spec = ModelSpec(model, recipe, engine, precision, fit is not None, dict(options or {}))
-    chosen = _settings(settings)
+    chosen = BulkSettings(**settings)
     if ray:
         from essent.bulk.ray_cluster import connected
     with connected(ray) if ray else nullcontext():
@@ -174,7 +176,7 @@ def encode(
             fit=fit,
             fit_sample=fit_sample,
             force=force,
-            note=_say if progress else lambda line: None,
+            note=partial(print, file=sys.stderr, flush=True) if progress else lambda line: None,
         )
         resumed = sum(part.rows for part in run.parts.values())
         parts = dict(run.parts)
@@ -191,10 +193,6 @@ def encode(
     return _result(run, parts, resumed, time.monotonic() - began)
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)  # noqa: T201  a log's line
-
-
 def compute(
     run: Prepared, workers: int | None = None, stop: Event | None = None, *, cluster: bool = False
 ) -> Iterator[Part]:
@@ -205,7 +203,15 @@ def compute(
     """
     stop = stop or Event()
     failures: list[DataError] = []
-    units, written = _until_failure(run.units(), failures), dict(run.parts)
+    rows, count = sum(part.rows for part in run.parts.values()), len(run.parts)
+
+    def until_failure() -> Iterator[Unit]:
+        try:
+            yield from run.units()
+        except DataError as error:
+            failures.append(error)
+
+    units = until_failure()
     if cluster:
         from essent.bulk.ray_cluster import do_units_on_cluster
 
@@ -215,28 +221,10 @@ def compute(
     else:
         parts = do_units_by_workers(units, run.job, run.model, workers, stop)
     for part in parts:
-        written[part.name] = part
+        rows, count = rows + part.rows, count + 1
         yield part
     for failure in failures:
-        rows = sum(part.rows for part in written.values())
-        raise DataError(f"{failure} {run.job.folder} has {rows:,} rows, in {len(written):,} parts.") from failure
-
-
-def _until_failure(units: Iterator[Unit], failures: list[DataError]) -> Iterator[Unit]:
-    try:
-        yield from units
-    except DataError as error:
-        failures.append(error)
-
-
-def _settings(arguments: Mapping[str, Any]) -> BulkSettings:
-    try:
-        return BulkSettings(**arguments)
-    except InputError:
-        raise
-    except TypeError as error:
-        known = ", ".join(BulkSettings.__dataclass_fields__)
-        raise InputError(f"{str(error).rpartition('__init__() ')[2]}. The settings are {known}.") from None
+        raise DataError(f"{failure} {run.job.folder} has {rows:,} rows, in {count:,} parts.") from failure
 
 
 def prepare(
@@ -311,16 +299,27 @@ def _result(run: Prepared, parts: Mapping[str, Part], resumed: int, seconds: flo
     first_rows: dict[str, str] = {}
     for name, part in sorted(parts.items()):
         statuses.update(part.statuses)
-        for status, row in part.first.items():
-            first_rows.setdefault(status, f"row {row + 1:,} of {name}")
+        first_rows = {status: f"row {row + 1:,} of {name}" for status, row in part.first.items()} | first_rows
     return BulkResult(
         run.job.folder,
-        sum(part.rows for part in parts.values()),
+        statuses.total(),
         len(parts),
         dict(statuses),
         run.model.dimensions,
         resumed,
         seconds,
-        loss_of_all([part.loss for part in parts.values() if part.loss]),
+        _loss_of_all([part.loss for part in parts.values() if part.loss]),
         first_rows,
     )
+
+
+def _loss_of_all(losses: Sequence[Mapping[str, float]]) -> dict[str, float] | None:
+    """The loss of all parts: means, and the lowest cosine."""
+    if not losses:
+        return None
+    texts = [loss["texts"] for loss in losses]
+    mean, spearman = (
+        float(np.average([loss[name] for loss in losses], weights=texts)) for name in ("mean_cosine", "spearman")
+    )
+    lowest = min(loss["lowest_cosine"] for loss in losses)
+    return {"texts": sum(texts), "mean_cosine": mean, "lowest_cosine": lowest, "spearman": spearman}

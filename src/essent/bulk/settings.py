@@ -15,20 +15,17 @@ from essent.errors import InputError, ModelError
 CHOICES = {"dtype": ("float32", "float16", "int8"), "vectors": ("list", "fixed"), "chunk_rows": ("rows", "mean")}
 CHUNK = re.compile(r"sentences|tokens:([1-9][0-9]*)")
 EMBEDDING, STATUS, SCALE, OTHERS = "embedding", "status", "scale", "other_values"
-OK, TRUNCATED = "ok", "truncated"
-NULL, EMPTY, NOT_TEXT, UNREADABLE = "null", "empty", "not text", "unreadable"
-ZERO, NOT_FINITE = "zero", "not finite"
 STATUSES = {
-    OK: "the text has a vector",
-    TRUNCATED: "the text is longer than the model reads; the vector is that of its beginning",
-    NULL: "there is no text",
-    EMPTY: "the text is empty, or blank",
-    NOT_TEXT: "the value is not a text",
-    UNREADABLE: "the line or the bytes cannot be read",
-    ZERO: "the vector is zero: the model knows nothing of the text",
-    NOT_FINITE: "the model's vector has numbers that are not finite",
+    "ok": "the text has a vector",
+    "truncated": "the text is longer than the model reads; the vector is that of its beginning",
+    "null": "there is no text",
+    "empty": "the text is empty, or blank",
+    "not text": "the value is not a text",
+    "unreadable": "the line or the bytes cannot be read",
+    "zero": "the vector is zero: the model knows nothing of the text",
+    "not finite": "the model's vector has numbers that are not finite",
 }
-CODES = {status: code for code, status in enumerate(STATUSES)}
+OK, TRUNCATED, NULL, EMPTY, NOT_TEXT, UNREADABLE, ZERO, NOT_FINITE = range(len(STATUSES))  # codes of the statuses
 CHUNK_COLUMNS = ("chunk", "chunk_start", "chunk_end")  # where each chunk is a row
 CHUNKS = "chunks"  # where a row has a vector of all its chunks
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
+import io
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,6 +14,8 @@ from typing import Any
 
 import fsspec
 import pyarrow as pa
+from fsspec.compression import compr
+from fsspec.implementations.local import LocalFileSystem
 
 from essent._core.registry import did_you_mean
 from essent.errors import DataError
@@ -24,9 +26,10 @@ KINDS = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
     ".csv": "csv", ".tsv": "tsv", ".txt": "text",
 }  # fmt: skip
-TABLES, LINES = ("parquet", "arrow"), ("jsonl", "tsv", "text")
+TABLES = ("parquet", "arrow")
 PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".lzma": "xz", ".zst": "zstd", ".zstd": "zstd"}
 STAMPS = ("mtime", "ETag", "etag", "LastModified", "last_modified", "updated", "created", "md5")  # of file systems
+BLOCK = 2**20
 SAMPLE = 65_536  # bytes that are read at the beginning, in the middle and at the end of a file
 
 
@@ -69,7 +72,7 @@ class Source:
         except OSError as error:
             raise DataError(f"{self.address} cannot be opened: {error.strerror or error}.") from error
         try:
-            with raw if self.packed is None else unpacked(raw, self.packed) as file:
+            with raw, unpacked(raw, self.packed) as file:
                 yield file
         except Exception as error:
             if not isinstance(error, (EOFError, OSError)) and type(error).__module__ not in ("zlib", "_lzma"):
@@ -78,33 +81,21 @@ class Source:
                 f"{self.address}: cannot be read to its end ({error or type(error).__name__}). The file is damaged or "
                 "incomplete."
             ) from error
-        finally:
-            raw.close()
 
     def check_unchanged(self) -> None:
-        """Raise DataError where the file is no longer the one that the run began with."""
-        system, path = file_system(self.address)
-        stamps = _stamps(system, path)
-        if changed := difference(self.print, stamps):
+        """Raise DataError where the file is no longer the one that the run began with, or another one on this node."""
+        if changed := difference(self.print, _stamps(*file_system(self.address))):
             raise DataError(
-                f"{self.address} has changed while it was read ({changed}). The parts that "
-                "were written before are intact, and hold the older content: begin again in another folder."
+                f"{self.address} is not the file that the run began with ({changed}): it has changed, or is another "
+                "one on this machine. The parts that were written before are intact: begin again in another folder."
             )
 
 
-def unpacked(raw: Any, packed: str) -> Any:
-    """A decompressing reader on a file of compressed bytes."""
-    if packed == "gzip":
-        return gzip.open(raw)
-    if packed == "bz2":  # a Python may come without it, and without lzma
-        import bz2
-
-        return bz2.open(raw)
-    if packed == "xz":
-        import lzma
-
-        return lzma.open(raw)
-    return pa.CompressedInputStream(raw, "zstd")
+def unpacked(raw: Any, packed: str | None) -> Any:
+    """A decompressing reader on a file of compressed bytes; the file itself where it is not compressed."""
+    if packed == "zstd":
+        return io.BufferedReader(pa.CompressedInputStream(raw, packed), BLOCK)
+    return raw if packed is None else compr[packed](raw, mode="rb")
 
 
 def file_system(address: str) -> tuple[Any, str]:
@@ -143,63 +134,62 @@ def find_sources(addresses: Sequence[str]) -> list[Source]:
 
 def kind_of(path: str) -> tuple[str, str | None]:
     """Format and compression by the suffixes; a file without a suffix that is known has one text a line."""
-    suffixes = [suffix.lower() for suffix in PurePosixPath(path).suffixes]
-    packed = PACKED.get(suffixes[-1]) if suffixes else None
-    if packed is not None:
-        suffixes.pop()
-    kind = KINDS.get(suffixes[-1], "text") if suffixes else "text"
+    suffixes = _suffixes(path)
+    packed = PACKED.get(suffixes[-1])
+    kind = KINDS.get(suffixes[-2 if packed else -1], "text")
     if packed is not None and kind in TABLES:
         raise DataError(f"{path}: {kind} files are compressed inside; unpack this one first.")
     return kind, packed
 
 
+def _suffixes(path: str) -> list[str]:
+    return ["", "", *map(str.lower, PurePosixPath(path).suffixes)]
+
+
 def _is_local(system: Any) -> bool:
-    return "file" in (system.protocol if isinstance(system.protocol, (tuple, list)) else (system.protocol,))
+    return isinstance(system, LocalFileSystem)
 
 
-def _files(system: Any, path: str, address: str) -> Iterator[str]:
+def _names(system: Any, folder: str) -> dict[str, str]:
+    """What is in a folder: paths by names."""
+    return {PurePosixPath(path).name: str(path) for path in system.ls(folder, detail=False)}
+
+
+def _files(system: Any, path: str, address: str) -> list[str]:
     if any(mark in path for mark in "*?[") and not system.exists(path):
-        matches = sorted(str(name) for name in system.glob(path) if system.isfile(name))
-        if not matches:
-            raise DataError(f"{address!r} matches no file.")
-        yield from matches
-    elif system.isfile(path):
-        yield path
-    elif system.isdir(path):
-        yield from _of_folder(system, path, address)
-    else:
-        raise DataError(f"{address} does not exist. {_neighbours(system, path)}")
+        if matches := sorted(str(name) for name in system.glob(path) if system.isfile(name)):
+            return matches
+        raise DataError(f"{address!r} matches no file.")
+    if system.isfile(path):
+        return [path]
+    if system.isdir(path):
+        return _of_folder(system, path, address)
+    parent, _, name = path.rstrip("/").rpartition("/")
+    names = list(_names(system, parent)) if parent and system.isdir(parent) else []
+    raise DataError(f"{address} does not exist. {did_you_mean(name, names[:50]) if names else ''}".rstrip())
 
 
 def _of_folder(system: Any, folder: str, address: str) -> list[str]:
     """Files of a folder: those of a data set on disk in its order, else all of a known suffix by name."""
-    names = {str(name).rstrip("/").rpartition("/")[2]: str(name) for name in system.ls(folder, detail=False)}
+    names = _names(system, folder)
     if "dataset_dict.json" in names:
         splits = json.loads(system.cat_file(names["dataset_dict.json"])).get("splits", [])
         raise DataError(
             f"{address} is a data set with the splits {', '.join(splits)}: name one, {address}/{splits[0]}."
         )
-    if "state.json" in names and "dataset_info.json" in names:
+    folder = folder.rstrip("/")
+    if {"state.json", "dataset_info.json"} <= names.keys():
         state = json.loads(system.cat_file(names["state.json"]))
-        return [f"{folder.rstrip('/')}/{row['filename']}" for row in state["_data_files"]]
+        return [f"{folder}/{row['filename']}" for row in state["_data_files"]]
     paths = []
     for path in sorted(map(str, system.find(folder))):
-        inner = path[len(folder.rstrip("/")) + 1 :].split("/")
-        suffixes = [suffix.lower() for suffix in PurePosixPath(path).suffixes]
-        known = suffixes and (suffixes[-1] in KINDS or (suffixes[-1] in PACKED and suffixes[-2:-1]))
-        if known and not any(part.startswith((".", "_")) for part in inner):
+        *_, before, last = _suffixes(path)
+        hidden = any(part.startswith((".", "_")) for part in path[len(folder) + 1 :].split("/"))
+        if not hidden and (last in KINDS or (last in PACKED and before)):
             paths.append(path)
     if not paths:
         raise DataError(f"{address} is a folder without files that are read: {', '.join(KINDS)}, compressed or not.")
     return paths
-
-
-def _neighbours(system: Any, path: str) -> str:
-    parent, _, name = path.rstrip("/").rpartition("/")
-    if not parent or not system.isdir(parent):
-        return f"There is no folder {parent}." if parent else ""
-    names = sorted(str(entry).rstrip("/").rpartition("/")[2] for entry in system.ls(parent, detail=False))[:50]
-    return did_you_mean(name, names) if names else "Its folder holds no files."
 
 
 # -- what tells a file from another -----------------------------------------------------------------------------------

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 import pyarrow as pa
@@ -27,9 +28,13 @@ def open_table(source: Source) -> TableFile:
     try:
         return ParquetTable(source) if source.kind == "parquet" else ArrowTable(source)
     except (pa.ArrowException, OSError, UnicodeEncodeError) as error:
-        reason = str(error).strip().splitlines()[0]
         expected = "a Parquet file" if source.kind == "parquet" else "an Arrow file"
-        raise DataError(f"{source.address}: not {expected} that can be read ({reason}).") from error
+        raise DataError(f"{source.address}: not {expected} that can be read ({first_line(error)}).") from error
+
+
+def first_line(error: Exception) -> str:
+    """What an error of Arrow says, without what it adds."""
+    return str(error).strip().splitlines()[0]
 
 
 class TableFile(ABC):
@@ -42,21 +47,15 @@ class TableFile(ABC):
     """
 
     def __init__(self, source: Source, schema: Any, blocks: Sequence[int], bytes_a_row: float) -> None:
-        self.source, self.schema, self.blocks = source, schema, list(blocks)
-        self.starts = [0, *accumulate(self.blocks)]
+        self.source, self.schema, self.blocks = source, schema, blocks
+        self.starts = [0, *accumulate(blocks)]
+        self.rows = self.starts[-1]
         self.batch_rows = max(MIN_ROWS, min(BATCH_ROWS, int(BATCH_BYTES / max(bytes_a_row, 1))))
-        self._position, self._columns = -1, list[str]()
+        self._resumes: tuple[int, Sequence[str]] | None = None  # the row and columns at which a read may go on
         self._unread: Iterator[Any] = iter(())
-        self._cut: Any = None  # what is left of a batch
-        names = schema.names
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise DataError(f"{source.address}: two columns are called {twice!r}.")
-
-    @property
-    def rows(self) -> int:
-        """Rows of the file."""
-        return self.starts[-1]
+        self._pending: list[Any] = []  # batches of what was read and not given
+        if (twice := Counter(schema.names).most_common(1)) and twice[0][1] > 1:
+            raise DataError(f"{source.address}: two columns are called {twice[0][0]!r}.")
 
     @abstractmethod
     def batches(self, block: int, columns: Sequence[str]) -> Iterator[Any]:
@@ -70,49 +69,37 @@ class TableFile(ABC):
         Raises:
             DataError: a block is damaged.
         """
+        resumes, self._resumes = self._resumes, None  # a reader that is left halfway is not gone on with
         try:
-            yield from self._batches_of(start, stop, list(columns))
-        except (pa.ArrowException, OSError) as error:
-            self._position = -1
-            reason = str(error).strip().splitlines()[0]
-            raise DataError(f"{self.source.address}, after row {start:,}: cannot be read ({reason}).") from error
-
-    def _batches_of(self, start: int, stop: int, columns: list[str]) -> Iterator[Any]:
-        pending: list[Any] = []
-        count, at = 0, start
-        for batch in self._from(start, stop, columns):
-            pending.append(batch)
-            count += batch.num_rows
-            while count >= self.batch_rows or (count and at + count == stop):
-                table = pa.Table.from_batches(pending)
-                size = min(self.batch_rows, count)
+            if resumes != (start, columns):
+                self._seek(start, columns)
+            position = start
+            while position < stop:
+                size = min(self.batch_rows, stop - position)
+                missing = size - sum(batch.num_rows for batch in self._pending)
+                while missing > 0:
+                    if (batch := next(self._unread, None)) is None:
+                        raise OSError(f"it ends before row {position + size:,}")
+                    self._pending.append(batch)
+                    missing -= batch.num_rows
+                table = pa.Table.from_batches(self._pending)
+                self._pending = table.slice(size).to_batches()
+                position += size
                 yield table.slice(0, size)
-                pending, count, at = table.slice(size).to_batches(), count - size, at + size
-        if at != stop:
-            raise OSError(f"it ends after row {at:,} instead of {stop:,}")
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(
+                f"{self.source.address}, after row {start:,}: cannot be read ({first_line(error)})."
+            ) from error
+        self._resumes = stop, columns
 
-    def _from(self, start: int, stop: int, columns: list[str]) -> Iterator[Any]:
-        """Batches of exactly the rows `start` to `stop`."""
-        block = bisect_right(self.starts, start) - 1
-        if not (self._position <= start and self._position >= self.starts[block] and self._columns == columns):
-            self._unread, self._position = self.batches(block, columns), self.starts[block]
-            self._columns, self._cut = columns, None
-        position, self._position = self._position, -1  # a reader that is left halfway is not gone on with
-        while position < stop:
-            batch, self._cut = next(self._unread, None) if self._cut is None else self._cut, None
-            if batch is None:
-                return
-            ahead = max(0, start - position)
-            if ahead >= batch.num_rows:
-                position += batch.num_rows
-                continue
-            end = min(batch.num_rows, stop - position)
-            if end < batch.num_rows:
-                self._cut = batch.slice(end)
-            position += end
-            if position == stop:
-                self._position = stop
-            yield batch.slice(ahead, end - ahead)
+    def _seek(self, row: int, columns: Sequence[str]) -> None:
+        """Begin anew at a row: what stands before it in its block is read, a batch at a time."""
+        block = bisect_right(self.starts, row) - 1
+        self._unread, self._pending = self.batches(block, columns), []
+        before = row - self.starts[block]
+        while before > 0 and (batch := next(self._unread, None)) is not None:
+            self._pending = [batch.slice(before)] if before < batch.num_rows else []
+            before -= batch.num_rows
 
 
 class ParquetTable(TableFile):
@@ -129,7 +116,7 @@ class ParquetTable(TableFile):
     def batches(self, block: int, columns: Sequence[str]) -> Iterator[Any]:
         """Record batches of the row groups from this one on."""
         for group in range(block, len(self.blocks)):
-            yield from self._file.iter_batches(self.batch_rows, row_groups=[group], columns=list(columns))
+            yield from self._file.iter_batches(self.batch_rows, row_groups=[group], columns=columns)
 
 
 class ArrowTable(TableFile):
@@ -137,31 +124,25 @@ class ArrowTable(TableFile):
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        file = self._open()
-        self._seekable = True
+        schema, batches = self._open()
+        sizes = [(batch.num_rows, batch.nbytes) for batch in batches]  # of a local file the batches are views into it
+        rows, total = map(sum, zip((0, 0), *sizes, strict=True))
+        super().__init__(source, schema, [count for count, _ in sizes], total / max(rows, 1))
+
+    def _open(self) -> tuple[Any, Iterator[Any]]:
+        """The schema, and record batches."""
+        system, path = file_system(self._source.address)
+        local = path == self._source.address and self._source.size
+        file = pa.memory_map(path) if local else system.open(path, "rb")
         try:
             reader = pa.ipc.open_file(file)
-            batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
         except pa.ArrowInvalid:
             file.seek(0)
-            self._seekable = False
-            reader = pa.ipc.open_stream(file)
-            batches = list(reader)  # of a local file these are views into it
-        blocks = [batch.num_rows for batch in batches]
-        size = sum(batch.nbytes for batch in batches) / max(sum(blocks), 1)
-        super().__init__(source, reader.schema, blocks, size)
-
-    def _open(self) -> Any:
-        system, path = file_system(self._source.address)
-        local = path == self._source.address
-        return pa.memory_map(path) if local and self._source.size else system.open(path, "rb")
+            stream = pa.ipc.open_stream(file)
+            return stream.schema, iter(stream)
+        return reader.schema, map(reader.get_batch, range(reader.num_record_batches))
 
     def batches(self, block: int, columns: Sequence[str]) -> Iterator[Any]:
         """Record batches from this one on."""
-        if self._seekable:
-            reader = pa.ipc.open_file(self._open())
-            batches = (reader.get_batch(number) for number in range(block, len(self.blocks)))
-        else:
-            batches = (batch for number, batch in enumerate(pa.ipc.open_stream(self._open())) if number >= block)
-        for batch in batches:
-            yield batch.select(list(columns))
+        for batch in islice(self._open()[1], block, None):
+            yield batch.select(columns)

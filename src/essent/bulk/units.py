@@ -93,29 +93,26 @@ class Input:
         Raises:
             DataError: the file is damaged, or has gone.
         """
+        names = {*settings.id, settings.column}
+        fields = [column for column in self.fields if not settings.id or column.name in names]
         if self.lines is None:
-            names = [column.name for column in self._read_fields(settings)]
-            for rows in (table or open_table(self.source)).read(unit.start, unit.stop, names):
+            columns = [column.name for column in fields]
+            for rows in (table or open_table(self.source)).read(unit.start, unit.stop, columns):
                 yield rows, None, None
-        elif unit.content is None:
-            for records in read_range(self.lines, unit.start, unit.stop):
-                yield self._table(records, settings)
+            return
+        if unit.content is None:
+            batches = read_range(self.lines, unit.start, unit.stop)
         else:
             records = self.lines.rows(unit.content)
-            for start in range(0, len(records), BATCH_ROWS):
-                yield self._table(records[start : start + BATCH_ROWS], settings)
-
-    def _table(self, rows: Rows, settings: BulkSettings) -> tuple[Any, np.ndarray, np.ndarray | None]:
-        unread = np.array([row is None for row in rows])
-        if self.source.kind != "jsonl":
-            return to_table(rows, self.fields), unread, None
-        table = to_json_table(rows, self._read_fields(settings), settings.column, unknown=not settings.id)
-        cells = [None if row is None else row.get(settings.column) for row in rows]
-        return table, unread, np.array([cell is not None and not isinstance(cell, str) for cell in cells])
-
-    def _read_fields(self, settings: BulkSettings) -> list[Any]:
-        names = {*settings.id, settings.column}
-        return [column for column in self.fields if not settings.id or column.name in names]
+            batches = (records[start : start + BATCH_ROWS] for start in range(0, len(records), BATCH_ROWS))
+        for records in filter(None, batches):
+            unread = np.array([row is None for row in records])
+            if self.source.kind == "jsonl":
+                cells = [None if row is None else row.get(settings.column) for row in records]
+                not_text = np.array([cell is not None and not isinstance(cell, str) for cell in cells])
+                yield to_json_table(records, fields, settings.column, unknown=not settings.id), unread, not_text
+            else:
+                yield to_table(records, self.fields), unread, None
 
 
 @dataclass(frozen=True)
@@ -175,8 +172,9 @@ def _inspect_table(number: int, source: Source, settings: BulkSettings) -> Input
 def _check_columns(source: Source, fields: Sequence[Any], settings: BulkSettings) -> None:
     """Refuse a file without a column that is named, or whose texts are numbers, lists or records."""
     kinds = {column.name: column.type for column in fields}
-    for name, option in ((settings.column, "column"), *((name, "id") for name in settings.id)):
+    for name in (settings.column, *settings.id):
         if name not in kinds:
+            option = "column" if name == settings.column else "id"
             hint = did_you_mean(name, list(kinds)) if kinds else "Its first rows have no columns."
             raise DataError(f"{source.address}: no column {name!r}. {hint} Choose one with --{option}.")
     kind = kinds[settings.column]
@@ -234,14 +232,14 @@ def _inspect_lines(number: int, source: Source, settings: BulkSettings, known: d
     )
 
 
-def plan(inputs: Sequence[Input], done: Mapping[str, tuple[int, int]], rows_per_part: int) -> Iterator[Unit]:
+def plan(inputs: Sequence[Input], done: Mapping[str, int], rows_per_part: int) -> Iterator[Unit]:
     """The units that are still to be done, in their order.
 
     A file that cannot be read in ranges is read from its beginning, or from where its last part before the first
     missing one ended. Its units carry their content.
 
     Args:
-        done: start and stop of the parts that are there, by their names.
+        done: where the parts that are there stop, by their names.
 
     Raises:
         DataError: a file cannot be read on.
@@ -256,10 +254,10 @@ def plan(inputs: Sequence[Input], done: Mapping[str, tuple[int, int]], rows_per_
             yield from _read_on(source_input.number, source_input.lines, done, rows_per_part)
 
 
-def _read_on(number: int, lines: LineFile, done: Mapping[str, tuple[int, int]], rows: int) -> Iterator[Unit]:
+def _read_on(number: int, lines: LineFile, done: Mapping[str, int], rows: int) -> Iterator[Unit]:
     index, at = 0, lines.skipped
-    while (span := done.get(Unit(number, index, 0, 0).name)) is not None:
-        index, at = index + 1, span[1]
+    while (stop := done.get(Unit(number, index, 0, 0).name)) is not None:
+        index, at = index + 1, stop
     for start, stop, content in read_contents(lines, at, rows):
         unit = Unit(number, index, start, stop, content, rows)
         if unit.name not in done:

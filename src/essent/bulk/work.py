@@ -101,7 +101,7 @@ def do_units(units: Iterable[Unit], job: Job, model: Model, stop: Event | None =
         reading.shutdown(cancel_futures=True)
         writing.shutdown(cancel_futures=True)
         for writer in opened:
-            writer.abandon()
+            writer.close()
 
 
 def _finish(part: PartWriter, writes: Iterable[Future[None]]) -> Part:

@@ -264,8 +264,8 @@ def _note_outcome(outcome: BulkResult) -> None:
             first = (outcome.troubled or {}).get(status)
             show_note(f"{count:,} row{'s' * (count > 1)}: {status} ({STATUSES[status]}); the first is {first}")
     if outcome.loss is not None:
+        loss = outcome.loss
         show_note(
-            "cosine with float32 {mean_cosine:.4f} on average, {lowest_cosine:.4f} at the lowest; similarities of "
-            "neighbouring rows ranked alike to {spearman:.4f} (Spearman), and off by {largest_error:.4f} at most; "
-            "{texts:,} texts".format(**outcome.loss)
+            f"cosine with float32 {loss['mean_cosine']:.4f} on average, {loss['lowest_cosine']:.4f} at the lowest; "
+            f"similarities ranked alike to {loss['spearman']:.4f} (Spearman); {loss['texts']:,} texts"
         )

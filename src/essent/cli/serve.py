@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from pathlib import Path  # noqa: F401  of the inherited fields: cyclopts evaluates their annotations here
-from typing import Annotated, TypeAlias, TypeVar
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -14,26 +12,12 @@ from essent.serving.settings import Settings
 
 ENVIRONMENT = "ESSENT_"  # prefix: ESSENT_MAX_INPUTS stands for --max-inputs
 
-NumberT = TypeVar("NumberT", int, float)
-NotAnOption: TypeAlias = Annotated[NumberT, Parameter(parse=False)]  # Python sets it, the command has the default
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class ServeOptions(Settings):  # noqa: D101
-    __doc__ = Settings.__doc__  # has the help of every option
-
-    max_request_tokens: NotAnOption[int] = Settings.max_request_tokens
-    max_queue_tokens: NotAnOption[int] = Settings.max_queue_tokens
-    max_body_mb: NotAnOption[float] = Settings.max_body_mb
-    max_connections: NotAnOption[int] = Settings.max_connections
-
 
 def serve(
     models: Annotated[list[str], Parameter(name="MODELS", env_var=ENVIRONMENT + "MODEL")],
     /,
     *,
-    settings: ServeOptions = ServeOptions(),
+    settings: Annotated[Settings, Parameter(name="*")] = Settings(),
 ) -> None:
     """Serve embeddings over HTTP.
 

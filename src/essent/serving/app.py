@@ -13,7 +13,7 @@ import re
 import time
 import traceback
 import uuid
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
 import orjson
@@ -24,7 +24,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from essent.serving import routes
-from essent.serving.schemas import RequestError, overloaded, unhealthy
+from essent.serving.schemas import IDS, RequestError, overloaded, unhealthy
 from essent.serving.service import Service
 from essent.version import __version__
 
@@ -37,6 +37,11 @@ DESCRIPTION = """Embeddings that are checked: every model has given its golden v
 again whenever its engine starts. No text is cut without a word."""
 OPEN = frozenset({"/health", "/ping", "/metrics"})  # need no key, as in TEI: probes have none
 TEI = frozenset(route.path for route in routes.tei.routes)  # type: ignore[attr-defined]
+HTTP_ERRORS = {
+    400: ("The body is not JSON.", "invalid_json"),
+    404: ("There is no such path here.", "not_found"),
+    405: ("The path has other methods.", "method_not_allowed"),
+}
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 CLOSED = 499  # what the log and the metrics say of a client that went away
 MEGABYTE = 1_000_000
@@ -86,16 +91,13 @@ def error_response(path: str, error: RequestError) -> Response:
 
 async def _answer_error(request: Request, error: Exception) -> Response:
     """The answer to what FastAPI raises: says what is wrong by field and kind, never by quoting a text."""
-    headers = error.headers or {} if isinstance(error, HTTPException) else {}
+    headers: Mapping[str, str] = {}
     if isinstance(error, RequestValidationError):
         error = _invalid(error)
     elif isinstance(error, HTTPException):
-        code, message = {
-            400: ("invalid_json", "The body is not JSON."),
-            404: ("not_found", "There is no such path here."),
-            405: ("method_not_allowed", "The path has other methods."),
-        }.get(error.status_code, (None, error.detail))
-        error = RequestError(error.status_code, message, code=code)
+        headers, status = error.headers or {}, error.status_code
+        message, code = HTTP_ERRORS.get(status, (error.detail, None))
+        error = RequestError(status, message, code)
     if not isinstance(error, RequestError):
         raise error
     response = error_response(request.url.path, error)
@@ -107,16 +109,16 @@ def _invalid(invalid: RequestValidationError) -> RequestError:
     """Of several kinds that a field may have, the error of the nearest: the deepest, and not "should be a string"."""
     error = max(invalid.errors(), key=lambda error: (len(error["loc"]), not error["type"].endswith("_type")))
     if error["type"] == "json_invalid":
-        return RequestError(400, f"The body is not JSON: {error['ctx']['error']}.", code="invalid_json")
+        return RequestError(400, f"The body is not JSON: {error['ctx']['error']}.", "invalid_json")
     fields = [str(part) for part in error["loc"][1:] if not _is_kind(part)]
-    field = fields[0] if fields else None
-    code = error["type"] if error["type"] == "token_ids_not_supported" else None
-    return RequestError(400, f"{'.'.join(fields) or 'the body'}: {error['msg']}.", param=field, code=code)
+    code = IDS if error["type"] == IDS else None
+    message = f"{'.'.join(fields) or 'the body'}: {error['msg']}."
+    return RequestError(400, message, code, fields[0] if fields else None)
 
 
 def _is_kind(part: int | str) -> bool:
     """Whether a part of a location that pydantic names is no field but one of the kinds that a field may have."""
-    return isinstance(part, str) and (not part.isidentifier() or part in ("str", "Sentences"))
+    return isinstance(part, str) and (not part.isidentifier() or part == "Sentences")
 
 
 # -- before every request ----------------------------------------------------------------------------------------------
@@ -177,7 +179,7 @@ class Guard:
             logger.error("Request %s failed with %s at\n%s", request_id.decode(), type(failed).__name__, lines)
             if started:
                 raise ConnectionError("The answer was cut off.") from None
-            error = RequestError(500, "The server failed.", code="internal_error")
+            error = RequestError(500, "The server failed.", "internal_error")
         finally:
             self._bytes -= len(body)
             if error is not None:
@@ -195,13 +197,10 @@ class Guard:
             RequestError: no valid key, two keys, or two lengths of the body.
         """
         names = [name for name, _ in scope["headers"]]
-        twice = ""
-        if names.count(b"authorization") > 1:
-            twice = f"{names.count(b'authorization')} headers Authorization. Send one."
-        elif {b"content-length", b"transfer-encoding"} <= headers.keys():
-            twice = "both Content-Length and Transfer-Encoding. Send one of them."
-        if twice:
-            raise RequestError(400, f"The request has {twice}", code="ambiguous_headers")
+        two_lengths = {b"content-length", b"transfer-encoding"} <= headers.keys()
+        if two_lengths or names.count(b"authorization") > 1:
+            twice = "both Content-Length and Transfer-Encoding" if two_lengths else "several headers Authorization"
+            raise RequestError(400, f"The request has {twice}. Send one of them.", "ambiguous_headers")
         page = (scope["method"], scope["path"]) == ("GET", "/")  # a browser has no key before it has the page
         if not self._keys or scope["path"] in OPEN or page or scope["method"] == "OPTIONS":
             return
@@ -209,9 +208,8 @@ class Guard:
         digest = hashlib.sha256(key.strip()).digest()
         same = [hmac.compare_digest(digest, known) for known in self._keys]
         if kind.lower() != b"bearer" or not any(same):
-            raise RequestError(
-                401, "Send a valid API key in the header: Authorization: Bearer KEY.", code="invalid_api_key"
-            )
+            message = "Send a valid API key in the header: Authorization: Bearer KEY."
+            raise RequestError(401, message, "invalid_api_key")
 
     async def _read(self, scope: Message, headers: dict[bytes, bytes], receive: Receive, body: bytearray) -> None:
         """Fill `body`, whether its length is announced or not.
@@ -227,16 +225,14 @@ class Guard:
             if max(size, len(body)) > self._most:
                 if more and size <= DRAINED and b"expect" not in headers:
                     await _drain(receive)
-                raise RequestError(
-                    413, f"The body is larger than {self._settings.max_body_mb:g} MB. Send the texts in parts.",
-                    code="body_too_large",
-                )  # fmt: skip
+                message = f"The body is larger than {self._settings.max_body_mb:g} MB. Send the texts in parts."
+                raise RequestError(413, message, "body_too_large")
             if self._bytes + max(size - len(body), 0) > BODIES * self._most:
                 raise overloaded(1.0, "The server has too many large requests at once.")
             try:
                 message = await asyncio.wait_for(receive(), max(end - time.monotonic(), 0.001))
             except asyncio.TimeoutError:
-                raise RequestError(408, "The body did not arrive in time.", code="timeout") from None
+                raise RequestError(408, "The body did not arrive in time.", "timeout") from None
             if message["type"] == "http.disconnect":
                 raise GoneError
             part = message.get("body", b"")

@@ -35,7 +35,6 @@ logger = logging.getLogger(__name__)
 AHEAD = 1  # bulk batches that are sent before a lane is free, so that none waits for the next
 LOOK = 0.25  # seconds between two looks at the clock
 START = 300.0  # seconds that loading may take,
-STARTS = 3  # tries of the first start, where the process itself ends
 SILENT = {"starting": 60.0, "checking": 20.0}  # seconds that imports and compilers keep its signs of life from running
 CHECKING = 60.0, 120.0  # seconds that a batch of golden texts and all of them may take at least: graphs are compiled
 BACKOFF = (0.0, 0.0, 1.0, 5.0, 15.0)  # seconds before a start, after so many in a row that failed
@@ -120,10 +119,9 @@ class Engine:
             vectors = await asyncio.wait_for(job.done, allowance)
             return vectors, (job.started or job.arrival) - job.arrival
         except asyncio.TimeoutError:
-            raise RequestError(
-                503, f"The request was not finished within {self.settings.timeout:g} s; the server is busy.",
-                code="deadline_exceeded", retry_after=self.schedule.tokens / self._tokens_per_second + 1,
-            ) from None  # fmt: skip
+            message = f"The request was not finished within {self.settings.timeout:g} s; the server is busy."
+            seconds = self.schedule.tokens / self._tokens_per_second + 1
+            raise RequestError(503, message, "deadline_exceeded", retry_after=seconds) from None
         finally:
             self.schedule.remove(job)
 
@@ -195,18 +193,12 @@ class Engine:
         Raises:
             EngineError: it did not; says why.
         """
-        for retries in reversed(range(STARTS)):
-            try:
-                await self._begin()
-                break
-            except Exception as error:
-                if not self.failure:  # the process lives, and says what is wrong
-                    raise
-                if not retries:
-                    raise EngineError(f"{error} It ended because: {self.failure}.") from error
-                logger.error("The engine has ended while it started (%s); it is started again.", self.failure)
-                await self._end()
-                self.failure = ""
+        try:
+            await self._begin()
+        except Exception as error:
+            if not self.failure:  # the process lives, and says what is wrong
+                raise
+            raise EngineError(f"The engine did not start: {error} It ended because: {self.failure}.") from error
         self._watching = asyncio.create_task(self._watch())
 
     async def stop(self) -> None:
@@ -344,7 +336,7 @@ class Engine:
                 batch = self.sent.pop(number).batch
                 logger.error("A batch of %s texts failed in the engine: %s.", len(batch.texts), name)
                 for job in batch.jobs:
-                    self._refuse(job, RequestError(500, "The engine could not run these texts.", code="engine_failed"))
+                    self._refuse(job, RequestError(500, "The engine could not run these texts.", "engine_failed"))
                 self.pump()
             case ("ready", dict() as lanes) if self._loaded is not None:
                 self._loaded.set_result(lanes)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
-from prometheus_client.core import Metric
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
@@ -17,20 +15,23 @@ class Metrics:
     """Counts and times of one server.
 
     Args:
-        gauges: numbers that are read when they are asked for, by their names.
+        gauges: numbers that are read when they are asked for, and what they are, by their names.
     """
 
     def __init__(self, gauges: dict[str, tuple[str, Callable[[], float]]]) -> None:
         disable_created_metrics()
-        self.registry = CollectorRegistry()
-        self._gauges = gauges
-        self._tei: defaultdict[tuple[str, tuple[tuple[str, str], ...]], float] = defaultdict(float)
-        self.registry.register(self)  # it has `collect`
+        registry = self.registry = CollectorRegistry()
+        for name, (text, read) in gauges.items():
+            Gauge(name, text, registry=registry).set_function(read)
         self._requests = Counter(
-            "essent_requests", "Requests by path and status.", ["path", "status"], registry=self.registry
+            "essent_requests", "Requests by path and status.", ["path", "status"], registry=registry
         )
-        self._tokens = Counter("essent_tokens", "Tokens that models have read.", ["model"], registry=self.registry)
-        self._truncated = Counter("essent_truncated_texts", "Texts that were cut.", registry=self.registry)
+        self._tokens = Counter("essent_tokens", "Tokens that models have read.", ["model"], registry=registry)
+        self._truncated = Counter("essent_truncated_texts", "Texts that were cut.", registry=registry)
+        self._tei = {  # gauges, as the names of prometheus-client's counters end in _total
+            name: Gauge(f"te_request_{name}", "As text-embeddings-inference counts.", [label], registry=registry)
+            for name, label in (("count", "method"), ("success", "method"), ("failure", "err"))
+        }
         histograms = {
             "duration": ("te_request_duration", "Seconds of a request.", SECONDS),
             "tokenising": ("te_request_tokenization_duration", "Seconds of tokenising.", SECONDS),
@@ -41,35 +42,22 @@ class Metrics:
             "batch_tokens": ("te_batch_next_tokens", "Tokens in a batch.", SIZES),
         }
         self._histograms = {
-            key: Histogram(name, text, buckets=buckets, registry=self.registry)
+            key: Histogram(name, text, buckets=buckets, registry=registry)
             for key, (name, text, buckets) in histograms.items()
         }
-
-    def collect(self) -> Iterator[Metric]:
-        """TEI's counters, whose names do not end as those of prometheus-client do, and numbers read just now."""
-        names = {name for name, _ in self._tei} | {"te_request_count", "te_request_success", "te_request_failure"}
-        for name in sorted(names):
-            metric = Metric(name, "As text-embeddings-inference counts.", "unknown")
-            for (of, labels), value in self._tei.items():
-                if of == name:
-                    metric.add_sample(name, dict(labels), value)
-            yield metric
-        for name, (text, read) in self._gauges.items():
-            metric = Metric(name, text, "gauge")
-            metric.add_sample(name, {}, read())
-            yield metric
 
     def answered(self, path: str, method: str, status: int, seconds: float) -> None:
         """Count a request."""
         self._requests.labels(path, str(status)).inc()
         if method != "POST":
             return
-        self._tei["te_request_count", (("method", path.strip("/") or "predict"),)] += 1
+        name = path.strip("/") or "predict"
+        self._tei["count"].labels(name).inc()
         if status < 400:
-            self._tei["te_request_success", (("method", path.strip("/") or "predict"),)] += 1
+            self._tei["success"].labels(name).inc()
             self._histograms["duration"].observe(seconds)
         else:
-            self._tei["te_request_failure", (("err", str(status)),)] += 1
+            self._tei["failure"].labels(str(status)).inc()
 
     def embedded(self, model: str, embedded: Any) -> None:
         """Count what was done for the texts of a request, an `Embedded`."""

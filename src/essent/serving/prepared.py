@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from essent._core.arithmetic import AUTO, BFLOAT16
+from essent._core.arithmetic import AUTO, BFLOAT16, FLOAT32
 from essent._core.folders.contents import ABOUT, is_essent_folder, is_exported_folder, read_about
 from essent._core.folders.names import STATE_FOLDER
 from essent._core.hub import reach_model
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedTokenizerBase
 
-    from essent.encoder.encoder import Encoder
     from essent.engine.compiled import CompiledEncoder
 
 logger = logging.getLogger(__name__)
 NO_FRAME = Frame((), ())
+STATIC_TEXTS = ("A man is playing a large flute.", "How far is the moon from the earth?")
 OWN_TOLERANCE = 1e-4  # of a precision below float32: the same graph in other batches
 
 
@@ -109,14 +109,15 @@ class Reading:
             for index, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True)
             if index not in self.dropped
         ]  # fmt: skip
-        if not framed:
-            return own
-        before, after = (
-            [{"id": index, "text": self._backend.id_to_token(index) or "", "special": True, "start": None, "stop": None}
-             for index in side]
-            for side in (self.frame.before, self.frame.after)
-        )  # fmt: skip
-        return [*before, *own, *after]
+
+        def special(ids: Sequence[int]) -> list[dict[str, Any]]:
+            names = [self._backend.id_to_token(index) or "" for index in ids]
+            return [
+                {"id": index, "text": name, "special": True, "start": None, "stop": None}
+                for index, name in zip(ids, names, strict=True)
+            ]
+
+        return [*special(self.frame.before), *own, *special(self.frame.after)] if framed else own
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of ids."""
@@ -264,16 +265,12 @@ def _engines(chosen: EngineChoice, model: SentenceTransformer) -> list[str]:
 
 def _static(name: str, source: str, encoder: StaticEncoder, checked: Verification | None) -> Prepared:
     table = encoder.table
-    texts = ["A man is playing a large flute.", "How far is the moon from the earth?"]
-    golden = encoder.encode(texts, prompt="")
+    dropped = () if table.dropped is None else (table.dropped,)
+    reading = Reading(table.tokenizer.to_str(), max_seq_length=table.limit, cuts_start=table.cuts_left, dropped=dropped)
     recipe = checked.recipe if checked else repr(encoder)
     return Prepared(
-        name, "static", source, str(table.rows.dtype),
-        Reading(table.tokenizer.to_str(), max_seq_length=table.limit, cuts_start=table.cuts_left,
-                dropped=() if table.dropped is None else (table.dropped,)),
-        recipe, _digest(recipe, golden), encoder.dimensions, dict(encoder.prompts), encoder.default_prompt_name,
-        texts, golden, 1e-5, _fitted(source), dict(checked.differences) if checked else {},
-        encoder.similarity_fn_name, table.weights, encoder.calibration,
+        engine="static", folder=source, precision=str(table.rows.dtype), reading=reading, tolerance=1e-5,
+        token_weights=table.weights, **_common(name, source, encoder, recipe, STATIC_TEXTS, checked),
     )  # fmt: skip
 
 
@@ -281,62 +278,61 @@ def _graph(
     name: str, source: str, folder: Path, compiled: CompiledEncoder, model: SentenceTransformer,
     checked: Verification | None,
 ) -> Prepared:  # fmt: skip
-    module, inputs = compiled.engine_module, compiled.engine_module.inputs
+    from essent.encoder.saving.save import GOLDEN_TEXTS
     from essent.engine.compiled import TOLERANCES
 
-    runtime = module.runtime
-    exact = compiled.precision == "float32"
+    module = compiled.engine_module
+    inputs, engine, exact = module.inputs, module.runtime.engine, compiled.precision == FLOAT32
     return Prepared(
-        engine=runtime.engine, folder=str(folder), precision=compiled.precision,
+        engine=engine, folder=str(folder), precision=compiled.precision,
         reading=Reading.of(module.reader, inputs.frame, inputs.max_seq_length, inputs.pad_id),
-        recipe=compiled.recipe, tolerance=TOLERANCES[runtime.engine] if exact else OWN_TOLERANCE,
-        **_common(name, source, compiled, checked), token_weights=_weights(model),
+        tolerance=TOLERANCES[engine] if exact else OWN_TOLERANCE, token_weights=_weights(model),
+        **_common(name, source, compiled, compiled.recipe, GOLDEN_TEXTS, checked),
     )  # fmt: skip
 
 
 def _torch(name: str, source: str, model: SentenceTransformer, checked: Verification | None) -> Prepared:
     from essent.encoder.encoder import Encoder
+    from essent.encoder.saving.save import GOLDEN_TEXTS
 
     if not isinstance(model, Encoder):
         raise EngineError(
             f"{source!r} has modules that no recipe describes; torch runs recipes: use --engine openvino."
         )
-    module = model.module
-    backbone = module.backbone
+    module, backbone = model.module, model.module.backbone
     return Prepared(
         engine="torch", folder=source, precision=str(backbone.static_table.dtype).removeprefix("torch."),
         reading=Reading.of(module.tokenizer, module.plan.frame, module.max_seq_length, backbone.pad_id),
-        recipe=str(model.recipe), tolerance=1e-5 if model.device.type == "cpu" else 1e-3,
-        **_common(name, source, model, checked), token_weights=_weights(model),
+        tolerance=1e-5 if model.device.type == "cpu" else 1e-3, token_weights=_weights(model),
+        **_common(name, source, model, str(model.recipe), GOLDEN_TEXTS, checked),
     )  # fmt: skip
 
 
-def _common(name: str, source: str, model: SentenceTransformer, checked: Verification | None) -> dict[str, Any]:
-    """What every encoder says of itself, and its golden vectors as it gives them now, once it is verified."""
-    from essent.encoder.saving.save import GOLDEN_TEXTS
+def _common(
+    name: str, source: str, encoder: Any, recipe: str, texts: Sequence[str], checked: Verification | None
+) -> dict[str, Any]:
+    """What every encoder says of itself, and its vectors of golden texts as it gives them now, once it is verified.
 
-    golden = np.asarray(model.encode(list(GOLDEN_TEXTS), prompt="", show_progress_bar=False), np.float32)
+    The digest is of the recipe and of these vectors to four digits: two models that differ in either are told apart.
+    """
+    golden = np.asarray(encoder.encode(list(texts), prompt="", show_progress_bar=False), np.float32)
     if not np.isfinite(golden).all():
         raise ModelError(f"{source!r} gives vectors that are not finite.")
+    rounded = np.round(golden.astype(np.float64), 4) + 0.0  # no negative zeros
     return {
         "name": name,
-        "digest": _digest(str(getattr(model, "recipe", "")), golden),
+        "recipe": recipe,
+        "digest": hashlib.sha256(recipe.encode() + rounded.tobytes()).hexdigest(),
         "dimensions": golden.shape[1],
-        "prompts": {key: text for key, text in model.prompts.items() if text is not None},
-        "prompt_name": model.default_prompt_name,
-        "golden_texts": list(GOLDEN_TEXTS),
+        "prompts": {key: text for key, text in encoder.prompts.items() if text is not None},
+        "prompt_name": encoder.default_prompt_name,
+        "golden_texts": list(texts),
         "golden": golden,
         "fitted": _fitted(source),
         "checks": dict(checked.differences) if checked else {},
-        "similarity": str(model.similarity_fn_name),
-        "calibration": getattr(model, "calibration", None),
+        "similarity": str(encoder.similarity_fn_name),
+        "calibration": getattr(encoder, "calibration", None),
     }
-
-
-def _digest(recipe: str, golden: np.ndarray) -> str:
-    """Of the recipe and of the golden vectors to four digits: two models that differ in either are told apart."""
-    rounded = np.round(golden.astype(np.float64), 4) + 0.0  # no negative zeros
-    return hashlib.sha256(recipe.encode() + rounded.tobytes()).hexdigest()
 
 
 def _fitted(source: str) -> str:
@@ -354,20 +350,13 @@ def _weights(model: SentenceTransformer) -> np.ndarray | None:
     from essent.recipe.weighting.base import ByToken
     from essent.recipe.weighting.position import Uniform
 
-    if not isinstance(model, Encoder):
+    if not isinstance(model, Encoder) or model.module.plan.recipe.reduce != "sum":
         return None
-    module: Encoder = model
-    plan, vocabulary = module.module.plan, module.module.backbone.vocabulary
-    weights = np.ones(len(vocabulary))
-    if plan.recipe.reduce != "sum":
-        return None
-    for factor in plan.weightings:
-        if isinstance(factor, Uniform):
-            continue
-        if not isinstance(factor, ByToken):
-            return None
-        weights = weights * factor.table(vocabulary, module.module.stats)
-    return weights
+    plan, vocabulary = model.module.plan, model.module.backbone.vocabulary
+    factors = [factor for factor in plan.weightings if not isinstance(factor, Uniform)]
+    tables = [factor.table(vocabulary, model.module.stats) for factor in factors if isinstance(factor, ByToken)]
+    weights: np.ndarray = np.prod([np.ones(len(vocabulary)), *tables], axis=0)
+    return weights if len(tables) == len(factors) else None
 
 
 def prepare_in_process(connection: Any, model: str, engine: str, folder: str, precision: str) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import orjson
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from essent.report.colours import page_colours
@@ -32,7 +33,6 @@ from essent.serving.schemas import (
     RootBody,
     Sentences,
     SimilarityBody,
-    SimilarityParameters,
     TEIError,
     Token,
     TokenizeBody,
@@ -49,6 +49,14 @@ ROWS = 256  # vectors that are written as JSON in one go: other requests get a t
 MOST_TOKENS = 256  # of a text whose tokens are looked at, each of which takes a pass without it
 PAGE = Path(__file__).parent / "page"
 SCRIPTS = ("common.js", "sentences.js", "pairs.js", "start.js")
+
+
+def _service(request: Request) -> Service:
+    served: Service = request.app.state.service
+    return served
+
+
+Served = Annotated[Service, Depends(_service)]
 
 
 def as_json(content: Any, headers: dict[str, str] | None = None) -> Response:
@@ -79,15 +87,14 @@ def truncation_header(embedded: Embedded) -> dict[str, str]:
 
 
 @openai.post("/v1/embeddings", response_model=Embeddings)
-async def embeddings(request: Request, body: EmbeddingsBody) -> Response:
+async def embeddings(service: Served, body: EmbeddingsBody) -> Response:
     """Vectors of a text or of a list of texts, in their order."""
-    service: Service = request.app.state.service
     model = service.find(body.model)
-    texts = [body.input] if isinstance(body.input, str) else body.input
     shortened = body.dimensions is not None  # OpenAI's shortened vectors have length 1 again
     embedded = await service.embed(
-        model, texts, prompt_name=body.prompt_name, dimensions=body.dimensions, unit=shortened and model.prepared.unit
-    )
+        model, body.input, prompt_name=body.prompt_name, dimensions=body.dimensions,
+        unit=shortened and model.prepared.unit,
+    )  # fmt: skip
     rows = await rows_as_json(embedded.vectors, body.encoding_format == "base64")
     listed = b",".join(
         b'{"object":"embedding","index":%d,"embedding":%b}' % (index, row) for index, row in enumerate(rows)
@@ -105,15 +112,15 @@ def _model_object(model: Model) -> dict[str, Any]:
 
 
 @openai.get("/v1/models", response_model=ModelObjects)
-async def models(request: Request) -> Response:
+async def models(service: Served) -> Response:
     """The models of this server."""
-    return as_json({"object": "list", "data": list(map(_model_object, request.app.state.service.models.values()))})
+    return as_json({"object": "list", "data": list(map(_model_object, service.models.values()))})
 
 
 @openai.get("/v1/models/{model:path}", response_model=ModelObject)
-async def one_model(request: Request, model: str) -> Response:
+async def one_model(service: Served, model: str) -> Response:
     """One model."""
-    return as_json(_model_object(request.app.state.service.find(model)))
+    return as_json(_model_object(service.find(model)))
 
 
 # -- TEI ---------------------------------------------------------------------------------------------------------------
@@ -138,8 +145,7 @@ def _headers(texts: list[str], embedded: Embedded) -> dict[str, str]:
     }
 
 
-async def _embed(service: Service, body: EmbedOptions, inputs: str | list[str]) -> Response:
-    texts = [inputs] if isinstance(inputs, str) else inputs
+async def _embed(service: Service, body: EmbedOptions, texts: list[str]) -> Response:
     embedded = await service.embed(
         service.find(body.model), texts, "inputs", prompt_name=body.prompt_name, truncate=body.truncate,
         cuts_start=_cuts_start(body.truncation_direction), dimensions=body.dimensions, unit=body.normalize,
@@ -148,11 +154,12 @@ async def _embed(service: Service, body: EmbedOptions, inputs: str | list[str]) 
     return Response(b"[%b]" % b",".join(rows), 200, _headers(texts, embedded), "application/json")
 
 
-async def _compare(service: Service, name: str | None, inputs: Sentences, how: SimilarityParameters) -> Response:
+async def _compare(service: Service, body: SimilarityBody, inputs: Sentences) -> Response:
+    how = body.parameters
     service.check_texts(inputs.sentences, "inputs.sentences")
     texts = [inputs.source_sentence, *inputs.sentences]
     embedded = await service.embed(
-        service.find(name), texts, "inputs",
+        service.find(body.model), texts, "inputs",
         lambda row: f"inputs.sentences[{row - 1}]" if row else "inputs.source_sentence",
         how.prompt_name, how.truncate, _cuts_start(how.truncation_direction), unit=True,
     )  # fmt: skip
@@ -160,58 +167,53 @@ async def _compare(service: Service, name: str | None, inputs: Sentences, how: S
 
 
 @tei.post("/embed", response_model=list[list[float]])
-async def embed(request: Request, body: EmbedBody) -> Response:
+async def embed(service: Served, body: EmbedBody) -> Response:
     """Vectors of a text or of a list of texts, of length 1 unless asked otherwise."""
-    return await _embed(request.app.state.service, body, body.inputs)
+    return await _embed(service, body, body.inputs)
 
 
 @tei.post("/", response_model=list[list[float]] | list[float])
-async def root(request: Request, body: RootBody) -> Response:
+async def root(service: Served, body: RootBody) -> Response:
     """As `/embed`; with a source sentence and others as `/similarity`."""
     if isinstance(body.inputs, Sentences):
-        return await _compare(request.app.state.service, body.model, body.inputs, body.parameters)
-    return await _embed(request.app.state.service, body, body.inputs)
+        return await _compare(service, body, body.inputs)
+    return await _embed(service, body, body.inputs)
 
 
 @tei.post("/similarity", response_model=list[float])
-async def similarity(request: Request, body: SimilarityBody) -> Response:
+async def similarity(service: Served, body: SimilarityBody) -> Response:
     """The cosine of a text with each of the others."""
-    return await _compare(request.app.state.service, body.model, body.inputs, body.parameters)
+    return await _compare(service, body, body.inputs)
 
 
 @tei.post("/tokenize", response_model=list[list[Token]])
-async def tokenize(request: Request, body: TokenizeBody) -> Response:
+async def tokenize(service: Served, body: TokenizeBody) -> Response:
     """The tokens of each text, before any is cut."""
-    service: Service = request.app.state.service
     model = service.find(body.model)
-    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-    service.check_texts(texts, "inputs")
+    service.check_texts(body.inputs, "inputs")
     prompt = model.prompt(body.prompt_name)
 
     def tokens(portion: list[str]) -> list[list[dict[str, Any]]]:
         return [model.reading.tokens(prompt + text, body.add_special_tokens) for text in portion]
 
-    portions = await service.in_portions(tokens, texts)
-    return as_json([tokens for portion in portions for tokens in portion])
+    return as_json(list(chain.from_iterable(await service.in_portions(tokens, body.inputs))))
 
 
 @tei.post("/decode", response_model=list[str])
-async def decode(request: Request, body: DecodeBody) -> Response:
+async def decode(service: Served, body: DecodeBody) -> Response:
     """The texts of ids."""
-    service: Service = request.app.state.service
     reading, most = service.find(body.model).reading, service.settings.max_inputs
     lists: list[Any] = body.ids if body.ids and isinstance(body.ids[0], list) else [body.ids]
     if not all(lists) or len(lists) > most:
-        raise RequestError(400, f"ids must be between 1 and {most:,} lists, none empty.", code="empty_input")
+        raise RequestError(400, f"ids must be between 1 and {most:,} lists, none empty.", "empty_input")
     if any(not 0 <= index < reading.size for ids in lists for index in ids):
         raise RequestError(400, f"ids are between 0 and {reading.size - 1}.", param="ids")
     return as_json([reading.decode(ids, body.skip_special_tokens) for ids in lists])
 
 
 @tei.get("/info")
-async def info(request: Request) -> Response:
+async def info(service: Served) -> Response:
     """What TEI's clients ask a server for."""
-    service: Service = request.app.state.service
     settings, prepared = service.settings, service.first.prepared
     return as_json(
         {
@@ -235,26 +237,26 @@ async def info(request: Request) -> Response:
 
 @tei.get("/health", response_class=Response)
 @tei.get("/ping", response_class=Response)
-async def health(request: Request) -> Response:
+async def health(service: Served) -> Response:
     """200 while requests are served, 503 while they are not."""
-    if not request.app.state.service.healthy:
+    if not service.healthy:
         raise unhealthy("The engine is not ready.", 1.0)
     return Response(status_code=200)
 
 
 @tei.get("/metrics", response_class=PlainTextResponse)
-async def metrics(request: Request) -> Response:
+async def metrics(service: Served) -> Response:
     """Numbers for Prometheus."""
-    return Response(request.app.state.service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 # -- essent ------------------------------------------------------------------------------------------------------------
 
 
 @own.get("/recipe", response_model=RecipeObject)
-async def recipe(request: Request, model: str | None = None) -> Response:
+async def recipe(service: Served, model: str | None = None) -> Response:
     """What a model computes, what it was fitted on, and how its vectors were checked."""
-    prepared = request.app.state.service.find(model).prepared
+    prepared = service.find(model).prepared
     return as_json(
         {
             "model": prepared.name,
@@ -280,29 +282,20 @@ async def recipe(request: Request, model: str | None = None) -> Response:
 
 
 @own.post("/explain", response_model=Explained)
-async def explain(request: Request, body: ExplainBody) -> Response:
+async def explain(service: Served, body: ExplainBody) -> Response:
     """For every token of a text its weight in the recipe, and how far the vector turns without it."""
-    service: Service = request.app.state.service
     model = service.find(body.model)
     tokens = model.reading.tokens(model.prompt(body.prompt_name) + body.text)
     limit = min(MOST_TOKENS, model.reading.max_seq_length or MOST_TOKENS)
     if len(tokens) > limit:
-        raise RequestError(
-            400, f"The text has {len(tokens):,} tokens; at most {limit} are explained. Send a part of it.",
-            param="text", code="context_length_exceeded",
-        )  # fmt: skip
+        message = f"The text has {len(tokens):,} tokens; at most {limit} are explained. Send a part of it."
+        raise RequestError(400, message, "context_length_exceeded", "text")
     ids = np.array([token["id"] for token in tokens], np.int32)
     content = [index for index, token in enumerate(tokens) if not token["special"]]
     impacts: dict[int, float] = {}
     if len(content) > 1:
         sequences = [ids, *(np.delete(ids, index) for index in content)]
-        if model.static is not None:
-            vectors = model.static_vectors(np.concatenate(sequences), np.array(list(map(len, sequences))))
-        else:
-            service.require_health(model)
-            assert service.engine is not None  # noqa: S101
-            vectors, _ = await service.engine.run(model.number, sequences)
-        unit = unit_rows(vectors)
+        unit = unit_rows(await service.vectors_of_ids(model, sequences))
         turned = 1 - np.clip(unit[1:] @ unit[0], -1, 1)
         impacts = dict(zip(content, turned.tolist(), strict=True))
     table = model.prepared.token_weights
@@ -312,16 +305,15 @@ async def explain(request: Request, body: ExplainBody) -> Response:
         total = float(weights.sum())
         weights = weights / total if total > 0 else np.full(len(tokens), 1 / len(tokens))
     rows = [
-        {**token, "weight": None if weights is None else float(weights[index]), "impact": impacts.get(index)}
+        {**token, "weight": None if weights is None else weights[index], "impact": impacts.get(index)}
         for index, token in enumerate(tokens)
     ]
     return as_json({"model": model.name, "recipe": model.prepared.recipe, "tokens": rows})
 
 
 @own.post("/compare", response_model=Compared)
-async def compare(request: Request, body: CompareBody) -> Response:
+async def compare(service: Served, body: CompareBody) -> Response:
     """The cosine of each pair, what it means where the model is calibrated, and where typical pairs of it lie."""
-    service: Service = request.app.state.service
     model = service.find(body.model)
     texts = [text for pair in body.pairs for text in pair]
     embedded = await service.embed(

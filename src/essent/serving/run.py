@@ -22,7 +22,7 @@ import numpy as np
 
 from essent._core.cores import cores
 from essent._core.lazy import check_torch, optional_import
-from essent.errors import DamagedError, EngineError, EssentError, InputError
+from essent.errors import DamagedError, EngineError, InputError
 from essent.serving.prepared import Prepared, named, prepare_in_process, served_static
 from essent.serving.settings import Settings
 
@@ -60,11 +60,11 @@ def serve(
     for library in LIBRARIES:
         optional_import(library, "serve")
     keys = settings.keys()
-    names = [named(model)[0] for model in models]
-    if not names or len(set(names)) < len(names):
-        raise InputError(f"Give models with different names, NAME=MODEL; got {', '.join(names) or 'none'}.")
-    for model in models:
-        _, source = named(model)
+    sources = [named(model) for model in models]
+    if not sources or len(dict(sources)) < len(sources):
+        names = ", ".join(name for name, _ in sources) or "none"
+        raise InputError(f"Give models with different names, NAME=MODEL; got {names}.")
+    for _, source in sources:
         if _runs_in_engine(source, settings):
             check_torch(f"Serving {source!r}")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the engine's
@@ -159,10 +159,7 @@ async def _serve(
     service = Service(prepared, settings, *settings.divide(cores()))
     app = create_app(service, keys, None if settings.no_page else explorer_page())
     try:
-        try:
-            await service.start()
-        except EssentError as error:
-            raise EngineError(f"The engine did not start: {error}") from error
+        await service.start()
         if pairs is not None:
             service.typical = {name: await _typical(service, name, pairs) for name in service.models}
         await _run(Server(app, settings), service, note)
@@ -210,9 +207,9 @@ async def _typical(service: Service, name: str, path: Path) -> list[dict[str, An
     unit = unit_rows((await service.run(model, texts, truncate=True)).vectors)
     cosines, scores = np.einsum("nk,nk->n", unit[0::2], unit[1::2]), np.array([row["score"] for row in rows])
     typical = []
-    for name_of_band, lowest, highest in BANDS:
+    for band, lowest, highest in BANDS:
         inside = cosines[(scores >= lowest) & (scores <= highest)]
         if len(inside):
-            low, median, high = (round(float(cosine), 4) for cosine in np.quantile(inside, (0.05, 0.5, 0.95)))
-            typical.append({"pairs": name_of_band, "count": len(inside), "low": low, "median": median, "high": high})
+            low, median, high = np.quantile(inside.astype(np.float64), (0.05, 0.5, 0.95)).round(4).tolist()
+            typical.append({"pairs": band, "count": len(inside), "low": low, "median": median, "high": high})
     return typical

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, StrictBool, StrictInt, StrictStr
+from pydantic import BaseModel, BeforeValidator, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from essent.errors import EssentError
@@ -12,22 +12,32 @@ from essent.errors import EssentError
 # -- requests; fields that are not named are ignored -------------------------------------------------------------------
 
 
-def _refuse_ids(texts: Any) -> Any:
-    """Ids are another tokenizer's: clients make them when they think that they talk to OpenAI."""
-    first = texts[0] if isinstance(texts, list) and texts else None
+def _as_texts(value: Any) -> Any:
+    """One text or a list of texts, as a list.
+
+    Ids are another tokenizer's: clients make them when they think that they talk to OpenAI.
+    """
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list):
+        raise PydanticCustomError("texts_expected", "Expected a string or a list of strings")
+    first = value[0] if value else None
     first = first[0] if isinstance(first, list) and first else first
     if isinstance(first, int) and not isinstance(first, bool):
         raise PydanticCustomError(
-            "token_ids_not_supported",
+            IDS,
             "Token ids are not accepted, this server reads texts: ids of another tokenizer would give wrong vectors. "
             "Let the client send texts: in langchain-openai OpenAIEmbeddings(check_embedding_ctx_length=False), in "
             "others the setting for tokenising on the client's side",
         )
-    return texts
+    return value
 
 
-Text = Annotated[StrictStr, Field(min_length=1)]
-Texts = Annotated[list[StrictStr], Field(fail_fast=True)]
+IDS = "token_ids_not_supported"
+ONE_OR_MORE = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+Texts = Annotated[
+    list[StrictStr], Field(fail_fast=True), BeforeValidator(_as_texts), WithJsonSchema(ONE_OR_MORE, mode="validation")
+]
 Ids = Annotated[list[StrictInt], Field(fail_fast=True)]
 Dimensions = Annotated[StrictInt, Field(ge=1)]
 
@@ -49,7 +59,7 @@ class Truncation(BaseModel):
 class EmbeddingsBody(BaseModel):
     """OpenAI's request for embeddings; `prompt_name` is essent's own."""
 
-    input: Annotated[Text | Annotated[Texts, Field(min_length=1)], BeforeValidator(_refuse_ids)]
+    input: Texts
     model: StrictStr
     dimensions: Dimensions | None = None
     encoding_format: Literal["float", "base64"] | None = None
@@ -67,7 +77,7 @@ class EmbedOptions(Chosen, Truncation):
 class EmbedBody(EmbedOptions):
     """TEI's request for embeddings."""
 
-    inputs: StrictStr | Texts
+    inputs: Texts
 
 
 class Sentences(BaseModel):
@@ -91,17 +101,16 @@ class SimilarityBody(BaseModel):
     model: StrictStr | None = None
 
 
-class RootBody(EmbedOptions):
+class RootBody(SimilarityBody, EmbedBody):
     """What is posted to `/`: texts to embed, or a text and those that it is compared with."""
 
-    inputs: StrictStr | Texts | Sentences
-    parameters: SimilarityParameters = SimilarityParameters()
+    inputs: Texts | Sentences  # type: ignore[assignment]
 
 
 class TokenizeBody(Chosen):
     """TEI's request for tokens."""
 
-    inputs: StrictStr | Texts
+    inputs: Texts
     add_special_tokens: StrictBool = True
 
 
@@ -116,7 +125,7 @@ class DecodeBody(BaseModel):
 class ExplainBody(Chosen):
     """A text whose tokens are looked at."""
 
-    text: Text
+    text: Annotated[StrictStr, Field(min_length=1)]
 
 
 class CompareBody(Chosen):
@@ -290,13 +299,13 @@ class RequestError(EssentError):
     Args:
         status: of HTTP, as OpenAI's API has it; TEI's answers have 422 where this has 400, but for those of `TEI_400`.
         message: says what came in, what is allowed, and the fix; never a text of the request.
-        param: the field at fault.
         code: a word for programs.
+        param: the field at fault.
         retry_after: seconds after which the same request may succeed.
     """
 
     def __init__(
-        self, status: int, message: str, *, param: str | None = None, code: str | None = None,
+        self, status: int, message: str, code: str | None = None, param: str | None = None,
         retry_after: float | None = None,
     ) -> None:  # fmt: skip
         super().__init__(message)
@@ -329,11 +338,10 @@ class RequestError(EssentError):
 
 def overloaded(retry_after: float, reason: str) -> RequestError:
     """Too much waits already."""
-    return RequestError(
-        429, f"{reason} Try again in {max(1, round(retry_after))} s.", code="overloaded", retry_after=retry_after
-    )
+    message = f"{reason} Try again in {max(1, round(retry_after))} s."
+    return RequestError(429, message, "overloaded", retry_after=retry_after)
 
 
 def unhealthy(reason: str, retry_after: float = 2.0) -> RequestError:
     """The engine is not there."""
-    return RequestError(503, reason, code="engine_unavailable", retry_after=retry_after)
+    return RequestError(503, reason, "engine_unavailable", retry_after=retry_after)

@@ -54,10 +54,9 @@ class Model:
         """
         prompts = self.prepared.prompts
         if name is not None and name not in prompts:
-            raise RequestError(
-                400, f"There is no prompt of that name; {self.name} has {', '.join(map(repr, prompts)) or 'none'}.",
-                param="prompt_name",
-            )  # fmt: skip
+            names = ", ".join(map(repr, prompts)) or "none"
+            message = f"There is no prompt of that name; {self.name} has {names}."
+            raise RequestError(400, message, param="prompt_name")
         chosen = self.prepared.prompt_name if name is None else name
         return prompts.get(chosen, "") if chosen else ""
 
@@ -106,33 +105,26 @@ class Service:
         self.settings, self.stopping = settings, False
         self.typical: dict[str, list[dict[str, Any]]] = {}
         run = [model for model in prepared if model.engine != "static"]
+        numbers = {model.name: number for number, model in enumerate(run)}
         started = int(time.time())
-        self.models = {
-            model.name: Model(model, run.index(model) if model in run else -1, started) for model in prepared
-        }
+        self.models = {model.name: Model(model, numbers.get(model.name, -1), started) for model in prepared}
         self.first = next(iter(self.models.values()))
         self.tokenising_threads = tokenising_threads
         self._waiting = 0
         self._pool = ThreadPoolExecutor(tokenising_threads, thread_name_prefix="tokenising")
         self.schedule = Schedule(BUDGET[not run], settings.max_queue_tokens)
         self.engine: Engine | None = None
-        gauges: dict[str, tuple[str, Callable[[], float]]] = {
+        self.metrics = Metrics({
             "te_queue_size": ("Requests that wait.", lambda: len(self.schedule)),
             "essent_queue_tokens": ("Tokens that wait.", lambda: self.schedule.tokens),
             "essent_engine_ready": ("1 while requests are served.", lambda: self.healthy),
-            "essent_engine_restarts": (
-                "How often the engine was started again.", lambda: self.engine.restarts if self.engine else 0
-            ),
-        }  # fmt: skip
-        self.metrics = Metrics(gauges)
+            "essent_engine_restarts": ("Restarts of the engine.", lambda: self.engine.restarts if self.engine else 0),
+        })  # fmt: skip
         if run:
             sources = [
-                Source(
-                    model.engine, model.folder, model.precision, model.reading.pad_id, model.dimensions,
-                    model.reading.max_seq_length,
-                )
-                for model in run
-            ]  # fmt: skip
+                Source(m.engine, m.folder, m.precision, m.reading.pad_id, m.dimensions, m.reading.max_seq_length)
+                for m in run
+            ]
             self.engine = Engine(sources, engine_threads, self.schedule, settings, self.check, self.metrics.batch)
 
     async def start(self) -> None:
@@ -190,10 +182,8 @@ class Service:
         """
         model = self.first if name is None else self.models.get(name)
         if model is None:
-            raise RequestError(
-                404, f"There is no such model here; this server has {', '.join(map(repr, self.models))}.",
-                param="model", code="model_not_found",
-            )  # fmt: skip
+            message = f"There is no such model here; this server has {', '.join(map(repr, self.models))}."
+            raise RequestError(404, message, "model_not_found", "model")
         return model
 
     def check_texts(self, texts: list[str], field: str, where: Where | None = None) -> None:
@@ -207,18 +197,16 @@ class Service:
             RequestError: says which.
         """
         if not texts:
-            raise RequestError(400, f"{field} has no text.", param=field, code="empty_input")
-        if len(texts) > (most := self.settings.max_inputs):
             raise RequestError(
-                400, f"{field} has {len(texts):,} texts, and this server takes at most {most:,} in a request. Send "
-                "them in parts.", param=field, code="too_many_inputs",
-            )  # fmt: skip
+                400, f"{field} has no text: Expected a string or a list of strings.", "empty_input", field
+            )
+        if len(texts) > (most := self.settings.max_inputs):
+            message = f"{field} has {len(texts):,} texts; this server takes at most {most:,} in a request."
+            raise RequestError(400, message, "too_many_inputs", field)
         if "" in texts:
             index = texts.index("")
-            raise RequestError(
-                400, f"{where(index) if where else f'{field}[{index}]'} is an empty text. Leave empty texts out.",
-                param=field, code="empty_input",
-            )  # fmt: skip
+            name = where(index) if where else f"{field}[{index}]"
+            raise RequestError(400, f"{name} is an empty text. Leave empty texts out.", "empty_input", field)
 
     async def embed(
         self, model: Model, texts: list[str], field: str = "input", where: Where | None = None,
@@ -240,11 +228,10 @@ class Service:
         """
         self.check_texts(texts, field, where)
         if dimensions is not None and dimensions > model.prepared.dimensions:
-            raise RequestError(
-                400,
-                f"dimensions={dimensions}: the vectors of {model.name} have {model.prepared.dimensions} dimensions.",
-                param="dimensions",
-            )  # fmt: skip
+            message = (
+                f"dimensions={dimensions}: the vectors of {model.name} have {model.prepared.dimensions} dimensions."
+            )
+            raise RequestError(400, message, param="dimensions")
         prompt = model.prompt(prompt_name)
         self.require_health(model)
         embedded = await self.run(
@@ -290,11 +277,10 @@ class Service:
         waited = 0.0
         if model.static is not None:
             vectors = await self._static_vectors(model, portions, cuts_start)
-        else:
-            assert self.engine is not None  # noqa: S101
+        elif self.engine is not None:
             vectors, waited = await self.engine.run(model.number, model.reading.framed(ids, cuts_start), checking)
         if not np.isfinite(vectors).all():
-            raise RequestError(500, "The model gave a vector that is not finite.", code="not_finite")
+            raise RequestError(500, "The model gave a vector that is not finite.", "not_finite")
         running = time.monotonic() - tokenised - waited
         truncated = np.flatnonzero((tokens < counts)[inverse]).tolist()
         if len(distinct) != len(texts):
@@ -312,21 +298,16 @@ class Service:
             too_long = np.flatnonzero(counts > limit).tolist()
             if not truncate:
                 name = where(too_long[0])
-                raise RequestError(
-                    400,
+                message = (
                     f"{name} has {int(counts[too_long[0]]):,} tokens, and {model.name} reads at most {limit:,} in a "
                     f"text; {len(too_long)} of the {len(counts)} different texts of this request are too long. Split "
-                    "them, or let the server's owner allow truncation (--truncate).",
-                    param=name.partition("[")[0], code="context_length_exceeded",
-                )  # fmt: skip
+                    "them, or let the server's owner allow truncation (--truncate)."
+                )
+                raise RequestError(400, message, "context_length_exceeded", name.partition("[")[0])
             tokens = np.minimum(counts, limit)
-        if (total := int(tokens.sum())) > self.settings.max_request_tokens:
-            raise RequestError(
-                400,
-                f"The request has {total:,} tokens, and this server takes at most "
-                f"{self.settings.max_request_tokens:,} in one. Send it in parts.",
-                param="input", code="max_tokens_per_request",
-            )  # fmt: skip
+        if (total := int(tokens.sum())) > (most := self.settings.max_request_tokens):
+            message = f"The request has {total:,} tokens; this server takes at most {most:,} in one. Send it in parts."
+            raise RequestError(400, message, "max_tokens_per_request", "input")
         return tokens
 
     async def in_portions(self, work: Callable[[list[str]], T], texts: list[str]) -> list[T]:
@@ -345,6 +326,17 @@ class Service:
             return [await loop.run_in_executor(self._pool, work, portion) for portion in _portions(texts)]
         finally:
             self._waiting -= 1
+
+    async def vectors_of_ids(self, model: Model, sequences: list[np.ndarray]) -> np.ndarray:
+        """Vectors (N,D) of ids in their frames, outside the counts of requests.
+
+        Raises:
+            RequestError: see `require_health`.
+        """
+        self.require_health(model)
+        if self.engine is None or model.static is not None:
+            return model.static_vectors(np.concatenate(sequences), np.array(list(map(len, sequences))))
+        return (await self.engine.run(model.number, sequences))[0]
 
     async def _static_vectors(
         self, model: Model, portions: list[tuple[np.ndarray, np.ndarray]], cuts_start: bool | None

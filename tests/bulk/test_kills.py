@@ -1,0 +1,119 @@
+"""Runs that are killed or interrupted, and workers that die: no process is left, and the same command goes on."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+
+import psutil
+import pytest
+from bulk_helpers import contents, write_sources
+
+from command_line import PROGRAM
+from essent import EssentError
+from essent.bulk.run import encode
+from waiting import LIMIT, wait_until
+
+PATH = os.pathsep.join([str(Path(__file__).parent / "dying"), *filter(None, sys.path)])
+posix_only = pytest.mark.skipif(os.name != "posix", reason="needs signals")
+
+
+class Run:
+    """A run of the command line in a process of its own, into `out`."""
+
+    def __init__(self, root: Path, static_folder: Path, workers: int) -> None:
+        self.out = root / "out"
+        words = [*write_sources(root, (1400, 2400, 3000)), "-m", static_folder, "-o", self.out]
+        self.words = [*words, "--rows-per-part", 5, "--workers", workers]
+
+    def start(self, more_parts: int) -> subprocess.Popen[str]:
+        """Start it, and wait until so many parts more are there."""
+
+        def parts() -> int:
+            return len(list(self.out.glob("part-*")))
+
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        words, target = [*PROGRAM, "encode", *map(str, self.words)], parts() + more_parts
+        process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment)
+        wait_until(lambda: process.poll() is not None or parts() >= target)
+        assert process.poll() is None, process.communicate()[1]
+        return process
+
+    def check_goes_on(self, static_folder: Path) -> None:
+        """It ends with the bytes of a run that nobody killed, and leaves nothing else."""
+        sources, whole = self.words[:3], self.out.with_name("whole")
+        resumed = encode(sources, static_folder, self.out, rows_per_part=5)
+        assert 0 < resumed.resumed < resumed.rows == encode(sources, static_folder, whole, rows_per_part=5).rows
+        assert contents(self.out) == contents(whole)
+        assert {path.name for path in self.out.iterdir()} == contents(whole).keys()
+
+
+@posix_only
+@pytest.mark.parametrize("kills", [pytest.param(3, marks=pytest.mark.slow), pytest.param(30, marks=pytest.mark.faults)])
+@pytest.mark.parametrize(("workers", "victims"), [(1, "run"), (2, "run"), (2, "worker"), (2, "run and worker")])
+def test_killed(workers: int, victims: str, kills: int, tmp_path: Path, static_folder: Path) -> None:
+    run, chance = Run(tmp_path, static_folder, workers), random.Random(kills)  # noqa: S311
+    for _ in range(kills):
+        process = run.start(400 // kills)
+        started = [child for child in psutil.Process(process.pid).children() if "spawn_main" in str(child.cmdline())]
+        time.sleep(chance.uniform(0, 0.02))
+        if "worker" in victims:
+            started[0].kill()
+        if "run" in victims:
+            process.kill()
+        message = " ".join(process.communicate(timeout=LIMIT)[1].split())
+        wait_until(lambda: not any(child.is_running() for child in started))  # noqa: B023  waited for here
+        if victims == "worker":
+            assert process.returncode == 2, message
+            assert "was killed by signal 9, as happens where the system has no memory" in message
+    run.check_goes_on(static_folder)
+
+
+@posix_only
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_interrupted(workers: int, tmp_path: Path, static_folder: Path) -> None:
+    """Ctrl-C ends after the part that was begun, and says how to go on."""
+    run = Run(tmp_path, static_folder, workers)
+    process = run.start(3)
+    process.send_signal(signal.SIGINT)
+    message = " ".join(process.communicate(timeout=LIMIT)[1].split())
+    assert process.returncode == 130, message
+    assert "The same command goes on from there" in message
+    assert not list(run.out.glob(".*"))
+    run.check_goes_on(static_folder)
+
+
+@posix_only
+@pytest.mark.parametrize(("folder", "prompt"), [("one", "ü" * 500_000), ("", "")])
+def test_worker_killed_at_start(
+    folder: str, prompt: str, tmp_path: Path, static_folder: Path, parquet: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One, to which more is sent than a pipe holds; or all, which leave units that nobody takes."""
+    (tmp_path / "one").mkdir()
+    monkeypatch.setenv("DYING", folder and str(tmp_path / folder))
+    monkeypatch.setenv("PYTHONPATH", PATH)
+    caught: list[EssentError] = []
+    path = parquet(40)
+
+    def run() -> None:
+        try:
+            encode(path, static_folder, tmp_path / "out", rows_per_part=20, workers=2, prompt=prompt)
+        except EssentError as error:
+            caught.append(error)
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(LIMIT)
+    assert not thread.is_alive(), "the run waits for a process that has died"
+    assert "A worker process was killed by signal 9 while it started" in str(caught[0])
+    assert not list((tmp_path / "out").iterdir())
+    assert not [child for child in multiprocessing.active_children() if child.name.startswith("SpawnProcess")]
