@@ -19,11 +19,10 @@ from essent.recipe.recipe import Recipe
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.program import Program, TextPairs
 from essent.selection.run import search
-from essent.selection.scoring import score_stored
 from essent.selection.search_data import SearchData
 from essent.selection.space import SPACES, Grid, Space
 from essent.selection.store import Store
-from essent.selection.sweep import Sweep
+from essent.selection.sweep import Sweep, score_stored
 from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from near_ties import Watched, one_by_one

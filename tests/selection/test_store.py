@@ -51,10 +51,10 @@ def test_damaged_work_is_refused(tmp_path: Path, name: str, damage: str) -> None
         path.write_bytes(content[:-4] if damage == "shorter" else content + b"\xff\xff\xff\n")
 
     def use() -> np.ndarray:
-        return Store(tmp_path, {}, 2, 3).read("pooled.bin", 0, (2, -1))
+        return Store(tmp_path, {}, 2, 3).read("pooled.bin", (2, 3))
 
-    if name == "done.txt" and damage == "shorter":  # the unit is done again
-        assert not Store(tmp_path, {}, 2, 3).done("pass 0 portion 1")
+    if name == "done.txt" and damage != "missing":  # half a line is a unit that is done again, a strange one is none
+        assert Store(tmp_path, {}, 2, 3).done("pass 0 portion 1") == (damage == "longer")
     elif name == "pooled.bin" and damage == "longer":
         with pytest.raises(DataError, match="damaged"):
             use()

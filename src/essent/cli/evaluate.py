@@ -117,7 +117,7 @@ def _scores(
     """The results of every model and recipe, one per task; rows are labelled by both where there are several models."""
     from essent._core.hub import reach_model
     from essent.selection.by_recipe import ByRecipe
-    from essent.selection.evaluation import default_recipes, offer_for
+    from essent.selection.evaluation import default_recipes
     from essent.selection.evaluation import evaluate as run_evaluation
 
     for name in models[1:]:  # before the first model has run for an hour
@@ -134,10 +134,6 @@ def _scores(
             )
         tasks = runs[0].tasks
         results_by_row |= {(name, text): by_task for part in runs for text, by_task in part.items()}
-    if choice.is_default and recipes and not run.quiet:
-        offer = offer_for(models[0], recipes[0], tasks[0], run.options)
-        if offer is not None:
-            run.note(f"{offer}.")
     return ByRecipe(dict(zip(row_labels(list(results_by_row)), results_by_row.values(), strict=True)), tasks)
 
 

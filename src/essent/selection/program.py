@@ -24,6 +24,7 @@ from essent.model.backbone import Backbone, RequiredOutputs
 from essent.model.capabilities import capabilities_of, check_recipe
 from essent.model.template import make_frame
 from essent.model.template_bias import debias
+from essent.recipe.pooling import mix_sources
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import Source, resolve
 from essent.recipe.tokens.ids import Frame
@@ -89,7 +90,7 @@ class Block:
                 state = debias(state, tokens, self.frame, source.key, backbone)
             hidden.append(state.to(torch.promote_types(state.dtype, torch.float32)))
         if self.premixed:
-            hidden = [_mixed(hidden, row) for row in self.factors.tolist()]
+            hidden = [_mixed(hidden, factors) for factors in self.factors.tolist()]
         weights = combine_many(self.products, tokens, states, backbone.vocabulary, stats)
         return hidden, weights.to(hidden[0].dtype)
 
@@ -97,35 +98,62 @@ class Block:
         """Columns (…,C,D) to mixes (…,M,D)."""
         return pooled if self.premixed else self.factors.to(pooled) @ pooled
 
-
-def _mixed(hidden: Sequence[torch.Tensor], factors: Sequence[float]) -> torch.Tensor:
-    """One mix of the sources; those with a factor of zero are not touched."""
-    used = [(state, factor) for state, factor in zip(hidden, factors, strict=True) if factor]
-    if not used:
-        return torch.zeros_like(hidden[0])
-    first = used[0][0] if used[0][1] == 1.0 else used[0][0] * used[0][1]
-    for state, factor in used[1:]:
-        first = first.add(state, alpha=factor)
-    return first
+    def columns_of(self, mix: int) -> list[tuple[int, float]]:
+        """The columns that a mix is made of, with their factors."""
+        if self.premixed:
+            return [(mix, 1.0)]
+        return [(column, factor) for column, factor in enumerate(self.factors[mix].tolist()) if factor] or [(0, 0.0)]
 
 
-@dataclass
-class Pass:
-    """One forward pass over the texts: one frame, the blocks and single plans that read it."""
+class SingleBlock(Block):
+    """A recipe that pools by itself: a block of one row and one column, which is the pooled vector."""
 
-    frame: Frame
-    blocks: list[Block]
-    singles: list[Plan]
+    def __init__(self, plan: Plan, backbone: Backbone) -> None:
+        super().__init__(plan.frame, plan.width(backbone), [()], [()])
+        self.plan, self.columns, self.premixed = plan, 1, True
 
     @property
     def required(self) -> RequiredOutputs:
         """What the forward pass must give."""
-        return reduce(operator.or_, [*(b.required for b in self.blocks), *(s.required for s in self.singles)])
+        return self.plan.required
 
     @property
     def reads_stats(self) -> bool:
         """Whether counts of tokens must be known first."""
-        return any(b.reads_stats for b in self.blocks) or any(s.reads_stats for s in self.singles)
+        return self.plan.reads_stats
+
+    def read(
+        self, tokens: Tokens, states: States, backbone: Backbone, stats: CorpusStats | None
+    ) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """The vectors as a text's only token (B,1,K), with weight 1."""
+        vectors, _, _ = self.plan.pool(tokens, states, backbone, stats)
+        return [vectors.float()[:, None]], torch.ones(len(vectors), 1, 1, device=vectors.device)
+
+
+def _mixed(hidden: Sequence[torch.Tensor], factors: Sequence[float]) -> torch.Tensor:
+    """One mix of the sources; those with a factor of zero are not touched."""
+    used = [index for index, factor in enumerate(factors) if factor]
+    if not used:
+        return torch.zeros_like(hidden[0])
+    return mix_sources([hidden[index] for index in used], [factors[index] for index in used])
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One forward pass over the texts: one frame, and the blocks that read it."""
+
+    frame: Frame
+    blocks: list[Block]
+
+    @property
+    def required(self) -> RequiredOutputs:
+        """What the forward pass must give."""
+        return reduce(operator.or_, [block.required for block in self.blocks])
+
+    @property
+    def reads_stats(self) -> bool:
+        """Whether counts of tokens must be known first."""
+        return any(block.reads_stats for block in self.blocks)
 
 
 class Program:
@@ -140,59 +168,65 @@ class Program:
     """
 
     def __init__(self, recipes: Sequence[Recipe], backbone: Backbone) -> None:
-        self.recipes = list(recipes)
-        self.backbone = backbone
+        self.recipes, self.backbone = list(recipes), backbone
         self.passes: list[Pass] = []
+        self.plans: list[Plan] = []  # of recipes that pool by themselves
         capabilities = capabilities_of(backbone)
         for recipe in self.recipes:
             check_recipe(recipe, capabilities)
-        frames = _Frames(backbone)
+        byte_level = backbone.vocabulary.marker == "Ġ"
+        frames: dict[tuple[str | None, bool], Frame] = {}
         grouped: dict[Frame, list[Recipe]] = {}
         for recipe in dict.fromkeys(replace(recipe, shaping=()) for recipe in self.recipes):
-            grouped.setdefault(frames[recipe], []).append(recipe)
+            spaced = byte_level and any(weightings.create(spec).leading_space for spec in recipe.weights)
+            key = (recipe.template, spaced)
+            if key not in frames:
+                frames[key] = make_frame(backbone.tokenizer, *key)
+            grouped.setdefault(frames[key], []).append(recipe)
         origins: dict[Recipe, Origin] = {}
         for frame, members in grouped.items():
             origins.update(self._add_pass(frame, members))
         self.origins = [origins[replace(recipe, shaping=())] for recipe in self.recipes]
-        depths = [model_pass.required.depth for model_pass in self.passes]
-        backbone.cut(max((depth for depth in depths if depth is not None), default=None))
-        if all(depth is None for depth in depths) and not backbone.only_static:
-            backbone.max_seq_length = None  # rows have no positions: texts of any length
-        nn.ModuleList([plan for model_pass in self.passes for plan in model_pass.singles]).to(
-            backbone.static_table.device
-        )
+        cut_to(backbone, [model_pass.required for model_pass in self.passes])
+        nn.ModuleList(self.plans).to(backbone.static_table.device)
 
     def _add_pass(self, frame: Frame, recipes: Sequence[Recipe]) -> dict[Recipe, Origin]:
         """The pass of one frame, and where in it each unshaped recipe is."""
-        at, singles = len(self.passes), [recipe for recipe in recipes if self._width(recipe) is None]
-        rows: dict[tuple[int, Weights], dict[SourceMix, Recipe]] = {}
-        for recipe in recipes:
-            if (width := self._width(recipe)) is not None:
-                rows.setdefault((width, recipe.weights), {})[self._mix(recipe)] = recipe
+        mixes = {
+            recipe: tuple((resolve(name, self.backbone.last), factor) for name, factor in recipe.layers)
+            for recipe in recipes
+        }
+        widths = {recipe: self._width(recipe, mix) for recipe, mix in mixes.items()}
+        mixes_by_row: dict[tuple[int, Weights], dict[SourceMix, None]] = {}
+        for recipe, width in widths.items():
+            if width is not None:
+                mixes_by_row.setdefault((width, recipe.weights), {})[mixes[recipe]] = None
         alike: dict[tuple[int, frozenset[SourceMix]], list[Weights]] = {}  # weightings that go with the same mixes
-        for (width, specs), mixes in rows.items():
-            alike.setdefault((width, frozenset(mixes)), []).append(specs)
-        blocks: list[Block] = []
+        for (width, specs), row_mixes in mixes_by_row.items():
+            alike.setdefault((width, frozenset(row_mixes)), []).append(specs)
+        blocks = [Block(frame, width, rows, list(mixes_by_row[width, rows[0]])) for (width, _), rows in alike.items()]
+        places = {
+            (block.width, specs): (number, row)
+            for number, block in enumerate(blocks)
+            for row, specs in enumerate(block.rows)
+        }
         origins: dict[Recipe, Origin] = {}
-        for (width, _), members in alike.items():
-            block = Block(frame, width, members, list(rows[width, members[0]]))
-            for row, specs in enumerate(members):
-                for mix, recipe in rows[width, specs].items():
-                    origins[recipe] = Origin(at, len(blocks), row, block.mixes.index(mix))
-            blocks.append(block)
-        origins.update({recipe: Origin(at, -1, number, 0) for number, recipe in enumerate(singles)})
-        self.passes.append(Pass(frame, blocks, [Plan(recipe, self.backbone) for recipe in singles]))
+        for recipe, width in widths.items():
+            if width is None:
+                self.plans.append(Plan(recipe, self.backbone))
+                blocks.append(SingleBlock(self.plans[-1], self.backbone))
+                origins[recipe] = Origin(len(self.passes), len(blocks) - 1, 0, 0)
+            else:
+                number, row = places[width, recipe.weights]
+                mix = blocks[number].mixes.index(mixes[recipe])
+                origins[recipe] = Origin(len(self.passes), number, row, mix)
+        self.passes.append(Pass(frame, blocks))
         return origins
 
-    def _mix(self, recipe: Recipe) -> SourceMix:
-        return tuple((resolve(name, self.backbone.last), factor) for name, factor in recipe.layers)
-
-    def _width(self, recipe: Recipe) -> int | None:
+    def _width(self, recipe: Recipe, mix: SourceMix) -> int | None:
         """Dimensions of a recipe's sources; None when a block cannot hold it."""
-        if recipe.reduce != "sum":
-            return None
-        widths = {self._source_width(source) for source, _ in self._mix(recipe)}
-        return widths.pop() if len(widths) == 1 else None
+        widths = {self._source_width(source) for source, _ in mix}
+        return widths.pop() if recipe.reduce == "sum" and len(widths) == 1 else None
 
     def _source_width(self, source: Source) -> int | None:
         if source.top:
@@ -202,20 +236,12 @@ class Program:
         return self.backbone.dimensions if isinstance(source.key, int) else None  # a table: its own plan holds it
 
 
-class _Frames:
-    """Frames by recipe, each made once."""
-
-    def __init__(self, backbone: Backbone) -> None:
-        self.backbone = backbone
-        self.by_key: dict[tuple[str | None, bool], Frame] = {}
-
-    def __getitem__(self, recipe: Recipe) -> Frame:
-        byte_level = self.backbone.vocabulary.marker == "Ġ"
-        spaced = byte_level and any(weightings.create(spec).leading_space for spec in recipe.weights)
-        key = (recipe.template, spaced)
-        if key not in self.by_key:
-            self.by_key[key] = make_frame(self.backbone.tokenizer, *key)
-        return self.by_key[key]
+def cut_to(backbone: Backbone, required: Sequence[RequiredOutputs]) -> None:
+    """Cut a model to the highest layer that is read; static rows have no positions, and take texts of any length."""
+    depth = reduce(operator.or_, required, RequiredOutputs()).depth
+    backbone.cut(depth)
+    if depth is None and not backbone.only_static:
+        backbone.max_seq_length = None
 
 
 # -- texts and the pairs between them ----------------------------------------------------------------------------------
@@ -294,10 +320,10 @@ def portions_of(pairs: np.ndarray, lengths: np.ndarray, most_tokens: int) -> Ite
 def _portion(texts: dict[int, None], pair_indices: list[int], pairs: np.ndarray, lengths: np.ndarray) -> Portion:
     members = np.fromiter(texts, np.int64, len(texts))
     members = members[np.argsort(-lengths[members], kind="stable")]
-    position = {int(text): at for at, text in enumerate(members)}
+    position = np.empty(len(lengths), np.int64)
+    position[members] = np.arange(len(members))
     chosen = np.array(pair_indices, np.int64)
-    ends = np.array([[position[int(a)], position[int(b)]] for a, b in pairs[chosen]], np.int64).reshape(-1, 2)
-    return Portion(members, chosen, ends)
+    return Portion(members, chosen, position[pairs[chosen]])
 
 
 def _groups(pairs: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
