@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from sentence_transformers import SentenceTransformer
 
-from essent.errors import InputError
 from essent.recipe.recipe import Recipe
 from essent.selection.leaderboard import Leaderboard, Trial
 from essent.selection.picture import draw_leaderboard
-from essent.selection.run import search
-from essent.selection.space import Space
-from essent.tasks.pairs import PairTask
-from selection_samples import TASK
-
-Shells = Callable[[str], SentenceTransformer]
 
 
-@pytest.mark.parametrize(
-    ("space", "panels"),
-    [
-        ("heads", 2),
-        pytest.param("layers", 2, marks=pytest.mark.slow),
-        pytest.param("weights", 1, marks=pytest.mark.slow),
-        pytest.param("full", 3, marks=pytest.mark.slow),
-    ],
-)
-def test_pictures_of_spaces(shell_of: Shells, tmp_path: Path, space: str, panels: int) -> None:
+def test_a_picture_has_the_panels_of_its_scores(tmp_path: Path) -> None:
     import matplotlib.image
 
-    draw_leaderboard(search(shell_of("bert"), TASK, space), tmp_path / "picture.png")
-    pixels = matplotlib.image.imread(tmp_path / "picture.png")
-    assert pixels.shape[1] == pytest.approx(15 * 110 * (0.28 + 0.24 * panels), abs=2)
-    assert np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0).shape[0] > 50
+    heads = [Trial(Recipe.parse(f"ditto:{n // 2 + 1}-{n % 2 + 1}"), {"spearman": 40.0 + n}, (30, 50)) for n in range(4)]
+    layers = [Trial(Recipe.parse(f"layers={name}"), {"spearman": 50.0}) for name in ("static", "0", "1", "L", "0+1")]
+    for trials, panels in ((heads, 2), (layers, 2), (layers[:1], 1), ([*heads, *layers], 3)):
+        draw_leaderboard(Leaderboard("spearman", tuple(trials), ("mean",)), tmp_path / "picture.png")
+        pixels = matplotlib.image.imread(tmp_path / "picture.png")
+        assert pixels.shape[1] == pytest.approx(15 * 110 * (0.28 + 0.24 * panels), abs=2)
+        assert np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0).shape[0] > 50
 
 
 def test_dollars_are_no_formulas(tmp_path: Path) -> None:
@@ -45,9 +30,3 @@ def test_dollars_are_no_formulas(tmp_path: Path) -> None:
     board = Leaderboard("spearman", (Trial(recipe, {"spearman": 70.0}),), provenance=provenance)
     draw_leaderboard(board, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 5_000
-
-
-def test_nothing_to_draw(shell_of: Shells, tmp_path: Path) -> None:
-    board = search(shell_of("bert"), PairTask("one", TASK.pairs[:1]), Space(named=("mean",)))
-    with pytest.raises(InputError, match="nothing to draw"):
-        draw_leaderboard(board, tmp_path / "picture.png")

@@ -110,10 +110,9 @@ def evaluate(
         UnsupportedRecipeError: before its weights are read.
     """
     for name, value in (("recipes", recipes), ("tasks", tasks)):
-        if isinstance(value, (str, Path, Recipe)) or hasattr(value, "score_vectors"):
-            raise InputError(f"{name} is a list, [{str(value)!r}], not {value!r} alone.")
-        if hasattr(value, "columns") or hasattr(value, "column_names"):
-            raise InputError(f"{name} is a list; give [{type(value).__name__}], not a {type(value).__name__} alone.")
+        is_table = any(hasattr(value, attribute) for attribute in ("score_vectors", "columns", "column_names"))
+        if is_table or isinstance(value, (str, Path, Recipe)):
+            raise InputError(f"{name} is a list: give [{value!r:.60}], not a {type(value).__name__} alone.")
     choice = EngineChoice(engine, precision)
     parsed = list(dict.fromkeys(Recipe.parse(recipe) for recipe in recipes))
     loaded_tasks = _with_shots([as_task(task, data, number) for number, task in enumerate(tasks, start=1)], shots)

@@ -308,6 +308,6 @@ def run_passes(
                 passes = f"{len(program.passes)} pass{'es' * (len(program.passes) != 1)}"
                 report(f"{data.name}: {len(every):,} recipes, {passes} over {len(pairs.texts):,} texts.")
             sweep.run()
-            score_stored(sweep, data, progress=progress)
+            score_stored(sweep, data)
             sweeps.append(sweep)
         yield Passes(sweeps, recipes, list(map(str, compared)), reference, skipped, prompts, loaded.default_prompt)

@@ -239,7 +239,7 @@ def _cosines(
 # -- shaping and evidence, from the vectors that the passes have stored ------------------------------------------------
 
 
-def score_stored(sweep: Sweep, data: SearchData, *, progress: bool) -> None:
+def score_stored(sweep: Sweep, data: SearchData) -> None:
     """Fit and apply every chain, and put cosines and evidence into the rows; what the store has is not done again.
 
     Recipes are scored side by side, one on each core as far as memory goes. Small products gain little from several
@@ -256,7 +256,7 @@ def score_stored(sweep: Sweep, data: SearchData, *, progress: bool) -> None:
     try:
         # what a thread says of the filters of warnings holds for all: those of one must not end with another's
         with (
-            tqdm(total=total, desc="Judging" if data.takes_vectors else "Shaping", disable=not progress) as bar,
+            tqdm(total=total, desc="Judging" if data.takes_vectors else "Shaping", disable=not sweep.progress) as bar,
             threadpool_limits(share),
             warnings.catch_warnings(),
         ):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from essent._core.types import ModelLike
-from essent.errors import DataError, InputError
+from essent.errors import InputError
 from essent.recipe.recipe import Recipe
 from essent.selection.annotation import PRIOR
 from essent.selection.evaluation import Bench
@@ -330,14 +330,8 @@ def held_out(
                 f"{task.unit} are in the data of the choice too. Give other {task.unit} as the test."
             )
         own = frozenset().union(*(unit for unit, out in zip(units, in_both, strict=True) if not out))
-        try:
-            unseen_task = task.without(in_both) if in_both.any() else task
-        except DataError as error:
-            raise DataError(
-                f"The test {task.name!r} has {int(in_both.sum())} {task.unit} that the data of the choice has too. "
-                f"Without them: {error}"
-            ) from None
-        parts.append(HeldOut(unseen_task, int(in_both.sum()), len(own & known), len(own)))
+        unseen = task.without(in_both) if in_both.any() else task
+        parts.append(HeldOut(unseen, int(in_both.sum()), len(own & known), len(own)))
     return parts
 
 
