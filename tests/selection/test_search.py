@@ -15,7 +15,6 @@ from sentence_transformers import SentenceTransformer
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError
 from essent.recipe.recipe import Recipe
 from essent.selection.leaderboard import Leaderboard
-from essent.selection.picture import draw_leaderboard
 from essent.selection.run import run_passes, search
 from essent.selection.search_data import SearchData
 from essent.selection.space import Grid, Space
@@ -244,15 +243,13 @@ def test_bad_input_is_refused_before_the_model_is_loaded(
         search(str(bert), arguments.pop("data", TASK), **arguments)
 
 
-def test_leaderboard_without_scores(shell_of: Shells, tmp_path: Path) -> None:
+def test_leaderboard_without_scores(shell_of: Shells) -> None:
     board = search(shell_of("bert"), PairTask("one", TASK.pairs[:1]), Space(named=("mean", "first-last | whiten")))
     assert all(np.isnan(trial.scores["spearman"]) for trial in board.trials)
     assert board.comparisons == ()
     assert board.notes[0].startswith("No recipe has a score: there is one unit of judgement only")
     with pytest.raises(InputError, match="No recipe has a score"):
         _ = board.best
-    with pytest.raises(InputError, match="nothing to draw"):
-        draw_leaderboard(board, tmp_path / "picture.png")
 
 
 # -- without labels ---------------------------------------------------------------------------------------------------

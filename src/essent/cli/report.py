@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 SUFFIXES = (".html", ".md", ".png")
 
 
-def check_report(path: Path | None, force: bool, drawings: Sequence[str] = ()) -> None:
-    """Refuse a report that cannot be written, before anything is computed; `drawings` are further suffixes of pictures.
+def check_report(path: Path | None, force: bool) -> None:
+    """Refuse a report that cannot be written, before anything is computed.
 
     Raises:
         DataError: another suffix, or a file that exists (unless `force`).
@@ -26,8 +26,8 @@ def check_report(path: Path | None, force: bool, drawings: Sequence[str] = ()) -
     if path is not None:
         from essent.report.write import check_library
 
-        check_output(path, force, tuple(dict.fromkeys((*SUFFIXES, *drawings))))
-        check_library(".png" if path.suffix.lower() in drawings else path.suffix)
+        check_output(path, force, SUFFIXES)
+        check_library(path.suffix)
 
 
 def read_reports(files: Sequence[Path]) -> tuple[list[Result], list[Leaderboard]]:

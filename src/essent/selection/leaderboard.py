@@ -13,9 +13,9 @@ import numpy as np
 
 from essent._core.atomic import write_json
 from essent._core.lazy import optional_import
-from essent._core.notebook import html_block, html_lines, html_picture, html_table, html_title
+from essent._core.notebook import html_block, html_lines, html_table, html_title
 from essent.encoder.encoder import Encoder
-from essent.errors import InputError, MissingDependencyError
+from essent.errors import InputError
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import LAYER
 from essent.tasks.comparison import Comparison, Scored
@@ -274,18 +274,8 @@ class Leaderboard:
             html_title(f"{len(self.trials)} recipes by {self.criterion}"),
             html_lines([*origin, self.verdict]),
             html_table(columns, rows, texts=(last,), bold=itertools.product(best, range(len(columns)))),
-            self._picture(),
             html_lines([*(comparison.summary() for comparison in self.comparisons), *self.notes]),
         )
-
-    def _picture(self) -> str:
-        """What `draw_leaderboard` draws, where matplotlib is installed and there is a score."""
-        from essent.selection.picture import png_of  # which reads this class
-
-        try:
-            return html_picture(png_of(self), "The scores as a picture")
-        except (MissingDependencyError, InputError):
-            return ""
 
     def to_frame(self) -> pd.DataFrame:
         """A row a trial, best first, numbered from 1: recipe, scores by name, low and high, whether it is a baseline.
