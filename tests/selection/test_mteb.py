@@ -113,7 +113,9 @@ def test_a_cache_keeps_encoders_apart(named: bool, folder_of: Callable[[str], Pa
             assert identify(encoder, "me/tiny").model_card_data.base_model_revision == revision  # the same again
         score = evaluate(encoder, to_mteb(PAIRS), cache=tmp_path)[0].get_score()
         assert 100 * score == pytest.approx(PAIRS.run(encoder).main_score, abs=1e-4)
-    assert len(read_mteb_results(tmp_path)) == 4
+    models = [result.provenance["model"] for result in read_mteb_results(tmp_path)]
+    assert len(models) == 4
+    assert ("me/tiny" in models) == named
 
 
 @pytest.mark.parametrize("name", ["  ", None])
@@ -125,7 +127,7 @@ def test_a_model_needs_a_name(encoder: Encoder, name: Any) -> None:
 # -- tasks of essent in MTEB ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("task", [PAIRS, HEROS, LABELS, GEOMETRY], ids=lambda task: type(task).__name__)
+@pytest.mark.parametrize("task", [PAIRS, HEROS, LABELS], ids=lambda task: type(task).__name__)
 def test_scores_in_mteb(task: Any, encoder: Encoder, tmp_path: Path) -> None:
     wrapped = to_mteb(task)
     from_mteb = evaluate(encoder, wrapped, cache=tmp_path)[0]
@@ -176,8 +178,7 @@ def test_metadata_in_mteb() -> None:
     task.unload_data()
     task.load_data()
     assert task.dataset["default"]["test"]["text"][:] == PAIRS.texts()
-    statistics = task._calculate_descriptive_statistics_from_split("test")
-    assert (statistics["num_samples"], statistics["unique_texts"]) == (12, len(set(PAIRS.texts())))
+    assert task._calculate_descriptive_statistics_from_split("test") == {"num_samples": 12}
 
 
 @pytest.mark.parametrize(
@@ -266,19 +267,6 @@ def test_scores_in_percent(tmp_path: Path) -> None:
     assert (percent.main_score, percent.metrics["accuracy"]["all"]) == (50.5, 0.5)
 
 
-def test_a_folder_of_models(tmp_path: Path) -> None:
-    for model, score in (("b", 0.2), ("a", 0.1)):
-        folder = tmp_path / model / "revision"
-        folder.mkdir(parents=True)
-        (folder / "model_meta.json").write_text(json.dumps({"name": f"me/{model}", "revision": "1"}), "utf-8")
-        (folder / "run_settings.jsonl").write_text("{}\n", "utf-8")
-        read_content(saved({"test": [entry(score)]}), folder / "T.json")
-    results = read_mteb_results(str(tmp_path))
-    assert [result.provenance["model"] for result in results] == ["me/a", "me/b"]
-    assert [result.main_score for result in results] == pytest.approx([10, 20])
-    assert results[0].provenance["model_revision"] == "1"
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -303,15 +291,10 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
         read_mteb_results(tmp_path / "missing.json")
     with pytest.raises(DataError, match="holds no results of MTEB"):
         read_mteb_results(tmp_path)
-    for content in (b"\xff{", b"{", b"[" * 100000):
+    for content in (b"\xff{", b"[" * 100000):
         (tmp_path / "bad.json").write_bytes(content)
         with pytest.raises(DataError, match=r"bad\.json is not a JSON file"):
             read_mteb_results(tmp_path)
-    (tmp_path / "bad.json").unlink()
-    (tmp_path / "model_meta.json").write_text("[]", "utf-8")
-    (tmp_path / "T.json").write_text(json.dumps(saved({"test": [entry(0.5)]})), "utf-8")
-    with pytest.raises(DataError, match=r"model_meta\.json .*not an object"):
-        read_mteb_results(tmp_path)
 
 
 def test_reading_needs_no_mteb(tmp_path: Path) -> None:

@@ -148,8 +148,9 @@ def test_a_killed_search_goes_on_where_it_stopped(
 
 def test_a_folder_of_another_search_is_refused(shell_of: Shells, bert: Path, tmp_path: Path) -> None:
     search(shell_of("bert"), TASK, "heads", work=tmp_path / "work")
-    with pytest.raises(DataError, match="holds another search"):
-        search(shell_of("bert"), TASK, "layers", work=tmp_path / "work")
+    for other in ({"space": "layers"}, {"batch_size": 8}, {"precision": "float32"}):
+        with pytest.raises(DataError, match="holds another search"):
+            search(shell_of("bert"), TASK, work=tmp_path / "work", **{"space": "heads", **other})
     changed = SentenceTransformer(str(bert), device="cpu")
     with torch.no_grad():
         changed[0].model.embeddings.word_embeddings.weight[5] += 1

@@ -124,12 +124,6 @@ def test_another_score_ranks(make_task: Callable[[], LabeledTask], score: str, s
             assert board.find(trial.recipe).scores["teacher"] == pytest.approx(trial.scores["teacher"], abs=1e-6)
 
 
-def test_rare_duplicates_have_a_verdict(shell_of: Shells) -> None:
-    rare = DuplicateTask("rare", tuple((text(n), text(n + n % 9, "of"), n % 9 == 0) for n in range(72)))
-    board = search(shell_of("bert"), rare, Space(named=("mean", "static", "random")))
-    assert all(np.isfinite(c.low) for c in board.held_out)
-
-
 def test_what_the_choice_has_read_is_excluded_from_tests(shell_of: Shells) -> None:
     rows = [Example((text(n),), TOPICS[n % 2], "train" if n < 40 else "dev") for n in range(60)]
     learned = [e._replace(part="test") for e in rows[:10]]

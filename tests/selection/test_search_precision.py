@@ -10,23 +10,15 @@ import pytest
 import torch
 
 from essent._core.arithmetic import has_bfloat16
-from essent.errors import DataError, EngineError
 from essent.model.loading import load
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import framed_ids, pad
 from essent.selection.program import Program
 from essent.selection.run import search
-from essent.tasks.locate import load_pairs
-from essent.tasks.sample import sample_pairs_path, sample_texts
+from essent.tasks.sample import sample_texts
 from families import CORPUS
 
 needs_bfloat16 = pytest.mark.skipif(not has_bfloat16("cpu"), reason="this CPU has no bfloat16 arithmetic")
-
-
-def test_a_machine_without_bfloat16(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True}, raising=False)
-    with pytest.raises(EngineError, match="no bfloat16 arithmetic"):
-        search(str(bert), load_pairs(sample_pairs_path()), "layers", precision="bf16", device="cpu")
 
 
 @needs_bfloat16
@@ -66,11 +58,3 @@ def test_diagonals_and_sums_are_in_float32(bert: Path) -> None:
     assert weights.dtype == torch.float32
     diagonal = states.diagonals[2, 1][tokens.attention_mask]
     assert not torch.equal(diagonal, diagonal.bfloat16().float())  # more digits than bfloat16 has
-
-
-@needs_bfloat16
-def test_a_work_folder_of_another_precision_is_refused(bert: Path, tmp_path: Path) -> None:
-    task = load_pairs(sample_pairs_path())
-    search(str(bert), task, "layers", device="cpu", work=tmp_path / "work")
-    with pytest.raises(DataError, match="holds another search"):
-        search(str(bert), task, "layers", device="cpu", work=tmp_path / "work", precision="bfloat16")

@@ -163,9 +163,7 @@ def _task_class() -> Any:
             """Nothing to do: which score is the main one is known with the result."""
 
         def _calculate_descriptive_statistics_from_split(self, split: str, **kwargs: Any) -> dict[str, Any]:
-            texts = self.essent_task.texts()
-            characters = sum(map(len, texts))
-            return {"num_samples": len(texts), "number_of_characters": characters, "unique_texts": len(set(texts))}
+            return {"num_samples": len(self.essent_task.texts())}
 
     return EssentTask
 

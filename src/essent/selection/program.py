@@ -21,15 +21,12 @@ from torch import nn
 from essent._core.texts import distinct_texts
 from essent.encoder.pipeline.plan import Plan
 from essent.model.backbone import Backbone, RequiredOutputs
-from essent.model.capabilities import capabilities_of, check_recipe
-from essent.model.template import make_frame
 from essent.model.template_bias import debias
 from essent.recipe.pooling import mix_sources
 from essent.recipe.recipe import Recipe
-from essent.recipe.sources.layers import Source, resolve
+from essent.recipe.sources.layers import Source
 from essent.recipe.tokens.ids import Frame
 from essent.recipe.types import CorpusStats, States, Tokens
-from essent.recipe.weighting.base import Weighting, weightings
 from essent.recipe.weighting.product import combine_many
 
 
@@ -46,38 +43,34 @@ Weights = tuple[str, ...]
 SourceMix = tuple[tuple[Source, float], ...]
 
 
+def mix_of(plan: Plan) -> SourceMix:
+    """The sources of a recipe with their factors."""
+    return tuple(zip(plan.sources, plan.factors, strict=True))
+
+
 class Block:
     """Recipes of one frame and one width that are linear: weightings W × mixes M over C columns.
 
     A column is a source, or a whole mix where there are no more mixes than sources.
+
+    Args:
+        plans: one for each weighting with each mix, weighting by weighting.
     """
 
-    def __init__(self, frame: Frame, width: int, rows: Sequence[Weights], mixes: Sequence[SourceMix]) -> None:
-        self.frame, self.width = frame, width
-        self.rows, self.mixes = list(rows), list(mixes)
-        self.products: list[list[Weighting]] = [[weightings.create(spec) for spec in specs] for specs in rows]
-        self.sources = list(dict.fromkeys(source for mix in mixes for source, _ in mix))
-        self.factors = torch.zeros(len(mixes), len(self.sources))  # (M,S)
-        for row, mix in enumerate(mixes):
+    def __init__(self, plans: Sequence[Plan], backbone: Backbone) -> None:
+        self.frame, self.width = plans[0].frame, plans[0].width(backbone)
+        self.required = reduce(operator.or_, [plan.required for plan in plans])
+        self.reads_stats = any(plan.reads_stats for plan in plans)
+        products = {plan.recipe.weights: plan.weightings for plan in plans}
+        self.rows, self.products = list(products), list(products.values())
+        self.mixes = list(dict.fromkeys(map(mix_of, plans)))
+        self.sources = list(dict.fromkeys(source for mix in self.mixes for source, _ in mix))
+        self.factors = torch.zeros(len(self.mixes), len(self.sources))  # (M,S)
+        for row, mix in enumerate(self.mixes):
             for source, factor in mix:
                 self.factors[row, self.sources.index(source)] = factor
-        self.premixed = len(mixes) <= len(self.sources)
-        self.columns = len(mixes) if self.premixed else len(self.sources)
-
-    @property
-    def required(self) -> RequiredOutputs:
-        """What the forward pass must give."""
-        heads = [weighting.attention_head for product in self.products for weighting in product]
-        return RequiredOutputs(
-            frozenset(s.key for s in self.sources if isinstance(s.key, int)),
-            any(s.key == "static" for s in self.sources),
-            frozenset(head for head in heads if head is not None),
-        )
-
-    @property
-    def reads_stats(self) -> bool:
-        """Whether counts of tokens must be known first."""
-        return any(weighting.reads_stats for product in self.products for weighting in product)
+        self.premixed = len(self.mixes) <= len(self.sources)
+        self.columns = len(self.mixes) if self.premixed else len(self.sources)
 
     def read(
         self, tokens: Tokens, states: States, backbone: Backbone, stats: CorpusStats | None
@@ -109,18 +102,8 @@ class SingleBlock(Block):
     """A recipe that pools by itself: a block of one row and one column, which is the pooled vector."""
 
     def __init__(self, plan: Plan, backbone: Backbone) -> None:
-        super().__init__(plan.frame, plan.width(backbone), [()], [()])
+        super().__init__([plan], backbone)
         self.plan, self.columns, self.premixed = plan, 1, True
-
-    @property
-    def required(self) -> RequiredOutputs:
-        """What the forward pass must give."""
-        return self.plan.required
-
-    @property
-    def reads_stats(self) -> bool:
-        """Whether counts of tokens must be known first."""
-        return self.plan.reads_stats
 
     def read(
         self, tokens: Tokens, states: States, backbone: Backbone, stats: CorpusStats | None
@@ -169,71 +152,50 @@ class Program:
 
     def __init__(self, recipes: Sequence[Recipe], backbone: Backbone) -> None:
         self.recipes, self.backbone = list(recipes), backbone
+        unshaped = dict.fromkeys(replace(recipe, shaping=()) for recipe in self.recipes)
+        self.plans = [Plan(recipe, backbone) for recipe in unshaped]
+        plans_by_frame: dict[Frame, list[Plan]] = {}
+        for plan in self.plans:
+            plans_by_frame.setdefault(plan.frame, []).append(plan)
         self.passes: list[Pass] = []
-        self.plans: list[Plan] = []  # of recipes that pool by themselves
-        capabilities = capabilities_of(backbone)
-        for recipe in self.recipes:
-            check_recipe(recipe, capabilities)
-        byte_level = backbone.vocabulary.marker == "Ġ"
-        frames: dict[tuple[str | None, bool], Frame] = {}
-        grouped: dict[Frame, list[Recipe]] = {}
-        for recipe in dict.fromkeys(replace(recipe, shaping=()) for recipe in self.recipes):
-            spaced = byte_level and any(weightings.create(spec).leading_space for spec in recipe.weights)
-            key = (recipe.template, spaced)
-            if key not in frames:
-                frames[key] = make_frame(backbone.tokenizer, *key)
-            grouped.setdefault(frames[key], []).append(recipe)
         origins: dict[Recipe, Origin] = {}
-        for frame, members in grouped.items():
-            origins.update(self._add_pass(frame, members))
+        for plans in plans_by_frame.values():
+            origins.update(self._add_pass(plans))
         self.origins = [origins[replace(recipe, shaping=())] for recipe in self.recipes]
         cut_to(backbone, [model_pass.required for model_pass in self.passes])
         nn.ModuleList(self.plans).to(backbone.static_table.device)
 
-    def _add_pass(self, frame: Frame, recipes: Sequence[Recipe]) -> dict[Recipe, Origin]:
-        """The pass of one frame, and where in it each unshaped recipe is."""
-        mixes = {
-            recipe: tuple((resolve(name, self.backbone.last), factor) for name, factor in recipe.layers)
-            for recipe in recipes
-        }
-        widths = {recipe: self._width(recipe, mix) for recipe, mix in mixes.items()}
-        mixes_by_row: dict[tuple[int, Weights], dict[SourceMix, None]] = {}
-        for recipe, width in widths.items():
-            if width is not None:
-                mixes_by_row.setdefault((width, recipe.weights), {})[mixes[recipe]] = None
-        alike: dict[tuple[int, frozenset[SourceMix]], list[Weights]] = {}  # weightings that go with the same mixes
-        for (width, specs), row_mixes in mixes_by_row.items():
-            alike.setdefault((width, frozenset(row_mixes)), []).append(specs)
-        blocks = [Block(frame, width, rows, list(mixes_by_row[width, rows[0]])) for (width, _), rows in alike.items()]
+    def _add_pass(self, plans: Sequence[Plan]) -> dict[Recipe, Origin]:
+        """The pass of the plans of one frame, and where in it each of their recipes is."""
+        rows: dict[tuple[int, Weights], dict[SourceMix, Plan]] = {}
+        for plan in filter(_is_linear, plans):
+            rows.setdefault((plan.width(self.backbone), plan.recipe.weights), {})[mix_of(plan)] = plan
+        alike: dict[tuple[int, frozenset[SourceMix]], list[Plan]] = {}  # weightings that go with the same mixes
+        for (width, _), row in rows.items():
+            alike.setdefault((width, frozenset(row)), []).extend(row.values())
+        blocks = [Block(members, self.backbone) for members in alike.values()]
         places = {
-            (block.width, specs): (number, row)
+            (block.width, weights): (number, place)
             for number, block in enumerate(blocks)
-            for row, specs in enumerate(block.rows)
+            for place, weights in enumerate(block.rows)
         }
         origins: dict[Recipe, Origin] = {}
-        for recipe, width in widths.items():
-            if width is None:
-                self.plans.append(Plan(recipe, self.backbone))
-                blocks.append(SingleBlock(self.plans[-1], self.backbone))
-                origins[recipe] = Origin(len(self.passes), len(blocks) - 1, 0, 0)
+        for plan in plans:
+            if _is_linear(plan):
+                number, place = places[plan.width(self.backbone), plan.recipe.weights]
+                mix = blocks[number].mixes.index(mix_of(plan))
+                origins[plan.recipe] = Origin(len(self.passes), number, place, mix)
             else:
-                number, row = places[width, recipe.weights]
-                mix = blocks[number].mixes.index(mixes[recipe])
-                origins[recipe] = Origin(len(self.passes), number, row, mix)
-        self.passes.append(Pass(frame, blocks))
+                origins[plan.recipe] = Origin(len(self.passes), len(blocks), 0, 0)
+                blocks.append(SingleBlock(plan, self.backbone))
+        self.passes.append(Pass(plans[0].frame, blocks))
         return origins
 
-    def _width(self, recipe: Recipe, mix: SourceMix) -> int | None:
-        """Dimensions of a recipe's sources; None when a block cannot hold it."""
-        widths = {self._source_width(source) for source, _ in mix}
-        return widths.pop() if recipe.reduce == "sum" and len(widths) == 1 else None
 
-    def _source_width(self, source: Source) -> int | None:
-        if source.top:
-            return None  # its own plan asks the masked-LM head
-        if source.key == "static":
-            return int(self.backbone.static_table.shape[1])
-        return self.backbone.dimensions if isinstance(source.key, int) else None  # a table: its own plan holds it
+def _is_linear(plan: Plan) -> bool:
+    """Whether a block can hold a recipe; a table, and the masked-LM head, are read by its own plan."""
+    keys = [None if source.top else source.key for source in plan.sources]
+    return plan.recipe.reduce == "sum" and all(key == "static" or isinstance(key, int) for key in keys)
 
 
 def cut_to(backbone: Backbone, required: Sequence[RequiredOutputs]) -> None:
