@@ -285,7 +285,7 @@ class Leaderboard:
         """
         pandas = optional_import("pandas", "data")
         names = list(dict.fromkeys(name for trial in self.trials for name in trial.scores))
-        rows = []
+        rows: list[dict[str, Any]] = []
         for trial in self.trials:
             low, high = trial.interval or (math.nan, math.nan)
             baseline = str(trial.recipe) in self.baselines

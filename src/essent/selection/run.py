@@ -192,7 +192,9 @@ def _checked(
     check_size(batch_size, "batch_size")
     if type(seed) is not int or seed < 0:
         raise InputError(f"seed={seed!r}: must be a whole number of at least 0.")
-    known = [name for function in (search, SentenceTransformer) for name in inspect.signature(function).parameters]
+    known = [
+        name for function in (search, SentenceTransformer.__init__) for name in inspect.signature(function).parameters
+    ]
     for name in options:
         if name not in known:
             raise InputError(f"search takes no {name!r}. {did_you_mean(name, known)}")

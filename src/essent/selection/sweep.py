@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, reduce
+from typing import Any
 
 import numpy as np
 import torch
@@ -113,7 +114,7 @@ class Sweep:
                 self.rows_of[at] = first
 
     def _counted(self, sequences: list[np.ndarray]) -> CorpusStats:
-        ids_by_text: dict[str, list[int]] = dict(zip(self.data.texts, sequences, strict=True))  # type: ignore[arg-type]
+        ids_by_text: dict[str, Any] = dict(zip(self.data.texts, sequences, strict=True))
         return count_tokens(
             lambda texts: [ids_by_text[text] for text in texts], self.data.fit_texts(), len(self.backbone.vocabulary)
         )
@@ -147,7 +148,7 @@ class Sweep:
         slices: list[slice] = []
         read: list[list[tuple[list[torch.Tensor], torch.Tensor]]] = [[] for _ in model_pass.blocks]
         for chosen in batches([len(sequences[index]) for index in part.texts], self.batch_size):
-            ids: list[list[int]] = [sequences[index] for index in part.texts[chosen]]  # type: ignore[misc]
+            ids = [sequences[index] for index in part.texts[chosen]]
             tokens = pad(ids, model_pass.frame, self.backbone.pad_id).to(self.device)
             states = self.backbone.states(tokens, model_pass.required)
             slices.append(slice(int(chosen[0]), int(chosen[-1]) + 1))  # longest first already
