@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from essent import Encoder
-from essent.tasks.examples import Pair
+from essent.tasks.examples import Example, Pair
+from essent.tasks.labels import LabelTask
 from essent.tasks.pairs import PairTask
 from families import CORPUS
 
 WORDS = sorted({word.strip(".,") for text in CORPUS for word in text.split()})
+TOPICS = "cats dogs rain hills music bread winter trains".split()
 _draw = np.random.default_rng(7)
 PAIRS = tuple(
     Pair(
@@ -32,3 +34,14 @@ def planted(shell: Any, recipe: str, noise: float = 0.05, pairs: tuple[Pair, ...
     cosines = np.einsum("pd,pd->p", vectors[: len(pairs)], vectors[len(pairs) :])
     gold = cosines + noise * cosines.std() * np.random.default_rng(3).normal(size=len(pairs))
     return PairTask("planted", tuple(pair._replace(score=float(g)) for pair, g in zip(pairs, gold, strict=True)))
+
+
+def text(number: int, kind: str = "about") -> str:
+    """One of a row of like sentences, in so many kinds."""
+    return f"A line {kind} {TOPICS[number % 8]} and {TOPICS[number * 5 % 7]} with {number} words."
+
+
+def labels() -> LabelTask:
+    """Sentences of three classes, three in four of them to learn from."""
+    parts = ("train",) * 3 + ("test",)
+    return LabelTask("l", tuple(Example((text(n),), TOPICS[n % 3], parts[n % 4]) for n in range(120)), shots=(2,))

@@ -20,8 +20,7 @@ from essent.lab.explain.importance import impact_matrix
 from essent.lab.explain.picture import draw_bias
 from essent.report.colours import LIGHT, SERIES
 from essent.report.picture import FAINT, INK
-from essent.report.write import draw_heros
-from essent.selection.picture import draw_leaderboard
+from essent.report.write import draw_heros, write_report
 from essent.tasks.data import read_texts
 from essent.tasks.heros import load_heros
 from essent.tasks.sample import sample_minimal_pairs_path, sample_pairs_path
@@ -39,13 +38,13 @@ STYLE = {"font.size": 11, "axes.edgecolor": FAINT} | dict.fromkeys(
 def draw_layers(path: Path) -> None:
     """The mean of every layer: a raw model's curve is a U, a model trained for sentences rises to its last layer."""
     board = search(MODEL, str(sample_pairs_path()), "layers")
-    draw_leaderboard(board, path)
+    write_report([], path, searches=[board])
 
 
 def draw_heads(path: Path) -> None:
     """Ditto with every attention head: one cell a head."""
     board = search(MODEL, str(sample_pairs_path()), "heads")
-    draw_leaderboard(board, path)
+    write_report([], path, searches=[board])
 
 
 def draw_negation(path: Path) -> None:

@@ -139,14 +139,7 @@ def test_an_encoder_of_foreign_modules_is_plain_text(bert: Path) -> None:
     assert "Encoder" in checked(encoder).text
 
 
-def test_a_leaderboard_has_its_picture_where_matplotlib_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "img" in checked(board()).tags
-    import sys
-
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    page = checked(board())
-    assert "img" not in page.tags
-    assert "table" in page.tags
+def test_a_leaderboard_without_scores() -> None:
     undefined = Leaderboard("spearman", (Trial(Recipe(), {"spearman": float("nan")}),))
     assert "mean" in checked(undefined).text
 

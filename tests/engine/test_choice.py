@@ -96,25 +96,3 @@ def test_bfloat16_offer(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert offer_bfloat16(encoder, texts) is None
     assert offer_bfloat16(choose(encoder, precision="bfloat16"), texts) is None
     assert offer_bfloat16(Encoder(str(bert), "static", device="cpu"), texts) is None
-
-
-@needs_bfloat16
-def test_bfloat16_offer_has_the_task_score(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from essent.selection import evaluation as offer
-    from essent.selection.evaluation import offer_for
-    from essent.tasks.locate import load_pairs
-    from essent.tasks.sample import sample_pairs_path
-
-    task = load_pairs(sample_pairs_path())
-    assert offer_for(str(bert), "mean", task, {"device": "cpu"}) is None  # 320 texts are too few
-    monkeypatch.setattr(offer, "MANY", 100)
-    monkeypatch.setattr(gain, "ENOUGH", 100)
-    monkeypatch.setattr(gain, "WORTH", 0.0)
-    bf16_offer = offer_for(str(bert), "mean | zscore", task, {"device": "cpu"})
-    assert bf16_offer is not None
-    assert bf16_offer.quality is not None
-    sample, exact, rough = bf16_offer.quality
-    assert sample == "160 pairs of sample_pairs"
-    assert abs(exact - rough) < 2
-    assert f"{sample} score {rough:.2f} instead of {exact:.2f}" in str(bf16_offer)
-    assert offer_for(str(bert), "weights=idf", task, {"device": "cpu"}) is None

@@ -67,14 +67,12 @@ def test_reports(tmp_path: Path, suffix: str) -> None:
     assert check_old_or_new(lambda: write_report(scored[1:], path, title="Another"), path)
 
 
-def test_leaderboards_and_their_pictures(tmp_path: Path) -> None:
+def test_leaderboards(tmp_path: Path) -> None:
     from essent.selection.leaderboard import Leaderboard, Trial
-    from essent.selection.picture import draw_leaderboard
 
     trials = tuple(Trial(Recipe.parse(name), {"spearman": 50.0 + at}) for at, name in enumerate(("mean", "cls")))
     board = Leaderboard("spearman", trials, ("mean",))
     assert check_old_or_new(lambda: board.to_json(tmp_path / "board.json"), tmp_path / "board.json")
-    assert check_old_or_new(lambda: draw_leaderboard(board, tmp_path / "board.png"), tmp_path / "board.png")
 
 
 # -- folders ----------------------------------------------------------------------------------------------------------

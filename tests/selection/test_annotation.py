@@ -11,7 +11,6 @@ import pytest
 from essent import Encoder, search
 from essent.errors import DataError, InputError
 from essent.selection.annotation import (
-    PRIOR,
     AnnotatedPairs,
     Annotation,
     choose_pairs,
@@ -20,7 +19,6 @@ from essent.selection.annotation import (
     write_pairs,
 )
 from essent.selection.run import annotate
-from essent.tasks.comparison import with_prior
 from essent.tasks.pairs import PairTask
 from selection_samples import PAIRS, TASK, planted
 
@@ -55,36 +53,25 @@ def test_disputed_pairs_and_strata() -> None:
 
 def test_the_order_is_random_and_the_seed_decides() -> None:
     cosines = np.random.default_rng(0).normal(size=(6, 60))
-    first, _ = choose_pairs(cosines, 30, np.random.default_rng(1))
-    assert np.array_equal(first, choose_pairs(cosines, 30, np.random.default_rng(1))[0])
-    assert not np.array_equal(first, choose_pairs(cosines, 30, np.random.default_rng(2))[0])
-    similarity = cosines.mean(axis=0)[first]
-    assert abs(np.corrcoef(np.arange(30), similarity)[0, 1]) < 0.6  # not from the least alike to the most
+    constant = np.concatenate([cosines, np.full((2, 60), 0.5), np.full((1, 60), np.nan)])  # which have no say
+    first, again, other = (
+        choose_pairs(rows, 30, np.random.default_rng(seed))[0]
+        for rows, seed in ((cosines, 1), (constant, 1), (cosines, 2))
+    )
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+    assert abs(np.corrcoef(np.arange(30), cosines.mean(axis=0)[first])[0, 1]) < 0.6  # not in the order of similarity
+    for count in (1, 2, 7, 59, 60):
+        assert len(set(choose_pairs(cosines, count, np.random.default_rng(0))[0].tolist())) == count
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 39, 40])
-def test_number_of_chosen_pairs(count: int) -> None:
-    indices, _ = choose_pairs(np.random.default_rng(0).normal(size=(5, 40)), count, np.random.default_rng(0))
-    assert len(set(indices.tolist())) == count
-
-
-def test_constant_cosines_are_ignored() -> None:
-    cosines = np.random.default_rng(0).normal(size=(4, 40))
-    with_constant = np.concatenate([cosines, np.full((2, 40), 0.5), np.full((1, 40), np.nan)])
-    first, _ = choose_pairs(cosines, 10, np.random.default_rng(0))
-    assert np.array_equal(choose_pairs(with_constant, 10, np.random.default_rng(0))[0], first)
-
-
-def test_pairs_of_texts_are_distinct(shell: Any) -> None:
+def test_chosen_pairs_come_from_the_data(shell: Any, annotation: Annotation) -> None:
+    assert set(annotation.pairs) <= {pair[:2] for pair in PAIRS}
+    assert len(annotation.pairs) == len(annotation.reasons) == 20
     annotated = annotate(shell, TEXTS, "weights", count=15, seed=3)
     assert len({frozenset(pair) for pair in annotated.pairs}) == 15
     assert {text for pair in annotated.pairs for text in pair} <= set(TEXTS)
     assert annotated.pairs == annotate(shell, TEXTS, "weights", count=15, seed=3).pairs
-
-
-def test_chosen_pairs_come_from_the_data(annotation: Annotation) -> None:
-    assert set(annotation.pairs) <= {pair[:2] for pair in PAIRS}
-    assert len(annotation.pairs) == len(annotation.reasons) == 20
 
 
 def test_refusals(shell: Any) -> None:
@@ -107,7 +94,7 @@ def test_pairs_file_round_trip(suffix: str, tmp_path: Path) -> None:
     assert read_pairs(tmp_path / f"judge{suffix}") == pairs
 
 
-def test_unscored_pairs_are_counted(annotation: Annotation, tmp_path: Path) -> None:
+def test_unscored_pairs_and_foreign_texts_give_notes(annotation: Annotation, tmp_path: Path) -> None:
     annotation.write(tmp_path / "judge.csv")
     pairs = read_pairs(tmp_path / "judge.csv")
     with pytest.raises(DataError, match="none of the 20 pairs has a score"):
@@ -116,6 +103,8 @@ def test_unscored_pairs_are_counted(annotation: Annotation, tmp_path: Path) -> N
     task = annotation.with_scores(tmp_path / "judge.csv")
     assert len(task) == 4
     assert any("16 of 20 pairs have no score" in note for note in task.notes)
+    foreign = read_annotated(tmp_path / "judge.csv", [text for pair in pairs[:3] for text in pair[:2]])
+    assert any("1 of the 4 judged pairs have a text that is not in the data" in note for note in foreign.notes)
 
 
 def test_bad_scores_name_their_line(tmp_path: Path) -> None:
@@ -130,17 +119,10 @@ def test_bad_scores_name_their_line(tmp_path: Path) -> None:
         write_pairs(tmp_path / "judge.txt", [("a", "b", None)])
 
 
-def test_foreign_texts_give_a_note(tmp_path: Path) -> None:
-    write_pairs(tmp_path / "judge.csv", [("a", "b", 1.0), ("a", "another", 2.0)])
-    task = read_annotated(tmp_path / "judge.csv", ["a", "b"])
-    assert any("1 of the 2 judged pairs have a text that is not in the data" in note for note in task.notes)
-
-
 # -- the choice -------------------------------------------------------------------------------------------------------
 
 
-def test_recipes_are_fitted_on_all_texts(shell: Any, annotation: Annotation) -> None:
-    """Scores are those of the recipe fitted on all texts of the data, not on those of the judged pairs alone."""
+def test_judgements_and_the_teacher_rank_recipes_fitted_on_all_texts(shell: Any, annotation: Annotation) -> None:
     task = annotation.with_scores([float(n % 6) for n in range(20)])
     everything = [pair[0] for pair in PAIRS] + [pair[1] for pair in PAIRS]
     assert task.texts() == everything
@@ -148,40 +130,24 @@ def test_recipes_are_fitted_on_all_texts(shell: Any, annotation: Annotation) -> 
     encoder = Encoder(shell, "layers=static weights=idf").fit(everything)
     alone = PairTask("alone", task.pairs).run(encoder).metrics["spearman"]["all"]
     assert board.find("layers=static weights=idf").scores["spearman"] == pytest.approx(alone, abs=1e-3)
-
-
-def test_judgements_and_the_teacher_rank_together(shell: Any, annotation: Annotation) -> None:
-    task = annotation.with_scores([float(n % 6) for n in range(20)])
-    board = search(shell, task, "weights")
     without = search(shell, [pair[:2] for pair in PAIRS], "weights")
     assert board.criterion == "judged + teacher"
     for trial in board.trials:
-        assert trial.scores["teacher"] == pytest.approx(
-            without.find(trial.recipe).scores["teacher"], abs=1e-9, nan_ok=True
-        )
+        teacher = without.find(trial.recipe).scores["teacher"]
+        assert trial.scores["teacher"] == pytest.approx(teacher, abs=1e-9, nan_ok=True)
         expected = (20 * trial.scores["spearman"] + 30 * 100 * trial.scores["teacher"]) / 50
         assert trial.scores["judged + teacher"] == pytest.approx(expected, nan_ok=True)
     assert "Chosen by 20 judged pairs" in " ".join(board.notes)
-    alone = search(shell, task, "weights", criterion="spearman")
-    assert set(alone.trials[0].scores) == {"spearman"}
-
-
-def test_with_many_judgements_the_labels_decide() -> None:
-    spearman, teacher = np.array([80.0, 60.0, np.nan]), np.array([0.5, 0.9, 0.9])
-    assert np.argmax(with_prior(spearman, 100 * teacher, 10, PRIOR)[:2]) == 1
-    assert np.argmax(with_prior(spearman, 100 * teacher, 1000, PRIOR)[:2]) == 0
-    assert np.isnan(with_prior(spearman, 100 * teacher, 10, PRIOR)[2])
 
 
 def test_judgements_find_the_planted_recipe(shell: Any) -> None:
     truth = planted(shell, "layers=static weights=idf", noise=0.0)
     annotated = annotate(shell, [pair[:2] for pair in truth.pairs], "weights", count=50)
     gold = {pair[:2]: pair.score for pair in truth.pairs}
-    board = search(
-        shell, annotated.with_scores([gold[pair] for pair in annotated.pairs]), "weights", criterion="spearman"
-    )
+    task = annotated.with_scores([gold[pair] for pair in annotated.pairs])
+    board = search(shell, task, "weights", criterion="spearman")
+    assert set(board.trials[0].scores) == {"spearman"}
     assert board.find("layers=static weights=idf").scores["spearman"] > 99.9
-    assert board.trials[0].scores["spearman"] > 99.9
 
 
 def test_annotated_pairs_of_new_texts() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas
@@ -13,7 +15,7 @@ from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
 from essent.encoder.encoder import Encoder
-from essent.errors import DataError, InputError, ModelError, RecipeError, UnknownNameError, UnsupportedRecipeError
+from essent.errors import DataError, InputError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.recipe.recipe import Recipe
 from essent.selection.evaluation import evaluate
 from essent.selection.run import search
@@ -32,10 +34,11 @@ PAIRS = tuple(
     for n in range(40)
 )
 TASK = PairTask("tiny", PAIRS)
+TRAINING = LabelTask("mine", tuple(Example((f"t{n}",), "ab"[n % 2], "train") for n in range(20)))
 RECIPES = [
     "mean",
     "first-last | zscore",
-    "first-last | whiten:8",
+    "first-last | whiten | normalize",
     "first-last-idf-zscore",
     "ditto:2-3",
     "static-remove-biases",
@@ -48,7 +51,10 @@ RECIPES = [
 
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_scores_match_single_encoders(family: str, shell_of: Shells) -> None:
+    before = shell_of(family).encode(CORPUS[:4])
     together = evaluate(shell_of(family), RECIPES, [TASK])
+    np.testing.assert_array_equal(shell_of(family).encode(CORPUS[:4]), before)  # the model is as it was
+    assert together["whitening | normalize"] is together["first-last | whiten | normalize"]
     assert list(together) == [str(Recipe.parse(recipe)) for recipe in RECIPES]
     for recipe, (result,) in zip(RECIPES, together.values(), strict=True):
         watched = Watched.of(TASK)
@@ -59,99 +65,71 @@ def test_scores_match_single_encoders(family: str, shell_of: Shells) -> None:
         assert result.provenance["recipe_digest"] == Recipe.parse(recipe).digest()
 
 
-def test_the_default_prompt_stands_before_every_text(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
-    shell, recipes = shell_of("bert"), ["mean | zscore", "weights=idf"]
-    without = evaluate(shell, recipes, [TASK])
-    monkeypatch.setattr(shell, "prompts", {"query": "the cat of the "})
-    monkeypatch.setattr(shell, "default_prompt_name", "query")
-    for (text, (result,)), (plain,) in zip(evaluate(shell, recipes, [TASK]).items(), without.values(), strict=True):
-        alone = Watched.of(TASK)
-        alone.run(Encoder(shell, text).fit(TASK.texts()))
-        assert result.main_score == alone.expected(text)
-        assert plain.main_score != alone.expected(text)
-        assert result.provenance["prompt"] == "the cat of the "
-        assert plain.provenance["prompt"] is None
-
-
-def test_number_of_passes(shell_of: Shells) -> None:
-    shell, rows = shell_of("bert"), []
+def test_one_pass_per_template_no_deeper_than_the_recipes_read(shell_of: Shells) -> None:
+    shell = shell_of("bert")
     distinct = len(set(TASK.texts()))
-    handle = shell[0].model.embeddings.register_forward_hook(lambda *call: rows.append(call[2].shape[0]))
-    evaluate(shell, ["mean", "first-last", "layers=1 | zscore", "ditto:1-1", "ditto:3-2", "cls | whiten:8"], [TASK])
-    without = sum(rows)
-    rows.clear()
-    evaluate(shell, ["mean", "cls", "t0-mean", "template=T0 weights=mask", "t4-mean"], [TASK])
-    handle.remove()
-    assert without == distinct
-    assert sum(rows) == 3 * distinct
+    modules = [shell[0].model.embeddings, *shell[0].model.encoder.layer]
+    rows = [0] * len(modules)
 
+    def count(index: int, module: object, inputs: object, output: Any) -> None:
+        rows[index] += (output[0] if isinstance(output, tuple) else output).shape[0]
 
-def test_a_pass_goes_no_deeper_than_the_recipes_read(shell_of: Shells) -> None:
-    shell, calls = shell_of("bert"), [0, 0, 0]
-
-    def counter(layer_index: int) -> Callable:
-        def hook(*_: object) -> None:
-            calls[layer_index] += 1
-
-        return hook
-
-    handles = [layer.register_forward_hook(counter(n)) for n, layer in enumerate(shell[0].model.encoder.layer)]
-    evaluate(shell, ["static", "random"], [TASK])
-    assert calls == [0, 0, 0]
-    evaluate(shell, ["layers=1", "ditto:2-1 layers=0", "static"], [TASK], batch_size=64)
+    handles = [module.register_forward_hook(partial(count, index)) for index, module in enumerate(modules)]
+    for recipes, expected in (
+        (["mean", "first-last", "layers=1 | zscore", "ditto:1-1", "ditto:3-2", "cls | whiten:8"], [distinct] * 4),
+        (["mean", "cls", "t0-mean", "template=T0 weights=mask", "t4-mean"], [3 * distinct] * 4),
+        (["static", "random"], [0] * 4),
+        (["layers=1", "ditto:2-1 layers=0", "static"], [distinct] * 3 + [0]),
+    ):
+        rows[:] = [0] * len(modules)
+        evaluate(shell, recipes, [TASK])
+        assert rows == expected, recipes
     for handle in handles:
         handle.remove()
-    assert calls == [1, 1, 0]
 
 
-def test_tasks_are_fitted_separately(shell_of: Shells) -> None:
-    first, second = PairTask("first", PAIRS[:15]), PairTask("second", PAIRS[15:])
-    together = evaluate(shell_of("bert"), ["first-last-idf-zscore"], [first, second])["first-last-idf | zscore"]
-    for task, result in zip((first, second), together, strict=True):
-        alone = evaluate(shell_of("bert"), ["first-last-idf-zscore"], [task])["first-last-idf | zscore"][0]
-        assert result.metrics == alone.metrics
+def test_what_recipes_learn_from(shell_of: Shells) -> None:
+    shell, recipe, reported = shell_of("bert"), "first-last-idf | zscore", []
+    tasks = [PairTask("first", PAIRS[:15]), PairTask("second", PAIRS[15:])]
+    together = evaluate(shell, [recipe, "cls"], tasks, report=lambda name, result: reported.append((name, result.task)))
+    assert reported == [(name, task.name) for task in tasks for name in (recipe, "cls")]
+    for task, result in zip(tasks, together[recipe], strict=True):  # each task's own texts
+        assert result.metrics == evaluate(shell, [recipe], [task])[recipe][0].metrics
         assert result.task == task.name
-
-
-def test_fit_and_frequency_texts(shell_of: Shells) -> None:
     fit_texts = [pair.sentence1 + " kitten" for pair in PAIRS]
-    recipe = "first-last-idf | zscore"
-    result = evaluate(shell_of("bert"), [recipe], [TASK], fit_texts=fit_texts, frequency_texts=CORPUS)[recipe][0]
+    result = evaluate(shell, [recipe], [TASK], fit_texts=fit_texts, frequency_texts=CORPUS)[recipe][0]
     alone = Watched.of(TASK)
-    alone.run(Encoder(shell_of("bert"), recipe).fit(fit_texts, frequency_texts=CORPUS))
+    alone.run(Encoder(shell, recipe).fit(fit_texts, frequency_texts=CORPUS))
     assert result.main_score == alone.expected(recipe)
     assert result.provenance["fitted_on"] == result.provenance["frequencies_from"] == "other texts"
-    assert evaluate(shell_of("bert"), [recipe], [TASK])[recipe][0].metrics != result.metrics
+    assert evaluate(shell, [recipe], [TASK])[recipe][0].metrics != result.metrics
 
 
-def test_results_are_reported_as_they_come(shell_of: Shells) -> None:
-    reported = []
-    evaluate(
-        shell_of("bert"),
-        ["mean", "cls"],
-        [TASK, PairTask("again", PAIRS)],
-        report=lambda recipe, result: reported.append(recipe),
-    )
-    assert reported == ["mean", "cls", "mean", "cls"]
-
-
-def test_model_is_unchanged(shell_of: Shells) -> None:
-    before = shell_of("bert").encode(CORPUS[:4])
-    evaluate(shell_of("bert"), RECIPES, [TASK])
-    np.testing.assert_array_equal(shell_of("bert").encode(CORPUS[:4]), before)
-
-
-def test_mistakes_are_refused_before_loading() -> None:
-    with pytest.raises(UnknownNameError, match="Did you mean 'mean'"):
-        evaluate("no-such-model", ["maen"], [TASK])
-    with pytest.raises(RecipeError, match="needs its head"):
-        evaluate("no-such-model", ["ditto"], [TASK])
-    with pytest.raises((UnknownNameError, DataError)):
-        evaluate("no-such-model", ["mean"], ["stsbb"])
-    with pytest.raises(InputError, match="at least one task"):
-        evaluate("no-such-model", ["mean"], [])
-    with pytest.raises(ModelError):
-        evaluate("no-such-model", ["mean"], [TASK])
+@pytest.mark.parametrize(
+    ("recipes", "tasks", "options", "error", "message"),
+    [
+        (["maen"], [TASK], {}, UnknownNameError, "Did you mean 'mean'"),
+        (["ditto"], [TASK], {}, RecipeError, "needs its head"),
+        (["mean"], ["stsbb"], {}, (UnknownNameError, DataError), "stsb"),
+        (["mean"], [], {}, InputError, "at least one task"),
+        (["mean"], "stsb", {}, InputError, r"tasks is a list: give \['stsb'\]"),
+        ("mean", [TASK], {}, InputError, r"recipes is a list: give \['mean'\]"),
+        (["mean"], TASK, {}, InputError, "tasks is a list"),
+        (["mean"], pandas.DataFrame(), {}, InputError, "not a DataFrame alone"),
+        (["mean"], [TASK, TASK], {}, InputError, "Two tasks are called 'tiny'"),
+        (["mean"], [TRAINING], {}, DataError, "'mine' has no test part to score"),
+        (["mean"], [TRAINING], {"shots": 8}, InputError, "numbers of labels a class"),
+        (["mean"], [TRAINING], {"shots": [True]}, InputError, "numbers of labels a class"),
+        (["mean"], [TASK], {"shots": [2]}, InputError, "a score of labelled texts"),
+        ([], [TASK], {"fit_texts": ["a"]}, InputError, "give recipes with them"),
+        (["mean"], [TASK], {"max_seq_length": 0}, InputError, "max_seq_length=0: must be a whole number"),
+    ],
+)
+def test_mistakes_are_refused_before_loading(
+    recipes: Any, tasks: Any, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        evaluate("no-such-model", recipes, tasks, **options)
 
 
 def test_unsupported_recipe_is_refused(shell_of: Shells) -> None:
@@ -179,68 +157,38 @@ def test_shared_texts_and_cache(shell_of: Shells, tmp_path: Path, monkeypatch: p
     cached = evaluate(shell_of("bert"), recipes, [TASK], cache=tmp_path / "cache")
     again = evaluate(shell_of("bert"), recipes, [half, TASK], cache=tmp_path / "cache")
     assert ran == [distinct]
-    for recipe in recipes:
-        assert again[recipe][1].main_score == cached[recipe][0].main_score
     evaluate(shell_of("bert"), ["mean", "first-last-idf"], [TASK], cache=tmp_path / "cache")
     assert ran == [distinct, distinct]  # idf's rows depend on what it has counted
     for recipe, alone in one_by_one(shell_of("bert"), recipes, TASK).items():
-        assert again[recipe][1].main_score == alone.expected(recipe)
+        assert again[recipe][1].main_score == cached[recipe][0].main_score == alone.expected(recipe)
         assert plain[recipe][1].main_score == alone.expected(recipe)
     assert not any("morning" in path.read_text("latin-1") for path in (tmp_path / "cache").iterdir())
 
 
 def test_texts_cut_at_a_length(bert: Path) -> None:
     words = " ".join(["flute", "dog", "moon"] * 20)
-    pairs = (
-        Pair(f"a man {words}", f"a man {words} red ball", 1.0),
-        Pair("a dog", "the dog", 2.0),
-        Pair("a", "moon", 3),
+    task = PairTask(
+        "toy", (Pair(f"a man {words}", f"a man {words} red ball", 1.0), *(Pair(*pair[:3]) for pair in PAIRS[:3]))
     )
-    task = PairTask("toy", pairs)
-    (cut,) = evaluate(bert, ["mean"], [task], max_seq_length=12)["mean"]
     encoder = Encoder(bert, "mean")
+    whole, cut, long = (
+        evaluate(bert, ["mean"], [task], max_seq_length=length)["mean"][0] for length in (None, 12, 10**6)
+    )
+    assert long.provenance["max_seq_length"] == whole.provenance["max_seq_length"] == encoder.max_seq_length
     encoder.max_seq_length = 12
-    assert cut.metrics == task.run(encoder).metrics
+    assert cut.metrics == task.run(encoder).metrics != whole.metrics
     assert cut.provenance["max_seq_length"] == 12
-    assert cut.metrics != evaluate(bert, ["mean"], [task])["mean"][0].metrics
-    (long,) = evaluate(bert, ["mean"], [task], max_seq_length=10**6)["mean"]
-    assert long.provenance["max_seq_length"] == Encoder(bert, "mean").max_seq_length
-    with pytest.raises(InputError, match="max_seq_length=0: must be a whole number of at least 1"):
-        evaluate(bert, ["mean"], [task], max_seq_length=0)
     with pytest.raises(InputError, match="set your encoder's own limit"):
         evaluate(encoder, [], [task], max_seq_length=8)
 
 
-def test_evaluate_refusals(bert: Path) -> None:
-    for arguments, message in (
-        ((["mean"], "stsb"), r"tasks is a list, \['stsb'\]"),
-        (("mean", [TASK]), r"recipes is a list, \['mean'\]"),
-        ((["mean"], TASK), "tasks is a list"),
-        ((["mean"], [TASK, TASK]), "Two tasks are called 'tiny'"),
-    ):
-        with pytest.raises(InputError, match=message):
-            evaluate(bert, *arguments)
-    with pytest.raises(InputError, match="give recipes with them"):
-        evaluate(bert, [], [TASK], fit_texts=["a"])
-
-
 def test_pairs_in_memory_are_a_task(shell_of: Shells) -> None:
-    shell, rows = shell_of("bert"), [tuple(pair[:3]) for pair in PAIRS]
+    rows = [tuple(pair[:3]) for pair in PAIRS]
     frame = pandas.DataFrame(rows, columns=["sentence1", "sentence2", "score"])
-    expected = evaluate(shell, ["mean"], [TASK])["mean"][0].main_score
-    both = evaluate(shell, ["mean"], [rows, frame])["mean"]
-    assert [(result.task, result.main_score) for result in both] == [("pairs", expected), ("pairs 2", expected)]
-    with pytest.raises(InputError, match="tasks is a list; give \\[DataFrame\\]"):
-        evaluate(shell, ["mean"], frame)
-
-
-def test_lookup_by_any_spelling(shell_of: Shells) -> None:
-    results = evaluate(shell_of("bert"), ["whitening", "mean|abtt:2"], [TASK])
-    assert results["whitening"] is results["first-last | whiten"]
-    assert results["mean | abtt:2"] is results["mean|abtt:2"]
-    for unknown in ("cls", "no such recipe"):
-        with pytest.raises(KeyError, match=unknown):
-            results[unknown]
+    expected, *both = evaluate(shell_of("bert"), ["mean"], [TASK, rows, frame])["mean"]
+    assert [(result.task, result.main_score) for result in both] == [
+        ("pairs 2", expected.main_score), ("pairs 3", expected.main_score),
+    ]  # fmt: skip
 
 
 def test_models_without_a_recipe(bert: Path, tmp_path: Path) -> None:
@@ -257,14 +205,7 @@ def test_models_without_a_recipe(bert: Path, tmp_path: Path) -> None:
     assert Encoder(without, "mean").encode("a cat").shape == (size,)
 
 
-def test_labels_without_a_test_part_are_refused_before_the_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("essent.selection.evaluation.load", lambda *_: pytest.fail("the model was loaded"))
-    task = LabelTask("mine", tuple(Example((f"t{n}",), "ab"[n % 2], "train") for n in range(20)))
-    with pytest.raises(DataError, match="'mine' has no test part to score"):
-        evaluate("no-such-model", ["mean"], [task])
-
-
-def test_notes_on_applied_prompts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_prompts_of_the_model_are_applied(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """sentence-transformers warns of a default prompt when it loads a model, whatever is then done with it."""
     folder = build_family("bert", tmp_path / "bert")
     shell = SentenceTransformer(str(folder), prompts={"query": "query: ", "passage": "passage: "}, device="cpu")
@@ -273,15 +214,15 @@ def test_notes_on_applied_prompts(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     model = str(tmp_path / "prompts")
     texts = {str(n): f"the moon {n}" for n in range(4)}
     retrieval = RetrievalTask("found", texts, texts, {n: {n: 1} for n in texts})
-    pairs = [("a cat", "the dog", 1.0), ("a dog", "the cat", 2.0), ("the moon", "a cat", 0.5)]
-    pytest.importorskip("pytrec_eval")
     caplog.clear()
-    for recipes in (["mean"], []):
-        notes = evaluate(model, recipes, [retrieval, pairs]).notes()
-        assert "found: The model's prompts are applied: 'query: ' before the queries and 'passage: ' before" in str(
-            notes
-        )
-        assert "pairs 2: The model's prompts are applied: 'query: ' before the texts." in notes
-    board = search(model, pairs, Space(named=("mean",)), baselines=("mean",))
-    assert "pairs: The model's prompts are applied: 'query: ' before the texts." in board.notes
+    for recipes in (["mean | zscore"], []):
+        results = evaluate(model, recipes, [retrieval, TASK])
+        assert any("'query: ' before the queries and 'passage: ' before" in note for note in results.notes())
+        assert "tiny: The model's prompts are applied: 'query: ' before the texts." in results.notes()
+        ((_, result),) = results.values()
+        alone = Watched.of(TASK)
+        alone.run(Encoder(model, *recipes or ["mean"]).fit(TASK.texts()))
+        assert result.main_score == alone.expected(*recipes or ["mean"])
+    board = search(model, TASK, Space(named=("mean",)), baselines=("mean",))
+    assert "tiny: The model's prompts are applied: 'query: ' before the texts." in board.notes
     assert "Default prompt name" not in caplog.text

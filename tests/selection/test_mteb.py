@@ -14,7 +14,7 @@ import mteb
 import numpy as np
 import pytest
 from datasets import Dataset
-from mteb.abstasks import AbsTaskRetrieval, AbsTaskSTS
+from mteb.abstasks import AbsTaskSTS
 from mteb.abstasks.task_metadata import TaskMetadata
 
 from essent import Encoder
@@ -25,9 +25,8 @@ from essent.tasks.examples import Example, MinimalPair, Pair
 from essent.tasks.geometry import GeometryTask
 from essent.tasks.heros import HerosTask
 from essent.tasks.labels import LabelTask
-from essent.tasks.pairs import DuplicateTask, PairTask, TripletTask
+from essent.tasks.pairs import DuplicateTask, PairTask
 from essent.tasks.result import Result
-from essent.tasks.retrieval import RetrievalTask
 from families import CORPUS
 
 # mteb's own: it passes a deprecated argument to itself, and calls sentence-transformers by an old name
@@ -45,37 +44,22 @@ ROWS = [
     (SENTENCES[4], SENTENCES[0], 0.0),
     (SENTENCES[3], SENTENCES[3] + " Every morning!", 5.0),
 ]
-PAIRS = PairTask("tiny", tuple(Pair(first, second, score) for first, second, score in ROWS), source={"split": "dev"})
+PAIRS = PairTask("tiny", tuple(Pair(*row) for row in ROWS), source={"split": "dev"})
 HEROS = HerosTask(
     "heros",
     tuple(
-        MinimalPair(original, changed, kind)
-        for original in SENTENCES[:4]
-        for kind, changed in (
-            ("Synonym", original.replace(" ", " very ", 1)),
-            ("Typo", original.replace("e", "ee", 1)),
-            ("Antonym", "No " + original),
-            ("Negation (Main)", original + " Not!"),
-        )
+        MinimalPair(text, changed, kind)
+        for text in SENTENCES[:4]
+        for kind, changed in (("Synonym", text.replace(" ", " very ", 1)), ("Antonym", "No " + text))
     ),
     resamples=50,
 )
 LABELS = LabelTask(
     "labels", tuple(Example((f"{text} {n}",), str(n % 2)) for n in range(4) for text in SENTENCES[:6]), folds=3
 )
-CLUSTERS = ClusterTask(
-    "clusters", tuple(Example((f"{text} {n}",), text[:9]) for n in range(4) for text in SENTENCES[:3]), (0, 1)
-)
+CLUSTERS = ClusterTask("clusters", tuple(Example((text,), text[:9]) for text in SENTENCES[:3] * 4), (0, 1))
 GEOMETRY = GeometryTask("geometry.tiny", tuple(PAIRS.texts()), ((SENTENCES[0], SENTENCES[1]),))
 DUPLICATES = DuplicateTask("duplicates", tuple((a, b, score > 2) for a, b, score in ROWS))
-TRIPLETS = TripletTask("triplets", tuple((a, b, SENTENCES[n]) for n, (a, b, _) in enumerate(ROWS)))
-RETRIEVAL = RetrievalTask(
-    "retrieval",
-    {f"q{n}": text.lower() for n, text in enumerate(SENTENCES)},
-    {f"d{n}": f"{text} Indeed, {text[:20]}" for n, text in enumerate(CORPUS)},
-    {f"q{n}": {f"d{n}": 2, f"d{n + 3}": 1} for n in range(len(SENTENCES) - 3)},
-)
-TASKS = [PAIRS, HEROS, LABELS, CLUSTERS, GEOMETRY, DUPLICATES, TRIPLETS, RETRIEVAL]
 
 
 class TinySTS(AbsTaskSTS):
@@ -97,38 +81,6 @@ class TinySTS(AbsTaskSTS):
         self.data_loaded = True
 
 
-class TinyRetrieval(AbsTaskRetrieval):
-    """The same queries and documents as `RETRIEVAL`, as MTEB's own kind of task."""
-
-    metadata = TaskMetadata(
-        name="TinyRetrieval",
-        description="A few queries.",
-        type="Retrieval",
-        category="t2t",
-        main_score="ndcg_at_10",
-        eval_langs=["eng-Latn"],
-        dataset={"path": "in-memory", "revision": "1"},
-    )
-
-    def load_data(self, **options: Any) -> None:
-        sides = [
-            Dataset.from_list([{"id": key, "text": text} for key, text in side.items()])
-            for side in (RETRIEVAL.corpus, RETRIEVAL.queries)
-        ]
-        relevant = {query: dict(documents) for query, documents in RETRIEVAL.relevant.items()}
-        split = {"corpus": sides[0], "queries": sides[1], "relevant_docs": relevant, "top_ranked": None}
-        self.dataset = {"default": {"test": split}}
-        self.data_loaded = True
-
-
-def test_retrieval_has_the_scores_of_mtebs_own_evaluation(encoder: Encoder) -> None:
-    scores = evaluate(encoder, TinyRetrieval())[0].scores["test"][0]
-    own = RETRIEVAL.run(encoder).metrics
-    for ours, theirs in (("ndcg@10", "ndcg_at_10"), ("mrr@10", "mrr_at_10"), ("recall@10", "recall_at_10")):
-        assert 100 * scores[theirs] == pytest.approx(own[ours]["all"], abs=0.01)  # MTEB rounds to five digits
-    assert 5 < own["ndcg@10"]["all"] < 99
-
-
 def evaluate(model: Any, *tasks: Any, cache: Path | None = None) -> list[mteb.TaskResult]:
     mteb_cache = None if cache is None else mteb.ResultCache(cache)
     return mteb.evaluate(model, list(tasks), cache=mteb_cache, co2_tracker=False, show_progress_bar=False).task_results
@@ -142,47 +94,31 @@ def encoder(folder_of: Callable[[str], Path]) -> Encoder:
 # -- models in MTEB ---------------------------------------------------------------------------------------------------
 
 
-def test_an_encoder_runs_in_mteb_as_it_is(encoder: Encoder) -> None:
-    scores = evaluate(encoder, TinySTS())[0].scores["test"][0]
-    own = PAIRS.run(encoder)
+def test_an_encoder_has_the_scores_of_mtebs_own_task(encoder: Encoder) -> None:
+    scores, own = evaluate(encoder, TinySTS())[0].scores["test"][0], PAIRS.run(encoder)
     assert 100 * scores["cosine_spearman"] == pytest.approx(own.metrics["spearman"]["all"], abs=1e-4)
     assert 100 * scores["cosine_pearson"] == pytest.approx(own.metrics["pearson"]["all"], abs=1e-4)
     assert abs(own.main_score) > 1
 
 
-def test_a_cache_keeps_named_encoders_apart(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
-    folder = str(folder_of("bert"))
-    scores = {}
-    for recipe, texts in (
-        ("mean", None),
-        ("first-last", None),
-        ("weights=idf | zscore", 0),
-        ("weights=idf | zscore", 3),
-    ):
-        encoder = Encoder(folder, recipe, device="cpu")
-        if texts is not None:
-            encoder.fit(PAIRS.texts()[texts:])
-        identify(encoder, "me/tiny")
-        revision = encoder.model_card_data.base_model_revision
-        assert identify(encoder, "me/tiny").model_card_data.base_model_revision == revision  # the same again
-        scores[revision] = evaluate(encoder, to_mteb(PAIRS), cache=tmp_path)[0].get_score()
-        assert 100 * scores[revision] == pytest.approx(PAIRS.run(encoder).main_score, abs=1e-4)
-    assert len(scores) == 4
-    assert len(read_mteb_results(tmp_path)) == 4
-
-
-def test_a_cache_keeps_encoders_apart_as_they_are(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", [True, False])
+def test_a_cache_keeps_encoders_apart(named: bool, folder_of: Callable[[str], Path], tmp_path: Path) -> None:
     folder = str(folder_of("bert"))
     for recipe, texts in (("mean", None), ("first-last", None), ("mean | zscore", 0), ("mean | zscore", 3)):
         encoder = Encoder(folder, recipe, device="cpu")
         if texts is not None:
             encoder.fit(PAIRS.texts()[texts:])
+        if named:
+            revision = identify(encoder, "me/tiny").model_card_data.base_model_revision
+            assert identify(encoder, "me/tiny").model_card_data.base_model_revision == revision  # the same again
         score = evaluate(encoder, to_mteb(PAIRS), cache=tmp_path)[0].get_score()
         assert 100 * score == pytest.approx(PAIRS.run(encoder).main_score, abs=1e-4)
-    assert len(read_mteb_results(tmp_path)) == 4
+    models = [result.provenance["model"] for result in read_mteb_results(tmp_path)]
+    assert len(models) == 4
+    assert ("me/tiny" in models) == named
 
 
-@pytest.mark.parametrize("name", ["", "  ", None])
+@pytest.mark.parametrize("name", ["  ", None])
 def test_a_model_needs_a_name(encoder: Encoder, name: Any) -> None:
     with pytest.raises(InputError, match="is a text such as"):
         identify(encoder, name)
@@ -191,7 +127,7 @@ def test_a_model_needs_a_name(encoder: Encoder, name: Any) -> None:
 # -- tasks of essent in MTEB ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: type(task).__name__)
+@pytest.mark.parametrize("task", [PAIRS, HEROS, LABELS], ids=lambda task: type(task).__name__)
 def test_scores_in_mteb(task: Any, encoder: Encoder, tmp_path: Path) -> None:
     wrapped = to_mteb(task)
     from_mteb = evaluate(encoder, wrapped, cache=tmp_path)[0]
@@ -206,8 +142,6 @@ def test_scores_in_mteb(task: Any, encoder: Encoder, tmp_path: Path) -> None:
         assert abs(from_mteb.get_score()) <= 1
     assert from_mteb.task_name == f"essent.{task.name}"
     assert from_mteb.dataset_revision == task.digest()
-    again = evaluate(encoder, wrapped)[0]  # the texts are still there
-    assert again.get_score() == pytest.approx(from_mteb.get_score(), abs=1e-6)
 
     (read,) = read_mteb_results(tmp_path)
     assert (read.task, read.n, read.main, read.notes) == (own.task, own.n, own.main, own.notes)
@@ -220,68 +154,31 @@ def test_scores_in_mteb(task: Any, encoder: Encoder, tmp_path: Path) -> None:
     assert read.provenance["model"] == encoder.model_card_data.model_name
 
 
-def test_main_scores_in_mteb(encoder: Encoder) -> None:
-    heros, geometry, chosen = evaluate(
-        encoder, to_mteb(HEROS), to_mteb(GEOMETRY), to_mteb(HEROS, main=("similarity", "Synonym"))
-    )
-    shares = list(HEROS.run(encoder).metrics["ranked_above"].values())
-    assert heros.get_score() == pytest.approx(1 - np.mean(shares), abs=1e-9)
-    assert geometry.get_score() == pytest.approx(GEOMETRY.run(encoder).metrics["isoscore"]["all"], abs=1e-6)
-    assert chosen.get_score() == pytest.approx(HEROS.run(encoder).metrics["similarity"]["Synonym"], abs=1e-6)
-
-
-def test_no_comparison_and_no_correlation_are_not_a_number(encoder: Encoder, tmp_path: Path) -> None:
+def test_main_scores_in_mteb(encoder: Encoder, tmp_path: Path) -> None:
     lonely = HerosTask("lonely", tuple(pair for pair in HEROS.pairs if pair.subset == "Synonym"), resamples=5)
     constant = PairTask("constant", tuple(pair._replace(score=1.0) for pair in PAIRS.pairs))
-    for from_mteb in evaluate(encoder, to_mteb(lonely), to_mteb(constant), cache=tmp_path):
-        assert math.isnan(from_mteb.get_score())
-    constant_read, lonely_read = read_mteb_results(tmp_path)
+    tasks = (HEROS, GEOMETRY, lonely, constant)
+    scores = [results.get_score() for results in evaluate(encoder, *map(to_mteb, tasks), cache=tmp_path)]
+    shares = list(HEROS.run(encoder).metrics["ranked_above"].values())
+    assert scores[0] == pytest.approx(1 - np.mean(shares), abs=1e-9)
+    assert scores[1] == pytest.approx(GEOMETRY.run(encoder).metrics["isoscore"]["all"], abs=1e-6)
+    assert np.isnan(scores[2:]).all()  # no comparison, and no correlation
+    constant_read, _, _, lonely_read = read_mteb_results(tmp_path)
     assert math.isnan(constant_read.main_score)
     assert "constant gold scores" in constant_read.notes[0]
     assert lonely_read.metrics["ranked_above"] == {}
 
 
-class Counting:
-    """Another package's task: how many texts it has."""
-
-    name = "counting"
-
-    def texts(self) -> list[str]:
-        return ["one", "two", "two"]
-
-    def digest(self) -> str:
-        return "0"
-
-    def run(self, encode: Callable[[list[str]], Any]) -> Result:
-        vectors = encode(self.texts())
-        return Result(self.name, {"share": {"all": len(vectors) / 10}}, {}, len(vectors), main=None)
-
-
-def test_foreign_tasks(encoder: Encoder) -> None:
-    with pytest.raises(InputError, match=r"which of MTEB's types is a Counting\? Give type="):
-        to_mteb(Counting())
-    with pytest.raises(InputError, match=r"no main score: give main=.*share\.all"):
-        evaluate(encoder, to_mteb(Counting(), type="STS"))
-    with pytest.raises(InputError, match=r"no score 'share\.some'; it has share\.all"):
-        evaluate(encoder, to_mteb(Counting(), type="STS", main=("share", "some")))
-    from_mteb = evaluate(encoder, to_mteb(Counting(), type="STS", main=("share", "all")))[0]
-    assert from_mteb.get_score() == 0.3
-
-
 def test_metadata_in_mteb() -> None:
     task = to_mteb(PAIRS, languages=["deu-Latn"])
     assert isinstance(task, mteb.AbsTask)
-    assert task.languages == ["deu"]
-    assert [to_mteb(kind).metadata.type for kind in TASKS] == [
-        "STS", "STS", "Classification", "Clustering", "STS", "PairClassification", "STS", "Retrieval",
-    ]  # fmt: skip
-    assert task.dataset["default"]["test"]["text"][:] == PAIRS.texts()
+    assert (task.languages, task.metadata.name) == (["deu"], "essent.tiny")
+    types = [to_mteb(own).metadata.type for own in (PAIRS, HEROS, LABELS, CLUSTERS, DUPLICATES)]
+    assert types == ["STS", "STS", "Classification", "Clustering", "PairClassification"]
     task.unload_data()
     task.load_data()
-    assert task.metadata.name == "essent.tiny"
-    statistics = task._calculate_descriptive_statistics_from_split("test")
-    assert statistics["num_samples"] == 12
-    assert statistics["unique_texts"] == len(set(PAIRS.texts()))
+    assert task.dataset["default"]["test"]["text"][:] == PAIRS.texts()
+    assert task._calculate_descriptive_statistics_from_split("test") == {"num_samples": 12}
 
 
 @pytest.mark.parametrize(
@@ -289,7 +186,6 @@ def test_metadata_in_mteb() -> None:
     [
         ("a/b", {}, "cannot be part of a file name"),
         ("", {}, "cannot be part of a file name"),
-        ("a", {"type": "Dreams"}, "does not take the task 'a'.*Dreams"),
         ("a", {"languages": ["english"]}, "does not take the task 'a'"),
     ],
 )
@@ -302,26 +198,21 @@ def test_to_mteb_refusals(name: str, options: dict, message: str) -> None:
 
 
 def test_saved_results_are_read(encoder: Encoder, tmp_path: Path) -> None:
-    from_mteb = evaluate(encoder, TinySTS())[0]
+    run = mteb.evaluate(encoder, [TinySTS(), to_mteb(PAIRS)], cache=None, co2_tracker=False, show_progress_bar=False)
+    from_mteb = run.task_results[0]
     from_mteb.to_disk(tmp_path / "one.json")
     (read,) = read_mteb_results(tmp_path / "one.json")
-    scores = from_mteb.scores["test"][0]
     assert read.task == "TinySTS"
     # MTEB keeps six decimals of fractions
     assert read.main_score == pytest.approx(100 * from_mteb.get_score(), abs=1e-4)
     for metric in ("cosine_spearman", "cosine_pearson", "euclidean_spearman"):
-        assert read.metrics[metric] == {"all": pytest.approx(100 * scores[metric], abs=1e-4)}
+        assert read.metrics[metric] == {"all": pytest.approx(100 * from_mteb.scores["test"][0][metric], abs=1e-4)}
     assert (read.n, read.subsets, read.notes) == (0, {}, ())
     assert "model" not in read.provenance
     assert read.provenance["evaluation_time"] == from_mteb.evaluation_time
-    assert read.provenance["dataset_revision"] == "1"
-    assert read.provenance["split"] == "test"
+    assert (read.provenance["dataset_revision"], read.provenance["split"]) == ("1", "test")
     assert read.provenance["date"].startswith(str(from_mteb.date.year))
     assert Result.from_dict(read.to_dict()) == read
-
-
-def test_results_of_whole_models_are_read(encoder: Encoder, tmp_path: Path) -> None:
-    run = mteb.evaluate(encoder, [TinySTS(), to_mteb(PAIRS)], cache=None, co2_tracker=False, show_progress_bar=False)
     run.to_disk(tmp_path / "model.json")
     mteb.results.BenchmarkResults(model_results=[run]).to_disk(tmp_path / "benchmark.json")
     for name in ("model.json", "benchmark.json"):
@@ -370,39 +261,20 @@ def test_scores_in_percent(tmp_path: Path) -> None:
     }
     (read,) = read_content(saved({"test": [entry(0.5, **metrics)]}), tmp_path / "T.json")
     assert {name: values["all"] for name, values in read.metrics.items()} == {
-        "main_score": 50.0,
-        "max_accuracy_threshold": 0.5,
-        "rmse": 0.5,
-        "n_clusters": 7,
-        "accuracy": 100.0,
-    }
+        "main_score": 50.0, "max_accuracy_threshold": 0.5, "rmse": 0.5, "n_clusters": 7, "accuracy": 100.0,
+    }  # fmt: skip
     (percent,) = read_content(saved({"test": [entry(50.5, accuracy=0.5)]}), tmp_path / "T.json")
     assert (percent.main_score, percent.metrics["accuracy"]["all"]) == (50.5, 0.5)
-
-
-def test_a_folder_of_models(tmp_path: Path) -> None:
-    for model, score in (("b", 0.2), ("a", 0.1)):
-        folder = tmp_path / model / "revision"
-        folder.mkdir(parents=True)
-        (folder / "model_meta.json").write_text(json.dumps({"name": f"me/{model}", "revision": "1"}), "utf-8")
-        (folder / "run_settings.jsonl").write_text("{}\n", "utf-8")
-        read_content(saved({"test": [entry(score)]}), folder / "T.json")
-    first, second = read_mteb_results(str(tmp_path))
-    assert (first.provenance["model"], first.main_score) == ("me/a", pytest.approx(10))
-    assert (second.provenance["model"], second.main_score) == ("me/b", pytest.approx(20))
-    assert first.provenance["model_revision"] == "1"
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ([], "holds a list, not an object"),
-        ({"format": "essent-results/1"}, "KeyError: 'task_name'"),
         ({"mteb_dataset_name": "T", "test": {}}, r"before MTEB 1\.11"),
         (saved({}), "its scores are {}"),
         (saved({"test": []}), "the split 'test' of T has no scores"),
         (saved([1]), "AttributeError"),
-        (saved({"test": [{"main_score": 0.5}]}), "KeyError: 'languages'"),
         (saved({"test": [entry(True)]}), "the main score is True, not a number"),
         (saved({"test": [entry(0.5, essent_result={"task": "T"})]}), "Not a result of essent"),
         (saved({"test": [entry(0.5)]}, date=1e300), "OverflowError|ValueError"),
@@ -419,15 +291,10 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
         read_mteb_results(tmp_path / "missing.json")
     with pytest.raises(DataError, match="holds no results of MTEB"):
         read_mteb_results(tmp_path)
-    for content in (b"\xff{", b"{", b"[" * 100000):
+    for content in (b"\xff{", b"[" * 100000):
         (tmp_path / "bad.json").write_bytes(content)
         with pytest.raises(DataError, match=r"bad\.json is not a JSON file"):
             read_mteb_results(tmp_path)
-    (tmp_path / "bad.json").unlink()
-    (tmp_path / "model_meta.json").write_text("[]", "utf-8")
-    (tmp_path / "T.json").write_text(json.dumps(saved({"test": [entry(0.5)]})), "utf-8")
-    with pytest.raises(DataError, match=r"model_meta\.json .*not an object"):
-        read_mteb_results(tmp_path)
 
 
 def test_reading_needs_no_mteb(tmp_path: Path) -> None:

@@ -70,8 +70,3 @@ def test_a_high_level_of_the_baseline_speaks_against_another_recipe() -> None:
     summary = probabilities_summary({"mean": 0.7, "first-last": 0.8})
     assert f"{probability_of_improvement(0.7):.2f} that it is better than mean and " in summary
     assert f"by {len(SIMILARITY)} measured cases" in summary
-
-
-def test_the_cases_are_distinct() -> None:
-    assert not CASES.duplicated(["model", "data", "space", "baseline"]).any()
-    assert (CASES["leader"] != CASES["baseline"]).all()

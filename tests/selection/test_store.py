@@ -51,10 +51,10 @@ def test_damaged_work_is_refused(tmp_path: Path, name: str, damage: str) -> None
         path.write_bytes(content[:-4] if damage == "shorter" else content + b"\xff\xff\xff\n")
 
     def use() -> np.ndarray:
-        return Store(tmp_path, {}, 2, 3).read("pooled.bin", 0, (2, -1))
+        return Store(tmp_path, {}, 2, 3).read("pooled.bin", (2, 3))
 
-    if name == "done.txt" and damage == "shorter":  # the unit is done again
-        assert not Store(tmp_path, {}, 2, 3).done("pass 0 portion 1")
+    if name == "done.txt" and damage != "missing":  # half a line is a unit that is done again, a strange one is none
+        assert Store(tmp_path, {}, 2, 3).done("pass 0 portion 1") == (damage == "longer")
     elif name == "pooled.bin" and damage == "longer":
         with pytest.raises(DataError, match="damaged"):
             use()
@@ -64,7 +64,7 @@ def test_damaged_work_is_refused(tmp_path: Path, name: str, damage: str) -> None
 
 
 def test_work_folder_is_a_file(tmp_path: Path) -> None:
-    (tmp_path / "work").write_text("", "utf-8")
+    (tmp_path / "work").touch()
     with pytest.raises(DataError, match="is a file"):
         Store(tmp_path / "work", {}, 2, 3)
 
@@ -79,18 +79,13 @@ def test_a_unit_is_noted_when_all_it_wrote_is_on_the_disk(
     monkeypatch.setattr(
         module, "sync", lambda path: (log.append((path.name, (tmp_path / "done.txt").read_text())), real(path))
     )
-    store.write("b.bin", 0, np.ones(6))
-    store.write("a.bin", 0, np.ones(6))
-    store.write("a.bin", 6, np.ones(6))
+    for name, offset in (("b.bin", 0), ("a.bin", 0), ("a.bin", 6)):
+        store.write(name, offset, np.ones(6))
     store.finish("unit")
-    if not durable:
-        assert log == []
-        return
     names = [name for name, _ in log]
-    assert names[:2] == ["a.bin", "b.bin"]
-    assert "done.txt" in names[2:]
+    assert [name for name in names if name.endswith(".bin")] == ["a.bin", "b.bin"] * durable
+    assert ("done.txt" in names[2:]) == durable
     assert all(done == "" for name, done in log if name.endswith(".bin"))
     assert os.path.getsize(tmp_path / "a.bin") == 48
-    log.clear()
     store.finish("another")
-    assert "a.bin" not in [name for name, _ in log]
+    assert [name for name, _ in log].count("a.bin") == durable

@@ -86,15 +86,9 @@ def test_first_unbeaten_baseline_wins() -> None:
     assert first.verdict == "Measured, mean, a baseline, is kept."
 
 
-def test_decision_over_several_tests() -> None:
-    def tests(*lows: float) -> Leaderboard:
-        return decided_by_tests(
-            decided(board(), [(lead(1.0), "")], "Measured"),
-            tuple(Check(f"sts{n}", 9, {}, (lead(low),)) for n, low in enumerate(lows)),
-        )
-
-    assert tests(1.0, -0.5).kept is None
-    assert tests(-0.5, -1.0).kept == "mean"
-    assert tests(1.0, -3.0).kept == "mean"
-    assert "on sts1 ditto:1-1 is worse: -2.00 [-3.00, -1.00]" in tests(1.0, -3.0).verdict
-    assert len(tests(1.0, 2.0).checks) == 2
+@pytest.mark.parametrize(("lows", "retained"), [((1.0, -0.5), None), ((-0.5, -1.0), "mean"), ((1.0, -3.0), "mean")])
+def test_decision_over_several_tests(lows: tuple[float, ...], retained: str | None) -> None:
+    checks = tuple(Check(f"sts{n}", 9, {}, (lead(low),)) for n, low in enumerate(lows))
+    decision = decided_by_tests(board(), checks)
+    assert (decision.kept, decision.checks) == (retained, checks)
+    assert ("on sts1 ditto:1-1 is worse: -2.00 [-3.00, -1.00]" in decision.verdict) == (lows[1] == -3.0)

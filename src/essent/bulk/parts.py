@@ -24,7 +24,7 @@ from essent.bulk.settings import EMBEDDING, OK, SCALE, STATUS, STATUSES, BulkSet
 from essent.bulk.sources import difference
 from essent.bulk.tables import first_line
 from essent.bulk.units import Job, Unit
-from essent.engine.loss import loss_of
+from essent.engine.gain import loss_of
 from essent.errors import DataError, InputError
 from essent.version import __version__
 

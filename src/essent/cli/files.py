@@ -80,8 +80,8 @@ def write_json_file(path: Path | None, write: Callable[[Path], object]) -> None:
 # -- reports ----------------------------------------------------------------------------------------------------------
 
 
-def check_report(path: Path | None, force: bool, drawings: Sequence[str] = ()) -> None:
-    """Refuse a report that cannot be written, before anything is computed; `drawings` are further suffixes of pictures.
+def check_report(path: Path | None, force: bool) -> None:
+    """Refuse a report that cannot be written, before anything is computed.
 
     Raises:
         DataError: another suffix, or a file that exists (unless `force`).
@@ -90,8 +90,8 @@ def check_report(path: Path | None, force: bool, drawings: Sequence[str] = ()) -
     if path is not None:
         from essent.report.write import check_library
 
-        check_output(path, force, tuple(dict.fromkeys((*REPORTS, *drawings))))
-        check_library(".png" if path.suffix.lower() in drawings else path.suffix)
+        check_output(path, force, REPORTS)
+        check_library(path.suffix)
 
 
 def write_page(results: Sequence[Result], boards: Sequence[Leaderboard], path: Path) -> None:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard
 
 ASK_FILE = Path("ask.csv")  # where the answers of the terminal are kept
-DRAWINGS = (".png", ".svg", ".pdf")
 
 
 @Parameter(name="*")
@@ -106,17 +105,15 @@ def search(
         ask: Choose this number of pairs of --texts to annotate by hand, the pairs that separate the recipes best.
         ask_file: A .csv or .jsonl file for --ask: written to be filled in, and used once it has scores. Default: the
             terminal asks, and ask.csv holds the answers.
-        report: Write a picture (.png, .svg, .pdf: heads × layers, the layer curve, the first rows) or a page (.html,
-            .md).
+        report: Write a picture (.png) or a page (.html, .md): heads × layers, the layer curve, the first rows.
     """
     if ask is None:
         opt.refuse({"--ask-file": ask_file}, "belongs to --ask N.")
     if texts is None:
         opt.refuse({"--ask": ask}, "chooses pairs of unlabelled texts to judge; give these with --texts.")
     options.check_outputs()
-    check_report(report, options.force, DRAWINGS)
+    check_report(report, options.force)
     prepare_torch("essent search")
-    from essent.selection.picture import draw_leaderboard
     from essent.selection.run import annotate
     from essent.selection.run import search as run_search
     from essent.selection.space import find_space
@@ -133,9 +130,7 @@ def search(
     board = run_search(model, inputs, space, work=work, **options.arguments, **options.options)
     show_board(board, options)
     write_json_file(options.json_file, board.to_json)
-    if report is not None and report.suffix.lower() in DRAWINGS:
-        draw_leaderboard(board, report)
-    elif report is not None:
+    if report is not None:
         write_page([], [board], report)
     save_best(board, options.output)
 

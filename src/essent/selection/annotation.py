@@ -26,7 +26,7 @@ from essent._core.registry import did_you_mean
 from essent._core.texts import check_texts
 from essent.errors import DataError, InputError
 from essent.selection.label_free import TEACHER, unit_ranks, usable
-from essent.tasks.data import Row, located_rows
+from essent.tasks.data import located_rows
 from essent.tasks.examples import Pair, pairs_from_rows
 from essent.tasks.pairs import PairTask
 
@@ -128,12 +128,9 @@ def read_pairs(path: str | Path) -> list[ScoredPair]:
     """
     pairs: list[ScoredPair] = []
     for row in located_rows(path):
-        column = next((name for name in row.values if name.lower() == "score"), None)
-        if column is None:
-            raise DataError(f"{row.where}: no column 'score'; it has {', '.join(map(repr, row.values))}.")
-        score = row.values[column]
-        empty = score is None or (isinstance(score, str) and not score.strip())
-        (pair,) = pairs_from_rows([Row(row.where, {**row.values, column: 0.0 if empty else score})])
+        column = row.required("score", ["score"])
+        empty = not str("" if row.values[column] is None else row.values[column]).strip()
+        pair = pairs_from_rows([row._replace(values={**row.values, column: 0.0}) if empty else row])[0]
         pairs.append((pair.sentence1, pair.sentence2, None if empty else pair.score))
     return pairs
 
@@ -165,7 +162,7 @@ def _annotated(name: str, pairs: Sequence[ScoredPair], data: Sequence[Any]) -> A
     source_pairs = [tuple(row) for row in data if not isinstance(row, str)]
     texts = [pair[side] for side in (0, 1) for pair in source_pairs] if source_pairs else list(data)
     source_texts = set(texts)
-    if unsearched := sum(not {pair.sentence1, pair.sentence2} <= source_texts for pair in known):
+    if unsearched := sum(not source_texts.issuperset(pair[:2]) for pair in known):
         notes.append(
             f"{name}: {unsearched} of the {len(known)} judged pairs have a text that is not in the data searched."
         )

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+COLUMNS = ["recipe", "task", "metric", "score", "low", "high", "main", "n"]  # of the frame
+
+
 class ByRecipe(dict[str, list[Result]]):
     """Results by a recipe's text form; another spelling of a recipe, "whitening", finds those of its form.
 
@@ -37,25 +40,18 @@ class ByRecipe(dict[str, list[Result]]):
         self._tasks = {task.name: task for task in self.tasks if isinstance(task, LabeledTask)}
 
     def __missing__(self, key: Any) -> list[Result]:
-        try:
-            form = str(Recipe.parse(key))
-        except EssentError:
-            raise KeyError(key) from None
-        if form == key or form not in self:
+        name = _spelled(key)
+        if name == key or name not in self:
             raise KeyError(key)
-        return self[form]
+        return self[name]
 
     @property
     def compared(self) -> list[str]:
         """The tasks that recipes can be compared on: all but minimal pairs and geometry."""
         return list(self._tasks)
 
-    def scores_of(self, task: str) -> tuple[str, ...]:
-        """What recipes can be compared by on a task; the first is its main score."""
-        return self._tasks[task].score_names
-
     @property
-    def has_one_score(self) -> bool:
+    def _has_one_score(self) -> bool:
         """Whether all of these tasks have the same main score, so that a mean over them says something."""
         return len({task.score_names[0] for task in self._tasks.values()}) == 1
 
@@ -94,12 +90,12 @@ class ByRecipe(dict[str, list[Result]]):
         """
         if len(self) < 2 or not self.compared:
             return
-        if not all(score in self.scores_of(task) for task in self.compared):
+        if not all(score in task.score_names for task in self._tasks.values()):
             score = ""
-        for task in [None] if self.has_one_score or score else self.compared:
+        for task in [None] if self._has_one_score or score else self.compared:
             on = [task] if task else self.compared
             where = f"on {on[0]}" if len(on) == 1 else f"on average over {', '.join(on)}"
-            by = score or self.scores_of(on[0])[0]
+            by = score or self._tasks[on[0]].score_names[0]
             yield f"Compared with {next(iter(self))} {where}: difference of {by} ×100 and its 95 % interval, paired."
             yield from (f"  {comparison.summary()}" for comparison in self.comparisons(task=task, score=score))
 
@@ -108,51 +104,45 @@ class ByRecipe(dict[str, list[Result]]):
 
         How labelled texts are judged comes first.
         """
-        every = [result for results in self.values() for result in results]
-        protocols = {r.task: r.provenance["protocol"] for r in every if "protocol" in r.provenance}
-        recipes_by_note: dict[str, dict[str, None]] = {
-            f"{task}: {protocol}.": dict.fromkeys(self) for task, protocol in protocols.items()
-        }
-        for recipe, results in self.items():
-            for note in (f"{result.task}: {note}" for result in results for note in result.notes):
-                recipes_by_note.setdefault(note, {})[recipe] = None
+        every = [(recipe, result) for recipe, results in self.items() for result in results]
+        protocols = {r.task: r.provenance["protocol"] for _, r in every if "protocol" in r.provenance}
+        recipes_by_note = {f"{task}: {protocol}.": dict.fromkeys(self) for task, protocol in protocols.items()}
+        for recipe, result in every:
+            for note in result.notes:
+                recipes_by_note.setdefault(f"{result.task}: {note}", {})[recipe] = None
         return [note if len(of) == len(self) else f"{note} ({'; '.join(of)})" for note, of in recipes_by_note.items()]
 
     def _name(self, recipe: str) -> str:
         """The key of a recipe in any spelling."""
-        if recipe in self:
-            return recipe
-        try:
-            spelling = str(Recipe.parse(recipe))
-        except EssentError:
-            spelling = recipe
-        if spelling not in self:
-            raise InputError(f"There are no results of {recipe!r}. {did_you_mean(spelling, list(self))}")
-        return spelling
+        name = recipe if recipe in self else _spelled(recipe)
+        if name not in self:
+            raise InputError(f"There are no results of {recipe!r}. {did_you_mean(name, list(self))}")
+        return name
 
     def _scored(self, task: str | None, score: str, names: Sequence[str]) -> list[Scored]:
         """What the recipes were given on one task or on all."""
         if task is not None and task not in self._tasks:
             raise InputError(f"There is no task {task!r} to compare on. {did_you_mean(task, list(self._tasks))}")
-        task_names = list(self._tasks) if task is None else [task]
-        if not task_names:
+        tasks = list(self._tasks.values()) if task is None else [self._tasks[task]]
+        if not tasks:
             raise InputError("Recipes are compared on judged pairs, texts or queries; these results have none.")
-        if len(task_names) > 1 and not score and not self.has_one_score:
-            scores = ", ".join(f"{name} ({self._tasks[name].score_names[0]})" for name in task_names)
+        if len(tasks) > 1 and not score and not self._has_one_score:
+            scores = ", ".join(f"{own.name} ({own.score_names[0]})" for own in tasks)
             raise InputError(f"The tasks have different scores, which have no mean: {scores}. Name one with task=….")
-        return [self._on(self._tasks[name], score, names) for name in task_names]
+        return [self._on(own, score or own.score_names[0], names) for own in tasks]
 
     def _on(self, task: LabeledTask, score: str, names: Sequence[str]) -> Scored:
-        chosen = score or task.score_names[0]
-        if chosen not in task.score_names:
-            raise InputError(f"Recipes are not compared by {chosen!r} on {task.name}: {', '.join(task.score_names)}.")
+        if score not in task.score_names:
+            raise InputError(f"Recipes are not compared by {score!r} on {task.name}: {', '.join(task.score_names)}.")
         evidence = []
         for name in names:
-            task_evidence = [result.evidence for result in self[name] if result.task == task.name]
-            if not task_evidence or task_evidence[0] is None:
+            rows = [
+                result.evidence for result in self[name] if result.task == task.name and result.evidence is not None
+            ]
+            if not rows:
                 raise InputError(f"The results of {name!r} on {task.name} hold nothing to compare them by.")
-            evidence.append(task_evidence[0])
-        return Scored(task, chosen, list(names), np.stack(evidence))
+            evidence.append(rows[0])
+        return Scored(task, score, list(names), np.stack(evidence))
 
     # -- views ------------------------------------------------------------------------------------------------------
 
@@ -181,12 +171,19 @@ class ByRecipe(dict[str, list[Result]]):
             for result in results
             for metric, scores in result.metrics.items()
         ]
-        columns = ["recipe", "task", "metric", "score", "low", "high", "main", "n"]
-        frame: pd.DataFrame = pandas.DataFrame(rows, columns=columns)
+        frame: pd.DataFrame = pandas.DataFrame(rows, columns=COLUMNS)
         return frame
 
     def _repr_html_(self) -> str:
         return results_table(self)._repr_html_()
+
+
+def _spelled(recipe: Any) -> str:
+    """A recipe's text form; what is none stays as it is."""
+    try:
+        return str(Recipe.parse(recipe))
+    except EssentError:
+        return str(recipe)
 
 
 def _main_key(result: Result, metric: str) -> str:

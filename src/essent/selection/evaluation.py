@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from essent._core.arguments import check_size
-from essent._core.arithmetic import AUTO, has_bfloat16
+from essent._core.arithmetic import AUTO
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
 from essent._core.texts import check_texts
 from essent._core.types import ModelLike
@@ -31,7 +31,8 @@ from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.types import CorpusStats
 from essent.selection.by_recipe import ByRecipe
-from essent.tasks.base import LabeledTask, Task, TaskLike, prompt_note
+from essent.selection.program import cut_to
+from essent.tasks.base import Task, TaskLike, prompt_note
 from essent.tasks.labels import LabelTask
 from essent.tasks.locate import as_task
 from essent.tasks.result import Result
@@ -55,7 +56,6 @@ STATIC_RECIPES = (
     "static | zscore",
     "static weights=idf | zscore",
 )
-MANY = 2000  # texts, from which on bfloat16 is tried
 
 
 def evaluate(
@@ -110,10 +110,9 @@ def evaluate(
         UnsupportedRecipeError: before its weights are read.
     """
     for name, value in (("recipes", recipes), ("tasks", tasks)):
-        if isinstance(value, (str, Path, Recipe)) or hasattr(value, "score_vectors"):
-            raise InputError(f"{name} is a list, [{str(value)!r}], not {value!r} alone.")
-        if hasattr(value, "columns") or hasattr(value, "column_names"):
-            raise InputError(f"{name} is a list; give [{type(value).__name__}], not a {type(value).__name__} alone.")
+        is_table = any(hasattr(value, attribute) for attribute in ("score_vectors", "columns", "column_names"))
+        if is_table or isinstance(value, (str, Path, Recipe)):
+            raise InputError(f"{name} is a list: give [{value!r:.60}], not a {type(value).__name__} alone.")
     choice = EngineChoice(engine, precision)
     parsed = list(dict.fromkeys(Recipe.parse(recipe) for recipe in recipes))
     loaded_tasks = _with_shots([as_task(task, data, number) for number, task in enumerate(tasks, start=1)], shots)
@@ -126,35 +125,73 @@ def evaluate(
         raise InputError("evaluate needs at least one task, e.g. ['stsb'].")
     if not parsed and (fit_texts is not None or frequency_texts is not None):
         raise InputError("fit_texts and frequency_texts are what a recipe learns from; give recipes with them.")
-    if not parsed:
-        return _as_it_is(model, loaded_tasks, report, options, max_seq_length, choice)
-    bench = Bench(
-        model,
-        parsed,
-        batch_size=batch_size,
-        progress=progress,
-        options=options,
-        cache=cache,
-        max_seq_length=max_seq_length,
-        choice=choice,
-    )
-    results = ByRecipe({str(recipe): [] for recipe in parsed}, loaded_tasks)
-    for task in loaded_tasks:
-        for recipe, vectors in bench.vectors(task, fit_texts, frequency_texts):
-            result = _noted(task.score_vectors(vectors), task, bench.prompts, bench.prompt).with_provenance(
-                recipe=str(recipe),
-                recipe_digest=recipe.digest(),
-                max_seq_length=bench.backbone.max_seq_length,
-                prompt=bench.prompt or None,
-                model=name_of(model),
-                **computed_by(choice),
-                fitted_on="task" if fit_texts is None else "other texts",
-                frequencies_from="task" if frequency_texts is None else "other texts",
-            )
-            results[str(recipe)].append(result)
-            if report is not None:
-                report(str(recipe), result)
+    if parsed:
+        bench = Bench(
+            model,
+            parsed,
+            batch_size=batch_size,
+            progress=progress,
+            options=options,
+            cache=cache,
+            max_seq_length=max_seq_length,
+            choice=choice,
+        )
+        scored = _score_recipes(bench, loaded_tasks, fit_texts, frequency_texts)
+    else:
+        scored = _score_as_it_is(model, loaded_tasks, options, max_seq_length, choice)
+    computed_by = {
+        name: value for name, value in (("engine", choice.engine), ("precision", choice.precision)) if value != AUTO
+    }
+    results = ByRecipe({}, loaded_tasks)
+    for recipe, result in scored:
+        result = result.with_provenance(recipe=recipe, model=name_of(model), **computed_by)
+        results.setdefault(recipe, []).append(result)
+        if report is not None:
+            report(recipe, result)
     return results
+
+
+def _score_recipes(
+    bench: Bench, tasks: Sequence[Task], fit_texts: Sequence[str] | None, frequency_texts: Sequence[str] | None
+) -> Iterator[tuple[str, Result]]:
+    """Every recipe's result on every task."""
+    for task in tasks:
+        for recipe, vectors in bench.vectors(task, fit_texts, frequency_texts):
+            yield (
+                str(recipe),
+                _noted(task.score_vectors(vectors), task, bench.prompts, bench.prompt).with_provenance(
+                    recipe_digest=recipe.digest(),
+                    max_seq_length=bench.backbone.max_seq_length,
+                    prompt=bench.prompt or None,
+                    fitted_on="task" if fit_texts is None else "other texts",
+                    frequencies_from="task" if frequency_texts is None else "other texts",
+                ),
+            )
+
+
+def _score_as_it_is(
+    model: ModelLike, tasks: Sequence[Task], options: dict[str, Any], max_seq_length: int | None, choice: EngineChoice
+) -> Iterator[tuple[str, Result]]:
+    """An encoder's result on every task, without fitting anything."""
+    is_name = isinstance(model, (str, Path))
+    exported = is_name and is_exported_folder(str(model))
+    if max_seq_length is not None and (exported or not is_name):
+        raise InputError("max_seq_length is for models loaded here, not for graphs: set your encoder's own limit.")
+    encoder: Any = model
+    if is_name:
+        encoder = load_exported(str(model)) if exported else open_as_it_is(str(model), options)
+    if max_seq_length is not None:
+        encoder.max_seq_length = min(max_seq_length, encoder.max_seq_length or max_seq_length)
+    if not choice.is_default:
+        if not isinstance(encoder, SentenceTransformer):
+            raise InputError(f"A {type(encoder).__name__} runs as it is; engine and precision are for models of torch.")
+        encoder = choose(encoder, choice.engine, choice.precision)
+    label = str(getattr(encoder, "recipe", type(encoder).__name__))
+    prompts = getattr(encoder, "prompts", None)
+    prompts = prompts if isinstance(prompts, Mapping) else {}
+    default = prompts.get(getattr(encoder, "default_prompt_name", None) or "", "")
+    for task in tasks:
+        yield label, _noted(task.run(encoder), task, prompts, default).with_provenance(fitted_on="as saved")
 
 
 def _noted(result: Result, task: Task, prompts: Mapping[str, str], default: str) -> Result:
@@ -170,67 +207,19 @@ def _with_shots(tasks: list[Task], shots: Sequence[int]) -> list[Task]:
     """
     if isinstance(shots, (int, str)) or any(type(shot) is not int or shot < 1 for shot in shots):
         raise InputError(f"shots is a list of numbers of labels a class, such as [8, 16, 64], not {shots!r}.")
-    labelled = [isinstance(task, LabelTask) and task.scale is None for task in tasks]
-    if shots and tasks and not any(labelled):
+    if shots and tasks and not any(isinstance(task, LabelTask) and task.scale is None for task in tasks):
         raise InputError(
             f"{', '.join(task.name for task in tasks)}: accuracy with few labels is a score of labelled texts; add a "
             "task such as trec, or a file with the columns text and label."
         )
     for shot in shots:
-        tasks = [
-            task.scored_by(f"accuracy@{shot}") if isinstance(task, LabelTask) and is_labelled else task
-            for task, is_labelled in zip(tasks, labelled, strict=True)
-        ]
+        tasks = [task.scored_by(f"accuracy@{shot}") if isinstance(task, LabelTask) else task for task in tasks]
     return tasks
 
 
 def name_of(model: ModelLike) -> str:
     """What a model is called in provenance: its name or folder; a loaded one by its type, whose text is long."""
     return str(model) if isinstance(model, (str, Path)) else type(model).__name__
-
-
-def computed_by(choice: EngineChoice) -> dict[str, str]:
-    """What a result says of what ran the model, where that was chosen."""
-    named = {"engine": choice.engine, "precision": choice.precision}
-    return {name: value for name, value in named.items() if value != AUTO}
-
-
-def _as_it_is(
-    model: ModelLike,
-    tasks: Sequence[Task],
-    report: Callable[[str, Result], None] | None,
-    options: dict[str, Any],
-    max_seq_length: int | None,
-    choice: EngineChoice,
-) -> ByRecipe:
-    """Score an encoder without fitting anything."""
-    if max_seq_length is not None and not isinstance(model, (str, Path)):
-        raise InputError("max_seq_length is for models that are loaded here; set your encoder's own limit instead.")
-    exported = isinstance(model, (str, Path)) and is_exported_folder(str(model))
-    if exported and max_seq_length is not None:
-        raise InputError(f"{str(model)!r} is a saved graph; its maximum length was set when it was saved.")
-    encoder: Any = model
-    if isinstance(model, (str, Path)):
-        encoder = load_exported(str(model)) if exported else open_as_it_is(str(model), options)
-    if max_seq_length is not None:
-        encoder.max_seq_length = min(max_seq_length, encoder.max_seq_length or max_seq_length)
-    if not choice.is_default:
-        if not isinstance(encoder, SentenceTransformer):
-            raise InputError(f"A {type(encoder).__name__} runs as it is; engine and precision are for models of torch.")
-        encoder = choose(encoder, choice.engine, choice.precision)
-    label = str(getattr(encoder, "recipe", type(encoder).__name__))
-    results = []
-    for task in tasks:
-        prompts = getattr(encoder, "prompts", None)
-        prompts = prompts if isinstance(prompts, Mapping) else {}
-        default = prompts.get(getattr(encoder, "default_prompt_name", None) or "", "")
-        result = _noted(task.run(encoder), task, prompts, default).with_provenance(
-            recipe=label, model=name_of(model), **computed_by(choice), fitted_on="as saved"
-        )
-        results.append(result)
-        if report is not None:
-            report(label, result)
-    return ByRecipe({label: results}, tasks)
 
 
 def default_recipes(model: str | Path) -> list[str]:
@@ -240,21 +229,6 @@ def default_recipes(model: str | Path) -> list[str]:
         return []
     is_local = Path(name).exists()  # a name on the hub is asked for when it is loaded, with its options
     return list(STATIC_RECIPES if is_local and (Path(name).is_file() or is_static(name, {})) else DEFAULT_RECIPES)
-
-
-def offer_for(model: ModelLike, recipe: Recipe | str, task: Task, options: dict[str, Any]) -> Offer | None:
-    """What bfloat16 would give a recipe, less its shaping, tried on a part of a task of pairs; None: not worth it.
-
-    Not tried for recipes that count tokens, for other tasks, and for fewer than 2,000 texts.
-    """
-    if not isinstance(task, LabeledTask) or task.compared() is None or not isinstance(model, (str, Path)):
-        return None
-    if len(task.texts()) < MANY or not has_bfloat16("cpu"):
-        return None
-    if is_exported_folder(str(model)) or is_essent_folder(str(model), {}):
-        return None
-    encoder = Encoder(model, replace(Recipe.parse(recipe), shaping=()), **options)
-    return None if encoder.module.plan.reads_stats else offer_bfloat16(encoder, task.texts(), task)
 
 
 class Bench:
@@ -282,21 +256,14 @@ class Bench:
             check_size(max_seq_length, "max_seq_length")
         self.choice = choice or EngineChoice()
         loaded = load(model, recipes, options)
-        if not self.choice.makes_graph:
-            loaded.backbone.compute_in(self.choice.precision)
         self.model, self.options, self.graphs = model, options, dict[str, Any]()
-        self.backbone, self.prompt, self.prompts = (
-            loaded.backbone,
-            loaded.default_prompt,
-            dict(loaded.settings.get("prompts") or {}),
-        )
+        self.backbone, self.prompt = loaded.backbone, loaded.default_prompt
+        self.prompts = dict(loaded.settings.get("prompts") or {})
         self.recipes = list(recipes)
-        unshaped = dict.fromkeys(replace(recipe, shaping=()) for recipe in recipes)
-        self.plans = {recipe: Plan(recipe, self.backbone) for recipe in unshaped}
-        depths = [plan.required.depth for plan in self.plans.values()]
-        self.backbone.cut(max((d for d in depths if d is not None), default=None))
-        if all(depth is None for depth in depths) and not self.backbone.only_static:
-            self.backbone.max_seq_length = None
+        if not self.choice.makes_graph:
+            self.backbone.compute_in(self.choice.precision)
+        self.plans = {recipe: Plan(recipe, self.backbone) for recipe in dict.fromkeys(map(_unshaped, recipes))}
+        cut_to(self.backbone, [plan.required for plan in self.plans.values()])
         if max_seq_length is not None:
             self.backbone.max_seq_length = min(max_seq_length, self.backbone.max_seq_length or max_seq_length)
         as_module(self.backbone, list(self.plans.values())).to(loaded.settings["device"])
@@ -306,11 +273,9 @@ class Bench:
         if self.choice.makes_graph:
             self.digest += f" {self.choice.engine} {self.choice.graph_precision}"
 
-    def _pooled(
-        self, texts: Sequence[str], recipes: Sequence[Recipe], frequency_texts: Sequence[str]
-    ) -> dict[Recipe, np.ndarray]:
-        plans = [self.plans[recipe] for recipe in recipes]
-        stats = count_frames(self.backbone, plans, frequency_texts)
+    def _pooled(self, texts: Sequence[str], plans: Sequence[Plan], counted: Sequence[str]) -> dict[Recipe, np.ndarray]:
+        """Vectors (N,K) before shaping by recipe, from the cache or from one pass per template."""
+        stats = count_frames(self.backbone, plans, counted)
         keys = [
             key_of(
                 self.digest + plan.rows_digest, plan.recipe.digest(), stats[plan.frame] if plan.reads_stats else None
@@ -319,17 +284,15 @@ class Bench:
         ]
 
         def run(missing: list[str]) -> list[np.ndarray]:
-            if self.choice.makes_graph:
-                return [
-                    self._graph(key, plan, stats.get(plan.frame)).encode(
-                        missing, prompt="", batch_size=self.batch_size, show_progress_bar=self.progress
-                    )
-                    for key, plan in zip(keys, plans, strict=True)
-                ]
-            return pool_texts(self.backbone, plans, missing, stats, batch_size=self.batch_size, progress=self.progress)
+            if not self.choice.makes_graph:
+                sizes: dict[str, Any] = {"batch_size": self.batch_size, "progress": self.progress}
+                return pool_texts(self.backbone, plans, missing, stats, **sizes)
+            graphs = [self._graph(key, plan, stats.get(plan.frame)) for key, plan in zip(keys, plans, strict=True)]
+            settings = {"prompt": "", "batch_size": self.batch_size, "show_progress_bar": self.progress}
+            return [graph.encode(missing, **settings) for graph in graphs]
 
         vectors = self.cache.vectors(keys, [plan.width(self.backbone) for plan in plans], texts, run)
-        return dict(zip(recipes, vectors, strict=True))
+        return dict(zip((plan.recipe for plan in plans), vectors, strict=True))
 
     def _graph(self, key: str, plan: Plan, stats: CorpusStats | None) -> Any:
         """The graph of a recipe, with the counts that it was given."""
@@ -353,19 +316,23 @@ class Bench:
         """
         prompted = texts.texts_for(self.prompts, self.prompt) if hasattr(texts, "texts_for") else self._prompted(texts)
         counted = prompted if frequency_texts is None else self._prompted(frequency_texts)
-        pooled = self._pooled(prompted, list(self.plans), counted)
+        pooled = self._pooled(prompted, list(self.plans.values()), counted)
+        chains = {recipe: Chain.parse(recipe.shaping) for recipe in self.recipes}
         fitted = pooled
         if fit_texts is not None:
-            shaped = dict.fromkeys(replace(r, shaping=()) for r in self.recipes if Chain.parse(r.shaping).needs_fit)
-            fitted = self._pooled(self._prompted(fit_texts), list(shaped), counted)
-        return [(recipe, self._shaped(recipe, pooled, fitted)) for recipe in self.recipes]
+            plans = dict.fromkeys(self.plans[_unshaped(r)] for r, chain in chains.items() if chain.needs_fit)
+            fitted = self._pooled(self._prompted(fit_texts), list(plans), counted)
+        shaped = []
+        for recipe, chain in chains.items():
+            if chain.needs_fit:
+                with torch.inference_mode(False):  # the flow trains
+                    chain.fit(fitted[_unshaped(recipe)])
+            shaped.append((recipe, chain.transform(pooled[_unshaped(recipe)])))
+        return shaped
 
     def _prompted(self, texts: Sequence[str]) -> list[str]:
         return [self.prompt + text for text in check_texts(texts)]
 
-    def _shaped(self, recipe: Recipe, pooled: dict[Recipe, np.ndarray], fitted: dict[Recipe, np.ndarray]) -> np.ndarray:
-        chain, plain = Chain.parse(recipe.shaping), replace(recipe, shaping=())
-        if chain.needs_fit:
-            with torch.inference_mode(False):  # the flow trains
-                chain.fit(fitted[plain])
-        return chain.transform(pooled[plain])
+
+def _unshaped(recipe: Recipe) -> Recipe:
+    return replace(recipe, shaping=())

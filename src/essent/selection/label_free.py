@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
+from scipy.stats import mannwhitneyu, rankdata
 
+from essent._core.texts import distinct_texts
 from essent.errors import DataError, InputError
 from essent.tasks.data import SUFFIXES, located_rows, read_text, split_lines
 from essent.tasks.resampling import RESAMPLES
@@ -78,8 +79,10 @@ class Teacher:
         running = bool(running_text) or len(neighbouring_sentences(texts)) >= MIN_NEIGHBOURS
         judges = ("neighbours", "length") if running else ("halves", "perturbed", "length")
         neighbours = read_running_text(running_text) if running_text else texts
-        sources = {"neighbours": neighbours}
-        parts = [JUDGES[name][0](sources.get(name, texts), np.random.default_rng(seed)) for name in judges]
+        parts = [
+            JUDGES[name][0](neighbours if name == "neighbours" else texts, np.random.default_rng(seed))
+            for name in judges
+        ]
         ranked_pairs = candidate_pairs(texts, pairs, seed)
         parts.append((ranked_pairs, _lexical_cosines(texts, ranked_pairs)))
         return cls(tuple(pair for own, _ in parts for pair in own), judges, tuple(gold for _, gold in parts))
@@ -98,10 +101,7 @@ class Teacher:
         """The criterion with its target, from the cosines (R,P) of recipes that are the same in every search."""
         rows = np.asarray(cosines, np.float64)
         *judge_cosines, own = np.split(rows[usable(rows)], self._ends[:-1], axis=1)
-        by_judge = [
-            _judge(name, part, gold) for name, part, gold in zip(self.judges, judge_cosines, self.gold, strict=False)
-        ]
-        standing = mean_rank(by_judge)
+        standing = mean_rank(list(map(judge_scores, self.judges, judge_cosines, self.gold)))
         count = max(1, min(len(standing) // 2, max(5, int(TEACHER_SHARE * len(standing)))))
         teachers = np.argsort(-standing, kind="stable")[:count]  # NaN last
         lexical = unit_ranks(self.gold[-1])
@@ -117,10 +117,8 @@ class Teacher:
         Pairs with the same first text are drawn together: they were made from one text, and are no independent
         evidence.
         """
-        units = []
-        for part in np.split(np.array([pair[0] for pair in self.pairs], dtype=object), self._ends[:-1]):
-            numbers: dict[str, int] = {}
-            units.append(np.array([numbers.setdefault(text, len(numbers)) for text in part]))
+        first_texts = [first for first, _ in self.pairs]
+        units = [distinct_texts(first_texts[start:end])[1] for start, end in pairwise([0, *self._ends])]
         counts, sizes = [int(part.max()) + 1 for part in units], np.bincount(units[-1])
         starts, order = np.cumsum(sizes) - sizes, np.argsort(units[-1], kind="stable")
         own = np.asarray(cosines, np.float64)[:, self._ends[-2] :]
@@ -128,11 +126,10 @@ class Teacher:
         for number in range(resamples):
             for count in counts:  # each part has its draw, though only the last one is scored: the target stays
                 sampled_groups = rng.integers(count, size=count)
-            ends = np.cumsum(sizes[sampled_groups])
-            within = np.arange(ends[-1]) - np.repeat(ends - sizes[sampled_groups], sizes[sampled_groups])
-            draws[:, number] = self._agreement(
-                own, order[np.repeat(starts[sampled_groups], sizes[sampled_groups]) + within]
-            )
+            drawn_sizes = sizes[sampled_groups]
+            ends = np.cumsum(drawn_sizes)
+            within = np.arange(ends[-1]) - np.repeat(ends - drawn_sizes, drawn_sizes)
+            draws[:, number] = self._agreement(own, order[np.repeat(starts[sampled_groups], drawn_sizes) + within])
         return draws
 
     def _agreement(self, own: np.ndarray, columns: np.ndarray | slice = slice(None)) -> np.ndarray:
@@ -225,11 +222,8 @@ def _neighbours_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[P
 def _neighbours_scores(cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
     """Area under the ROC curve: in which share of cases the neighbours are nearer, ties ½."""
     alike, unlike = _split(cosines, gold)
-    alike_count, unlike_count = alike.shape[1], unlike.shape[1]
-    ranks = rankdata(np.concatenate([alike, unlike], axis=1), axis=1)
-    return np.asarray(
-        (ranks[:, :alike_count].sum(axis=1) - alike_count * (alike_count + 1) / 2) / (alike_count * unlike_count)
-    )
+    statistic = mannwhitneyu(alike, unlike, axis=1, method="asymptotic").statistic
+    return np.asarray(statistic / (alike.shape[1] * unlike.shape[1]))
 
 
 JUDGES: dict[str, tuple[Callable[..., tuple[Pairs, np.ndarray]], Callable[[np.ndarray, np.ndarray], np.ndarray]]] = {
@@ -240,7 +234,7 @@ JUDGES: dict[str, tuple[Callable[..., tuple[Pairs, np.ndarray]], Callable[[np.nd
 }
 
 
-def _judge(name: str, cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
+def judge_scores(name: str, cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
     """Scores (R,) by a judge; NaN where the cosines are constant."""
     scores, known = np.full(len(cosines), np.nan), usable(cosines)
     if known.any():
@@ -356,17 +350,21 @@ def _others(count: int, per_index: int) -> list[tuple[int, int]]:
 def _halves(text: str, rng: np.random.Generator) -> tuple[str, str]:
     """Two halves of the words, drawn at random, each in the order of the text."""
     words = words_of(text)
-    chosen = np.zeros(len(words), dtype=bool)
-    chosen[rng.choice(len(words), len(words) // 2, replace=False)] = True
+    chosen = _drawn(len(words), len(words) // 2, rng)
     return _joined(words, chosen), _joined(words, ~chosen)
 
 
 def _shortened(text: str, share: float, rng: np.random.Generator) -> str:
     """The text without a share of its words, at least one, drawn at random."""
     words = words_of(text)
-    retained = np.ones(len(words), dtype=bool)
-    retained[rng.choice(len(words), min(max(1, round(share * len(words))), len(words) - 1), replace=False)] = False
-    return _joined(words, retained)
+    return _joined(words, ~_drawn(len(words), min(max(1, round(share * len(words))), len(words) - 1), rng))
+
+
+def _drawn(count: int, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Which of so many words are drawn, (count,) bool."""
+    mask = np.zeros(count, dtype=bool)
+    mask[rng.choice(count, size, replace=False)] = True
+    return mask
 
 
 def _joined(words: Sequence[str], mask: np.ndarray) -> str:

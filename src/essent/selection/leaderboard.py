@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,9 +13,9 @@ import numpy as np
 
 from essent._core.atomic import write_json
 from essent._core.lazy import optional_import
-from essent._core.notebook import html_block, html_lines, html_picture, html_table, html_title
+from essent._core.notebook import html_block, html_lines, html_table, html_title
 from essent.encoder.encoder import Encoder
-from essent.errors import InputError, MissingDependencyError
+from essent.errors import InputError
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import LAYER
 from essent.tasks.comparison import Comparison, Scored
@@ -115,14 +116,12 @@ class Leaderboard:
     _source: tuple[Any, tuple[str, ...], dict[str, Any]] | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
-        recipes = "1 recipe" if len(self.trials) == 1 else f"{len(self.trials)} recipes"
-        text = f"Leaderboard({recipes} by {self.criterion!r}"
-        first = self.trials[0].scores.get(self.criterion, math.nan) if self.trials else math.nan
-        if math.isnan(first):
+        text = f"Leaderboard({len(self.trials)} recipe{'s' * (len(self.trials) != 1)} by {self.criterion!r}"
+        if not self.is_scored:
             return f"{text}, none with a score)"
         best = self.kept or str(self.leader)
-        best_scores = [trial.scores.get(self.criterion, math.nan) for trial in self.trials if str(trial.recipe) == best]
-        return f"{text}, best {best!r}" + (f" {_score_text(best_scores[0])})" if best_scores else ")")
+        scores = [f" {_score_text(t.scores[self.criterion])}" for t in self.trials if str(t.recipe) == best]
+        return f"{text}, best {best!r}{''.join(scores)})"
 
     @property
     def leader(self) -> Recipe:
@@ -192,35 +191,38 @@ class Leaderboard:
 
     def heads(self) -> tuple[str, np.ndarray] | None:
         """Scores of plain Ditto by head: the mix that has most heads, and (layers, heads); NaN where not tried."""
-        scores_by_mix: dict[str, dict[tuple[int, int], float]] = {}
-        for trial in self.trials:
-            recipe = trial.recipe
+        scores_by_mix: dict[str, dict[tuple[int, ...], float]] = {}
+        for recipe, score in self._plain():
             name, _, head = recipe.weights[0].partition(":")
-            if name == "ditto" and len(recipe.weights) == 1 and recipe.template is None and not recipe.shaping:
-                layer, number = map(int, head.split("-"))
+            if name == "ditto" and len(recipe.weights) == 1:
                 mix = "+".join(source for source, _ in recipe.layers)
-                scores_by_mix.setdefault(mix, {})[layer, number] = trial.scores[self.criterion]
+                scores_by_mix.setdefault(mix, {})[tuple(map(int, head.split("-")))] = score
         if not scores_by_mix:
             return None
         mix = max(scores_by_mix, key=lambda key: (len(scores_by_mix[key]), key == "0+L"))
-        grid = np.full(tuple(map(max, zip(*scores_by_mix[mix], strict=True))), np.nan)
-        for (layer, number), score in scores_by_mix[mix].items():
-            grid[layer - 1, number - 1] = score
+        grid = np.full(np.max(list(scores_by_mix[mix]), axis=0), np.nan)
+        for (layer, head_number), score in scores_by_mix[mix].items():
+            grid[layer - 1, head_number - 1] = score
         return mix, grid
 
     def layers(self) -> dict[str, dict[str, float]]:
         """Scores of plain means by layer: {"alone": {"static": …, "0": …, "L": …}, "with 0": {"1": …}}."""
         curves: dict[str, dict[str, float]] = {"alone": {}, "with 0": {}}
-        for trial in self.trials:
-            recipe, score = trial.recipe, trial.scores[self.criterion]
-            if recipe.weights != ("uniform",) or recipe.template is not None or recipe.shaping:
+        for recipe, score in self._plain():
+            names, factors = zip(*recipe.layers, strict=True)
+            if recipe.weights != ("uniform",):
                 continue
-            names = [source for source, _ in recipe.layers]
             if len(names) == 1 and (names[0] == "static" or LAYER.fullmatch(names[0])):
                 curves["alone"][names[0]] = score
-            elif len(names) == 2 and names[0] == "0" and recipe.layers[0][1] == recipe.layers[1][1]:
+            elif len(names) == 2 and names[0] == "0" and factors[0] == factors[1]:
                 curves["with 0"][names[1]] = score
         return {name: curve for name, curve in curves.items() if len(curve) > 2}
+
+    def _plain(self) -> Iterator[tuple[Recipe, float]]:
+        """Recipes without template and shaping, with their scores."""
+        for trial in self.trials:
+            if trial.recipe.template is None and not trial.recipe.shaping:
+                yield trial.recipe, trial.scores[self.criterion]
 
     def table(self, top: int = 20) -> Table:
         """The first trials and the baselines, for `rich`."""
@@ -233,12 +235,14 @@ class Leaderboard:
         for name in columns[:-1]:
             table.add_column(name, justify="left" if name == INTERVAL else "right")
         table.add_column(columns[-1], overflow="fold")
-        best = self.best if self.is_scored else None
-        for trial, (*cells, recipe) in rows:
-            baseline = str(trial.recipe) in self.baselines
-            style = "bold" if trial.recipe == best else "cyan" if baseline else ""
+        for *cells, recipe in rows:
+            style = "bold" if recipe == self._best_name else "cyan" if recipe in self.baselines else ""
             table.add_row(*cells, Text(recipe), style=style)
         return table
+
+    @property
+    def _best_name(self) -> str:
+        return str(self.best) if self.is_scored else ""
 
     def summary(self) -> Iterator[str]:
         """What the winner was compared with and how that came out, line by line, the verdict last."""
@@ -250,46 +254,28 @@ class Leaderboard:
         if self.verdict:
             yield self.verdict
 
-    def _rows(self, top: int) -> tuple[list[str], list[tuple[Trial, list[str]]]]:
-        """Names of columns, and the first trials and the baselines with their cells."""
+    def _rows(self, top: int) -> tuple[list[str], list[list[str]]]:
+        """Names of columns, and the cells of the first trials and the baselines."""
         intervals = [INTERVAL] if any(_low_high(trial) for trial in self.trials) else []
         columns = ["#", *(self.trials[0].scores if self.trials else ()), *intervals, "recipe"]
-        rows = []
-        for rank, trial in enumerate(self.trials, start=1):
-            if rank <= top or str(trial.recipe) in self.baselines:
-                scores = map(_score_text, trial.scores.values())
-                interval_cells = [_low_high(trial)] if intervals else []
-                rows.append((trial, [str(rank), *scores, *interval_cells, str(trial.recipe)]))
+        rows = [
+            [str(rank), *map(_score_text, trial.scores.values()), *([_low_high(trial)] if intervals else []), recipe]
+            for rank, trial in enumerate(self.trials, start=1)
+            if (recipe := str(trial.recipe)) in self.baselines or rank <= top
+        ]
         return columns, rows
 
     def _repr_html_(self) -> str:
         columns, rows = self._rows(top=20)
-        best = self.best if self.is_scored else None
-        bold = [
-            (line, column)
-            for line, (trial, _) in enumerate(rows)
-            for column in range(len(columns))
-            if trial.recipe == best
-        ]
-        provenance = self.provenance
+        last = len(columns) - 1
+        best = [line for line, cells in enumerate(rows) if cells[last] == self._best_name]
+        origin = [f"{name}: {self.provenance[name]}" for name in ("model", "data") if name in self.provenance]
         return html_block(
             html_title(f"{len(self.trials)} recipes by {self.criterion}"),
-            html_lines(
-                [*(f"{name}: {provenance[name]}" for name in ("model", "data") if name in provenance), self.verdict]
-            ),
-            html_table(columns, [cells for _, cells in rows], texts=(len(columns) - 1,), bold=bold),
-            self._picture(),
+            html_lines([*origin, self.verdict]),
+            html_table(columns, rows, texts=(last,), bold=itertools.product(best, range(len(columns)))),
             html_lines([*(comparison.summary() for comparison in self.comparisons), *self.notes]),
         )
-
-    def _picture(self) -> str:
-        """What `draw_leaderboard` draws, where matplotlib is installed and there is a score."""
-        from essent.selection.picture import png_of  # which reads this class
-
-        try:
-            return html_picture(png_of(self), "The scores as a picture")
-        except (MissingDependencyError, InputError):
-            return ""
 
     def to_frame(self) -> pd.DataFrame:
         """A row a trial, best first, numbered from 1: recipe, scores by name, low and high, whether it is a baseline.
@@ -299,16 +285,14 @@ class Leaderboard:
         """
         pandas = optional_import("pandas", "data")
         names = list(dict.fromkeys(name for trial in self.trials for name in trial.scores))
-        intervals = [trial.interval or (math.nan, math.nan) for trial in self.trials]
-        columns = {
-            "recipe": [str(trial.recipe) for trial in self.trials],
-            **{name: [float(trial.scores.get(name, math.nan)) for trial in self.trials] for name in names},
-            "low": [float(low) for low, _ in intervals],
-            "high": [float(high) for _, high in intervals],
-            "baseline": [str(trial.recipe) in self.baselines for trial in self.trials],
-        }
+        rows: list[dict[str, Any]] = []
+        for trial in self.trials:
+            low, high = trial.interval or (math.nan, math.nan)
+            baseline = str(trial.recipe) in self.baselines
+            rows.append({"recipe": str(trial.recipe), **trial.scores, "low": low, "high": high, "baseline": baseline})
+        columns = ["recipe", *names, "low", "high", "baseline"]
         index = pandas.RangeIndex(1, len(self.trials) + 1, name="place")
-        frame: pd.DataFrame = pandas.DataFrame(columns, index=index)
+        frame: pd.DataFrame = pandas.DataFrame(rows, index, columns)
         return frame
 
     # -- data form --------------------------------------------------------------------------------------------------
@@ -330,11 +314,9 @@ class Leaderboard:
             "trials": trials,
             "baselines": self.baselines,
             "winner": str(self.leader) if self.is_scored else None,
-            "best": str(self.best) if self.is_scored else None,
+            "best": self._best_name or None,
             "verdict": self.verdict,
-            "held_out": [asdict(c) for c in self.held_out],
-            "comparisons": [asdict(c) for c in self.comparisons],
-            "checks": [asdict(c) for c in self.checks],
+            **{name: list(map(asdict, getattr(self, name))) for name in ("held_out", "comparisons", "checks")},
             "notes": self.notes,
             "provenance": dict(self.provenance),
         }

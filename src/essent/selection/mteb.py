@@ -15,29 +15,30 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from essent._core.lazy import optional_import
 from essent.errors import DataError, InputError
-from essent.tasks.clusters import ClusterTask
-from essent.tasks.geometry import GeometryTask
-from essent.tasks.heros import HerosTask
-from essent.tasks.labels import LabelTask
-from essent.tasks.pairs import DuplicateTask, PairTask, TripletTask
+from essent.tasks.base import Task
 from essent.tasks.result import Result
-from essent.tasks.retrieval import RetrievalTask
 
 __all__ = ["identify", "read_mteb_results", "to_mteb"]
 
 Model = TypeVar("Model")
+TYPES = {  # MTEB's, of kinds of labels
+    "classification": "Classification",
+    "clustering": "Clustering",
+    "duplicates": "PairClassification",
+    "retrieval": "Retrieval",
+}
 SPLIT = "test"
 MODEL_FILE = "model_meta.json"
 OWN = "essent_result"  # where a task of essent keeps its whole result among MTEB's scores
-BESIDE_METRICS = {"main_score", "hf_subset", "languages", "mteb_version", OWN}
+BESIDE_METRICS = {"hf_subset", "languages", "mteb_version", OWN}
 NO_FRACTIONS = {"threshold", "mse", "rmse", "mae", "time", "seconds", "num", "samples"}  # words in names of metrics
 
 
@@ -70,68 +71,28 @@ def identify(encoder: Model, name: str) -> Model:
 # -- tasks of essent in MTEB -------------------------------------------------------------------------------------------
 
 
-class Task(Protocol):
-    """What every task of essent has."""
-
-    @property
-    def name(self) -> str:
-        """Name of the task, e.g. "stsb.dev"."""
-
-    def texts(self) -> list[str]:
-        """All texts, duplicates kept."""
-
-    def digest(self) -> str:
-        """SHA-256 of the data."""
-
-    def run(self, encode: Callable[[list[str]], Any], /) -> Result:
-        """Encode each distinct text once and score."""
-
-
-def to_mteb(
-    task: Task,
-    *,
-    type: str | None = None,
-    main: tuple[str, str] | None = None,
-    languages: Sequence[str] = ("eng-Latn",),
-) -> Any:
+def to_mteb(task: Task, *, languages: Sequence[str] = ("eng-Latn",)) -> Any:
     """A task of essent as an `mteb.AbsTask`: `mteb.evaluate(model, [to_mteb(task)])`. Nothing is downloaded.
 
     It is called `essent.{name}`, its data's revision is the task's digest, its one split "test", whatever part of the
-    data that is. Scores are named "spearman.all"; as MTEB has fractions, those of a task with a main score, which
-    are ×100 in essent, are divided by 100; the others stay as they are. The whole result, not divided, stands among
-    them as `essent_result`; `read_mteb_results` gives it back.
+    data that is. Its type, which chooses a model's prompts, is MTEB's for its kind, or "STS". Scores are named
+    "spearman.all"; as MTEB has fractions, those of a task with a main score, which are ×100 in essent, are divided by
+    100; the others stay as they are. The whole result, not divided, stands among them as `essent_result`;
+    `read_mteb_results` gives it back.
+
+    HEROS and geometry have no main score: in MTEB HEROS has `kept_closer`, one minus the mean of `ranked_above` (how
+    often a change that keeps the meaning looks at least as close as one that alters it), geometry its IsoScore.
 
     Args:
-        task: with name, texts, digest and run: PairTask, HerosTask, LabelTask …
-        type: MTEB's type of task, which chooses a model's prompts. By default "Classification" for LabelTask,
-            "Clustering" for ClusterTask, "PairClassification" for DuplicateTask, "Retrieval" for RetrievalTask, "STS"
-            for tasks that compare sentences or vectors.
-        main: metric and key of the main score; by default the result's own. HEROS and geometry have none: in MTEB HEROS
-            has `kept_closer`, one minus the mean of `ranked_above` (how often a change that keeps the meaning looks at
-            least as close as one that alters it), geometry its IsoScore.
         languages: of the texts, as MTEB writes them ("eng-Latn"); the tasks of the catalogue are English.
 
     Raises:
         MissingDependencyError: mteb is not installed.
-        InputError: a name that is no file name, a type that MTEB does not have, or no type for another kind of task.
+        InputError: a name that is no file name, or languages that MTEB does not know.
     """
     if not task.name or re.search(r'[/\\:*?"<>|\x00-\x1f]', task.name):
         raise InputError(f"MTEB names files after tasks, and {task.name!r} cannot be part of a file name.")
-    return _task_class()(task, _type_of(task) if type is None else type, main, list(languages))
-
-
-def _type_of(task: Task) -> str:
-    kinds: dict[str, Any] = {
-        "Classification": LabelTask,
-        "Clustering": ClusterTask,
-        "PairClassification": DuplicateTask,
-        "Retrieval": RetrievalTask,
-        "STS": (PairTask, TripletTask, HerosTask, GeometryTask),
-    }
-    for name, kind in kinds.items():
-        if isinstance(task, kind):
-            return name
-    raise InputError(f"{task.name}: which of MTEB's types is a {task.__class__.__name__}? Give type=, e.g. 'STS'.")
+    return _task_class()(task, list(languages))
 
 
 @cache
@@ -145,9 +106,9 @@ def _task_class() -> Any:
     class EssentTask(base):
         """A task of essent that encodes through MTEB's model and keeps essent's scores."""
 
-        def __init__(self, task: Task, type: str, main: tuple[str, str] | None, languages: list[str]) -> None:
-            texts = task.texts()
-            self.essent_task, self.main = task, main
+        def __init__(self, task: Task, languages: list[str]) -> None:
+            texts, kind = task.texts(), TYPES.get(getattr(task, "kind", ""), "STS")
+            self.essent_task = task
             try:
                 # an attribute of the task and not of the class: there is one class for all, and `unload_data`, which
                 # would throw it away, does nothing here
@@ -155,11 +116,11 @@ def _task_class() -> Any:
                     name=f"essent.{task.name}",
                     description=f"{task.__class__.__name__} {task.name!r} of essent, {len(texts)} texts, in memory.",
                     dataset={"path": "in-memory", "revision": task.digest()},
-                    type=type,
-                    category="t2t" if type == "STS" else "t2c",
+                    type=kind,
+                    category="t2t" if kind == "STS" else "t2c",
                     eval_splits=[SPLIT],
                     eval_langs=languages,
-                    main_score="main_score" if main is None else ".".join(main),
+                    main_score="main_score",
                     license="not specified",
                     is_public=False,
                 )
@@ -196,20 +157,18 @@ def _task_class() -> Any:
                     **encode_kwargs,
                 )
 
-            return _scores(self.essent_task.run(encode), self.main)
+            return _scores(self.essent_task.run(encode))
 
         def _add_main_score(self, scores: dict[str, Any]) -> None:
             """Nothing to do: which score is the main one is known with the result."""
 
         def _calculate_descriptive_statistics_from_split(self, split: str, **kwargs: Any) -> dict[str, Any]:
-            texts = self.essent_task.texts()
-            characters = sum(map(len, texts))
-            return {"num_samples": len(texts), "number_of_characters": characters, "unique_texts": len(set(texts))}
+            return {"num_samples": len(self.essent_task.texts())}
 
     return EssentTask
 
 
-def _scores(result: Result, main: tuple[str, str] | None) -> dict[str, Any]:
+def _scores(result: Result) -> dict[str, Any]:
     """A result as MTEB's scores: one flat mapping of fractions, `main_score` among them."""
     divisor = 1.0 if result.main is None else 100.0
     flat: dict[str, Any] = {
@@ -217,21 +176,14 @@ def _scores(result: Result, main: tuple[str, str] | None) -> dict[str, Any]:
         for metric, values in result.metrics.items()
         for key, value in values.items()
     }
-    chosen = result.main if main is None else main
-    if chosen is None and (shares := result.metrics.get("ranked_above")) is not None:
-        flat["kept_closer"] = 1.0 - math.fsum(shares.values()) / len(shares) if shares else math.nan
-        name = "kept_closer"
-    elif chosen is None and "isoscore" in result.metrics:
-        name = "isoscore.all"
-    elif chosen is None:
-        raise InputError(
-            f"{result.task} has no main score: give main=, the metric and key of one of {', '.join(flat)}."
-        )
+    if result.main is not None:
+        main = ".".join(result.main)
+    elif (shares := result.metrics.get("ranked_above")) is not None:
+        main = "kept_closer"
+        flat[main] = 1.0 - math.fsum(shares.values()) / len(shares) if shares else math.nan
     else:
-        name = ".".join(chosen)
-    if name not in flat:
-        raise InputError(f"{result.task} has no score {name!r}; it has {', '.join(flat)}.")
-    return {**flat, "main_score": flat[name], OWN: result.to_dict()}
+        main = "isoscore.all"
+    return {**flat, "main_score": flat[main], OWN: result.to_dict()}
 
 
 # -- what MTEB has saved -----------------------------------------------------------------------------------------------
@@ -266,13 +218,13 @@ def _read(path: Path) -> Iterator[Result]:
     content = _json(path)
     beside = path.parent / MODEL_FILE
     try:
-        if "model_results" in content:
-            for model in content["model_results"]:
-                yield from _of_model(model)
-        elif "task_results" in content:
-            yield from _of_model(content)
-        elif "mteb_dataset_name" in content:
+        if "mteb_dataset_name" in content:
             raise DataError("written before MTEB 1.11; `mteb.TaskResult.from_disk` reads it and `to_disk` renews it")
+        if "model_results" in content or "task_results" in content:
+            for model in content.get("model_results", [content]):
+                known = {"model": model["model_name"], "model_revision": model.get("model_revision")}
+                for task in model["task_results"]:
+                    yield from _of_task(task, known)
         else:
             meta = _json(beside) if beside.is_file() else {}
             yield from _of_task(content, {"model": meta.get("name"), "model_revision": meta.get("revision")})
@@ -291,11 +243,6 @@ def _json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DataError(f"{path} is not a result of MTEB: it holds a {type(content).__name__}, not an object.")
     return content
-
-
-def _of_model(content: Mapping[str, Any]) -> Iterator[Result]:
-    for task in content["task_results"]:
-        yield from _of_task(task, {"model": content["model_name"], "model_revision": content.get("model_revision")})
 
 
 def _of_task(content: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[Result]:
@@ -333,41 +280,38 @@ def _of_split(
         }
         for entry in entries
     }
-    first = next(iter(subsets.values()))
-    common = [metric for metric in first if all(metric in values for values in subsets.values())]
-    key = "all" if len(subsets) == 1 else "mean"
+    first, *others = subsets.values()
+    common = [metric for metric in first if all(metric in values for values in others)]
+    key = "mean" if others else "all"
     metrics = {m: {key: math.fsum(values[m] for values in subsets.values()) / len(subsets)} for m in common}
     undefined = [subset for subset, values in subsets.items() if math.isnan(values["main_score"])]
     notes = (f"The main score is undefined for: {', '.join(undefined)}.",) if undefined else ()
-    metrics_by_subset = (
+    by_subset = (
         {} if list(subsets) == ["default"] else {subset: {"n": 0, **values} for subset, values in subsets.items()}
     )
-    return Result(name, metrics, metrics_by_subset, 0, dict(provenance), notes, ("main_score", key))
+    return Result(name, metrics, by_subset, 0, dict(provenance), notes, ("main_score", key))
 
 
 def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
     """The main score and the metrics of a subset; lists and mappings (single runs, single classes) are left out."""
-    main = entry["main_score"]
-    if isinstance(main, bool) or not isinstance(main, (int, float, type(None))):
+    main = math.nan if entry["main_score"] is None else entry["main_score"]
+    numbers = {
+        metric: float(value)
+        for metric, value in {**entry, "main_score": main}.items()
+        if metric not in BESIDE_METRICS and isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
+    if "main_score" not in numbers:
         raise DataError(f"the main score is {main!r}, not a number")
-    numbers = {"main_score": math.nan if main is None else float(main)}
-    for metric, value in entry.items():
-        if metric not in BESIDE_METRICS and isinstance(value, (int, float)) and not isinstance(value, bool):
-            numbers[metric] = float(value)
     return numbers
 
 
 def _fractions(entries: Sequence[Mapping[str, Any]]) -> set[str]:
     """The metrics of a file that become ×100."""
-    outside: set[str] = set()
-    names: set[str] = set()
-    for entry in entries:
-        numbers = _numbers(entry)
-        names |= set(numbers)
-        outside |= {metric for metric, value in numbers.items() if abs(value) > 1}
+    numbers = [number for entry in entries for number in _numbers(entry).items()]
+    outside = {metric for metric, value in numbers if abs(value) > 1}
     if "main_score" in outside:
         return set()
-    return {metric for metric in names - outside if not NO_FRACTIONS & set(metric.lower().split("_"))}
+    return {metric for metric, _ in numbers if not NO_FRACTIONS & set(metric.lower().split("_"))} - outside
 
 
 def _date(value: Any) -> str | None:

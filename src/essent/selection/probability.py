@@ -26,10 +26,6 @@ NEAREST = 20  # cases that count as like a new one
 MEAN, SPREAD = 0.89467, 0.05473
 INTERCEPT, COEFFICIENT = 0.93570, -1.37073
 THRESHOLD = 0.5  # from this probability on the first recipe is taken
-SIMILARITY_ONLY = (
-    "Chosen without labels, and for the similarity of sentences only: for clustering, classification or retrieval "
-    "search on some labels of that use (--data)."
-)
 
 
 def probability_of_improvement(level: float) -> float:
@@ -38,22 +34,10 @@ def probability_of_improvement(level: float) -> float:
 
 
 @cache
-def measured_cases() -> tuple[tuple[str, str, float, float], ...]:
-    """Kind of labels, baseline, level, and the points that the rule's decision lost against a choice by labels.
-
-    The decision is that of the rule of all other models; the points are negative where it gained.
-    """
+def measured_cases() -> tuple[dict[str, str], ...]:
+    """Rows of the file: kind of labels, baseline, its level, the gain over it by labels and by the best by labels."""
     with CASES.open(encoding="utf-8", newline="") as file:
-        rows = csv.DictReader((line for line in file if not line.startswith("#")), delimiter="\t")
-        return tuple(
-            (
-                row["kind"],
-                row["baseline"],
-                float(row["level"]),
-                float(row["by_labels"]) - (float(row["gain"]) if float(row["left_out"]) >= THRESHOLD else 0.0),
-            )
-            for row in rows
-        )
+        return tuple(csv.DictReader((line for line in file if not line.startswith("#")), delimiter="\t"))
 
 
 def objection(leader: str, level: float) -> str:
@@ -64,30 +48,37 @@ def objection(leader: str, level: float) -> str:
 
 def probabilities_summary(levels: Mapping[str, float]) -> str:
     """How likely the recipe ranked first is better than each baseline, from the baselines' levels by name."""
-    chances = {name: probability_of_improvement(level) for name, level in levels.items()}
-    listed = " and ".join(f"{chance:.2f} that it is better than {name}" for name, chance in chances.items())
-    return f"The probability is {listed}, {_evidence()}."
+    chances = [
+        f"{probability_of_improvement(level):.2f} that it is better than {name}" for name, level in levels.items()
+    ]
+    return f"The probability is {' and '.join(chances)}, {_evidence()}."
 
 
 def loss_summary(level: float) -> str:
     """How many points choices without labels lost against choices by labels, on models like this one.
 
+    A case loses what the decision on it missed: that of the rule of all other models; negative where it gained.
+
     Args:
         level: the score of `mean`, or of the first baseline, by `teacher`.
     """
-    cases = [(kind, at, lost) for kind, baseline, at, lost in measured_cases() if baseline == "mean"]
-    alike = sorted(
-        ((at, lost) for kind, at, lost in cases if kind in SIMILARITY), key=lambda case: abs(case[0] - level)
+    over_mean = [case for case in measured_cases() if case["baseline"] == "mean"]
+    levels = np.array([float(case["level"]) for case in over_mean])
+    lost = np.array(
+        [
+            float(case["by_labels"]) - (float(case["gain"]) if float(case["left_out"]) >= THRESHOLD else 0.0)
+            for case in over_mean
+        ]
     )
-    near = np.array([lost for _, lost in alike[:NEAREST]])
-    classes = np.array([lost for kind, _, lost in cases if kind not in SIMILARITY])
+    alike = np.array([case["kind"] in SIMILARITY for case in over_mean])
+    near = lost[alike][np.argsort(np.abs(levels[alike] - level), kind="stable")[:NEAREST]]
+    classes = lost[~alike]
     return (
-        f"Chosen without labels; on models like this (the {len(near)} nearest of {len(alike)} measured cases) it lost "
+        f"Chosen without labels; on models like this (the {len(near)} nearest of {alike.sum()} measured cases) it lost "
         f"{near.mean():.1f} ± {near.std():.1f} points against a choice by labels, and on classes and clusters "
         f"{classes.mean():.1f} ± {classes.std():.1f}."
     )
 
 
 def _evidence() -> str:
-    count = sum(kind in SIMILARITY for kind, *_ in measured_cases())
-    return f"by {count} measured cases"
+    return f"by {sum(case['kind'] in SIMILARITY for case in measured_cases())} measured cases"

@@ -21,13 +21,13 @@ from torch import nn
 from essent._core.texts import distinct_texts
 from essent.encoder.pipeline.plan import Plan
 from essent.model.backbone import Backbone, RequiredOutputs
-from essent.model.capabilities import capabilities_of, check_recipe
-from essent.model.template import debias, make_frame
+from essent.model.template import debias
+from essent.recipe.pooling import mix_sources
 from essent.recipe.recipe import Recipe
-from essent.recipe.sources.layers import Source, resolve
+from essent.recipe.sources.layers import Source
 from essent.recipe.tokens.ids import Frame
 from essent.recipe.types import CorpusStats, States, Tokens
-from essent.recipe.weighting.base import Weighting, combine_many, weightings
+from essent.recipe.weighting.base import combine_many
 
 
 class Origin(NamedTuple):
@@ -43,38 +43,34 @@ Weights = tuple[str, ...]
 SourceMix = tuple[tuple[Source, float], ...]
 
 
+def mix_of(plan: Plan) -> SourceMix:
+    """The sources of a recipe with their factors."""
+    return tuple(zip(plan.sources, plan.factors, strict=True))
+
+
 class Block:
     """Recipes of one frame and one width that are linear: weightings W × mixes M over C columns.
 
     A column is a source, or a whole mix where there are no more mixes than sources.
+
+    Args:
+        plans: one for each weighting with each mix, weighting by weighting.
     """
 
-    def __init__(self, frame: Frame, width: int, rows: Sequence[Weights], mixes: Sequence[SourceMix]) -> None:
-        self.frame, self.width = frame, width
-        self.rows, self.mixes = list(rows), list(mixes)
-        self.products: list[list[Weighting]] = [[weightings.create(spec) for spec in specs] for specs in rows]
-        self.sources = list(dict.fromkeys(source for mix in mixes for source, _ in mix))
-        self.factors = torch.zeros(len(mixes), len(self.sources))  # (M,S)
-        for row, mix in enumerate(mixes):
+    def __init__(self, plans: Sequence[Plan], backbone: Backbone) -> None:
+        self.frame, self.width = plans[0].frame, plans[0].width(backbone)
+        self.required = reduce(operator.or_, [plan.required for plan in plans])
+        self.reads_stats = any(plan.reads_stats for plan in plans)
+        products = {plan.recipe.weights: plan.weightings for plan in plans}
+        self.rows, self.products = list(products), list(products.values())
+        self.mixes = list(dict.fromkeys(map(mix_of, plans)))
+        self.sources = list(dict.fromkeys(source for mix in self.mixes for source, _ in mix))
+        self.factors = torch.zeros(len(self.mixes), len(self.sources))  # (M,S)
+        for row, mix in enumerate(self.mixes):
             for source, factor in mix:
                 self.factors[row, self.sources.index(source)] = factor
-        self.premixed = len(mixes) <= len(self.sources)
-        self.columns = len(mixes) if self.premixed else len(self.sources)
-
-    @property
-    def required(self) -> RequiredOutputs:
-        """What the forward pass must give."""
-        heads = [weighting.attention_head for product in self.products for weighting in product]
-        return RequiredOutputs(
-            frozenset(s.key for s in self.sources if isinstance(s.key, int)),
-            any(s.key == "static" for s in self.sources),
-            frozenset(head for head in heads if head is not None),
-        )
-
-    @property
-    def reads_stats(self) -> bool:
-        """Whether counts of tokens must be known first."""
-        return any(weighting.reads_stats for product in self.products for weighting in product)
+        self.premixed = len(self.mixes) <= len(self.sources)
+        self.columns = len(self.mixes) if self.premixed else len(self.sources)
 
     def read(
         self, tokens: Tokens, states: States, backbone: Backbone, stats: CorpusStats | None
@@ -87,7 +83,7 @@ class Block:
                 state = debias(state, tokens, self.frame, source.key, backbone)
             hidden.append(state.to(torch.promote_types(state.dtype, torch.float32)))
         if self.premixed:
-            hidden = [_mixed(hidden, row) for row in self.factors.tolist()]
+            hidden = [_mixed(hidden, factors) for factors in self.factors.tolist()]
         weights = combine_many(self.products, tokens, states, backbone.vocabulary, stats)
         return hidden, weights.to(hidden[0].dtype)
 
@@ -95,35 +91,52 @@ class Block:
         """Columns (…,C,D) to mixes (…,M,D)."""
         return pooled if self.premixed else self.factors.to(pooled) @ pooled
 
+    def columns_of(self, mix: int) -> list[tuple[int, float]]:
+        """The columns that a mix is made of, with their factors."""
+        if self.premixed:
+            return [(mix, 1.0)]
+        return [(column, factor) for column, factor in enumerate(self.factors[mix].tolist()) if factor] or [(0, 0.0)]
+
+
+class SingleBlock(Block):
+    """A recipe that pools by itself: a block of one row and one column, which is the pooled vector."""
+
+    def __init__(self, plan: Plan, backbone: Backbone) -> None:
+        super().__init__([plan], backbone)
+        self.plan, self.columns, self.premixed = plan, 1, True
+
+    def read(
+        self, tokens: Tokens, states: States, backbone: Backbone, stats: CorpusStats | None
+    ) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """The vectors as a text's only token (B,1,K), with weight 1."""
+        vectors, _, _ = self.plan.pool(tokens, states, backbone, stats)
+        return [vectors.float()[:, None]], torch.ones(len(vectors), 1, 1, device=vectors.device)
+
 
 def _mixed(hidden: Sequence[torch.Tensor], factors: Sequence[float]) -> torch.Tensor:
     """One mix of the sources; those with a factor of zero are not touched."""
-    used = [(state, factor) for state, factor in zip(hidden, factors, strict=True) if factor]
+    used = [index for index, factor in enumerate(factors) if factor]
     if not used:
         return torch.zeros_like(hidden[0])
-    first = used[0][0] if used[0][1] == 1.0 else used[0][0] * used[0][1]
-    for state, factor in used[1:]:
-        first = first.add(state, alpha=factor)
-    return first
+    return mix_sources([hidden[index] for index in used], [factors[index] for index in used])
 
 
-@dataclass
+@dataclass(frozen=True)
 class Pass:
-    """One forward pass over the texts: one frame, the blocks and single plans that read it."""
+    """One forward pass over the texts: one frame, and the blocks that read it."""
 
     frame: Frame
     blocks: list[Block]
-    singles: list[Plan]
 
     @property
     def required(self) -> RequiredOutputs:
         """What the forward pass must give."""
-        return reduce(operator.or_, [*(b.required for b in self.blocks), *(s.required for s in self.singles)])
+        return reduce(operator.or_, [block.required for block in self.blocks])
 
     @property
     def reads_stats(self) -> bool:
         """Whether counts of tokens must be known first."""
-        return any(b.reads_stats for b in self.blocks) or any(s.reads_stats for s in self.singles)
+        return any(block.reads_stats for block in self.blocks)
 
 
 class Program:
@@ -138,82 +151,59 @@ class Program:
     """
 
     def __init__(self, recipes: Sequence[Recipe], backbone: Backbone) -> None:
-        self.recipes = list(recipes)
-        self.backbone = backbone
+        self.recipes, self.backbone = list(recipes), backbone
+        unshaped = dict.fromkeys(replace(recipe, shaping=()) for recipe in self.recipes)
+        self.plans = [Plan(recipe, backbone) for recipe in unshaped]
+        plans_by_frame: dict[Frame, list[Plan]] = {}
+        for plan in self.plans:
+            plans_by_frame.setdefault(plan.frame, []).append(plan)
         self.passes: list[Pass] = []
-        capabilities = capabilities_of(backbone)
-        for recipe in self.recipes:
-            check_recipe(recipe, capabilities)
-        frames = _Frames(backbone)
-        grouped: dict[Frame, list[Recipe]] = {}
-        for recipe in dict.fromkeys(replace(recipe, shaping=()) for recipe in self.recipes):
-            grouped.setdefault(frames[recipe], []).append(recipe)
         origins: dict[Recipe, Origin] = {}
-        for frame, members in grouped.items():
-            origins.update(self._add_pass(frame, members))
+        for plans in plans_by_frame.values():
+            origins.update(self._add_pass(plans))
         self.origins = [origins[replace(recipe, shaping=())] for recipe in self.recipes]
-        depths = [model_pass.required.depth for model_pass in self.passes]
-        backbone.cut(max((depth for depth in depths if depth is not None), default=None))
-        if all(depth is None for depth in depths) and not backbone.only_static:
-            backbone.max_seq_length = None  # rows have no positions: texts of any length
-        nn.ModuleList([plan for model_pass in self.passes for plan in model_pass.singles]).to(
-            backbone.static_table.device
-        )
+        cut_to(backbone, [model_pass.required for model_pass in self.passes])
+        nn.ModuleList(self.plans).to(backbone.static_table.device)
 
-    def _add_pass(self, frame: Frame, recipes: Sequence[Recipe]) -> dict[Recipe, Origin]:
-        """The pass of one frame, and where in it each unshaped recipe is."""
-        at, singles = len(self.passes), [recipe for recipe in recipes if self._width(recipe) is None]
-        rows: dict[tuple[int, Weights], dict[SourceMix, Recipe]] = {}
-        for recipe in recipes:
-            if (width := self._width(recipe)) is not None:
-                rows.setdefault((width, recipe.weights), {})[self._mix(recipe)] = recipe
-        alike: dict[tuple[int, frozenset[SourceMix]], list[Weights]] = {}  # weightings that go with the same mixes
-        for (width, specs), mixes in rows.items():
-            alike.setdefault((width, frozenset(mixes)), []).append(specs)
-        blocks: list[Block] = []
+    def _add_pass(self, plans: Sequence[Plan]) -> dict[Recipe, Origin]:
+        """The pass of the plans of one frame, and where in it each of their recipes is."""
+        rows: dict[tuple[int, Weights], dict[SourceMix, Plan]] = {}
+        for plan in filter(_is_linear, plans):
+            rows.setdefault((plan.width(self.backbone), plan.recipe.weights), {})[mix_of(plan)] = plan
+        alike: dict[tuple[int, frozenset[SourceMix]], list[Plan]] = {}  # weightings that go with the same mixes
+        for (width, _), row in rows.items():
+            alike.setdefault((width, frozenset(row)), []).extend(row.values())
+        blocks = [Block(members, self.backbone) for members in alike.values()]
+        places = {
+            (block.width, weights): (number, place)
+            for number, block in enumerate(blocks)
+            for place, weights in enumerate(block.rows)
+        }
         origins: dict[Recipe, Origin] = {}
-        for (width, _), members in alike.items():
-            block = Block(frame, width, members, list(rows[width, members[0]]))
-            for row, specs in enumerate(members):
-                for mix, recipe in rows[width, specs].items():
-                    origins[recipe] = Origin(at, len(blocks), row, block.mixes.index(mix))
-            blocks.append(block)
-        origins.update({recipe: Origin(at, -1, number, 0) for number, recipe in enumerate(singles)})
-        self.passes.append(Pass(frame, blocks, [Plan(recipe, self.backbone) for recipe in singles]))
+        for plan in plans:
+            if _is_linear(plan):
+                number, place = places[plan.width(self.backbone), plan.recipe.weights]
+                mix = blocks[number].mixes.index(mix_of(plan))
+                origins[plan.recipe] = Origin(len(self.passes), number, place, mix)
+            else:
+                origins[plan.recipe] = Origin(len(self.passes), len(blocks), 0, 0)
+                blocks.append(SingleBlock(plan, self.backbone))
+        self.passes.append(Pass(plans[0].frame, blocks))
         return origins
 
-    def _mix(self, recipe: Recipe) -> SourceMix:
-        return tuple((resolve(name, self.backbone.last), factor) for name, factor in recipe.layers)
 
-    def _width(self, recipe: Recipe) -> int | None:
-        """Dimensions of a recipe's sources; None when a block cannot hold it."""
-        if recipe.reduce != "sum":
-            return None
-        widths = {self._source_width(source) for source, _ in self._mix(recipe)}
-        return widths.pop() if len(widths) == 1 else None
-
-    def _source_width(self, source: Source) -> int | None:
-        if source.top:
-            return None  # its own plan asks the masked-LM head
-        if source.key == "static":
-            return int(self.backbone.static_table.shape[1])
-        return self.backbone.dimensions if isinstance(source.key, int) else None  # a table: its own plan holds it
+def _is_linear(plan: Plan) -> bool:
+    """Whether a block can hold a recipe; a table, and the masked-LM head, are read by its own plan."""
+    keys = [None if source.top else source.key for source in plan.sources]
+    return plan.recipe.reduce == "sum" and all(key == "static" or isinstance(key, int) for key in keys)
 
 
-class _Frames:
-    """Frames by recipe, each made once."""
-
-    def __init__(self, backbone: Backbone) -> None:
-        self.backbone = backbone
-        self.by_key: dict[tuple[str | None, bool], Frame] = {}
-
-    def __getitem__(self, recipe: Recipe) -> Frame:
-        byte_level = self.backbone.vocabulary.marker == "Ġ"
-        spaced = byte_level and any(weightings.create(spec).leading_space for spec in recipe.weights)
-        key = (recipe.template, spaced)
-        if key not in self.by_key:
-            self.by_key[key] = make_frame(self.backbone.tokenizer, *key)
-        return self.by_key[key]
+def cut_to(backbone: Backbone, required: Sequence[RequiredOutputs]) -> None:
+    """Cut a model to the highest layer that is read; static rows have no positions, and take texts of any length."""
+    depth = reduce(operator.or_, required, RequiredOutputs()).depth
+    backbone.cut(depth)
+    if depth is None and not backbone.only_static:
+        backbone.max_seq_length = None
 
 
 # -- texts and the pairs between them ----------------------------------------------------------------------------------
@@ -292,10 +282,10 @@ def portions_of(pairs: np.ndarray, lengths: np.ndarray, most_tokens: int) -> Ite
 def _portion(texts: dict[int, None], pair_indices: list[int], pairs: np.ndarray, lengths: np.ndarray) -> Portion:
     members = np.fromiter(texts, np.int64, len(texts))
     members = members[np.argsort(-lengths[members], kind="stable")]
-    position = {int(text): at for at, text in enumerate(members)}
+    position = np.empty(len(lengths), np.int64)
+    position[members] = np.arange(len(members))
     chosen = np.array(pair_indices, np.int64)
-    ends = np.array([[position[int(a)], position[int(b)]] for a, b in pairs[chosen]], np.int64).reshape(-1, 2)
-    return Portion(members, chosen, ends)
+    return Portion(members, chosen, position[pairs[chosen]])
 
 
 def _groups(pairs: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

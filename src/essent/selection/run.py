@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,31 +18,26 @@ from sentence_transformers import SentenceTransformer
 
 from essent._core import clock
 from essent._core.arguments import check_size
-from essent._core.arithmetic import AUTO, BFLOAT16, precision_of
-from essent._core.cores import cores
+from essent._core.arithmetic import AUTO, precision_of
 from essent._core.registry import did_you_mean
 from essent._core.types import ModelLike
 from essent.encoder.pipeline.digests import digest_of_backbone
-from essent.errors import EssentError, InputError
-from essent.model.loading import Loaded, load, read_capabilities
+from essent.errors import InputError
+from essent.model.loading import load, read_capabilities
 from essent.recipe.recipe import Recipe
 from essent.selection.annotation import Annotation, choose_pairs, distinct_pairs
 from essent.selection.label_free import candidate_pairs
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.program import Program
-from essent.selection.scoring import score_stored, scored_at_once
 from essent.selection.search_data import SearchData, read_data
 from essent.selection.space import REFERENCE, Space, find_space
 from essent.selection.store import Store
-from essent.selection.sweep import GIB, Sweep
+from essent.selection.sweep import GIB, Sweep, score_stored
 from essent.selection.verdict import held_out, make_board, tested
 from essent.tasks.base import LabeledTask, prompt_note
 from essent.tasks.result import library_versions
 
 BASELINES = ("mean", "first-last")
-SAMPLE_TEXTS = 24  # timed before a search; a fraction of a second
-SAMPLE_UNITS = 200  # scored for the sample
-LONG = 60.0  # seconds from which on what helps is named
 
 
 def search(
@@ -87,7 +82,7 @@ def search(
         precision: of the passes: auto, which is float32 on a CPU, float32, or bfloat16 where the machine computes in
             it. Sums over tokens, attention diagonals, shaping and scores are in float32 or float64 whatever it is.
         work: a folder for intermediate results; a search that was killed resumes there. None: a temporary one.
-        report: called with a sentence that says what each data set will cost, from a timed sample.
+        report: called with a sentence that says how much each data set asks for: recipes, passes, texts.
         options: SentenceTransformer's keyword arguments (device, revision …).
 
     Raises:
@@ -95,23 +90,16 @@ def search(
         UnsupportedRecipeError: the model can run no recipe of the space; before its weights are read.
     """
     started = clock.elapsed()
-    precision = _check_settings(memory, top, batch_size, seed, precision, options)
+    check_size(top, "top")
+    settings = _checked(memory, batch_size, seed, precision, progress, options)
     space = find_space(space)
     data_sets = _data_sets(data, folder, criterion, weights, seed)
     texts = [text for own in data_sets for text in own.texts]
     tests = held_out(test, folder, texts, [unit for own in data_sets for unit in own.labelled_items])
-    settings: dict[str, Any] = {
-        "memory": memory,
-        "batch_size": batch_size,
-        "precision": precision,
-        "progress": progress,
-    }
-    with run_passes(model, space, data_sets, baselines, work=work, report=report, options=options, **settings) as run:
-        board = make_board(
-            data_sets, run.sweeps, run.recipes, run.reference, list(map(str, run.baselines)), top=top, seed=seed
-        )
+    with run_passes(model, space, data_sets, baselines, work=work, report=report, **settings) as run:
+        board = make_board(data_sets, run.sweeps, run.recipes, run.reference, run.baselines, top=top, seed=seed)
     notes = [*board.notes, *(note for own in data_sets if own.task for note in own.task.notes)]
-    prompts, default = dict(run.loaded.settings.get("prompts") or {}), run.loaded.default_prompt
+    prompts, default = run.prompts, run.default_prompt
     for own in data_sets:
         applied = own.task.prompts_for(prompts, default) if own.task else {"texts": default}
         notes += [f"{own.name}: {note}" for note in prompt_note(applied)]
@@ -134,7 +122,7 @@ def search(
         "pairs": sum(len(sweep.data.pairs) for sweep in run.sweeps),
         "encoded": sum(sweep.encoded for sweep in run.sweeps),
         "seed": seed,
-        **({"precision": BFLOAT16} if precision == BFLOAT16 else {}),
+        "precision": settings["precision"],
         "seconds": round(clock.elapsed() - started, 2),
         "versions": library_versions(),
     }
@@ -175,9 +163,8 @@ def annotate(
         RecipeError, UnknownNameError: before the model is loaded.
         UnsupportedRecipeError: the model can run no recipe of the space.
     """
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise InputError(f"count={count!r} must be a whole number of at least 1.")
-    precision = _check_settings(memory, 1, batch_size, seed, precision, options)
+    check_size(count, "count")
+    settings = _checked(memory, batch_size, seed, precision, progress, options)
     space = find_space(space)
     name, task, texts, own_pairs = read_data(data, None)
     if task is not None:
@@ -185,43 +172,34 @@ def annotate(
     candidates = candidate_pairs(texts, own_pairs, seed)
     distinct = distinct_pairs(candidates, count)
     data_set = SearchData(name, None, tuple(texts), (), tuple(candidates))
-    settings: dict[str, Any] = {
-        "memory": memory,
-        "batch_size": batch_size,
-        "precision": precision,
-        "progress": progress,
-    }
-    with run_passes(model, space, [data_set], baselines, work=work, report=report, options=options, **settings) as run:
+    with run_passes(model, space, [data_set], baselines, work=work, report=report, **settings) as run:
         cosines = np.array(run.sweeps[0].store.rows[: len(run.recipes)])[:, distinct]
     indices, reasons = choose_pairs(cosines, count, np.random.default_rng(seed))
     pairs = tuple(candidates[distinct[index]] for index in indices)
     return Annotation(pairs, tuple(reasons), tuple(own_pairs or texts))
 
 
-def _check_settings(
-    memory: float, top: int, batch_size: int, seed: int, precision: str, options: dict[str, Any]
-) -> str:
-    """The precision in its full name.
+def _checked(
+    memory: float, batch_size: int, seed: int, precision: str, progress: bool, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Arguments of `run_passes`.
 
     Raises:
         InputError: a setting out of its range, or one that neither `search` nor SentenceTransformer takes.
     """
     if not memory > 0:
         raise InputError(f"memory={memory!r} must be a positive number of GiB.")
-    check_size(top, "top")
     check_size(batch_size, "batch_size")
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InputError(f"seed={seed!r} must be a whole number of at least 0.")
+    if type(seed) is not int or seed < 0:
+        raise InputError(f"seed={seed!r}: must be a whole number of at least 0.")
     known = [
-        name
-        for function in (search, SentenceTransformer.__init__)
-        for name in inspect.signature(function).parameters
-        if name not in ("self", "options")
+        name for function in (search, SentenceTransformer.__init__) for name in inspect.signature(function).parameters
     ]
     for name in options:
         if name not in known:
             raise InputError(f"search takes no {name!r}. {did_you_mean(name, known)}")
-    return precision_of(precision)
+    settings = {"memory": memory, "batch_size": batch_size, "progress": progress}
+    return {**settings, "precision": precision_of(precision), "options": options}
 
 
 def _data_sets(
@@ -270,14 +248,16 @@ class Passes:
         recipes: those that are ranked, the baselines among them; the first rows of each store.
         reference: those that `teacher` compares with.
         skipped: how many recipes of the space the model cannot run.
+        prompts, default_prompt: the model's.
     """
 
     sweeps: list[Sweep]
     recipes: list[Recipe]
-    baselines: list[Recipe]
+    baselines: list[str]
     reference: list[Recipe]
     skipped: int
-    loaded: Loaded
+    prompts: dict[str, str]
+    default_prompt: str
 
 
 @contextmanager
@@ -297,99 +277,39 @@ def run_passes(
 ) -> Iterator[Passes]:
     """Every recipe of a space on every data set, in stores that are read within the block; arguments as in `search`."""
     capabilities = read_capabilities(model, options)
-    recipes, skipped = space.expand(capabilities)
+    ranked, skipped = space.expand(capabilities)
     if capabilities.only_static and tuple(baselines) == BASELINES:
         baselines = ("static",)
-    compared = list(dict.fromkeys(Recipe.parse(text) for text in baselines))
-    recipes = list(dict.fromkeys([*recipes, *compared]))
+    compared = list(dict.fromkeys(map(Recipe.parse, baselines)))
+    recipes = list(dict.fromkeys([*ranked, *compared]))
     reference = REFERENCE.expand(capabilities)[0] if any(own.teacher for own in data_sets) else []
     every = list(dict.fromkeys([*recipes, *reference]))
     loaded = load(model, every, options)
-    loaded.backbone.to(loaded.settings["device"])
-    loaded.backbone.compute_in(precision)
-    program = Program(every, loaded.backbone)
-    tables = [plan.rows_digest for model_pass in program.passes for plan in model_pass.singles if plan.rows_digest]
+    backbone, prompts = loaded.backbone, dict(loaded.settings.get("prompts") or {})
+    backbone.to(loaded.settings["device"])
+    backbone.compute_in(precision)
+    program = Program(every, backbone)
+    search_identity = {
+        "prompt": loaded.default_prompt,
+        "memory": memory,
+        "batch_size": batch_size,
+        "precision": precision,
+        "weights": "" if work is None else digest_of_backbone(backbone, *(plan.rows_digest for plan in program.plans)),
+    }
     with tempfile.TemporaryDirectory(prefix="essent-search-", ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary) / "work" if work is None else Path(work)
         sweeps = []
         for number, data in enumerate(data_sets, start=1):
-            pairs = data.text_pairs(dict(loaded.settings.get("prompts") or {}), loaded.default_prompt)
-            identity = {
-                **data.identity(model_name(model), every, pairs),
-                "prompt": loaded.default_prompt,
-                "memory": memory,
-                "batch_size": batch_size,
-                **({"precision": BFLOAT16} if precision == BFLOAT16 else {}),
-                "weights": "" if work is None else digest_of_backbone(loaded.backbone, *tables),
-            }
+            pairs = data.text_pairs(prompts, loaded.default_prompt)
+            identity = {**data.identity(model_name(model), every, pairs), **search_identity}
             own_folder = folder if len(data_sets) == 1 else folder / str(number)
             store = Store(own_folder, identity, len(every), data.width, durable=work is not None)
-            sweep = Sweep(
-                program,
-                pairs,
-                store,
-                memory=int(memory * GIB),
-                batch_size=batch_size,
-                progress=progress,
-                keep_all=data.takes_vectors,
-            )
+            sizes: dict[str, Any] = {"memory": int(memory * GIB), "batch_size": batch_size, "progress": progress}
+            sweep = Sweep(program, pairs, store, **sizes, keep_all=data.takes_vectors)
             if report is not None:
-                report(cost_summary(sweep, data))
+                passes = f"{len(program.passes)} pass{'es' * (len(program.passes) != 1)}"
+                report(f"{data.name}: {len(every):,} recipes, {passes} over {len(pairs.texts):,} texts.")
             sweep.run()
-            score_stored(sweep, data, progress=progress)
+            score_stored(sweep, data)
             sweeps.append(sweep)
-        yield Passes(sweeps, recipes, compared, reference, skipped, loaded)
-
-
-# -- the cost, from a timed sample ------------------------------------------------------------------------------------
-
-
-def cost_summary(sweep: Sweep, data: SearchData) -> str:
-    """Recipes, passes and texts, and how long they will take here: two sentences."""
-    program, passes = sweep.program, len(sweep.program.passes)
-    size = f"{len(program.recipes):,} recipes, {passes} pass{'es' * (passes != 1)} over {len(sweep.data.texts):,} texts"
-    seconds = _seconds_of_passes(sweep) + _seconds_of_scoring(sweep, data)
-    if seconds < 90:
-        duration = f"{max(seconds, 1):.0f} s"
-    else:
-        duration = f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
-    text = f"{data.name}: {size}, about {duration}."
-    if 0 < (count := scored_at_once(sweep, data)) < cores() and seconds > LONG:
-        text += f" search(memory=…) above {sweep.memory / GIB:.2g} GiB judges more than {count} recipes at a time."
-    if seconds > LONG:
-        text += " Fewer texts or a smaller --space take less; --work DIR lets the same command go on after a stop."
-    return text
-
-
-def _seconds_of_passes(sweep: Sweep) -> float:
-    """Of all passes, from a pass over a few texts, by their characters."""
-    texts = sorted(sweep.data.texts, key=len)
-    chosen = [texts[index] for index in np.unique(np.linspace(0, len(texts) - 1, SAMPLE_TEXTS).round().astype(int))]
-    share = sum(len(text) + 1 for text in chosen) / sum(len(text) + 1 for text in texts)
-    seconds = 0.0
-    for number in range(len(sweep.program.passes)):
-        spent = []
-        for _ in range(2):  # the first also pays for what is set up once
-            start = clock.elapsed()
-            sweep.try_texts(number, chosen)
-            spent.append(clock.elapsed() - start)
-        seconds += min(spent) / share
-    return seconds
-
-
-def _seconds_of_scoring(sweep: Sweep, data: SearchData) -> float:
-    """Of scoring the vectors of all recipes, from random vectors of some of the units."""
-    task = data.task
-    if task is None or not data.takes_vectors:
-        return 0.0
-    sample = task
-    if task.units > SAMPLE_UNITS:
-        excluded = np.ones(task.units, dtype=bool)
-        excluded[np.random.default_rng(0).permutation(task.units)[:SAMPLE_UNITS]] = False
-        with suppress(EssentError):  # too few of a class, say
-            sample = task.without(excluded)
-    vectors = np.random.default_rng(0).normal(size=(len(sample.texts()), sweep.backbone.dimensions))
-    start = clock.elapsed()
-    sample.evidence(vectors.astype(np.float32), range(len(vectors)))
-    seconds = (clock.elapsed() - start) * len(task.texts()) / len(vectors)
-    return seconds * len(sweep.program.recipes) / scored_at_once(sweep, data)
+        yield Passes(sweeps, recipes, list(map(str, compared)), reference, skipped, prompts, loaded.default_prompt)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from essent._core.registry import did_you_mean
 from essent._core.texts import check_texts
 from essent.errors import InputError, UnknownNameError
@@ -66,15 +68,14 @@ class SearchData:
             pairs = [(unit[0], unit[1]) for unit in units] if all(len(unit) == 2 for unit in units) else []
         for spec in specs:
             task = task.scored_by(spec) if task is not None else None
-        for spec in specs:
-            _check_criterion(spec, name, task)
         criteria = tuple(dict.fromkeys(specs)) or (task.score_names[0] if task is not None else TEACHER,)
+        for spec in criteria:
+            _check_criterion(spec, name, task)
         label_free = list(filter(is_label_free, criteria))
         if len(label_free) > 1:
             raise InputError(f"The criteria {' and '.join(label_free)} differ in their running text only; give one.")
         teacher = Teacher.of(texts, pairs, seed, label_free[0].partition(":")[2]) if label_free else None
-        extra = teacher.pairs if teacher else ()
-        return cls(name, task, tuple(texts), criteria, extra, teacher, weight)
+        return cls(name, task, tuple(texts), criteria, teacher.pairs if teacher else (), teacher, weight)
 
     @property
     def score(self) -> str | None:
@@ -87,6 +88,12 @@ class SearchData:
         return isinstance(self.task, AnnotatedPairs) and self.criteria == (self.score, TEACHER)
 
     @property
+    def compared(self) -> np.ndarray:
+        """Positions in the task's texts (E,2) of its pairs whose cosines are the evidence."""
+        pairs = None if self.task is None else self.task.compared()
+        return np.empty((0, 2), np.int64) if pairs is None else pairs
+
+    @property
     def takes_vectors(self) -> bool:
         """Whether the task needs the vectors themselves: classes, clusters, retrieval."""
         return self.task is not None and self.score is not None and self.task.compared() is None
@@ -94,8 +101,7 @@ class SearchData:
     @property
     def extra(self) -> slice:
         """Where a row of the store has the cosines of `extra_pairs`."""
-        own = None if self.task is None else self.task.compared()
-        start = 0 if own is None else len(own)
+        start = len(self.compared)
         return slice(start, start + len(self.extra_pairs))
 
     @property
@@ -124,8 +130,7 @@ class SearchData:
     def text_pairs(self, prompts: Mapping[str, str], default: str) -> TextPairs:
         """The texts with the model's prompts, and the pairs that are compared."""
         texts = [default + text for text in self.texts] if self.task is None else self.task.texts_for(prompts, default)
-        own = None if self.task is None else self.task.compared()
-        pairs = [] if own is None else [(texts[first], texts[second]) for first, second in own]
+        pairs = [(texts[first], texts[second]) for first, second in self.compared]
         return TextPairs.of([*pairs, *((default + a, default + b) for a, b in self.extra_pairs)], texts)
 
     def identity(self, model: str, recipes: Sequence[Recipe], pairs: TextPairs) -> dict[str, Any]:
@@ -145,16 +150,16 @@ def _check_criterion(spec: str, name: str, task: LabeledTask | None) -> None:
         raise InputError(f"{spec!r} ends in ':' without a file of running text; write {TEACHER!r} alone or give one.")
     if is_label_free(spec) or (task is not None and spec in task.score_names):
         return
-    known = "" if task is None else f" It has {task.kind}, which is scored by {', '.join(task.score_names)}."
-    if task is None and spec in SCORE_NAMES:
-        raise InputError(
-            f"The criterion {spec!r} needs labels, and the data ({name}) has none. Kinds with labels: "
-            f"{', '.join(COLUMNS)}."
-        )
+    names = () if task is None else task.score_names
+    known = (
+        f"The data ({name}) has none; kinds with labels: {', '.join(COLUMNS)}."
+        if task is None
+        else f"{name} has {task.kind}, which is scored by {', '.join(names)}."
+    )
     if spec in SCORE_NAMES:
-        raise InputError(f"The criterion {spec!r} does not go with {name}.{known}")
-    names = [*(task.score_names if task is not None else ()), TEACHER]
-    raise UnknownNameError(f"Unknown criterion {spec!r}. {did_you_mean(spec.partition(':')[0], names)}{known}")
+        raise InputError(f"The criterion {spec!r} needs labels that it goes with. {known}")
+    hint = did_you_mean(spec.partition(":")[0], [*names, TEACHER])
+    raise UnknownNameError(f"Unknown criterion {spec!r}. {hint} {known}")
 
 
 def read_data(

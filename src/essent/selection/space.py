@@ -45,17 +45,13 @@ class Grammar:
     choices: Mapping[str, tuple[str, ...]]
 
     def __post_init__(self) -> None:
-        slots = self.slots()
-        for slot in slots:
-            if not self.choices.get(slot):
-                raise RecipeError(f"The template grammar {self.text!r} has the slot {{{slot}}} and no choices for it.")
+        slots, grammar = self.slots(), f"The template grammar {self.text!r}"
+        if empty := [slot for slot in slots if not self.choices.get(slot)]:
+            raise RecipeError(f"{grammar} has the slot {{{empty[0]}}} and no choices for it.")
         if extra := [key for key in self.choices if key not in slots]:
-            raise RecipeError(f"The template grammar {self.text!r} has no slot {{{extra[0]}}}.")
-        for template in self.templates():
-            if template.count(SLOT) != 1:
-                raise RecipeError(
-                    f"The template grammar {self.text!r} gives {template!r}, which must have exactly one {SLOT}."
-                )
+            raise RecipeError(f"{grammar} has no slot {{{extra[0]}}}.")
+        if wrong := [template for template in self.templates() if template.count(SLOT) != 1]:
+            raise RecipeError(f"{grammar} gives {wrong[0]!r}, which must have exactly one {SLOT}.")
 
     def slots(self) -> list[str]:
         """The slots beside {text}, in the order of the template."""
@@ -100,23 +96,20 @@ class Grid:
         """Every recipe of the product that can be written down: weights=mask goes with templates that have a mask."""
         layers = [mix for choice in self.layers for mix in _every_layer(choice, capabilities)]
         weights = [product for choice in self.weights for product in _every_head(choice, capabilities)]
-        read = {
-            "template": [read_field("template", choice) if choice else None for choice in self.templates],
-            "layers": [read_field("layers", choice) for choice in dict.fromkeys(layers)],
-            "weights": [read_field("weights", choice) for choice in dict.fromkeys(weights)],
-            "reduce": list(self.reduce),
-            "shaping": [tuple(split_chain(choice)) if choice.strip() else () for choice in self.shaping],
-        }
-        for values in itertools.product(*read.values()):
-            chosen = dict(zip(read, values, strict=True))
-            template = chosen["template"]
-            if "mask" in chosen["weights"] and MASK not in (template or ""):
+        templates = [read_field("template", choice) if choice else None for choice in self.templates]
+        mixes = [read_field("layers", choice) for choice in dict.fromkeys(layers)]
+        products = [read_field("weights", choice) for choice in dict.fromkeys(weights)]
+        chains = [tuple(split_chain(choice)) if choice.strip() else () for choice in self.shaping]
+        for template, mix, product, reduce, shaping in itertools.product(
+            templates, mixes, products, self.reduce, chains
+        ):
+            needs_mask = "mask" in product
+            if needs_mask and MASK not in (template or ""):
                 continue
-            if template is None and any(source.endswith("-bias") for source, _ in chosen["layers"]):
+            if template is None and any(source.endswith("-bias") for source, _ in mix):
                 continue
-            if reads_mlm_head(chosen["layers"]) and "mask" not in chosen["weights"]:
-                continue
-            yield Recipe(**chosen)
+            if needs_mask or not reads_mlm_head(mix):
+                yield Recipe(template, mix, product, reduce, shaping)
 
 
 @dataclass(frozen=True)
@@ -134,11 +127,8 @@ class Space:
             RecipeError: a choice that cannot be read.
             UnsupportedRecipeError: the model can run none of them.
         """
-        candidates = dict.fromkeys(
-            itertools.chain(
-                (Recipe.parse(text) for text in self.named), *(grid.recipes(capabilities) for grid in self.grids)
-            )
-        )
+        named = (Recipe.parse(text) for text in self.named)
+        candidates = dict.fromkeys(itertools.chain(named, *(grid.recipes(capabilities) for grid in self.grids)))
         runs: list[Recipe] = []
         refusal: UnsupportedRecipeError | None = None
         for recipe in candidates:
@@ -239,40 +229,39 @@ def read_yaml(path: Path) -> Any:
 
 def _read_space(path: Path) -> Space:
     entries = read_yaml(path)
-    if isinstance(entries, Mapping):
-        entries = [entries]
+    entries = [entries] if isinstance(entries, Mapping) else entries
     if not isinstance(entries, list) or not entries:
         raise DataError(f"{path}: expected a list of grids and recipes.")
     grids: list[Grid] = []
     named: list[str] = []
     for number, entry in enumerate(entries, start=1):
         where = f"{path}, entry {number}"
+        if isinstance(entry, Mapping) and set(entry) == {"recipe"}:
+            entry = str(entry["recipe"])
         if isinstance(entry, str):
             named.append(entry)
-        elif not isinstance(entry, Mapping):
-            raise DataError(f"{where}: expected a grid or a recipe, not {entry!r}.")
-        elif set(entry) == {"recipe"}:
-            named.append(str(entry["recipe"]))
-        else:
+        elif isinstance(entry, Mapping):
             grids.append(_read_grid(dict(entry), where))
+        else:
+            raise DataError(f"{where}: expected a grid or a recipe, not {entry!r}.")
     return Space(tuple(grids), tuple(named), path.stem)
 
 
 def _read_grid(entry: dict[str, Any], where: str) -> Grid:
     known = [part.name for part in fields(Grid)]
-    if "template" in entry:
-        text = entry.pop("template")
-        slots = {key: _choices(entry.pop(key), f"{where}: {key}") for key in list(entry) if key not in known}
-        entry["templates"] = [str(filled) for filled in Grammar(str(text), slots).templates()]
-    for key in entry:
+    grammar = entry.pop("template", None)
+    choices = {key: _choices(value, f"{where}: {key}") for key, value in entry.items()}
+    if grammar is not None:
+        slots = {key: choices.pop(key) for key in list(choices) if key not in known}
+        choices["templates"] = tuple(Grammar(str(grammar), slots).templates())
+    for key in choices:
         if key not in known:
             raise DataError(f"{where}: unknown key {key!r}. {did_you_mean(str(key), [*known, 'template', 'recipe'])}")
-    values = {key: _choices(value, f"{where}: {key}") for key, value in entry.items()}
-    for name in values.get("templates", ()):
-        if name and "{text}" not in name and name not in TEMPLATES:
+    for name in choices.get("templates", ()):
+        if name and SLOT not in name and name not in TEMPLATES:
             raise DataError(f"{where}: {name!r} is no template. {did_you_mean(name, list(TEMPLATES))}")
-    templates = tuple(name or None for name in values.pop("templates", ("",)))
-    return Grid(templates, **values)
+    templates = tuple(name or None for name in choices.pop("templates", ("",)))
+    return Grid(templates, **choices)
 
 
 def _choices(value: Any, where: str) -> tuple[str, ...]:

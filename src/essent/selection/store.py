@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from essent._core.atomic import remove_leftovers, sync, write_text
 from essent.errors import DataError
 
-FORMAT = "essent-search/2"
+FORMAT = "essent-search/3"
 FLOAT, DOUBLE = np.dtype("<f4"), np.dtype("<f8")  # of vectors, of rows
 HEAD, ROWS, DONE = "search.json", "rows.bin", "done.txt"
 
@@ -39,11 +40,24 @@ class Store:
         self.folder, self.durable = folder, durable
         self._unsynced: set[Path] = set()
         identity_text = json.dumps({"format": FORMAT, **identity}, sort_keys=True, indent=1)
-        shape = (recipes, width)
         if not self._holds(identity_text):
-            self._begin(identity_text, recipes * width)
-        self.rows = self._map(shape) if recipes * width else np.empty(shape, DOUBLE)
-        self._done = set(self._whole_lines())
+            folder.mkdir(parents=True, exist_ok=True)
+            with (folder / ROWS).open("wb") as file:
+                file.truncate(recipes * width * DOUBLE.itemsize)
+            (folder / DONE).write_bytes(b"")
+            self._sync(folder / ROWS, folder / DONE)
+            write_text(folder / HEAD, identity_text)
+        for path in (folder / ROWS, folder / DONE):
+            if not path.is_file():
+                raise self._damaged(path)
+        if (folder / ROWS).stat().st_size != recipes * width * DOUBLE.itemsize:  # NumPy would fill up with zeros
+            raise self._damaged(folder / ROWS)
+        shape = (recipes, width)
+        self.rows = np.memmap(folder / ROWS, DOUBLE, "r+", shape=shape) if recipes * width else np.empty(shape, DOUBLE)
+        content = (folder / DONE).read_bytes()
+        lines = content[: content.rfind(b"\n") + 1]  # a killed run may have left half a line
+        os.truncate(folder / DONE, len(lines))
+        self._done = set(lines.decode("utf-8", "replace").splitlines())
 
     def _holds(self, identity_text: str) -> bool:
         """Whether the folder holds this search already."""
@@ -62,36 +76,6 @@ class Store:
         if any(name not in (ROWS, DONE) and not name.startswith(f".{HEAD}.") for name in names):
             raise DataError(f"{self.folder} is not empty and holds no search; give a new folder.")
         return False
-
-    def _begin(self, identity_text: str, values: int) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / ROWS).open("wb") as file:
-            file.truncate(values * DOUBLE.itemsize)
-        (self.folder / DONE).write_text("", "utf-8")
-        self._sync(self.folder / ROWS, self.folder / DONE)
-        write_text(self.folder / HEAD, identity_text)
-
-    def _map(self, shape: tuple[int, int]) -> np.memmap:
-        path = self.folder / ROWS
-        size = path.stat().st_size if path.is_file() else 0
-        if size != shape[0] * shape[1] * DOUBLE.itemsize:
-            raise self._damaged(path)
-        return np.memmap(path, DOUBLE, mode="r+", shape=shape)
-
-    def _whole_lines(self) -> list[str]:
-        """The units that are done; half a line, which a killed run has left, is cut off."""
-        path = self.folder / DONE
-        if not path.is_file():
-            raise self._damaged(path)
-        content = path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        if whole != content:
-            with path.open("r+b") as file:
-                file.truncate(len(whole))
-        try:
-            return whole.decode("utf-8").split("\n")[:-1]
-        except UnicodeDecodeError:
-            raise self._damaged(path) from None
 
     def _damaged(self, path: Path) -> DataError:
         return DataError(f"{path} is missing or damaged; remove the folder {self.folder} to start the search anew.")
@@ -124,15 +108,13 @@ class Store:
             file.write(np.ascontiguousarray(values, FLOAT).data)
         self._unsynced.add(path)
 
-    def read(self, name: str, offset: int, shape: tuple[int, ...]) -> np.ndarray:
-        """Get values back, in the shape given; -1 is as many as there are.
+    def read(self, name: str, shape: tuple[int, int]) -> np.ndarray:
+        """A file's values in the shape that they were written in.
 
         Raises:
             DataError: the file has others, or is not there.
         """
-        count = -1 if -1 in shape else int(np.prod(shape))
         try:
-            values = np.fromfile(self.folder / name, FLOAT, count, offset=offset * FLOAT.itemsize)
-            return values.reshape(shape)
+            return np.fromfile(self.folder / name, FLOAT).reshape(shape)
         except (OSError, ValueError):
             raise self._damaged(self.folder / name) from None

@@ -1,4 +1,4 @@
-"""One pass over the texts for all recipes of a template; `scoring` then shapes what is stored, without a further pass.
+"""One pass over the texts for all recipes of a template; what is stored is then shaped, without a further pass.
 
 The texts go in portions whose hidden states fit a bound. Within a portion every weighting is pooled with every column
 by one product per batch, the pairs' cosines are taken, and only what a shaping chain will read is written to disk.
@@ -7,42 +7,36 @@ by one product per batch, the pairs' cosines are taken, and only what a shaping 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import reduce
-from pathlib import Path
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial, reduce
+from typing import Any
 
 import numpy as np
 import torch
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
+from essent._core.cores import cores
 from essent._core.texts import require_finite
-from essent.errors import InputError
+from essent.errors import InputError, NoSpreadError
+from essent.recipe.shaping.affine import AffineShaper, Moments
+from essent.recipe.shaping.chain import Chain
 from essent.recipe.tokens.ids import batches, count_tokens, framed_ids, pad, portions
-from essent.recipe.types import CorpusStats, Tokens
+from essent.recipe.types import CorpusStats
 from essent.selection.program import Block, Origin, Pass, Portion, Program, TextPairs, portions_of
+from essent.selection.search_data import SearchData
 from essent.selection.store import Store
 
 ALL_FLOATS = 4  # bytes
 GIB = 2**30
 TILE = 2**21  # bytes of vectors that are compared at a time: they stay in the processor's cache
 PAIRS = 16  # compared at a time at least
-
-
-def free_bytes(folder: Path) -> int:
-    """What a disk has room for."""
-    return shutil.disk_usage(folder).free
-
-
-@dataclass
-class PortionStates:
-    """What is kept of a portion while its pairs are scored: by block the columns and weights of each batch."""
-
-    slices: list[slice] = field(default_factory=list)
-    tokens: list[Tokens] = field(default_factory=list)
-    columns: dict[int, list[list[torch.Tensor]]] = field(default_factory=dict)  # block -> batch -> C of (B,T,D)
-    weights: dict[int, list[torch.Tensor]] = field(default_factory=dict)  # block -> batch -> (B,W,T)
-    singles: dict[int, list[torch.Tensor]] = field(default_factory=dict)  # single -> batch -> (B,K)
+BlockKey = tuple[int, int]  # pass, block within it
+RowKey = tuple[int, int, int]  # and weighting within that
 
 
 class Sweep:
@@ -68,43 +62,49 @@ class Sweep:
         self.memory, self.batch_size, self.progress = memory, batch_size, progress
         self.backbone = program.backbone
         self.device = self.backbone.static_table.device
-        self.unshaped: dict[tuple[int, int], list[tuple[int, int, int]]] = {}  # pass, block -> row, mix, recipe
-        # pass, block -> row -> columns that are read again
-        self.reread_columns: dict[tuple[int, int], dict[int, set[int]]] = {}
+        self.unshaped: dict[BlockKey, list[tuple[int, int, int]]] = {}  # -> row, mix, recipe
+        self.reread: dict[RowKey, dict[Origin, list[int]]] = {}  # -> recipes whose vectors are read again
         for number, (recipe, origin) in enumerate(zip(program.recipes, program.origins, strict=True)):
-            key = (origin.frame, origin.block)
             if recipe.shaping or keep_all:
-                columns = self.reread_columns.setdefault(key, {}).setdefault(origin.row, set())
-                columns.update(column for column, _ in self._columns(origin))
+                self.reread.setdefault(origin[:3], {}).setdefault(origin, []).append(number)
             if not recipe.shaping and len(data.pairs):
-                self.unshaped.setdefault(key, []).append((origin.row, origin.mix, number))
+                self.unshaped.setdefault(origin[:2], []).append((origin.row, origin.mix, number))
         self.rows_of: dict[int, np.ndarray] = {}  # pass -> (N,) row of each text in the pooled files
         self.rows_in: dict[int, int] = {}  # pass -> rows in the pooled files
-        self.stats: dict[int, CorpusStats] = {}  # pass -> token counts, where something reads them
         self.encoded = 0  # texts that went through the model
+
+    def _block(self, key: RowKey | Origin) -> Block:
+        return self.program.passes[key[0]].blocks[key[1]]
+
+    def _columns(self, key: RowKey) -> list[int]:
+        """The columns of a weighting that are read again."""
+        block = self._block(key)
+        return sorted({column for origin in self.reread.get(key, ()) for column, _ in block.columns_of(origin.mix)})
 
     @torch.inference_mode()
     def run(self) -> None:
         """Run every pass; what the store has already is not run again."""
-        self.backbone.eval()
-        with tqdm(
-            total=len(self.data.texts) * len(self.program.passes), desc="Texts", disable=not self.progress
-        ) as bar:
+        backbone, texts = self.backbone, self.data.texts
+        backbone.eval()
+        with tqdm(total=len(texts) * len(self.program.passes), desc="Texts", disable=not self.progress) as bar:
             for at, model_pass in enumerate(self.program.passes):
-                sequences = self._tokenised(model_pass)
-                if model_pass.reads_stats:
-                    self.stats[at] = self._counted(model_pass)
-                lengths = np.fromiter((len(s) for s in sequences), np.int64, len(sequences))
+                sequences = [
+                    np.asarray(ids, np.int32)
+                    for _, part in portions(texts)
+                    for ids in framed_ids(backbone.tokenizer, model_pass.frame, list(part), backbone.max_seq_length)
+                ]
+                stats = self._counted(sequences) if model_pass.reads_stats else None
+                lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
                 first = np.full(len(sequences), -1, np.int64)
                 start = 0
                 parts = list(portions_of(self.data.pairs, lengths, self._most_tokens(model_pass)))
                 self.rows_in[at] = sum(len(part.texts) for part in parts)
-                if not all(self.store.done(f"pass {at} portion {number}") for number in range(len(parts))):
+                units = [f"pass {at} portion {number}" for number in range(len(parts))]
+                if not all(map(self.store.done, units)):
                     self._check_room(at)
-                for number, part in enumerate(parts):
-                    unit = f"pass {at} portion {number}"
+                for unit, part in zip(units, parts, strict=True):
                     if not self.store.done(unit):
-                        self._run_portion(at, part, start, sequences)
+                        self._run_portion(at, part, start, sequences, stats)
                         self.store.finish(unit)
                         self.encoded += len(part.texts)
                     new = first[part.texts] < 0
@@ -113,20 +113,11 @@ class Sweep:
                     bar.update(int(new.sum()))
                 self.rows_of[at] = first
 
-    def _tokenised(self, model_pass: Pass) -> list[np.ndarray]:
-        tokenised: list[np.ndarray] = []
-        for _, portion_texts in portions(self.data.texts):
-            ids = framed_ids(
-                self.backbone.tokenizer, model_pass.frame, list(portion_texts), self.backbone.max_seq_length
-            )
-            tokenised.extend(np.asarray(sequence, np.int32) for sequence in ids)
-        return tokenised
-
-    def _counted(self, model_pass: Pass) -> CorpusStats:
-        def ids(texts: object) -> list[list[int]]:
-            return framed_ids(self.backbone.tokenizer, model_pass.frame, list(texts), self.backbone.max_seq_length)  # type: ignore[call-overload]
-
-        return count_tokens(ids, self.data.fit_texts(), len(self.backbone.vocabulary))
+    def _counted(self, sequences: list[np.ndarray]) -> CorpusStats:
+        ids_by_text: dict[str, Any] = dict(zip(self.data.texts, sequences, strict=True))
+        return count_tokens(
+            lambda texts: [ids_by_text[text] for text in texts], self.data.fit_texts(), len(self.backbone.vocabulary)
+        )
 
     def _check_room(self, at: int) -> None:
         """Refuse a pass whose kept vectors do not fit on the disk, before it runs for hours.
@@ -134,90 +125,52 @@ class Sweep:
         Raises:
             InputError: with what is needed and what is free.
         """
-        model_pass, required_bytes = self.program.passes[at], 0
-        for (frame, number), rows in self.reread_columns.items():
-            if frame == at:
-                for row, columns in rows.items():
-                    width = (
-                        model_pass.singles[row].width(self.backbone) if number < 0 else model_pass.blocks[number].width
-                    )
-                    required_bytes += ALL_FLOATS * self.rows_in[at] * width * len(columns)
-        stored_bytes = sum(path.stat().st_size for path in self.store.folder.glob(f"pooled-{at}-*"))
-        free = free_bytes(self.store.folder) + stored_bytes
-        if required_bytes > free:
+        folder = self.store.folder
+        width = sum(self._block(key).width * len(self._columns(key)) for key in self.reread if key[0] == at)
+        required = ALL_FLOATS * self.rows_in[at] * width
+        free = shutil.disk_usage(folder).free + sum(path.stat().st_size for path in folder.glob(f"pooled-{at}-*"))
+        if required > free:
             raise InputError(
-                f"The vectors of this search need {required_bytes / GIB:.2g} GiB in {self.store.folder}, where "
-                f"{free / GIB:.2g} GiB are free. Give --work a folder on a larger disk, a smaller space or fewer texts."
+                f"The vectors of this search need {required / GIB:.2g} GiB in {folder}, where {free / GIB:.2g} GiB are "
+                "free. Give --work a folder on a larger disk, a smaller space or fewer texts."
             )
 
     def _most_tokens(self, model_pass: Pass) -> int:
         """Tokens of a portion: half of the memory for what is kept of each."""
-        bytes_a_token = (
-            sum(ALL_FLOATS * (block.columns * block.width + len(block.rows)) for block in model_pass.blocks)
-            + ALL_FLOATS * self.backbone.dimensions
-        )
-        return max(self.memory // 2 // bytes_a_token, 1)
+        floats = sum(block.columns * block.width + len(block.rows) for block in model_pass.blocks)
+        return max(self.memory // 2 // (ALL_FLOATS * (floats + self.backbone.dimensions)), 1)
 
-    @torch.inference_mode()
-    def try_texts(self, at: int, texts: Sequence[str]) -> None:
-        """Run a pass over some texts and throw the vectors away, to see how long it takes."""
+    def _run_portion(
+        self, at: int, part: Portion, start: int, sequences: list[np.ndarray], stats: CorpusStats | None
+    ) -> None:
+        """Run the model over a portion batch by batch, then pool and compare its texts block by block."""
         model_pass = self.program.passes[at]
-        self.backbone.eval()
-        ids = framed_ids(self.backbone.tokenizer, model_pass.frame, list(texts), self.backbone.max_seq_length)
-        stats = count_tokens(lambda _: ids, texts, len(self.backbone.vocabulary)) if model_pass.reads_stats else None
-        sequences = sorted((np.asarray(sequence, np.int32) for sequence in ids), key=len, reverse=True)
-        part = Portion(np.arange(len(texts)), np.empty(0, np.int64), np.empty((0, 2), np.int64))
-        portion_states = self._read(model_pass, part, sequences, stats)
-        for number, block in enumerate(model_pass.blocks):
-            for _ in self._pooled(block, portion_states, number, len(texts)):
-                pass
-
-    def _run_portion(self, at: int, part: Portion, start: int, sequences: list[np.ndarray]) -> None:
-        model_pass = self.program.passes[at]
-        portion_states = self._read(model_pass, part, sequences, self.stats.get(at))
+        slices: list[slice] = []
+        read: list[list[tuple[list[torch.Tensor], torch.Tensor]]] = [[] for _ in model_pass.blocks]
+        for chosen in batches([len(sequences[index]) for index in part.texts], self.batch_size):
+            ids = [sequences[index] for index in part.texts[chosen]]
+            tokens = pad(ids, model_pass.frame, self.backbone.pad_id).to(self.device)
+            states = self.backbone.states(tokens, model_pass.required)
+            slices.append(slice(int(chosen[0]), int(chosen[-1]) + 1))  # longest first already
+            for number, block in enumerate(model_pass.blocks):
+                read[number].append(block.read(tokens, states, self.backbone, stats))
         ends = torch.from_numpy(part.ends).to(self.device)
         texts = [self.data.texts[index] for index in part.texts]
         for number, block in enumerate(model_pass.blocks):
-            for rows, pooled in self._pooled(block, portion_states, number, len(part.texts)):
+            for rows, pooled in self._pooled(block, slices, read[number], len(texts)):
                 require_finite(pooled, texts, self.backbone.named_parameters())
-                self._keep((at, number), rows, pooled, start)
-                if members := [m for m in self.unshaped.get((at, number), []) if m[0] in rows]:
+                for row in rows:
+                    for column in self._columns((at, number, row)):
+                        values = pooled[:, row - rows.start, column].cpu().numpy()  # (n,D)
+                        self.store.write(_file((at, number, row), column), start * block.width, values)
+                if members := [member for member in self.unshaped.get((at, number), []) if member[0] in rows]:
                     cosines = pair_cosines(pooled, ends, block.mixed).cpu().numpy()  # (w,M,p)
-                    where = np.array(members)
-                    pair_scores = cosines[where[:, 0] - rows.start, where[:, 1]]  # (r,p)
-                    self.store.rows[np.ix_(where[:, 2], part.pairs)] = pair_scores
-            portion_states.columns.pop(number)
-        for number in range(len(model_pass.singles)):
-            vectors = torch.cat(portion_states.singles[number])[:, None, None]  # (n,1,1,K)
-            require_finite(vectors, texts, self.backbone.named_parameters())
-            self._keep((at, -1), range(number, number + 1), vectors, start)
-            for row, _, recipe in self.unshaped.get((at, -1), []):
-                if row == number:
-                    self.store.rows[recipe, part.pairs] = pair_cosines(vectors, ends)[0, 0].cpu().numpy()
-
-    def _read(
-        self, model_pass: Pass, part: Portion, sequences: list[np.ndarray], stats: CorpusStats | None
-    ) -> PortionStates:
-        """Run the model over a portion, batch by batch."""
-        portion_states = PortionStates()
-        required = model_pass.required
-        for chosen in batches([len(sequences[i]) for i in part.texts], self.batch_size):
-            ids = [sequences[i] for i in part.texts[chosen]]
-            tokens = pad(ids, model_pass.frame, self.backbone.pad_id).to(self.device)
-            states = self.backbone.states(tokens, required)
-            portion_states.tokens.append(tokens)
-            portion_states.slices.append(slice(int(chosen[0]), int(chosen[-1]) + 1))  # longest first already
-            for number, block in enumerate(model_pass.blocks):
-                columns, weights = block.read(tokens, states, self.backbone, stats)
-                portion_states.columns.setdefault(number, []).append(columns)
-                portion_states.weights.setdefault(number, []).append(weights)
-            for number, plan in enumerate(model_pass.singles):
-                vectors, _, _ = plan.pool(tokens, states, self.backbone, stats)
-                portion_states.singles.setdefault(number, []).append(vectors.float())
-        return portion_states
+                    row, mix, recipe = np.array(members).T
+                    self.store.rows[np.ix_(recipe, part.pairs)] = cosines[row - rows.start, mix]  # (r,p)
+            read[number].clear()
 
     def _pooled(
-        self, block: Block, portion_states: PortionStates, number: int, texts: int
+        self, block: Block, slices: list[slice], read: list[tuple[list[torch.Tensor], torch.Tensor]], texts: int
     ) -> Iterator[tuple[range, torch.Tensor]]:
         """Pooled vectors of as many weightings at a time as the memory holds: rows, and (n,w,C,D)."""
         rows_at_once = max(1, self.memory // 2 // max(ALL_FLOATS * texts * block.columns * block.width, 1))
@@ -225,58 +178,29 @@ class Sweep:
         for first in range(0, len(block.rows), rows_at_once):
             rows = range(first, min(first + rows_at_once, len(block.rows)))
             pooled = buffer[:, : len(rows)]  # the next ones take its place
-            for text_rows, columns, weights in zip(
-                portion_states.slices, portion_states.columns[number], portion_states.weights[number], strict=True
-            ):
+            for text_rows, (columns, weights) in zip(slices, read, strict=True):
                 chosen = weights[:, rows.start : rows.stop]  # (B,w,T)
                 for at, column in enumerate(columns):
                     pooled[text_rows, :, at] = chosen @ column  # (B,w,T) @ (B,T,D) -> (B,w,D)
             yield rows, pooled
 
-    def _keep(self, key: tuple[int, int], rows: range, pooled: torch.Tensor, start: int) -> None:
-        columns_by_row = self.reread_columns.get(key, {})
-        for row in (row for row in rows if row in columns_by_row):
-            for column in sorted(columns_by_row[row]):
-                values = pooled[:, row - rows.start, column].cpu().numpy()  # (n,D)
-                self.store.write(_file(key, row, column), start * values.shape[1], values)
-
-    def _columns(self, origin: Origin) -> list[tuple[int, float]]:
-        """The columns that a recipe's pooled vectors are made of, with their factors."""
-        if origin.block < 0:
-            return [(0, 1.0)]
-        block = self.program.passes[origin.frame].blocks[origin.block]
-        if block.premixed:
-            return [(origin.mix, 1.0)]
-        factors = block.factors[origin.mix].tolist()
-        return [(column, factor) for column, factor in enumerate(factors) if factor] or [(0, 0.0)]
-
     def pooled(self, origin: Origin) -> np.ndarray:
         """A recipe's pooled vectors before shaping, (N,D) float32, one row a text."""
-        model_pass = self.program.passes[origin.frame]
-        width = (
-            model_pass.singles[origin.row].width(self.backbone)
-            if origin.block < 0
-            else model_pass.blocks[origin.block].width
-        )
+        block, shape = self._block(origin), (self.rows_in[origin.frame], self._block(origin).width)
         parts = []
-        for column, factor in self._columns(origin):
-            stored = self._column((origin.frame, origin.block), origin.row, column, width)
+        for column, factor in block.columns_of(origin.mix):
+            stored = self.store.read(_file(origin[:3], column), shape)[self.rows_of[origin.frame]]
             parts.append(stored if factor == 1.0 else stored * np.float32(factor))
         return reduce(np.add, parts)
 
-    def _column(self, key: tuple[int, int], row: int, column: int, width: int) -> np.ndarray:
-        stored = self.store.read(_file(key, row, column), 0, (self.rows_in[key[0]], width))
-        vectors: np.ndarray = stored[self.rows_of[key[0]]]
-        return vectors
-
-    def release(self, origin: Origin) -> None:
+    def release(self, key: RowKey) -> None:
         """Remove what `pooled` reads for a weighting: it will not be read again."""
-        for path in self.store.folder.glob(_file((origin.frame, origin.block), origin.row, "*")):
+        for path in self.store.folder.glob(_file(key, "*")):
             path.unlink()
 
 
-def _file(key: tuple[int, int], row: int, column: int | str) -> str:
-    return f"pooled-{key[0]}-{'single' if key[1] < 0 else key[1]}-{row}-{column}.bin"
+def _file(key: RowKey, column: int | str) -> str:
+    return "-".join(map(str, ("pooled", *key, column))) + ".bin"
 
 
 def pair_cosines(
@@ -311,3 +235,78 @@ def _cosines(
     cosines = 1 - torch.linalg.vecdot(apart, apart).double() / 2
     defined: torch.Tensor = cosines * ((lengths[0] > 0) & (lengths[1] > 0)).squeeze(-1)
     return defined
+
+
+# -- shaping and evidence, from the vectors that the passes have stored ------------------------------------------------
+
+
+def score_stored(sweep: Sweep, data: SearchData) -> None:
+    """Fit and apply every chain, and put cosines and evidence into the rows; what the store has is not done again.
+
+    Recipes are scored side by side, one on each core as far as memory goes. Small products gain little from several
+    threads, and threads of several libraries fight over the cores.
+    """
+    total = sum(len(members) for origins in sweep.reread.values() for members in origins.values())
+    dimensions = sweep.backbone.dimensions
+    used = 4 * ALL_FLOATS * len(sweep.data.texts) * dimensions  # pooled vectors, those to fit on, shaped and unit ones
+    if data.task is not None and data.takes_vectors:
+        used += data.task.working_bytes(dimensions)
+    count = max(1, min(cores(), sweep.memory // max(used, 1)))
+    threads, share = torch.get_num_threads(), max(1, cores() // count)
+    pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(share,))
+    try:
+        # what a thread says of the filters of warnings holds for all: those of one must not end with another's
+        with (
+            tqdm(total=total, desc="Judging" if data.takes_vectors else "Shaping", disable=not sweep.progress) as bar,
+            threadpool_limits(share),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            todo: dict[Origin, list[int]] = {}
+            for key, origins in sweep.reread.items():
+                if sweep.store.done(_unit(key)):
+                    bar.update(sum(map(len, origins.values())))
+                    sweep.release(key)  # where a run was killed before it did so
+                else:
+                    todo |= origins
+            remaining = Counter(origin[:3] for origin in todo)
+            scored = pool.map(partial(_score_origin, sweep, data), todo, todo.values())
+            for origin, members in zip(todo, scored, strict=True):
+                bar.update(members)
+                remaining[origin[:3]] -= 1
+                if not remaining[origin[:3]]:
+                    sweep.store.finish(_unit(origin[:3]))
+                    sweep.release(origin[:3])
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)
+
+
+def _unit(key: RowKey) -> str:
+    """What the store calls the recipes of a weighting."""
+    return " ".join(map(str, ("shaping", *key)))
+
+
+def _score_origin(sweep: Sweep, data: SearchData, origin: Origin, members: list[int]) -> int:
+    """Fill the rows of the recipes with these pooled vectors; their number. The vectors' moments are taken once."""
+    vectors = sweep.pooled(origin)  # (N,D)
+    fitted, pairs, rows = vectors[sweep.data.fit], sweep.data.pairs, sweep.store.rows
+    moments: Moments | None = None
+    for number in members:
+        shaping = sweep.program.recipes[number].shaping
+        shaped = vectors
+        if shaping:
+            chain = Chain.parse(shaping)
+            if moments is None and isinstance(chain.steps[0], AffineShaper):
+                moments = Moments.of(fitted)
+            try:
+                if chain.needs_fit:
+                    chain.fit(fitted, moments=moments)
+                shaped = chain.transform(vectors)  # (N,K)
+            except NoSpreadError:  # as of [CLS] in layer 0: its score is undefined, and the others have theirs
+                shaped = np.zeros((len(vectors), chain.dim_out(vectors.shape[1])), vectors.dtype)
+            cosines = pair_cosines(torch.from_numpy(shaped)[:, None, None], torch.from_numpy(pairs))[0, 0]
+            rows[number, : len(pairs)] = cosines.numpy()  # others': during the pass
+        if data.task is not None and data.takes_vectors:
+            rows[number, data.evidence] = data.task.evidence(shaped, sweep.data.fit.tolist())
+    return len(members)

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from essent._core.types import ModelLike
-from essent.errors import DataError, InputError
+from essent.errors import InputError
 from essent.recipe.recipe import Recipe
 from essent.selection.annotation import PRIOR
 from essent.selection.evaluation import Bench
 from essent.selection.label_free import TEACHER, Teacher, is_label_free, mean_rank
 from essent.selection.leaderboard import Check, Leaderboard, Trial, ranked
-from essent.selection.probability import SIMILARITY_ONLY, loss_summary, objection, probabilities_summary
+from essent.selection.probability import loss_summary, objection, probabilities_summary
 from essent.selection.search_data import SearchData
 from essent.selection.sweep import Sweep
 from essent.tasks.base import LabeledTask
@@ -44,6 +44,10 @@ RANKS = "mean rank"  # of several data sets; 1 for a recipe that is the best on 
 FOLDS = 5
 MIN_FOLD = 5  # units of a fold
 CHOICE = "the choice"  # of each fold, in comparisons
+SIMILARITY_ONLY = (
+    "Chosen without labels, and for the similarity of sentences only: for clustering, classification or retrieval "
+    "search on some labels of that use (--data)."
+)
 NO_SCORE = "No recipe has a score: there is one unit of judgement only, or labels or all similarities are constant."
 
 
@@ -70,21 +74,21 @@ def make_board(
         if data.task is not None and data.score is not None
     ]
     data, rows, teacher = data_sets[0], sweeps[0].store.rows, data_sets[0].teacher
+    scores: dict[str, np.ndarray] = {}
     if len(data_sets) > 1:
         by_name = {data.name: own.scores() for data, own in zip(data_sets, scored, strict=True)}
         scores = {RANKS: mean_ranks(scored, list(by_name.values())), **by_name}
     else:
-        label_free = np.empty(0)
         if teacher is not None:
-            order = {recipe: number for number, recipe in enumerate(sweeps[0].program.recipes)}
-            teacher = teacher.with_reference(rows[[order[recipe] for recipe in reference]][:, data.extra])
-            label_free = teacher.scores(rows[:count, data.extra])
-        scores = {
-            spec: label_free if is_label_free(spec) else replace(scored[0], score=spec).scores()
-            for spec in data.criteria
-        }
+            position = {recipe: number for number, recipe in enumerate(sweeps[0].program.recipes)}
+            teacher = teacher.with_reference(rows[[position[recipe] for recipe in reference]][:, data.extra])
+        for spec in data.criteria:
+            if teacher is not None and is_label_free(spec):
+                scores[spec] = teacher.scores(rows[:count, data.extra])
+            else:
+                scores[spec] = replace(scored[0], score=spec).scores()
         if data.has_prior:
-            scored = [replace(scored[0], prior=100 * label_free, prior_units=PRIOR)]
+            scored = [replace(scored[0], prior=100 * scores[TEACHER], prior_units=PRIOR)]
             scores = {BOTH: scored[0].ranking(scores[data.criteria[0]]), **scores}
     first = next(iter(scores))
     trials = [
@@ -287,8 +291,7 @@ def decided(board: Leaderboard, evidence: Sequence[tuple[Comparison, str]], meas
 # -- other data -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class HeldOut:
+class HeldOut(NamedTuple):
     """A task less the units that a search chooses on; fields as in `Check`."""
 
     task: LabeledTask
@@ -327,14 +330,8 @@ def held_out(
                 f"{task.unit} are in the data of the choice too. Give other {task.unit} as the test."
             )
         own = frozenset().union(*(unit for unit, out in zip(units, in_both, strict=True) if not out))
-        try:
-            unseen_task = task.without(in_both) if in_both.any() else task
-        except DataError as error:
-            raise DataError(
-                f"The test {task.name!r} has {int(in_both.sum())} {task.unit} that the data of the choice has too. "
-                f"Without them: {error}"
-            ) from None
-        parts.append(HeldOut(unseen_task, int(in_both.sum()), len(own & known), len(own)))
+        unseen = task.without(in_both) if in_both.any() else task
+        parts.append(HeldOut(unseen, int(in_both.sum()), len(own & known), len(own)))
     return parts
 
 
@@ -362,8 +359,7 @@ def tested(
     """
     if not tests:
         return board
-    winner, baselines = board.leader, board.baselines
-    recipes = list(dict.fromkeys([winner, *map(Recipe.parse, baselines)]))
+    recipes = list(dict.fromkeys([board.leader, *map(Recipe.parse, board.baselines)]))
     bench = Bench(model, recipes, batch_size=batch_size, progress=progress, options=options)
     checks = []
     for test in tests:
@@ -379,9 +375,8 @@ def tested(
             name: (float(value), *interval(draw))
             for name, value, draw in zip(evidence, scored.scores(), scored.draws(seed), strict=True)
         }
-        comparisons = against([scored], str(winner), baselines, seed)
-        counts = {name: getattr(test, name) for name in ("left_out", "shared_texts", "texts")}
-        checks.append(Check(task.name, task.units, scores, comparisons, **counts, unit=task.unit, score=by))
+        comparisons = against([scored], str(board.leader), board.baselines, seed)
+        checks.append(Check(task.name, task.units, scores, comparisons, *test[1:], unit=task.unit, score=by))
     return decided_by_tests(board, tuple(checks))
 
 
