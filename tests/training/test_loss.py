@@ -26,11 +26,13 @@ TRIPLETS = [
 ]
 TEMPLATES = {"bert": BERT_TEMPLATES, "roberta": ROBERTA_TEMPLATES}
 CASES = [
-    *[(family, name, "none", 1) for family in ("bert", "roberta") for name in OBJECTIVES],
+    ("bert", "simcse", "none", 1),
+    ("roberta", "simcse", "dense-tanh", 2),
+    ("roberta", "same-template", "none", 1),
+    ("bert", "different-templates", "dense-tanh", 3),
+    ("roberta", "different-templates-denoised", "none", 1),
     ("bert", "different-templates-denoised", "dense-tanh", 1),
     ("bert", "same-template-denoised", "prediction-transform", 3),
-    ("bert", "different-templates", "dense-tanh", 3),
-    ("roberta", "simcse", "dense-tanh", 2),
 ]
 
 
@@ -127,13 +129,6 @@ def test_the_bias_is_computed_once_a_length_and_view(bert: Path) -> None:
     assert shapes[3] == (len(lengths), len(frame))
 
 
-def test_bias_matches_the_denoised_recipe(bert: Path) -> None:
-    loss, collator = build(bert, "same-template-denoised", "none", 1)
-    encoder = Encoder(str(bert), Recipe(template=BERT_TEMPLATES[0], layers=(("L-bias", 1.0),), weights=("mask",)))
-    vectors = loss.embed(features_of(collator, [(text,) for text in TEXTS]))[0]
-    torch.testing.assert_close(vectors, encoder.encode(TEXTS, convert_to_tensor=True), rtol=0, atol=1e-5)
-
-
 def test_dropout_makes_the_views_differ(bert: Path) -> None:
     loss, collator = build(bert, "simcse", "none", 1)
     features = features_of(collator, [(text,) for text in TEXTS])
@@ -142,25 +137,18 @@ def test_dropout_makes_the_views_differ(bert: Path) -> None:
     loss.train()
     first, second = loss.embed(features)
     assert (first - second).abs().max() > 1e-3
-    torch.manual_seed(1)
-    again = loss.embed(features)
-    torch.manual_seed(1)
-    assert all(torch.equal(a, b) for a, b in zip(again, loss.embed(features), strict=True))
 
 
 def test_dropout_of_attention_alone_where_its_diagonal_is_read(bert: Path) -> None:
     """A recipe that reads attention runs its own attention function: it must drop out too, the diagonal must not."""
     encoder = Encoder(SentenceTransformer(str(bert), device="cpu"), "ditto:2-1")
-    backbone = encoder.module.backbone
-    for name, part in backbone.model.named_modules():
+    for name, part in encoder.module.backbone.model.named_modules():
         if isinstance(part, torch.nn.Dropout):
             part.p = 0.5 if name.endswith("attention.self.dropout") else 0.0
-    encoder.train()
     features = encoder.preprocess(TEXTS)
-    first, second = (encoder(dict(features)) for _ in range(2))
-    assert (first["sentence_embedding"] - second["sentence_embedding"]).abs().max() > 1e-3
-    encoder.eval()
-    assert torch.equal(*(encoder(dict(features))["sentence_embedding"] for _ in range(2)))
+    for dropped, module in ((True, encoder.train()), (False, encoder.eval())):
+        first, second = (module(dict(features))["sentence_embedding"] for _ in range(2))
+        assert torch.equal(first, second) is not dropped
 
 
 def test_views_are_cut_to_the_text_length(bert: Path) -> None:
