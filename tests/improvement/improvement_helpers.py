@@ -48,11 +48,6 @@ def make_small(patch: Any = setattr, trials: int = 2) -> None:
                 patch(module, name, value)
 
 
-def trials_for(step: str) -> int:
-    """How many trials an improvement has that is killed at a step: none before a training, as they gain by chance."""
-    return 1 if step.rstrip("+") in ("train", "search-again") else 2
-
-
 def digests(folder: Path, *parts: str) -> dict[str, str]:
     """SHA-256 of every file below some parts of a folder."""
     files = [path for part in parts for path in sorted((folder / part).rglob("*")) if path.is_file()]

@@ -22,7 +22,6 @@ from essent.training.settings import BERT_TEMPLATES, ROBERTA_TEMPLATES
 CASES = {
     "bert": BERT_TEMPLATES[1],
     "roberta": ROBERTA_TEMPLATES[0],
-    "electra": "[MASK] : {text} means",
     "modernbert": ROBERTA_TEMPLATES[1],
     "xlm-roberta": '"{text}" means [MASK]',
 }

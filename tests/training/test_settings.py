@@ -90,10 +90,8 @@ def test_pairs_and_triplets(tmp_path: Path) -> None:
     examples = read_examples(tmp_path / "nli.csv")
     assert examples.rows == (("A dog runs.", "An animal moves.", "A dog sleeps."), ("a", "b", "c"))
     assert list(examples.columns()) == ["anchor", "positive", "negative"]
-    rows = [{"Question": "q1", "id": 1, "answer": "a1"}, {"Question": "q2", "id": 2, "answer": "a2"}]
-    (tmp_path / "qa.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert read_examples(tmp_path / "qa.jsonl").rows == (("q1", "a1"), ("q2", "a2"))
-    assert read_examples(tmp_path / "qa.jsonl").digest() != examples.digest()
+    (tmp_path / "qa.tsv").write_text("Question\tid\tanswer\nq1\t1\ta1\nq2\t2\ta2\n")
+    assert read_examples(tmp_path / "qa.tsv").rows == (("q1", "a1"), ("q2", "a2"))
 
 
 @pytest.mark.parametrize(
