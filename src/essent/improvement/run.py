@@ -9,11 +9,11 @@ import copy
 import io
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -39,14 +39,6 @@ UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 MIN_BUDGET = 1.0  # seconds
 
 
-class Choice(NamedTuple):
-    """An encoder: the name of its evidence, its recipe, and the folder of its trained model, if it was trained."""
-
-    name: str
-    recipe: str
-    trained: Path | None = None
-
-
 @dataclass
 class Run:
     """What the steps share.
@@ -54,8 +46,8 @@ class Run:
     Attributes:
         model: the user's model, which does not change.
         settings: the arguments of `improve` by name.
-        evidence: of every encoder that was measured, by its name.
-        choice: the best encoder so far.
+        evidence: of every encoder that was measured, by its name: its recipe, after `TRAINED` on the trained model.
+        choice: the name of the best encoder so far.
         gains: of the steps, the new and the old encoder by name, and what `Gain` has besides points.
         notes: sentences that a reader needs.
     """
@@ -69,7 +61,7 @@ class Run:
     note: Callable[[str], None]
     notes: list[str] = field(default_factory=list)
     evidence: dict[str, Evidence] = field(default_factory=dict)
-    choice: Choice = field(default_factory=lambda: Choice("", ""))
+    choice: str = ""
     gains: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
 
     @property
@@ -112,9 +104,20 @@ class Run:
             first.model.load_state_dict(saved.state_dict(), strict=False)  # heads that no recipe reads were dropped
         return shell
 
-    def encoder(self, recipe: str, trained: Path | None = None) -> Encoder:
-        """A recipe on the model, fitted on the texts of the plan where it learns something."""
-        return Encoder(self.shell(trained), recipe).fit(self.fit_texts)
+    @property
+    def trained(self) -> Path:
+        """The folder of the trained model."""
+        return self.journal.folder / "train" / "model"
+
+    def encoder(self, name: str) -> Encoder:
+        """The encoder of a name, fitted on the texts of the plan where it learns something."""
+        recipe = name.removeprefix(steps.TRAINED)
+        return Encoder(self.shell(None if recipe == name else self.trained), recipe).fit(self.fit_texts)
+
+    def measure(self, names: Iterable[str]) -> dict[str, Evidence]:
+        """Evidence of encoders by their names, of those that have none yet."""
+        new = [name for name in dict.fromkeys(names) if name not in self.evidence]
+        return {name: self.metric.measure(self.encoder(name)) for name in new}
 
     @property
     def fit_texts(self) -> list[str]:
@@ -125,11 +128,11 @@ class Run:
         """Scores of everything that was measured."""
         return self.metric.scores({**self.evidence, **(more or {})})
 
-    def prefer(self, candidate: Choice, *, significantly: bool) -> None:
+    def prefer(self, name: str, *, significantly: bool) -> None:
         """Make an encoder the choice if it scores higher, where asked for only if the interval lies above 0."""
-        difference, low, _ = self.scores().difference(candidate.name, self.choice.name)
+        difference, low, _ = self.scores().difference(name, self.choice)
         if low > 0 or (not significantly and difference > 0):
-            self.choice = candidate
+            self.choice = name
 
     def gained(self, step: str, by: str, new: str, old: str, kept: bool, seconds: float, note: str = "") -> None:
         """Record and say the gain of a step; the arguments are those of `Gain` and the encoders that it compares."""
@@ -274,13 +277,13 @@ def choose(run: Run) -> bool:
     """Choose the recipe; whether the model should be trained."""
     own, why = run.plan["own"], run.plan["training"]["why"]
     run.step("start", steps.start)
-    run.choice = Choice(own, own)
+    run.choice = own
     search = run.step("search", steps.search)
     best = search["name"]
     # a baseline that was kept by default must be significantly better
-    run.prefer(Choice(best, search["recipe"]), significantly=not search["gains"])
+    run.prefer(best, significantly=not search["gains"])
     words = f"recipe {best}" if best != own else f"recipes: {own} stays the best"
-    run.gained("search", words, best, own, run.choice.name == best != own, search["seconds"])
+    run.gained("search", words, best, own, run.choice == best != own, search["seconds"])
     run.notes += [search["verdict"], *search["notes"]]
     if not why and not search["gains"]:
         why = (
@@ -308,14 +311,12 @@ def train(run: Run) -> None:
     if not trained["steps"]:
         run.notes.append(f"The model was not trained: {trained['cut']}.")
         return
-    model = run.journal.folder / "train" / "model"
-    again = run.step("search-again", partial(steps.search, trained=model))
-    measured, scores = {**trained["measured"], **again["measured"]}, run.scores()
-    name = max(measured, key=lambda name: scores.values[name])
-    run.prefer(Choice(name, measured[name], model), significantly=False)
-    words = f"{_rounded(trained['seconds'])} of training and the recipe {measured[name]}"
+    again, scores = run.step("search-again", partial(steps.search, prefix=steps.TRAINED)), run.scores().values
+    best = max((*trained["measured"], *again["measured"]), key=lambda name: scores[name])
+    run.prefer(best, significantly=False)
+    words = f"{_rounded(trained['seconds'])} of training and the recipe {best.removeprefix(steps.TRAINED)}"
     seconds = trained["seconds"] + again["seconds"]
-    run.gained("train", words, name, untrained.name, run.choice != untrained, seconds, trained["cut"])
+    run.gained("train", words, best, untrained, run.choice != untrained, seconds, trained["cut"])
 
 
 def write(run: Run) -> None:
@@ -356,7 +357,7 @@ def _outcome(run: Run) -> Improved:
         run.notes.append(f"It took {_rounded(spent)}, more than the budget.")
     metadata = {
         **run.journal.entries["identity"],
-        "recipe": run.choice.recipe,
+        "recipe": run.choice.removeprefix(steps.TRAINED),
         "plan": run.plan,
         "steps": run.results,
         "before_on_test": None if tests is None else tests.with_interval(own),

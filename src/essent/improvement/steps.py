@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise, takewhile
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 StepResult = tuple[dict[str, Any], dict[str, Evidence]]
 ENCODER, STATIC, GRAPH = "encoder", "static", "graph"
+TRAINED = "trained: "  # before a recipe: on the model after the training
 # The part of the remaining budget that training may plan with, the least pace it assumes, and its least share.
 SAFE, MIN_PACE, MIN_TRAINING = 0.95, 0.8, 0.5
 REPORTED = 12  # recipes of a search
@@ -60,8 +61,7 @@ STATIC_REFERENCES = Grid(layers=("static",), weights=("uniform", "idf", "sif"), 
 def start(run: Run, folder: Path) -> StepResult:
     """Measure the model's own pooling and the mean."""
     recipes = dict.fromkeys([run.plan["own"], str(Recipe.parse(run.plan["baseline"]))])
-    evidence = {recipe: run.metric.measure(run.encoder(recipe)) for recipe in recipes}
-    return {}, {**evidence, **references(run, None, "given")}
+    return {}, {**run.measure(recipes), **references(run, None, "given")}
 
 
 def references(run: Run, trained: Path | None, label: str) -> dict[str, Evidence]:
@@ -83,15 +83,15 @@ def references(run: Run, trained: Path | None, label: str) -> dict[str, Evidence
     }
 
 
-def search(run: Run, folder: Path, trained: Path | None = None) -> StepResult:
-    """Search recipes on a model; the best is measured, fitted as it will be saved."""
-    plan = run.plan["search" if trained is None else "again"]
+def search(run: Run, folder: Path, prefix: str = "") -> StepResult:
+    """Search recipes on the model, or `TRAINED`; the best is measured, fitted as it will be saved."""
+    plan = run.plan["again" if prefix else "search"]
     seed, own = run.settings["seed"], run.plan["own"]
     baselines = [run.plan["baseline"], *([] if run.capabilities.only_static else ["first-last"]), own]
     tasks = subsample(run.inputs.tasks, plan["units"], seed)
     data: Any = tasks[0] if len(tasks) == 1 else tasks or list(run.inputs.texts[: plan["texts"]])
     board = search_recipes(
-        run.shell(trained),
+        run.shell(run.trained if prefix else None),
         data,
         space_of(plan["space"]),
         baselines=tuple(dict.fromkeys(baselines)),
@@ -100,11 +100,9 @@ def search(run: Run, folder: Path, trained: Path | None = None) -> StepResult:
         progress=run.progress,
     )
     # on a trained model, where no recipe is established, also the leader if it is not significantly better than `mean`
-    recipes = dict.fromkeys([str(board.best), *([str(board.leader)] if trained else [])])
-    measured = _named(recipes, trained)
+    measured = [f"{prefix}{board.best}", *([f"{prefix}{board.leader}"] if prefix else [])]
     values = {
-        "recipe": str(board.best),
-        "name": next(iter(measured)),
+        "name": measured[0],
         "measured": measured,
         "gains": str(board.best) not in board.baselines,  # neither a baseline nor a leader that nothing is better than
         "verdict": board.verdict,
@@ -112,23 +110,8 @@ def search(run: Run, folder: Path, trained: Path | None = None) -> StepResult:
         "criterion": board.criterion,
         "recipes": len(board.trials),
         "rows": [[str(trial.recipe), trial.scores[board.criterion]] for trial in board.trials[:REPORTED]],
-        "space": plan["space"],
     }
-    return values, _measure(run, measured, trained)
-
-
-def _named(recipes: Iterable[str], trained: Path | None) -> dict[str, str]:
-    """Recipes by the names of their evidence."""
-    return {f"trained: {recipe}" if trained else recipe: recipe for recipe in recipes}
-
-
-def _measure(run: Run, recipes: Mapping[str, str], trained: Path | None) -> dict[str, Evidence]:
-    """Evidence of recipes by their names, of those that have none yet."""
-    return {
-        name: run.metric.measure(run.encoder(recipe, trained))
-        for name, recipe in recipes.items()
-        if name not in run.evidence
-    }
+    return values, run.measure(measured)
 
 
 # -- training ---------------------------------------------------------------------------------------------------------
@@ -139,7 +122,7 @@ def trials(run: Run, folder: Path) -> StepResult:
     shutil.rmtree(folder)  # of a killed run: a trial does not train backwards
     decision = run.journal.once("trials that fit", partial(affordable_trials, run))
     settings, rungs = decision["settings"], decision["rungs"]
-    alive, step_seconds = list(range(len(settings))), {}
+    alive, names, step_seconds = list(range(len(settings))), {}, {}
     evidence: dict[str, Evidence] = {}
     rows: list[list[Any]] = []
     for before, rung in pairwise([0, *rungs]):
@@ -148,21 +131,15 @@ def trials(run: Run, folder: Path) -> StepResult:
             output = folder / f"trial-{trial}"
             encoder = _train(run, settings[trial], output=output, max_steps=rung, validate_every=rungs[0])
             step_seconds[trial] = (clock.elapsed() - began) / (rung - before)
-            evidence[trial_name(trial, rung)] = run.metric.measure(encoder, tests=False)
-        scores = run.scores(evidence)
-        alive.sort(key=lambda trial: -scores.values[trial_name(trial, rung)])
-        rows += [[trial + 1, rung, *scores.with_interval(trial_name(trial, rung))] for trial in alive]
+            names[trial] = f"trial {trial + 1} after {rung} steps"
+            evidence[names[trial]] = run.metric.measure(encoder, tests=False)
+        scores = run.scores(evidence).values
+        alive.sort(key=lambda trial: -scores[names[trial]])
+        rows += [[trial + 1, rung, scores[names[trial]]] for trial in alive]
         if before == 0:
             evidence |= references(run, folder / f"trial-{alive[0]}", "trial")
         best, alive = alive[0], alive[: max(1, len(alive) // 2)]
-    last = max(rung for trial, rung, *_ in rows if trial == best + 1)
-    values = {"name": trial_name(best, last), "settings": settings[best], "rows": rows, "each": step_seconds[best]}
-    return values, evidence
-
-
-def trial_name(trial: int, steps: int) -> str:
-    """The name of a trial's evidence."""
-    return f"trial {trial + 1} after {steps} steps"
+    return {"name": names[best], "settings": settings[best], "rows": rows, "each": step_seconds[best]}, evidence
 
 
 def affordable_trials(run: Run) -> dict[str, Any]:
@@ -191,18 +168,17 @@ def train(run: Run, folder: Path, settings: Mapping[str, Any], step_seconds: flo
     steps = decision["steps"]
     if steps == 0:
         return {"steps": 0, "cut": decision["cut"]}, {}
-    model = folder / "model"
     encoder = _train(
         run,
         settings,
-        output=model,
+        output=run.trained,
         validate=run.metric.validation(),
         max_steps=steps,
         validate_every=max(4, -(-steps // (run.plan["training"]["validations"] or MAX_VALIDATIONS))),
         progress=run.progress,
     )
-    measured = _named((str(encoder.recipe), run.choice.recipe), model)
-    evidence = {**_measure(run, measured, model), **references(run, model, "trained")}
+    measured = [f"{TRAINED}{recipe}" for recipe in (encoder.recipe, run.choice)]
+    evidence = {**run.measure(measured), **references(run, run.trained, "trained")}
     return {"steps": steps, "cut": decision["cut"], "measured": measured}, evidence
 
 
@@ -230,7 +206,7 @@ def affordable_steps(run: Run, step_seconds: float) -> dict[str, Any]:
 
 def encoder(run: Run, folder: Path) -> StepResult:
     """Fit, calibrate and save the best encoder."""
-    fitted = run.encoder(run.choice.recipe, run.choice.trained)
+    fitted = run.encoder(run.choice)
     path = run.journal.output / ENCODER
     _save(run, fitted, path)
     saved = Encoder(str(path), device=str(fitted.device))
@@ -246,10 +222,10 @@ def _save(run: Run, encoder: Encoder, path: Path) -> None:
     require_replaceable(path)
     lines = [f"`essent improve` on {len(run.inputs.texts):,} texts, measured by {run.metric.by}."]
     scores, tests = run.scores(), run.metric.test_scores(run.evidence)
-    for recipe in dict.fromkeys([run.plan["own"], run.choice.name]):
+    for recipe in dict.fromkeys([run.plan["own"], run.choice]):
         lines.append("`{}`: {:.2f} [{:.2f}, {:.2f}]".format(recipe, *scores.with_interval(recipe)))
     if tests is not None:
-        figures = "{:.2f} [{:.2f}, {:.2f}]".format(*tests.with_interval(run.choice.name))
+        figures = "{:.2f} [{:.2f}, {:.2f}]".format(*tests.with_interval(run.choice))
         lines.append(f"On the test ({run.metric.test_name}): {figures}")
     if calibrated := _calibrate(run, encoder):
         lines.append(f"Calibrated similarity: {calibrated}.")
@@ -282,7 +258,13 @@ def static(run: Run, folder: Path) -> StepResult:
     source = Encoder(str(run.journal.output / ENCODER))
     texts = list(run.inputs.texts[: run.plan["distilled"]])
     passes = PassSettings(unseen="alone" if run.plan["alone"] else "static")
-    averages, _ = collect(run.shell(run.choice.trained), texts, layers=["L"], teacher="mean", settings=passes)
+    averages, _ = collect(
+        run.shell(run.trained if run.choice.startswith(TRAINED) else None),
+        texts,
+        layers=["L"],
+        teacher="mean",
+        settings=passes,
+    )
     tables = {
         f"static, {teacher}{choice}": make_encoder(material, choice)
         for teacher, material in (("", averages), ("taught by the encoder, ", _taught(averages, source, texts)))
