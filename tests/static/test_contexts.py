@@ -92,18 +92,15 @@ def test_unseen_tokens(rule: str, backbone: Backbone) -> None:
     frame = [backbone.tokenizer.cls_token_id, token, backbone.tokenizer.sep_token_id]
     with torch.no_grad():
         states = backbone.model(input_ids=torch.tensor([frame])).last_hidden_state[0, 1]
-    table = backbone.static_table.detach().numpy()
-    rows, averages = table[contexts.seen[: len(table)]], contexts.table(3)[contexts.seen]
-
-    def spread(vectors: np.ndarray) -> float:
-        return float(np.mean([np.linalg.norm(vector - vectors.mean(axis=0)) for vector in vectors]))
-
-    everything = contexts.table(3)[contexts.seen] * contexts.count[contexts.seen][:, None]
+    table, averages = backbone.static_table.detach().numpy(), contexts.table(3)[contexts.seen]
+    rows, counts = table[contexts.seen[: len(table)]], contexts.count[contexts.seen]
+    deviations = [vectors - vectors.mean(axis=0) for vectors in (averages, rows)]
+    scale = np.divide(*(np.linalg.norm(deviation, axis=1).mean() for deviation in deviations))
     expected = {
         "alone": states.numpy(),
-        "static": averages.mean(axis=0) + (table[token] - rows.mean(axis=0)) * spread(averages) / spread(rows),
+        "static": averages.mean(axis=0) + (table[token] - rows.mean(axis=0)) * scale,
         "zero": np.zeros(backbone.dimensions),
-        "mean": everything.sum(axis=0) / contexts.count.sum(),
+        "mean": counts @ averages / counts.sum(),
     }[rule]
     np.testing.assert_allclose(contexts.table(3)[token], expected, atol=1e-5)
     padding = [i for i, name in enumerate(backbone.vocabulary.tokens) if not name]

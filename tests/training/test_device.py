@@ -15,7 +15,9 @@ from torch.nn import functional
 from training_helpers import SMALL, TEXTS
 from transformers import AutoModel
 
-from essent.training.device import STEPS, QuickDropout, keep_mask, quick_dropout
+from essent.errors import InputError
+from essent.training import device as devices
+from essent.training.device import STEPS, QuickDropout, find_device, keep_mask, on_device, quick_dropout
 from essent.training.run import train
 
 P = 0.1
@@ -144,3 +146,33 @@ def test_freed_memory_is_reused_in_the_block() -> None:
     page_faults = json.loads(done.stdout)
     assert page_faults["kept"] < page_faults["first"] / 10
     assert min(page_faults["after"]) > page_faults["first"] / 2
+
+
+# -- machines with an accelerator -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "requested", "expected"),
+    [
+        ("cuda:1", None, "cuda"),  # the second process of torchrun
+        ("cuda:0", "cpu", "cpu"),
+        ("xpu", "xpu", "xpu"),
+    ],
+)
+def test_machines_with_an_accelerator(
+    name: str, requested: str | None, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a trainer would be given there."""
+    monkeypatch.setattr(devices, "get_device_name", lambda: name)
+    monkeypatch.setattr("transformers.utils.is_torch_bf16_gpu_available", lambda: True)
+    assert find_device(requested) == expected
+    arguments = on_device(expected, "bfloat16")
+    assert arguments == {
+        "use_cpu": expected == "cpu", "bf16": True, "fp16": False, "dataloader_pin_memory": expected == "cuda"
+    }  # fmt: skip
+
+
+def test_an_accelerator_without_bf16_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transformers.utils.is_torch_bf16_gpu_available", lambda: False)
+    with pytest.raises(InputError, match="'mps' does not compute in it; take float32"):
+        on_device("mps", "bfloat16")

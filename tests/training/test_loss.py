@@ -11,12 +11,11 @@ import torch
 from sentence_transformers import SentenceTransformer
 from train_reference import Slow, loss_of
 
-from essent import Encoder, Recipe
-from essent.encoder.pipeline.plan import Plan
-from essent.training.continuous import replace_module
-from essent.training.loss import ContrastiveLoss, ViewCollator, ViewedModule, places_of
+from essent import Encoder
+from essent.errors import InputError
+from essent.training.loss import ContrastiveLoss, ViewCollator, info_nce, make_collator, make_loss
 from essent.training.projection import projection_heads
-from essent.training.settings import BERT_TEMPLATES, OBJECTIVES, ROBERTA_TEMPLATES
+from essent.training.settings import BERT_TEMPLATES, OBJECTIVES, ROBERTA_TEMPLATES, Settings
 
 TEXTS = ["A man is playing a large flute", "Two dogs run.", "dogs", "The moon is far from the earth"]
 TRIPLETS = [
@@ -40,20 +39,11 @@ def build(
     folder: Path, objective: str, head: str, columns: int, family: str = "bert"
 ) -> tuple[ContrastiveLoss, ViewCollator]:
     """A loss on a model of its own, dropout off."""
-    row = OBJECTIVES[objective]
-    views = [Recipe(template=text, weights=("mask",)) for text in TEMPLATES[family][: row.templates]]
-    views = views or [Recipe.parse("cls")]
+    templates = TEMPLATES[family][: OBJECTIVES[objective].templates]
+    settings = Settings(objective, templates, "prompt" if templates else "cls", projection_head=head, seed=0)
     encoder = Encoder(SentenceTransformer(str(folder), device="cpu"), "mean")
-    backbone = encoder.module.backbone
-    replace_module(encoder, ViewedModule(backbone, views[0]))
-    projection = projection_heads[head](
-        backbone.dimensions, backbone.model.config, torch.Generator().manual_seed(0), ""
-    )
-    view_columns = places_of(columns, len(views))
-    plans = [Plan(view, backbone) for view in views]
-    loss = ContrastiveLoss(encoder, plans, view_columns, projection, denoised=row.denoised)
-    frames = [plan.frame for plan in plans]
-    return loss.eval(), ViewCollator(encoder.preprocess, backbone=backbone, frames=frames, places=view_columns)
+    loss = make_loss(encoder, settings, columns)
+    return loss.eval(), make_collator(encoder, loss)
 
 
 def features_of(collator: ViewCollator, rows: list[Any]) -> list[dict[str, torch.Tensor]]:
@@ -157,3 +147,26 @@ def test_views_are_cut_to_the_text_length(bert: Path) -> None:
     features = features_of(collator, [("The old oak tree stayed there all the morning.",), ("dogs",)])
     longest = [int(part["attention_mask"].sum(dim=1).max()) for part in features]
     assert longest == [len(frame) + 5 for frame in collator.frames]
+
+
+# -- the loss of vectors ----------------------------------------------------------------------------------------------
+
+
+def test_half_precision_and_zero_rows() -> None:
+    anchors, positives = (part.bfloat16() for part in torch.randn(2, 4, 8))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half_loss = info_nce(anchors, positives)
+    assert half_loss.dtype == torch.float32
+    assert half_loss.item() == pytest.approx(info_nce(anchors.float(), positives.float()).item(), rel=1e-6)
+    zero = torch.zeros(2, 3, requires_grad=True)
+    loss = info_nce(zero, torch.randn(2, 3))
+    loss.backward()
+    assert loss.item() == pytest.approx(0.6931472)  # every cosine 0: two equal candidates
+    assert torch.isfinite(zero.grad).all()
+
+
+def test_refusals() -> None:
+    with pytest.raises(InputError, match=r"positives must have the anchors' shape \(2, 3\)"):
+        info_nce(torch.ones(2, 3), torch.ones(3, 3))
+    with pytest.raises(InputError, match="at least one row"):
+        info_nce(torch.ones(0, 3), torch.ones(0, 3))

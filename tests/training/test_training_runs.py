@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,19 @@ def whole(folder_of: Callable[[str], Path], dev: PairTask, tmp_path_factory: pyt
     return output
 
 
+@pytest.fixture
+def run(whole: Path, tmp_path: Path) -> Path:
+    """A copy of that run."""
+    shutil.copytree(whole, tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def again(bert: Path, dev: PairTask, tmp_path: Path) -> Callable[..., Encoder]:
+    """The same training, in the folder of the copy."""
+    return partial(train, bert, TEXTS, output=tmp_path / "run", validate=dev, **STEPS)
+
+
 def test_best_checkpoint_loads(whole: Path, bert: Path, dev: PairTask) -> None:
     run, encoder = training_record(whole), Encoder(str(whole))
     scores = {row["step"]: row["eval_spearman"] for row in run["history"] if "eval_spearman" in row}
@@ -70,17 +84,17 @@ def newest(output: Path) -> Path:
     return checkpoint
 
 
-def test_resumed_after_a_stop_in_the_second_epoch(whole: Path, bert: Path, dev: PairTask, tmp_path: Path) -> None:
+def test_resumed_after_a_stop_in_the_second_epoch(
+    whole: Path, run: Path, bert: Path, dev: PairTask, again: Callable[..., Encoder]
+) -> None:
     """Checkpoint 4 ends the first epoch and 6 the run; a half-written one is passed over."""
-    run = tmp_path / "run"
-    shutil.copytree(whole, run)
     (run / "checkpoints" / "checkpoint-6" / "trainer_state.json").write_text('{"epoch": 1.5, "best')
-    train(bert, TEXTS, output=run, validate=dev, resume=True, **STEPS)
+    again(resume=True)
     assert same(run / "checkpoints" / "checkpoint-6", whole / "checkpoints" / "checkpoint-6")
     with pytest.raises(DataError, match=r"learning_rate was 0\.001 and is 0\.01"):
-        train(bert, TEXTS, output=run, resume=True, validate=dev, **{**STEPS, "learning_rate": 1e-2})
+        again(resume=True, learning_rate=1e-2)
     with pytest.raises(DataError, match=r"resume=True\) goes on from there"):
-        train(bert, TEXTS, output=run, **STEPS)
+        again()
     changed = SentenceTransformer(str(bert), device="cpu")
     with torch.no_grad():
         next(changed.parameters())[0, 0] += 1
@@ -89,25 +103,23 @@ def test_resumed_after_a_stop_in_the_second_epoch(whole: Path, bert: Path, dev: 
 
 
 @pytest.mark.parametrize("name", ["rng_state.pth", "essent/files.json"])
-def test_a_checkpoint_with_a_short_file_is_passed_over(whole: Path, tmp_path: Path, name: str) -> None:
+def test_a_checkpoint_with_a_short_file_is_passed_over(run: Path, name: str) -> None:
     """As a run leaves it that is killed while it writes one; its state can be read."""
-    shutil.copytree(whole, tmp_path / "run")
-    damaged = newest(tmp_path / "run")
+    damaged = newest(run)
     (damaged / name).write_bytes((damaged / name).read_bytes()[:-1])
-    assert newest(tmp_path / "run") != damaged
+    assert newest(run) != damaged
 
 
 def test_changed_checkpoint_is_refused(
-    whole: Path, bert: Path, dev: PairTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path, again: Callable[..., Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("essent._core.folders.digests.SMALL", 0)
-    shutil.copytree(whole, tmp_path / "run")
-    optimizer = newest(tmp_path / "run") / "optimizer.pt"
+    optimizer = newest(run) / "optimizer.pt"
     content = bytearray(optimizer.read_bytes())
     content[len(content) // 2] ^= 1
     optimizer.write_bytes(content)
     with pytest.raises(DataError, match=rf"optimizer.pt has changed.*Remove .*{optimizer.parent.name} to go on"):
-        train(bert, TEXTS, output=tmp_path / "run", validate=dev, resume=True, **STEPS)
+        again(resume=True)
 
 
 def test_output_folder_refusals(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,24 +136,20 @@ def test_output_folder_refusals(bert: Path, tmp_path: Path, monkeypatch: pytest.
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "foreign", "other"]
 
 
-def test_force_starts_over(whole: Path, bert: Path, dev: PairTask, tmp_path: Path) -> None:
-    shutil.copytree(whole, tmp_path / "run")
-    train(bert, TEXTS, output=tmp_path / "run", force=True, validate=dev, **{**STEPS, "max_steps": 1})
-    assert training_record(tmp_path / "run")["steps"] == 1
-    assert newest(tmp_path / "run").name == "checkpoint-1"
+def test_force_starts_over(run: Path, again: Callable[..., Encoder]) -> None:
+    again(force=True, max_steps=1)
+    assert training_record(run)["steps"] == 1
+    assert newest(run).name == "checkpoint-1"
 
 
-def test_resume_in_a_moved_folder(whole: Path, bert: Path, dev: PairTask, tmp_path: Path) -> None:
+def test_resume_in_a_moved_folder(whole: Path, run: Path, again: Callable[..., Encoder]) -> None:
     """The state names the best checkpoint by its path, which is not there any more."""
-    shutil.copytree(whole, tmp_path / "run")
-    for state in (tmp_path / "run" / "checkpoints").glob("*/trainer_state.json"):
+    for state in (run / "checkpoints").glob("*/trainer_state.json"):
         state.write_text(state.read_text("utf-8").replace(str(whole), "/gone"), "utf-8")
-    train(bert, TEXTS, output=tmp_path / "run", validate=dev, resume=True, **STEPS)
-    assert same(tmp_path / "run", whole)
-    scored = [
-        [row for row in training_record(folder)["history"] if "eval_spearman" in row]
-        for folder in (tmp_path / "run", whole)
-    ]
+    again(resume=True)
+    assert same(run, whole)
+    histories = [training_record(folder)["history"] for folder in (run, whole)]
+    scored = [[row for row in history if "eval_spearman" in row] for history in histories]
     assert scored[0] == scored[1]  # nothing was trained or validated again
 
 
@@ -180,7 +188,7 @@ def test_warnings(folder_of: Callable[[str], Path], caplog: pytest.LogCaptureFix
 
 
 def test_ctrl_c_saves_a_checkpoint_and_the_run_goes_on(
-    whole: Path, bert: Path, dev: PairTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Path, again: Callable[..., Encoder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped in the third step, between two validations; nothing that was learned is lost."""
     from essent.training.trainer import ContrastiveTrainer
@@ -195,31 +203,30 @@ def test_ctrl_c_saves_a_checkpoint_and_the_run_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(ContrastiveTrainer, "training_step", training_step)
         with pytest.raises(KeyboardInterrupt, match=r"Stopped after step 3 of 6\. .*checkpoint-3\. .* --resume"):
-            train(bert, TEXTS, output=tmp_path / "run", validate=dev, **STEPS)
+            again()
     assert signal.getsignal(signal.SIGINT) is before
     assert not (tmp_path / "run" / "training.json").exists()
-    train(bert, TEXTS, output=tmp_path / "run", validate=dev, resume=True, **STEPS)
+    again(resume=True)
     assert same(tmp_path / "run", whole)
 
 
 @pytest.mark.slow
-def test_a_run_is_extended_and_never_shortened(bert: Path, dev: PairTask, tmp_path: Path) -> None:
-    notes: list[str] = []
-    resumed = {**SMALL, "output": tmp_path, "validate": dev, "validate_every": 2, "resume": True, "note": notes.append}
-    train(bert, TEXTS, max_steps=2, **resumed)
-    train(bert, TEXTS, max_steps=2, **resumed)
-    train(bert, TEXTS, epochs=1.5, **resumed)  # of four batches each
-    for note, words in zip(
-        notes, ("the run begins at step 0", "all 2 steps are done", "after step 2 of 6"), strict=True
+def test_a_run_is_extended_and_never_shortened(again: Callable[..., Encoder], tmp_path: Path) -> None:
+    for length, words in (
+        ({"max_steps": 2}, "the run begins at step 0"),
+        ({"max_steps": 2}, "all 2 steps are done"),
+        ({"max_steps": None, "epochs": 1.5}, "after step 2 of 6"),  # of four batches each
     ):
-        assert words in note
-    run = training_record(tmp_path)
+        notes: list[str] = []
+        again(resume=True, note=notes.append, **length)
+        assert words in notes[0]
+    run = training_record(tmp_path / "run")
     assert (run["steps"], run["settings"]["epochs"]) == (6, 1.5)
     assert [row["step"] for row in run["history"] if "eval_spearman" in row] == [0, 2, 4, 6]
     rates = {row["step"]: row["learning_rate"] for row in run["history"] if "learning_rate" in row}
     assert rates[4] == pytest.approx(SMALL["learning_rate"] * (1 - 4 / 6), rel=0.6)  # of the new length
     with pytest.raises(DataError, match="has 6 steps, and 3 would be fewer"):
-        train(bert, TEXTS, max_steps=3, **resumed)
+        again(max_steps=3, resume=True)
 
 
 @pytest.mark.slow
@@ -341,21 +348,18 @@ def files_up_to(size: int) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_a_full_disk(bert: Path, tmp_path: Path) -> None:
-    settings = {**SMALL, "max_steps": 4, "validate_every": 2}
-    train(bert, TEXTS, output=tmp_path, **{**settings, "max_steps": 2})
-    good = tmp_path / "checkpoints" / "checkpoint-2"
-    shutil.copytree(good, tmp_path / "good")
+def test_a_full_disk(again: Callable[..., Encoder], tmp_path: Path) -> None:
+    checkpoint = tmp_path / "run" / "checkpoints" / "checkpoint-2"
+    again(max_steps=2)
+    shutil.copytree(checkpoint, tmp_path / "good")
     for size in (20_000, 300_000):  # the model does not fit; the model does and the optimizer does not
-        with (
-            files_up_to(size),
-            pytest.raises(TrainingError, match=r"step 4 cannot be written.*checkpoint-2\. Free some"),
-        ):
-            train(bert, TEXTS, output=tmp_path, resume=True, **settings)
-        assert not (tmp_path / "checkpoints" / "checkpoint-4").exists()
-    assert same(good, tmp_path / "good")
-    train(bert, TEXTS, output=tmp_path, resume=True, **settings)
-    assert training_record(tmp_path)["steps"] == 4
+        message = r"step 4 cannot be written.*checkpoint-2\. Free some"
+        with files_up_to(size), pytest.raises(TrainingError, match=message):
+            again(max_steps=4, resume=True)
+        assert not checkpoint.with_name("checkpoint-4").exists()
+    assert same(checkpoint, tmp_path / "good")
+    again(max_steps=4, resume=True)
+    assert training_record(tmp_path / "run")["steps"] == 4
 
 
 @pytest.mark.parametrize(
