@@ -120,9 +120,10 @@ def test_nothing_gained_keeps_the_recipe(bert: Path, small: None, tmp_path: Path
 
 
 def test_a_spent_budget_gives_an_encoder(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a clock by which whatever is timed takes a second, a budget of two is spent before the search."""
+    """On a clock by which whatever is timed takes a second, a budget of two is spent before the search; no labels."""
     monkeypatch.setattr(clock, "elapsed", itertools.count().__next__)
-    improvement = essent.improve(str(bert), TEXTS, duplicates(40), output=tmp_path / "out", budget="2s", options=CPU)
+    improvement = essent.improve(str(bert), TEXTS, output=tmp_path / "out", budget="2s", options=CPU)
+    assert not improvement.by_labels
     assert "steps of training would take" in improvement.metadata["plan"]["training"]["why"]
     assert [part.name for part in improvement.results] == ["encoder"]
     assert improvement.encoder(device="cpu").encode(["A text."]).shape[0] == 1
