@@ -116,8 +116,8 @@ def train(
         settings = replace(settings, templates=(free_template(encoder, settings.templates),))
     if not 2 <= settings.batch_size <= len(examples):
         raise InputError(
-            f"batch_size={settings.batch_size} on {len(examples)} examples: take a batch_size of at most {len(examples)} "
-            "and at least 2, as a text's negatives are the others of its batch."
+            f"batch_size={settings.batch_size} on {len(examples)} examples: take a batch_size of at most "
+            f"{len(examples)} and at least 2, as a text's negatives are the others of its batch."
         )
     on_device(encoder.device.type, settings.precision)  # refused before a folder is made
     backbone = encoder.module.backbone
