@@ -76,7 +76,7 @@ def shown(found: dict[str, list[dict[str, dict[str, float]]]], task: str) -> Non
     """Print one table: recipes by trainings."""
     print(f"\n{task}\n| recipe | {' | '.join(found)} |\n|---|{'--:|' * len(found)}")
     for row in found[BEFORE][0]:
-        cells = [str(Spread.of([run[row][task] for run in runs])) for runs in found.values()]
+        cells = [str(Spread(tuple(run[row][task] for run in runs))) for runs in found.values()]
         print(f"| {row} | {' | '.join(cells)} |", flush=True)
 
 

@@ -16,7 +16,7 @@ WORDS = (
     "monday after announcement she drinks cold coffee every morning kitten climbed old oak tree and stayed there"
 ).split()
 SMALL = {"RUNGS": (4, 8, 12), "MIN_STEPS": 8, "EPOCHS": 1, "BATCH": 16, "ENGINES": {}}
-SPACES = {"full": Space(plan.TINY.grids, ("static | normalize",), "full")}
+SPACES = {"full": Space(plan.SPACES["tiny"].grids, ("static | normalize",), "full")}
 
 
 def make_texts(count: int, seed: int = 0) -> list[str]:
@@ -46,11 +46,6 @@ def make_small(patch: Any = setattr, trials: int = 2) -> None:
         for module in (plan, steps):
             if hasattr(module, name):
                 patch(module, name, value)
-
-
-def trials_for(step: str) -> int:
-    """How many trials an improvement has that is killed at a step: none before a training, as they gain by chance."""
-    return 1 if step.rstrip("+") in ("train", "search-again") else 2
 
 
 def digests(folder: Path, *parts: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """An improvement in a process of its own, which kills itself without warning.
 
-python killed_improvement.py MODEL FOLDER STEP PAIRS    when STEP is finished; where the name ends with "+", when
-the step behind it has computed and not yet written what comes of it; where it has a "/", when such a file is there.
+python killed_improvement.py MODEL FOLDER STEP PAIRS    when the step behind STEP has computed and not yet written what
+comes of it; where STEP has a "/", when such a file is there.
 PAIRS are judged, with 0 it is chosen without labels.
 """
 
@@ -20,13 +20,13 @@ import torch
 
 torch.set_num_threads(1)  # sums depend on it
 
-from improvement_helpers import duplicates, make_small, make_texts, trials_for  # noqa: E402
+from improvement_helpers import duplicates, make_small, make_texts  # noqa: E402
 
 import essent  # noqa: E402
 from essent.improvement.run import Run  # noqa: E402
 
 
-def kill() -> None:
+def kill(*unused: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -37,30 +37,24 @@ def kill_when(work: Path, file: str) -> None:
     kill()
 
 
-def kill_after(step: str) -> None:
-    """When a step is finished, or before what the step behind it has computed is written."""
+def kill_behind(step: str) -> None:
+    """Before what the step behind it has computed is written."""
     original, finished = Run.step, []
 
     def watched(self: Run, name: str, compute: Callable[[Run, Path], Any]) -> Any:
-        def killed(run: Run, folder: Path) -> Any:
-            compute(run, folder)
-            kill()
-
-        values = original(self, name, killed if finished[-1:] == [step.rstrip("+")] else compute)
+        last, computed = finished[-1:] == [step], compute
         finished.append(name)
-        if name == step:
-            kill()
-        return values
+        return original(self, name, (lambda run, folder: kill(computed(run, folder))) if last else compute)
 
     Run.step = watched
 
 
 def main(model: str, folder: Path, step: str, pairs: int) -> None:
-    make_small(trials=trials_for(step))
+    make_small(trials=1 if step == "train" else 2)  # none before a training: they gain by chance
     if "/" in step:
         threading.Thread(target=kill_when, args=(folder / ".work", step), daemon=True).start()
     else:
-        kill_after(step)
+        kill_behind(step)
     essent.improve(
         model,
         make_texts(90),

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from essent._core import clock
-from essent._core.cores import cores
 from essent.improvement import plan
 from essent.improvement.metric import Inputs, Metric
 from essent.improvement.plan import FORMAT, MIN_STEPS, Journal, plan_search, plan_training, space_of
@@ -25,7 +24,6 @@ from essent.tasks.pairs import PairTask
 SEARCH = {"space": "tiny", "texts": 100, "units": None, "seconds": 100.0}
 PLAN = {  # measuring an encoder takes 10 s, the tests 5 s
     "own": "mean",
-    "judged": True,
     "speed": {"seconds": 0.0, "tokens": 20.0, "judged": 0.0, "measured": 10.0, "tested": 5.0},
     "search": SEARCH,
     "training": {
@@ -66,29 +64,23 @@ def run_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return make
 
 
-def test_pace_is_actual_over_planned_seconds(run_at: Any) -> None:
-    run = run_at(1.5)
-    assert run.pace == pytest.approx(1.5)
-    assert run.remaining == pytest.approx(1000 - 1.5 * 345)
-
-
 @pytest.mark.parametrize("pace", [0.9, 1.05])
 def test_training_leaves_later_steps_their_time(run_at: Any, pace: float) -> None:
     run = run_at(pace)
-    free = SAFE * (1000 - pace * sum(PLANNED.values())) - pace * (AFTER + MEASURED)
+    assert run.pace == pytest.approx(pace)
+    assert run.remaining == pytest.approx(1000 - pace * 345)
+    free = SAFE * run.remaining - pace * (AFTER + MEASURED)
     assert free > MIN_TRAINING * run.remaining
-    assert affordable_steps(run, 5.0) == {
-        "steps": int(free / 5.0),
-        "cut": f"100 steps were planned, and {int(free / 5.0)} fitted the budget",
-    }
+    cut = f"100 steps were planned, and {int(free / 5.0)} fitted the budget"
+    assert affordable_steps(run, 5.0) == {"steps": int(free / 5.0), "cut": cut}
 
 
-def test_training_has_half_of_a_short_remainder(run_at: Any) -> None:
+def test_training_has_half_of_a_short_remainder_and_no_more_than_its_most(run_at: Any) -> None:
     assert affordable_steps(run_at(2.0), 5.0)["steps"] == int(MIN_TRAINING * 310 / 5.0)
-
-
-def test_training_takes_no_more_than_its_most(run_at: Any) -> None:
-    assert affordable_steps(run_at(1.0), 0.5) == {"steps": 120}
+    assert affordable_steps(run_at(1.0), 0.5) == {"steps": 120, "cut": ""}
+    run = run_at(2.8)
+    step_seconds = MIN_TRAINING * run.remaining / (MIN_STEPS - 0.5)
+    assert affordable_steps(run, step_seconds) == {"steps": 0, "cut": "only 34 s of the budget were left"}
 
 
 def test_step_time_without_trials_follows_the_pace(run_at: Any) -> None:
@@ -97,17 +89,11 @@ def test_step_time_without_trials_follows_the_pace(run_at: Any) -> None:
         assert affordable_steps(run, 0.0) == affordable_steps(run, assumed * 4.0)
 
 
-def test_too_few_steps_are_none(run_at: Any) -> None:
-    run = run_at(2.8)
-    step_seconds = MIN_TRAINING * run.remaining / (MIN_STEPS - 0.5)
-    assert affordable_steps(run, step_seconds) == {"steps": 0, "cut": "only 34 s of the budget were left"}
-
-
 @pytest.mark.parametrize(("pace", "trials", "rungs"), [(1.0, 8, [16, 32, 64]), (2.0, 4, [16, 32]), (2.7, 2, [16])])
 def test_trials_are_halved_until_they_fit(run_at: Any, pace: float, trials: int, rungs: list[int]) -> None:
     """655 seconds left: 200 <= 327; 310 left: 200 > 155, and 80 are not; 68 left."""
-    settings, steps = affordable_trials(run_at(pace))
-    assert (len(settings), steps) == (trials, rungs)
+    decision = affordable_trials(run_at(pace))
+    assert (len(decision["settings"]), decision["rungs"]) == (trials, rungs)
 
 
 def test_training_inherits_the_time_of_dropped_trials() -> None:
@@ -121,7 +107,7 @@ def test_training_inherits_the_time_of_dropped_trials() -> None:
     assert planned(155, 0)["steps"] == MIN_STEPS
     assert "too much" in planned(100, 0)["why"]
     helped = planned(100, 60)
-    assert (helped["steps"], helped["rungs"], len(helped["trials"])) == (MIN_STEPS, (), 1)
+    assert (helped["steps"], helped["rungs"], len(helped["trials"])) == (MIN_STEPS, [], 1)
 
 
 def test_clustering_costs_grow_with_recipes_and_texts() -> None:
@@ -129,10 +115,9 @@ def test_clustering_costs_grow_with_recipes_and_texts() -> None:
     examples = tuple(Example((f"text {number}",), str(number % 20)) for number in range(4000))
     inputs = Inputs((), (), (ClusterTask("topics", examples),), ())
     model = ModelCapabilities("bert", layers=6, attention_heads=12, mask=False)
-    seconds_per_text = 0.002 * cores()  # of processors
 
     def planned(seconds: float) -> tuple[str, int | None, int]:
-        search = plan_search({"seconds": 0.01, "judged": seconds_per_text}, inputs, model, seconds, ("small", "tiny"))
+        search = plan_search({"seconds": 0.01, "judged": 0.002}, inputs, model, seconds, ("small", "tiny"))
         recipes = len(space_of(search["space"]).expand(model)[0])
         assert search["seconds"] >= 0.002 * recipes * search["texts"]
         return search["space"], search["units"], round(search["seconds"])
@@ -142,25 +127,22 @@ def test_clustering_costs_grow_with_recipes_and_texts() -> None:
     assert planned(54.0) == ("tiny", 2000, 54)
 
 
-CLOCKS = {"elapsed": 0.0, "processor": 0.0}
-
-
 class SlowClusters(ClusterTask):
-    """Judging takes a second, and two seconds of processors."""
+    """Judging takes a second by the clock that stands still otherwise."""
+
+    seconds = 0.0
 
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
-        CLOCKS["elapsed"] += 1.0
-        CLOCKS["processor"] += 2.0
+        SlowClusters.seconds += 1.0
         return np.zeros(self.evidence_size)
 
 
-def test_judging_seconds_per_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Per judged text, whatever is held out besides; nothing where similarities alone are judged."""
-    for name in CLOCKS:
-        monkeypatch.setattr(clock, name, lambda name=name: CLOCKS[name])
+def test_seconds_of_measuring_an_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "elapsed", lambda: SlowClusters.seconds)
     examples = tuple(Example((f"text {number}",), str(number % 2)) for number in range(40))
     held_out = tuple(f"held out {number}" for number in range(400))
-    clusters = Inputs((), held_out, (SlowClusters("slow", examples),), ())
-    assert Metric(clusters, 0, 1000, 1000).judging_seconds(8) == (1.0, 2.0 / 40)
     pairs = PairTask.from_rows([(f"text {number}", f"text {number + 1}", number / 30) for number in range(30)], "pairs")
-    assert Metric(Inputs((), held_out, (pairs,), ()), 0, 1000, 1000).judging_seconds(8) == (0.0, 0.0)
+    speed = Metric(Inputs((), held_out, (SlowClusters("slow", examples),), (pairs,)), 0, 1000, 1000).speed(8, 0.5)
+    assert speed["judged"] == 1.0 / 40
+    assert speed["measured"] == pytest.approx(1.0 + 0.5 * (40 + 333))
+    assert speed["tested"] == pytest.approx((0.5 + speed["judged"]) * 31)

@@ -12,15 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from improvement_helpers import digests, duplicates, make_small, make_texts, trials_for
+from improvement_helpers import digests, duplicates, make_small, make_texts
 from sentence_transformers import SentenceTransformer
 
 import essent
 from command_line import run
 from essent._core import clock
-from essent.errors import DataError, EngineError, EssentError, InputError, UnknownNameError
-from essent.improvement import plan, steps
+from essent.errors import DataError, EssentError, InputError, UnknownNameError
+from essent.improvement import plan
 from essent.improvement.metric import read_inputs
 from essent.improvement.outcome import Improved
 from essent.improvement.run import Run, parse_budget
@@ -57,30 +56,24 @@ def test_by_judgements(improved: Improved) -> None:
     assert improved.answer == "static"
     assert (static.bytes or 0) < (encoder.bytes or 0) * 2
     saved = improved.encoder(device="cpu")
-    plain = SentenceTransformer(str(improved.folder / "encoder"), device="cpu")
-    assert np.allclose(saved.encode(TEXTS[:5]), plain.encode(TEXTS[:5]), atol=1e-5)
     vectors = saved.encode(TEXTS[:5])
+    plain = SentenceTransformer(str(improved.folder / "encoder"), device="cpu")
+    assert np.allclose(vectors, plain.encode(TEXTS[:5]), atol=1e-5)
     assert saved.calibration is not None
     assert saved.calibration.probability is not None  # the judgements are duplicates
-    assert saved.similarity(vectors, vectors, calibrated=True).shape == (5, 5)
     assert essent.StaticEncoder.load(str(improved.folder / "static")).encode(TEXTS[:2]).shape[0] == 2
     assert "## How it was made" in (improved.folder / "encoder" / "README.md").read_text("utf-8")
     essent.verify(str(improved.folder / "encoder"))
-
-
-def test_output_files(improved: Improved) -> None:
-    """The page and the JSON have every step and every result; the models of the steps are gone."""
     metadata = json.loads((improved.folder / "improvement.json").read_text("utf-8"))
     assert metadata["gains"][0]["step"] == "search"
     assert {"encoder", "static"} <= {result["name"] for result in metadata["results"]}
     page = (improved.folder / "report.html").read_text("utf-8")
-    for part in ("Quality, speed and size", "What was bought", "Verdict", "on the test"):
+    for part in ("Quality, speed and size", "What was bought", "on the test"):
         assert part in page
-    assert not re.search(r"(src|href)=\"https?:", page)
-    assert not list((improved.folder / ".work").rglob("*.safetensors"))
+    assert not list((improved.folder / ".work").rglob("*.safetensors"))  # the models of the steps
 
 
-def test_the_same_command_computes_nothing(
+def test_the_same_command_computes_nothing_and_another_is_refused(
     improved: Improved, bert: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = Run.step
@@ -90,46 +83,11 @@ def test_the_same_command_computes_nothing(
 
     monkeypatch.setattr(Run, "step", lambda self, name, compute: original(self, name, refuse))
     before = digests(improved.folder, "encoder", "static")
-    again = essent.improve(
-        str(bert), TEXTS, duplicates(60), output=improved.folder, test=duplicates(30, 7), goal="size", options=CPU
-    )
-    assert again.results == improved.results
+    arguments = {"data": duplicates(60), "output": improved.folder, "test": duplicates(30, 7), "options": CPU}
+    assert essent.improve(str(bert), TEXTS, goal="size", **arguments).results == improved.results
     assert digests(improved.folder, "encoder", "static") == before
-
-
-def test_another_command_is_refused(improved: Improved, bert: Path) -> None:
-    with pytest.raises(DataError, match="goal was 'size' and is 'speed'"):
-        essent.improve(str(bert), TEXTS, duplicates(60), output=improved.folder, goal="speed", options=CPU)
-    with pytest.raises(DataError, match="seed was 0 and is 1"):
-        essent.improve(str(bert), TEXTS, output=improved.folder, seed=1, options=CPU)
-
-
-@pytest.mark.slow  # a search and a training more, in arithmetic that most machines imitate
-def test_in_bfloat16(bert: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The passes of searches and training are in it, what is measured and saved is not."""
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
-    monkeypatch.setattr(plan, "TRIALS", (1,))
-    precisions: list[str] = []
-    train, search = steps.train_model, steps.search_recipes
-    monkeypatch.setattr(steps, "train_model", lambda *a, **k: (precisions.append(k["precision"]), train(*a, **k))[1])
-    monkeypatch.setattr(
-        steps, "search_recipes", lambda *a, **k: (precisions.append(k["precision"]), search(*a, **k))[1]
-    )
-    improvement = essent.improve(
-        str(bert), TEXTS, duplicates(60), output=tmp_path / "out", precision="bf16", options=CPU
-    )
-    assert len(precisions) >= 2
-    assert set(precisions) == {"bfloat16"}
-    essent.verify(str(improvement.folder / "encoder"))  # computes what it computed when it was measured, in float32
-
-
-def test_bfloat16_is_refused_where_it_would_be_imitated(
-    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True}, raising=False)
-    with pytest.raises(EngineError, match="no bfloat16 arithmetic"):
-        essent.improve(str(bert), TEXTS, output=tmp_path / "out", precision="bfloat16", options=CPU)
-    assert not (tmp_path / "out" / "encoder").exists()
+    with pytest.raises(DataError, match=r"goal was 'size' and is 'speed'; seed was 0 and is 1"):
+        essent.improve(str(bert), TEXTS, goal="speed", seed=1, **arguments)
 
 
 @pytest.mark.slow  # half a minute: trials, training and two searches, judged by pairs that are made
@@ -145,7 +103,7 @@ def test_without_labels(bert: Path, small: None, tmp_path: Path, monkeypatch: py
     trained = tmp_path / "out" / ".work" / "train"
     assert json.loads((trained / "model" / "training.json").read_text("utf-8"))["best_step"] is None  # the last one
     done = improvement.metadata["steps"]
-    assert list(done["train"]["measured"].values()) == list(dict.fromkeys(["mean", done["search"]["recipe"]]))
+    assert {*done["train"]["measured"]} == {"trained: mean", f"trained: {done['search']['name']}"}
 
 
 @pytest.mark.slow  # some seconds
@@ -162,9 +120,10 @@ def test_nothing_gained_keeps_the_recipe(bert: Path, small: None, tmp_path: Path
 
 
 def test_a_spent_budget_gives_an_encoder(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a clock by which whatever is timed takes a second, a budget of two is spent before the search."""
+    """On a clock by which whatever is timed takes a second, a budget of two is spent before the search; no labels."""
     monkeypatch.setattr(clock, "elapsed", itertools.count().__next__)
-    improvement = essent.improve(str(bert), TEXTS, duplicates(40), output=tmp_path / "out", budget="2s", options=CPU)
+    improvement = essent.improve(str(bert), TEXTS, output=tmp_path / "out", budget="2s", options=CPU)
+    assert not improvement.by_labels
     assert "steps of training would take" in improvement.metadata["plan"]["training"]["why"]
     assert [part.name for part in improvement.results] == ["encoder"]
     assert improvement.encoder(device="cpu").encode(["A text."]).shape[0] == 1
@@ -176,21 +135,23 @@ def test_a_spent_budget_gives_an_encoder(bert: Path, tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("step", "pairs"),
     [
-        *(("start+", 60), ("trials", 60), ("encoder+", 60), ("train+", 0)),
+        ("start", 60),
+        ("train", 0),
         ("trials/trial-*/checkpoints/checkpoint-8", 60),  # a trial that goes on after the first comparison
     ],
 )
 def test_killed_and_resumed(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, pairs: int) -> None:
     """Killed in a step or between two, and resumed: the same bytes as without the break, from the same plan."""
-    make_small(monkeypatch.setattr, trials_for(step.partition("/")[0]))
+    make_small(monkeypatch.setattr, trials=1 if step == "train" else 2)
     script = Path(__file__).parent / "killed_improvement.py"
     command = [sys.executable, script, str(bert), tmp_path / "killed", step, str(pairs)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == -9, done.stderr
-    entries = json.loads((tmp_path / "killed" / ".work" / "journal.json").read_text("utf-8"))
+    journal = Path(".work", "journal.json")
+    entries = json.loads((tmp_path / "killed" / journal).read_text("utf-8"))
     (tmp_path / "whole" / ".work").mkdir(parents=True)
-    planned = json.dumps({name: entries[name] for name in ("identity", "plan")})
-    (tmp_path / "whole" / ".work" / "journal.json").write_text(planned, "utf-8")
+    planned = {name: entries[name] for name in ("identity", "plan")}
+    (tmp_path / "whole" / journal).write_text(json.dumps(planned), "utf-8")
     data = duplicates(pairs) if pairs else ()
     for name in ("killed", "whole"):
         essent.improve(str(bert), TEXTS, data, output=tmp_path / name, budget="30m", goal="speed", options=CPU)
@@ -221,14 +182,13 @@ def test_the_command(bert: Path, small: None, tmp_path: Path) -> None:
     texts.write_text("".join(json.dumps({"body": text}) + "\n" for text in TEXTS), "utf-8")
     rows = [{"sentence1": a, "sentence2": b, "label": int(alike)} for a, b, alike in duplicates(40).pairs]
     pairs.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    command = ("improve", "--texts", texts, "--column", "body", "-d", pairs, "-o", output, "--device", "cpu")
-    printed = run(*command, "-m", bert, "--goal", "size", "--budget", "1s")
+    command = f"improve -m {bert} --texts {texts} --column body -d {pairs} -o {output} --device cpu".split()
+    printed = run(*command, "--goal", "size", "--budget", "1s")
     settings = json.loads((output / "improvement.json").read_text("utf-8"))["about"]
     assert (settings["goal"], settings["budget"]) == ("size", "1s")
     assert "a budget of 1s" in printed.stderr
     assert f"It is in {output}" in printed.stdout
-    assert "goal was 'size' and is 'speed'" in run(*command, "-m", bert, "--goal", "speed", code=2).stderr
-    assert "90s, 30m or 1.5h" in run(*command, "-m", "nowhere", "--budget", "soon", code=2).stderr
+    assert "goal was 'size' and is 'speed'" in run(*command, "--goal", "speed", code=2).stderr
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
@@ -237,14 +197,11 @@ def test_the_command(bert: Path, small: None, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "kind", "message"),
     [
-        ({"texts": []}, InputError, "There are 0 different texts; an encoder is improved on 50 or more"),
-        ({"texts": ["one", "one", "two"]}, InputError, "There are 2 different texts"),
+        ({"texts": ["one", "one", "two"]}, InputError, "There are 2 different texts outside of the tests"),
         ({"texts": "corpus.txt"}, InputError, "Expected a list of texts"),
         ({"goal": "qualty"}, UnknownNameError, "quality"),
-        ({"budget": "soon"}, InputError, "90s, 30m or 1.5h"),
         ({"budget": "30"}, InputError, "budget='30' is not understood"),
         ({"budget": "0s"}, InputError, "is not understood"),
-        ({"precision": "half"}, InputError, "precision='half'; allowed: auto, float32, bfloat16"),
         ({"seed": -1}, InputError, "seed=-1"),
         ({"data": "no-such-task"}, EssentError, "no-such-task"),
         ({"data": [duplicates(20), duplicates(20)]}, InputError, "called 'alike'"),
@@ -254,16 +211,15 @@ def test_the_command(bert: Path, small: None, tmp_path: Path) -> None:
 def test_refused_before_a_model_is_loaded(changes: dict, kind: type, message: str, tmp_path: Path) -> None:
     arguments = {"texts": TEXTS, "output": tmp_path / "out", **changes}
     with pytest.raises(kind, match=re.escape(message)):
-        essent.improve("no/such-model", arguments.pop("texts"), **arguments)
+        essent.improve("no/such-model", **arguments)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_of_something_else_is_refused(bert: Path, tmp_path: Path) -> None:
+def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine", "utf-8")
-    with pytest.raises(DataError, match="exists and holds something else"):
-        essent.improve("no/such-model", TEXTS, output=tmp_path)
-    with pytest.raises(DataError, match="is a file"):
-        essent.improve("no/such-model", TEXTS, output=tmp_path / "thesis.txt")
+    for output, message in ((tmp_path, "exists and holds something else"), (tmp_path / "thesis.txt", "is a file")):
+        with pytest.raises(DataError, match=message):
+            essent.improve("no/such-model", TEXTS, output=output)
 
 
 def test_texts_of_the_test_are_not_learned_from() -> None:
@@ -283,6 +239,6 @@ def test_training_texts_of_a_test_may_be_learned_from(tmp_path: Path) -> None:
     assert {*inputs.texts, *inputs.held_out} == {*TEXTS[10:]}
 
 
-@pytest.mark.parametrize(("budget", "seconds"), [("90s", 90), ("30m", 1800), ("1.5h", 5400), (" 2 m ", 120)])
+@pytest.mark.parametrize(("budget", "seconds"), [("90s", 90), ("1.5h", 5400), (" 2 m ", 120)])
 def test_budgets(budget: str, seconds: float) -> None:
     assert parse_budget(budget) == seconds

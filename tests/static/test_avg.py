@@ -43,9 +43,10 @@ def averages(contexts: Contexts, layer: int, model: SentenceTransformer) -> np.n
     return np.array([contexts.table(layer).astype(np.float64)[token_ids].mean(axis=0) for token_ids in ids])
 
 
-def test_avg_is_the_mean_of_the_rows(
+def test_avg_is_the_mean_of_the_rows_and_mixes_with_layers(
     contexts: Contexts, folder: Path, shell_of: Callable[[str], SentenceTransformer]
 ) -> None:
+    """Mixed it is BERT + Avg, (1 − w)·BERT + w·Avg (Stankevičius, equation 10)."""
     model = shell_of("bert")
     for layer, source in (
         (3, f"avg:{folder}"),
@@ -55,30 +56,23 @@ def test_avg_is_the_mean_of_the_rows(
     ):
         vectors = Encoder(model, f"layers={source}").encode(TEXTS)
         np.testing.assert_allclose(vectors, averages(contexts, layer, model), atol=1e-5)
-
-
-@pytest.mark.parametrize("w", [0.5, 0.2, -0.5])
-def test_bert_and_avg_are_mixed(
-    w: float, contexts: Contexts, folder: Path, shell_of: Callable[[str], SentenceTransformer]
-) -> None:
-    """BERT + Avg, (1 − w)·BERT + w·Avg (Stankevičius, equation 10)."""
-    model = shell_of("bert")
-    recipe = Recipe.parse(f"layers={1 - w}*L+{w}*avg:{folder}")
-    assert Recipe.parse(str(recipe)) == recipe
-    expected = (1 - w) * Encoder(model, "mean").encode(TEXTS) + w * averages(contexts, 3, model)
-    np.testing.assert_allclose(Encoder(model, recipe).encode(TEXTS), expected, atol=1e-5)
+    plain = Encoder(model, "mean").encode(TEXTS)
+    for w in (0.5, -0.5):
+        recipe = Recipe.parse(f"layers={1 - w}*L+{w}*avg:{folder}")
+        assert Recipe.parse(str(recipe)) == recipe
+        expected = (1 - w) * plain + w * averages(contexts, 3, model)
+        np.testing.assert_allclose(Encoder(model, recipe).encode(TEXTS), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(
     "recipe",
-    ["layers=0.5*L+0.5*{}", "layers={} weights=idf | zscore", "layers={} | quantile", "layers={}@1+{}@2"],
+    ["layers=0.5*L+0.5*{0} weights=idf | zscore", "layers={0}@1+{0}@2 | quantile"],
 )
 def test_an_encoder_carries_the_rows(
     recipe: str, folder: Path, tmp_path: Path, shell_of: Callable[[str], SentenceTransformer]
 ) -> None:
-    encoder = Encoder(shell_of("bert"), recipe.format(f"avg:{folder}", f"avg:{folder}"))
-    encoder.fit(TEXTS)
-    expected = encoder.encode(TEXTS)
+    encoder = Encoder(shell_of("bert"), recipe.format(f"avg:{folder}"))
+    expected = encoder.fit(TEXTS).encode(TEXTS)
     encoder.save(str(tmp_path / "saved"))
     shutil.rmtree(folder)
     again = Encoder(str(tmp_path / "saved"))
@@ -109,17 +103,12 @@ def test_the_cache_notices_changed_files(
 
 
 @pytest.mark.parametrize("name", ["my folder", "a,b=c", "1+1", "50% *|'x'", 'say "so"', "Ünï", "me@home", "v@2"])
-def test_folders_of_any_name(
-    name: str, contexts: Contexts, tmp_path: Path, shell_of: Callable[[str], SentenceTransformer]
-) -> None:
+def test_folders_of_any_name(name: str, contexts: Contexts, tmp_path: Path) -> None:
     contexts.save(tmp_path / name)
     source = AverageTable.of(tmp_path / name, "1")
     assert source.folder == str(tmp_path / name)
     recipe = Recipe.parse(f"layers=0.5*L+0.5*{source.spec()} | centre")
     assert Recipe.parse(str(recipe)) == Recipe.from_json(recipe.to_json()) == recipe
-    model = shell_of("bert")
-    vectors = Encoder(model, f"layers={source.spec()}").encode(TEXTS)
-    np.testing.assert_allclose(vectors, averages(contexts, 1, model), atol=1e-5)
 
 
 @pytest.mark.parametrize(

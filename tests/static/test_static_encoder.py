@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import json
 import pickle
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,7 +20,7 @@ from safetensors.numpy import save_file
 from safetensors.torch import save_file as save_tensors
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize
-from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, WordEmbeddings
+from sentence_transformers.sentence_transformer.modules import Pooling, WordEmbeddings
 from tokenizers import Tokenizer
 
 import essent.static.encoder
@@ -32,7 +30,6 @@ from essent.errors import InputError, ModelError
 from essent.model.word_vectors import word_model
 from essent.recipe.tokens.ids import unknown_token
 from essent.static.distillation import encoder_of
-from essent.tasks.locate import load_task
 from families import build_tokenizer
 from odd_texts import ODD
 from samples import LONG, TEXTS
@@ -69,8 +66,7 @@ def folder(wordpiece: Tokenizer, tmp_path: Path) -> Path:
 # -- the same vectors -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("unit", [False, True])
-@pytest.mark.parametrize("kind", ["wordpiece", "bytes", "metaspace"])
+@pytest.mark.parametrize(("kind", "unit"), [("wordpiece", False), ("bytes", True), ("metaspace", False)])
 def test_static_embeddings_of_sentence_transformers(kind: str, unit: bool, tmp_path: Path) -> None:
     model = static_model(build_tokenizer(kind).backend_tokenizer, *([Normalize()] if unit else []))
     model.save(str(tmp_path))
@@ -87,7 +83,7 @@ def test_folders_of_distill(dtype: str, wordpiece: Tokenizer, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "recipe",
-    ["static weights=sif", "static weights=idf*remove | normalize", "static | centre", "static | whiten:4 | centre"],
+    ["static weights=idf*remove | normalize", "static | whiten:4 | centre"],
 )
 def test_recipes_fold_into_a_table(recipe: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
     """Also what they make of a text without tokens, which is no mean of rows."""
@@ -98,33 +94,29 @@ def test_recipes_fold_into_a_table(recipe: str, wordpiece: Tokenizer, tmp_path: 
     assert nothing.any() == ("centre" in recipe)
 
 
-@pytest.mark.parametrize("kind", ["float32", "float16", "int8"])
-@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize(("kind", "mapped"), [("float32", False), ("float16", True), ("int8", True)])
 def test_folders_of_model2vec(kind: str, mapped: bool, wordpiece: Tokenizer, tmp_path: Path) -> None:
     """A token's vector is embeddings[mapping[id]]·weights[id], unknown tokens count in no mean; in float64."""
     size, generator = wordpiece.get_vocab_size(), np.random.default_rng(3)
     rows = 7 if mapped else size
     arrays = {"embeddings": (generator.standard_normal((rows, 9)) * 9).astype(kind)}
     arrays["weights"] = generator.random(size).astype(np.float32)
-    if mapped:
-        arrays["mapping"] = generator.integers(0, rows, size)
-    path = save_model2vec(tmp_path / "potion", wordpiece, arrays, normalize=mapped)
+    mapping = generator.integers(0, rows, size) if mapped else np.arange(size)
+    path = save_model2vec(
+        tmp_path / "potion", wordpiece, {**arrays, **({"mapping": mapping} if mapped else {})}, normalize=mapped
+    )
     light = assert_same(path, 1e-6 if mapped else 1e-5)
     assert light.table.rows.dtype == kind
+    table = arrays["embeddings"].astype(float)[mapping] * arrays["weights"].astype(float)[:, None]
     unknown = wordpiece.token_to_id(unknown_token(wordpiece))
     for text in TEXTS:
         ids = [i for i in wordpiece.encode(text, add_special_tokens=False).ids if i != unknown]
-        vectors = [
-            arrays["embeddings"][arrays["mapping"][i] if mapped else i].astype(float) * float(arrays["weights"][i])
-            for i in ids
-        ]
-        mean = np.mean(vectors, axis=0) if ids else np.zeros(9)
-        if mapped:
-            mean /= max(np.linalg.norm(mean), 1e-30)
-        np.testing.assert_allclose(light.encode(text), mean, atol=1e-6, rtol=1e-5)
+        mean = table[ids].mean(axis=0) if ids else np.zeros(9)
+        expected = mean / max(np.linalg.norm(mean), 1e-30) if mapped else mean
+        np.testing.assert_allclose(light.encode(text), expected, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
 def test_folders_saved_by_model2vec(dtype: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
     """Its 8 bits have no scale: model2vec takes the steps as numbers, and Encoder does not load them."""
     table = (table_of(wordpiece) * 20).astype(dtype)
@@ -133,8 +125,8 @@ def test_folders_saved_by_model2vec(dtype: str, wordpiece: Tokenizer, tmp_path: 
     )
     model.save_pretrained(tmp_path)
     (tmp_path / "modules.json").unlink()  # with it sentence-transformers reads the folder, and counts unknown tokens
-    known = [text for text in EVERY if text.isascii()]
-    np.testing.assert_allclose(StaticEncoder.load(tmp_path).encode(known), model.encode(known), atol=1e-5, rtol=1e-5)
+    texts = [text for text in EVERY if text.isascii()]
+    np.testing.assert_allclose(StaticEncoder.load(tmp_path).encode(texts), model.encode(texts), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("direction", ["left", "right"])
@@ -154,18 +146,17 @@ def test_word_vectors(tmp_path: Path) -> None:
     assert not light.encode("nowhere").any()
 
 
-def test_prompts_of_the_folder(folder: Path) -> None:
+def configure(folder: Path, **settings: object) -> None:
     path = folder / "config_sentence_transformers.json"
-    config = json.loads(path.read_text("utf-8"))
-    config |= {"prompts": {"query": "how : ", "document": None}, "default_prompt_name": "query"}
-    path.write_text(json.dumps(config), "utf-8")
-    light, encoder = assert_same(folder), Encoder(str(folder))
-    for settings in ({}, {"prompt_name": "query"}, {"prompt": "the "}, {"prompt": ""}):
-        np.testing.assert_allclose(light.encode("dogs", **settings), encoder.encode("dogs", **settings), atol=1e-6)
-    stock = SentenceTransformer(str(folder), device="cpu")
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | settings), "utf-8")
+
+
+def test_prompts_of_the_folder(folder: Path) -> None:
+    configure(folder, prompts={"query": "how : ", "document": None}, default_prompt_name="query")
+    light, stock = assert_same(folder), SentenceTransformer(str(folder), device="cpu")
     assert (light.prompts, light.default_prompt_name) == (stock.prompts, stock.default_prompt_name)
-    for name in ("encode_query", "encode_document"):
-        for settings in ({}, {"prompt": "the "}, {"prompt_name": "document"}):
+    for name in ("encode", "encode_query", "encode_document"):
+        for settings in ({}, {"prompt": "the "}, {"prompt": ""}, {"prompt_name": "document"}):
             actual, expected = (getattr(model, name)(KNOWN, **settings) for model in (light, stock))
             np.testing.assert_allclose(actual, expected, atol=1e-6)
     with pytest.raises(InputError, match="prompt_name='title': the model has 'query'"):
@@ -177,9 +168,7 @@ def test_prompts_of_the_folder(folder: Path) -> None:
 @pytest.mark.parametrize("similarity", [None, "cosine", "dot", "euclidean", "manhattan"])
 def test_it_answers_as_sentence_transformers_does(similarity: str | None, folder: Path) -> None:
     """The same methods and arguments on the same folder; arrays where sentence-transformers gives tensors."""
-    path = folder / "config_sentence_transformers.json"
-    config = json.loads(path.read_text("utf-8")) | {"similarity_fn_name": similarity, "truncate_dim": 7}
-    path.write_text(json.dumps(config), "utf-8")
+    configure(folder, similarity_fn_name=similarity, truncate_dim=7)
     light, stock = StaticEncoder.load(folder), SentenceTransformer(str(folder), device="cpu")
     assert light.prompts == stock.prompts
     assert light.similarity_fn_name == stock.similarity_fn_name
@@ -187,7 +176,6 @@ def test_it_answers_as_sentence_transformers_does(similarity: str | None, folder
     assert light.get_sentence_embedding_dimension() == 7
     for settings in (
         {},
-        {"truncate_dim": 3},
         {"truncate_dim": 99, "normalize_embeddings": True},
         {"truncate_dim": 3, "normalize_embeddings": True, "batch_size": 2, "show_progress_bar": False},
         {"prompt_name": "query", "convert_to_numpy": True, "convert_to_tensor": False},
@@ -196,17 +184,13 @@ def test_it_answers_as_sentence_transformers_does(similarity: str | None, folder
             actual, expected = light.encode(texts, **settings), stock.encode(texts, **settings)
             assert actual.shape == expected.shape
             np.testing.assert_allclose(actual, expected, atol=1e-6)
-    known_vectors, text_vectors = light.encode(KNOWN), light.encode(TEXTS)
-    for first, second in (
-        (known_vectors, text_vectors),
-        (known_vectors[0], text_vectors),
-        (known_vectors[1], text_vectors[2]),
-    ):
+    vectors = light.encode(KNOWN)
+    for first, second in ((vectors, vectors[:3]), (vectors[0], vectors), (vectors[1], vectors[2])):
         actual = light.similarity(first, second)
         assert actual.dtype == np.float32
         np.testing.assert_allclose(actual, stock.similarity(first, second).numpy(), atol=2e-6)
-    pairs = stock.similarity_pairwise(known_vectors, known_vectors[::-1].copy()).numpy()
-    np.testing.assert_allclose(light.similarity_pairwise(known_vectors, known_vectors[::-1]), pairs, atol=2e-6)
+    pairs = stock.similarity_pairwise(vectors, vectors[::-1].copy()).numpy()
+    np.testing.assert_allclose(light.similarity_pairwise(vectors, vectors[::-1]), pairs, atol=2e-6)
 
 
 def test_the_progress_bar_is_optional(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,18 +201,10 @@ def test_the_progress_bar_is_optional(folder: Path, capsys: pytest.CaptureFixtur
     assert "Batches" in capsys.readouterr().err
 
 
-def test_evaluate_takes_it(folder: Path, tmp_path: Path) -> None:
-    pairs = [{"sentence1": a, "sentence2": b, "score": n} for n, (a, b) in enumerate(itertools.pairwise(TEXTS))]
-    (tmp_path / "few.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs), "utf-8")
-    task = load_task(str(tmp_path / "few.jsonl"))
-    actual, expected = task.run(StaticEncoder.load(folder)), task.run(Encoder(str(folder)))
-    assert actual.main_score == pytest.approx(expected.main_score, abs=1e-3)
-
-
 # -- how it computes --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("most_texts", "most_letters"), [(1, 10**6), (3, 10**6), (10**6, 40), (2, 1)])
+@pytest.mark.parametrize(("most_texts", "most_letters"), [(3, 10**6), (10**6, 40)])
 def test_portions_change_nothing(
     most_texts: int, most_letters: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,11 +212,6 @@ def test_portions_change_nothing(
     expected = light.encode(EVERY)
     monkeypatch.setattr(essent.static.encoder, "MOST_TEXTS", most_texts)
     monkeypatch.setattr(essent.static.encoder, "MOST_LETTERS", most_letters)
-    portions = list(essent.static.encoder._portions(EVERY))
-    assert [stop for _, stop in portions] == [*(start for start, _ in portions[1:]), len(EVERY)]
-    for start, stop in portions:
-        assert stop - start <= most_texts
-        assert stop - start == 1 or sum(map(len, EVERY[start:stop])) <= most_letters
     np.testing.assert_array_equal(light.encode(EVERY), expected)
 
 
@@ -255,13 +226,24 @@ def test_threads_and_copies_share_no_mutable_state(folder: Path) -> None:
         np.testing.assert_array_equal(duplicate.encode(EVERY), expected)
 
 
-def test_it_runs_without_torch(folder: Path) -> None:
+def test_few_texts_are_added_up_without_scipy_to_the_same_bits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    light = StaticEncoder.load(folder)
+    texts = ["", "the", *TEXTS[:4], "the moon " * 300]
+    few = [light.encode([text])[0] for text in texts]
+    batch = light.encode(texts)
+    monkeypatch.setattr(essent.static.encoder, "FEW", 0)
+    np.testing.assert_array_equal(light.encode(texts), batch)
+    np.testing.assert_array_equal(light.encode(texts), few)
+
+
+def test_it_starts_without_torch_and_scipy(folder: Path) -> None:
     code = (
         "import sys, essent, essent.static\n"
         f"encoder = essent.StaticEncoder.load({str(folder)!r})\n"
         "assert essent.static.StaticEncoder is essent.StaticEncoder\n"
         "print(encoder.encode(['dogs', 'a man']).shape)\n"
-        "print([name for name in ('torch', 'transformers', 'sentence_transformers', 'sklearn') if name in sys.modules])"
+        "heavy = 'torch', 'transformers', 'sentence_transformers', 'sklearn', 'scipy', 'pandas'\n"
+        "print([name for name in heavy if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["(2, 12)", "[]"]
@@ -275,21 +257,16 @@ def test_texts_are_checked(folder: Path) -> None:
     assert light.encode([]).shape == Encoder(str(folder)).encode([]).shape == (0,)  # as SentenceTransformer has it
     assert light.encode(("dogs",)).shape == (1, 12)
     assert not light.encode(["", "  "]).any()
-    for column in (pd.Series(["dogs", "a man"]), pa.array(["dogs", "a man"]), iter(["dogs", "a man"])):
+    for column in (pd.Series(["dogs", "a man"]), pa.array(["dogs", "a man"])):
         np.testing.assert_array_equal(light.encode(column), light.encode(["dogs", "a man"]))
-    with pytest.raises(InputError, match="Text 1 is NAType"):
-        light.encode(pd.Series(["dogs", pd.NA], dtype="string"))
     with pytest.raises(InputError, match="Text 1 is float"):
         light.encode(["dogs", float("nan")])  # type: ignore[list-item]
-    with pytest.raises(InputError, match="Expected a list of texts, got int"):
-        light.encode(3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"batch_size": 0}, "batch_size=0: must be a whole number of at least 1"),
-        ({"truncate_dim": 0}, "truncate_dim=0: must be a whole number of at least 1"),
         ({"truncate_dim": 2.5}, r"truncate_dim=2\.5"),
         ({"convert_to_tensor": True}, r"torch\.from_numpy"),
         ({"convert_to_numpy": False}, r"torch\.from_numpy"),
@@ -301,14 +278,12 @@ def test_arguments_are_checked(settings: dict[str, object], message: str, folder
 
 
 def test_mismatched_vectors_are_refused(folder: Path) -> None:
-    light = StaticEncoder.load(folder)
-    with pytest.raises(InputError, match="12 and 5 dimensions"):
-        light.similarity(np.ones((2, 12)), np.ones((2, 5)))
-    with pytest.raises(InputError, match=r"\(2, 12\) and \(3, 12\) make no pairs"):
-        light.similarity_pairwise(np.ones((2, 12)), np.ones((3, 12)))
-    for wrong in (["a", "b"], np.ones((2, 2, 2)), []):
-        with pytest.raises(InputError, match=r"Expected vectors|dimensions"):
-            light.similarity(wrong, np.ones((2, 12)))
+    light, vectors = StaticEncoder.load(folder), np.ones((2, 12))
+    for other in (np.ones((2, 5)), ["a", "b"], np.ones((2, 2, 2)), []):
+        with pytest.raises(InputError, match=r"Expected vectors|cannot be compared"):
+            light.similarity(other, vectors)
+    with pytest.raises(InputError, match=r"\(2, 12\) and \(3, 12\) cannot be compared"):
+        light.similarity_pairwise(vectors, np.ones((3, 12)))
 
 
 def test_unsupported_models_are_refused(wordpiece: Tokenizer, bert: Path, tmp_path: Path) -> None:
@@ -347,37 +322,13 @@ BROKEN = {
     "no tokenizer": (lambda folder: next(folder.rglob("tokenizer.json")).unlink(), r"tokenizer\.json: cannot be read"),
     "cut off": (_write("model.safetensors", "abc"), r"model\.safetensors: cannot be read without torch"),
     "modules": (_write("modules.json", "[{"), r"modules\.json is damaged: it is not JSON"),
-    "no modules": (_write("modules.json", "[]"), r"modules\.json: lists 0 modules"),
-    "an object": (_write("modules.json", "{}"), r"modules\.json is damaged: expected a list, found {}"),
     "names": (_write("modules.json", '["a"]'), r"modules\.json is damaged: module 0 must be an object"),
-    "a list": (
-        _write("config_sentence_transformers.json", "[]"),
-        r"json is damaged: expected a dict, found \[\]",
-    ),
-    "prompts": (_write("config_sentence_transformers.json", '{"prompts": {"a": 1}}'), "'prompts' must be an object"),
-    "default prompt": (
-        _write("config_sentence_transformers.json", '{"default_prompt_name": "a"}'),
-        "the default prompt 'a' is none of no prompts",
-    ),
-    "default prompts": (
-        _write("config_sentence_transformers.json", '{"default_prompt_name": ["a"]}'),
-        "'default_prompt_name' must be a string",
-    ),
-    "similarity": (
-        _write("config_sentence_transformers.json", '{"similarity_fn_name": "near"}'),
-        "'similarity_fn_name' must be 'cosine'",
-    ),
     "dimensions": (
         _write("config_sentence_transformers.json", '{"truncate_dim": 0}'),
         "'truncate_dim' must be a whole number above 0",
     ),
-    "settings": (
-        _write("config_sentence_transformers.json", "{"),
-        r"transformers\.json is damaged: it is not JSON",
-    ),
     "other arrays": (_store(matrix=TABLE), "no table of token vectors, which is called embedding.weight or embeddings"),
     "a vector": (_store(embeddings=TABLE[0]), r"shape \(V,D\), not \(3,\)"),
-    "nothing": (_store(embeddings=TABLE[:0]), r"shape \(V,D\), not \(0, 3\)"),
     "weights by rows": (_store(embeddings=TABLE, weights=TABLE), r"weights must have the shape \(V,\), not \(300, 3\)"),
     "few rows": (_store(embeddings=TABLE[:5]), "ids up to [0-9]+, the table 5 rows"),
     "few weights": (_store(embeddings=TABLE, weights=TABLE[:5, 0]), "ids up to [0-9]+, the table 5 weights"),
@@ -399,9 +350,7 @@ def test_damaged_folders_are_refused(case: str, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("vector", "message"),
     [
-        (np.ones(5, np.float32), r"must be \(12,\) floats like the others, not \(5,\) float32"),
-        (np.ones((1, 12), np.float32), r"not \(1, 12\) float32"),
-        (np.ones(12, np.int64), r"not \(12,\) int64"),
+        (np.ones((1, 12), np.float32), r"must be \(12,\) floats like the others, not \(1, 12\) float32"),
         (np.full(12, np.nan, np.float32), "has NaN or infinite values"),
     ],
 )
@@ -421,13 +370,3 @@ def test_dtypes_unknown_to_numpy_are_refused(folder: Path) -> None:
         with pytest.raises(ModelError, match=r"cannot be read without torch: .* essent\.Encoder may read it"):
             StaticEncoder.load(folder)
     assert Encoder(str(folder)).encode(["dogs"]).shape == (1, 3)
-
-
-def test_folders_without_the_essent_subfolder(wordpiece: Tokenizer, tmp_path: Path) -> None:
-    """Then it is what sentence-transformers sees: zeros for a text without tokens."""
-    Encoder(static_model(wordpiece), "static | centre").fit(TEXTS).save(str(tmp_path))
-    shutil.rmtree(tmp_path / "essent")
-    assert not StaticEncoder.load(tmp_path).encode("").any()
-    model = SentenceTransformer(modules=[StaticEmbedding.load(str(tmp_path))], device="cpu")
-    known = [text for text in EVERY if text.isprintable()]
-    np.testing.assert_allclose(StaticEncoder.load(tmp_path).encode(known), model.encode(known), atol=1e-6)

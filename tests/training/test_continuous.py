@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
-from training_helpers import SMALL, TEXTS, training_record
+from training_helpers import SMALL, TEXTS
 
 from essent import Encoder, Recipe, verify
 from essent.errors import InputError, UnsupportedRecipeError
@@ -22,8 +22,6 @@ from essent.training.settings import BERT_TEMPLATES, ROBERTA_TEMPLATES
 CASES = {
     "bert": BERT_TEMPLATES[1],
     "roberta": ROBERTA_TEMPLATES[0],
-    "electra": "[MASK] : {text} means",
-    "albert": BERT_TEMPLATES[0],
     "modernbert": ROBERTA_TEMPLATES[1],
     "xlm-roberta": '"{text}" means [MASK]',
 }
@@ -45,8 +43,6 @@ def test_before_training_nothing_has_changed(family: str, folder_of: Callable[[s
 def test_only_the_template_is_trained(bert: Path, dev: PairTask, tmp_path: Path) -> None:
     settings = {**SMALL, "learning_rate": 1e-2, "max_steps": 4, "validate_every": 2}
     encoder = train(bert, TEXTS, "optiprompt", output=tmp_path / "run", validate=dev, **settings)
-    run = training_record(tmp_path / "run")
-    assert run["before"] == pytest.approx(dev.run(Encoder(str(bert), "prompt")).main_score, abs=1e-6)
     before = Encoder(str(bert), "mean").module.backbone.model.state_dict()
     after = load_file(tmp_path / "run" / "model.safetensors")
     words = "embeddings.word_embeddings.weight"
@@ -63,11 +59,6 @@ def test_only_the_template_is_trained(bert: Path, dev: PairTask, tmp_path: Path)
     assert (moved > 1e-4).all()
     plain = SentenceTransformer(str(tmp_path / "run"))
     np.testing.assert_allclose(plain.encode(TEXTS), encoder.encode(TEXTS), atol=1e-5)
-    assert dev.run(plain).main_score == pytest.approx(run["best_score"])
-    (tmp_path / "run" / "checkpoints" / "checkpoint-4" / "trainer_state.json").unlink()  # as if killed while writing it
-    train(bert, TEXTS, "optiprompt", output=tmp_path / "run", validate=dev, resume=True, **settings)
-    again = load_file(tmp_path / "run" / "model.safetensors")
-    assert all(torch.equal(again[name], weight) for name, weight in after.items())
 
 
 def test_refusals(bert: Path, tmp_path: Path, folder_of: Callable[[str], Path]) -> None:

@@ -35,7 +35,6 @@ def distill(
     shaping: TEXT = "",
     dimensions: Annotated[int | None, Parameter(group=TABLE)] = None,
     dtype: Annotated[Literal["float32", "float16", "int8"], Parameter(group=TABLE)] = "float32",
-    words: Annotated[int, Parameter(group=TABLE)] = 0,
     contexts: Annotated[Path | None, Parameter(group=opt.OUTPUTS)] = None,
     validate: opt.Labels = None,
     run: opt.Run = opt.Run(),
@@ -63,7 +62,6 @@ def distill(
         shaping: An affine chain, fitted on the corpus's static vectors: centre, abtt:2, whiten:256.
         dimensions: Dimensions of a row. Default: the model's.
         dtype: Number format of the rows.
-        words: Maximum number of whole words added to the vocabulary.
         contexts: Folder for the averages, for recipes with layers=avg:DIR.
         validate: Choose layers, weights, the fit and shaping on these labels of any kind, e.g. stsb.dev.
     """
@@ -87,7 +85,6 @@ def distill(
         model,
         corpus,
         layers=None if validation is not None or contexts is not None else [choice.layers],
-        words=words,
         teacher=recipe,
         dimensions=dimensions,
         settings=settings,

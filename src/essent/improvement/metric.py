@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from essent._core import clock
 from essent._core.texts import check_texts, mend_surrogates
 from essent.errors import EssentError, InputError
 from essent.selection.label_free import TEACHER, Teacher
 from essent.selection.verdict import held_out
+from essent.static.table import rank_agreement
 from essent.tasks.base import LabeledTask, unit_rows
 from essent.tasks.comparison import Scored, draws_of, mean_of_data_sets
 from essent.tasks.examples import Pair
@@ -33,7 +32,6 @@ from essent.tasks.resampling import interval
 
 MIN_TEXTS = 50
 HELD_OUT, MAX_HELD_OUT = 0.1, 1000  # the share of the texts that nothing is learned from, and their maximum
-CRITERION = TEACHER  # without labels
 REFERENCE = "reference"  # prefix of the recipes' evidence that the criterion compares with
 MIN_HELD_OUT = 50  # texts whose cosines are compared
 MIN_PAIRED = 100  # texts that the criterion makes its pairs of, from `texts` too where fewer are held out
@@ -74,7 +72,6 @@ def read_inputs(texts: Any, data: Any, test: Any, folder: str | Path | None, see
     if duplicate := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"Two of the data sets are called {duplicate!r}; rename a file, or leave one out.")
     distinct = dict.fromkeys(mend_surrogates(text) for text in check_texts(texts) if text.strip())
-    _check_count(len(distinct), "There are")
     checked = held_out(_as_list(test), folder, [], [item for task in tasks for item in task.read_items()])
     tests = [check.task for check in checked]
     notes = [
@@ -84,9 +81,13 @@ def read_inputs(texts: Any, data: Any, test: Any, folder: str | Path | None, see
     ]
     test_texts = frozenset().union(*map(_evaluated_texts, tests))
     remaining = [text for text in distinct if _normalized(text) not in test_texts]
+    if len(remaining) < MIN_TEXTS:
+        raise InputError(
+            f"There are {len(remaining)} different texts outside of the tests; an encoder is improved on {MIN_TEXTS} "
+            "or more, better on thousands like those that it will encode."
+        )
     if removed := len(distinct) - len(remaining):
         notes.append(f"{removed} of the {len(distinct)} texts are in the tests too: nothing is learned from them.")
-        _check_count(len(remaining), "Without the texts of the tests there are")
     count = min(MAX_HELD_OUT, round(HELD_OUT * len(remaining)))
     apart = set(np.random.default_rng(seed).permutation(len(remaining))[:count].tolist())
     learned = tuple(text for number, text in enumerate(remaining) if number not in apart)
@@ -101,14 +102,6 @@ def _as_list(sources: Any) -> Sequence[Any]:
         isinstance(source, (str, Path)) or hasattr(source, "score_vectors") for source in sources
     )
     return list(sources) if several else [sources]
-
-
-def _check_count(count: int, words: str) -> None:
-    if count < MIN_TEXTS:
-        raise InputError(
-            f"{words} {count} different texts; an encoder is improved on {MIN_TEXTS} or more, better on thousands "
-            "like those that it will encode."
-        )
 
 
 def _evaluated_texts(task: LabeledTask) -> set[str]:
@@ -163,8 +156,7 @@ class Metric:
             count = max(min(len(inputs.held_out), max_texts // 3), MIN_PAIRED)
             self.teacher = Teacher.of([*inputs.held_out, *inputs.texts][:count], (), seed)
             self.measured["pairs"] = PairTask("pairs", tuple(Pair(a, b, 0.0, None) for a, b in self.teacher.pairs))
-        self.by = _name_of(self.tasks) if self.by_labels else CRITERION
-        self.name = self.by if self.by_labels else f"{CRITERION} (without labels)"
+        self.by = _name_of(self.tasks) if self.by_labels else f"{TEACHER} (without labels)"
         self.test_name = _name_of(self.tests)
         self.held_out = list(inputs.held_out[: max(MIN_HELD_OUT, max_texts // 3)])
         pairs = np.random.default_rng(seed).integers(0, len(self.held_out), (2, RANDOM_PAIRS))
@@ -181,27 +173,29 @@ class Metric:
         evidence["cosines"] = np.einsum("pd,pd->p", units[first], units[second]).astype(np.float32)
         return evidence
 
-    def text_counts(self) -> tuple[int, int]:
-        """The number of texts that are encoded for labels or criterion, and for the tests."""
-        own = {text for task in self.measured.values() for text in task.texts()}
-        return len(own.union(self.held_out)), len({text for task in self.tests for text in task.texts()})
+    def speed(self, dimensions: int, seconds: float) -> dict[str, float]:
+        """What measuring costs where encoding a text takes so many seconds.
 
-    def judging_seconds(self, dimensions: int) -> tuple[float, float]:
-        """Seconds that measuring random vectors takes, and processor seconds per labelled text.
-
-        The second counts tasks that read vectors rather than similarities; k-means uses several processors.
+        Returns:
+            Seconds: `measured` per encoder, `tested` besides on the tests, `judged` per labelled text of tasks that
+            read vectors rather than similarities, such as k-means.
         """
-        rng_encoder = SimpleNamespace(
+        encoder = SimpleNamespace(
             encode=lambda texts, **_: np.random.default_rng(0).normal(size=(len(texts), dimensions))
         )
         began = clock.elapsed()
-        self.measure(rng_encoder, tests=False)
-        seconds, used = clock.elapsed() - began, clock.processor()  # imports and threads have been paid for
-        tasks = [task for task in self.tasks if task.compared() is None]
-        for task in tasks:
-            task.run(rng_encoder)
-        texts = {text for task in tasks for text in task.texts()}
-        return seconds, (clock.processor() - used) / max(len(texts), 1)
+        self.measure(encoder, tests=False)
+        measured = clock.elapsed()  # imports and threads have been paid for
+        reading_vectors = [task for task in self.tasks if task.compared() is None]
+        for task in reading_vectors:
+            task.run(encoder)
+        judged = (clock.elapsed() - measured) / max(len(_texts_of(reading_vectors)), 1)
+        texts = _texts_of(self.measured.values()).union(self.held_out)
+        return {
+            "judged": judged,
+            "measured": measured - began + seconds * len(texts),
+            "tested": (seconds + judged) * len(_texts_of(self.tests)),
+        }
 
     # -- comparing --------------------------------------------------------------------------------------------------
 
@@ -255,9 +249,13 @@ def _name_of(tasks: Sequence[LabeledTask]) -> str:
     return " and ".join(f"{task.score_names[0]} of {task.name}" for task in tasks)
 
 
+def _texts_of(tasks: Iterable[LabeledTask]) -> set[str]:
+    return {text for task in tasks for text in task.texts()}
+
+
 def _limited(tasks: Sequence[LabeledTask], max_texts: int, seed: int) -> list[LabeledTask]:
     """Tasks of about so many texts together at most."""
-    size, units = len({text for task in tasks for text in task.texts()}), sum(task.units for task in tasks)
+    size, units = len(_texts_of(tasks)), sum(task.units for task in tasks)
     return subsample(tasks, None if size <= max_texts else units * max_texts // size, seed)
 
 
@@ -279,7 +277,4 @@ def subsample(tasks: Sequence[LabeledTask], units: int | None, seed: int) -> lis
 
 def agreement(first: Evidence, second: Evidence) -> float:
     """Spearman ×100 between the cosines of random pairs of held-out texts by two encoders."""
-    sides = [np.round(evidence["cosines"].astype(np.float64), 6) for evidence in (first, second)]
-    if min(np.ptp(side) for side in sides) == 0:
-        return 100.0 if np.array_equal(sides[0], sides[1]) else math.nan
-    return 100.0 * float(spearmanr(*sides).statistic)
+    return rank_agreement(first["cosines"].astype(np.float64), second["cosines"].astype(np.float64))

@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from essent.encoder.encoder import Encoder
-from essent.report.parts import (
-    Column,
-    Number,
-    Point,
-    Points,
-    Report,
-    Section,
-    Table,
-    short_name,
-    short_paths,
-)
+from essent.report.parts import Column, Number, Report, Section, Table, short_name, short_paths
 from essent.report.write import write_arranged
 from essent.tasks.result import library_versions, plain
 
 GOOD_TABLE = 0.85  # of the encoder's score, that a static table must keep to be the answer for speed or size
 MEGABYTE = 1e6
-AREAS = (0.6, 3.0)  # of the marks, from the smallest result to the largest
-SETTINGS = (
-    "model",
-    "texts",
-    "data",
-    "test",
-    "budget",
-    "goal",
-    "seed",
-    "match_score",
-    "batch_size",
-    "recipe",
-    "seconds",
-)
+SETTINGS = ("model", "texts", "data", "test", "budget", "goal", "seed", "recipe", "seconds")
 
 
 @dataclass(frozen=True)
@@ -141,9 +117,9 @@ class Improved:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        values = {name: value for name, value in vars(self).items() if name not in ("folder", "metadata")}
-        values |= {"gains": list(map(vars, self.gains)), "results": list(map(vars, self.results))}
-        metadata = {**self.metadata, "versions": library_versions()}
+        values = asdict(self)
+        metadata = {**values.pop("metadata"), "versions": library_versions()}
+        del values["folder"]
         return dict(plain({"format": "essent-improvement/1", **values, "about": metadata}))
 
 
@@ -170,13 +146,14 @@ def write_page(improved: Improved, path: Path) -> None:
     metadata = improved.metadata
     title = f"{short_name(str(metadata['model']))}, improved"
     caption = f"{metadata['texts'].partition(',')[0]}, budget {metadata['budget']}, measured by {improved.by}."
-    sections = (_results(improved), _gains(improved), *_choices(improved), _sources(improved))
+    sections = (_results(improved), _gains(improved), *_choices(improved), _sources(metadata))
     write_arranged(Report(title, sections, caption, tuple(map(short_paths, improved.summary()))), path)
 
 
 def _results(improved: Improved) -> Section:
-    tested = improved.results[0].test is not None
-    before = [Number(*improved.before), *([Number(*improved.metadata["before_on_test"])] if tested else [])]
+    on_test = improved.metadata["before_on_test"]
+    tested = on_test is not None
+    before = [Number(*improved.before), *([Number(*on_test)] if tested else [])]
     rows: list[tuple[str | Number, ...]] = [("as given", *before, Number(), Number(), Number())]
     for output in improved.results:
         scores = [Number(output.score, output.low, output.high), *([Number(*(output.test or ()))] if tested else [])]
@@ -194,72 +171,39 @@ def _results(improved: Improved) -> Section:
         "Scores ×100 with their 95 % interval. Agreement: how alike the similarities of random pairs of held-out texts "
         "are ranked (Spearman ×100). Speeds were measured on this machine, texts as they came."
     )
-    table = Table("Results", columns, tuple(rows), caption)
-    return Section("Quality, speed and size", (_picture(improved), table), notes=improved.notes)
-
-
-def _picture(improved: Improved) -> Points:
-    """Quality by speed; the mark's area grows with the size."""
-    outputs = [output for output in improved.results if output.texts_per_second and math.isfinite(output.score)]
-    largest = max((output.bytes or 1 for output in outputs), default=1)
-    points = []
-    for number, output in enumerate(outputs):
-        speed, size = output.texts_per_second or 1, output.bytes or 0
-        label = f"{output.name}: {speed:,.0f} texts a second, {size / MEGABYTE:,.1f} MB"
-        area = AREAS[0] + (AREAS[1] - AREAS[0]) * (size / largest) ** 0.5
-        points.append(Point(label, math.log10(speed), output.score, number, (output.low, output.high), area))
-    caption = "Higher is better, further right is faster, a smaller mark takes less room. The lines are 95 % intervals."
-    return Points("Quality by speed", "texts a second, powers of ten", improved.by, tuple(points), 2, caption)
+    return Section("Quality, speed and size", (Table("Results", columns, tuple(rows), caption),), notes=improved.notes)
 
 
 def _gains(improved: Improved) -> Section:
-    names = {"step": None, "what it did": None, "points": 2, "kept": None, "seconds": 0}
-    rows = [
-        (
-            gain.step,
-            gain.by,
-            Number(gain.difference, gain.low, gain.high),
-            "yes" if gain.kept else "no",
-            Number(gain.seconds),
-        )
-        for gain in improved.gains
-    ]
+    columns = ("step", None), ("what it did", None), ("points", 2), ("kept", None), ("seconds", 0)
+    rows = []
+    for gain in improved.gains:
+        points, kept = Number(gain.difference, gain.low, gain.high), "yes" if gain.kept else "no"
+        rows.append((gain.step, gain.by, points, kept, Number(gain.seconds)))
     caption = "Points over the best before the step, paired, with their 95 % interval."
-    table = Table("Steps", tuple(Column(name, decimals) for name, decimals in names.items()), tuple(rows), caption)
+    table = Table("Steps", tuple(Column(name, decimals) for name, decimals in columns), tuple(rows), caption)
     return Section("What was bought", (table,))
 
 
 def _choices(improved: Improved) -> Iterator[Section]:
-    """The first recipes of each search, the trials, and how they were judged."""
+    """The first recipes of each search, and how they were judged."""
     for name, step in improved.metadata["steps"].items():
-        if name in ("search", "search-again"):
+        if name.startswith("search"):
             columns = (Column("recipe", None), Column(step["criterion"], 2 if improved.by_labels else 4, "higher"))
             rows = tuple((recipe, Number(score)) for recipe, score in step["rows"])
             title = f"The first of {step['recipes']} recipes{' on the trained model' if name != 'search' else ''}"
             table = Table("Recipes", columns, rows, folded=True)
             yield Section(title, (table,), notes=(step["verdict"], *step["notes"]))
-        elif name == "trials":
-            heads = (Column("trial", None), Column("after steps", 0), Column(improved.by, 2, "higher"))
-            lines = tuple((str(trial), Number(steps), Number(*scores)) for trial, steps, *scores in step["rows"])
-            notes = tuple(
-                f"Trial {number}: {', '.join(f'{name}={value}' for name, value in settings.items())}"
-                for number, settings in enumerate(improved.metadata["plan"]["training"]["trials"], start=1)
-            )
-            yield Section("Trials of training", (Table("Trials", heads, lines),), notes=notes)
 
 
-def _sources(improved: Improved) -> Section:
-    settings = []
-    for name in SETTINGS:
-        setting = improved.metadata[name]
-        words = (
-            ", ".join(setting) if isinstance(setting, list) else f"{setting:.0f}" if name == "seconds" else str(setting)
-        )
-        settings.append((name, words if name == "recipe" else short_paths(words)))
-    tables = []
-    for title, heads, rows in (
-        ("Settings", ("setting", "value"), settings),
-        ("Versions", ("library", "version"), library_versions().items()),
-    ):
-        tables.append(Table(title, tuple(Column(head, None) for head in heads), tuple(rows), folded=True))
-    return Section("Where it comes from", tuple(tables))
+def _sources(metadata: Mapping[str, Any]) -> Section:
+    settings = [
+        (name, short_paths(", ".join(setting) if isinstance(setting := metadata[name], list) else str(setting)))
+        for name in SETTINGS
+    ]
+    versions = tuple(library_versions().items())
+    tables = (
+        Table("Settings", (Column("setting", None), Column("value", None)), tuple(settings), folded=True),
+        Table("Versions", (Column("library", None), Column("version", None)), versions, folded=True),
+    )
+    return Section("Where it comes from", tables)

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,13 @@ from sentence_transformers import SentenceTransformer
 
 from essent._core import clock
 from essent._core.atomic import remove_leftovers, write_json
-from essent._core.cores import cores
 from essent.encoder.encoder import Encoder
 from essent.errors import DataError
 from essent.improvement.metric import Inputs, Metric
 from essent.model.capabilities import ModelCapabilities, capabilities_of
 from essent.selection.space import Grid, Space, find_space
 from essent.tasks.result import plain
+from essent.training.run import has_dropout
 
 WORK, FORMAT = ".work", 3
 SAMPLE, MAX_SAMPLE, SAMPLE_SECONDS = 48, 512, 2.0  # texts that are timed, and the seconds that this may take
@@ -35,16 +35,20 @@ SHARES = {"search": 0.2, "trials": 0.15, "train": 0.35, "search-again": 0.12, "f
 SHARES_UNTRAINED = {"search": 0.55, "fit": 0.15, "static": 0.15}
 LAYERS = ("L", "0+L", "1+2+L", "L-1+L")
 STEPS = tuple(f"{step} | normalize" for step in ("centre", "zscore", "whiten", "whiten:64"))
-SMALL = Space(
-    (
-        Grid(layers=LAYERS, weights=("uniform", "idf"), shaping=("", *STEPS)),
-        Grid(layers=("0+L",), weights=("ditto:*",), shaping=("", "whiten | normalize")),
+SPACES = {
+    "small": Space(
+        (
+            Grid(layers=LAYERS, weights=("uniform", "idf"), shaping=("", *STEPS)),
+            Grid(layers=("0+L",), weights=("ditto:*",), shaping=("", "whiten | normalize")),
+        ),
+        name="small",
     ),
-    name="small",
-)
-TINY = Space((Grid(layers=("L", "0+L"), shaping=("", "centre | normalize", "whiten | normalize")),), name="tiny")
-STATIC_SHAPING = ("", "centre | normalize", "abtt | normalize")
-STATIC = Space((Grid(layers=("static",), weights=("uniform", "idf", "sif"), shaping=STATIC_SHAPING),), name="static")
+    "tiny": Space((Grid(layers=("L", "0+L"), shaping=("", *STEPS[::2])),), name="tiny"),
+    "static": Space(
+        (Grid(layers=("static",), weights=("uniform", "idf", "sif"), shaping=("", STEPS[0], "abtt | normalize")),),
+        name="static",
+    ),
+}
 PASSES = {"full": 12.0, "small": 4.0, "tiny": 1.5, "static": 1.0}  # the cost of a search, in passes over its texts
 MAX_SEARCH_TEXTS, MIN_SEARCH_TEXTS = 4000, 200  # of a search; the maximum holds without labels
 PAIRED = 1.6  # texts encoded per text, with the pairs that a criterion without labels makes
@@ -66,63 +70,51 @@ MAX_FITTED, MAX_DISTILLED = 20_000, 20_000
 
 def space_of(name: str) -> Space:
     """A space of the plan by its name."""
-    return next((space for space in (SMALL, TINY, STATIC) if space.name == name), None) or find_space(name)
+    return SPACES.get(name) or find_space(name)
 
 
 def make_plan(shell: SentenceTransformer, inputs: Inputs, budget: float, seed: int) -> dict[str, Any]:
-    """The plan as plain values; `steps` lists name, description and seconds of each step.
+    """What is tried within a budget, as plain values; `steps` lists name, description and seconds of each step.
 
     Args:
         budget: seconds.
     """
     encoder = Encoder(shell)
-    capabilities, own = capabilities_of(encoder.module.backbone), str(encoder.recipe)
+    capabilities = capabilities_of(encoder.module.backbone)
+    static = capabilities.only_static
     seconds, tokens = _time_texts(encoder, [*inputs.texts, *inputs.held_out])
     sizes = [int(max(MIN_MEASURED, share * budget / max(seconds, 1e-9))) for share in (MEASURE_SHARE, TEST_SHARE)]
-    metric = Metric(inputs, seed, *sizes)
-    dimensions, (texts, test_texts) = int(shell.get_embedding_dimension() or 0), metric.text_counts()
-    judging, scoring_seconds = metric.judging_seconds(dimensions)
-    tested = seconds + (scoring_seconds / cores() if any(task.compared() is None for task in inputs.tests) else 0.0)
-    speed = {
-        "seconds": seconds,  # per text of the user, as `tokens` are
-        "tokens": tokens,
-        "judged": scoring_seconds,  # processor seconds per vector that a label is compared with
-        "measured": judging + seconds * texts,  # per encoder
-        "tested": tested * test_texts,  # per encoder, besides
-    }
+    dimensions = int(shell.get_embedding_dimension() or 0)
+    # seconds and tokens per text of the user
+    speed = {"seconds": seconds, "tokens": tokens, **Metric(inputs, seed, *sizes).speed(dimensions, seconds)}
     budget = max(0.0, budget - MEASUREMENTS * speed["measured"] - TEST_MEASUREMENTS * speed["tested"])
-    shares = {name: share * budget for name, share in SHARES.items()}
-    if capabilities.only_static:
-        training = _untrained("it is a static model")
-    else:
-        settings = candidates(capabilities, _has_dropout(shell), seed)
-        training = plan_training(
-            speed, settings, len(inputs.texts), shares["trials"], shares["train"], bool(inputs.tasks)
-        )
-    if training["why"]:
-        shares = {name: share * budget for name, share in SHARES_UNTRAINED.items()}
-    spaces = ("static",) if capabilities.only_static else ("full", "small", "tiny")
-    search = plan_search(speed, inputs, capabilities, shares["search"], spaces)
-    again = None if training["why"] else plan_search(speed, inputs, capabilities, shares["search-again"], spaces)
-    fitted, distilled = (
-        int(min(most, len(inputs.texts), max(MIN_SEARCH_TEXTS, shares[name] / max(passes * seconds, 1e-9))))
-        for name, most, passes in (("fit", MAX_FITTED, 2), ("static", MAX_DISTILLED, 4))
+    settings = [] if static else candidates(capabilities, has_dropout(encoder), seed)
+    training = plan_training(
+        speed, settings, len(inputs.texts), SHARES["trials"] * budget, SHARES["train"] * budget, bool(inputs.tasks)
     )
+    if static:
+        training["why"] = "it is a static model"
+    shares = {name: share * budget for name, share in (SHARES_UNTRAINED if training["why"] else SHARES).items()}
+    spaces = ("static",) if static else ("full", "small", "tiny")
+
+    def affordable_texts(share: str, most: int, passes: int) -> int:
+        count = max(MIN_SEARCH_TEXTS, shares[share] / max(passes * seconds, 1e-9))
+        return int(min(most, len(inputs.texts), count))
+
     alone = len(shell.tokenizer) * seconds * min(1.0, 3 / max(tokens, 1.0))  # [CLS] token [SEP]
     plan = {
-        "own": own,
-        "judged": bool(inputs.tasks),
+        "own": str(encoder.recipe),
+        "baseline": "static" if static else "mean",  # that every gain is counted from
         "speed": speed,
         "measured": sizes,
-        "dimensions": dimensions,
         "capabilities": asdict(capabilities),
-        "search": search,
+        "search": plan_search(speed, inputs, capabilities, shares["search"], spaces),
         "training": training,
-        "again": again,
-        "fitted": fitted,
-        "distilled": 0 if capabilities.only_static else distilled,
+        "again": None if training["why"] else plan_search(speed, inputs, capabilities, shares["search-again"], spaces),
+        "fitted": affordable_texts("fit", MAX_FITTED, 2),
+        "distilled": 0 if static else affordable_texts("static", MAX_DISTILLED, 4),
         "alone": alone if alone <= ALONE_SHARE * budget else 0.0,
-        "engine": None if capabilities.only_static else _engine(shell),
+        "engine": None if static else _engine(shell),
     }
     return {**plan, "steps": _steps(plan)}
 
@@ -148,8 +140,7 @@ def plan_search(
     total = labelled or min(MAX_SEARCH_TEXTS, len(inputs.texts))
     for space in spaces:
         cost = PASSES[space] * speed["seconds"] * (1.0 if labelled else PAIRED)  # per text
-        if any(task.compared() is None for task in inputs.tasks):  # vectors are judged recipe by recipe
-            cost += len(space_of(space).expand(capabilities)[0]) * speed["judged"] / cores()
+        cost += len(space_of(space).expand(capabilities)[0]) * speed["judged"]
         affordable = int(seconds / max(cost, 1e-9))
         least = min(total, MIN_SEARCH_TEXTS if space == spaces[-1] else 5 * MIN_SEARCH_TEXTS)
         if affordable >= least:
@@ -196,14 +187,14 @@ def plan_training(
 
     `steps` is what the seconds buy, `most` the maximum where time is left.
     """
+    untrained = {"trials": [], "rungs": [], **dict.fromkeys(("steps", "most", "validations", "seconds"), 0)}
     if missing := next((name for name in ("accelerate", "datasets") if find_spec(name) is None), None):
-        return _untrained(f'{missing!r} is not installed: pip install "essent[train]"')
+        return {**untrained, "why": f'{missing!r} is not installed: pip install "essent[train]"'}
     if not settings:
-        return _untrained("it has neither dropout nor a mask token, so that both views of a text would be equal")
+        return {**untrained, "why": "it has neither dropout nor a mask token, so that both views of a text are equal"}
     batch = min(BATCH, texts // 2)
-    trials: list[dict[str, Any]] = []
-    for setting in ({**setting, "batch_size": min(setting["batch_size"], texts // 2)} for setting in settings):
-        trials += [setting] if setting not in trials else []
+    smaller = [{**setting, "batch_size": min(setting["batch_size"], texts // 2)} for setting in settings]
+    trials = [setting for number, setting in enumerate(smaller) if setting not in smaller[:number]]
     step_seconds = PASSES_PER_STEP * 2 * batch * speed["seconds"] * min(1.0, TRAINED_TOKENS / max(speed["tokens"], 1.0))
     validations = 0
     if labelled:  # checkpoints are compared
@@ -214,38 +205,24 @@ def plan_training(
     if steps < MIN_STEPS:  # without trials
         steps, trial_seconds = min(int((seconds + trial_seconds) / step_seconds), MIN_STEPS), 0.0
     if steps < MIN_STEPS:
-        return _untrained(f"{MIN_STEPS} steps of training would take {MIN_STEPS * step_seconds:.0f} s, too much here")
-    options = []
-    for count, scale in product(TRIALS, (2, 1)):
-        rungs = tuple(scale * rung for rung in RUNGS[: count.bit_length() - 1])
-        options.append((count, rungs, _trial_cost(min(count, len(trials)), rungs, step_seconds, speed["measured"])))
-    affordable = (option for option in options if option[2] <= trial_seconds and option[0] <= 2 * len(trials))
-    count, rungs, cost = next(affordable, (1, (), 0.0))
+        why = f"{MIN_STEPS} steps of training would take {MIN_STEPS * step_seconds:.0f} s, too much here"
+        return {**untrained, "why": why}
+    count, rungs, cost = next(
+        (count, rungs, cost)
+        for count, scale in (*product(TRIALS, (2, 1)), (1, 0))
+        if count <= 2 * len(trials)
+        for rungs in [[scale * rung for rung in RUNGS[: count.bit_length() - 1]]]
+        if (cost := _trial_cost(min(count, len(trials)), rungs, step_seconds, speed["measured"])) <= trial_seconds
+    )
     planned = {"trials": trials[:count], "rungs": rungs, "steps": steps, "most": most, "validations": validations}
     return {**planned, "seconds": steps * step_seconds, "trial_seconds": cost, "why": ""}
 
 
-def _untrained(why: str) -> dict[str, Any]:
-    nothing = {"trials": [], "rungs": [], "steps": 0, "most": 0, "validations": 0}
-    return {**nothing, "seconds": 0.0, "trial_seconds": 0.0, "why": why}
-
-
 def _trial_cost(count: int, rungs: Sequence[int], step_seconds: float, measured: float) -> float:
     """Seconds that trials under successive halving take."""
-    steps, measurements = 0, 0
-    for before, rung in pairwise((0, *rungs)):
-        steps, measurements = steps + count * (rung - before), measurements + count
-        count = max(1, count // 2)
-    return steps * step_seconds + measurements * measured
-
-
-def _has_dropout(shell: SentenceTransformer) -> bool:
-    """Whether the model's configuration has a dropout above 0."""
-    config = getattr(getattr(shell[0], "model", None), "config", None)
-    return any(
-        "drop" in key and not key.startswith(("classifier", "summary")) and isinstance(value, float) and value > 0
-        for key, value in ({} if config is None else config.to_dict()).items()
-    )
+    counts = [max(1, count >> halvings) for halvings in range(len(rungs))]
+    lengths = np.diff([0, *rungs])
+    return float(np.dot(counts, lengths) * step_seconds + sum(counts) * measured)
 
 
 def _engine(shell: SentenceTransformer) -> str | None:
@@ -257,26 +234,21 @@ def _engine(shell: SentenceTransformer) -> str | None:
 
 def _steps(plan: Mapping[str, Any]) -> list[tuple[str, str, float]]:
     """The steps: name, what is tried, and seconds."""
-    speed, search, training, again = plan["speed"], plan["search"], plan["training"], plan["again"]
+    speed, training = plan["speed"], plan["training"]
     once = speed["measured"] + speed["tested"]
 
-    def searched(search: Mapping[str, Any]) -> str:
-        texts = "all judgements" if plan["judged"] else f"{search['texts']} texts"
-        on = f"{search['units']} units of judgement" if search["units"] else texts
-        return f"recipes of the space {search['space']} on {on}"
+    def search(name: str, planned: Mapping[str, Any]) -> tuple[str, str, float]:
+        sampled = f"{planned['units']} labels" if planned["units"] else f"{planned['texts']} texts"
+        return name, f"recipes of the space {planned['space']} on {sampled}", planned["seconds"] + once
 
-    steps = [("start", f"the model as it is: {plan['own']}", 2 * once)]
-    steps += [("search", searched(search), search["seconds"] + once)]
+    steps = [("start", f"the model as it is: {plan['own']}", 2 * once), search("search", plan["search"])]
+    if rungs := training["rungs"]:
+        words = f"{len(training['trials'])} settings of training, the better half of them for up to {rungs[-1]} steps"
+        steps.append(("trials", words, training["trial_seconds"]))
     if not training["why"]:
-        if training["rungs"]:
-            *earlier, last = training["rungs"]
-            words = f"{len(training['trials'])} settings of training for up to {last} steps"
-            words += f", the better half goes on after {', '.join(map(str, earlier))}" if earlier else ""
-            steps.append(("trials", words, training["trial_seconds"]))
-        words = f"{training['steps']} steps of contrastive training with the best settings"
-        words += f", up to {training['most']} where time is left" if training["most"] > training["steps"] else ""
+        words = f"{training['steps']} to {training['most']} steps of contrastive training with the best settings"
         steps += [("train", words, training["seconds"] + training["validations"] * speed["measured"] + once)]
-        steps += [("search-again", searched(again), again["seconds"] + once)]
+        steps += [search("search-again", plan["again"])]
     fitted = speed["seconds"] * (2 * plan["fitted"] + (TIMED_ROUNDS + 1) * TIMED_TEXTS) + once
     steps.append(("encoder", f"fit on {plan['fitted']} texts, calibrate, save", fitted))
     if plan["distilled"]:
@@ -320,15 +292,11 @@ class Journal:
             remove_leftovers(path)
         entries = json.loads(self.path.read_text("utf-8"))
         before, current = entries["identity"], self.entries["identity"]
-        changed = [
-            f"{name} was {before.get(name)!r} and is {current[name]!r}"
-            for name in current
-            if before.get(name) != current[name]
-        ]
-        if changed:
+        if changed := [name for name in current if before.get(name) != current[name]]:
+            differences = "; ".join(f"{name} was {before.get(name)!r} and is {current[name]!r}" for name in changed)
             raise DataError(
-                f"{self.output} was begun with something else: {'; '.join(changed)}. Give the same again to resume, "
-                "another folder, or --force (force=True) to start over."
+                f"{self.output} was begun with something else: {differences}. Give the same again to resume, another "
+                "folder, or --force (force=True) to start over."
             )
         self.entries = entries
 

@@ -9,18 +9,15 @@ import copy
 import io
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
-from tqdm.auto import tqdm
 
-from essent._core.arguments import check_size
-from essent._core.arithmetic import check_bfloat16, precision_of
 from essent._core.atomic import write_bytes, write_json
 from essent._core.registry import did_you_mean
 from essent._core.types import ModelLike
@@ -42,14 +39,6 @@ UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 MIN_BUDGET = 1.0  # seconds
 
 
-class Choice(NamedTuple):
-    """An encoder: the name of its evidence, its recipe, and the folder of its trained model, if it was trained."""
-
-    name: str
-    recipe: str
-    trained: Path | None = None
-
-
 @dataclass
 class Run:
     """What the steps share.
@@ -57,9 +46,10 @@ class Run:
     Attributes:
         model: the user's model, which does not change.
         settings: the arguments of `improve` by name.
-        evidence: of every encoder that was measured, by its name.
-        choice: the best encoder so far.
-        finished: is called after each step.
+        evidence: of every encoder that was measured, by its name: its recipe, after `TRAINED` on the trained model.
+        choice: the name of the best encoder so far.
+        gains: of the steps, the new and the old encoder by name, and what `Gain` has besides points.
+        notes: sentences that a reader needs.
     """
 
     journal: Journal
@@ -69,9 +59,10 @@ class Run:
     settings: Mapping[str, Any]
     progress: bool
     note: Callable[[str], None]
+    notes: list[str] = field(default_factory=list)
     evidence: dict[str, Evidence] = field(default_factory=dict)
-    choice: Choice = field(default_factory=lambda: Choice("", ""))
-    finished: Callable[[], object] = lambda: None
+    choice: str = ""
+    gains: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -102,7 +93,6 @@ class Run:
             for key in arrays.files:
                 encoder, _, part = key.rpartition("/")
                 self.evidence.setdefault(encoder, {})[part] = arrays[key]
-        self.finished()
         return values
 
     def shell(self, trained: Path | None = None) -> SentenceTransformer:
@@ -114,9 +104,20 @@ class Run:
             first.model.load_state_dict(saved.state_dict(), strict=False)  # heads that no recipe reads were dropped
         return shell
 
-    def encoder(self, recipe: str, trained: Path | None = None) -> Encoder:
-        """A recipe on the model, fitted on the texts of the plan where it learns something."""
-        return Encoder(self.shell(trained), recipe).fit(self.fit_texts, batch_size=self.settings["batch_size"])
+    @property
+    def trained(self) -> Path:
+        """The folder of the trained model."""
+        return self.journal.folder / "train" / "model"
+
+    def encoder(self, name: str) -> Encoder:
+        """The encoder of a name, fitted on the texts of the plan where it learns something."""
+        recipe = name.removeprefix(steps.TRAINED)
+        return Encoder(self.shell(None if recipe == name else self.trained), recipe).fit(self.fit_texts)
+
+    def measure(self, names: Iterable[str]) -> dict[str, Evidence]:
+        """Evidence of encoders by their names, of those that have none yet."""
+        new = [name for name in dict.fromkeys(names) if name not in self.evidence]
+        return {name: self.metric.measure(self.encoder(name)) for name in new}
 
     @property
     def fit_texts(self) -> list[str]:
@@ -127,21 +128,27 @@ class Run:
         """Scores of everything that was measured."""
         return self.metric.scores({**self.evidence, **(more or {})})
 
-    def prefer(self, candidate: Choice, *, significantly: bool) -> None:
+    def prefer(self, name: str, *, significantly: bool) -> None:
         """Make an encoder the choice if it scores higher, where asked for only if the interval lies above 0."""
-        difference, low, _ = self.scores().difference(candidate.name, self.choice.name)
+        difference, low, _ = self.scores().difference(name, self.choice)
         if low > 0 or (not significantly and difference > 0):
-            self.choice = candidate
+            self.choice = name
+
+    def gained(self, step: str, by: str, new: str, old: str, kept: bool, seconds: float, note: str = "") -> None:
+        """Record and say the gain of a step; the arguments are those of `Gain` and the encoders that it compares."""
+        self.gains.append((new, old, {"step": step, "by": by, "kept": kept, "seconds": seconds, "note": note}))
+        self.note(self.gain(self.gains[-1]).summary())
+
+    def gain(self, recorded: tuple[str, str, dict[str, Any]]) -> Gain:
+        """A recorded gain by what was measured so far; without labels every model that is tried moves the scores."""
+        new, old, values = recorded
+        difference, low, high = self.scores().difference(new, old)
+        return Gain(difference=difference, low=low, high=high, **values)
 
     @property
     def capabilities(self) -> ModelCapabilities:
         """What the model offers to recipes."""
         return ModelCapabilities(**self.plan["capabilities"])
-
-    @property
-    def baseline(self) -> str:
-        """The recipe that every gain is counted from."""
-        return "static" if self.capabilities.only_static else "mean"
 
     @property
     def remaining(self) -> float:
@@ -165,11 +172,8 @@ def improve(
     folder: str | Path | None = None,
     budget: str = "30m",
     goal: str = "quality",
-    match_score: float | None = None,
     keep_all: bool = False,
     seed: int = 0,
-    batch_size: int = 32,
-    precision: str = "auto",
     options: Mapping[str, Any] | None = None,
     progress: bool = False,
     force: bool = False,
@@ -189,21 +193,16 @@ def improve(
         folder: local data for task names, as in `essent.tasks.load_task`.
         budget: the most time that everything takes together, such as 90s, 30m or 1.5h.
         goal: quality (the answer is the encoder), speed or size (the static table, or the graph, if it is good enough).
-        match_score: the least score of a match among scored pairs, to calibrate similarities to probabilities.
         keep_all: keep the models and vectors of every step in DIR/.work.
         seed: of everything random.
-        batch_size: texts in a batch where the model is only run.
-        precision: of searches and training: auto, which is float32 on a CPU, float32, or bfloat16 where the machine has
-            such arithmetic. Results are measured in float32.
         options: keyword arguments of SentenceTransformer (device, revision …).
-        progress: show bars.
+        progress: show bars of searches and training.
         force: start over where `output` contains an improvement.
         note: is called with a line about what is done; by default it is logged.
 
     Raises:
         InputError, UnknownNameError, DataError: before the model is loaded: too few texts, an unknown goal, a budget
             that is not understood, a folder of something else, labels that cannot be read.
-        EngineError: bfloat16 where the machine has no such arithmetic.
         RecipeError: a folder that an Encoder saved, or a model that ends in modules that no recipe describes.
         MissingDependencyError: without the extra `report`.
     """
@@ -211,8 +210,7 @@ def improve(
         raise UnknownNameError(f"Unknown goal {goal!r}. {did_you_mean(str(goal), list(GOALS))}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InputError(f"seed={seed!r} must be a whole number of at least 0.")
-    check_size(batch_size, "batch_size")
-    seconds, precision, options = parse_budget(budget), precision_of(precision), dict(options or {})
+    seconds, options = parse_budget(budget), dict(options or {})
     check_library(".html")
     inputs, notes = read_inputs(texts, data, test, folder, seed)
     identity = {
@@ -222,34 +220,29 @@ def improve(
         "budget": budget,
         "goal": goal,
         "seed": seed,
-        "match_score": match_score,
-        "batch_size": batch_size,
-        "precision": precision,
         "options": {name: str(value) for name, value in options.items() if name != "token"},
     }
     journal = Journal(Path(output), identity, force)
     opened = open_model(model, options)
-    check_bfloat16(precision, opened.device.type)
     plan = journal.once("plan", lambda: make_plan(copy.deepcopy(opened), inputs, seconds, seed))
     metric = Metric(inputs, seed, *plan["measured"])
     for task, smaller in zip((*inputs.tasks, *inputs.tests), (*metric.tasks, *metric.tests), strict=True):
         if smaller.units < task.units:
             notes.append(f"Measured on {smaller.units} of the {task.units} {task.unit} of {task.name}, for the budget.")
     total = _rounded(sum(planned for _, _, planned in plan["steps"]))
-    note(f"Measured by {metric.name}; about {total} of a budget of {budget}:")
+    note(f"Measured by {metric.by}; about {total} of a budget of {budget}:")
     for name, words, planned in plan["steps"]:
         note(f"  {name}: {words}, about {_rounded(planned)}")
     if why := plan["training"]["why"]:
         note(f"  The model is not trained: {why}.")
-    run = Run(journal, opened, inputs, metric, {**identity, "seconds": seconds}, progress, note)
+    run = Run(journal, opened, inputs, metric, {**identity, "seconds": seconds}, progress, note, notes)
     try:
-        with tqdm(total=len(plan["steps"]), desc="Steps", unit="step", disable=not progress) as bar:
-            run.finished = bar.update
-            gains = _choose(run, notes)
-            _write(run, notes)
+        if choose(run):
+            train(run)
+        write(run)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"Stopped. The same command resumes from the steps in {journal.folder}.") from None
-    improved = _outcome(run, gains, notes)
+    improved = _outcome(run)
     write_json(improved.folder / "improvement.json", improved.to_dict(), indent=1)
     write_page(improved, improved.folder / "report.html")
     if not keep_all:
@@ -279,106 +272,97 @@ def _rounded(seconds: float) -> str:
 
 # -- the steps in their order -----------------------------------------------------------------------------------------
 
-GainArguments = tuple[str, str, str, str, bool, float, str]
 
-
-def _choose(run: Run, notes: list[str]) -> list[GainArguments]:
-    """Choose the recipe, train where that is likely to gain, and choose again; returns what `_gain` takes."""
-    gains: list[GainArguments] = []
-
-    def gained(*arguments: Any) -> None:
-        gains.append(arguments)  # computed again at the end, when everything has been measured
-        run.note(_gain(run.scores(), *arguments).summary())
-
-    own, training = run.plan["own"], run.plan["training"]
+def choose(run: Run) -> bool:
+    """Choose the recipe; whether the model should be trained."""
+    own, why = run.plan["own"], run.plan["training"]["why"]
     run.step("start", steps.start)
-    run.choice = Choice(own, own)
+    run.choice = own
     search = run.step("search", steps.search)
     best = search["name"]
     # a baseline that was kept by default must be significantly better
-    run.prefer(Choice(best, search["recipe"]), significantly=not search["gains"])
+    run.prefer(best, significantly=not search["gains"])
     words = f"recipe {best}" if best != own else f"recipes: {own} stays the best"
-    gained("search", words, best, own, run.choice.name == best != own, search["seconds"], "")
-    notes += [search["verdict"], *search["notes"]]
-    if training["why"]:
-        notes.append(f"The model was not trained: {training['why']}.")
-        return gains
-    if not search["gains"]:
-        notes.append(
-            "The model was not trained: no recipe gains over its own pooling, as on models that were trained for "
-            "similarity, or where classes are what counts."
+    run.gained("search", words, best, own, run.choice == best != own, search["seconds"])
+    run.notes += [search["verdict"], *search["notes"]]
+    if not why and not search["gains"]:
+        why = (
+            "no recipe gains over its own pooling, as on models that were trained for similarity, or where classes are "
+            "what counts"
         )
-        return gains
+    if why:
+        run.notes.append(f"The model was not trained: {why}.")
+    return not why
+
+
+def train(run: Run) -> None:
+    """Train where the trials gain, and choose a recipe again."""
+    own, training, untrained = run.plan["own"], run.plan["training"], run.choice
     settings, step_seconds = training["trials"][0], 0.0
     if training["rungs"]:
         trials = run.step("trials", steps.trials)
         settings, step_seconds = trials["settings"], trials["each"]
-        trial = steps.trial_name(
-            trials["best"], max(rung for number, rung, *_ in trials["rows"] if number == trials["best"] + 1)
-        )
-        before = own if own in run.evidence else run.baseline
-        if run.scores().difference(trial, before)[0] <= 0:
-            gained("trials", "trials of training", trial, before, False, trials["seconds"], "")
-            notes.append("The model was not trained further: no trial gained.")
-            return gains
+        before = own if own in run.evidence else run.plan["baseline"]
+        if run.scores().difference(trials["name"], before)[0] <= 0:
+            run.gained("trials", "trials of training", trials["name"], before, False, trials["seconds"])
+            run.notes.append("The model was not trained further: no trial gained.")
+            return
     trained = run.step("train", partial(steps.train, settings=settings, step_seconds=step_seconds))
     if not trained["steps"]:
-        notes.append(f"The model was not trained: {trained['cut']}.")
-        return gains
-    model = run.journal.folder / "train" / "model"
-    again = run.step("search-again", partial(steps.search, trained=model))
-    measured, scores, untrained = {**trained["measured"], **again["measured"]}, run.scores(), run.choice
-    name = max(measured, key=lambda name: scores.values[name])
-    run.prefer(Choice(name, measured[name], model), significantly=False)
-    minutes, seconds = trained["seconds"] / 60, trained["seconds"] + again["seconds"]
-    words = f"{minutes:.0f} minutes of training" if minutes >= 1.5 else f"{trained['seconds']:.0f} s of training"
-    words += f" and the recipe {measured[name]}"
-    gained("train", words, name, untrained.name, run.choice != untrained, seconds, trained.get("cut") or "")
-    return gains
+        run.notes.append(f"The model was not trained: {trained['cut']}.")
+        return
+    again, scores = run.step("search-again", partial(steps.search, prefix=steps.TRAINED)), run.scores().values
+    best = max((*trained["measured"], *again["measured"]), key=lambda name: scores[name])
+    run.prefer(best, significantly=False)
+    words = f"{_rounded(trained['seconds'])} of training and the recipe {best.removeprefix(steps.TRAINED)}"
+    seconds = trained["seconds"] + again["seconds"]
+    run.gained("train", words, best, untrained, run.choice != untrained, seconds, trained["cut"])
 
 
-def _gain(scores: Scores, step: str, by: str, new: str, old: str, adopted: bool, seconds: float, note: str) -> Gain:
-    return Gain(step, by, *scores.difference(new, old), adopted, seconds, note)
-
-
-def _write(run: Run, notes: list[str]) -> None:
+def write(run: Run) -> None:
     """Write the encoder; a static table and a graph where the plan has them and the budget allows."""
     run.step("encoder", steps.encoder)
     planned = {name: seconds for name, _, seconds in run.plan["steps"]}
     for name, step in (("static", steps.static), ("graph", steps.graph)):
         if name in planned:
-            decision = run.journal.once(f"time for {name}", partial(_affordable, run, planned[name]))
-            if decision["why"]:
-                notes.append(f"No {name} was made: {decision['why']}.")
+            why = run.journal.once(f"time for {name}", partial(_too_long, run, planned[name]))["why"]
+            if why:
+                run.notes.append(f"No {name} was made: {why}.")
             else:
                 run.step(name, step)
 
 
-def _affordable(run: Run, planned: float) -> dict[str, str]:
+def _too_long(run: Run, planned: float) -> dict[str, str]:
     """Why a step does not fit the remaining budget at the pace of those before it, or ""."""
     seconds, remaining = planned * max(1.0, run.pace), max(run.remaining, 0.0)
     why = f"it takes about {_rounded(seconds)}, and {remaining:.0f} s of the budget were left"
     return {"why": why if seconds > remaining else ""}
 
 
-def _outcome(run: Run, gains: list[GainArguments], notes: list[str]) -> Improved:
+def _outcome(run: Run) -> Improved:
     scores, tests, own = run.scores(), run.metric.test_scores(run.evidence), run.plan["own"]
     outputs: dict[str, Output] = {}
     for step in (steps.ENCODER, steps.STATIC, steps.GRAPH):
         values = run.results.get(step, {"agreement": {}})
         if "why" in values:
-            notes.append(values["why"])
+            run.notes.append(values["why"])
             continue
-        saved = values.get("name", step)
-        for name in sorted(values["agreement"], key=lambda name: name != saved):
-            label = step if name == saved else name
-            figures = (values["texts_per_second"], values["bytes"]) if name == saved else (None, None)
+        for name, agreement in values["agreement"].items():
+            figures = (values["texts_per_second"], values["bytes"]) if name == step else ()
             test = tests.with_interval(name) if tests is not None and name in tests.values else None
-            outputs[label] = Output(label, *scores.with_interval(name), test, values["agreement"][name], *figures)
+            outputs[name] = Output(name, *scores.with_interval(name), test, agreement, *figures)
     answer, why = answer_of(run.settings["goal"], outputs)
     spent = run.journal.spent
     if spent > run.settings["seconds"]:
-        notes.append(f"It took {_rounded(spent)}, more than the budget.")
+        run.notes.append(f"It took {_rounded(spent)}, more than the budget.")
+    metadata = {
+        **run.journal.entries["identity"],
+        "recipe": run.choice.removeprefix(steps.TRAINED),
+        "plan": run.plan,
+        "steps": run.results,
+        "before_on_test": None if tests is None else tests.with_interval(own),
+        "seconds": round(spent, 1),
+    }
     return Improved(
         run.journal.output,
         answer,
@@ -386,15 +370,8 @@ def _outcome(run: Run, gains: list[GainArguments], notes: list[str]) -> Improved
         run.metric.by,
         run.metric.by_labels,
         scores.with_interval(own),
-        tuple(_gain(scores, *arguments) for arguments in gains),
+        tuple(map(run.gain, run.gains)),
         tuple(outputs.values()),
-        tuple(dict.fromkeys(filter(None, notes))),
-        {
-            **run.journal.entries["identity"],
-            "recipe": run.choice.recipe,
-            "plan": run.plan,
-            "steps": run.results,
-            "before_on_test": None if tests is None else tests.with_interval(own),
-            "seconds": round(spent, 1),
-        },
+        tuple(dict.fromkeys(filter(None, run.notes))),
+        metadata,
     )

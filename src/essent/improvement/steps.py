@@ -34,7 +34,7 @@ from essent.static.distillation import collect, make_encoder
 from essent.static.gather import Settings as PassSettings
 from essent.static.table import Choice as TableChoice
 from essent.static.table import Material
-from essent.tasks.pairs import DuplicateTask, PairTask
+from essent.tasks.pairs import DuplicateTask
 from essent.training.run import train as train_model
 
 if TYPE_CHECKING:
@@ -42,10 +42,12 @@ if TYPE_CHECKING:
 
 StepResult = tuple[dict[str, Any], dict[str, Evidence]]
 ENCODER, STATIC, GRAPH = "encoder", "static", "graph"
+TRAINED = "trained: "  # before a recipe: on the model after the training
 # The part of the remaining budget that training may plan with, the least pace it assumes, and its least share.
 SAFE, MIN_PACE, MIN_TRAINING = 0.95, 0.8, 0.5
 REPORTED = 12  # recipes of a search
-SMALLER = (2, 4)  # divisors of the dimensions, for smaller encoders and tables
+SMALLER = (2, 4)  # divisors of the dimensions, for smaller tables
+TABLES = (TableChoice(), TableChoice(weights="sif:0.01", ridge=0.03), TableChoice(weights="sif:0.01", shaping="abtt:2"))
 SMALL_TABLE = 0.98  # the part of a table's score that a smaller one must keep to be taken for the goal size
 # Recipes that the criterion without labels compares with, on every model that is tried.
 SHAPING = ("", "centre | normalize", "whiten | normalize")
@@ -58,9 +60,8 @@ STATIC_REFERENCES = Grid(layers=("static",), weights=("uniform", "idf", "sif"), 
 
 def start(run: Run, folder: Path) -> StepResult:
     """Measure the model's own pooling and the mean."""
-    recipes = dict.fromkeys([run.plan["own"], str(Recipe.parse(run.baseline))])
-    evidence = {recipe: run.metric.measure(run.encoder(recipe)) for recipe in recipes}
-    return {}, {**evidence, **references(run, None, "given")}
+    recipes = dict.fromkeys([run.plan["own"], str(Recipe.parse(run.plan["baseline"]))])
+    return {}, {**run.measure(recipes), **references(run, None, "given")}
 
 
 def references(run: Run, trained: Path | None, label: str) -> dict[str, Evidence]:
@@ -75,39 +76,33 @@ def references(run: Run, trained: Path | None, label: str) -> dict[str, Evidence
     grid = STATIC_REFERENCES if run.capabilities.only_static else REFERENCES
     recipes, _ = Space((grid,), name=REFERENCE).expand(run.capabilities)
     texts, rows = distinct_texts(pairs.texts())
-    batch_size = run.settings["batch_size"]
-    bench = Bench(run.shell(trained), recipes, batch_size=batch_size, progress=False, options={})
+    bench = Bench(run.shell(trained), recipes, batch_size=32, progress=False, options={})
     return {
         f"{REFERENCE} {label} {recipe}": {"pairs": pairs.evidence(np.asarray(vectors, np.float64), rows.tolist())}
         for recipe, vectors in bench.vectors(texts, run.fit_texts, run.fit_texts)
     }
 
 
-def search(run: Run, folder: Path, trained: Path | None = None) -> StepResult:
-    """Search recipes on a model; the best is measured, fitted as it will be saved."""
-    plan = (
-        run.plan["search"] if trained is None else run.journal.once("plan of search-again", partial(_search_again, run))
-    )
-    baselines = [run.baseline] if run.capabilities.only_static else ["mean", "first-last"]
-    tasks = subsample(run.inputs.tasks, plan["units"], run.settings["seed"])
+def search(run: Run, folder: Path, prefix: str = "") -> StepResult:
+    """Search recipes on the model, or `TRAINED`; the best is measured, fitted as it will be saved."""
+    plan = run.plan["again" if prefix else "search"]
+    seed, own = run.settings["seed"], run.plan["own"]
+    baselines = [run.plan["baseline"], *([] if run.capabilities.only_static else ["first-last"]), own]
+    tasks = subsample(run.inputs.tasks, plan["units"], seed)
     data: Any = tasks[0] if len(tasks) == 1 else tasks or list(run.inputs.texts[: plan["texts"]])
     board = search_recipes(
-        run.shell(trained),
+        run.shell(run.trained if prefix else None),
         data,
         space_of(plan["space"]),
-        baselines=tuple(dict.fromkeys([*baselines, run.plan["own"]])),
-        seed=run.settings["seed"],
-        batch_size=run.settings["batch_size"],
+        baselines=tuple(dict.fromkeys(baselines)),
+        seed=seed,
         work=folder / "search",
         progress=run.progress,
-        precision=run.settings["precision"],
     )
     # on a trained model, where no recipe is established, also the leader if it is not significantly better than `mean`
-    recipes = dict.fromkeys([str(board.best), *([str(board.leader)] if trained else [])])
-    measured = {_name(recipe, trained): recipe for recipe in recipes}
+    measured = [f"{prefix}{board.best}", *([f"{prefix}{board.leader}"] if prefix else [])]
     values = {
-        "recipe": str(board.best),
-        "name": next(iter(measured)),
+        "name": measured[0],
         "measured": measured,
         "gains": str(board.best) not in board.baselines,  # neither a baseline nor a leader that nothing is better than
         "verdict": board.verdict,
@@ -115,30 +110,8 @@ def search(run: Run, folder: Path, trained: Path | None = None) -> StepResult:
         "criterion": board.criterion,
         "recipes": len(board.trials),
         "rows": [[str(trial.recipe), trial.scores[board.criterion]] for trial in board.trials[:REPORTED]],
-        "space": plan["space"],
     }
-    return values, _measure(run, measured, trained)
-
-
-def _name(recipe: str, trained: Path | None) -> str:
-    return f"trained: {recipe}" if trained else recipe
-
-
-def _measure(run: Run, recipes: Mapping[str, str], trained: Path | None) -> dict[str, Evidence]:
-    """Evidence of recipes by their names, of those that have none yet."""
-    return {
-        name: run.metric.measure(run.encoder(recipe, trained))
-        for name, recipe in recipes.items()
-        if name not in run.evidence
-    }
-
-
-def _search_again(run: Run) -> dict[str, Any]:
-    """The second search as it was planned, or the smallest one where the budget is nearly spent."""
-    plan = dict(run.plan["again"])
-    if plan.pop("seconds") > run.remaining * 0.6 and plan["space"] not in ("tiny", "static"):
-        plan |= {"space": "tiny", "cut": "the budget was nearly spent"}
-    return plan
+    return values, run.measure(measured)
 
 
 # -- training ---------------------------------------------------------------------------------------------------------
@@ -147,10 +120,9 @@ def _search_again(run: Run) -> dict[str, Any]:
 def trials(run: Run, folder: Path) -> StepResult:
     """Successive halving: all settings for some steps, the better half of them for more, until one is left."""
     shutil.rmtree(folder)  # of a killed run: a trial does not train backwards
-    names = ("settings", "rungs")
-    decision = run.journal.once("trials that fit", lambda: dict(zip(names, affordable_trials(run), strict=True)))
+    decision = run.journal.once("trials that fit", partial(affordable_trials, run))
     settings, rungs = decision["settings"], decision["rungs"]
-    alive, step_seconds = list(range(len(settings))), {}
+    alive, names, step_seconds = list(range(len(settings))), {}, {}
     evidence: dict[str, Evidence] = {}
     rows: list[list[Any]] = []
     for before, rung in pairwise([0, *rungs]):
@@ -159,35 +131,28 @@ def trials(run: Run, folder: Path) -> StepResult:
             output = folder / f"trial-{trial}"
             encoder = _train(run, settings[trial], output=output, max_steps=rung, validate_every=rungs[0])
             step_seconds[trial] = (clock.elapsed() - began) / (rung - before)
-            evidence[trial_name(trial, rung)] = run.metric.measure(encoder, tests=False)
-        scores = run.scores(evidence)
-        alive.sort(key=lambda trial: -scores.values[trial_name(trial, rung)])
-        rows += [[trial + 1, rung, *scores.with_interval(trial_name(trial, rung))] for trial in alive]
+            names[trial] = f"trial {trial + 1} after {rung} steps"
+            evidence[names[trial]] = run.metric.measure(encoder, tests=False)
+        scores = run.scores(evidence).values
+        alive.sort(key=lambda trial: -scores[names[trial]])
+        rows += [[trial + 1, rung, scores[names[trial]]] for trial in alive]
         if before == 0:
             evidence |= references(run, folder / f"trial-{alive[0]}", "trial")
-        alive = alive[: max(1, len(alive) // 2)]
-    best = alive[0]
-    return {"best": best, "settings": settings[best], "rows": rows, "each": step_seconds[best]}, evidence
+        best, alive = alive[0], alive[: max(1, len(alive) // 2)]
+    return {"name": names[best], "settings": settings[best], "rows": rows, "each": step_seconds[best]}, evidence
 
 
-def trial_name(trial: int, steps: int) -> str:
-    """The name of a trial's evidence."""
-    return f"trial {trial + 1} after {steps} steps"
-
-
-def affordable_trials(run: Run) -> tuple[list[dict[str, Any]], list[int]]:
+def affordable_trials(run: Run) -> dict[str, Any]:
     """Settings and steps of the trials as they were planned, halved until they fit the remaining budget."""
     plan = run.plan["training"]
     settings, rungs, seconds = plan["trials"], plan["rungs"], plan["trial_seconds"]
     while seconds > 0.5 * run.remaining and len(settings) > 2:
         settings, rungs, seconds = settings[: len(settings) // 2], rungs[: max(1, len(rungs) - 1)], seconds / 2.5
-    return settings, rungs
+    return {"settings": settings, "rungs": rungs}
 
 
 def _train(run: Run, settings: Mapping[str, Any], **arguments: Any) -> Encoder:
-    precision = "bfloat16" if run.settings["precision"] == "bfloat16" else "float32"  # training has no auto
-    arguments = {**settings, **arguments, "precision": precision, "resume": True}
-    return train_model(run.shell(), list(run.inputs.texts), "simcse-unsup", **arguments)
+    return train_model(run.shell(), list(run.inputs.texts), "simcse-unsup", resume=True, **settings, **arguments)
 
 
 def train(run: Run, folder: Path, settings: Mapping[str, Any], step_seconds: float) -> StepResult:
@@ -201,26 +166,27 @@ def train(run: Run, folder: Path, settings: Mapping[str, Any], step_seconds: flo
     """
     decision = run.journal.once("steps of train", partial(affordable_steps, run, step_seconds))
     steps = decision["steps"]
-    values = {"steps": steps, **({"cut": decision["cut"]} if "cut" in decision else {})}
     if steps == 0:
-        return values, {}
-    model = folder / "model"
+        return {"steps": 0, "cut": decision["cut"]}, {}
     encoder = _train(
         run,
         settings,
-        output=model,
+        output=run.trained,
         validate=run.metric.validation(),
         max_steps=steps,
         validate_every=max(4, -(-steps // (run.plan["training"]["validations"] or MAX_VALIDATIONS))),
         progress=run.progress,
     )
-    measured = {_name(recipe, model): recipe for recipe in (str(encoder.recipe), run.choice.recipe)}
-    evidence = {**_measure(run, measured, model), **references(run, model, "trained")}
-    return {**values, "measured": measured, "settings": dict(settings)}, evidence
+    measured = [f"{TRAINED}{recipe}" for recipe in (encoder.recipe, run.choice)]
+    evidence = {**run.measure(measured), **references(run, run.trained, "trained")}
+    return {"steps": steps, "cut": decision["cut"], "measured": measured}, evidence
 
 
 def affordable_steps(run: Run, step_seconds: float) -> dict[str, Any]:
-    """How many steps fit the remaining budget, by their seconds in the trials; later steps keep their planned time."""
+    """How many steps fit the remaining budget, by their seconds in the trials; later steps keep their planned time.
+
+    `cut` says why they are fewer than planned.
+    """
     training, speed, planned = run.plan["training"], run.plan["speed"], run.plan["steps"]
     names = [name for name, _, _ in planned]
     measured = (training["validations"] + 2) * speed["measured"] + 2 * speed["tested"]
@@ -232,61 +198,38 @@ def affordable_steps(run: Run, step_seconds: float) -> dict[str, Any]:
     if steps < MIN_STEPS:
         return {"steps": 0, "cut": f"only {max(run.remaining, 0.0):.0f} s of the budget were left"}
     cut = f"{training['steps']} steps were planned, and {steps} fitted the budget"
-    return {"steps": steps, **({"cut": cut} if steps < training["steps"] else {})}
+    return {"steps": steps, "cut": cut if steps < training["steps"] else ""}
 
 
 # -- what is written --------------------------------------------------------------------------------------------------
 
 
 def encoder(run: Run, folder: Path) -> StepResult:
-    """Fit, calibrate and save the best encoder; measure it with fewer dimensions too."""
-    choice = run.choice
-    fitted = run.encoder(choice.recipe, choice.trained)
-    calibrated = _calibrate(run, fitted)
+    """Fit, calibrate and save the best encoder."""
+    fitted = run.encoder(run.choice)
     path = run.journal.output / ENCODER
-    _save(run, fitted, path, calibrated)
+    _save(run, fitted, path)
     saved = Encoder(str(path), device=str(fitted.device))
-    evidence = {ENCODER: run.metric.measure(saved), **_smaller_encoders(run)}
-    values = {
-        "recipe": choice.recipe,
-        "trained": choice.trained is not None,
-        "calibrated": calibrated,
-        "dimensions": int(fitted.get_embedding_dimension() or 0),
-    }
-    return {**values, **_figures(evidence, evidence[ENCODER], saved, path, run)}, evidence
+    evidence = {ENCODER: run.metric.measure(saved)}
+    return _figures(evidence, evidence[ENCODER], saved, path, run), evidence
 
 
-def _calibrate(run: Run, encoder: Encoder) -> str:
-    """Calibrate an encoder on the texts, and on labelled pairs where there are any; returns what was done, or ""."""
-    score, seed = run.settings["match_score"], run.settings["seed"]
-    pairs = [
-        task
-        for task in run.inputs.tasks
-        if isinstance(task, DuplicateTask) or (isinstance(task, PairTask) and score is not None)
-    ]
-    task = pairs[0] if pairs else None
-    try:
-        encoder.calibrate(run.fit_texts, task, match_score=score if isinstance(task, PairTask) else None, seed=seed)
-    except InputError as error:  # too few labelled matches, or a similarity other than the cosine
-        run.note(f"Similarities: {error}")
-        if task is None or encoder.similarity_fn_name != "cosine":
-            return ""
-        encoder.calibrate(run.fit_texts, seed=seed)
-    return str(encoder.calibration)
+def _save(run: Run, encoder: Encoder, path: Path) -> None:
+    """Calibrate and save an encoder; its model card says how it was made.
 
-
-def _save(run: Run, encoder: Encoder, path: Path, calibrated: str) -> None:
-    """Save an encoder; its model card says how it was made, without times: the same run writes the same card."""
+    No times, so that the same run writes the same card.
+    """
     require_replaceable(path)
-    name = encoder.model_card_data.model_name = f"essent/{path.name}-{encoder.recipe.digest()[:8]}"
-    lines = [f"`essent improve` on {len(run.inputs.texts):,} texts, measured by {run.metric.name}."]
+    lines = [f"`essent improve` on {len(run.inputs.texts):,} texts, measured by {run.metric.by}."]
     scores, tests = run.scores(), run.metric.test_scores(run.evidence)
-    for recipe in dict.fromkeys([run.plan["own"], run.choice.name]):
+    for recipe in dict.fromkeys([run.plan["own"], run.choice]):
         lines.append("`{}`: {:.2f} [{:.2f}, {:.2f}]".format(recipe, *scores.with_interval(recipe)))
     if tests is not None:
-        figures = "{:.2f} [{:.2f}, {:.2f}]".format(*tests.with_interval(run.choice.name))
+        figures = "{:.2f} [{:.2f}, {:.2f}]".format(*tests.with_interval(run.choice))
         lines.append(f"On the test ({run.metric.test_name}): {figures}")
-    lines += [f"Calibrated similarity: {calibrated}."] if calibrated else []
+    if calibrated := _calibrate(run, encoder):
+        lines.append(f"Calibrated similarity: {calibrated}.")
+    name = encoder.model_card_data.model_name = f"essent/{path.name}-{encoder.recipe.digest()[:8]}"
 
     def finish(folder: Path, reason: str) -> None:
         encoder.write_card(folder, reason, name=name)
@@ -298,58 +241,53 @@ def _save(run: Run, encoder: Encoder, path: Path, calibrated: str) -> None:
     encoder.write_folder(path, "stock", finish)
 
 
-def _smaller_encoders(run: Run) -> dict[str, Evidence]:
-    """Evidence of the best recipe with fewer dimensions, whitened components, where there is time to measure them."""
-    recipe, dimensions, speed = Recipe.parse(run.choice.recipe), run.plan["dimensions"], run.plan["speed"]
-    seconds = len(SMALLER) * (speed["seconds"] * run.plan["fitted"] + speed["measured"])
-    affordable = not run.capabilities.only_static and seconds < run.remaining / 3
-    evidence = {}
-    if run.journal.once("smaller encoders", lambda: {"measured": affordable})["measured"]:
-        steps = [step for step in recipe.shaping if step != "normalize" and not step.startswith("whiten")]
-        for size in (dimensions // divisor for divisor in SMALLER):
-            smaller = str(replace(recipe, shaping=(*steps, f"whiten:{size}", "normalize")))
-            if smaller != run.choice.recipe and size >= 8:
-                encoder = run.encoder(smaller, run.choice.trained)
-                evidence[f"{size} dimensions: {smaller}"] = run.metric.measure(encoder, tests=False)
-    return evidence
+def _calibrate(run: Run, encoder: Encoder) -> str:
+    """Calibrate on the texts, and on labelled duplicates where there are any; returns what was done, or ""."""
+    duplicates = [task for task in run.inputs.tasks if isinstance(task, DuplicateTask)]
+    for pairs in (*duplicates[:1], None):
+        try:
+            encoder.calibrate(run.fit_texts, pairs, seed=run.settings["seed"])
+            return str(encoder.calibration)
+        except InputError as error:  # too few labelled matches, or a similarity other than the cosine
+            run.note(f"Similarities: {error}")
+    return ""
 
 
 def static(run: Run, folder: Path) -> StepResult:
     """Make static tables that imitate the encoder; save the best, or for the goal size its smallest good form."""
     source = Encoder(str(run.journal.output / ENCODER))
     texts = list(run.inputs.texts[: run.plan["distilled"]])
-    passes = PassSettings(unseen="alone" if run.plan["alone"] else "static", batch_size=run.settings["batch_size"])
-    averages, _ = collect(run.shell(run.choice.trained), texts, layers=["L"], teacher="mean", settings=passes)
-    materials = {"": averages, "taught by the encoder, ": _taught(averages, source, texts)}
-    choices = [
-        TableChoice(),
-        TableChoice(weights="sif:0.01", ridge=0.03),
-        TableChoice(weights="sif:0.01", shaping="abtt:2"),
-    ]
+    passes = PassSettings(unseen="alone" if run.plan["alone"] else "static")
+    averages, _ = collect(
+        run.shell(run.trained if run.choice.startswith(TRAINED) else None),
+        texts,
+        layers=["L"],
+        teacher="mean",
+        settings=passes,
+    )
     tables = {
         f"static, {teacher}{choice}": make_encoder(material, choice)
-        for teacher, material in materials.items()
-        for choice in choices
+        for teacher, material in (("", averages), ("taught by the encoder, ", _taught(averages, source, texts)))
+        for choice in TABLES
     }
     evidence = {name: run.metric.measure(table.encoder, tests=False) for name, table in tables.items()}
-    scores = run.scores(evidence)
+    scores = run.scores(evidence).values
     alike = {name: agreement(run.evidence[ENCODER], evidence[name]) for name in tables}
-    best = max(tables, key=lambda name: (round(scores.values[name], 1), alike[name]))
+    best = max(tables, key=lambda name: (round(scores[name], 1), alike[name]))
     make = partial(make_encoder, tables[best].material, tables[best].choice, dtype="int8")
     width = int(tables[best].encoder.get_embedding_dimension() or 0)
     forms = {best: tables[best].encoder, f"{best}, int8": make().encoder}
     for size in (width // divisor for divisor in SMALLER if width // divisor >= 8):
         forms[f"{best}, {size} dimensions, int8"] = make(dimensions=size).encoder
     evidence = {name: run.metric.measure(form) for name, form in forms.items()}
-    values = run.scores(evidence).values
-    name = best
+    scores, name = run.scores(evidence).values, best
     if run.settings["goal"] == "size":
-        name = [form for form in forms if values[form] >= SMALL_TABLE * values[best]][-1]
+        name = [form for form in forms if scores[form] >= SMALL_TABLE * scores[best]][-1]
     path = run.journal.output / STATIC
-    _save(run, forms[name], path, _calibrate(run, forms[name]))
-    saved = Encoder(str(path), device="cpu")
-    result = {"name": name, "tried": len(tables), "dimensions": int(saved.get_embedding_dimension() or 0)}
-    return {**result, **_figures(evidence, run.evidence[ENCODER], saved, path, run)}, evidence
+    _save(run, forms[name], path)
+    evidence = {STATIC: evidence.pop(name), **evidence}
+    figures = _figures(evidence, run.evidence[ENCODER], Encoder(str(path), device="cpu"), path, run)
+    return {"name": name, **figures}, evidence
 
 
 def _taught(averages: Material, source: Encoder, texts: list[str]) -> Material:
@@ -378,8 +316,7 @@ def graph(run: Run, folder: Path) -> StepResult:
         return {"why": f"no graph could be made: {error}"}, {}
     compiled = load_graph(str(path))
     evidence = {GRAPH: run.metric.measure(compiled)}
-    figures = _figures(evidence, run.evidence[ENCODER], compiled, path, run)
-    return {"name": GRAPH, "engine": run.plan["engine"], **figures}, evidence
+    return _figures(evidence, run.evidence[ENCODER], compiled, path, run), evidence
 
 
 def _figures(

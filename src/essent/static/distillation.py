@@ -38,12 +38,9 @@ from essent.static.table import (
     parse_layers,
     reduce_table,
 )
-from essent.static.vocabulary import extended, find_extension
 from essent.tasks.base import Task, unit_rows
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
     from essent.tasks.base import LabeledTask
 
 logger = logging.getLogger(__name__)
@@ -54,20 +51,11 @@ SHAPINGS = ("", "centre", "abtt:1", "abtt:2")
 FITS = (0.03, 0.1, 0.3, 1.0)
 
 
-def _teacher(text: str) -> Recipe:
-    recipe = Recipe.parse(text)
-    if recipe.shaping not in ((), UNIT):  # lengths do not matter to the fit; anything else would have to be learnt
-        raise RecipeError(f"teacher={text!r}: sentence vectors are fitted as they are pooled; leave the shaping out.")
-    return recipe
-
-
 def collect(
     model: ModelLike,
     corpus: Sequence[str],
     *,
     layers: Sequence[str] | None = None,
-    words: int = 0,
-    expressions: int = 0,
     teacher: str | None = None,
     dimensions: int | None = None,
     settings: Settings | None = None,
@@ -78,41 +66,45 @@ def collect(
     Args:
         model: a hub name, folder or loaded SentenceTransformer.
         layers: the mixes that will be asked for; None averages every layer.
-        words, expressions: whole words and expressions of two words to add to the vocabulary, at most.
         teacher: the recipe of the sentence vectors, without shaping; None takes the model's own pooling, `mean` for a
             plain transformer.
         dimensions: that the table will be asked for, so that too many are refused before the model runs.
-        settings: how to pass; `layers` and `reader` are set here.
+        settings: how to pass; `layers` are set here.
 
     Raises:
         RecipeError: a teacher with shaping.
         InputError, RecipeError, ModelError: see `essent.static.gather.average_contexts`.
     """
-    texts = check_texts(corpus)
-    how = settings or Settings()
-    mixes = None if layers is None else [parse_layers(text) for text in layers]
-    taught = None if teacher is None else _teacher(teacher)
+    texts, how = check_texts(corpus), settings or Settings()
+    names = None if layers is None else {name for mix in map(parse_layers, layers) for name, _ in mix}
+    recipe = None if teacher is None else Recipe.parse(teacher)
+    if recipe is not None and recipe.shaping not in ((), UNIT):  # lengths do not matter to the fit
+        raise RecipeError(
+            f"teacher={teacher!r}: sentence vectors are fitted as they are pooled; leave the shaping out."
+        )
     # with a teacher the model's own pooling may be anything; `mean` reads the last layer: none is cut
-    loaded = load(model, [] if taught is None else [Recipe()], options or {})
+    loaded = load(model, [] if recipe is None else [Recipe()], options or {})
     backbone = loaded.backbone
     backbone.compute_in(how.precision)
     if dimensions is not None:
         check_dimensions(dimensions, backbone.dimensions)
-    plan = Plan(replace(taught or loaded.recipes[0], shaping=()), backbone)
+    plan = Plan(replace(recipe or loaded.recipes[0], shaping=()), backbone)
     backbone.to(loaded.settings["device"])
-    layer_keys = (
-        None if mixes is None else sorted({int(resolve(n, backbone.last).key) for mix in mixes for n, _ in mix})
-    )
-    backend = fast_backend(unlimited(backbone.tokenizer))
-    extension = find_extension(backend, texts, words=words, expressions=expressions)
-    reader = extended(backend, extension) if len(extension) else None
-    contexts, vectors = average_contexts(backbone, texts, replace(how, layers=layer_keys, reader=reader), plan)
-    tokenizer = unlimited(backbone.tokenizer if reader is None else reader)
+    numbers = None if names is None else sorted({int(resolve(name, backbone.last).key) for name in names})
+    contexts, vectors = average_contexts(backbone, texts, replace(how, layers=numbers), plan)
+    contexts.about["model"] = str(model)
+    tokenizer = unlimited(backbone.tokenizer)
     ids = text_ids(tokenizer, texts)
-    token_counts = bag_matrix(ids, 1 + max(tokenizer.get_vocab().values()))
-    warn_of_new(ids, how.unseen)
-    contexts.about.update(model=str(model), words=len(extension.words), expressions=len(extension.expressions))
-    return Material(tokenizer, contexts, vectors, texts, token_counts), backbone
+    if (share := share_of_new(ids)) > MANY_NEW:
+        logger.warning(
+            "The corpus is small: it lacks about %.0f %% of the tokens of further texts of the same kind, and more of "
+            "texts of another kind. Their rows come from the rule unseen=%s. Add texts like those to be encoded.",
+            100 * share,
+            how.unseen,
+        )
+    return Material(
+        tokenizer, contexts, vectors, texts, bag_matrix(ids, 1 + max(tokenizer.get_vocab().values()))
+    ), backbone
 
 
 @dataclass(frozen=True)
@@ -188,8 +180,6 @@ def distill(
     *,
     dimensions: int | None = None,
     dtype: str = "float32",
-    words: int = 0,
-    expressions: int = 0,
     unseen: str = "alone",
     teacher: str | None = None,
     state: str | Path | None = None,
@@ -205,7 +195,6 @@ def distill(
         choice: layers, weights, ridge and shaping.
         dimensions: dimensions of a row, fewer than the model's; by default as many.
         dtype: how rows are stored: float32, float16 or int8.
-        words, expressions: the most whole words, and expressions of two words, that are added to the vocabulary.
         unseen: rows of tokens that the corpus lacks: alone, static, zero or mean (essent.static.gather).
         teacher: the recipe of the sentence vectors that the rows are fitted to; None takes the model's own.
         state: a file that a killed run goes on from.
@@ -219,37 +208,22 @@ def distill(
     """
     chosen = choice or Choice()
     check_choice(chosen, dtype, dimensions)
-    settings = Settings(
-        unseen=unseen, state=None if state is None else Path(state), batch_size=batch_size, progress=progress
-    )
-    material, _ = collect(
-        model,
-        corpus,
-        layers=[chosen.layers],
-        words=words,
-        expressions=expressions,
-        teacher=teacher,
-        dimensions=dimensions,
-        settings=settings,
-        options=options,
-    )
+    path = None if state is None else Path(state)
+    settings = Settings(unseen=unseen, state=path, batch_size=batch_size, progress=progress)
+    passes: dict[str, Any] = {"teacher": teacher, "dimensions": dimensions, "settings": settings, "options": options}
+    material, _ = collect(model, corpus, layers=[chosen.layers], **passes)
     return make_encoder(material, chosen, dimensions=dimensions, dtype=dtype, progress=progress)
 
 
 # -- choosing, and what a table keeps of its model --------------------------------------------------------------------
 
 
-def mixes_of(material: Material) -> list[str]:
-    """The layer mixes that are tried: every averaged layer alone, the last two, the first and the last."""
-    layers, last = sorted(material.contexts.tables), material.contexts.last
-    pairs = [(last - 1, last), (0, last)]
-    return [*map(str, layers), *(f"{a}+{b}" for a, b in pairs if a in layers and b in layers and a != b)]
-
-
 def find_choice(
     material: Material, task: LabeledTask, *, report: Callable[[float, Choice], object] = lambda score, choice: None
 ) -> list[tuple[float, Choice]]:
     """Try layers × weights × shaping without a fit, then strengths of the fit × shaping on the best of them.
+
+    Layers: every averaged one alone, the last two, the first and the last.
 
     Args:
         task: judgements of any kind; use none that results are reported on.
@@ -259,6 +233,8 @@ def find_choice(
         Scores and choices, best first.
     """
     token_counts = bag_matrix(text_ids(material.tokenizer, task.texts()), material.rows)
+    layers, last = sorted(material.contexts.tables), material.contexts.last
+    pairs = [f"{low}+{high}" for low, high in ((last - 1, last), (0, last)) if {low, high} <= {*layers} and low != high]
 
     def score(choice: Choice) -> tuple[float, Choice]:
         vectors = unit_rows(token_counts @ material.table(choice)).astype(np.float32)
@@ -267,8 +243,8 @@ def find_choice(
         return main_score, choice
 
     trials = [
-        score(Choice(layers, weights, None, shaping))
-        for layers in mixes_of(material)
+        score(Choice(mix, weights, None, shaping))
+        for mix in [*map(str, layers), *pairs]
         for weights in WEIGHTS
         for shaping in SHAPINGS
     ]
@@ -305,26 +281,21 @@ def compare(distilled: Distilled, model: Callable[[list[str]], Any], tasks: Sequ
         model: its `encode`, or anything that gives vectors (N,D) of N texts.
         tasks: tasks with a main score.
     """
-    count, tokenizer = distilled.material.contexts.count, distilled.material.tokenizer
     return [
         TaskScores(
             task.name,
             task.run(model).main_score,
             task.run(distilled.encoder).main_score,
-            coverage_of(tokenizer, count, task.texts()),
+            coverage_of(distilled.material, task.texts()),
         )
         for task in tasks
     ]
 
 
-def coverage_of(tokenizer: PreTrainedTokenizerBase, count: np.ndarray, texts: Sequence[str]) -> float:
-    """The share of the texts' tokens, each place counted, that a corpus has; NaN for texts without tokens.
-
-    Args:
-        count: of each token of the vocabulary in the corpus (V,).
-    """
-    ids = flat_ids(text_ids(tokenizer, list(texts)))
-    return float((count[ids] > 0).mean()) if len(ids) else float("nan")
+def coverage_of(material: Material, texts: Sequence[str]) -> float:
+    """The share of the texts' tokens, each place counted, that the corpus has; NaN for texts without tokens."""
+    ids = flat_ids(text_ids(material.tokenizer, list(texts)))
+    return float((material.contexts.count[ids] > 0).mean()) if len(ids) else math.nan
 
 
 def share_of_new(sequences: Sequence[Sequence[int]]) -> float:
@@ -333,15 +304,4 @@ def share_of_new(sequences: Sequence[Sequence[int]]) -> float:
     Right for texts of one kind in random order; too low for texts of another kind.
     """
     ids = flat_ids(sequences)
-    return float((np.bincount(ids) == 1).sum() / len(ids)) if len(ids) else float("nan")
-
-
-def warn_of_new(sequences: Sequence[Sequence[int]], rule: str) -> None:
-    """Say it where a corpus is small; `rule` is what rows of tokens never seen come from."""
-    if (share := share_of_new(sequences)) > MANY_NEW:
-        logger.warning(
-            "The corpus is small: it lacks about %.0f %% of the tokens of further texts of the same kind, and more of "
-            "texts of another kind. Their rows come from the rule unseen=%s. Add texts like those to be encoded.",
-            100 * share,
-            rule,
-        )
+    return float((np.bincount(ids) == 1).sum() / len(ids)) if len(ids) else math.nan

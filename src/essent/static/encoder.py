@@ -23,7 +23,6 @@ from essent.tasks.calibration import Calibration, calibrated_similarities, read_
 
 NAMES = ("cosine", "dot", "euclidean", "manhattan")
 TINY = np.float32(1e-12)  # the least length that is divided by, as torch has it
-BLOCK = 1024  # rows compared at a time, where distances need more memory than the result
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -33,48 +32,30 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return scaled
 
 
-def similarities(name: str, first: Any, second: Any) -> np.ndarray:
+def similarities(name: str, first: Any, second: Any, *, pairwise: bool = False) -> np.ndarray:
     """Similarity of every vector of one array (N,D), or (D,), with every one of the other (M,D): (N,M) float32.
 
     Args:
         name: cosine, dot, euclidean or manhattan (distances with a minus).
+        pairwise: of each vector with the same row of the other array instead: (N,).
 
     Raises:
-        InputError: no vectors, or of different widths.
+        InputError: no vectors, or of different widths; for pairs, arrays of different shapes.
     """
-    first_rows, second_rows = _rows(first), _rows(second)
-    if first_rows.shape[1] != second_rows.shape[1]:
-        raise InputError(f"Vectors of {first_rows.shape[1]} and {second_rows.shape[1]} dimensions have no similarity.")
+    first, second = _rows(first), _rows(second)
+    if first.shape[1] != second.shape[1] or (pairwise and len(first) != len(second)):
+        raise InputError(f"Vectors of the shapes {first.shape} and {second.shape} cannot be compared.")
     if name == "cosine":
-        first_rows, second_rows = unit(first_rows), unit(second_rows)
+        first, second = unit(first), unit(second)
     if name in ("cosine", "dot"):
-        result: np.ndarray = first_rows @ second_rows.T
-        return result
-    from scipy.spatial.distance import cdist  # late: most ask for cosines
+        return np.asarray(np.einsum("nd,nd->n", first, second) if pairwise else first @ second.T)
+    if pairwise:
+        apart = first - second
+        distances = np.sqrt(np.einsum("nd,nd->n", apart, apart)) if name == "euclidean" else np.abs(apart).sum(axis=1)
+    else:
+        from scipy.spatial.distance import cdist  # late: most ask for cosines
 
-    kind = "euclidean" if name == "euclidean" else "cityblock"
-    negated = np.empty((len(first_rows), len(second_rows)), np.float32)
-    for start in range(0, len(first_rows), BLOCK):
-        negated[start : start + BLOCK] = -cdist(first_rows[start : start + BLOCK], second_rows, kind)
-    return negated
-
-
-def similarities_of_pairs(name: str, first: Any, second: Any) -> np.ndarray:
-    """Similarity of each vector of one array (N,D) with the same row of the other: (N,) float32.
-
-    Raises:
-        InputError: no vectors, or arrays of different shapes.
-    """
-    first_rows, second_rows = _rows(first), _rows(second)
-    if first_rows.shape != second_rows.shape:
-        raise InputError(f"Vectors of the shapes {first_rows.shape} and {second_rows.shape} make no pairs.")
-    if name == "cosine":
-        first_rows, second_rows = unit(first_rows), unit(second_rows)
-    if name in ("cosine", "dot"):
-        result: np.ndarray = np.einsum("nd,nd->n", first_rows, second_rows)
-        return result
-    apart = first_rows - second_rows
-    distances = np.sqrt(np.einsum("nd,nd->n", apart, apart)) if name == "euclidean" else np.abs(apart).sum(axis=1)
+        distances = cdist(first, second, "euclidean" if name == "euclidean" else "cityblock")
     return np.asarray(-distances, np.float32)
 
 
@@ -109,6 +90,7 @@ class StaticEncoder(metaclass=NamesItsModel):
         self.truncate_dim = truncate_dim
         self.calibration: Calibration | None = None
         self.prompts = {"query": "", "document": "", **table.prompts}  # sentence-transformers has these two always
+        self.default_prompt_name = table.prompt_name  # put before a text when none is asked for
         self._tokenise = partial(read_ids, table.tokenizer)
         self._by_word = WordIds(self._tokenise, *_rare(table)) if words_apart(table.tokenizer) else None
 
@@ -134,11 +116,6 @@ class StaticEncoder(metaclass=NamesItsModel):
     def dimensions(self) -> int:
         """D of the vectors."""
         return min(int(self.table.rows.shape[1]), self.truncate_dim or int(self.table.rows.shape[1]))
-
-    @property
-    def default_prompt_name(self) -> str | None:
-        """The prompt that is put before a text when none is asked for."""
-        return self.table.prompt_name
 
     def get_embedding_dimension(self) -> int:
         """D, by sentence-transformers' name for it."""
@@ -191,7 +168,7 @@ class StaticEncoder(metaclass=NamesItsModel):
             check_size(width, "truncate_dim")
         check_prompt(prompt, prompt_name, self.prompts)
         texts = [inputs] if isinstance(inputs, str) else check_texts(inputs)
-        before = self._prompt(prompt_name) if prompt is None else prompt
+        before = self.prompts.get(prompt_name or self.default_prompt_name or "", "") if prompt is None else prompt
         framed = [before + text for text in texts] if before else texts
         vectors = self._vectors(framed, width, normalize_embeddings, bool(show_progress_bar))
         if isinstance(inputs, str):
@@ -227,17 +204,13 @@ class StaticEncoder(metaclass=NamesItsModel):
             InputError: no vectors, or arrays of different shapes.
             NotFittedError: calibrated, and the folder has no calibration.
         """
-        scores = similarities_of_pairs(self.similarity_fn_name, embeddings1, embeddings2)
+        scores = similarities(self.similarity_fn_name, embeddings1, embeddings2, pairwise=True)
         return calibrated_similarities(self.calibration, scores, self.similarity_fn_name) if calibrated else scores
 
     def _with_prompt(self, names: tuple[str, ...], arguments: dict[str, Any]) -> dict[str, Any]:
         if arguments.get("prompt") is not None or arguments.get("prompt_name") is not None:
             return arguments
         return {**arguments, "prompt_name": next((name for name in names if name in self.prompts), None)}
-
-    def _prompt(self, name: str | None) -> str:
-        chosen = self.default_prompt_name if name is None else name
-        return "" if chosen is None else self.prompts.get(chosen, "")
 
     def _vectors(self, texts: list[str], limit: int | None, scaled: bool, progress: bool) -> np.ndarray:
         """Vectors (N,D) of the texts, their prompts before them; the first `limit` dimensions."""

@@ -11,13 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
-from scipy import sparse
 
 from essent._core.arithmetic import AUTO
 from essent._core.atomic import replacing_file
@@ -29,15 +27,9 @@ from essent.errors import DataError, InputError, ModelError
 from essent.model.backbone import Backbone, RequiredOutputs
 from essent.model.template import make_frame
 from essent.recipe.sources.contexts import UNSEEN, Contexts
-from essent.recipe.tokens.ids import batches, fast_backend, pad, portions
-from essent.static.table import bag_matrix
-from essent.static.vocabulary import read
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+from essent.recipe.tokens.ids import Frame, batches, count_tokens, framed_ids, pad, portions
 
 PORTION = 4096  # texts between two looks at the clock
-SETTINGS = "settings"
 
 
 @dataclass
@@ -48,9 +40,7 @@ class Settings:
         layers: which of 0…L; None averages all.
         unseen: vectors of tokens that the corpus lacks: `alone` (the model's state of the token between its special
             tokens), `static` (its row of the input table, with the mean and the spread that the averages have),
-            `zero`, `mean` (of all places of all tokens). A token of the reader alone has the mean of its pieces' rows
-            instead.
-        reader: a tokenizer with more words than the model's, see `essent.static.vocabulary`; None counts the model's.
+            `zero`, `mean` (of all places of all tokens).
         state: a file to keep what has been summed, for a run that is killed; None keeps nothing.
         renew: begin again where `state` holds another run, or cannot be read, instead of refusing it.
         every: seconds between two writings of it.
@@ -62,19 +52,13 @@ class Settings:
 
     layers: Sequence[int] | None = None
     unseen: str = "alone"
-    reader: Tokenizer | None = None
     state: Path | None = None
     renew: bool = False
     every: float = 300.0
     batch_size: int = 32
     precision: str = AUTO
     progress: bool = False
-    note: Callable[[str], object] | None = None
-
-    def tell(self, message: str) -> None:
-        """Call `note` with a line, where there is one."""
-        if self.note is not None:
-            self.note(message)
+    note: Callable[[str], object] = lambda message: None
 
 
 @dataclass
@@ -106,36 +90,32 @@ def average_contexts(
         ModelError: a static model, which has no states.
     """
     how = settings or Settings()
-    checked = check_texts(texts)
-    layers = _checked(backbone, checked, how, plan)
-    required = RequiredOutputs(frozenset(layers)) | (RequiredOutputs() if plan is None else plan.required)
-    rows = len(backbone.vocabulary) if how.reader is None else _rows(how.reader, len(backbone.vocabulary))
-    frame = make_frame(backbone.tokenizer, None)
-    identity = _identity(backbone, checked, how, layers, plan)
-    device = backbone.static_table.device
-    sums = _read_state(how.state, identity, how.renew) or _nothing(layers, rows, backbone.dimensions)
+    corpus = check_texts(texts)
+    layers = _checked_layers(backbone, corpus, how, plan)
+    frame, rows, device = make_frame(backbone.tokenizer, None), len(backbone.vocabulary), backbone.static_table.device
+    identity = _identity(backbone, corpus, layers, plan)
+    sums = _read_state(how, identity)
+    if sums is None:
+        tables = {layer: torch.zeros(rows, backbone.dimensions, dtype=torch.float64) for layer in layers}
+        sums = Sums(tables, np.zeros(rows, np.int64), np.zeros(rows, np.int64))
     sums.tables = {layer: table.to(device) for layer, table in sums.tables.items()}
     if sums.texts:
-        how.tell(f"Goes on after {sums.texts:,} of {len(checked):,} texts, which an earlier run has read.")
+        how.note(f"Goes on after {sums.texts:,} of {len(corpus):,} texts, which an earlier run has read.")
     written = time.monotonic()
     backbone.eval()
-    with (
-        torch.inference_mode(),
-        text_progress(len(checked), how.progress, sums.texts, "Contexts") as advance,
-    ):
-        for _, portion in portions(checked[sums.texts :], PORTION):
-            _add(backbone, frame, required, plan, portion, how, sums, advance)
-            sums.texts += len(portion)
+    with torch.inference_mode(), text_progress(len(corpus), how.progress, sums.texts, "Contexts") as advance:
+        for _, portion in portions(corpus[sums.texts :], PORTION):
+            _add(backbone, frame, plan, portion, how.batch_size, sums, advance)
             if how.state is not None and time.monotonic() - written >= how.every:
                 _write_state(how.state, identity, sums)
                 written = time.monotonic()
         if how.state is not None:
             _write_state(how.state, identity, sums)
-        contexts = _contexts(backbone, frame, sums, how, layers)
+        contexts = _contexts(backbone, frame, sums, how)
     return contexts, np.concatenate(sums.vectors) if plan is not None else None
 
 
-def _checked(backbone: Backbone, texts: list[str], how: Settings, plan: Plan | None) -> list[int]:
+def _checked_layers(backbone: Backbone, texts: list[str], how: Settings, plan: Plan | None) -> list[int]:
     if backbone.only_static:
         raise ModelError("A static model has no states of tokens in context; average a transformer's.")
     if not texts:
@@ -149,7 +129,7 @@ def _checked(backbone: Backbone, texts: list[str], how: Settings, plan: Plan | N
             "choose alone, zero or mean."
         )
     layers = sorted(set(range(backbone.last + 1) if how.layers is None else how.layers))
-    if wrong := [layer for layer in layers if not isinstance(layer, int) or not 0 <= layer <= backbone.last]:
+    if wrong := [layer for layer in layers if layer not in range(backbone.last + 1)]:
         raise InputError(f"Layer {wrong[0]!r}: the model has layers 0 to {backbone.last}.")
     if not layers:
         raise InputError("layers=[] averages nothing; leave it out for all layers.")
@@ -158,72 +138,61 @@ def _checked(backbone: Backbone, texts: list[str], how: Settings, plan: Plan | N
     return layers
 
 
-def _rows(reader: Tokenizer, least: int) -> int:
-    return max(least, 1 + max(reader.get_vocab(with_added_tokens=True).values()))
-
-
-def _nothing(layers: Sequence[int], rows: int, dimensions: int) -> Sums:
-    tables = {layer: torch.zeros(rows, dimensions, dtype=torch.float64) for layer in layers}
-    return Sums(tables, np.zeros(rows, np.int64), np.zeros(rows, np.int64))
-
-
 def _add(
     backbone: Backbone,
-    frame: Any,
-    required: RequiredOutputs,
+    frame: Frame,
     plan: Plan | None,
     texts: Sequence[str],
-    how: Settings,
+    batch_size: int,
     sums: Sums,
     advance: Callable[[int], object],
 ) -> None:
     """Add one portion of texts; `advance` is called with the number of texts of each batch."""
-    occurrences = read(backbone, frame, texts, how.reader)
-    count, frequency = occurrences.counts(len(sums.count))
-    sums.count += count
-    sums.document_frequency += frequency
+    required = RequiredOutputs(frozenset(sums.tables)) | (RequiredOutputs() if plan is None else plan.required)
+    sequences = framed_ids(backbone.tokenizer, frame, list(texts), backbone.max_seq_length)
+    stats = count_tokens(lambda _: sequences, texts, len(sums.count))
     device = backbone.static_table.device
-    vectors: np.ndarray | None = None
-    for chosen in batches([len(ids) for ids in occurrences.sequences], how.batch_size):
-        tokens = pad([occurrences.sequences[i] for i in chosen], frame, backbone.pad_id).to(device)
+    order: list[np.ndarray] = []
+    vectors: list[np.ndarray] = []
+    for chosen in batches([len(ids) for ids in sequences], batch_size):
+        tokens = pad([sequences[index] for index in chosen], frame, backbone.pad_id).to(device)
         states = backbone.states(tokens, required)
-        token, position, share = (torch.from_numpy(values).to(device) for values in occurrences.of(chosen))
-        # not of pads alone
-        real = torch.from_numpy(np.array([bool(occurrences.sequences[i]) for i in chosen])).to(device)
+        has_tokens = torch.tensor([[bool(sequences[index])] for index in chosen], device=device)  # else one pad stands
+        occurrences = tokens.attention_mask & has_tokens  # (B,T)
         for layer, table in sums.tables.items():
-            flat = states.hidden[layer][tokens.attention_mask & real[:, None]]  # (n,D) in the order of the texts
-            table.index_add_(0, token, flat[position].double() * share.double()[:, None])
+            table.index_add_(0, tokens.ids[occurrences], states.hidden[layer][occurrences].double())
         if plan is not None:
-            pooled = plan.pool(tokens, states, backbone, None)[0].float().cpu().numpy()
-            vectors = np.empty((len(texts), pooled.shape[1]), np.float32) if vectors is None else vectors
-            vectors[chosen] = pooled
+            order.append(chosen)
+            vectors.append(plan.pool(tokens, states, backbone, None)[0].float().cpu().numpy())
         advance(len(chosen))
-    if vectors is not None:
-        sums.vectors.append(vectors)
+    sums.count += stats.count
+    sums.document_frequency += stats.document_frequency
+    sums.texts += len(texts)
+    if plan is not None:
+        sums.vectors.append(np.concatenate(vectors)[np.argsort(np.concatenate(order))])
 
 
-def _contexts(backbone: Backbone, frame: Any, sums: Sums, how: Settings, layers: Sequence[int]) -> Contexts:
+def _contexts(backbone: Backbone, frame: Frame, sums: Sums, how: Settings) -> Contexts:
     """Sums divided by counts, and vectors for tokens never seen."""
-    number = torch.from_numpy(np.maximum(sums.count, 1)).to(next(iter(sums.tables.values())).device)
+    number = torch.from_numpy(np.maximum(sums.count, 1)).to(backbone.static_table.device)
     names = np.array([bool(name) for name in backbone.vocabulary.tokens])  # tables may have more rows than tokens
-    unseen = np.flatnonzero((sums.count[: len(names)] == 0) & names)
+    unseen = np.flatnonzero((sums.count == 0) & names)
+    alone: dict[int, np.ndarray] = {}
     if how.unseen == "alone" and len(unseen):
-        how.tell(f"{len(unseen):,} tokens that the texts lack are read alone.")
-    alone = _alone(backbone, frame, layers, unseen, how.batch_size) if how.unseen == "alone" else {}
-    added, shares = _unread(backbone, how.reader, sums.count)
+        how.note(f"{len(unseen):,} tokens that the texts lack are read alone.")
+        alone = _alone(backbone, frame, list(sums.tables), unseen, how.batch_size)
     tables = {}
     for layer, table in sums.tables.items():
         averages = (table / number[:, None]).float().cpu().numpy()  # (V,D)
-        if how.unseen == "alone":
+        if how.unseen == "alone" and len(unseen):
             averages[unseen] = alone[layer]
         elif how.unseen == "static":
             rows = backbone.static_table.detach().float().cpu().numpy()
-            averages[unseen] = _among(rows, averages[: len(rows)], sums.count[: len(rows)] > 0)[unseen]
+            averages[unseen] = _among(rows, averages, sums.count > 0)[unseen]
         elif how.unseen == "mean":
             averages[unseen] = (table.sum(dim=0) / max(int(sums.count.sum()), 1)).float().cpu().numpy()
-        averages[added] = shares @ averages
         tables[layer] = averages
-    metadata = {"unseen": how.unseen, "filled": len(unseen) + len(added), "tokens": int(sums.count.sum())}
+    metadata = {"unseen": how.unseen, "filled": len(unseen), "tokens": int(sums.count.sum())}
     return Contexts(
         tables, sums.count, sums.document_frequency, sums.texts, backbone.last, backbone.vocabulary.digest, metadata
     )
@@ -241,22 +210,8 @@ def _among(rows: np.ndarray, averages: np.ndarray, observed: np.ndarray) -> np.n
     return moved
 
 
-def _unread(backbone: Backbone, reader: Tokenizer | None, count: np.ndarray) -> tuple[np.ndarray, sparse.csr_matrix]:
-    """Tokens of the reader alone that no text has before the model's length limit, and their shares of its pieces."""
-    own = fast_backend(backbone.tokenizer)
-    reader_ids = {} if reader is None else reader.get_vocab(with_added_tokens=True)
-    names = {
-        token_id: name
-        for name, token_id in reader_ids.items()
-        if count[token_id] == 0 and own.token_to_id(name) is None
-    }
-    texts = [name.replace("▁", " ") for name in names.values()]
-    pieces = [piece.ids for piece in own.encode_batch(texts, add_special_tokens=False)]
-    return np.fromiter(names, np.int64, len(names)), bag_matrix(pieces, len(count))
-
-
 def _alone(
-    backbone: Backbone, frame: Any, layers: Sequence[int], tokens: np.ndarray, batch_size: int
+    backbone: Backbone, frame: Frame, layers: Sequence[int], tokens: np.ndarray, batch_size: int
 ) -> dict[int, np.ndarray]:
     """The states (n,D) of tokens that stand alone between the special tokens."""
     states = {layer: np.empty((len(tokens), backbone.dimensions), np.float32) for layer in layers}
@@ -272,17 +227,15 @@ def _alone(
 # -- a run that is killed ---------------------------------------------------------------------------------------------
 
 
-def _identity(
-    backbone: Backbone, texts: Sequence[str], how: Settings, layers: Sequence[int], plan: Plan | None
-) -> dict[str, str]:
+def _identity(backbone: Backbone, texts: Sequence[str], layers: Sequence[int], plan: Plan | None) -> dict[str, str]:
     """What a run must share with the one whose state it takes over."""
-    corpus = hashlib.sha256()
-    for text in texts:
-        data = text.encode("utf-8", "surrogatepass")
-        corpus.update(len(data).to_bytes(8, "little") + data)
-    reader = "" if how.reader is None else hashlib.sha256(how.reader.to_str().encode()).hexdigest()
-    settings = [list(layers), reader, PORTION, "" if plan is None else plan.recipe.digest()]
-    return {"texts": corpus.hexdigest(), "model": digest_of_backbone(backbone), SETTINGS: json.dumps(settings)}
+    corpus = json.dumps(texts).encode()
+    settings = [list(layers), PORTION, "" if plan is None else plan.recipe.digest()]
+    return {
+        "texts": hashlib.sha256(corpus).hexdigest(),
+        "model": digest_of_backbone(backbone),
+        "settings": json.dumps(settings),
+    }
 
 
 def _write_state(path: Path, identity: dict[str, str], sums: Sums) -> None:
@@ -296,29 +249,20 @@ def _write_state(path: Path, identity: dict[str, str], sums: Sums) -> None:
         save_file(arrays, temporary, metadata={**identity, "done": str(sums.texts)})
 
 
-def _read_state(path: Path | None, identity: dict[str, str], renew: bool) -> Sums | None:
-    """What another run has summed; None where there is nothing to go on from."""
+def _read_state(how: Settings, identity: dict[str, str]) -> Sums | None:
+    """What an earlier run has summed; None where there is nothing to go on from."""
+    path = how.state
     if path is None or not path.exists():
         return None
     try:
-        return _sums_of(path, identity)
-    except DataError:
-        if renew:
-            return None
-        raise
-
-
-def _sums_of(path: Path, identity: dict[str, str]) -> Sums:
-    try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
-            for name, meant in (("texts", "the texts"), ("model", "the model"), (SETTINGS, "the settings")):
-                if metadata.get(name) != identity[name]:
-                    raise DataError(
-                        f"{path} holds what another run has summed: {meant} differ. Give the same again, or another "
-                        "place, or delete the file."
-                    )
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  not a dictionary
+        if changed := [name for name in identity if metadata.get(name) != identity[name]]:
+            raise DataError(
+                f"{path} holds what another run has summed: the {' and the '.join(changed)} differ. Give the same "
+                "again, or another place, or delete the file."
+            )
         tables = {}
         for key in (key for key in arrays if key.startswith("layer.")):
             whole = torch.zeros(len(arrays["count"]), arrays[key].shape[1], dtype=torch.float64)
@@ -327,6 +271,8 @@ def _sums_of(path: Path, identity: dict[str, str]) -> Sums:
         vectors = [arrays["vectors"]] if "vectors" in arrays else []
         return Sums(tables, arrays["count"], arrays["frequency"], int(metadata["done"]), vectors)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
+        if how.renew:
+            return None
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path} cannot be read ({error!r}); delete it to begin again.") from error

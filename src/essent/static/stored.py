@@ -78,8 +78,9 @@ def read_table(folder: str | Path) -> StoredTable:
         tokenizer_folder, settings["unit"] = root, bool(config.get("normalize"))
     else:
         tokenizer_folder, settings["unit"] = _modules(root, listed)
-        settings |= _prompts(root)
-        settings["empty"] = _vector_of_nothing(root)
+        stored = read_settings(root)
+        settings["prompts"] = {name: text or "" for name, text in (stored.get("prompts") or {}).items()}
+        settings["prompt_name"] = stored.get("default_prompt_name")
     tokenizer = _tokenizer(tokenizer_folder)
     if listed is None and (token := unknown_token(tokenizer)) is not None:
         settings["dropped"] = tokenizer.token_to_id(token)
@@ -91,8 +92,8 @@ def read_table(folder: str | Path) -> StoredTable:
     rows, mapping, weights = _arrays(root, tokenizer_folder / "model.safetensors")
     tokens = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     _check(root, tokens, rows, mapping, weights)
-    _check_vector_of_nothing(root, settings.get("empty"), rows.shape[1])
-    return StoredTable(rows, tokenizer, tokens, mapping, weights, **settings)
+    empty = None if listed is None else _vector_of_nothing(root, rows.shape[1])
+    return StoredTable(rows, tokenizer, tokens, mapping, weights, empty=empty, **settings)
 
 
 def _unsupported(root: Path, problem: str) -> ModelError:
@@ -117,12 +118,6 @@ def _modules(root: Path, listed: Any) -> tuple[Path, bool]:
     return root / str(listed[0].get("path", "")), len(kinds) > 1
 
 
-def _prompts(root: Path) -> dict[str, Any]:
-    settings = read_settings(root)
-    prompts, name = settings.get("prompts") or {}, settings.get("default_prompt_name")
-    return {"prompts": {key: text or "" for key, text in prompts.items()}, "prompt_name": name}
-
-
 def _tokenizer(folder: Path) -> Tokenizer:
     try:
         return Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -130,22 +125,18 @@ def _tokenizer(folder: Path) -> Tokenizer:
         raise ModelError(f"{folder / 'tokenizer.json'}: cannot be read as a tokenizer: {error}") from error
 
 
-def _vector_of_nothing(root: Path) -> np.ndarray | None:
+def _vector_of_nothing(root: Path, dimensions: int) -> np.ndarray | None:
     """What essent gave a text without tokens, where it saved the folder."""
     path = root / "essent" / "state.safetensors"
-    return _tensors(path, ("empty",)).get("empty") if path.is_file() else None
-
-
-def _check_vector_of_nothing(root: Path, vector: np.ndarray | None, dimensions: int) -> None:
-    if vector is None:
-        return
-    if vector.shape != (dimensions,) or not np.issubdtype(vector.dtype, np.floating):
+    vector = _tensors(path, ("empty",)).get("empty") if path.is_file() else None
+    if vector is not None and (vector.shape != (dimensions,) or not np.issubdtype(vector.dtype, np.floating)):
         raise ModelError(
             f"{str(root)!r}: the vector of a text without tokens must be ({dimensions},) floats like the others, not "
             f"{vector.shape} {vector.dtype}."
         )
-    if not np.isfinite(vector).all():
+    if vector is not None and not np.isfinite(vector).all():
         raise ModelError(f"{str(root)!r}: the vector of a text without tokens has NaN or infinite values.")
+    return vector
 
 
 def _arrays(root: Path, path: Path) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
@@ -177,18 +168,14 @@ def _tensors(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
 
 def _check(root: Path, tokens: int, rows: np.ndarray, mapping: np.ndarray | None, weights: np.ndarray | None) -> None:
     """Refuse ids without a row, and numbers that are none."""
-    for name, length in (
-        ("rows", None if mapping is not None else len(rows)),
-        ("places in mapping", None if mapping is None else len(mapping)),
-        ("weights", None if weights is None else len(weights)),
-    ):
-        if length is not None and length < tokens:
+    by_token = {"rows": rows if mapping is None else None, "places in mapping": mapping, "weights": weights}
+    for name, numbers in by_token.items():
+        if numbers is not None and len(numbers) < tokens:
             raise ModelError(
-                f"{str(root)!r}: the tokenizer has ids up to {tokens - 1}, the table {length} {name}; they do not "
-                "belong together."
+                f"{str(root)!r}: the tokenizer has ids up to {tokens - 1}, the table {len(numbers)} {name}; they do "
+                "not belong together."
             )
-    for name, numbers in (("mapping", mapping), ("weights", weights)):
-        if numbers is not None and numbers.ndim != 1:
+        if numbers is not None and name != "rows" and numbers.ndim != 1:
             raise ModelError(f"{str(root)!r}: {name} must have the shape (V,), not {numbers.shape}.")
     if mapping is not None and not 0 <= mapping.min() <= mapping.max() < len(rows):
         raise ModelError(f"{str(root)!r}: mapping points to rows {mapping.min()} … {mapping.max()} of {len(rows)}.")

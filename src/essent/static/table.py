@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy import sparse, stats
@@ -62,11 +62,7 @@ class Choice:
 
     def __str__(self) -> str:
         fit = "no fit" if self.ridge is None else f"ridge {self.ridge:g}"
-        return " ".join(
-            part
-            for part in (f"layers={self.layers} weights={self.weights}, {fit}", self.shaping and f"| {self.shaping}")
-            if part
-        )
+        return f"layers={self.layers} weights={self.weights}, {fit}" + (f" | {self.shaping}" if self.shaping else "")
 
 
 def parse_layers(layers: str) -> Mix:
@@ -92,17 +88,22 @@ def check_choice(choice: Choice, dtype: str = "float32", dimensions: int | None 
     """
     if dtype not in STORED:
         raise InputError(f"dtype={dtype!r}; a table is stored as {', '.join(STORED)}.")
-    if choice.ridge is not None and not is_strength(choice.ridge):
-        raise InputError(f"ridge={choice.ridge!r} must be a positive number, e.g. 0.1, or None for averages alone.")
+    ridge = choice.ridge
+    if ridge is not None and not (isinstance(ridge, Real) and not isinstance(ridge, bool) and 0 < ridge < math.inf):
+        raise InputError(f"ridge={ridge!r} must be a positive number, e.g. 0.1, or None for averages alone.")
     parse_layers(choice.layers)
     for spec in choice.weights.split("*"):
         if spec.strip() != "uniform" and not isinstance(weightings.create(spec), ByToken):
             raise RecipeError(f"weights={choice.weights} — {spec.strip()} is not a fixed weight for each token.")
-    chain = Chain.parse(Recipe.parse(f"static | {choice.shaping}").shaping) if choice.shaping.strip() else Chain()
+    chain = _chain_of(choice.shaping)
     if not all(isinstance(step, AffineShaper) for step in chain.steps):
         raise RecipeError(f"shaping {choice.shaping!r} is not affine: it does not fold into a table.")
     if dimensions is not None:
         check_dimensions(dimensions, chain.dim_out(dimensions), f"what shaping {choice.shaping!r} leaves:")
+
+
+def _chain_of(shaping: str) -> Chain:
+    return Chain.parse(Recipe.parse(f"static | {shaping}").shaping) if shaping.strip() else Chain()
 
 
 @dataclass
@@ -134,16 +135,6 @@ class Material:
         """Counts without special tokens around the texts."""
         return count_tokens(lambda portion: text_ids(self.tokenizer, list(portion)), self.texts, self.rows)
 
-    def mixed(self, layers: str) -> np.ndarray:
-        """Σ_k α_k of the averages: (V,D)."""
-        total = np.zeros_like(next(iter(self.contexts.tables.values()))[: self.rows])
-        for name, factor in parse_layers(layers):
-            total = (
-                total
-                + np.float32(factor) * self.contexts.table(int(resolve(name, self.contexts.last).key))[: self.rows]
-            )
-        return total
-
     def table(self, choice: Choice, *, progress: bool = False) -> np.ndarray:
         """The table (V,K) of a choice, unknown tokens zero.
 
@@ -154,13 +145,33 @@ class Material:
         check_choice(choice)
         key = (choice.layers, choice.weights, choice.ridge or 0.0)
         if key not in self.fits:
-            rows = self.mixed(choice.layers) * self._weights(choice.weights)[:, None]
+            rows = self._mixed(choice.layers) * self._weights(choice.weights)[:, None]
             if choice.ridge is not None:
                 if self.vectors is None:
                     raise InputError("A fit needs the model's sentence vectors, which were not taken along.")
                 rows = fit_rows(self.token_counts, self.vectors, rows, choice.ridge, progress=progress)
             self.fits = {key: self._known(rows.astype(np.float32))}  # the last one is kept: shapings share it
-        return self._known(self.shaped(self.fits[key], choice.shaping))
+        rows, chain = np.array(self.fits[key]), _chain_of(choice.shaping)
+        if chain.steps:  # fitted on the means of the corpus's texts
+            affine = chain.fit(self.token_counts @ rows).as_affine()
+            assert affine is not None  # noqa: S101  checked above
+            rows = ((rows - affine.mean) @ affine.matrix + affine.offset).astype(np.float32)
+        return self._known(rows)
+
+    def _mixed(self, layers: str) -> np.ndarray:
+        """Σ_k α_k of the averages: (V,D)."""
+        last = self.contexts.last
+        parts = [
+            np.float32(factor) * self.contexts.table(int(resolve(name, last).key))[: self.rows]
+            for name, factor in parse_layers(layers)
+        ]
+        return np.asarray(np.sum(parts, axis=0))
+
+    def _weights(self, text: str) -> np.ndarray:
+        """The product of weights by token: (V,) float32."""
+        specs = [spec.strip() for spec in text.split("*") if spec.strip() != "uniform"]
+        factors = [cast("ByToken", weightings.create(spec)).table(self.vocabulary, self.stats) for spec in specs]
+        return np.asarray(np.prod([np.ones(self.rows), *factors], axis=0), np.float32)
 
     def _known(self, rows: np.ndarray) -> np.ndarray:
         """The rows with the unknown token's zero: sentence-transformers counts it in a mean, model2vec does not."""
@@ -179,26 +190,6 @@ class Material:
     def vocabulary(self) -> Vocabulary:
         """The tokens of the table by their ids."""
         return Vocabulary(self.tokenizer, self.rows)
-
-    def _weights(self, text: str) -> np.ndarray:
-        total = np.ones(self.rows)
-        for spec in (spec.strip() for spec in text.split("*")):
-            if spec != "uniform":
-                factor = weightings.create(spec)
-                total = total * factor.table(self.vocabulary, self.stats)  # type: ignore[attr-defined]  # checked
-        return total.astype(np.float32)
-
-    def shaped(self, rows: np.ndarray, shaping: str) -> np.ndarray:
-        """Rows with an affine chain folded in, fitted on the means of the corpus's texts."""
-        if not shaping.strip():
-            return np.array(rows)
-        chain = Chain.parse(Recipe.parse(f"static | {shaping}").shaping)
-        chain.fit(self.token_counts @ rows)
-        affine = chain.as_affine()
-        if affine is None:
-            raise RecipeError(f"shaping {shaping!r} has no steps.")
-        shaped: np.ndarray = ((rows - affine.mean) @ affine.matrix + affine.offset).astype(np.float32)
-        return shaped
 
 
 # -- the fit ----------------------------------------------------------------------------------------------------------
@@ -246,15 +237,8 @@ def fit_rows(
         (V,D) float32.
 
     Raises:
-        InputError: shapes that do not belong together, λ not positive, or vectors that are not finite.
+        InputError: vectors that are not finite.
     """
-    if token_counts.shape != (len(vectors), len(prior)) or vectors.shape[1:] != prior.shape[1:]:
-        raise InputError(
-            f"Texts × tokens {token_counts.shape}, vectors {vectors.shape} and rows {prior.shape} do not "
-            "belong together."
-        )
-    if not is_strength(strength):
-        raise InputError(f"strength={strength!r} must be a positive number, e.g. 0.1.")
     if not np.isfinite(vectors).all():
         raise InputError("The sentence vectors have NaN or infinite values.")
     target = unit_rows(vectors)  # (N,D)
@@ -262,13 +246,7 @@ def fit_rows(
     size = float((means * means).sum())
     scaled = prior * (float((means * target).sum()) / size) if size > 0 else prior
     change = _solve(token_counts, target - token_counts @ scaled, strength, progress)
-    rows: np.ndarray = (scaled + change).astype(np.float32)
-    return rows
-
-
-def is_strength(value: object) -> bool:
-    """Whether λ may have this value."""
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
+    return np.asarray(scaled + change, np.float32)
 
 
 def _solve(token_counts: sparse.csr_matrix, target: np.ndarray, strength: float, progress: bool) -> np.ndarray:
@@ -299,7 +277,7 @@ def _solve(token_counts: sparse.csr_matrix, target: np.ndarray, strength: float,
 
 
 def reduce_table(
-    token_counts: sparse.csr_matrix, table: np.ndarray, dimensions: int, seed: int = 0
+    token_counts: sparse.csr_matrix, table: np.ndarray, dimensions: int
 ) -> tuple[np.ndarray, float, float]:
     """The table in fewer dimensions: components of the corpus's unit vectors about the origin, which cosines keep.
 
@@ -310,22 +288,16 @@ def reduce_table(
         InputError: more dimensions than there are, or fewer than one.
     """
     check_dimensions(dimensions, table.shape[1])
-    values, components = np.linalg.eigh(_gram(token_counts, table))
-    axes = components[:, ::-1][:, :dimensions]  # (D,K)
-    largest = axes[np.abs(axes).argmax(axis=0), np.arange(dimensions)]  # signs are arbitrary: made positive
-    axes = axes * np.where(largest < 0, -1.0, 1.0)
-    smaller = (table @ axes).astype(np.float32)
-    share = float(values[::-1][:dimensions].sum() / max(values.sum(), 1e-30))
-    return smaller, share, agreement(token_counts, table, smaller, seed)
-
-
-def _gram(token_counts: sparse.csr_matrix, table: np.ndarray) -> np.ndarray:
-    """Σ_s v_s v_sᵀ of the texts' unit vectors: (D,D) float64."""
-    total = np.zeros((table.shape[1], table.shape[1]))
+    products = np.zeros((table.shape[1], table.shape[1]))  # Σ_s v_s v_sᵀ: (D,D)
     for start in range(0, token_counts.shape[0], PORTION):
         vectors = unit_rows(token_counts[start : start + PORTION] @ table).astype(np.float64)
-        total += vectors.T @ vectors
-    return total
+        products += vectors.T @ vectors
+    values, components = np.linalg.eigh(products)
+    axes = components[:, ::-1][:, :dimensions]  # (D,K)
+    largest = axes[np.abs(axes).argmax(axis=0), np.arange(dimensions)]  # signs are arbitrary: made positive
+    smaller = (table @ (axes * np.where(largest < 0, -1.0, 1.0))).astype(np.float32)
+    share = float(values[::-1][:dimensions].sum() / max(values.sum(), 1e-30))
+    return smaller, share, agreement(token_counts, table, smaller)
 
 
 def check_dimensions(dimensions: int, width: int, owner: str = "the model's") -> None:
@@ -340,12 +312,19 @@ def check_dimensions(dimensions: int, width: int, owner: str = "the model's") ->
         raise InputError(f"dimensions={dimensions} must be between 1 and {owner} {width}.")
 
 
-def agreement(token_counts: sparse.csr_matrix, first: np.ndarray, second: np.ndarray, seed: int = 0) -> float:
+def agreement(token_counts: sparse.csr_matrix, first: np.ndarray, second: np.ndarray) -> float:
     """Spearman ×100 between the cosines of random pairs of the corpus's texts by two tables."""
-    generator = np.random.default_rng(seed)
-    first_texts, second_texts = generator.integers(0, token_counts.shape[0], (2, PAIRS))
-    scores = []
-    for table in (first, second):
-        products = unit_rows(token_counts[first_texts] @ table) * unit_rows(token_counts[second_texts] @ table)
-        scores.append(products.sum(axis=1).round(6))  # rounding must not order equals
-    return 100.0 * float(stats.spearmanr(*scores).statistic) if min(np.ptp(s) for s in scores) > 0 else 100.0
+    first_texts, second_texts = np.random.default_rng(0).integers(0, token_counts.shape[0], (2, PAIRS))
+    cosines = [
+        (unit_rows(token_counts[first_texts] @ table) * unit_rows(token_counts[second_texts] @ table)).sum(axis=1)
+        for table in (first, second)
+    ]
+    return rank_agreement(*cosines)
+
+
+def rank_agreement(first: np.ndarray, second: np.ndarray) -> float:
+    """Spearman ×100 between two arrays of cosines; NaN where one is constant and the other is not the same."""
+    first, second = first.round(6), second.round(6)  # rounding must not order equals
+    if min(np.ptp(first), np.ptp(second)) == 0:
+        return 100.0 if np.array_equal(first, second) else math.nan
+    return 100.0 * float(stats.spearmanr(first, second).statistic)

@@ -67,12 +67,11 @@ def remove_checkpoints(folder: Path) -> None:
 
 def _numbered(folder: Path) -> list[Path]:
     """Checkpoints, whole or not, by their steps."""
-    checkpoints = [path for path in folder.glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
-    return sorted(checkpoints, key=_step_of)
+    return sorted((path for path in folder.glob("checkpoint-*") if path.name[11:].isdigit()), key=_step_of)
 
 
 def _step_of(checkpoint: Path) -> int:
-    return int(checkpoint.name.rpartition("-")[2])
+    return int(checkpoint.name.removeprefix("checkpoint-"))
 
 
 def is_whole(checkpoint: Path) -> bool:
@@ -103,8 +102,6 @@ def check_checkpoint(checkpoint: Path) -> None:
 def check_same_run(started: Path, metadata: Mapping[str, Any], output: Path, may_change: Sequence[str] = ()) -> None:
     """Compare what a run wrote down about itself when it began with the run that would go on with its checkpoints.
 
-    What was added to it later is not compared.
-
     Args:
         may_change: settings that may differ.
 
@@ -116,20 +113,17 @@ def check_same_run(started: Path, metadata: Mapping[str, Any], output: Path, may
     except (OSError, ValueError) as error:
         raise DataError(f"{output} cannot be resumed: {started} cannot be read ({error}).") from error
     old, new = _flat(before), _flat(json.loads(json.dumps(metadata)))
-    changed = [name for name in new if old.get(name) != new[name] and name not in may_change]
-    if changed:
+    if changed := [name for name in new if old.get(name) != new[name] and name not in may_change]:
         differences = ", ".join(f"{name} was {old.get(name)!r} and is {new[name]!r}" for name in changed)
         raise DataError(f"{output} cannot be resumed with another run's model, data or settings: {differences}.")
 
 
 def _flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """{"settings": {"seed": 0}, "data": {"rows": 2}} -> {"seed": 0, "data.rows": 2}."""
-    flat: dict[str, Any] = dict(metadata.get("settings", {}))
+    flat: dict[str, Any] = {}
     for part, value in metadata.items():
-        if part != "settings":
-            flat |= (
-                {f"{part}.{key}": inside for key, inside in value.items()} if isinstance(value, dict) else {part: value}
-            )
+        prefix = "" if part == "settings" else f"{part}."
+        flat |= {prefix + name: inside for name, inside in value.items()} if isinstance(value, dict) else {part: value}
     return flat
 
 
@@ -198,15 +192,11 @@ def _rotate(written: Path, limit: int | None, best: str | None) -> None:
 
     One that is removed in part has no longer the files of its digests.
     """
-    whole = []
-    for path in _numbered(written.parent):
-        if is_whole(path):
-            whole.append(path)
-        else:
-            shutil.rmtree(path, ignore_errors=True)
+    checkpoints = _numbered(written.parent)
+    whole = [path for path in checkpoints if is_whole(path)]
     removable = [path for path in whole if path != written and str(path) != best]
-    surplus = 0 if limit is None else len(whole) - max(limit, len(whole) - len(removable))
-    for path in removable[: max(surplus, 0)]:
+    surplus = 0 if limit is None else min(max(len(whole) - limit, 0), len(removable))
+    for path in {*checkpoints}.difference(whole).union(removable[:surplus]):
         shutil.rmtree(path, ignore_errors=True)
 
 

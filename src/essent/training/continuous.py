@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from tokenizers import AddedToken
-from torch import nn
 
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.module import RecipeModule
@@ -56,11 +55,9 @@ def free_template(encoder: Encoder, templates: Sequence[str]) -> str:
     names = list(islice((name for number in count(1) if (name := f"[V{number}]") not in vocabulary), len(words)))
     tokenizer.add_tokens([AddedToken(name, special=True, normalized=False) for name in names], special_tokens=True)
     rows = [int(tokenizer.convert_tokens_to_ids(name)) for name in names]  # type: ignore[arg-type]
-    unused_names = iter(names)
-    written = [
-        "".join(_written(index, old.tokenizer) if index in special else next(unused_names) for index in part)
-        for part in inner
-    ]
+    specials = {index: str(tokenizer.convert_ids_to_tokens(index)) for index in special}
+    specials[tokenizer.mask_token_id], unused_names = MASK, iter(names)
+    written = ["".join(specials.get(index) or next(unused_names) for index in part) for part in inner]
     free = f"{written[0]}{' ' * frame.space}{SLOT}{written[1]}"
     _check_frame(make_frame(tokenizer, free), frame, dict(zip(rows, words, strict=True)), template)
     _append_rows(old.model, rows, words)
@@ -76,11 +73,6 @@ def replace_module(encoder: Encoder, module: RecipeModule) -> None:
     encoder._sign()
 
 
-def _written(index: int, tokenizer: Any) -> str:
-    """A special token as a template writes it."""
-    return MASK if index == tokenizer.mask_token_id else str(tokenizer.convert_ids_to_tokens(index))
-
-
 def _check_frame(actual: Frame, expected: Frame, began_as: dict[int, int], template: str) -> None:
     back = [tuple(began_as.get(index, index) for index in part) for part in (actual.before, actual.after)]
     rules_differ = (actual.space, actual.dot_rule) != (expected.space, expected.dot_rule)
@@ -93,16 +85,10 @@ def _check_frame(actual: Frame, expected: Frame, began_as: dict[int, int], templ
 
 def _append_rows(model: Any, rows: Sequence[int], began_as: Sequence[int]) -> None:
     """Put copies of rows into the embedding table, which grows where the tokens have no row (tables may be padded)."""
-    old = model.get_input_embeddings()
-    size = max(old.weight.shape[0], max(rows) + 1)
-    table = nn.Embedding(size, old.weight.shape[1], padding_idx=old.padding_idx)
-    table = table.to(old.weight.device, old.weight.dtype)
+    size = max(model.get_input_embeddings().weight.shape[0], max(rows) + 1)
+    weight = model.resize_token_embeddings(size, mean_resizing=False).weight
     with torch.no_grad():
-        table.weight.zero_()
-        table.weight[: old.weight.shape[0]] = old.weight
-        table.weight[list(rows)] = old.weight[list(began_as)]
-    model.set_input_embeddings(table)
-    model.config.vocab_size = size
+        weight[list(rows)] = weight[list(began_as)]
 
 
 def _freeze_all_but(model: Any, rows: Sequence[int]) -> None:

@@ -68,22 +68,20 @@ def as_examples(data: Any) -> Examples:
         return data
     if isinstance(data, (str, bytes)) or not hasattr(data, "__iter__"):
         raise InputError(f"Train on a list of texts, pairs or triplets, not {type(data).__name__}: {str(data)[:60]!r}.")
-    rows = [(item,) if isinstance(item, str) else item for item in data]
+    rows = [(row,) if isinstance(row, str) else row for row in data]
     for index, row in enumerate(rows):
         _check_row(row, index, rows)
-    if rows and len(rows[0]) > 1:
-        examples = [tuple(row) for row in rows]
-        notes: tuple[str, ...] = ()
-    else:
-        distinct = dict.fromkeys(row[0] for row in rows if row[0].strip())
-        examples = [(text,) for text in distinct]
-        omitted = len(rows) - len(examples)
-        notes = (f"{omitted} of {len(rows)} texts left out: blank or repeated.",) if omitted else ()
-    examples = [tuple(mend_surrogates(text) for text in row) for row in examples]
+    notes: tuple[str, ...] = ()
+    kind = "pairs" if rows and len(rows[0]) > 1 else "texts"
+    examples = [tuple(map(mend_surrogates, row)) for row in rows]
+    if kind == "texts":
+        examples = list(dict.fromkeys(row for row in examples if row[0].strip()))
+        if omitted := len(rows) - len(examples):
+            notes = (f"{omitted} of {len(rows)} texts left out: blank or repeated.",)
     if len(examples) < 2:
         raise InputError(
-            f"Contrastive training needs at least two different {'pairs' if rows and len(rows[0]) > 1 else 'texts'}, "
-            f"got {len(examples)}: every text's negatives are the others of its batch."
+            f"Contrastive training needs at least two different {kind}, got {len(examples)}: every text's negatives "
+            "are the others of its batch."
         )
     return Examples(tuple(examples), notes)
 

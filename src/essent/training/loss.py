@@ -116,13 +116,13 @@ def places_of(columns: int, views: int) -> tuple[ColumnView, ...]:
     return ((0, 0), *((column, last) for column in range(1, columns))) if columns > 1 else ((0, 0), (0, last))
 
 
-@dataclass
+@dataclass(kw_only=True)
 class ViewCollator(SentenceTransformerDataCollator):
     """Rows of texts to the features of each place: `view0_input_ids`, `view0_attention_mask`, `view1_…`."""
 
-    backbone: Backbone | None = None
-    frames: Sequence[Frame] = ()
-    places: Sequence[ColumnView] = ()
+    backbone: Backbone
+    frames: Sequence[Frame]
+    places: Sequence[ColumnView]
     max_seq_length: int = 32
 
     def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
@@ -136,20 +136,15 @@ class ViewCollator(SentenceTransformerDataCollator):
             if key not in known:
                 known[key] = self._ids(columns[column], frame)
             sequences = [[*frame.before, *ids, *frame.after] for ids in known[key]]
-            tokens = pad(sequences, frame, self._backbone.pad_id)
+            tokens = pad(sequences, frame, self.backbone.pad_id)
             batch[f"view{number}_input_ids"] = tokens.ids
             batch[f"view{number}_attention_mask"] = tokens.attention_mask.long()
         return batch
 
-    @property
-    def _backbone(self) -> Backbone:
-        assert self.backbone is not None  # noqa: S101  a dataclass after one with defaults cannot require it
-        return self.backbone
-
     def _ids(self, texts: list[str], frame: Frame) -> list[list[int]]:
-        longest = self._backbone.max_seq_length
+        longest = self.backbone.max_seq_length
         room = self.max_seq_length if longest is None else max(min(self.max_seq_length, longest - len(frame)), 0)
-        return [ids[:room] for ids in text_ids(self._backbone.tokenizer, frame.prepare(texts), frame.plain_text)]
+        return [ids[:room] for ids in text_ids(self.backbone.tokenizer, frame.prepare(texts), frame.plain_text)]
 
 
 class ShuffledBatches(DefaultBatchSampler):
@@ -210,35 +205,31 @@ class ContrastiveLoss(nn.Module):
 
     def embed(self, features: Sequence[dict[str, Any]]) -> list[torch.Tensor]:
         """What the loss compares, (B,D) for each of the places."""
-        views = [view for _, view in self.places]
+        views, head = [view for _, view in self.places], self.projection_head
         states = [self._vectors(part, view) for part, view in zip(features, views, strict=True)]
         if not self.denoised:
-            return [self.projection_head(vectors) for vectors in states]
-        biases = self._biases(features, views)
-        if self.projection_head.before_denoising:
-            return [
-                self.projection_head(h) - self.projection_head(bias) for h, bias in zip(states, biases, strict=True)
-            ]
-        return [self.projection_head(h - bias) for h, bias in zip(states, biases, strict=True)]
+            return [head(vectors) for vectors in states]
+        pairs = zip(states, self._biases(features, views), strict=True)
+        if head.before_denoising:
+            return [head(h) - head(bias) for h, bias in pairs]
+        return [head(h - bias) for h, bias in pairs]
 
     def _vectors(self, features: dict[str, Any], view: int) -> torch.Tensor:
-        output = self.model(dict(features), plan=self.plans[view])
-        vectors: torch.Tensor = output["sentence_embedding"]
+        vectors: torch.Tensor = self.model(dict(features), plan=self.plans[view])["sentence_embedding"]
         return vectors  # (B,D)
 
     def _biases(self, features: Sequence[dict[str, Any]], views: Sequence[int]) -> list[torch.Tensor]:
         """ĥ of every row of every part: one pass a view, one row a distinct length."""
-        biases: list[torch.Tensor] = [torch.empty(0)] * len(views)
+        biases: dict[int, torch.Tensor] = {}
         for view in dict.fromkeys(views):
-            members = [part_index for part_index, own in enumerate(views) if own == view]
+            members = [index for index, own in enumerate(views) if own == view]
             frame = self.plans[view].frame
-            masks = [features[part_index]["attention_mask"] for part_index in members]
-            words = [attention_mask.sum(dim=1) - len(frame) for attention_mask in masks]  # (B,) each
-            lengths, inverse = torch.cat(words).unique(return_inverse=True)  # (U,), (B·members,)
-            bias = self._vectors(bare_template(frame, lengths), view)[inverse]  # (B·members,D)
-            for part_index, part in zip(members, bias.split([len(w) for w in words]), strict=True):
-                biases[part_index] = part
-        return biases
+            words = torch.stack([features[index]["attention_mask"].sum(dim=1) for index in members]) - len(
+                frame
+            )  # (M,B)
+            lengths, inverse = words.unique(return_inverse=True)  # (U,), (M,B)
+            biases |= zip(members, self._vectors(bare_template(frame, lengths), view)[inverse], strict=True)  # (M,B,D)
+        return [biases[index] for index in range(len(views))]
 
 
 def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpoint: str = "") -> ContrastiveLoss:

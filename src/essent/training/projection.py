@@ -6,11 +6,14 @@ transform, which maps h and ĥ each, before they are subtracted. The whitening i
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense
 from sentence_transformers.util import load_file_path
 from torch import nn
 from transformers.activations import ACT2FN
@@ -84,8 +87,6 @@ class DenseTanh(ProjectionHead):
 
     def stock(self) -> list[nn.Module]:
         """The head as a stock Dense module."""
-        from sentence_transformers.base.modules import Dense
-
         size = self.dense.in_features
         dense = Dense(size, size, activation_function=nn.Tanh())
         dense.linear.load_state_dict(self.dense.state_dict())
@@ -104,12 +105,9 @@ class WhiteningHead(ProjectionHead):
 
     def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
         super().__init__()
-        self.centre: torch.Tensor
-        self.matrix: torch.Tensor
-        self.texts: torch.Tensor
-        self.register_buffer("centre", torch.zeros(dimensions))
-        self.register_buffer("matrix", torch.eye(dimensions))
-        self.register_buffer("texts", torch.tensor(0))  # that it is fitted on; a checkpoint keeps it
+        self.centre = nn.Buffer(torch.zeros(dimensions))
+        self.matrix = nn.Buffer(torch.eye(dimensions))
+        self.texts = nn.Buffer(torch.tensor(0))  # that it is fitted on; a checkpoint keeps it
         self.origin = "fitted on the texts"
 
     def fit(self, vectors: np.ndarray) -> None:
@@ -131,18 +129,6 @@ class WhiteningHead(ProjectionHead):
                 "as essent.training.train does."
             )
         return (vectors.to(self.matrix.dtype) - self.centre) @ self.matrix  # (B,D)
-
-    def stock(self) -> list[nn.Module]:
-        """The whitening as a stock Dense module without an activation."""
-        from sentence_transformers.base.modules import Dense
-
-        size = len(self.centre)
-        dense = Dense(size, size, activation_function=nn.Identity())
-        with torch.no_grad():
-            dense.linear.weight.copy_(self.matrix.T)
-            assert dense.linear.bias is not None  # noqa: S101  Dense has one by default
-            dense.linear.bias.copy_(-self.centre @ self.matrix)
-        return [dense]
 
 
 @projection_heads.register("prediction-transform")
@@ -171,6 +157,12 @@ class PredictionTransform(ProjectionHead):
         return normed
 
 
+def with_head(model: SentenceTransformer, head: ProjectionHead) -> SentenceTransformer:
+    """A model that ends in a head, as it is now, in stock modules."""
+    prompts: dict[str, Any] = {"prompts": model.prompts, "default_prompt_name": model.default_prompt_name}
+    return SentenceTransformer(modules=[*model, *head.stock()], device=str(model.device), **prompts)
+
+
 def _linear(dimensions: int, config: Any, generator: torch.Generator) -> nn.Linear:
     """A linear map (D,D), N(0, 0.02²) or whatever the model initialises with, bias 0."""
     linear = nn.Linear(dimensions, dimensions)
@@ -188,16 +180,12 @@ def _own_transform(checkpoint: str, dimensions: int) -> dict[str, torch.Tensor]:
         if path is None:
             return {}
         with safe_open(path, framework="pt") as file:
-            keys = set(file.keys())
             for dense, norm in TRANSFORMS:
-                names = {
-                    f"{part}.{kind}": f"{prefix}.{kind}"
-                    for part, prefix in (("dense", dense), ("norm", norm))
-                    for kind in ("weight", "bias")
-                }
-                if set(names.values()) <= keys:
+                prefixes = product((("dense", dense), ("norm", norm)), ("weight", "bias"))
+                names = {f"{part}.{kind}": f"{prefix}.{kind}" for (part, prefix), kind in prefixes}
+                if set(names.values()) <= set(file.keys()):
                     transform = {name: file.get_tensor(key).float() for name, key in names.items()}
                     return transform if transform["dense.weight"].shape == (dimensions, dimensions) else {}
     except (OSError, ValueError, SafetensorError):
-        return {}  # no such repository, no network: the head is initialised, and says so
+        pass  # no such repository, no network: the head is initialised, and says so
     return {}

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
+from transformers import TrainerState
 
 from essent._core.atomic import require_replaceable, write_text
 from essent._core.folders.names import ENCODER, STATE_FOLDER
@@ -50,13 +51,12 @@ from essent.training.continuous import free_template, replace_module
 from essent.training.device import find_device, on_device
 from essent.training.examples import Examples, as_examples
 from essent.training.loss import make_collator, make_loss
-from essent.training.projection import ProjectionHead
+from essent.training.projection import ProjectionHead, with_head
 from essent.training.settings import CONTINUOUS, Settings, resolve_settings
 
 logger = logging.getLogger(__name__)
 
 HISTORY, SEEDS = "training.json", "seeds.json"
-LENGTH, EXTENDED = ("max_steps", "epochs"), "extended_after_steps"
 
 
 def train(
@@ -114,7 +114,11 @@ def train(
     checkpoint = str(model) if isinstance(model, (str, Path)) else encoder.module.backbone.model.config._name_or_path
     if preset == CONTINUOUS:
         settings = replace(settings, templates=(free_template(encoder, settings.templates),))
-    _check_sizes(examples, settings)
+    if not 2 <= settings.batch_size <= len(examples):
+        raise InputError(
+            f"batch_size={settings.batch_size} on {len(examples)} examples: take a batch_size of at most "
+            f"{len(examples)} and at least 2, as a text's negatives are the others of its batch."
+        )
     on_device(encoder.device.type, settings.precision)  # refused before a folder is made
     backbone = encoder.module.backbone
     loss = make_loss(encoder, settings, examples.width, checkpoint=checkpoint)
@@ -138,8 +142,11 @@ def train(
         if resumed is None:  # otherwise the checkpoint has it
             _fit_head(encoder, loss.projection_head, examples, settings.seed)
         steps = total_steps(trainer)
-        if resumed is not None:
-            metadata |= _extended(output, metadata, resumed, steps)
+        if resumed is not None and steps < (before := TrainerState.load_from_json(str(resumed / STATE)).max_steps):
+            raise DataError(
+                f"The run in {output} has {before} steps, and {steps} would be fewer. A run that is resumed keeps its "
+                "max_steps or epochs, or is given more."
+            )
         if resume:
             note(where_it_goes_on(output, resumed, steps))
         trainer.run(resumed)
@@ -167,25 +174,26 @@ def tokenizer_kind(encoder: Encoder) -> str:
     return "bert" if encoder.module.backbone.vocabulary.marker == "##" else "roberta"
 
 
+def has_dropout(encoder: Encoder) -> bool:
+    """Whether the configuration of an encoder's model has a dropout above 0."""
+    settings = encoder.module.backbone.model.config.to_dict().items()
+    unused = ("classifier", "summary")
+    return any(
+        "drop" in key and not key.startswith(unused) and isinstance(rate, float) and rate for key, rate in settings
+    )
+
+
 def _fit_head(encoder: Encoder, head: ProjectionHead, examples: Examples, seed: int) -> None:
     """Fit a projection head that learns from the model's vectors before training, on some of the texts."""
-    if not head.fitted_on:
-        return
-    texts = distinct_texts(text for column in examples.columns().values() for text in column)[0]
-    chosen = np.sort(np.random.default_rng(seed).permutation(len(texts))[: head.fitted_on])
-    head.fit(encoder.encode([texts[index] for index in chosen], show_progress_bar=False))
+    if head.fitted_on:
+        texts = distinct_texts(text for row in zip(*examples.rows, strict=True) for text in row)[0]
+        chosen = np.sort(np.random.default_rng(seed).permutation(len(texts))[: head.fitted_on])
+        head.fit(encoder.encode([texts[index] for index in chosen], show_progress_bar=False))
 
 
 def warn(encoder: Encoder, settings: Settings, examples: Examples) -> None:
     """Warn of settings that can be trained but are probably a mistake."""
-    same_view = examples.width == 1 and settings.row.templates < 2
-    config = encoder.module.backbone.model.config
-    rates = [
-        value
-        for key, value in config.to_dict().items()
-        if "drop" in key and not key.startswith(("classifier", "summary")) and isinstance(value, float)
-    ]
-    if same_view and not any(rates):
+    if examples.width == 1 and settings.row.templates < 2 and not has_dropout(encoder):
         logger.warning("The model has no dropout: both views of a text are equal under %r.", settings.objective)
     if settings.predicts.weights == ("cls",) and encoder.module.backbone.tokenizer.cls_token is None:
         logger.warning(
@@ -213,16 +221,6 @@ def _progress_bars(enabled: bool) -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
-def _check_sizes(examples: Examples, settings: Settings) -> None:
-    if settings.batch_size > len(examples):
-        raise InputError(
-            f"batch_size={settings.batch_size} is larger than the {len(examples)} examples: take a batch_size of at "
-            f"most {len(examples)}, or more examples."
-        )
-    if settings.batch_size < 2:
-        raise InputError("batch_size=1: a text's negatives are the others of its batch; take at least 2.")
-
-
 def _prepare_folder(output: Path, metadata: Mapping[str, Any], *, resume: bool, force: bool) -> Path | None:
     """Make the folder of a new run, or find the checkpoint from which an old one goes on."""
     checkpoints = output / CHECKPOINTS
@@ -234,7 +232,7 @@ def _prepare_folder(output: Path, metadata: Mapping[str, Any], *, resume: bool, 
         check_unfinished(output)
     newest = last_checkpoint(checkpoints)
     if newest is not None:
-        check_same_run(checkpoints / STARTED, metadata, output, may_change=LENGTH)
+        check_same_run(checkpoints / STARTED, metadata, output, may_change=("max_steps", "epochs"))
         check_checkpoint(newest)
     else:
         checkpoints.mkdir(parents=True, exist_ok=True)
@@ -242,38 +240,16 @@ def _prepare_folder(output: Path, metadata: Mapping[str, Any], *, resume: bool, 
     return newest
 
 
-def _extended(output: Path, metadata: Mapping[str, Any], resumed: Path, steps: int) -> dict[str, Any]:
-    """Note a run's new length beside its checkpoints; the steps after which it was extended, if it ever was.
-
-    Raises:
-        DataError: it would be shorter than it was.
-    """
-    started = output / CHECKPOINTS / STARTED
-    state = json.loads((resumed / STATE).read_text(encoding="utf-8"))
-    if steps < state["max_steps"]:
-        raise DataError(
-            f"The run in {output} has {state['max_steps']} steps, and {steps} would be fewer. A run that is "
-            "resumed keeps its max_steps or epochs, or is given more."
-        )
-    before = json.loads(started.read_text(encoding="utf-8")).get(EXTENDED, [])
-    ends = sorted({*before, state["global_step"]} if steps > state["max_steps"] else {*before})
-    extended = {EXTENDED: ends} if ends else {}
-    write_text(started, json.dumps({**metadata, **extended}, ensure_ascii=False, indent=2))
-    return extended
-
-
 def _report(state: Any, head: ProjectionHead, examples: Examples, task: LabeledTask | None) -> dict[str, Any]:
     """What came of a run, the same for the same run."""
-    history = history_of(state)
+    history, notes, best = history_of(state), list(examples.notes), state.best_metric
     metric = "" if task is None else f"eval_{task.score_names[0]}"
-    scores = {row["step"]: row[metric] for row in history if metric in row}
-    notes = list(examples.notes)
-    best = state.best_metric
-    if best is not None and scores.get(0) is not None and best <= scores[0]:
-        notes.append(f"Training did not help: {scores[0]:.2f} before, {best:.2f} at best afterwards.")
+    before = next((row[metric] for row in history if metric in row and row["step"] == 0), None)
+    if best is not None and before is not None and best <= before:
+        notes.append(f"Training did not help: {before:.2f} before, {best:.2f} at best afterwards.")
     return {
         "steps": state.global_step,
-        "before": scores.get(0),
+        "before": before,
         "best_step": state.best_global_step,
         "best_score": best,
         "projection_head_origin": head.origin,
@@ -289,9 +265,9 @@ def _save(encoder: Encoder, head: ProjectionHead | None, output: Path, metadata:
     def finish(folder: Path, reason: str) -> None:
         encoder.write_card(folder, reason)
         if head is not None:
-            whole = SentenceTransformer(str(folder), device="cpu")
+            stock = SentenceTransformer(str(folder), device="cpu")
             shutil.rmtree(folder / STATE_FOLDER)  # the recipe alone is not what the folder computes any more
-            SentenceTransformer(modules=[*whole, *head.cpu().stock()], device="cpu").save(str(folder))
+            with_head(stock, head.cpu()).save(str(folder))
         (folder / HISTORY).write_text(json.dumps(metadata, ensure_ascii=False, indent=2), encoding="utf-8")
 
     try:
@@ -310,19 +286,19 @@ def _save(encoder: Encoder, head: ProjectionHead | None, output: Path, metadata:
 
 @dataclass(frozen=True)
 class Spread:
-    """Scores of one task over seeds; `deviation` is the sample's (n − 1), None for one seed."""
+    """Scores of one task over seeds."""
 
-    mean: float
-    deviation: float | None
-    largest: float
-    smallest: float
     scores: tuple[float, ...]
 
-    @classmethod
-    def of(cls, scores: Sequence[float]) -> Spread:
-        """Mean, deviation and range of scores."""
-        deviation = statistics.stdev(scores) if len(scores) > 1 else None
-        return cls(statistics.fmean(scores), deviation, max(scores), min(scores), tuple(scores))
+    @property
+    def mean(self) -> float:
+        """Their mean."""
+        return statistics.fmean(self.scores)
+
+    @property
+    def deviation(self) -> float | None:
+        """Their sample standard deviation (n − 1), None for one seed."""
+        return statistics.stdev(self.scores) if len(self.scores) > 1 else None
 
     def __str__(self) -> str:
         return f"{self.mean:.2f}" + ("" if self.deviation is None else f" ± {self.deviation:.2f}")
@@ -358,17 +334,19 @@ def train_seeds(
         raise InputError(f"seeds={seeds!r}: give a number of at least 1, or different seeds.")
     task, *tests = map(load_labelled, (validate, *test))
     task = task.for_choice()
-    names = [part.name for part in (task, *tests)]
-    if doubled := next((name for name in names if names.count(name) > 1), None):
-        raise InputError(f"The task {doubled!r} is given twice; test on others than you validate on.")
     scores: dict[str, list[float]] = {part.name: [] for part in (task, *tests)}
+    if len(scores) <= len(tests):
+        raise InputError(f"Of the tasks {', '.join(scores)} one is given twice; test on others than you validate on.")
     for seed in chosen:
         folder = Path(output) / f"seed-{seed}"
         encoder = train(model, data, *arguments, output=folder, validate=task, seed=seed, **settings)
         scores[task.name].append(json.loads((folder / HISTORY).read_text(encoding="utf-8"))["best_score"])
         for part in tests:
             scores[part.name].append(part.run(encoder).main_score)
-    spreads = {name: Spread.of(seed_scores) for name, seed_scores in scores.items()}
-    written = {"seeds": chosen, "validate": task.name, "tasks": {name: asdict(part) for name, part in spreads.items()}}
+    spreads = {name: Spread(tuple(seed_scores)) for name, seed_scores in scores.items()}
+    tasks = {
+        name: {"mean": spread.mean, "deviation": spread.deviation, **asdict(spread)} for name, spread in spreads.items()
+    }
+    written = {"seeds": chosen, "validate": task.name, "tasks": tasks}
     write_text(Path(output) / SEEDS, json.dumps(written, ensure_ascii=False, indent=2))
     return spreads

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, TypeVar
 
 from essent._core.arithmetic import precision_of
 from essent._core.registry import did_you_mean
@@ -14,6 +14,7 @@ from essent.model.capabilities import ModelCapabilities, check_recipe
 from essent.recipe.recipe import MASK, Recipe, read_field
 from essent.training.projection import projection_heads
 
+Row = TypeVar("Row")
 PRECISIONS = ("float32", "bfloat16", "float16")
 CONTINUOUS = "optiprompt"  # the preset that trains the words of a template as free vectors, with the model frozen
 
@@ -49,17 +50,6 @@ OBJECTIVES: dict[str, Objective] = {
         Objective("same-template-denoised", 1, True, "one template less its bias; for pairs", "PromptBERT App. B"),
     )
 }
-
-
-def find_objective(name: str) -> Objective:
-    """The row of that name.
-
-    Raises:
-        UnknownNameError: no such objective; says the nearest.
-    """
-    if name not in OBJECTIVES:
-        raise UnknownNameError(f"Unknown training objective {name!r}. {did_you_mean(name, list(OBJECTIVES))}")
-    return OBJECTIVES[name]
 
 
 @dataclass(frozen=True)
@@ -108,31 +98,24 @@ class Settings:
         templates = (self.templates,) if isinstance(self.templates, str) else tuple(self.templates)
         object.__setattr__(self, "templates", tuple(str(read_field("template", text)) for text in templates))
         for name in ("batch_size", "max_steps", "max_seq_length", "validate_every", "seed"):
-            value = getattr(self, name)
-            low = 0 if name == "seed" else 1
-            if value is None and name == "max_steps":
-                continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < low:
-                raise InputError(f"{name}={value!r}: it must be a whole number of at least {low}.")
+            value, least = getattr(self, name), int(name != "seed")
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
+            if not whole and not (value is None and name == "max_steps"):
+                raise InputError(f"{name}={value!r}: it must be a whole number of at least {least}.")
         for name in ("temperature", "learning_rate", "epochs"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
                 raise InputError(f"{name}={value!r}: it must be a number above 0.")
         object.__setattr__(self, "precision", precision_of(self.precision, PRECISIONS))
-        objective = self.row
+        objective, _ = self.row, projection_heads[self.projection_head]  # which refuse unknown names
         if len(self.templates) != objective.templates:
             raise InputError(
-                f"The objective {objective.name!r} takes {objective.templates} template(s), not {len(self.templates)}"
-                + (f": {self.templates}." if self.templates else ".")
+                f"The objective {objective.name!r} takes {objective.templates} template(s), not {len(self.templates)}: "
+                f"{self.templates}."
             )
         if len(set(self.templates)) < len(self.templates):
             raise InputError(f"The templates are equal: {self.templates[0]!r}. Take objective='same-template'.")
         _check_recipe(self.predicts, objective, self.templates)
-        if self.projection_head not in projection_heads:
-            raise UnknownNameError(
-                f"Unknown projection head {self.projection_head!r}. "
-                f"{did_you_mean(self.projection_head, list(projection_heads))}"
-            )
         if self.keep_projection_head and any(name.endswith("-bias") for name, _ in self.predicts.layers):
             raise InputError(
                 "keep_projection_head: the head of a denoised recipe has no stock modules; take recipe='prompt'."
@@ -141,7 +124,7 @@ class Settings:
     @property
     def row(self) -> Objective:
         """The objective."""
-        return find_objective(self.objective)
+        return find("training objective", self.objective, OBJECTIVES)
 
     @property
     def predicts(self) -> Recipe:
@@ -204,6 +187,9 @@ BERT_TEMPLATES = ('This sentence of "{text}" means [MASK] .', 'This sentence : "
 ROBERTA_TEMPLATES = ("This sentence : ' {text} ' means [MASK] .", "The sentence : ' {text} ' means [MASK] .")
 BOTH = {"bert": {"templates": BERT_TEMPLATES}, "roberta": {"templates": ROBERTA_TEMPLATES}}
 FIRST = {kind: {"templates": values["templates"][:1]} for kind, values in BOTH.items()}
+TRANSFORM = {"projection_head": "prediction-transform"}
+SUPERVISED = {"batch_size": 512, "learning_rate": 5e-5, "epochs": 3.0}
+SIMCSE = {"objective": "simcse", "recipe": "cls", "max_seq_length": 30, "validate_every": 250}
 PRESETS: dict[str, Preset] = {
     row.name: row
     for row in (
@@ -220,21 +206,15 @@ PRESETS: dict[str, Preset] = {
             "PromptBERT App. B, Tables 13, 14",
             "one template, denoised; the prediction head's transform (BERT), dense + tanh (RoBERTa)",
             True,
-            {
-                "objective": "same-template-denoised",
-                "recipe": "prompt-denoised",
-                "batch_size": 512,
-                "learning_rate": 5e-5,
-                "epochs": 3.0,
-            },
-            {"bert": {**FIRST["bert"], "projection_head": "prediction-transform"}, "roberta": FIRST["roberta"]},
+            {"objective": "same-template-denoised", "recipe": "prompt-denoised", **SUPERVISED},
+            {"bert": {**FIRST["bert"], **TRANSFORM}, "roberta": FIRST["roberta"]},
         ),
         Preset(
             "simcse-unsup",
             "SimCSE App. A",
             "the first token, two dropout views; dense + tanh in training only",
             False,
-            {"objective": "simcse", "recipe": "cls", "max_seq_length": 30, "validate_every": 250},
+            SIMCSE,
             {
                 "bert": {"batch_size": 64, "learning_rate": 3e-5},
                 "roberta": {"batch_size": 512, "learning_rate": 1e-5},
@@ -245,35 +225,29 @@ PRESETS: dict[str, Preset] = {
             "SimCSE App. A",
             "the first token; dense + tanh, which the paper keeps (keep_projection_head)",
             True,
-            {
-                "objective": "simcse",
-                "recipe": "cls",
-                "max_seq_length": 30,
-                "validate_every": 250,
-                "batch_size": 512,
-                "learning_rate": 5e-5,
-                "epochs": 3.0,
-            },
+            {**SIMCSE, **SUPERVISED},
         ),
         Preset(
             CONTINUOUS,
             "PromptBERT 4.2, App. B",
             "a continuous template, the model frozen; the prediction head's transform in training only",
             False,
-            {
-                "objective": "same-template",
-                "projection_head": "prediction-transform",
-                "learning_rate": 3e-5,
-                "epochs": 5.0,
-                "validate_every": 1000,
-            },
-            {
-                "bert": {"templates": BERT_TEMPLATES[1:]},
-                "roberta": FIRST["roberta"],
-            },
+            {"objective": "same-template", "learning_rate": 3e-5, "epochs": 5.0, "validate_every": 1000, **TRANSFORM},
+            {"bert": {"templates": BERT_TEMPLATES[1:]}, "roberta": FIRST["roberta"]},
         ),
     )
 }
+
+
+def find(kind: str, name: str, table: Mapping[str, Row]) -> Row:
+    """The row of a name.
+
+    Raises:
+        UnknownNameError: there is none; says the nearest.
+    """
+    if name not in table:
+        raise UnknownNameError(f"Unknown {kind} {name!r}. {did_you_mean(name, list(table))}")
+    return table[name]
 
 
 def resolve_settings(preset: str, kind: str, changes: Mapping[str, Any]) -> Settings:
@@ -287,14 +261,11 @@ def resolve_settings(preset: str, kind: str, changes: Mapping[str, Any]) -> Sett
     Raises:
         UnknownNameError: no such preset or field; says the nearest.
     """
-    if preset not in PRESETS:
-        raise UnknownNameError(f"Unknown preset {preset!r}. {did_you_mean(preset, list(PRESETS))}")
-    known = [part.name for part in fields(Settings)]
-    if unknown := [name for name in changes if name not in known]:
-        raise UnknownNameError(f"Unknown setting {unknown[0]!r}. {did_you_mean(unknown[0], known)}")
-    row = PRESETS[preset]
+    row = find("preset", preset, PRESETS)
+    for name in changes:
+        find("setting", name, Settings.__dataclass_fields__)
     values = {**row.values, **row.by_kind.get(kind, {}), **changes}
-    template_count = find_objective(values["objective"]).templates
+    template_count = find("training objective", values["objective"], OBJECTIVES).templates
     if "templates" not in changes:
         own = tuple(values.get("templates", ()))
         values["templates"] = (own if len(own) >= template_count else BOTH[kind]["templates"])[:template_count]

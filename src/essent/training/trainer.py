@@ -24,7 +24,7 @@ from essent.training.checkpoints import check_checkpoint, checkpoint_note, go_on
 from essent.training.device import on_device, quick_dropout
 from essent.training.examples import Examples
 from essent.training.loss import ContrastiveLoss, ShuffledBatches, ViewCollator
-from essent.training.projection import ProjectionHead
+from essent.training.projection import ProjectionHead, with_head
 from essent.training.settings import Settings
 
 HEAD_FILE = "projection_head.safetensors"
@@ -43,11 +43,18 @@ def make_trainer(
     progress: bool = False,
 ) -> ContrastiveTrainer:
     """The trainer of a run, not started; `task` chooses the best of its `checkpoints`."""
-    validation: dict[str, Any] = {}
-    if task is not None:
-        validation = {"eval_strategy": "steps", "eval_steps": settings.validate_every, "eval_on_start": True}
-        validation |= {"load_best_model_at_end": True, "greater_is_better": True}
-        validation["metric_for_best_model"] = task.score_names[0]
+    validation: dict[str, Any] = (
+        {}
+        if task is None
+        else {
+            "eval_strategy": "steps",
+            "eval_steps": settings.validate_every,
+            "eval_on_start": True,
+            "load_best_model_at_end": True,
+            "greater_is_better": True,
+            "metric_for_best_model": task.score_names[0],
+        }
+    )
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(checkpoints),
         per_device_train_batch_size=settings.batch_size,
@@ -69,10 +76,10 @@ def make_trainer(
         arguments._n_gpu = 1
     saved_head = loss.projection_head if settings.keep_projection_head else None
     trainer = ContrastiveTrainer(
-        model=encoder,
+        encoder,
+        loss,
         args=arguments,
         train_dataset=datasets.Dataset.from_dict(examples.columns()),
-        loss=loss,
         evaluator=None if task is None else TaskScore(task, saved_head),
         data_collator=collator,
     )
@@ -105,33 +112,14 @@ class TaskScore(BaseEvaluator):
         """
         try:
             with exact_forward(model):
-                score = self.task.run(_Encoding(model, self.projection_head)).main_score
+                whole = model if self.projection_head is None else with_head(model, self.projection_head)
+                score = self.task.run(whole).main_score
         except InputError as error:  # a vector that is not finite
             note = checkpoint_note(Path(output_path).parent) if output_path else ""
             raise TrainingError(f"Step {steps} cannot be validated: {error} {note}") from error
         metrics = {str(self.primary_metric): score if score == score else UNDEFINED}
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)  # type: ignore[arg-type]
         return metrics
-
-
-class _Encoding:
-    """A model in training as a task sees it: with its prompts, and its projection head where that is kept."""
-
-    def __init__(self, model: Any, projection_head: ProjectionHead | None) -> None:
-        self.model, self.projection_head = model, projection_head
-        self.prompts: dict[str, str] = dict(getattr(model, "prompts", None) or {})
-        self.default_prompt_name = getattr(model, "default_prompt_name", None)
-
-    def encode(self, texts: list[str], prompt: str | None = None) -> torch.Tensor:
-        """Vectors (N,D) of texts; `prompt` as sentence-transformers takes it."""
-        options = {} if prompt is None else {"prompt": prompt}
-        vectors: torch.Tensor = self.model.encode(texts, convert_to_tensor=True, show_progress_bar=False, **options)
-        if self.projection_head is None:
-            return vectors
-        device = next(iter(self.projection_head.state_dict().values())).device
-        with torch.no_grad():
-            projected: torch.Tensor = self.projection_head(vectors.to(device))
-        return projected
 
 
 @contextlib.contextmanager
@@ -146,6 +134,10 @@ def exact_forward(model: Any) -> Iterator[None]:
 
 class ContrastiveTrainer(SentenceTransformerTrainer):
     """The trainer of `essent.training`: its model is an Encoder, its loss a `ContrastiveLoss`."""
+
+    def __init__(self, encoder: Encoder, loss: ContrastiveLoss, **parts: Any) -> None:
+        super().__init__(model=encoder, loss=loss, **parts)
+        self.encoder, self.contrastive, self.head = encoder, loss, loss.projection_head
 
     def run(self, resumed: Path | None) -> None:
         """Train, from a checkpoint if there is one.
@@ -165,12 +157,15 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         with quick_dropout(self.args.device.type, model):
             loss = super().training_step(model, inputs, num_items_in_batch)
         if not torch.isfinite(loss):
-            raise TrainingError(
-                f"The loss of step {self.state.global_step + 1} is {float(loss)}. "
-                f"{checkpoint_note(Path(str(self.args.output_dir)))} A lower learning rate (it is "
-                f"{self.args.learning_rate:g}) or precision='float32' may help."
-            )
+            reason = f"The loss of step {self.state.global_step + 1} is {float(loss)}."
+            raise self._broken(reason, Path(str(self.args.output_dir)))
         return loss
+
+    def _broken(self, reason: str, checkpoints: Path) -> TrainingError:
+        return TrainingError(
+            f"{reason} {checkpoint_note(checkpoints)} A lower learning rate (it is {self.args.learning_rate:g}) or "
+            "precision='float32' may help."
+        )
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
@@ -184,28 +179,26 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         Saving draws random numbers; they are put back, so that a checkpoint more (after Ctrl-C) changes no dropout.
         """
         folder = Path(str(output_dir or self.args.output_dir))
-        encoder = self._encoder
         after = f"After step {self.state.global_step}"
-        advice = f"{checkpoint_note(folder.parent)} A lower learning rate (it is {self.args.learning_rate:g}) may help."
-        broken = [name for name, weight in self._loss.named_parameters() if not torch.isfinite(weight).all()]
-        if broken:
-            raise TrainingError(f"{after} the weights {broken[0]} are not finite. {advice}")
-        head = {key: value.contiguous() for key, value in self._head.state_dict().items()}
+        for name, weight in self.contrastive.named_parameters():
+            if not torch.isfinite(weight).all():
+                raise self._broken(f"{after} the weights {name} are not finite.", folder.parent)
+        head = {key: value.contiguous() for key, value in self.head.state_dict().items()}
         try:
-            with exact_forward(encoder), torch.random.fork_rng(devices=()):
-                encoder.write_folder(folder, "stock", lambda directory, _: save_file(head, directory / HEAD_FILE))
+            with exact_forward(self.encoder), torch.random.fork_rng(devices=()):
+                self.encoder.write_folder(folder, "stock", lambda directory, _: save_file(head, directory / HEAD_FILE))
         except NotFiniteError as error:  # of weights that are finite and huge
-            raise TrainingError(f"{after} no vector is finite: {error} {advice}") from error
+            raise self._broken(f"{after} no vector is finite: {error}", folder.parent) from error
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         """Weights of the encoder and the head back from `_save`."""
         path = Path(resume_from_checkpoint)
         check_checkpoint(path)
         saved = Encoder(str(path), device="cpu").module.backbone.model
-        backbone = self._encoder.module.backbone
+        backbone = self.encoder.module.backbone
         backbone.model.load_state_dict(saved.state_dict())
         backbone.template_states.clear()  # of the weights before, which the last validation has kept
-        self._head.load_state_dict(load_file(path / HEAD_FILE))
+        self.head.load_state_dict(load_file(path / HEAD_FILE))
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         """Transformers' own; the next step has the learning rate of the run's length now, which may have been extended.
@@ -215,9 +208,8 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None and self.optimizer is not None:
             schedule: Any = getattr(self.lr_scheduler, "scheduler", self.lr_scheduler)  # without accelerate's wrapper
-            for group, base, factor in zip(
-                self.optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True
-            ):
+            rates = zip(self.optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True)
+            for group, base, factor in rates:
                 group["lr"] = base * factor(schedule.last_epoch)
 
     def _load_best_model(self) -> None:
@@ -225,23 +217,8 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
 
         A run that was stopped has no need of it.
         """
-        if self.state.global_step < self.state.max_steps:
-            return
-        best = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.best_global_step}"
-        if not is_whole(best):
-            raise TrainingError(f"The best checkpoint {best} is gone or broken.")
-        self._load_from_checkpoint(str(best))
-
-    @property
-    def _encoder(self) -> Encoder:
-        assert isinstance(self.model, Encoder)  # noqa: S101  run.py gives one
-        return self.model
-
-    @property
-    def _head(self) -> ProjectionHead:
-        return self._loss.projection_head
-
-    @property
-    def _loss(self) -> ContrastiveLoss:
-        assert isinstance(self.loss, ContrastiveLoss)  # noqa: S101
-        return self.loss
+        if self.state.global_step >= self.state.max_steps:
+            best = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.best_global_step}"
+            if not is_whole(best):
+                raise TrainingError(f"The best checkpoint {best} is gone or broken.")
+            self._load_from_checkpoint(str(best))
