@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from essent.cli import options as opt
-from essent.cli.console import is_quiet, prepare_torch, results, row_labels, show_lines, show_note, wants_progress
+from essent.cli.console import prepare_torch, results, row_labels, show_lines, show_note, wants_progress
 from essent.cli.files import check_output, check_report, write_json_file, write_page
 from essent.cli.texts import expand_groups, read_files
 from essent.errors import InputError
@@ -87,11 +87,10 @@ def evaluate(
     prepare_torch("essent evaluate")
     from essent._core.hub import reach_model
     from essent.engine.choice import EngineChoice
-    from essent.selection.evaluation import offer_for
     from essent.tasks.catalogue import STS7
     from essent.tasks.locate import load_task
 
-    choice = EngineChoice(engine, precision)
+    EngineChoice(engine, precision)  # wrong ones are refused before data are read
     tasks = [load_task(name, data_folder) for name in expand_groups(data) or STS7]
     fit_texts = None if fit is None else read_files(fit)
     for name in dict.fromkeys(model[1:]):  # before the first model has run for an hour
@@ -99,10 +98,6 @@ def evaluate(
     settings = {"shots": shots or [], "engine": engine, "precision": precision, "report": _show_result, **run.options}
     fitted = {"fit_texts": fit_texts, "frequency_texts": fit_texts, "batch_size": batch_size}
     scores = score_models(list(dict.fromkeys(model)), recipe or [], tasks, as_is, settings, fitted)
-    if choice.is_default and recipe and not is_quiet():
-        offer = offer_for(model[0], recipe[0], scores.tasks[0], run.options)
-        if offer is not None:
-            show_note(f"{offer}.")
     _show(scores, json_file)
     if report is not None:
         write_page([*earlier, *(result for by_task in scores.values() for result in by_task)], boards, report)

@@ -19,7 +19,6 @@ from essent.tasks.sample import sample_texts
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from essent.tasks.base import LabeledTask
 
 MIN_TEXTS = 16  # fewer take too little time to measure, and rank too few similarities
 ALONE = 20  # texts that are encoded one by one in a round
@@ -29,7 +28,6 @@ RANKED = ((0.999, "as before"), (0.98, "nearly as before"))  # from which Spearm
 WORTH = 1.2  # times as fast, from which another precision is worth a word
 ENOUGH = 2000  # texts from which it is worth trying
 TRIED = 64  # texts of the sample
-UNITS = 100  # of a task, about
 
 
 # -- what is lost -----------------------------------------------------------------------------------------------------
@@ -235,23 +233,17 @@ class Offer:
     Attributes:
         ratio: how many times as fast it is, the median of three interleaved rounds.
         loss: what it costs.
-        quality: what its score ×100 is of, the score in float32 and in bfloat16; None without a task.
     """
 
     ratio: float
     loss: Loss
-    quality: tuple[str, float, float] | None = None
 
     def __str__(self) -> str:
-        speed = f"--precision bfloat16 is {self.ratio:.1f} times as fast here. {self.loss}"
-        if self.quality is None:
-            return speed
-        task_name, exact, rough = self.quality
-        return f"{speed}; {task_name} score {rough:.2f} instead of {exact:.2f}"
+        return f"--precision bfloat16 is {self.ratio:.1f} times as fast here. {self.loss}"
 
 
-def offer_bfloat16(model: Any, texts: Sequence[str], task: LabeledTask | None = None) -> Offer | None:
-    """What bfloat16 would give, tried on some of the texts, or of a task's units; None where it is not worth it.
+def offer_bfloat16(model: Any, texts: Sequence[str]) -> Offer | None:
+    """What bfloat16 would give, tried on some of the texts; None where it is not worth it.
 
     Tried only where the CPU has such arithmetic, the model is a transformer in float32, and there are 2,000 texts or
     more, so that the trial costs little beside them.
@@ -263,20 +255,11 @@ def offer_bfloat16(model: Any, texts: Sequence[str], task: LabeledTask | None = 
         return None
     if model.module.plan.is_static or {str(p.dtype) for p in backbone.parameters()} != {"torch.float32"}:
         return None
-    distinct, units = sorted(dict.fromkeys(texts), key=len), None
+    distinct = sorted(dict.fromkeys(texts), key=len)
     sample = distinct[:: max(1, len(distinct) // TRIED)][:TRIED]
-    if task is not None:  # every so-many-th unit
-        excluded = np.ones(task.units, bool)
-        excluded[:: max(1, task.units // UNITS)] = False
-        units = task.without(excluded)
-        sample = units.texts()
     rounded_model = computing_in(model, BFLOAT16)
     exact, rounded = _vectors_of(model, sample), _vectors_of(rounded_model, sample)
     ratio = _ratio(model, rounded_model, lambda part: _vectors_of(part, sample), 3).median
     if ratio < WORTH:
         return None
-    quality = None
-    if units is not None:
-        exact_score, rough_score = (units.score_vectors(vectors).main_score for vectors in (exact, rounded))
-        quality = f"{units.units} {units.unit} of {units.name}", exact_score, rough_score
-    return Offer(ratio, loss_of(exact, rounded, True), quality)
+    return Offer(ratio, loss_of(exact, rounded, True))

@@ -23,7 +23,6 @@ from essent.encoder.pipeline.plan import Plan
 from essent.encoder.pipeline.shared_pass import as_module, count_frames, pool_texts
 from essent.engine.choice import EngineChoice, choose
 from essent.engine.files import load as load_exported
-from essent.engine.gain import Offer, offer_bfloat16
 from essent.errors import DataError, InputError
 from essent.model.loading import load
 from essent.model.token_rows import is_static
