@@ -271,7 +271,7 @@ def first_position(model: PreTrainedModel) -> int:
 def find_layers(model: PreTrainedModel) -> tuple[str, ...] | None:
     """Path of attribute names to the list of transformer layers; None where layers share one module (ALBERT)."""
     depth = number_of_layers(model)
-    lists = [
+    lists: list[list[str]] = [
         name.split(".")
         for name, module in model.named_modules()
         if isinstance(module, nn.ModuleList) and len(module) == depth and depth > 0
