@@ -276,7 +276,8 @@ def find_layers(model: PreTrainedModel) -> tuple[str, ...] | None:
         for name, module in model.named_modules()
         if isinstance(module, nn.ModuleList) and len(module) == depth and depth > 0
     ]
-    return tuple(min(lists, key=len)) if lists else None
+    shortest = min(lists, key=len, default=None)
+    return None if shortest is None else tuple(shortest)
 
 
 def truncated(model: PreTrainedModel, depth: int, last: int) -> PreTrainedModel:
