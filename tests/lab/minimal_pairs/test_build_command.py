@@ -107,4 +107,4 @@ def test_sheet_and_fit(texts: Path, tmp_path: Path, wordnet_folder: Path, masked
     assert json.loads(fitted.read_text("utf-8"))["fitted_on"]["sha256"] == digest
     run("build", "-t", texts, "-o", output, "--confidence", fitted, *options)
     sheet.write_text(f"{head}\n{lines[0]}maybe\n", "utf-8")
-    assert "line 2: good is 1 or 0, not 'maybe'" in run("fit", sheet, "-o", fitted, *options, code=2).stderr
+    assert "line 2: good='maybe' must be 1, 0 or empty" in run("fit", sheet, "-o", fitted, *options, code=2).stderr
