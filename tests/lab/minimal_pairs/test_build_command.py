@@ -69,7 +69,7 @@ def test_refusals_come_before_the_model(texts: Path, tmp_path: Path, monkeypatch
     output, unsuitable = tmp_path / "pairs.jsonl", tmp_path / "unsuitable.txt"
     unsuitable.write_text("Too short.\n", "utf-8")
     base = ("build", "--model", tmp_path / "nowhere", "-o", output)
-    assert "finds no whole WordNet" in run(*base, "-t", texts, "--wordnet", tmp_path, code=2).stderr
+    assert "finds no complete WordNet" in run(*base, "-t", texts, "--wordnet", tmp_path, code=2).stderr
     assert "fewer than 6 words (1)" in run("build", "-t", unsuitable, "-o", output, code=2).stderr
     assert ".jsonl" in run("build", "-t", texts, "-o", tmp_path / "pairs.csv", code=2).stderr
     assert not output.exists()
