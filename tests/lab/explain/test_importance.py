@@ -142,9 +142,9 @@ def test_static_models_are_refused() -> None:
 def test_refusals(folder_of: Callable[[str], Path], bert: Path) -> None:
     with pytest.raises(InputError, match=f"mask token.*{WITHOUT_MASK[0]}"):
         impact_matrix(folder_of(WITHOUT_MASK[0]), "a", device="cpu")
-    with pytest.raises(InputError, match="no layer 4; this model has layers 0 to 3"):
+    with pytest.raises(InputError, match="layer=4: this model has layers 0 to 3"):
         impact_matrix(bert, "a", layer=4, device="cpu")
     with pytest.raises(InputError, match="at least one text"):
         head_agreement(bert, [])
-    with pytest.raises(InputError, match="not a weight by token"):
+    with pytest.raises(InputError, match="not a weighting by token"):
         head_agreement(bert, ["a"], weights="ditto:1-1", device="cpu")

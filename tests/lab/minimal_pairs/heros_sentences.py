@@ -35,7 +35,7 @@ UNSUITABLE = {  # sentence: filter, a part of the reason
     "Yesterday he went to the #market to buy bread.": ("marks", "marks other"),
     "Yesterday he went to the market,, to buy bread.": ("marks", "repeated"),
     "Yesterday he went to the LOCAL MARKET to buy bread.": ("marks", "capitals"),
-    "Yesterday he went to the damn market to buy bread.": ("language", "cursing"),
+    "Yesterday he went to the damn market to buy bread.": ("language", "a swear word"),
     "Yesterday he went to the blorptastic market to buy bread.": ("words", "unknown"),
     "Yesterday he definately went to the market to buy bread.": ("words", "misspelled"),
     "How do I change the HEAD to another commit": ("statement", "a question"),
@@ -44,5 +44,5 @@ UNSUITABLE = {  # sentence: filter, a part of the reason
     "He hardly goes to the market to buy bread.": ("main verb", "negated by 'hardly'"),
     "Go to the market now and buy some bread.": ("statement", "no "),
     "To the old market for some bread and butter.": ("statement", "no main verb"),
-    "I do not know any of the people in there.": ("main verb", "'any' wants its negation"),
+    "I do not know any of the people in there.": ("main verb", "'any' requires its negation"),
 }

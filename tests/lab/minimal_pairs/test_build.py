@@ -16,14 +16,13 @@ from essent.errors import DataError, InputError
 from essent.lab.minimal_pairs.build import (
     PairRow,
     Resources,
-    Suitable,
     as_dict,
     build,
-    filter_sentences,
     sample,
     write_rows,
 )
 from essent.lab.minimal_pairs.check import check_rows
+from essent.lab.minimal_pairs.filters import Suitable, filter_sentences
 from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError
 from essent.tasks.examples import SUBSETS, MinimalPair
 from essent.tasks.heros import load_heros
@@ -97,7 +96,7 @@ def test_surest_originals_come_first(resources: Resources, lenient: None) -> Non
         rows, quality = build(SENTENCES, resources, n=n, seed=seed)
         originals[n, seed] = list(dict.fromkeys(row.original for row in rows))
         good[n] = quality.good
-        assert quality.fallen["wanted"] == {"others are surer, or came first": quality.left["typo"] - n}
+        assert quality.fallen["wanted"] == {"others ranked higher, or came first": quality.left["typo"] - n}
     assert originals[6, 0][:4] == originals[4, 0]
     assert originals[4, 0][:2] == originals[2, 0]
     assert originals[6, 0] == originals[6, 1]
@@ -136,7 +135,7 @@ def test_quotation_marks_pauses_plurals_and_names(sentence: str, text: str | Non
 
 def test_build_refusals(resources: Resources) -> None:
     for name in ("n", "look_at"):
-        with pytest.raises(InputError, match=f"{name} must be at least 1, not 0"):
+        with pytest.raises(InputError, match=f"{name}=0: must be at least 1"):
             build(SENTENCES, resources, **{name: 0})
     with pytest.raises(DataError, match="no sentences"):
         build(["", "\n"], resources)

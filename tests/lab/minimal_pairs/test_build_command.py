@@ -69,7 +69,7 @@ def test_refusals_come_before_the_model(texts: Path, tmp_path: Path, monkeypatch
     output, unsuitable = tmp_path / "pairs.jsonl", tmp_path / "unsuitable.txt"
     unsuitable.write_text("Too short.\n", "utf-8")
     base = ("build", "--model", tmp_path / "nowhere", "-o", output)
-    assert "finds no whole WordNet" in run(*base, "-t", texts, "--wordnet", tmp_path, code=2).stderr
+    assert "finds no complete WordNet" in run(*base, "-t", texts, "--wordnet", tmp_path, code=2).stderr
     assert "fewer than 6 words (1)" in run("build", "-t", unsuitable, "-o", output, code=2).stderr
     assert ".jsonl" in run("build", "-t", texts, "-o", tmp_path / "pairs.csv", code=2).stderr
     assert not output.exists()
@@ -107,4 +107,4 @@ def test_sheet_and_fit(texts: Path, tmp_path: Path, wordnet_folder: Path, masked
     assert json.loads(fitted.read_text("utf-8"))["fitted_on"]["sha256"] == digest
     run("build", "-t", texts, "-o", output, "--confidence", fitted, *options)
     sheet.write_text(f"{head}\n{lines[0]}maybe\n", "utf-8")
-    assert "line 2: good is 1 or 0, not 'maybe'" in run("fit", sheet, "-o", fitted, *options, code=2).stderr
+    assert "line 2: good='maybe' must be 1, 0 or empty" in run("fit", sheet, "-o", fitted, *options, code=2).stderr

@@ -61,7 +61,7 @@ def test_named_folder_is_read(wordnet_folder: Path, tmp_path: Path, monkeypatch:
     assert WordNet().count("buy", "verb") == 30
     (changed / "corpora" / "wordnet" / "lexnames").unlink()
     monkeypatch.setattr(nltk.data, "path", [])
-    with pytest.raises(DataError, match=r"no whole WordNet.*lexnames"):
+    with pytest.raises(DataError, match=r"no complete WordNet.*lexnames"):
         WordNet(changed)
 
 

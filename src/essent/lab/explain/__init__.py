@@ -1,4 +1,4 @@
-"""Looks into a model: which tokens matter to it, which attention heads know, what it predicts, how its tokens lie."""
+"""Model inspection: token importance, attention heads, mask predictions, and biases of token embeddings."""
 
 from essent._core.lazy import needs_torch
 

@@ -1,8 +1,8 @@
-"""How a model's token embeddings are biased: by frequency, by sub-word, by case; and how anisotropic they are.
+"""Biases of token embeddings by frequency, sub-word and case, and their anisotropy.
 
 Source: PromptBERT (Jiang et al. 2022), section 3: Figures 1 and 2 show two principal components of the table, Table 2
-the average cosine of its rows, Table 1 the average cosine of sentences and what they score on STS. The share of the
-table's variance that lies between groups of tokens is essent's own number beside them.
+the average cosine of its rows, Table 1 the average cosine of sentences and their STS scores. The share of the table's
+variance that lies between groups of tokens is essent's own measure.
 """
 
 from __future__ import annotations
@@ -37,26 +37,34 @@ if TYPE_CHECKING:
 
 
 RECIPES = {"static": "static token embeddings avg.", "mean": "last layer avg."}
-SENTENCES = 100_000  # of the corpus, as the paper takes of Wikipedia
-GROUPS = 10  # of equally many tokens each, from rare to frequent
-CASED = 0.01  # of the tokens begin with a capital where case is kept
+SENTENCES = 100_000  # sampled from the corpus; the paper samples as many from Wikipedia
+GROUPS = 10  # groups of equal size, from rare to frequent tokens
+CASED = 0.01  # minimum share of tokens with a capital in a cased vocabulary
 UNUSED = re.compile(r"\[unused\d+\]|<unused\d+>|<madeupword\d+>|<extra_id_\d+>")
 
 
 @dataclass(frozen=True)
 class TokenMap:
-    """A table of token vectors, seen along its first two principal components.
+    """A table of token vectors, projected on its first two principal components.
 
     Attributes:
-        name: "input word embeddings", or "output matrix" where the model does not tie them.
-        tokens: those shown (M): neither special, nor unused, nor rows without a token.
-        points: (M,2).
-        frequency: (M,) log(1 + count) in the corpus; without one the place in the vocabulary, the first highest.
-        counted: whether `frequency` was counted.
+        name: "input word embeddings", or "output matrix" if the model does not tie the two.
+        tokens: the M tokens of the map, without special tokens, unused tokens and rows without a token.
+        points: (M,2) coordinates.
+        frequency: (M,) log(1 + count) in the corpus; without a corpus, minus the index in the vocabulary.
+        counted: whether `frequency` was counted in a corpus.
         subword: (M,) whether the token continues a word.
-        upper: (M,) whether the word begins with a capital; all False for uncased models, which have a few odd ones.
-        shares: of the table's variance, what each of the two components, and each kind of bias, explains.
+        upper: (M,) whether the word begins with a capital; all False for uncased models, which have a few such tokens.
+        shares: share of the table's variance that each of the two components, and each kind of bias, explains.
         cosine: average cosine of two different rows.
+
+    Example:
+        >>> from essent.lab.explain import token_bias
+        >>> (token_map,) = token_bias("sentence-transformers/all-MiniLM-L6-v2").maps
+        >>> token_map.name, token_map.points.shape
+        ('input word embeddings', (29523, 2))
+        >>> {name: round(share, 2) for name, share in token_map.shares.items()}
+        {'the first component': 0.02, 'the second component': 0.02, 'frequency': 0.01, 'sub-word': 0.01}
     """
 
     name: str
@@ -77,7 +85,22 @@ class TokenMap:
 
 @dataclass(frozen=True)
 class SentenceAnisotropy:
-    """Sentence vectors by one recipe: average cosine (each pair with itself too, eq. 1), Spearman ×100 by task."""
+    """The anisotropy of the sentence vectors of a recipe.
+
+    Attributes:
+        recipe: "static" or "mean".
+        cosine: average cosine of all pairs of sentences, including each sentence with itself (eq. 1).
+        spearman: Spearman correlation ×100 per task.
+
+    Example:
+        >>> from essent.lab.explain import token_bias
+        >>> texts = ["The museum opens at nine.", "A dog runs along the beach.", "He sold the old car."]
+        >>> report = token_bias("sentence-transformers/all-MiniLM-L6-v2", texts)
+        >>> for row in report.sentences:
+        ...     print(row.recipe, round(row.cosine, 2))
+        static 0.79
+        mean 0.35
+    """
 
     recipe: str
     cosine: float
@@ -86,7 +109,22 @@ class SentenceAnisotropy:
 
 @dataclass(frozen=True)
 class BiasReport:
-    """What `token_bias` found."""
+    """The result of `token_bias`: one map per table of token vectors, and the anisotropy of sentences.
+
+    Attributes:
+        model: name of the model.
+        maps: the input word embeddings, and the output matrix if the model does not tie the two.
+        sentences: one row per recipe ("static", "mean"); empty without texts and tasks.
+        texts: number of texts in the corpus.
+
+    Example:
+        >>> from essent.lab.explain import token_bias
+        >>> report = token_bias("my-mlm", ["The museum opens at nine.", "A dog runs along the beach."])
+        >>> report.texts, [table.name for table in report.maps]
+        (2, ['input word embeddings'])
+        >>> [table.title for table in report.tables()]
+        ['Tokens', 'Sentences (Table 1)']
+    """
 
     model: str
     maps: tuple[TokenMap, ...]
@@ -94,12 +132,12 @@ class BiasReport:
     texts: int
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as plain values, of every token's in lists; NaN becomes None."""
+        """Return the fields as plain values: arrays become lists, NaN becomes None."""
         values: dict[str, Any] = plain(asdict(self, dict_factory=_with_lists))
         return values
 
     def tables(self) -> list[Table]:
-        """Tokens and sentences, for `rich`."""
+        """Return tables of tokens and of sentences for `rich`."""
         from rich import box
         from rich.table import Column, Table
 
@@ -137,25 +175,33 @@ def token_bias(
     progress: bool = False,
     **options: Any,
 ) -> BiasReport:
-    """Token maps of a model's table, and the anisotropy of its static and last-layer sentence vectors.
+    """Measure the biases of a model's token embeddings, and the anisotropy of its sentence vectors.
 
     Args:
         model: a hub name, a folder, or a SentenceTransformer.
-        corpus: texts; tokens are counted on all of them, sentences measured on at most 100,000 drawn. None: the
-            vocabulary's order stands for frequency, and no sentences are measured.
-        tasks: scored pairs, or their names, whose Spearman correlation stands beside the anisotropy.
-        data: local data for the names.
+        corpus: texts to count tokens in. Sentence vectors are measured on a sample of at most 100,000. Without a
+            corpus, the vocabulary's order replaces frequency, and anisotropy is not measured.
+        tasks: tasks of scored pairs, or their names; the report contains their Spearman correlation.
+        data: folder of the named tasks.
+        seed: seed of the sample.
         options: keyword arguments for SentenceTransformer (device, revision …).
 
     Raises:
-        InputError: an empty corpus, or a model with fewer than three tokens to show.
+        InputError: the corpus is empty, a task has no scored pairs, or the table is too small to draw.
+
+    Example:
+        >>> from essent.lab.explain import token_bias
+        >>> texts = ["The museum opens at nine.", "A dog runs along the beach.", "He sold the old car."]
+        >>> report = token_bias("sentence-transformers/all-MiniLM-L6-v2", texts)
+        >>> round(report.maps[0].cosine, 2), round(report.sentences[1].cosine, 2)
+        (0.01, 0.35)
     """
     texts = None if corpus is None else check_texts(corpus)
     if texts is not None and not texts:
-        raise InputError("The corpus has no texts.")
+        raise InputError("The corpus has no texts. Pass at least one text, or None.")
     scored = [load_task(task, data) if isinstance(task, str) else task for task in tasks]
     if wrong := [task.name for task in scored if not isinstance(task, PairTask)]:
-        raise InputError(f"{wrong[0]} has no scored pairs; tasks here are such as stsb.")
+        raise InputError(f"The task {wrong[0]} has no scored pairs. Pass one that has, e.g. stsb.")
     shell = _opened(model, options)
     backbone = backbone_of(shell)
     counts = None if texts is None else count_corpus(backbone, texts, None).count
@@ -182,23 +228,26 @@ def token_bias(
 
 
 def token_map(name: str, table: np.ndarray, vocabulary: Vocabulary, counts: np.ndarray | None) -> TokenMap:
-    """Two principal components of a table's rows (V,D) and what is known of its tokens; `counts` (V,) in a corpus."""
+    """Compute the map of a table (V,D); `counts` (V,) are the tokens' counts in a corpus."""
     from sklearn.decomposition import PCA
 
     special = vocabulary.special_ids
     shown = {i: t for i, t in enumerate(vocabulary.tokens) if t and i not in special and not UNUSED.fullmatch(t)}
     ids, tokens = np.array([*shown], np.int64), tuple(shown.values())
     if len(ids) < 3 or table.shape[1] < 2:
-        raise InputError(f"A picture of {len(ids)} tokens in {table.shape[1]} dimensions shows nothing.")
+        raise InputError(
+            f"The table of {name} has {len(ids)} tokens in {table.shape[1]} dimensions. At least 3 tokens and 2 "
+            "dimensions are required."
+        )
     rows = table[ids].astype(np.float64)  # (M,D)
     pca = PCA(n_components=2, svd_solver="covariance_eigh").fit(rows)
     points = pca.transform(rows)
-    points *= np.where(np.abs(points.min(axis=0)) > points.max(axis=0), -1.0, 1.0)  # the longer side to the right
+    points *= np.where(np.abs(points.min(axis=0)) > points.max(axis=0), -1.0, 1.0)  # sign: the longer side on the right
     frequency = -ids.astype(np.float64) if counts is None else np.log1p(counts[ids].astype(np.float64))
     subword = np.array([vocabulary.is_subword(token) for token in tokens])
     upper = np.array([vocabulary.text(token)[:1].isupper() for token in tokens]) & ~subword
     upper &= upper.mean() >= CASED
-    order = np.argsort(np.argsort(frequency, kind="stable"), kind="stable")  # ranks, equal values in their order
+    order = np.argsort(np.argsort(frequency, kind="stable"), kind="stable")  # ranks; ties in vocabulary order
     groups = {"frequency": order * GROUPS // len(order), "sub-word": subword}
     groups |= {"case": upper} if upper.any() else {}
     first, second = pca.explained_variance_ratio_.tolist()
@@ -208,7 +257,7 @@ def token_map(name: str, table: np.ndarray, vocabulary: Vocabulary, counts: np.n
 
 
 def between_groups(rows: np.ndarray, labels: np.ndarray) -> float:
-    """Share of the variance of rows (M,D) that lies between the means of their groups (M,): in [0, 1], NaN for none."""
+    """Return the share of the variance of rows (M,D) between the means of their groups; NaN without variance."""
     mean = rows.mean(axis=0)
     total = float(((rows - mean) ** 2).sum())
     _, inverse, sizes = np.unique(labels, return_inverse=True, return_counts=True)
@@ -219,7 +268,7 @@ def between_groups(rows: np.ndarray, labels: np.ndarray) -> float:
 
 
 def _opened(model: ModelLike, options: dict[str, Any]) -> SentenceTransformer:
-    """The model, loaded once, with its masked-LM head where it has one; a head in the configuration alone is none."""
+    """Load the model, with its masked-LM head if the checkpoint (and not only the configuration) has one."""
     if read_capabilities(model, options).mlm_head:
         with contextlib.suppress(ModelError):
             return open_model(model, options, with_mlm_head=True)
@@ -227,7 +276,7 @@ def _opened(model: ModelLike, options: dict[str, Any]) -> SentenceTransformer:
 
 
 def _untied(backbone: Backbone, table: np.ndarray) -> dict[str, np.ndarray]:
-    """The masked-LM head's output matrix (V,D) where it is not the input table itself (PromptBERT A.2, Figure 2)."""
+    """Return the masked-LM head's output matrix (V,D) if it is not the input table (PromptBERT A.2, Figure 2)."""
     layer = None if backbone.mlm_head is None else backbone.mlm_head.model.get_output_embeddings()
     weight = getattr(layer, "weight", None)
     if weight is None or len(weight) != len(table):

@@ -1,7 +1,7 @@
-"""Which tokens matter to a model: by perturbed masking, by the attention diagonal of every head, both against tf-idf.
+"""Token importance by perturbed masking and by attention diagonals, and its correlation with tf-idf.
 
-Source: Ditto (Chen et al. 2023), section 2, Appendix A.1, Tables 3 and 4; perturbed masking is Wu et al. 2020. Ditto
-leaves open which tokens it counts; here they are the user's words, without special tokens.
+Source: Ditto (Chen et al. 2023), section 2, Appendix A.1, Tables 3 and 4; perturbed masking is from Wu et al. 2020.
+Ditto does not state which tokens it counts; here, they are the text's own tokens, without special tokens.
 """
 
 from __future__ import annotations
@@ -25,14 +25,22 @@ from essent.recipe.tokens.ids import Frame, batches, count_tokens, framed_ids, p
 from essent.recipe.types import CorpusStats
 from essent.recipe.weighting.base import ByToken, weightings
 
-TOKENS = 8192  # of one batch of masked sequences
+TOKENS = 8192  # per batch of masked sequences
 
 
 @dataclass(frozen=True)
 class Impact:
-    """The impact matrix of one text: (T,T) over its own tokens.
+    """The impact matrix (T,T) of one text, over its tokens without special tokens.
 
-    `matrix[i, j]` is how far the representation of token i, itself masked, moves when j is masked too.
+    `matrix[i, j]` is the distance by which the state of token i, itself masked, moves when token j is also masked.
+
+    Example:
+        >>> from essent.lab.explain import impact_matrix
+        >>> impact = impact_matrix("sentence-transformers/all-MiniLM-L6-v2", "The museum opens at nine.")
+        >>> impact.tokens, impact.matrix.shape
+        (('the', 'museum', 'opens', 'at', 'nine', '.'), (6, 6))
+        >>> impact.tokens[impact.means.argmax()]
+        'museum'
     """
 
     tokens: tuple[str, ...]
@@ -41,15 +49,22 @@ class Impact:
 
     @property
     def means(self) -> np.ndarray:
-        """The impact of each token on the others: (1/T) Σ_i F_ij, (T,). The diagonal, which is 0, counts (Table 3)."""
+        """Mean impact (T,) of each token: (1/T) Σ_i F_ij. The diagonal, which is 0, is included (Table 3)."""
         return np.asarray(self.matrix.sum(axis=0) / max(len(self.ids), 1))
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Correlations ×100 between a model's importance of tokens and tf-idf, over all tokens of all texts as one.
+    """Correlations ×100 between the impact of tokens and their tf-idf, over all tokens of all texts together.
 
-    NaN where either side is constant, or there are fewer than two tokens.
+    They are NaN if either side is constant, or if there are fewer than two tokens.
+
+    Example:
+        >>> from essent.lab.explain import impact_agreement
+        >>> texts = ["The museum opens at nine.", "A dog runs along the beach.", "He sold the old car."]
+        >>> agreement = impact_agreement("sentence-transformers/all-MiniLM-L6-v2", texts, weights="idf")
+        >>> round(agreement.pearson), agreement.tokens, agreement.texts
+        (55, 19, 3)
     """
 
     pearson: float
@@ -60,7 +75,19 @@ class Agreement:
 
 @dataclass(frozen=True)
 class HeadAgreement:
-    """The same for every head: `pearson` and `spearman` (L,H), row 0 being layer 1 and column 0 head 1."""
+    """Correlations ×100 between the attention diagonal of each head and tf-idf.
+
+    `pearson` and `spearman` are (L,H) arrays; row 0 is layer 1 and column 0 is head 1.
+
+    Example:
+        >>> from essent.lab.explain import head_agreement
+        >>> texts = ["The museum opens at nine.", "A dog runs along the beach.", "He sold the old car."]
+        >>> agreement = head_agreement("sentence-transformers/all-MiniLM-L6-v2", texts)
+        >>> agreement.spearman.shape, agreement.tokens
+        ((6, 12), 19)
+        >>> agreement.best(1)[0][0]
+        '2-2'
+    """
 
     pearson: np.ndarray
     spearman: np.ndarray
@@ -68,25 +95,31 @@ class HeadAgreement:
     texts: int
 
     def best(self, count: int = 10) -> list[tuple[str, float, float]]:
-        """The heads with the highest Spearman correlation as ("layer-head", pearson, spearman), counted from 1."""
+        """Return the heads with the highest Spearman correlation as ("layer-head", pearson, spearman) from 1."""
         flat = np.nan_to_num(self.spearman.ravel(), nan=-math.inf)
         order = [divmod(int(index), self.spearman.shape[1]) for index in np.argsort(-flat, kind="stable")[:count]]
         return [(f"{r + 1}-{c + 1}", float(self.pearson[r, c]), float(self.spearman[r, c])) for r, c in order]
 
 
 def impact_matrix(model: ModelLike, text: str, *, layer: int | None = None, **options: Any) -> Impact:
-    """Perturbed masking of one text: F_ij = ‖H(x∖{i})_i − H(x∖{i,j})_i‖ (Ditto A.1).
+    """Compute perturbed masking of one text: F_ij = ‖H(x∖{i})_i − H(x∖{i,j})_i‖ (Ditto A.1).
 
-    A text of T tokens takes T(T+1)/2 masked copies: x∖{i,j} serves F_ij and F_ji.
+    A text of T tokens needs T(T+1)/2 masked copies, because x∖{i,j} serves F_ij and F_ji.
 
     Args:
         model: a hub name, a folder, or a SentenceTransformer.
-        layer: whose output is the representation H, 0 to L; by default the last one.
+        layer: the layer whose output is H, 0 to L; by default the last one.
         options: keyword arguments for SentenceTransformer (device, revision …).
 
     Raises:
         InputError: the model has no mask token, or no such layer.
-        ModelError: a static model, whose tokens do not look at each other.
+        ModelError: the model is static, so its tokens do not influence each other.
+
+    Example:
+        >>> from essent.lab.explain import impact_matrix
+        >>> impact = impact_matrix("sentence-transformers/all-MiniLM-L6-v2", "The museum opens at nine.")
+        >>> impact.matrix.shape, impact.tokens[impact.means.argmax()]
+        ((6, 6), 'museum')
     """
     return next(_impacts(_transformer(model, options), [text], layer))
 
@@ -100,19 +133,26 @@ def impact_agreement(
     layer: int | None = None,
     **options: Any,
 ) -> Agreement:
-    """Column means of the impact matrices against tf-idf (Ditto Table 3).
+    """Correlate the column means of the impact matrices with tf-idf (Ditto Table 3).
 
     Args:
         model, layer, options: see `impact_matrix`.
         weights: a weighting by token, e.g. "tfidf" or "idf".
-        frequency_texts: the corpus that counts come from; by default the texts themselves.
+        frequency_texts: the corpus that tokens are counted in; by default the texts themselves.
 
     Raises:
-        InputError, ModelError: as `impact_matrix`, no texts, or a weighting that is not one by token.
+        InputError: as `impact_matrix`; there are no texts, or the weighting is not by token.
+        ModelError: as `impact_matrix`.
+
+    Example:
+        >>> from essent.lab.explain import impact_agreement
+        >>> texts = ["The museum opens at nine.", "A dog runs along the beach.", "He sold the old car."]
+        >>> round(impact_agreement("sentence-transformers/all-MiniLM-L6-v2", texts, weights="idf").pearson)
+        55
     """
     backbone, sentences = _transformer(model, options), _non_empty(texts)
     table = _weights_by_token(backbone, weights, sentences if frequency_texts is None else frequency_texts)
-    impacts = [(impact.means, impact.ids) for impact in _impacts(backbone, sentences, layer)]  # no matrix is kept
+    impacts = [(impact.means, impact.ids) for impact in _impacts(backbone, sentences, layer)]  # matrices are dropped
     ids = np.array([index for _, own in impacts for index in own], np.int64)
     ((pearson,), (spearman,)) = correlate(np.concatenate([means for means, _ in impacts])[None, :], table[ids])
     return Agreement(float(pearson), float(spearman), len(ids), len(sentences))
@@ -128,13 +168,20 @@ def head_agreement(
     batch_size: int = 32,
     **options: Any,
 ) -> HeadAgreement:
-    """Diagonal attention A_nn of every head against tf-idf, in one pass over the texts (Ditto Table 4).
+    """Correlate the diagonal attention A_nn of each head with tf-idf, in one pass over the texts (Ditto Table 4).
 
     Args: see `impact_agreement`.
 
     Raises:
-        InputError: no texts, or a weighting that is not one by token.
-        ModelError: a static model.
+        InputError: there are no texts, or the weighting is not by token.
+        ModelError: the model is static.
+
+    Example:
+        >>> from essent.lab.explain import head_agreement
+        >>> texts = ["The museum opens at nine.", "A dog runs along the beach.", "He sold the old car."]
+        >>> agreement = head_agreement("sentence-transformers/all-MiniLM-L6-v2", texts, weights="tfidf")
+        >>> [head for head, pearson, spearman in agreement.best(1)]
+        ['2-2']
     """
     backbone, sentences = _transformer(model, options), _non_empty(texts)
     table = _weights_by_token(backbone, weights, sentences if frequency_texts is None else frequency_texts)
@@ -143,7 +190,7 @@ def head_agreement(
     diagonals, token_ids = [np.empty((len(heads), 0), np.float32)], [np.empty(0, np.int64)]
     for _, portion in portions(sentences):
         every = framed_ids(backbone.tokenizer, frame, list(portion), backbone.max_seq_length)
-        sequences = [ids for ids in every if len(ids) > len(frame)]  # an empty text has no words to look at
+        sequences = [ids for ids in every if len(ids) > len(frame)]  # without empty texts
         for chosen in batches([len(s) for s in sequences], batch_size):
             tokens = pad([sequences[i] for i in chosen], frame, backbone.pad_id).to(backbone.static_table.device)
             states = backbone.states(tokens, RequiredOutputs(attention_heads=frozenset(heads)))
@@ -156,7 +203,7 @@ def head_agreement(
 
 
 def correlate(rows: np.ndarray, against: np.ndarray) -> np.ndarray:
-    """Pearson's and Spearman's correlation ×100 of every row of (H,M) with (M,): (2,H)."""
+    """Compute Pearson's and Spearman's correlation ×100 of each row of (H,M) with (M,): (2,H)."""
     from scipy.stats import rankdata
 
     ranks = rankdata(against)
@@ -173,31 +220,31 @@ def _pearson(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def backbone_of(model: ModelLike, recipe: Recipe | None = None, **options: Any) -> Backbone:
-    """The transformer of a hub name, a folder or a SentenceTransformer, on its device, with what a recipe (mean) reads.
+    """Load the transformer of a model on its device, with the outputs that a recipe (by default mean) reads.
 
     Raises:
-        ModelError: nothing to load there.
+        ModelError: the model cannot be loaded.
     """
     loaded = load(model, [recipe or Recipe()], options)
     return loaded.backbone.to(loaded.settings["device"]).eval()
 
 
 def count_corpus(backbone: Backbone, texts: list[str], max_seq_length: int | None) -> CorpusStats:
-    """How often, and in how many texts, each token occurs; texts are cut to `max_seq_length` tokens."""
+    """Count the occurrences and texts of each token; texts are truncated to `max_seq_length` tokens."""
     frame = make_frame(backbone.tokenizer, None)
 
-    def tokenise(portion: Sequence[str]) -> list[list[int]]:
+    def tokenize(portion: Sequence[str]) -> list[list[int]]:
         return framed_ids(backbone.tokenizer, frame, list(portion), max_seq_length)
 
-    return count_tokens(tokenise, texts, len(backbone.vocabulary))
+    return count_tokens(tokenize, texts, len(backbone.vocabulary))
 
 
 def _transformer(model: ModelLike, options: dict[str, Any]) -> Backbone:
     backbone = backbone_of(model, **options)
     if backbone.only_static:
         raise ModelError(
-            "A static model has no attention heads, and masking one token moves no other; word importance is measured "
-            "on a transformer."
+            "A static model has no attention heads, and its token vectors do not depend on each other. Use a "
+            "transformer."
         )
     return backbone
 
@@ -205,15 +252,15 @@ def _transformer(model: ModelLike, options: dict[str, Any]) -> Backbone:
 def _non_empty(texts: Sequence[str]) -> list[str]:
     sentences = check_texts(texts)
     if not sentences:
-        raise InputError("Word importance needs at least one text.")
+        raise InputError("texts is empty: word importance needs at least one text.")
     return sentences
 
 
 def _weights_by_token(backbone: Backbone, spec: str, corpus: Sequence[str]) -> np.ndarray:
-    """The weight of every token of the vocabulary (V,), counted on the corpus."""
+    """Return the weight (V,) of each token of the vocabulary, with counts from the corpus."""
     weighting = weightings.create(spec)
     if not isinstance(weighting, ByToken):
-        raise InputError(f"weights={spec!r} is not a weight by token; give tfidf, idf or sif.")
+        raise InputError(f"weights={spec!r} is not a weighting by token. Use tfidf, idf or sif.")
     stats = count_corpus(backbone, check_texts(corpus), backbone.max_seq_length)
     return weighting.table(backbone.vocabulary, stats)
 
@@ -224,10 +271,10 @@ def _impacts(backbone: Backbone, texts: list[str], layer: int | None) -> Iterato
     read = top if layer is None else layer
     if mask is None:
         raise InputError(
-            f"Perturbed masking needs a mask token, and the tokenizer of this {backbone.family} model has none."
+            f"Perturbed masking needs a mask token, but the tokenizer of this {backbone.family} model has none."
         )
     if not 0 <= read <= top:
-        raise InputError(f"There is no layer {layer}; this model has layers 0 to {top}.")
+        raise InputError(f"layer={layer}: this model has layers 0 to {top}.")
     frame = make_frame(backbone.tokenizer, None)
     for text in texts:
         (ids,) = framed_ids(backbone.tokenizer, frame, [text], backbone.max_seq_length)
@@ -237,7 +284,7 @@ def _impacts(backbone: Backbone, texts: list[str], layer: int | None) -> Iterato
 
 
 def _impact(backbone: Backbone, frame: Frame, ids: list[int], mask: int, layer: int) -> np.ndarray:
-    """The matrix of one text: (T,T) over the tokens between the frame's."""
+    """Compute the matrix (T,T) of one text, over the tokens inside the frame."""
     start, count = len(frame.before), len(ids) - len(frame)
     matrix = np.zeros((count, count))
     if count == 0:
@@ -256,7 +303,7 @@ def _impact(backbone: Backbone, frame: Frame, ids: list[int], mask: int, layer: 
 def _states_at_masks(
     backbone: Backbone, frame: Frame, ids: list[int], mask: int, layer: int, positions: np.ndarray
 ) -> np.ndarray:
-    """The text once a row of `positions` (b,m), masked there; the states at these: (b,m,D) float64."""
+    """Mask one copy of the text per row of `positions` (b,m); return the states there, (b,m,D) in float64."""
     rows = np.arange(len(positions))[:, None]
     masked = np.tile(np.asarray(ids, dtype=np.int64), (len(positions), 1))  # (b,T)
     masked[rows, positions] = mask

@@ -1,4 +1,4 @@
-"""Token maps as a picture and as files: a row per table, a panel per kind of bias (PromptBERT, Figures 1 and 2)."""
+"""Pictures and files of token maps: one row per table, one panel per kind of bias (PromptBERT, Figures 1 and 2)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,24 @@ from essent.report.parts import short_name, shortened
 FAINT, UNSEEN = "#6A7178", "#DDDDDD"
 SEQUENCE = ("#A5C9EA", "#4F90CE", "#1F5C9E", "#071F45")  # from rare to frequent
 WORDS, SUBWORDS, CAPITALS = "#3B76B4", "#D9A93F", "#C8553D"
-PANEL, DPI = 5.0, 150  # inches; dots an inch
-WITHIN = 0.995  # of the points lie within the frame
+PANEL, DPI = 5.0, 150  # inches; dots per inch
+WITHIN = 0.995  # quantile of the points at the edge of the frame
 
 
 def draw_bias(report: BiasReport, path: str | Path) -> None:
-    """Write the picture, PNG or whatever the suffix says; points are pixels in vector formats too.
+    """Draw a bias report to a file, in the format of its suffix, by default PNG.
+
+    Vector formats contain the points as pixels.
 
     Raises:
         MissingDependencyError: matplotlib is not installed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from essent.lab.explain import draw_bias, token_bias
+        >>> draw_bias(token_bias("my-mlm"), "bias.svg")
+        >>> Path("bias.svg").exists()
+        True
     """
     optional_import("matplotlib", "demo")
     from matplotlib.figure import Figure
@@ -56,7 +65,7 @@ def draw_bias(report: BiasReport, path: str | Path) -> None:
 
 
 def _frame(axes: Any, token_map: TokenMap) -> None:
-    """The same frame for all panels of a table, without the few points far out."""
+    """Set the frame that all panels of a table share; the few outliers are outside."""
     low, high = np.quantile(token_map.points, [1 - WITHIN, WITHIN], axis=0)
     margin = 0.18 * (high - low) + 1e-9
     limits = zip(low - margin, high + margin, strict=True)
@@ -73,7 +82,7 @@ def _scatter(axes: Any, token_map: TokenMap, chosen: np.ndarray, colours: Any, *
 def _draw_frequency(axes: Any, token_map: TokenMap) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
-    order = np.argsort(token_map.frequency, kind="stable")  # the frequent ones on top
+    order = np.argsort(token_map.frequency, kind="stable")  # frequent tokens are drawn last
     occurring = order[token_map.frequency[order] > 0] if token_map.counted else order
     absent = order[: len(order) - len(occurring)]
     note = f", grey: {len(absent):,} not in these texts" if len(absent) else ""
@@ -85,7 +94,7 @@ def _draw_frequency(axes: Any, token_map: TokenMap) -> None:
 
 
 def _draw_groups(axes: Any, token_map: TokenMap, title: str, groups: dict[str, tuple[np.ndarray, str]]) -> None:
-    """Points by group, mixed before they are drawn: none hides the others by coming last."""
+    """Draw points by group in random order, so that no group hides the others."""
     from matplotlib.lines import Line2D
 
     colours = np.empty(len(token_map.points), dtype=object)
@@ -106,7 +115,15 @@ BIAS_FILES = ("bias.png", "bias.svg", "bias.json", "bias.txt")
 
 
 def write_bias(report: BiasReport, folder: str | Path) -> None:
-    """Write the picture (PNG, SVG), the numbers and the tables into a folder, under the names of `BIAS_FILES`."""
+    """Write the picture (PNG, SVG), the numbers (JSON) and the tables (text) of a bias report into a folder.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from essent.lab.explain import token_bias, write_bias
+        >>> write_bias(token_bias("my-mlm"), "bias")
+        >>> sorted(path.name for path in Path("bias").iterdir())
+        ['bias.json', 'bias.png', 'bias.svg', 'bias.txt']
+    """
     from rich.console import Console
 
     directory = Path(folder)

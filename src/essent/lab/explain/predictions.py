@@ -1,7 +1,7 @@
-"""What a masked language model would put at a template's [MASK], with and without template denoising.
+"""Predictions of a masked language model at a template's [MASK], with and without template denoising.
 
-Source: PromptBERT (Jiang et al. 2022), 6.1, Table 7. The denoised state h − ĥ, ĥ what the template alone gives at its
-mask (4.3), goes through the same masked-LM head as the state h.
+Source: PromptBERT (Jiang et al. 2022), 6.1, Table 7. The denoised state is h − ĥ, where ĥ is the state of the template
+alone at its mask (4.3). It passes through the same masked-LM head as the state h.
 """
 
 from __future__ import annotations
@@ -31,7 +31,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Predicted:
-    """A token with its probability, of all tokens of the vocabulary."""
+    """A predicted token with its probability over the whole vocabulary.
+
+    Example:
+        >>> from essent.lab.explain import mask_predictions
+        >>> predictions = mask_predictions("my-mlm", ["A man is playing a flute."], top=3)
+        >>> tokens = predictions.rows[0].tokens
+        >>> len(tokens), tokens[0].probability >= tokens[1].probability
+        (3, True)
+    """
 
     token: str
     probability: float
@@ -39,10 +47,20 @@ class Predicted:
 
 @dataclass(frozen=True)
 class MaskPrediction:
-    """One mask of one text: the most probable tokens, best first; `denoised` is empty where it was not asked for.
+    """The most probable tokens at one mask of one text, best first.
 
     Attributes:
-        mask: its number in the template, from 1.
+        text: the text in the template.
+        mask: number of the mask in the template, from 1.
+        tokens: the predicted tokens.
+        denoised: the predictions after template denoising; empty unless requested.
+
+    Example:
+        >>> from essent.lab.explain import mask_predictions
+        >>> predictions = mask_predictions("my-mlm", ["A man is playing a flute."], top=3, denoised=True)
+        >>> row = predictions.rows[0]
+        >>> row.text, row.mask, len(row.tokens), len(row.denoised)
+        ('A man is playing a flute.', 1, 3, 3)
     """
 
     text: str
@@ -53,13 +71,22 @@ class MaskPrediction:
 
 @dataclass(frozen=True)
 class MaskPredictions:
-    """Predictions for every text and mask, in their order."""
+    """The predictions for all texts and masks, in the order of the texts.
+
+    Example:
+        >>> from essent.lab.explain import mask_predictions
+        >>> predictions = mask_predictions("my-mlm", ["Two dogs run.", "A man sings."], template="T0", top=3)
+        >>> predictions.template
+        'This sentence: “{text}” means [MASK].'
+        >>> [column.header for column in predictions.table().columns]
+        ['sentence', 'most probable tokens']
+    """
 
     template: str
     rows: tuple[MaskPrediction, ...]
 
     def table(self) -> Table:
-        """As PromptBERT's Table 7, for `rich`."""
+        """Return a table for `rich`, laid out as PromptBERT's Table 7."""
         from rich import box
         from rich.table import Column, Table
         from rich.text import Text
@@ -75,7 +102,7 @@ class MaskPredictions:
         return table
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the fields as plain values."""
         return asdict(self)
 
 
@@ -90,28 +117,35 @@ def mask_predictions(
     batch_size: int = 32,
     **options: Any,
 ) -> MaskPredictions:
-    """The most probable tokens at the masks of a template around each text (PromptBERT, Table 7).
+    """Predict the most probable tokens at the masks of a template around each text (PromptBERT, Table 7).
 
     Args:
         model: a hub name, a folder, or a SentenceTransformer that was opened with its masked-LM head.
-        template: the name of one, or a text with one {text} and at least one [MASK].
-        top: how many tokens.
-        denoised: also predict from the state less what the template alone gives.
+        template: the name of a template, or a text with one {text} and at least one [MASK].
+        top: number of tokens per mask.
+        denoised: also predict from the state minus the state of the template alone.
+        batch_size: texts per batch.
         options: keyword arguments for SentenceTransformer (device, revision …).
 
     Raises:
         ModelError: the model has no masked-LM head.
-        RecipeError: a template without {text} or [MASK].
-        UnsupportedRecipeError: one too long for the model.
-        InputError: no texts, or `top` is not a positive number.
+        RecipeError: the template has no {text} or no [MASK].
+        UnsupportedRecipeError: the template is too long for the model.
+        InputError: there are no texts, or `top` is not a positive whole number.
+
+    Example:
+        >>> from essent.lab.explain import mask_predictions
+        >>> predictions = mask_predictions("my-mlm", ["A man is playing a flute."], template="T0", top=5)
+        >>> [len(row.tokens) for row in predictions.rows]
+        [5]
     """
     sentences = check_texts(texts)
     if not sentences:
-        raise InputError("Mask predictions need at least one text.")
+        raise InputError("texts is empty: mask predictions need at least one text.")
     check_size(top, "top")
     filled = str(read_field("template", template))
     if MASK not in filled:
-        raise RecipeError(f"The template {filled!r} has no {MASK} to predict; e.g. T0.")
+        raise RecipeError(f"The template {filled!r} has no {MASK} to predict. Use one that has, e.g. T0.")
     recipe = Recipe(template=filled, layers=(("topk:1", 1.0),), weights=("mask",))
     if not read_capabilities(model, options).mlm_head:
         raise ModelError(f"{name_of(model)} {NO_HEAD}.")
@@ -145,10 +179,10 @@ def _named(probabilities: torch.Tensor, ids: torch.Tensor, vocabulary: Vocabular
 
 
 def shown(vocabulary: Vocabulary, index: int) -> str:
-    """A token for a reader: a word's start without its mark, a word's continuation with ## before it."""
+    """Return a token for display: a word start without its mark, a continuation with ## before it."""
     token = vocabulary.tokens[index]
     if not token:
-        return f"row {index}"  # models pad their tables
+        return f"row {index}"  # padding of the embedding table
     if index in vocabulary.special_ids:
         return token
     text = vocabulary.text(token)

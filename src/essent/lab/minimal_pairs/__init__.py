@@ -1,12 +1,12 @@
-"""Minimal pairs in the manner of HEROS from any sentences: six small changes of each, by rules and public lexicons.
+"""Minimal pairs as in HEROS, from any sentences: six small changes of each, by rules and public lexicons.
 
-    from essent.lab.minimal_pairs import MaskedModel, Parser, Resources, WordNet, build
+Example:
+    >>> from essent.lab.minimal_pairs import MaskedModel, Parser, Resources, WordNet, build
+    >>> resources = Resources(Parser(), WordNet(), MaskedModel("bert-base-uncased"))
+    >>> rows, quality = build(texts, resources, n=1000, seed=0)
 
-    resources = Resources(Parser(), WordNet(), MaskedModel("bert-base-uncased"))
-    rows, quality = build(texts, resources, n=1000, seed=0)
-
-Source: Chiang et al. 2023, "Revealing the Blind Spot of Sentence Encoder Evaluation by HEROS", section 2; the authors
-chose the words by hand, here WordNet offers them and a masked language model judges them.
+Source: Chiang et al. 2023, "Revealing the Blind Spot of Sentence Encoder Evaluation by HEROS", section 2. The authors
+chose the words by hand; here they come from WordNet and are scored by a masked language model.
 """
 
 from essent._core.lazy import needs_torch

@@ -1,8 +1,7 @@
-"""Typos, and whether each minimal pair obeys the rule of its subset: built files and files written by hand.
+"""Typos, and checks that minimal pairs, built or written by hand, follow the rules of their subsets.
 
-A typo is a common misspelling where the list has one, otherwise one slip of a finger (Chiang et al. 2023, section
-2.2.5). The list is that of the PyPI package `codespell`, which grew out of Wikipedia's; it is read as a file and not
-copied.
+A typo is a common misspelling from a list, otherwise a random edit of one letter (Chiang et al. 2023, section 2.2.5).
+The list is that of the PyPI package `codespell`, which is based on Wikipedia's; it is read from the installed package.
 """
 
 from __future__ import annotations
@@ -22,18 +21,23 @@ from essent.lab.minimal_pairs.parsing import Doc, Parser, UnsuitableError, attem
 from essent.tasks.examples import MinimalPair
 
 SHORTEST = 3
-EDITS = 3  # common misspellings go that far
+EDITS = 3  # Levenshtein distance of common misspellings
 
 
 @cache
 def misspellings(path: Path | None = None) -> dict[str, tuple[str, ...]]:
-    """Word -> how it is often misspelled, from lines "misspelling->word"; only what stands for one word.
+    """Return the common misspellings of each word.
 
     Args:
-        path: the list, by default that of codespell.
+        path: a file of lines "misspelling->word", by default codespell's. Lines with several words are skipped.
 
     Raises:
         MissingDependencyError: codespell is not installed.
+
+    Example:
+        >>> from essent.lab.minimal_pairs import misspellings
+        >>> "recieve" in misspellings()["receive"]
+        True
     """
     if path is None:
         path = Path(str(optional_import("codespell_lib", "heros").__file__)).parent / "data" / "dictionary.txt"
@@ -46,12 +50,12 @@ def misspellings(path: Path | None = None) -> dict[str, tuple[str, ...]]:
 
 
 def make_typo(word: str, rng: np.random.Generator, listed: Mapping[str, Sequence[str]]) -> tuple[str, str]:
-    """A typo of a word in its capitals, which is no word of the lexicon, and its rule.
+    """Return a typo of a word, with its capitals, and the rule of the typo. The typo is never an existing word.
 
     The rule is "common misspelling", "letter deleted", "letter doubled" or "letters swapped".
 
     Raises:
-        UnsuitableError: a word of fewer than three letters, or none of whose slips is no word.
+        UnsuitableError: the word has fewer than three letters, or all its typos are existing words.
     """
     lower = word.lower()
     kinds: dict[str, list[str]] = defaultdict(list)
@@ -68,12 +72,12 @@ def make_typo(word: str, rng: np.random.Generator, listed: Mapping[str, Sequence
 
 
 def is_near(wrong: str, word: str) -> bool:
-    """Near enough to be read as the word that is meant ("unuseful" is listed as a misspelling of "useless")."""
+    """Whether a typo is close enough to its word ("unuseful" is listed as a misspelling of "useless")."""
     return 0 < levenshtein(wrong, word) <= max(EDITS, len(word) // 2)
 
 
 def _slips(word: str) -> Iterator[tuple[str, str]]:
-    """Every slip of a finger with its rule; the first letter stays."""
+    """Yield every edit of one letter with its rule; the first letter is retained."""
     for position in range(1, len(word)):
         head, letter, tail = word[:position], word[position], word[position + 1 :]
         yield "letter deleted", head + tail
@@ -91,7 +95,16 @@ FULL = {"'ve": "have"}  # must've, must not have
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong with a pair: its number from 1, and the problem, the same words for all problems of a kind."""
+    """A faulty pair: its number from 1, and the problem, with the same text for all problems of a kind.
+
+    Example:
+        >>> from essent.lab.minimal_pairs import Parser, check_rows
+        >>> from essent.tasks import MinimalPair
+        >>> pair = MinimalPair("He runs an old shop.", "He runs a big store.", "Synonym")
+        >>> (finding,) = check_rows([pair], Parser())
+        >>> f"pair {finding.number}: {finding.problem}"
+        'pair 1: more than one word differs'
+    """
 
     number: int
     pair: MinimalPair
@@ -101,7 +114,22 @@ class Finding:
 def check_rows(
     pairs: Iterable[MinimalPair], parser: Parser, misspellings: Mapping[str, Sequence[str]] | None = None
 ) -> list[Finding]:
-    """All problems of minimal pairs, at most one a pair, in their order."""
+    """Return the problems of minimal pairs, at most one per pair, in the order of the pairs.
+
+    A pair without a problem may still be wrong: the check parses both sentences, but it is not a grammar checker.
+
+    Args:
+        pairs: built pairs, or pairs read by `load_heros`.
+        parser: parses both sentences of each pair.
+        misspellings: misspellings of each word, which are accepted as typos.
+
+    Example:
+        >>> from essent.lab.minimal_pairs import Parser, check_rows
+        >>> from essent.tasks import load_heros
+        >>> pairs = load_heros("minimal-pairs.jsonl").pairs
+        >>> check_rows(pairs[:6], Parser())
+        []
+    """
     rows, findings = list(pairs), []
     texts = list(dict.fromkeys(text for pair in rows for text in (pair.original, pair.changed)))
     docs = dict(zip(texts, parser(texts), strict=True))
@@ -121,13 +149,13 @@ def check_rows(
 
 
 def _grammar_differs(before: Doc, after: Doc) -> str | None:
-    """A sign of bad grammar that is new."""
+    """Return a grammar error of the changed sentence that the original does not have."""
     wrong = None if ungrammatical(before) else ungrammatical(after)
     return f"ungrammatical: {wrong}" if wrong else None
 
 
 def _words_differ(pair: MinimalPair, misspellings: Mapping[str, Sequence[str]] | None = None) -> str | None:
-    """One word in the place of one, articles aside; a typo, where there are `misspellings`, is no other word."""
+    """Check that one word, articles aside, is replaced; with `misspellings`, that its replacement is a typo."""
     before, after = pair.original.split(), pair.changed.split()
     if len(before) != len(after):
         return "more than one word differs"
@@ -143,12 +171,12 @@ def _words_differ(pair: MinimalPair, misspellings: Mapping[str, Sequence[str]] |
 
 
 def _negation_differs(before: Doc, after: Doc) -> str | None:
-    """A not more or less, with or without do, and one verb in another form, between two statements."""
+    """Check that two statements differ in one negation only, apart from do-support and the form of one verb."""
     old, new = (Counter(FULL.get(token.lower_, token.lemma_.lower()) for token in doc) for doc in (before, after))
     apart = (old - new) + (new - old)
     surplus = sum(token.lower_ in NEGATORS for token in before) - sum(token.lower_ in NEGATORS for token in after)
     if abs(surplus) != 1:
-        return "more than one negation differs" if surplus else "no negation is put or taken"
+        return "more than one negation differs" if surplus else "no negation is added or removed"
     if {*apart} - {*NEGATORS, "do", *ARTICLES}:
         return "more than the negation differs"
     unfit = (attempt(statement, doc) for doc in (before, after))

@@ -1,7 +1,7 @@
-"""English on a dependency tree: what is a statement, what agrees with what, and negation (HEROS, section 2.2.6).
+"""English grammar on a dependency tree: statements, replaceable words, and negation (HEROS, section 2.2.6).
 
-What is not negated gets "not", with do-support where no auxiliary carries it; what is negated loses its "not" and keeps
-the auxiliary, as the paper does: "You do not know" → "You do know".
+A positive clause gets "not", with do-support if it has no auxiliary. A negated clause loses its "not" and keeps the
+auxiliary, as in the paper: "You do not know" → "You do know".
 """
 
 from __future__ import annotations
@@ -25,19 +25,12 @@ from essent.lab.minimal_pairs.parsing import (
 )
 
 QUESTION = ("how", "what", "when", "where", "which", "who", "whom", "whose", "why")
-IN_A_PHRASE = ("prt", "dative", "oprd", "acomp", "attr", "agent")  # what belongs to the meaning of its verb
-WITH_MORE = ("as", "than", "most", "least", "one", "ones")  # what an adjective means something else with
-DOUBLED = ("that", "had", "very", "so")  # words that may come twice
-IDIOMS = {  # lemma -> auxiliaries with which it means something else: I would like, I can't believe
+IN_A_PHRASE = ("prt", "dative", "oprd", "acomp", "attr", "agent")  # dependents that belong to the verb's meaning
+WITH_MORE = ("as", "than", "most", "least", "one", "ones")  # words that change the meaning of an adjective
+DOUBLED = ("that", "had", "very", "so")  # words that may be repeated
+IDIOMS = {  # lemma -> auxiliaries that change its meaning: I would like, I can't believe
     **dict.fromkeys(("like", "love"), ("would", "'d")),
     **dict.fromkeys(("believe", "wait", "stand", "bear", "help"), ("can", "ca", "could")),
-}
-FRAMES = {  # WordNet's sentence frames (wninput(5WN)) for what a verb has beside it
-    "object": {8, 9, 10, 11, 14, 15, 16, 17, 18, 19, 20, 21, 24, 25, 30, 31},
-    "nothing": {1, 2, 3, 4, 12, 13, 22, 23, 27},
-    "clause": {26, 29, 34},
-    "to": {24, 28, 29},
-    "gerund": {33},
 }
 SUBJECT = ("nsubj", "nsubjpass", "csubj", "csubjpass", "expl")
 FINITE = ("VBZ", "VBP", "VBD", "MD")
@@ -51,10 +44,18 @@ SUPPORT = {"VBZ": "does", "VBP": "do", "VBD": "did"}
 
 
 def statement(doc: Doc) -> Token:
-    """The main verb of a declarative sentence: the root of its parse, with a subject before its finite verb.
+    """Return the main verb of a declarative sentence.
+
+    It is the root of the parse, with a subject before its finite verb.
 
     Raises:
-        UnsuitableError: a question, a title, a fragment; the reason.
+        UnsuitableError: the sentence is a question, a title or a fragment; the message is the reason.
+
+    Example:
+        >>> from essent.lab.minimal_pairs import Parser, statement
+        >>> (doc,) = Parser()(["The museum opens at nine on Sundays."])
+        >>> statement(doc)
+        opens
     """
     roots = [token for token in doc if token.dep_ == "ROOT" and (token.is_alpha or carrier(token) is not None)]
     if not roots:
@@ -67,17 +68,27 @@ def statement(doc: Doc) -> Token:
 
 
 def negate(token: Token) -> Negation:
-    """The sentence with a verb or adjective negated, or with its negation taken.
+    """Negate a verb or adjective in its sentence, or remove its negation.
+
+    Returns:
+        The changed sentence (`text`), the edits of the original, and the rule.
 
     Raises:
-        UnsuitableError: the rules leave it alone; the reason.
+        UnsuitableError: no rule applies; the message is the reason.
+
+    Example:
+        >>> from essent.lab.minimal_pairs import Parser, negate, statement
+        >>> (doc,) = Parser()(["The museum opens at nine on Sundays."])
+        >>> negation = negate(statement(doc))
+        >>> negation.text, negation.rule
+        ('The museum does not open at nine on Sundays.', 'do-support')
     """
     _refuse_if(not token.tag_.startswith(("JJ", "VB", "MD")), "neither a verb nor an adjective")
     return negate_adjective(token) if token.tag_.startswith("JJ") else negate_verb(token)
 
 
 def replaceable(doc: Doc) -> list[Token]:
-    """Verbs and adjectives with a meaning of their own in the sentence."""
+    """Return the verbs and adjectives that a synonym can replace: not auxiliaries, nor parts of a phrase."""
     return [token for token in doc if _has_a_meaning(token) and _stands_alone(token)]
 
 
@@ -91,17 +102,12 @@ def _has_a_meaning(token: Token) -> bool:
 
 
 def part_of_speech(token: Token) -> str:
-    """As WordNet says it: "verb", "adj", "noun" or "adv"; "" for another."""
+    """Return WordNet's name of the part of speech: "verb", "adj", "noun" or "adv"; "" for others."""
     return UPOS.get(token.tag_[:1], "").lower()
 
 
-def fits(token: Token, frames: set[int]) -> bool:
-    """Whether a word that stands in these sentence frames of WordNet takes what stands beside the token."""
-    return not frames or token.tag_.startswith("JJ") or any(frames & FRAMES[need] for need in _needs(token))
-
-
 def replace_word(token: Token, new: str) -> str:
-    """The sentence with another word in the place of one, in its capitals, with the a or an that goes with it."""
+    """Return the sentence with the token replaced by `new`; capitals and a preceding "a" or "an" are adapted."""
     edits = [Edit(token.idx, token.idx + len(token), like_case(new, token.text))]
     before = token.doc[token.i - 1] if token.i else token
     if before.lower_ in ("a", "an") and article(token.lower_) == before.lower_ != article(new):
@@ -110,7 +116,7 @@ def replace_word(token: Token, new: str) -> str:
 
 
 def ungrammatical(doc: Doc) -> str | None:
-    """A doubled word, or a wrong a or an: the stand-in for the paper's language-tool; None without such a sign."""
+    """Return the error of a doubled word or a wrong a or an, else None; replaces the paper's language-tool."""
     for before, word in pairwise(doc):
         if before.lower_ == word.lower_ and word.is_alpha and word.lower_ not in DOUBLED:
             return "a doubled word"
@@ -120,14 +126,14 @@ def ungrammatical(doc: Doc) -> str | None:
 
 
 def _asks(main: Token) -> bool:
-    """Whether a clause begins with a question word or conjunction, or its verb stands before the subject."""
+    """Whether a clause begins with a question word or conjunction, or its verb precedes the subject."""
     finite, its_subject = carrier(main), subject(main)
     late = finite is not None and its_subject is not None and its_subject.i > finite.i
     return late or any(child.lower_ in QUESTION or child.dep_ == "mark" for child in main.lefts)
 
 
 def _reports(main: Token) -> bool:
-    """Whether the root says only who says what is before it: "It works, he said yesterday", "It works, I am sure"."""
+    """Whether the root is a reporting clause after the statement: "It works, he said", "It works, I am sure"."""
     its_subject, sure = subject(main), [child for child in main.rights if child.lower_ in ("sure", "afraid")]
     beside = {child.dep_ for child in main.rights if child not in sure}
     if its_subject is None or beside & {"dobj", "acomp", "attr", "ccomp", "xcomp"}:
@@ -143,18 +149,18 @@ def _is_title(main: Token) -> bool:
     return len(words) > 3 and sum(word.text[0].isupper() for word in words) > len(words) / 2
 
 
-FAULTS: dict[str, Callable[[Token], bool]] = {  # why a root makes no statement; the first that is true
+FAULTS: dict[str, Callable[[Token], bool]] = {  # why a root is not a statement's; the first that applies
     "a question": lambda main: "?" in main.doc.text,
     "no main verb": lambda main: main.pos_ not in ("VERB", "AUX") or carrier(main) is None,
     "no subject of the main verb": lambda main: subject(main) is None,
-    "a question or a clause of none": _asks,
-    "who says it stands behind the statement": _reports,
+    "a question or a subordinate clause": _asks,
+    "a reporting clause after the statement": _reports,
     "a title": _is_title,
 }
 
 
 def _stands_alone(token: Token) -> bool:
-    """Whether a word is no part of a phrase or compound with a meaning of its own."""
+    """Whether a word is not part of a phrase or compound with its own meaning."""
     before, after = (token.doc[n].lower_ if 0 <= n < len(token.doc) else "" for n in (token.i - 1, token.i + 1))
     if "-" in (before, after):
         return False
@@ -162,7 +168,7 @@ def _stands_alone(token: Token) -> bool:
 
 
 def _adjective_stands_alone(token: Token, after: str) -> bool:
-    """Whether an adjective is an attribute or predicate with nothing that measures, compares or completes it."""
+    """Whether an adjective is an attribute or predicate without measure, comparison or complement."""
     if token.i and token.nbor(-1).tag_ in ("NN", "NNS", "CD"):  # six years old
         return False
     if after in WITH_MORE or any(child.lower_ in WITH_MORE for child in token.children):
@@ -173,7 +179,7 @@ def _adjective_stands_alone(token: Token, after: str) -> bool:
 
 
 def _verb_stands_alone(token: Token) -> bool:
-    """Whether a verb is no auxiliary or modifier, and has no particle, complement or auxiliary that it needs."""
+    """Whether a verb is neither auxiliary nor modifier, and needs no particle, complement or auxiliary."""
     if token.dep_ in ("aux", "auxpass", "amod", "compound", "prep"):
         return False
     beside = {child.dep_ for child in token.children}
@@ -184,24 +190,11 @@ def _verb_stands_alone(token: Token) -> bool:
     return token.tag_ != "VBN" or token.dep_ == "conj" or bool(beside & {"aux", "auxpass"})
 
 
-def _needs(verb: Token) -> tuple[str, ...]:
-    """What a verb has beside it, of which a replacement must take one."""
-    kinds = {child.dep_ for child in verb.children}
-    if "ccomp" in kinds:
-        return ("clause",)
-    if (complement := next((child for child in verb.children if child.dep_ == "xcomp"), None)) is not None:
-        return ("gerund",) if complement.tag_ == "VBG" else ("to",)
-    if kinds & {"dobj", "nsubjpass"}:
-        return ("object",)
-    gap = verb.dep_ in ("relcl", "xcomp", "acl") or verb.head.dep_ in ("relcl", "xcomp")  # the book that I read
-    return ("object", "nothing") if gap else ("nothing",)
-
-
 # -- negation ---------------------------------------------------------------------------------------------------------
 
 
 def carrier(verb: Token) -> Token | None:
-    """The finite word of a verb's group, which "not" follows: its first auxiliary or itself; None for an infinitive."""
+    """Return the finite word of a verb group, which "not" follows: an auxiliary or the verb; None for infinitives."""
     return next((word for word in (*_auxiliaries(verb), verb) if word.tag_ in FINITE), None)
 
 
@@ -210,17 +203,17 @@ def _auxiliaries(verb: Token) -> list[Token]:
 
 
 def subject(verb: Token) -> Token | None:
-    """The subject beside a verb."""
+    """Return the subject of a verb."""
     return next((child for child in verb.children if child.dep_ in SUBJECT), None)
 
 
 def negator(verb: Token) -> Token | None:
-    """The "not" or "never" of a verb."""
+    """Return the "not" or "never" of a verb."""
     return next((child for child in verb.children if child.dep_ == "neg" and child.lower_ in NEGATORS), None)
 
 
 def negate_verb(verb: Token) -> Negation:
-    """Put or take the "not" of a verb group; for an infinitive of "going to", "have to" … that of its governor."""
+    """Add or remove the "not" of a verb group; for an infinitive after "going to", "have to" …, of its governor."""
     _check_negatives(verb)
     finite = carrier(verb)
     if _is_governed(verb):
@@ -238,14 +231,14 @@ def negate_verb(verb: Token) -> Negation:
 
 
 def negate_adjective(adjective: Token) -> Negation:
-    """Not at the verb of its clause: "It does not look good", "He did not read a good book" (but "the good book").
+    """Put "not" at the verb of the clause: "It does not look good", "He did not read a good book" (no "the").
 
-    Where something stands between the two, before the adjective: "It is (or was) not illegal".
+    If other words separate the two, "not" precedes the adjective: "It is (or was) not illegal".
     """
     predicate = adjective.dep_ == "acomp"
     verb = adjective.head if predicate else _verb_of(adjective.head)
     if verb is None or verb.i >= adjective.i or (carrier(verb) is None and not _is_governed(verb)):
-        raise UnsuitableError("main verb", "an adjective that no 'not' at a verb reaches")
+        raise UnsuitableError("main verb", "an adjective outside the scope of a 'not' at its verb")
     grades = [token.left_edge.i for token in adjective.lefts if token.dep_ in ("advmod", "npadvmod")]
     first = adjective.doc[min([*grades, adjective.i])]  # *very* good
     between = adjective.doc[verb.i + 1 : first.i]
@@ -262,13 +255,13 @@ def _refuse_if(condition: object, reason: str) -> None:
 
 
 def _is_governed(verb: Token) -> bool:
-    """Whether the "not" of an infinitive stands at the verb before it: "is (not) going to *find*"."""
+    """Whether the "not" of an infinitive belongs to the verb before it: "is (not) going to *find*"."""
     governed = verb.tag_ == "VB" and verb.dep_ == "xcomp" and verb.head.lemma_ in word_lists()["semi-modal"]
     return governed and carrier(verb) is None
 
 
 def _verb_of(noun: Token) -> Token | None:
-    """The verb of an indefinite object, or of a complement: "It is (not) my old phone"."""
+    """Return the verb of an indefinite object or of a complement: "It is (not) my old phone"."""
     beside = [child for child in noun.lefts if child.dep_ in ("det", "poss", "nummod", "neg", "predet")]
     if noun.dep_ == "attr" and noun.head.lemma_ == "be":
         beside = [child for child in beside if child.dep_ not in ("poss", "nummod") and child.lower_ not in POINTING]
@@ -280,7 +273,7 @@ def _verb_of(noun: Token) -> Token | None:
 
 
 def _clause(verb: Token) -> Iterator[Token]:
-    """The words of a verb's own clause: not those of clauses inside or beside it."""
+    """Yield the words of a verb's own clause, without those of embedded or coordinate clauses."""
     yield verb
     for child in verb.children:
         if child.dep_ not in OWN_CLAUSE or (child.dep_ == "ccomp" and carrier(child) is None):
@@ -288,7 +281,7 @@ def _clause(verb: Token) -> Iterator[Token]:
 
 
 def _check_negatives(verb: Token) -> None:
-    """Refuse a verb in whose clause another word negates: "I have no idea", but not "I hope that it never rains"."""
+    """Refuse a clause with another negation: "I have no idea", but not "I hope that it never rains"."""
     for word in _clause(verb):
         negates = word.lower_ in word_lists()["negative"] and word.dep_ != "intj" and word != negator(verb)
         negates |= word.lower_ in NEGATORS and word.head != verb and word.i < verb.i
@@ -298,17 +291,17 @@ def _check_negatives(verb: Token) -> None:
 
 
 def _check_idioms(verb: Token, finite: Token) -> None:
-    """Refuse groups that take no "not", or lose no "not"."""
+    """Refuse verb groups to which "not" cannot be added, or from which it cannot be removed."""
     idioms = {(finite.lower_, token.lower_) for token in verb.doc[finite.i + 1 : finite.i + 3]} & UNNEGATED
-    _refuse_if(idioms, "an idiom that takes no 'not': ain't, had better, would rather, gotta")
+    _refuse_if(idioms, "an idiom that cannot be negated with 'not': ain't, had better, would rather, gotta")
     fixed = any(_is_bare_clause(word) or _is_indefinite_existential(word) for word in verb.rights)
     _refuse_if(verb.lemma_ == "be" and fixed, "'be' before a clause without 'that', or 'there is' with 'some' or 'few'")
     alone = not any(token.dep_ in ("dobj", "advmod", "prep") for token in verb.rights)
-    _refuse_if(verb.lemma_ == "do" and finite == verb and alone, "a form of do that stands for another verb")
+    _refuse_if(verb.lemma_ == "do" and finite == verb and alone, "a form of do that replaces another verb")
 
 
 def _is_bare_clause(word: Token) -> bool:
-    """Whether a clause is all that follows a form of be, without a word that begins it: "The thing is *they left*"."""
+    """Whether only a clause without conjunction follows a form of be: "The thing is *they left*"."""
     alone = not any(token.dep_ in ("acomp", "attr", "prep") for token in word.head.rights)  # but: I am glad they left
     before = word.doc[word.left_edge.i : word.i]
     introduced = any(token.tag_[:1] in ("W", "I") for token in before)  # exactly what I thought
@@ -316,13 +309,13 @@ def _is_bare_clause(word: Token) -> bool:
 
 
 def _is_indefinite_existential(word: Token) -> bool:
-    """Whether a word is what there are some or few of: "There are quite a few cars"."""
+    """Whether a word is the noun of "there is" with "some" or "few": "There are quite a few *cars*"."""
     existential = word.dep_ == "attr" and any(token.dep_ == "expl" for token in word.head.lefts)
     return existential and any(token.lower_ in ("some", "few") for token in word.lefts)
 
 
 def _check_adverbs(verb: Token, finite: Token | None) -> None:
-    """Refuse to put "not" beside an adverb that does not go with it."""
+    """Refuse adverbs that cannot be combined with "not"."""
     after = verb.doc[finite.i + 1 : finite.i + 3] if finite is not None else ()
     beside = {token.lower_ for token in (*verb.children, *after)} - ({"already"} if finite != verb else set())
     positive = min(word_lists()["positive adverb"] & beside, default="")
@@ -335,13 +328,13 @@ def _check_adverbs(verb: Token, finite: Token | None) -> None:
 
 
 def _take(verb: Token, no: Token) -> Negation:
-    """Without the negator."""
+    """Remove the negator."""
     _refuse_if(not no.i, "negated at the beginning")
-    _refuse_if(no.i + 1 < len(no.doc) and no.nbor().lower_ == "even", "'even' wants its negation")
+    _refuse_if(no.i + 1 < len(no.doc) and no.nbor().lower_ == "even", "'even' requires its negation")
     after = " ".join(word.lower_ for word in verb.subtree if word.i > no.i and not _is_coordinate(word, verb))
     for word in sorted(word_lists()["polarity"]):
-        _refuse_if(re.search(rf"\b{word}\b", after), f"{word!r} wants its negation")
-    before, blank = no.nbor(-1), len(no.nbor(-1).whitespace_)  # no blank in cannot
+        _refuse_if(re.search(rf"\b{word}\b", after), f"{word!r} requires its negation")
+    before, blank = no.nbor(-1), len(no.nbor(-1).whitespace_)  # no space in cannot
     edit = Edit(no.idx - blank, no.idx + len(no), "")
     if no.lower_ == "n't":
         stem = STEMS.get(before.lower_, before.lower_)
@@ -350,23 +343,23 @@ def _take(verb: Token, no: Token) -> Negation:
 
 
 def _is_coordinate(word: Token, verb: Token) -> bool:
-    """Whether a word is in a clause beside the verb's, with a subject of its own."""
+    """Whether a word is in a coordinate clause with its own subject."""
     chain = [word, *(token for token in word.ancestors if token.i != verb.i and verb.is_ancestor(token))]
     return any(token.dep_ in ("conj", "parataxis") and subject(token) is not None for token in chain)
 
 
 def _put_before(verb: Token) -> Negation:
-    """Not before an infinitive's "to", or before a bare infinitive or participle."""
+    """Put "not" before an infinitive's "to", or before a bare infinitive or participle."""
     first = min([*_auxiliaries(verb), verb], key=lambda word: word.i)
     own = verb.dep_ in ("xcomp", "ccomp", "csubj")
     _refuse_if(first.i == 0, "a fragment")
     _refuse_if(verb.dep_ == "pcomp" and verb.head.lower_ == "without", "negated by 'without'")
-    _refuse_if(verb.tag_ == "VB" and not own, "an infinitive that takes no 'not' of its own")
+    _refuse_if(verb.tag_ == "VB" and not own, "an infinitive that cannot have its own 'not'")
     return Negation.of(verb.doc, [Edit(first.idx, first.idx, "not ")], "not before the verb")
 
 
 def _put_after(finite: Token) -> Negation:
-    """Not after an auxiliary and the adverbs that are about the whole sentence."""
+    """Put "not" after an auxiliary and the sentence adverbs that follow it."""
     doc, last = finite.doc, finite
     while last.i + 1 < len(doc) and last.nbor().lower_ in word_lists()["sentence adverb"]:
         last = last.nbor()
@@ -378,7 +371,7 @@ def _put_after(finite: Token) -> Negation:
 
 
 def _put_with_do(verb: Token) -> Negation:
-    """Do, does or did with not, and the verb's base; before adverbs at the verb: he does not always forget."""
+    """Put do, does or did with "not" before the verb's base form and its adverbs: he does not always forget."""
     _refuse_if(not verb.is_alpha, "an unknown verb")
     first = verb
     while first.i > 1 and first.nbor(-1).head == verb and _is_of_the_verb(first.nbor(-1)):
@@ -389,7 +382,7 @@ def _put_with_do(verb: Token) -> Negation:
 
 
 def _is_of_the_verb(adverb: Token) -> bool:
-    """Whether "not" comes before an adverb of one word that says how or when, and nothing about the statement."""
+    """Whether "not" precedes an adverb: a single word of manner or time, no sentence adverb."""
     joined = any(adverb.children) or adverb.nbor(-1).tag_ == "CC"  # very quickly, quickly and quietly
     of_sentence = adverb.lower_ in word_lists()["sentence adverb"]
     return not (joined or of_sentence) and (adverb.dep_, adverb.tag_) == ("advmod", "RB")

@@ -1,6 +1,6 @@
-"""Judgements of pairs by readers: sheets to fill in, and the confidence fitted to filled ones.
+"""Annotation sheets for minimal pairs, and the confidence fitted to their labels.
 
-A sheet is a table with the columns subset, original, converted and good; a reader puts 1 or 0 into the last.
+A sheet is a table with the columns subset, original, converted and good; an annotator puts 1 or 0 into the last.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from essent.tasks.examples import MinimalPair
 
 COLUMNS = ("subset", "original", "converted", "good")
 FOLDS = 10
-RULES = {  # what a reader asks of each subset
+RULES = {  # when a pair of each subset is good
     "Synonym": "grammatical, and means the same",
     "Antonym": "grammatical, and means the opposite",
     "Random MLM": "grammatical, and means something else",
     "Typo": "one word is misspelled and can still be read",
-    "Negation (Main)": "grammatical, and the main statement is negated, or its negation taken away",
-    "Negation (Antonym)": "grammatical, and the word, or what it states, is negated, or its negation taken",
+    "Negation (Main)": "grammatical, and the main statement is negated, or its negation removed",
+    "Negation (Antonym)": "grammatical, and the word, or its statement, is negated, or the negation removed",
 }
 
 
 def write_sheet(pairs: Iterable[MinimalPair], path: str | Path, number: int = 100, seed: int = 0) -> int:
-    """A .csv sheet of `number` random pairs of each subset; returns how many rows it has."""
+    """Write a .csv sheet of `number` random pairs per subset, and return its number of rows."""
     members = [pair for chosen in sample(list(pairs), number, seed).values() for pair in chosen]
     rows = [(pair.subset, pair.original, pair.changed, "") for pair in members]
     written = io.StringIO()
@@ -47,36 +47,36 @@ def write_sheet(pairs: Iterable[MinimalPair], path: str | Path, number: int = 10
 
 
 def read_sheets(paths: Sequence[str | Path]) -> list[tuple[MinimalPair, bool]]:
-    """The filled rows of sheets: .csv, .tsv or .jsonl.
+    """Return the labelled pairs of sheets (.csv, .tsv or .jsonl); rows without a label are skipped.
 
     Raises:
-        DataError: a file that is none, or another mark than 1, 0 or nothing in the last column.
+        DataError: a file is not a sheet, or a label is not 1, 0 or empty.
     """
     judgements = []
     for where, values in (row for path in paths for row in located_rows(path)):
         if not {*COLUMNS} <= {*values}:
-            raise DataError(f"{where}: a sheet needs the columns {', '.join(COLUMNS)}; here are {', '.join(values)}.")
+            raise DataError(f"{where}: a sheet needs the columns {', '.join(COLUMNS)}, but has {', '.join(values)}.")
         subset, original, converted, mark = (values[column] for column in COLUMNS)
         good = "" if mark is None else str(int(mark) if isinstance(mark, bool) else mark).strip()
         if good not in ("1", "0", ""):
-            raise DataError(f"{where}: good is 1 or 0, not {good!r}.")
+            raise DataError(f"{where}: good={good!r} must be 1, 0 or empty.")
         if good:
             judgements.append((MinimalPair(original, converted, subset), good == "1"))
     return judgements
 
 
 def fit_judgements(paths: Sequence[str | Path], resources: Resources) -> tuple[Confidence, int]:
-    """The confidence fitted to the synonyms and antonyms of filled sheets, and how many rows could not be used.
+    """Fit the confidence to the synonyms and antonyms of filled sheets; return it and the number of unused rows.
 
-    A row is used when WordNet offers its word for the one that it replaces; what was excluded since is not.
+    A row is used if WordNet has its replacement and `data/excluded.tsv` does not exclude it.
 
     Raises:
-        DataError: no sheet, or too few judgements.
-        InputError: no masked model or no WordNet.
+        DataError: a file is not a sheet, or there are too few labels.
+        InputError: the resources have no masked language model or no WordNet.
     """
     chooser = resources.chooser()
     if chooser is None:
-        raise InputError("Fitting needs a masked language model and WordNet: the evidence is what they say of a word.")
+        raise InputError("Fitting needs a masked language model and WordNet. Pass Resources with both.")
     rows = [(pair, good) for pair, good in read_sheets(paths) if pair.subset.lower() in RELATIONS]
     docs = resources.parser([pair.original for pair, _ in rows])
     choices = [_choice(doc, pair, chooser.wordnet) for doc, (pair, _) in zip(docs, rows, strict=True)]
@@ -92,7 +92,7 @@ def fit_judgements(paths: Sequence[str | Path], resources: Resources) -> tuple[C
 
 
 def _choice(doc: Doc, pair: MinimalPair, wordnet: WordNet) -> Choice | None:
-    """The choice that a pair comes from, with its candidate alone."""
+    """Return the choice that produces a pair, with the pair's candidate alone; None if WordNet lacks it."""
     for token in replaceable(doc):
         same_start = pair.changed.startswith(pair.original[: max(token.idx - 3, 0)])
         for candidate in substitutes(token, wordnet) if same_start else ():
@@ -102,14 +102,14 @@ def _choice(doc: Doc, pair: MinimalPair, wordnet: WordNet) -> Choice | None:
 
 
 def fit(judgements: Sequence[tuple[str, Evidence, bool]], metadata: Mapping[str, Any]) -> Confidence:
-    """Logistic regressions of judgements, ridge 1, with the mean area under the curve of 10 folds that are held out.
+    """Fit a logistic regression per relation (ridge 1), with the mean held-out area under the curve of 10 folds.
 
     Args:
-        judgements: "synonym" or "antonym", what was known of it, and whether it is good.
-        metadata: what else to say of them: the model.
+        judgements: rows of "synonym" or "antonym", the evidence, and whether the pair is good.
+        metadata: values to store in `fitted_on`, such as the model.
 
     Raises:
-        DataError: fewer than `FOLDS` good or bad judgements of a relation.
+        DataError: a relation has fewer than `FOLDS` good or bad labels.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import StratifiedKFold, cross_val_score
@@ -120,8 +120,8 @@ def fit(judgements: Sequence[tuple[str, Evidence, bool]], metadata: Mapping[str,
         good = [good for of, _, good in judgements if of == relation]
         if min(sum(good), len(good) - sum(good)) < FOLDS:
             raise DataError(
-                f"{len(x)} judged {relation}s, {sum(good)} of them good, are too few to fit: {FOLDS} good and as many "
-                "bad ones are needed."
+                f"{len(x)} labelled {relation}s, {sum(good)} of them good, are too few to fit. Label at least {FOLDS} "
+                f"good and {FOLDS} bad ones."
             )
         folds, model = StratifiedKFold(FOLDS, shuffle=True, random_state=0), LogisticRegression()
         areas[relation] = round(float(cross_val_score(model, x, good, cv=folds, scoring="roc_auc").mean()), 3)

@@ -1,4 +1,4 @@
-"""A masked language model on one word of a sentence: how likely candidates are there, and what else it would put.
+"""Masked language models that score candidates for one word of a sentence, and predict others.
 
 Source: Chiang et al. 2023, section 2.2.4 (Random MLM).
 """
@@ -23,7 +23,7 @@ FILLERS = 60
 
 
 class Asked(NamedTuple):
-    """A sentence, the characters of a word in it, and words that are asked about in its place."""
+    """A sentence, the character span of a word in it, and candidates for that span."""
 
     sentence: str
     start: int
@@ -32,9 +32,9 @@ class Asked(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """Log-probabilities of words in the place of one: of those asked about, and of the likeliest, best first.
+    """Log-probabilities at one masked word: of the candidates, and of the most probable words, best first.
 
-    A word that is not a single token of the model has -inf.
+    A candidate that is not a single token of the model has -inf.
     """
 
     words: dict[str, float]
@@ -42,10 +42,22 @@ class Slot(NamedTuple):
 
 
 class MaskedModel:
-    """Any masked language model of transformers, by hub name or folder, with a fast tokenizer.
+    """A masked language model of transformers with a fast tokenizer.
+
+    Args:
+        name: a hub name or a folder.
+        device: by default the best one available.
+        batch_size: sentences per batch.
+        options: keyword arguments for transformers (revision, cache_dir …).
 
     Raises:
-        ModelError: no such model, one without a masked-LM head or a mask token, or a tokenizer without offsets.
+        ModelError: the model does not exist, or has no masked-LM head, no mask token or no fast tokenizer.
+
+    Example:
+        >>> from essent.lab.minimal_pairs import MaskedModel
+        >>> model = MaskedModel("my-mlm")  # or "bert-large-uncased"
+        >>> len(model.tokens("A man is playing a flute."))
+        7
     """
 
     def __init__(self, name: str, device: str | None = None, batch_size: int = 64, **options: Any) -> None:
@@ -58,7 +70,7 @@ class MaskedModel:
         with opening(name, options):
             self.tokenizer: Any = AutoTokenizer.from_pretrained(name, **guarded(options))
             if not self.tokenizer.is_fast or self.tokenizer.mask_token is None:
-                raise ModelError(f"{name}: a masked language model with a fast tokenizer and a mask token is needed.")
+                raise ModelError(f"{name}: must be a masked language model with a fast tokenizer and a mask token.")
             model: Any = load_masked(name, dtype=torch.float32, **options)
         self.device = torch.device(device or get_device_name())
         self.model = model.to(self.device)
@@ -67,9 +79,9 @@ class MaskedModel:
 
     @cached_property
     def _whole(self) -> dict[int, str]:
-        """Token id -> its word, for tokens that are lower-case words of letters on their own, after a blank."""
+        """Token ids mapped to their words, for tokens that are whole words of lower-case letters."""
         tokens = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
-        marked = any(token and token[0] in "Ġ▁" for token in tokens)  # the blank before a word; others mark word parts
+        marked = any(token and token[0] in "Ġ▁" for token in tokens)  # word starts are marked; otherwise subwords are
         word = re.compile(r"[Ġ▁]([a-z]{2,})" if marked else "([a-z]{2,})")
         matches = {number: word.fullmatch(token or "") for number, token in enumerate(tokens)}
         special = self.tokenizer.all_special_ids
@@ -80,11 +92,11 @@ class MaskedModel:
         return {word: number for number, word in self._whole.items()}
 
     def tokens(self, text: str) -> list[int]:
-        """Ids of a text without special tokens: the unit of lengths and distances in HEROS, Table 1."""
+        """Return the token ids of a text without special tokens: the unit of HEROS, Table 1."""
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def _batches(self, texts: Sequence[str]) -> Iterator[tuple[list[int], Any]]:
-        """Tokenized texts of like length, so that there is little padding, with their numbers."""
+        """Yield tokenized texts of similar length, which need little padding, with their indices."""
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
         options = {"return_tensors": "pt", "padding": True, "truncation": True, "return_offsets_mapping": True}
         for start in range(0, len(order), self.batch_size):
@@ -93,7 +105,7 @@ class MaskedModel:
 
     @torch.inference_mode()
     def slots(self, questions: Sequence[Asked]) -> list[Slot]:
-        """What may stand in the place of each word; nothing where the text was cut off before it."""
+        """Return the log-probabilities at each word; no fillers if the text is truncated before the word."""
         mask = self.tokenizer.mask_token
         masked = [sentence[:start] + mask + sentence[end:] for sentence, start, end, _ in questions]
         slot_by_number: dict[int, Slot] = {}
@@ -108,17 +120,17 @@ class MaskedModel:
         return [slot_by_number[number] for number in range(len(questions))]
 
     def _slot(self, words: Sequence[str], row: np.ndarray) -> Slot:
-        """What log-probabilities (V,) say."""
+        """Select the candidates and the most probable words from log-probabilities (V,)."""
         known = {word: float(row[self._ids[word]]) if word in self._ids else -np.inf for word in words}
         best = [n for n in np.argsort(-row, kind="stable")[: 4 * FILLERS].tolist() if n in self._whole]
         return Slot(known, {self._whole[n]: float(row[n]) for n in best[:FILLERS] if np.isfinite(row[n])})
 
     def similarities(self, questions: Sequence[Asked]) -> list[dict[str, float]]:
-        """How much each word, put in the place of another, means the same there: cosines of their states, normalised.
+        """Return the similarity in context of each candidate and the word that it replaces: normalized cosines.
 
-        The states (mean over a word's tokens) are those after two thirds of the layers: lower ones know the context
-        less, higher ones turn to what the model predicts. From a cosine c and the mean cosine b of words that have
-        nothing in common comes (c - b) / (1 - b), as in HEROS, Appendix D: models differ in how alike all states are.
+        The states (mean over a word's tokens) are those after two thirds of the layers: lower layers depend less on
+        the context, higher ones approach the model's prediction. A cosine c becomes (c - b) / (1 - b), where b is the
+        mean cosine of unrelated words, as in HEROS, Appendix D: models differ in how similar all their states are.
         """
         texts = [
             (sentence[:start] + word + sentence[end:], start, start + len(word))
@@ -138,11 +150,11 @@ class MaskedModel:
         vectors = self._states([(text, start, start + len(word)) for text, start, word in rows])
         off_diagonal = ~np.eye(len(rows), dtype=bool)
         mean = float((vectors @ vectors.T)[off_diagonal].mean())
-        return min(mean, 0.999)  # so alike that nothing is left to normalise by
+        return min(mean, 0.999)  # avoids a division by zero
 
     @torch.inference_mode()
     def _states(self, texts: Sequence[tuple[str, int, int]]) -> np.ndarray:
-        """Unit vectors (N,D) of the words between two characters of each text; zero where one was cut off."""
+        """Return unit vectors (N,D) of the words between two characters of each text; zero for truncated words."""
         different = list(dict.fromkeys(texts))
         layer = round(2 / 3 * self.model.config.num_hidden_layers)
         states_by_span: dict[tuple[str, int, int], np.ndarray] = {}

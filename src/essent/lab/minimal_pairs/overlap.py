@@ -1,8 +1,8 @@
-"""How much two sentences of a pair have in common, word by word: ROUGE, Levenshtein distance, length.
+"""Lexical overlap of the two sentences of a pair: ROUGE, Levenshtein distance, length.
 
-Source: Chiang et al. 2023 (HEROS), Table 1 and Appendix B. ROUGE counts what the PyPI package `rouge` 1.0.1 counts,
-which the paper used: distinct words between blanks and full stops, with their capitals and commas. (Where a blank
-follows the last full stop the package counts an empty word too; here it is none.)
+Source: Chiang et al. 2023 (HEROS), Table 1 and Appendix B. ROUGE is that of the PyPI package `rouge` 1.0.1, which the
+paper used: distinct words between spaces and full stops, with their capitals and commas. (If a space follows the last
+full stop, the package also counts an empty word; this module does not.)
 """
 
 from __future__ import annotations
@@ -22,43 +22,49 @@ Tokenize = Callable[[str], Sequence[Hashable]]
 
 
 def words_and_marks(text: str) -> list[str]:
-    """Lower-case words and single punctuation marks, as BERT's tokenizer separates them before its word pieces."""
+    """Split a text into lower-case words and punctuation marks, as BERT's tokenizer does before its word pieces."""
     return re.findall(r"\w+|[^\w\s]", text.lower())
 
 
 def lexical_overlap(pairs: Iterable[tuple[str, str]], tokenize: Tokenize = words_and_marks) -> dict[str, float]:
-    """Mean lexical overlap of P pairs of sentences (HEROS, Table 1).
+    """Compute the mean lexical overlap of P pairs of sentences (HEROS, Table 1).
 
     Args:
         pairs: original and changed sentence; empty sentences are allowed.
-        tokenize: a sentence to its tokens, for `levenshtein` and `length`. The paper took bert-base-uncased's ids;
-            the default knows no word pieces, so that rare words and typos count one token.
+        tokenize: splits a sentence into tokens, for `levenshtein` and `length`. The paper used bert-base-uncased's
+            ids; the default has no word pieces, so rare words and typos count as one token.
 
     Returns:
-        `rouge1`, `rouge2`, `rougeL`: F1 × 100. `levenshtein`: edits of tokens by the longer sentence's length, in
-        [0, 1]. `length`: tokens a sentence, mean over both. `pairs`: P.
+        `rouge1`, `rouge2`, `rougeL`: F1 × 100. `levenshtein`: edits of tokens, divided by the longer sentence's
+        length, in [0, 1]. `length`: tokens per sentence, mean over both. `pairs`: P.
 
     Raises:
-        DataError: no pairs.
-        InputError: something that is not two strings.
+        DataError: there are no pairs.
+        InputError: a pair is not two strings.
+
+    Example:
+        >>> from essent.lab.minimal_pairs import lexical_overlap
+        >>> overlap = lexical_overlap([("He owns a car.", "He owns a boat.")])
+        >>> {name: round(value, 1) for name, value in overlap.items()}
+        {'rouge1': 75.0, 'rouge2': 66.7, 'rougeL': 75.0, 'levenshtein': 0.2, 'length': 5.0, 'pairs': 1.0}
     """
     rows: list[tuple[float, ...]] = []
     for number, pair in enumerate(pairs, start=1):
         if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
-            raise InputError(f"Pair {number} must be two strings, not {pair!r}.")
+            raise InputError(f"Pair {number} is {pair!r}: must be two strings.")
         tokens = [tokenize(text) for text in pair]
         lengths = [len(side) for side in tokens]
         edits = levenshtein(*tokens) / max(*lengths, 1)
         rows.append((*_rouge(*pair), edits, sum(lengths) / 2))
     if not rows:
-        raise DataError("There are no pairs whose overlap could be measured.")
+        raise DataError("There are no pairs to compare. Pass at least one pair of sentences.")
     means = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
     names = ("rouge1", "rouge2", "rougeL", "levenshtein", "length")
     return {**dict(zip(names, means, strict=True)), "pairs": float(len(rows))}
 
 
 def levenshtein(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
-    """The least number of insertions, deletions and replacements that make `second` of `first`."""
+    """Return the minimum number of insertions, deletions and replacements that turn `first` into `second`."""
     row = list(range(len(second) + 1))
     for i, source in enumerate(first, start=1):
         diagonal, row[0] = row[0], i
@@ -68,7 +74,7 @@ def levenshtein(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
 
 
 def _rouge(first: str, second: str) -> tuple[float, float, float]:
-    """ROUGE-1, ROUGE-2 and summary-level ROUGE-L of two texts, F1 × 100."""
+    """Compute ROUGE-1, ROUGE-2 and summary-level ROUGE-L of two texts, F1 × 100."""
     sides = [[part.split() for part in text.split(".") if part.strip()] for text in (first, second)]
     words = [[word for sentence in side for word in sentence] for side in sides]
     unigrams = [set(side) for side in words]
@@ -82,7 +88,7 @@ def _rouge(first: str, second: str) -> tuple[float, float, float]:
 
 
 def common_subsequence(first: Sequence[str], second: Sequence[str]) -> list[str]:
-    """A longest common subsequence; of several the one that the package `rouge` takes."""
+    """Return a longest common subsequence; if there are several, the one that the package `rouge` returns."""
     table = [[0] * (len(second) + 1) for _ in range(len(first) + 1)]
     for i, left in enumerate(first, start=1):
         for j, right in enumerate(second, start=1):
@@ -101,5 +107,5 @@ def common_subsequence(first: Sequence[str], second: Sequence[str]) -> list[str]
 
 
 def _f1(common: int, first: int, second: int) -> float:
-    """F1 × 100 of counts; two sides without anything are equal."""
+    """Compute F1 × 100 of counts; two empty sides score 100."""
     return 200.0 * common / (first + second) if first + second else 100.0

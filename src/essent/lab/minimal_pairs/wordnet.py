@@ -1,4 +1,4 @@
-"""WordNet as NLTK reads it: the meanings of a word, how often each was tagged, and all that is near to it."""
+"""WordNet, read by NLTK: the senses of a word, how often each was tagged, and related words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from warnings import catch_warnings, simplefilter
 from essent._core.lazy import optional_import
 from essent.errors import DataError
 
-Lemma: TypeAlias = Any  # NLTK's, which is an extra: one word in one meaning
+Lemma: TypeAlias = Any  # NLTK's; NLTK is an extra. One word in one sense
 PARTS = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}
 OFTEN = 3  # tagged uses
 
@@ -19,11 +19,20 @@ class WordNet:
     """Princeton's WordNet.
 
     Args:
-        folder: NLTK's data folder; by default where NLTK looks, which the environment variable NLTK_DATA adds to.
+        folder: NLTK's data folder. By default NLTK's search path, including the environment variable NLTK_DATA.
 
     Raises:
-        DataError: it is not there; says how to get it.
+        DataError: WordNet is not found; the message names the command that downloads it.
         MissingDependencyError: NLTK is not installed.
+
+    Example:
+        >>> from essent import EssentError
+        >>> from essent.lab.minimal_pairs import WordNet
+        >>> try:
+        ...     wordnet = WordNet("nltk_data")
+        ... except EssentError as error:
+        ...     print(error)
+        NLTK finds no complete WordNet in nltk_data. Download it with: python -m nltk.downloader wordnet
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
@@ -36,13 +45,13 @@ class WordNet:
         return any(self.senses(str(word), part) for part in PARTS)
 
     def _senses(self, word: str, part: str) -> list[tuple[int, Lemma]]:
-        """A word in its meanings as one part of speech, the most frequent first, and how often each was tagged."""
+        """Return the tagged count and the lemma of each sense of a word, the most frequent sense first."""
         lemmas = self._reader.lemmas(word.replace(" ", "_"), PARTS[part])
-        once = {lemma.key(): lemma for lemma in lemmas}  # a word that is a form of another one comes twice
+        once = {lemma.key(): lemma for lemma in lemmas}  # NLTK repeats a word that is also a form of another
         return [(self._counts.get(key, 0), lemma) for key, lemma in once.items()]
 
     def count(self, word: str, part: str) -> int:
-        """How often a word was tagged as this part of speech."""
+        """Return how often a word was tagged as this part of speech."""
         return sum(count for count, _ in self.senses(word, part))
 
     def is_mostly(self, word: str, part: str) -> bool:
@@ -51,11 +60,11 @@ class WordNet:
         return uses >= OFTEN and 2 * uses >= sum(self.count(word, name) for name in PARTS)
 
     def rank(self, sense: Lemma, part: str) -> int:
-        """Which meaning of its word a sense is, from 1."""
+        """Return the rank of a sense among the senses of its word, from 1."""
         return [lemma.key() for _, lemma in self.senses(spelled(sense), part)].index(sense.key()) + 1
 
     def _relatives(self, word: str) -> frozenset[str]:
-        """Synonyms, antonyms, near synonyms and derivations of a word in every sense and part of speech, and theirs."""
+        """Return synonyms, antonyms, near synonyms and derivations of a word, in every sense and part of speech."""
         near = {word}
         for part in PARTS:
             for synset in (sense.synset() for _, sense in self.senses(word, part)):
@@ -70,13 +79,13 @@ class WordNet:
 
 @cache
 def _open(folder: str | None, search_path: tuple[str, ...]) -> tuple[Any, dict[str, int]]:
-    """NLTK's reader, which keeps its files open, and how often each sense was tagged."""
+    """Return NLTK's reader, which holds its files open, and how often each sense was tagged."""
     path, corpus = optional_import("nltk.data", "heros").path, optional_import("nltk.corpus", "heros")
     if folder is not None:
-        path[:] = [folder]  # nowhere else
+        path[:] = [folder]  # search nowhere else
     try:
         with catch_warnings():
-            simplefilter("ignore")  # it has no other languages
+            simplefilter("ignore")  # NLTK warns that other languages are missing
             reader = corpus.LazyCorpusLoader("wordnet", corpus.WordNetCorpusReader, None)
             reader.ensure_loaded()
         with reader.open("cntlist.rev") as lines:  # read once: NLTK searches the file for every sense
@@ -84,13 +93,14 @@ def _open(folder: str | None, search_path: tuple[str, ...]) -> tuple[Any, dict[s
     except (LookupError, OSError, ValueError) as error:
         why = "" if isinstance(error, LookupError) else f" ({error})"
         raise DataError(
-            f"NLTK finds no whole WordNet in {', '.join(path)}{why}. Get it with: python -m nltk.downloader wordnet"
+            f"NLTK finds no complete WordNet in {', '.join(path)}{why}. "
+            "Download it with: python -m nltk.downloader wordnet"
         ) from error
     finally:
-        if folder is not None:  # files that are opened later must be in a known place too
+        if folder is not None:  # NLTK opens some files later
             path[:] = [*(entry for entry in search_path if entry != folder), folder]
 
 
 def spelled(lemma: Lemma) -> str:
-    """A word in lower case with blanks."""
+    """Return the word of a lemma in lower case, with spaces."""
     return str(lemma.name().lower().replace("_", " "))

@@ -1,10 +1,10 @@
-"""Which word of a sentence is replaced, and by what: WordNet's candidates, judged in their place by a language model.
+"""The choice of a word and its replacements: WordNet's candidates, scored in context by a masked language model.
 
-How probable it is that a synonym or an antonym is good in its place says a logistic regression. Its coefficients are
-data/coefficients.json; `essent lab minimal-pairs fit` makes such a file from judgements, whose digest it has.
+A logistic regression estimates the probability that a synonym or an antonym is good in context. Its coefficients are in
+data/coefficients.json; `essent lab minimal-pairs fit` writes such a file from labels, with their digest.
 
-Source: Chiang et al. 2023, sections 2.2.2 to 2.2.4; the authors judged by hand what a model judges here. The model is
-a masked one that predicts words: no encoder that is measured later has chosen the pairs.
+Source: Chiang et al. 2023, sections 2.2.2 to 2.2.4; the authors chose the words by hand. The model here predicts masked
+words, so that no encoder that is evaluated later has chosen the pairs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from essent._core.atomic import write_json
 from essent.errors import DataError
-from essent.lab.minimal_pairs.english import fits, negate, part_of_speech, replaceable
+from essent.lab.minimal_pairs.english import negate, part_of_speech, replaceable
 from essent.lab.minimal_pairs.masked import Asked, MaskedModel, Slot
 from essent.lab.minimal_pairs.overlap import levenshtein
 from essent.lab.minimal_pairs.parsing import (
@@ -37,19 +37,19 @@ from essent.lab.minimal_pairs.parsing import (
 )
 from essent.lab.minimal_pairs.wordnet import Lemma, WordNet, spelled
 
-UNSEEN, LEAST = -12.0, -14.0  # log-probability of a word that the model has no token for, and of the improbable
-SYNONYM_WEIGHT = 3.0  # of the synonym's log-probability against the antonym's: it is the harder of the two
+UNSEEN, LEAST = -12.0, -14.0  # log-probability of a word without a token, and the lower limit
+SYNONYM_WEIGHT = 3.0  # of the synonym's log-probability against the antonym's: synonyms fail more often
 RELATIONS = ("synonym", "antonym")
 
 
 class Evidence(NamedTuple):
-    """What is known of a replacement in its place.
+    """The features of a replacement in context.
 
     Attributes:
-        similarity: of its state and the replaced word's, less what any two words have in common.
-        prior: log share of the sense, less the penalties of WordNet's relation to it.
-        probability: its log-probability in the place; -inf without a token.
-        prefix: whether it is the word with or without a prefix: unhappy.
+        similarity: of its state and the replaced word's, minus the similarity of unrelated words.
+        prior: log share of the sense, minus the penalties of WordNet's relation to it.
+        probability: its log-probability in context; -inf if it is not a single token.
+        prefix: whether it differs from the word by a prefix only: unhappy.
     """
 
     similarity: float
@@ -58,14 +58,14 @@ class Evidence(NamedTuple):
     prefix: bool = False
 
     def terms(self) -> dict[str, float]:
-        """The terms of the regression by name."""
+        """Return the terms of the regression by name."""
         likely = max(self.probability, LEAST) if math.isfinite(self.probability) else UNSEEN
         return {**self._asdict(), "probability": likely, "prefix": float(self.prefix)}
 
 
 @dataclass(frozen=True)
 class Confidence:
-    """Coefficients for synonyms and antonyms by name of the term, and what they were fitted on."""
+    """Coefficients for synonyms and antonyms by name of the term, and a description of the labels behind them."""
 
     coefficients: Mapping[str, Mapping[str, float]]
     fitted_on: Mapping[str, Any]
@@ -73,10 +73,10 @@ class Confidence:
     @staticmethod
     @cache
     def load(path: Path = DATA / "coefficients.json") -> Confidence:
-        """From a file of `essent lab minimal-pairs fit`.
+        """Read a file of `essent lab minimal-pairs fit`.
 
         Raises:
-            DataError: not such a file.
+            DataError: the file is not readable, or not such a file.
         """
         try:
             coefficients = json.loads(path.read_text("utf-8"))
@@ -89,20 +89,20 @@ class Confidence:
         write_json(path, {"fitted_on": dict(self.fitted_on), **self.coefficients})
 
     def chance(self, relation: str, evidence: Evidence) -> float:
-        """The probability that the replacement is a good synonym or antonym."""
+        """Return the probability that the replacement is a good synonym or antonym."""
         weights, terms = self.coefficients[relation], {"constant": 1.0, **evidence.terms()}
         return 1 / (1 + math.exp(-sum(weight * terms[name] for name, weight in weights.items())))
 
 
 def both(synonym: float, antonym: float) -> float:
-    """One number for the probabilities of a synonym and an antonym, by which originals are ordered."""
+    """Combine the probabilities of a synonym and an antonym into the score that ranks originals."""
     return SYNONYM_WEIGHT * math.log(synonym) + math.log(antonym)
 
 
-# -- what WordNet offers for a word -----------------------------------------------------------------------------------
+# -- WordNet's candidates for a word ----------------------------------------------------------------------------------
 
-SHARE, SENSES = 0.08, 4  # of a word's tagged uses that a sense must have; and of the most frequent ones
-PENALTY = {  # of what is less than a synonym or antonym of the word itself; natural log
+SHARE, SENSES = 0.08, 4  # minimum share of a word's tagged uses per sense; maximum number of senses
+PENALTY = {  # natural log, by relation to the word
     "synset": 0.0,
     "similar": 1.5,
     "hyponym": 2.0,
@@ -112,21 +112,28 @@ PENALTY = {  # of what is less than a synonym or antonym of the word itself; nat
     "through similar": 0.7,
     "through hypernym": 1.5,
 }
-UNCOUNTED = 2.0  # for a word that nobody met when WordNet's senses were tagged
+UNCOUNTED = 2.0  # for a word that does not occur in WordNet's tagged texts
 PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "de", "mis")
+FRAMES = {  # WordNet's sentence frames (wninput(5WN)) by the complement of a verb
+    "object": {8, 9, 10, 11, 14, 15, 16, 17, 18, 19, 20, 21, 24, 25, 30, 31},
+    "nothing": {1, 2, 3, 4, 12, 13, 22, 23, 27},
+    "clause": {26, 29, 34},
+    "to": {24, 28, 29},
+    "gerund": {33},
+}
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A replacement in the form of the word it replaces.
+    """A replacement, inflected like the word that it replaces.
 
     Attributes:
         relation: "synonym" or "antonym".
         lemma, word: e.g. "increase" and "increased".
-        source: how WordNet has it, and in which sense of the replaced word: "similar, adj 01586342".
-        prior: log of the share of the sense, less the penalty of the source.
-        prefix: whether it, or the word between, is the word with or without a prefix: unhappy.
-        via: the word of WordNet between the two, for an antonym of a near synonym; else "".
+        source: WordNet's relation and the sense of the replaced word: "similar, adj 01586342".
+        prior: log of the share of the sense, minus the penalty of the relation.
+        prefix: whether it, or `via`, differs from the word by a prefix only: unhappy.
+        via: the near synonym whose antonym it is; else "".
     """
 
     relation: str
@@ -138,13 +145,13 @@ class Candidate:
     via: str = ""
 
 
-Offer: TypeAlias = tuple[str, str, Lemma, str]  # relation, how WordNet has it, the word in its sense, the word between
+Offer: TypeAlias = tuple[str, str, Lemma, str]  # synonym or antonym, WordNet's relation, the candidate, via
 
 
 def substitutes(token: Token, wordnet: WordNet) -> list[Candidate]:
-    """Synonyms and antonyms in a word's frequent senses, each word once; nothing unless there are both.
+    """Return synonyms and antonyms in a word's frequent senses, each word once; empty unless there are both.
 
-    None that the sentence has already, that a table excludes, or that has no meaning of its own.
+    Words of the sentence, words in data/excluded.tsv and light words are excluded.
     """
     lemma, part = lemmas(token.lower_, token.tag_)[0], part_of_speech(token)
     sentence_forms = {form for word in token.doc for form in (word.lower_, word.lemma_)} | spellings(lemma)
@@ -164,12 +171,12 @@ def substitutes(token: Token, wordnet: WordNet) -> list[Candidate]:
     same, opposite = best.values()
     synonyms = [candidate for word, candidate in same.items() if word not in opposite]
     antonyms = [candidate for word, candidate in opposite.items() if word not in same]
-    direct = [candidate for candidate in antonyms if not candidate.via]  # no detour is needed
+    direct = [candidate for candidate in antonyms if not candidate.via]  # preferred to antonyms of near synonyms
     return [*synonyms, *(direct or antonyms)] if synonyms and antonyms else []
 
 
 def _offers(sense: Lemma, part: str, wordnet: WordNet) -> Iterator[Offer]:
-    """Words of the synset and of those beside, above and below; antonyms of the word and of its near synonyms."""
+    """Yield words of the synset and of similar, more general and more specific ones; antonyms of them and the word."""
     synset, word = sense.synset(), spelled(sense)
     near = [("similar", synonym) for synonym in synset.similar_tos()]
     near += [("hypernym", hypernym) for hypernym in synset.hypernyms()]
@@ -187,7 +194,7 @@ def _offers(sense: Lemma, part: str, wordnet: WordNet) -> Iterator[Offer]:
 
 
 def _candidate(token: Token, part: str, sense: Lemma, offer: Offer, prior: float, wordnet: WordNet) -> Candidate | None:
-    """In the form of the word that is replaced; None unless it is a single word of letters that fits there."""
+    """Inflect an offer like the replaced word; None unless it is a single word of letters that fits the sentence."""
     relation, how, offered, between = offer
     lemma = spelled(offered)
     word, via = (inflect(form, token.tag_) if form else "" for form in (lemma, between))
@@ -200,31 +207,49 @@ def _candidate(token: Token, part: str, sense: Lemma, offer: Offer, prior: float
     return Candidate(relation, lemma, word, source, prior - PENALTY[how] - rare, prefix, via)
 
 
+def fits(token: Token, frames: set[int]) -> bool:
+    """Whether a word with these sentence frames of WordNet accepts the complements of the token."""
+    return not frames or token.tag_.startswith("JJ") or any(frames & FRAMES[need] for need in _needs(token))
+
+
+def _needs(verb: Token) -> tuple[str, ...]:
+    """Return the kinds of complement of a verb; a replacement must accept one of them."""
+    kinds = {child.dep_ for child in verb.children}
+    if "ccomp" in kinds:
+        return ("clause",)
+    if (complement := next((child for child in verb.children if child.dep_ == "xcomp"), None)) is not None:
+        return ("gerund",) if complement.tag_ == "VBG" else ("to",)
+    if kinds & {"dobj", "nsubjpass"}:
+        return ("object",)
+    gap = verb.dep_ in ("relcl", "xcomp", "acl") or verb.head.dep_ in ("relcl", "xcomp")  # the book that I read
+    return ("object", "nothing") if gap else ("nothing",)
+
+
 @cache
 def _excluded() -> frozenset[tuple[str, str, str]]:
-    """What WordNet has for a word and seldom fits: word, "synonym" or "antonym", the other."""
+    """Read the excluded replacements, which seldom fit: word, "synonym" or "antonym", replacement."""
     return frozenset((row["word"], row["relation"], row["other"]) for row in read_table("excluded.tsv"))
 
 
 def _same_stem(first: str, second: str) -> bool:
-    """Grey and gray, fresh and refreshing are no synonyms; legal and illegal are antonyms all the same."""
+    """Whether two words are too similar to be synonyms (grey and gray, fresh and refreshing); antonyms may be."""
     return first in second or second in first or levenshtein(first, second) <= 2 + (len(first) > 7)
 
 
 # -- the choice -------------------------------------------------------------------------------------------------------
 
-SURE = 0.35  # probability from which a synonym or antonym is taken; of more than are wanted, the surest are kept
-BETWEEN, RELATED = 0.42, 0.50  # from which the word between a word and its antonym, and a random word, mean the same
-FILLER_GAP = 3.0  # how much less likely (natural log) than the likeliest word a random one may be,
-FLUENT = math.log(0.01)  # unless it is as likely as this
-NO_WORD = ("synonym and antonym", "no word that has both in one of its frequent senses")
-MISFIT = ("in context", "no synonym, antonym and random word that fit into the sentence")
-LOOKED_AT, RANDOM = 8, 6  # synonyms and antonyms, and random words, whose states are compared
+SURE = 0.35  # minimum probability that a synonym or antonym is good
+BETWEEN, RELATED = 0.42, 0.50  # minimum similarity of `Candidate.via`; below the second, a random word is unrelated
+FILLER_GAP = 3.0  # maximum difference (natural log) between the most probable word and a random one,
+FLUENT = math.log(0.01)  # unless the random one has this log-probability
+NO_WORD = ("synonym and antonym", "no word has both in one of its frequent senses")
+MISFIT = ("in context", "no synonym, antonym and random word fit into the sentence")
+LOOKED_AT, RANDOM = 8, 6  # number of synonyms, of antonyms, and of random words whose states are compared
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A word of a sentence, its negation, what may stand for it, and how probable it is that each candidate is good."""
+    """A word of a sentence, its negation, its replacements, and the probability that each candidate is good."""
 
     token: Token
     negation: Negation
@@ -233,20 +258,20 @@ class Choice:
     chances: Sequence[float] = ()
 
     def ask(self, *words: str) -> Asked:
-        """A question to the masked model about the word's place."""
+        """Return the query that scores words in place of this one."""
         start = self.token.idx
         return Asked(str(self.token.doc.user_data["text"]), start, start + len(self.token), tuple(dict.fromkeys(words)))
 
 
 def negatable(doc: Doc) -> list[Choice]:
-    """The words of a sentence that may be chosen, with their negations.
+    """Return the words of a sentence that can be replaced and negated, with their negations.
 
     Raises:
-        UnsuitableError: there are none; why.
+        UnsuitableError: there are none; the message is the reason.
     """
     negations = {token: attempt(negate, token) for token in replaceable(doc)}
     if not negations:
-        raise UnsuitableError("replaceable word", "no verb or adjective of its own meaning")
+        raise UnsuitableError("replaceable word", "no verb or adjective that can be replaced")
     choices = [Choice(token, negation) for token, negation in negations.items() if isinstance(negation, Negation)]
     if not choices:
         raise UnsuitableError("negation of the word", str(list(negations.values())[-1]))
@@ -255,14 +280,14 @@ def negatable(doc: Doc) -> list[Choice]:
 
 @dataclass(frozen=True)
 class Chooser:
-    """Chooses by what a masked language model makes of WordNet's candidates in their place."""
+    """Choice of words and replacements: WordNet's candidates, scored in context by a masked language model."""
 
     wordnet: WordNet
     model: MaskedModel
     confidence: Confidence
 
     def __call__(self, sentences: Sequence[Sequence[Choice]]) -> list[Choice | UnsuitableError]:
-        """Of the words of each sentence the one that is surest to have a synonym, an antonym and a random word."""
+        """Choose for each sentence the word whose synonym and antonym are most probably good."""
         offered = [
             [replace(choice, candidates=substitutes(choice.token, self.wordnet)) for choice in choices]
             for choices in sentences
@@ -278,7 +303,7 @@ class Chooser:
         return chosen
 
     def look(self, choices: Sequence[Choice]) -> list[tuple[dict[Candidate, Evidence], list[str]]]:
-        """For each choice the evidence of its candidates, and unrelated words, the likeliest first."""
+        """Return for each choice the evidence of its candidates, and unrelated words, the most probable first."""
         slots = self.model.slots([choice.ask(*(c.word for c in choice.candidates)) for choice in choices])
         queries = []
         for choice, slot in zip(choices, slots, strict=True):
@@ -294,18 +319,18 @@ class Chooser:
         return looked_up
 
     def _likeliest(self, choice: Choice, slot: Slot) -> list[Candidate]:
-        """The `LOOKED_AT` likeliest candidates of each kind, before their states are compared."""
+        """Return the `LOOKED_AT` most probable candidates of each relation, before their states are compared."""
         evidence = {c: Evidence(0.0, c.prior, slot.words[c.word]) for c in choice.candidates}
         ordered = self._sorted(evidence)
         return [c for relation in RELATIONS for c in [c for c in ordered if c.relation == relation][:LOOKED_AT]]
 
     def _sorted(self, evidence: Mapping[Candidate, Evidence]) -> dict[Candidate, float]:
-        """The probability that each candidate is good, the surest first."""
+        """Return the probability that each candidate is good, the highest first."""
         chances = {c: self.confidence.chance(c.relation, known) for c, known in evidence.items()}
         return dict(sorted(chances.items(), key=lambda entry: (-entry[1], entry[0].lemma)))
 
     def _best(self, choice: Choice, known: Mapping[Candidate, Evidence], fillers: Sequence[str]) -> Choice | None:
-        """The choice with its surest synonym, its surest antonym and the likeliest filler; None if one is missing."""
+        """Return the choice with its best synonym, best antonym and most probable filler; None if one is missing."""
         chances = self._sorted(known)
         first = {c.relation: c for c in reversed(chances) if chances[c] >= SURE}
         if len(first) < len(RELATIONS) or not fillers:
@@ -314,7 +339,7 @@ class Chooser:
         return replace(choice, candidates=pair, filler=fillers[0], chances=[chances[c] for c in pair])
 
     def _unrelated(self, token: Token, slot: Slot) -> list[str]:
-        """The likeliest words in the same form that have nothing to do with the word (section 2.2.4)."""
+        """Return the most probable words in the same form that are unrelated to the word (section 2.2.4)."""
         lemma = lemmas(token.lower_, token.tag_)[0]
         sentence_forms = {form for word in token.doc for form in (word.lower_, word.lemma_)}
         taboo = sentence_forms | self.wordnet.relatives(lemma) | spellings(lemma)
@@ -323,7 +348,7 @@ class Chooser:
         return [word for word in likely if self._may_stand(token, lemma, word, taboo)][:RANDOM]
 
     def _may_stand(self, token: Token, lemma: str, word: str, taboo: set[str]) -> bool:
-        """Whether a word, mostly of the same part of speech and unrelated to a lemma, may stand for a token."""
+        """Whether a word has mostly the token's part of speech, is unrelated to its lemma, and fits the sentence."""
         part, light = part_of_speech(token), word_lists()["light"] | word_lists()["not random"]
         own = [form for form in lemmas(word, token.tag_) if self.wordnet.is_mostly(form, part)]
         own = [form for form in own if form not in light and not token.vocab[form].like_num]
