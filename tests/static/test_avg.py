@@ -132,7 +132,7 @@ def test_mismatched_folders(
 ) -> None:
     with pytest.raises(RecipeError, match=r"has no contexts.json"):
         Encoder(shell_of("bert"), f"layers=avg:{tmp_path}/nowhere")
-    with pytest.raises(RecipeError, match="Layer 7 was not averaged; there are 0, 1, 2, 3"):
+    with pytest.raises(RecipeError, match=r"Layer 7 was not averaged\. Averaged layers: 0, 1, 2, 3"):
         Encoder(shell_of("bert"), f"layers=avg:{folder}@7")
     with pytest.raises(UnsupportedRecipeError, match="belong to another tokenizer"):
         Encoder(shell_of("roberta"), f"layers=avg:{folder}")
