@@ -114,11 +114,11 @@ def test_folders_of_any_name(name: str, contexts: Contexts, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ("avg:2024", r"written avg:\./2024"),
+        ("avg:2024", r"write avg:\./2024"),
         ("avg", "missing a required argument"),
         ("avg:@L", "write avg:FOLDER"),
         ("avg:place@L-bias", "with a layer of 0"),
-        ("avg:my folder", "a space is written %20"),
+        ("avg:my folder", "write a space as %20"),
         ("avg:a,b", "too many positional arguments"),
     ],
 )

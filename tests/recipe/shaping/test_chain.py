@@ -91,7 +91,7 @@ def test_unfittable_data_is_refused(text: str) -> None:
         with pytest.raises(InputError, match=message):
             build(text).fit(wrong)
     for batches, message in (
-        ((), "no vectors"),
+        ((), "without vectors"),
         ((VECTORS, VECTORS[:, :5]), "6 and 5 dimensions"),
         (np.array_split(gap, 6), "first in row 88"),
     ):
