@@ -190,7 +190,7 @@ def test_what_does_not_compile(encoder: Encoder, bert: Path, shell_of: Callable[
         ([*shell, torch.nn.Identity()], "followed by Dense"),
         ([shell[0]], "a model is a Transformer and a Pooling"),
         ([shell[0], Pooling(32, "mean_sqrt_len_tokens")], "pooling modes that make a graph: mean, cls"),
-        ([shell[0], Pooling(32, "mean", include_prompt=False)], "excludes the tokens of the prompt"),
+        ([shell[0], Pooling(32, "mean", include_prompt=False)], "leaves the prompt out"),
     ):
         with pytest.raises(EngineError, match=message):
             graph_of(SentenceTransformer(modules=modules, device="cpu"))
