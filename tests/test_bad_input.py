@@ -168,7 +168,7 @@ def test_masks_are_refused_on_decoders(tmp_path: Path, recipe: str) -> None:
 
 def test_a_template_without_room_for_the_text(folder: Path) -> None:
     words = "the moon " * 200
-    with pytest.raises(UnsupportedRecipeError, match="tokens, and the model reads 256, text included"):
+    with pytest.raises(UnsupportedRecipeError, match="tokens, and the model reads at most 256, text included"):
         Encoder(folder, f'template="{words}{{text}} [MASK] ." weights=mask')
 
 

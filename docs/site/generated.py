@@ -229,7 +229,7 @@ def _part(name: str, registry: Any, text: str) -> list[str]:
 
 def _outside_code(text: str) -> str:
     """The part of a docstring before its first section or example."""
-    return re.split(r"^(?:Args|Attributes|Raises|Returns):|\n\n {4}", text, flags=re.MULTILINE)[0].strip()
+    return re.split(r"^(?:Args|Attributes|Raises|Returns|Example):|\n\n {4}", text, flags=re.MULTILINE)[0].strip()
 
 
 def setup(app: Any) -> dict[str, bool]:

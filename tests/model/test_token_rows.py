@@ -140,7 +140,7 @@ def test_mismatched_tables_are_refused(wordpiece: Tokenizer) -> None:
     with pytest.raises(ModelError, match=r"shape \(V,D\), not \(12,\)"):
         rows_backbone(table[0], wordpiece)
     table[4, 2] = np.nan
-    with pytest.raises(ModelError, match=f"1 of {len(table)} token vectors .* first that of id 4"):
+    with pytest.raises(ModelError, match=f"1 of {len(table)} token vectors .* the first at id 4"):
         rows_backbone(table, wordpiece)
 
 

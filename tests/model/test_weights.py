@@ -64,10 +64,10 @@ def test_no_weight_is_random(family: str, folder_of: Callable[[str], Path], tmp_
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (renamed("bert.", "model.bert."), r"and 50 more.* named otherwise there \(model\.bert\.embeddings\.word"),
+        (renamed("bert.", "model.bert."), r"50 more.* other names in the checkpoint \(model\.bert\.embeddings\.word"),
         (without("position_embeddings"), r"lack embeddings\.position_embeddings\.weight, which.*is incomplete"),
-        (without(f"{LAYER_1}output"), r"layer\.1\.output\.dense\.weight.*layer 1 \(from 0\) is not there in full"),
-        (without(LAYER_1), "says num_hidden_layers=3.*there are weights for 2 at most"),
+        (without(f"{LAYER_1}output"), r"layer\.1\.output\.dense\.weight.*layer 1 \(from 0\) is incomplete"),
+        (without(LAYER_1), "has num_hidden_layers=3.*there are weights for 2 at most"),
     ],
 )
 def test_the_error_names_the_missing_weights_and_the_cause(change: Callable, message: str, copy: Path) -> None:
@@ -137,7 +137,7 @@ def test_pickled_weights_are_whole(bert: Path, copy: Path) -> None:
         ({"hidden_size": 64}, "hidden_size=64, .* no weight has a dimension of that size"),
         ({"vocab_size": 10**8}, "vocab_size=100000000, .* the largest dimension of a weight is 256"),
         ({"intermediate_size": 10**8}, "intermediate_size=100000000, .* the largest dimension"),
-        ({"intermediate_size": 50}, r"has the shape \[48, 32\], and config.json asks for \[50"),
+        ({"intermediate_size": 50}, r"has the shape \[48, 32\], and config.json requires \[50"),
         ({"num_attention_heads": 0}, "num_attention_heads=0, .* with hidden_size=32 it can be 1 to 32"),
         ({"num_attention_heads": 5}, r"hidden size \(32\) is not a multiple of the number of attention heads \(5\)"),
     ],
@@ -156,5 +156,5 @@ def test_a_token_without_a_row_is_named(recipe: str, copy: Path) -> None:
     tokenizer = json.loads(path.read_text())
     tokenizer["model"]["vocab"]["the"] = 10**6
     path.write_text(json.dumps(tokenizer))
-    with pytest.raises(DamagedError, match="gives 'the' the id 1000000, and the model has vectors for the ids 0 to 2"):
+    with pytest.raises(DamagedError, match="'the' has the id 1000000, and the model has vectors for the ids 0 to 2"):
         Encoder(str(copy), recipe)

@@ -109,7 +109,7 @@ def test_what_recipes_learn_from(shell_of: Shells) -> None:
     ("recipes", "tasks", "options", "error", "message"),
     [
         (["maen"], [TASK], {}, UnknownNameError, "Did you mean 'mean'"),
-        (["ditto"], [TASK], {}, RecipeError, "needs its head"),
+        (["ditto"], [TASK], {}, RecipeError, "needs a head"),
         (["mean"], ["stsbb"], {}, (UnknownNameError, DataError), "stsb"),
         (["mean"], [], {}, InputError, "at least one task"),
         (["mean"], "stsb", {}, InputError, r"tasks is a list: give \['stsb'\]"),

@@ -114,11 +114,11 @@ def test_folders_of_any_name(name: str, contexts: Contexts, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ("avg:2024", r"written avg:\./2024"),
+        ("avg:2024", r"write avg:\./2024"),
         ("avg", "missing a required argument"),
         ("avg:@L", "write avg:FOLDER"),
         ("avg:place@L-bias", "with a layer of 0"),
-        ("avg:my folder", "a space is written %20"),
+        ("avg:my folder", "write a space as %20"),
         ("avg:a,b", "too many positional arguments"),
     ],
 )
@@ -132,7 +132,7 @@ def test_mismatched_folders(
 ) -> None:
     with pytest.raises(RecipeError, match=r"has no contexts.json"):
         Encoder(shell_of("bert"), f"layers=avg:{tmp_path}/nowhere")
-    with pytest.raises(RecipeError, match="Layer 7 was not averaged; there are 0, 1, 2, 3"):
+    with pytest.raises(RecipeError, match=r"Layer 7 was not averaged\. Averaged layers: 0, 1, 2, 3"):
         Encoder(shell_of("bert"), f"layers=avg:{folder}@7")
     with pytest.raises(UnsupportedRecipeError, match="belong to another tokenizer"):
         Encoder(shell_of("roberta"), f"layers=avg:{folder}")

@@ -162,7 +162,7 @@ def test_saved_and_loaded(backbone: Backbone, tmp_path: Path) -> None:
         np.testing.assert_array_equal(again.table(layer), contexts.table(layer))
     np.testing.assert_array_equal(again.stats.count, contexts.count)
     assert list(Contexts.load(tmp_path / "avg", {3}).tables) == [3]
-    with pytest.raises(DataError, match="Layer 1 was not averaged; there are 0, 3, of L = 3"):
+    with pytest.raises(DataError, match=r"Layer 1 was not averaged. Averaged layers: 0, 3 \(L = 3"):
         again.table(1)
 
 

@@ -389,6 +389,6 @@ def test_refusals_of_the_model_and_task(bert: Path, dev: PairTask, tmp_path: Pat
     with pytest.raises(RecipeError, match="counts tokens, which nothing does in training"):
         train(bert, TEXTS, "simcse-unsup", output=tmp_path / "out", recipe="first-last-tfidf", **SMALL)
     long = f'"{{text}}" means [MASK]{" and so on" * 120} .'
-    with pytest.raises(UnsupportedRecipeError, match="tokens, and the model reads 256, text included"):
+    with pytest.raises(UnsupportedRecipeError, match="tokens, and the model reads at most 256, text included"):
         train(bert, TEXTS, output=tmp_path / "out", objective="same-template", templates=long, **SMALL)
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""A pretrained transformer: loading, what it offers to recipes, its states, templates, masked-LM head, token tables."""
+"""Pretrained models: loading, capabilities, hidden states, templates, masked-LM heads and token tables."""
 
 from essent._core.lazy import needs_torch
 

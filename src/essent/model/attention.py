@@ -1,4 +1,4 @@
-"""Attention of a pass: transformers' own, quicker for short texts on a CPU, with a note of diagonals A_nn."""
+"""Attention functions for transformers: faster than sdpa for short texts on a CPU; record diagonals A_nn on demand."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 SHORT_ATTENTION, DIAGONAL = "essent_short", "essent_diagonal"  # names among transformers' attention functions
-SHORT = 64  # tokens up to which plain products are quicker on a CPU than torch's blocks, which are made for long texts
+SHORT = 64  # tokens up to which plain products are faster on a CPU than torch's kernels, which target long texts
 
 
 @dataclass
 class DiagonalRecorder:
-    """Collects diagonals during one pass. Layers call attention once each, in order: counting calls tells the layer."""
+    """Diagonals recorded during one pass; each layer calls attention once, in order, so the call count is the layer."""
 
     attention_heads: frozenset[tuple[int, int]]  # (layer, head), 1-based
-    padding: torch.Tensor  # (B,T), where diagonals are 0
+    padding: torch.Tensor  # (B,T), true where diagonals are set to 0
     diagonals: dict[tuple[int, int], torch.Tensor] = field(default_factory=dict)
     calls: int = 0
 
     def next_heads(self) -> list[int]:
-        """The heads that are wanted of the layer that calls now."""
+        """Return the required heads of the layer that calls attention next."""
         self.calls += 1
         return sorted(head for layer, head in self.attention_heads if layer == self.calls)
 
     def note(self, heads: list[int], diagonals: torch.Tensor) -> None:
-        """Keep the diagonals (B,H,T) of some heads of this layer."""
-        masked = diagonals.masked_fill(self.padding.unsqueeze(1), 0.0)  # a copy: the whole matrices can go
+        """Store the diagonals (B,H,T) of some heads of this layer."""
+        masked = diagonals.masked_fill(self.padding.unsqueeze(1), 0.0)  # a copy, so that the matrices can be freed
         self.diagonals.update(((self.calls, head), masked[:, column]) for column, head in enumerate(heads))
 
 
@@ -49,9 +49,10 @@ def attention(
     recorder: DiagonalRecorder | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """transformers' sdpa attention (B,T,heads,d), of short texts on a CPU by whole matrices.
+    """Compute transformers' sdpa attention (B,T,heads,d), with whole matrices for short texts on a CPU.
 
-    Notes A_nn of the heads that a recorder wants. Rows of padding, which no token sees, may differ.
+    Stores A_nn of the heads that the recorder requires. Rows of padding, which no token attends to, may differ from
+    those of sdpa.
     """
     heads = recorder.next_heads() if recorder is not None else []
     every_head = len(heads) == query.shape[1]
@@ -71,16 +72,19 @@ def attention(
 
 
 def diagonal_attention(*tensors: Any, **options: Any) -> tuple[torch.Tensor, None]:
-    """The same with the recorder in use, which torch.compile cannot look at: passes without heads are one graph."""
+    """Compute `attention` with the recorder in use.
+
+    A function of its own because torch.compile cannot trace the recorder: passes without heads compile to one graph.
+    """
     return attention(*tensors, recorder=recorder_in_use.get(), **options)
 
 
 def _are_short(
     module: nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, every_head: bool, **options: Any
 ) -> bool:
-    """Whether whole matrices of probabilities are the quickest way: they are needed anyway, or texts are short.
+    """Return whether whole probability matrices are the fastest way: they are needed anyway, or texts are short.
 
-    Never in a decoder, while something learns or is traced, nor where heads share keys or scores are capped.
+    Never for decoders, with gradients, while tracing, or if heads share keys or scores are capped.
     """
     if getattr(module, "is_causal", False) or torch.is_grad_enabled() or _is_traced(query):
         return False
@@ -92,7 +96,7 @@ def _are_short(
 
 
 def _is_traced(tensor: torch.Tensor) -> bool:
-    """Whether a graph is made, of tensors without values: no branch may depend on their shape."""
+    """Return whether tensors are traced and have no values, so that no branch may depend on them."""
     return torch.compiler.is_compiling() or type(tensor) is not torch.Tensor
 
 
@@ -108,7 +112,7 @@ def _probabilities(
     position_bias: torch.Tensor | None = None,
     **_: Any,
 ) -> torch.Tensor:
-    """Attention (B,H,T,T) as a layer asks for it; `heads`, counted from 0, are those of a mask or bias to take."""
+    """Compute the attention probabilities (B,H,T,T) of a layer, for all heads or for `heads`, counted from 0."""
     causal = attention_mask is None and (getattr(module, "is_causal", True) if is_causal is None else is_causal)
     if causal:
         attention_mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()
@@ -131,19 +135,23 @@ def probabilities(
     *,
     scale: float | None = None,
 ) -> torch.Tensor:
-    """softmax(scale·Q·Kᵀ + bias) where the mask is true, of `query` and `key` (B,H,T,d): (B,H,T,T), float32 at least.
+    """Compute softmax(scale·Q·Kᵀ + bias) of `query` and `key` (B,H,T,d) under a mask.
 
     Args:
-        mask: (B or 1,H or 1,T,T), true or 0 where a token is seen; a row that sees nothing is 0, but in a graph.
+        mask: (B or 1,H or 1,T,T), true or 0 where a token is visible. A row without visible tokens is 0, except in a
+            traced graph.
         bias: added to the scores, of the same shape.
         scale: by default 1/√d.
+
+    Returns:
+        (B,H,T,T), at least float32.
     """
-    exact = torch.promote_types(query.dtype, torch.float32)  # a diagonal of 16 bits would have three digits
+    exact = torch.promote_types(query.dtype, torch.float32)  # 16 bits would give a diagonal three digits
     shape = (*query.shape[:3], key.shape[2])
     added = query.new_zeros((1, 1, 1, 1), dtype=exact) if bias is None else bias.to(exact)
     hidden = None
     if mask is not None:
-        least = torch.finfo(exact).min  # not -inf, by which a row that sees nothing would be NaN
+        least = torch.finfo(exact).min  # not -inf: a row without visible tokens would be NaN
         hidden = ~mask if mask.dtype == torch.bool else mask == -torch.inf
         own = torch.zeros_like(mask, dtype=exact) if mask.dtype == torch.bool else mask.to(exact)
         added = added + own.masked_fill(hidden, least)

@@ -1,7 +1,7 @@
-"""Tokens to `States`: the file that knows transformers' models.
+"""The transformer of an encoder: from `Tokens` to `States`. Most code specific to transformers' models is here.
 
-One pass gives every layer that is asked for and the attention diagonal of every head that is asked for; layers above
-the highest one read are not computed, and nothing at all runs for static rows.
+One pass returns all required layers and attention diagonals. Layers above the highest required one are not computed,
+and static rows need no pass.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from essent.model.weights import require_rows
 from essent.recipe.tokens.ids import Vocabulary
 from essent.recipe.types import States, Tokens
 
-LAYER_LISTS = ("layer_types", "mlp_layer_types")  # one entry a layer in some families' configurations
+LAYER_LISTS = ("layer_types", "mlp_layer_types")  # one entry per layer in some families' configurations
 FINAL_NORMS = ("final_norm", "final_layer_norm", "ln_f", "norm")  # applied after the last layer by some families
 
 
 @dataclass(frozen=True)
 class RequiredOutputs:
-    """What a pass must give: layers 0…L, the static rows, heads (layer, head) counted from 1."""
+    """Outputs that a pass must return: layers 0…L, static rows, attention heads (layer, head) counted from 1."""
 
     layers: frozenset[int] = frozenset()
     static: bool = False
@@ -46,7 +46,7 @@ class RequiredOutputs:
 
     @cached_property
     def depth(self) -> int | None:
-        """The highest layer that must run; None when the transformer is not needed at all."""
+        """Highest layer that must run; None if no layer is needed."""
         return max([*self.layers, *(layer for layer, _ in self.attention_heads)], default=None)
 
     def __or__(self, other: RequiredOutputs) -> RequiredOutputs:
@@ -56,13 +56,13 @@ class RequiredOutputs:
 
 
 class Backbone(nn.Module):
-    """A pretrained transformer and its tokenizer, cut off above the highest layer that is read.
+    """A pretrained transformer and its tokenizer, truncated above the highest required layer.
 
     Args:
-        model: a base model (no head) of transformers. Its parameters are shared, it is not changed.
+        model: a base model (no head) of transformers. Its parameters are shared; the model is not modified.
         tokenizer: its fast tokenizer.
-        max_seq_length: most tokens of a text, special tokens and template included.
-        last: number of layers L that "L" stands for, when `model` has been cut already.
+        max_seq_length: maximum number of tokens per text, special tokens and template included.
+        last: number of layers L that "L" stands for, if `model` is already truncated.
     """
 
     def __init__(
@@ -80,87 +80,87 @@ class Backbone(nn.Module):
         require_rows(tokenizer, len(self.static_table))
         limits = [limit for limit in (max_seq_length, longest_text(model, tokenizer)) if limit is not None]
         self.max_seq_length: int | None = min(limits, default=None)
-        self.template_states: dict[Any, torch.Tensor] = {}  # kept by essent.model.template
-        self.mlm_head: MaskedLMHead | None = None  # put there by who loads it
+        self.template_states: dict[Any, torch.Tensor] = {}  # cache of essent.model.template
+        self.mlm_head: MaskedLMHead | None = None  # set by essent.model.loading
         self.precision = AUTO  # of passes; `compute_in` sets it
-        self._route: tuple[int, bool, str] | None = None  # for what attention was routed last, and
-        self._is_routed = False  # whether the family lets it be
-        self.pads_right = False  # set while essent.engine makes a graph of it, which cannot look at a batch
+        self._route: tuple[int, bool, str] | None = None  # (model, with heads, device) of the last attention routing
+        self._is_routed = False  # whether the model family supports routing
+        self.pads_right = False  # set while essent.engine traces a graph, which cannot read values of a batch
         self.cut(number_of_layers(model) or None)
 
     def train(self, mode: bool = True) -> Backbone:
-        """Set the mode of training, as in every torch module."""
+        """Set training mode, as in every torch module."""
         if mode:
-            self.template_states.clear()  # the model is about to change
+            self.template_states.clear()  # training changes the weights
         return super().train(mode)
 
     def __getstate__(self) -> dict[str, Any]:  # for worker processes
         return {**self.__dict__, "_modules": {**self._modules, "model": _mirrored(self.model, {})}}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:  # transformers fills this table when a model is built only
+    def __setstate__(self, state: dict[str, Any]) -> None:  # transformers fills its capture table only in __init__
         super().__setstate__(state)
         for module in (m for m in self.model.modules() if isinstance(m, PreTrainedModel)):
             let_capture(module)
 
-    # -- what the model is ------------------------------------------------------------------------------------------
+    # -- properties of the model ------------------------------------------------------------------------------------
 
     @property
     def attention_heads(self) -> int:
-        """The number of attention heads of a layer."""
+        """Number of attention heads per layer."""
         return int(self.model.config.num_attention_heads)
 
     @property
     def family(self) -> str:
-        """The model's type in transformers, such as bert."""
+        """Model type in transformers, such as "bert"."""
         return str(self.model.config.model_type)
 
     @property
     def dimensions(self) -> int:
-        """The number of dimensions D of a token's state."""
+        """Number of dimensions D of a hidden state."""
         return int(self.model.config.hidden_size)
 
     @property
     def static_table(self) -> torch.Tensor:
-        """Rows of the input word-embedding table (V,D): no position, no LayerNorm."""
+        """Input word-embedding table (V,D), without positions and LayerNorm."""
         return torch.as_tensor(self.model.get_input_embeddings().weight)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The tokens of the model by their ids."""
+        """Tokens of the model by id."""
         return Vocabulary(self.tokenizer, int(self.static_table.shape[0]))
 
     @cached_property
     def pad_id(self) -> int:
-        """The id that fills batches up."""
+        """Id that pads batches."""
         own = len(self.static_table) - 1 if self.only_static else self.tokenizer.pad_token_id  # a row of zeros
         return next((i for i in (own, self.tokenizer.eos_token_id) if i is not None), 0)
 
     @cached_property
     def position_offset(self) -> int | None:
-        """The position id of a text's first token; None when the model takes no position ids (T5)."""
+        """Position id of the first token of a text; None if the model has no position ids (T5)."""
         if "position_ids" not in inspect.signature(self.model.forward).parameters:
             return None
         return first_position(self.model)
 
     def compute_in(self, precision: str) -> None:
-        """Compute passes in a precision from now on; auto is that of the weights.
+        """Set the precision of passes; "auto" is that of the weights.
 
         Raises:
-            EngineError: the device has no such arithmetic.
+            EngineError: the device does not support the precision.
         """
         check_bfloat16(precision, self.static_table.device.type)
         if precision == FLOAT32 and any(p.dtype != torch.float32 for p in self.model.parameters()):
-            self.model = copy.deepcopy(self.model).float()  # somebody else may use the weights
+            self.model = copy.deepcopy(self.model).float()  # other objects may share the weights
         self.precision = precision
         self.template_states.clear()
 
     # -- one pass ---------------------------------------------------------------------------------------------------
 
     def cut(self, depth: int | None) -> None:
-        """Drop the layers above `depth` from this backbone; None drops all but the table of token vectors."""
+        """Drop the layers above `depth` from this backbone; None retains only the table of token vectors."""
         self.depth = depth
         listed = any(isinstance(getattr(self.model.config, key, None), list) for key in LAYER_LISTS)
-        records = getattr(self.model, "_can_record_outputs", None)  # without, as DeBERTa-v2, one layer must stay
+        records = getattr(self.model, "_can_record_outputs", None)  # families without it (DeBERTa-v2) need one layer
         self.top = max(depth or 0, 0 if depth is None or (records and not listed) else 1)
         self.model = truncated(self.model, self.top, self.last)
         if depth is None:
@@ -168,19 +168,19 @@ class Backbone(nn.Module):
 
     @property
     def is_stock(self) -> bool:
-        """Whether transformers itself, given the cut model's weights and configuration, computes the same."""
+        """Whether transformers computes the same from the truncated model's weights and configuration."""
         return self.top == self.last or not self.model.drops_norm
 
     @property
     def gives_diagonals(self) -> bool:
-        """Whether attention diagonals cost hardly anything; elsewhere all of the attention is computed for them."""
+        """Whether attention diagonals are cheap; for other families, all attention matrices are computed for them."""
         return can_set_attention(self.model)
 
     def _route_attention(self, for_heads: bool, device: str) -> bool:
-        """Route attention through this package's own; False where the family does not use the attention interface.
+        """Route attention through `essent.model.attention`; return False if the family has no attention interface.
 
-        It stays in place, as it gives what sdpa gives: switching it back and forth would not be safe when threads
-        share the model. Where no heads are wanted it only replaces sdpa of an encoder on a CPU.
+        The route remains set, since it computes the same as sdpa: switching back and forth is not safe when threads
+        share the model. Without heads it replaces only the sdpa of an encoder on a CPU.
         """
         if not can_set_attention(self.model):
             return False
@@ -195,7 +195,11 @@ class Backbone(nn.Module):
         return True
 
     def states(self, tokens: Tokens, required: RequiredOutputs, positions: torch.Tensor | None = None) -> States:
-        """Run one batch and keep what is needed; `positions` (B,T) from 0, where they are not the place in the text."""
+        """Run one batch and return the required states.
+
+        Args:
+            positions: (B,T), counted from 0; by default the position of each token in its text.
+        """
         hidden: dict[int | str, torch.Tensor] = {}
         if required.static:
             hidden["static"] = nn.functional.embedding(tokens.ids, self.static_table)  # (B,T,D)
@@ -228,7 +232,6 @@ class Backbone(nn.Module):
         return States(hidden, diagonals)
 
     def _inputs(self, tokens: Tokens, required: RequiredOutputs, positions: torch.Tensor | None) -> dict[str, Any]:
-        """Arguments of the model's forward."""
         inputs: dict[str, Any] = {"input_ids": tokens.ids, "attention_mask": tokens.attention_mask.long()}
         if "use_cache" in inspect.signature(self.model.forward).parameters:
             inputs["use_cache"] = False
@@ -238,21 +241,21 @@ class Backbone(nn.Module):
                 positions = (tokens.attention_mask.long().cumsum(dim=1) - 1).clamp(min=0)  # (B,T)
             inputs["position_ids"] = positions + self.position_offset
         if inner := sorted(layer for layer in required.layers if layer != self.top):
-            # only those layers are kept where the family can choose, all of them otherwise
+            # only these layers are retained if the family supports it, otherwise all
             inputs["output_hidden_states"] = hidden_states_of(self.model, inner)
         return inputs
 
 
-# -- shape of transformers' models ----------------------------------------------------------------------------------
+# -- structure of transformers' models ------------------------------------------------------------------------------
 
 
 def number_of_layers(model: PreTrainedModel) -> int:
-    """The number of layers L of a transformer."""
+    """Return the number of layers L of a transformer."""
     return int(model.config.num_hidden_layers)
 
 
 def longest_text(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """Most tokens the model takes: the lesser of the tokenizer's word and the position table; None without a limit."""
+    """Return the maximum number of tokens: the smaller of tokenizer and position table; None without a limit."""
     limit = tokenizer.model_max_length
     limits = [limit] if limit and limit < 10**9 else []
     positions = getattr(model.config, "max_position_embeddings", None)
@@ -262,14 +265,14 @@ def longest_text(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> 
 
 
 def first_position(model: PreTrainedModel) -> int:
-    """The row of the position table for a text's first token: RoBERTa's positions start after its padding row."""
+    """Return the row of the position table for a text's first token; RoBERTa's start after its padding row."""
     embeddings = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
     padding = getattr(embeddings, "padding_idx", None)
     return 0 if padding is None else padding + 1
 
 
 def find_layers(model: PreTrainedModel) -> tuple[str, ...] | None:
-    """Path of attribute names to the list of transformer layers; None where layers share one module (ALBERT)."""
+    """Return the path of attribute names to the list of layers; None if all layers share one module (ALBERT)."""
     depth = number_of_layers(model)
     lists: list[list[str]] = [
         name.split(".")
@@ -281,10 +284,10 @@ def find_layers(model: PreTrainedModel) -> tuple[str, ...] | None:
 
 
 def truncated(model: PreTrainedModel, depth: int, last: int) -> PreTrainedModel:
-    """A copy of the model that stops after `depth` layers; parameters are shared, the original is untouched.
+    """Return a copy of the model that stops after `depth` layers, with shared parameters.
 
-    Below the model's last layer the family's final norm is left out, so the output is `hidden_states[depth]` of the
-    whole model. Poolers are left out in any case: no recipe reads them.
+    Below the model's last layer the family's final norm is removed, so the output is `hidden_states[depth]` of the
+    whole model. Poolers are always removed: no recipe reads them.
 
     Raises:
         ModelError: the model's layers cannot be found.
@@ -319,7 +322,7 @@ def truncated(model: PreTrainedModel, depth: int, last: int) -> PreTrainedModel:
 
 
 def _keep_only(model: nn.Module, table: nn.Module) -> None:
-    """Take the weights of all other modules out of a copy that `_mirrored` made."""
+    """Remove the weights of all other modules from a copy made by `_mirrored`."""
     for module in model.modules():
         if module is not table:
             module._parameters, module._buffers = (
@@ -328,10 +331,10 @@ def _keep_only(model: nn.Module, table: nn.Module) -> None:
 
 
 def _mirrored(module: nn.Module, copies: dict[int, Any]) -> Any:
-    """A copy of a tree of modules with the same parameters, and its own configurations and hooks.
+    """Copy a tree of modules with shared parameters and separate configurations and hooks.
 
-    transformers chooses attention by a configuration that all layers share, and records states by hooks that it puts
-    on the layers: on layers that two backbones share they would fire twice. The hooks cannot be pickled either.
+    transformers selects attention by a configuration that all layers share, and records states by hooks on the
+    layers: on layers that two backbones share they would fire twice. The hooks cannot be pickled either.
     """
     if id(module) not in copies:
         view = copies[id(module)] = copy.copy(module)

@@ -1,4 +1,4 @@
-"""What a model offers to recipes, and the refusal of a recipe that it cannot run, before its weights are read."""
+"""Capabilities of a model, and the check that it can run a recipe, before its weights are read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from essent.recipe.weighting.base import weightings
 
 @dataclass(frozen=True)
 class ModelCapabilities:
-    """What a model offers to recipes: the numbers a recipe is checked against, without its weights."""
+    """Properties of a model that a recipe is checked against; known without its weights."""
 
     family: str
     layers: int
@@ -26,15 +26,15 @@ class ModelCapabilities:
     mlm_head: bool = False
 
 
-NO_MASK = "it reads [MASK]", "no mask token; decoders take the recipe one-word instead"
+NO_MASK = "it reads [MASK]", "no mask token; use the recipe one-word for decoders"
 ONLY_STATIC = "static and tables by token, with weights such as uniform, idf, sif, remove"
 
 
 def check_recipe(recipe: Recipe, capabilities: ModelCapabilities) -> None:
-    """Refuse a recipe that the model cannot run.
+    """Raise an error if the model cannot run the recipe.
 
     Raises:
-        UnsupportedRecipeError: shows the recipe, points at the part at fault, says what this model allows.
+        UnsupportedRecipeError: the message shows the recipe, marks the part at fault, and names what the model allows.
     """
     refusal, last, heads = partial(_refusal, recipe), capabilities.layers, capabilities.attention_heads
     for name, _ in recipe.layers:
@@ -66,9 +66,9 @@ def check_recipe(recipe: Recipe, capabilities: ModelCapabilities) -> None:
 
 
 def _refusal(recipe: Recipe, part: str, reason: str, allowed: str) -> UnsupportedRecipeError:
-    """An error that shows the recipe with a caret line under the part at fault."""
+    """Make an error that shows the recipe with a line of carets under the part at fault."""
     text = str(recipe)
-    if part not in text:  # a named recipe hides the part: show its fields
+    if part not in text:  # a named recipe does not contain the part: show its fields
         text = f"layers={format_mix(recipe.layers)} weights={'*'.join(recipe.weights)}"
         if recipe.template is not None:
             text = f"template={recipe.template!r} {text}"
@@ -80,12 +80,12 @@ def _refusal(recipe: Recipe, part: str, reason: str, allowed: str) -> Unsupporte
 
 
 def is_relative(config: object) -> bool:
-    """Whether attention goes by the distance of tokens whatever their position ids (DeBERTa)."""
+    """Return whether attention depends on the distance of tokens and ignores position ids (DeBERTa)."""
     return bool(getattr(config, "relative_attention", False))
 
 
 def capabilities_of(backbone: Backbone) -> ModelCapabilities:
-    """What a loaded model offers to recipes."""
+    """Return the capabilities of a loaded model."""
     return ModelCapabilities(
         backbone.family,
         backbone.last,

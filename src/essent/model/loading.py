@@ -1,4 +1,4 @@
-"""From a name, a folder or a loaded model to a Backbone. sentence-transformers does the loading, hub and all."""
+"""Load a name, a folder or a loaded model as a Backbone; sentence-transformers reads the files, also from the hub."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from essent.recipe.sources.layers import reads_mlm_head, resolve
 from essent.recipe.weighting.base import weightings
 
 HUB_OPTIONS = ("token", "cache_folder", "revision", "local_files_only", "trust_remote_code")
-AS_IT_IS = "load it with sentence_transformers.SentenceTransformer to use it as it is."
+AS_IT_IS = "load it with sentence_transformers.SentenceTransformer to use it unchanged."
 POOLING = {
     "mean": "mean",
     "cls": "cls",
@@ -50,7 +50,7 @@ POOLING = {
 
 @dataclass
 class Loaded:
-    """A backbone, the recipes to run on it, and what else its folder says."""
+    """A backbone, the recipes to run on it, and further settings of its folder."""
 
     backbone: Backbone
     recipes: tuple[Recipe, ...]
@@ -58,25 +58,25 @@ class Loaded:
 
     @property
     def default_prompt(self) -> str:
-        """What the model wants before every text when nobody says otherwise."""
+        """Prompt that the model puts before every text by default."""
         prompts = self.settings.get("prompts") or {}
         return str(prompts.get(self.settings.get("default_prompt_name"), ""))
 
 
 def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -> Loaded:
-    """Load what `model` names, only as deep as the recipes read.
+    """Load a model, without the layers above those that the recipes read.
 
     Args:
         model: a hub name, a folder (transformers, sentence-transformers or model2vec), a file of word vectors, or a
             loaded SentenceTransformer.
-        recipes: what will run on it; none takes over the pooling of the sentence-transformers model, `mean` for a plain
+        recipes: to run on it. If empty, the pooling of the sentence-transformers model, `mean` for a plain
             transformer, `static` for a static model.
         options: keyword arguments for SentenceTransformer.
 
     Raises:
-        UnsupportedRecipeError: before any weights are read, when the model cannot run the recipe.
-        RecipeError: a folder that an Encoder saved: it has its own recipe.
-        ModelError: nothing to load there, or no transformer in it.
+        UnsupportedRecipeError: the model cannot run a recipe; raised before any weights are read.
+        RecipeError: the folder was saved by an Encoder and has its own recipe.
+        ModelError: there is no model, or it has no transformer.
     """
     with _reached(model, recipes, options) as (name, options, shell):
         if shell is not None:
@@ -103,13 +103,14 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
 
 
 def open_model(model: ModelLike, options: dict[str, Any], *, with_mlm_head: bool = False) -> SentenceTransformer:
-    """The whole model as sentence-transformers has it, to run several searches on; a loaded one as it is.
+    """Load the whole model with sentence-transformers, for several searches; a loaded one is returned unchanged.
 
-    `with_mlm_head` loads its masked-LM head too, for recipes that ask for it.
+    Args:
+        with_mlm_head: also load its masked-LM head, for recipes that require it.
 
     Raises:
-        ModelError: nothing to load there, or no head.
-        RecipeError: a folder that an Encoder saved.
+        ModelError: there is no model, or no head.
+        RecipeError: the folder was saved by an Encoder.
     """
     with _reached(model, [], options) as (name, options, shell):
         if shell is not None:
@@ -122,15 +123,16 @@ def open_model(model: ModelLike, options: dict[str, Any], *, with_mlm_head: bool
         first = (shell := _open(name, options))[0]
         if isinstance(first, Transformer) and isinstance(first.model, PreTrainedModel):
             require_weights(name, first.model, shapes, trusted=bool(options.get("trust_remote_code")))
-            if hasattr(config, "num_hidden_layers"):  # not a model of texts and pictures
+            if hasattr(config, "num_hidden_layers"):  # multimodal models have none
                 require_rows(first.tokenizer, len(torch.as_tensor(first.model.get_input_embeddings().weight)))
         return shell
 
 
 def _open_with_mlm_head(name: str, config: PretrainedConfig, options: dict[str, Any]) -> SentenceTransformer:
-    """The transformer as part of its masked language model, and the head beside it as `mlm_head`.
+    """Load a model whose first module has its masked-LM head as the attribute `mlm_head`.
 
-    sentence-transformers loads no heads: it reads the folder's settings and one layer, which makes room for the model.
+    sentence-transformers loads no heads: it reads the folder's settings and one layer, which is then replaced by the
+    transformer of the masked language model.
     """
     config_settings = options.get("config_kwargs") or {}
     shell = _open(name, {**options, "config_kwargs": {**config_settings, **_fewer_layers(config, None)}})
@@ -148,20 +150,20 @@ def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
     if is_model2vec(name, file_options(options)):
         return open_model2vec(name, file_options(options), options)
     settings, model = dict(options), dict(options.get("model_kwargs") or {})
-    if str(options.get("device") or get_device_name()) == "cpu":  # half precision is slow there, and inexact
+    if str(options.get("device") or get_device_name()) == "cpu":  # half precision is slow and inexact on a CPU
         model = {"dtype": torch.float32, **model}
-    model = {"ignore_mismatched_sizes": True, **model}  # `require_weights` names them
+    model = {"ignore_mismatched_sizes": True, **model}  # `require_weights` reports them
     settings["model_kwargs"] = model if options.get("trust_remote_code") else {"use_safetensors": True, **model}
     with reports_hidden(), prompts_unannounced():
         return SentenceTransformer(name, **settings)
 
 
 def read_capabilities(model: ModelLike, options: dict[str, Any]) -> ModelCapabilities:
-    """What a model offers to recipes, from its configuration and tokenizer alone where it is not loaded yet.
+    """Return the capabilities of a model, without reading its weights unless it is already loaded.
 
     Raises:
-        ModelError: nothing to load there, or no transformer in it.
-        RecipeError: a folder that an Encoder saved.
+        ModelError: there is no model, or it has no transformer.
+        RecipeError: the folder was saved by an Encoder.
     """
     with _reached(model, [], options) as (name, options, shell):
         if shell is not None:
@@ -173,13 +175,13 @@ def read_capabilities(model: ModelLike, options: dict[str, Any]) -> ModelCapabil
 def _reached(
     model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]
 ) -> Iterator[tuple[str, dict[str, Any], SentenceTransformer | None]]:
-    """Name and options by which a model's files are read, or the model itself: a loaded one, word vectors, a table."""
+    """Yield the name and options to read a model's files with, and the model itself if it is loaded or static."""
     if isinstance(model, SentenceTransformer):
         yield "", options, model
         return
     if isinstance(model, PreTrainedModel):
         raise ModelError(
-            f"A bare {type(model).__name__} has no tokenizer; give its folder or hub name, or a SentenceTransformer."
+            f"A {type(model).__name__} has no tokenizer. Give its folder or hub name, or a SentenceTransformer."
         )
     name, options = check_model(model), check_options(options)
     if Path(name).is_file():
@@ -192,7 +194,7 @@ def _reached(
 
 
 def required_outputs_of(recipe: Recipe, last: int) -> RequiredOutputs:
-    """What the recipe reads in a model of `last` layers."""
+    """Return the outputs that the recipe reads in a model of `last` layers."""
     sources = [resolve(name, last).key for name, _ in recipe.layers]
     heads = [weightings.create(spec).attention_head for spec in recipe.weights]
     return RequiredOutputs(
@@ -203,20 +205,20 @@ def required_outputs_of(recipe: Recipe, last: int) -> RequiredOutputs:
 
 
 def own_recipe(model: SentenceTransformer) -> Recipe:
-    """The recipe that a sentence-transformers model's own modules amount to.
+    """Return the recipe that is equivalent to the modules of a sentence-transformers model.
 
     Raises:
-        RecipeError: it has modules that no recipe describes (a trained Dense layer, say).
+        RecipeError: no recipe describes one of the modules, for example a trained Dense layer.
     """
     static = isinstance(model[0], STATIC_MODULES)
     text = "static" if static else "mean"
     for module in list(model)[1:]:
         if isinstance(module, Pooling) and not module.include_prompt:
             raise RecipeError(
-                "This model's pooling leaves the prompt's tokens out (include_prompt=False); no recipe does. "
+                "This model's pooling excludes the tokens of the prompt (include_prompt=False), and no recipe does. "
                 f"Give a recipe to pool all tokens, e.g. recipe='mean', or {AS_IT_IS}"
             )
-        if isinstance(module, Dropout):  # which does nothing to a vector outside training
+        if isinstance(module, Dropout):  # the identity outside training
             continue
         if isinstance(module, Pooling) and isinstance(module.pooling_mode, str) and module.pooling_mode in POOLING:
             text = f"{POOLING[module.pooling_mode]} layers=static" if static else POOLING[module.pooling_mode]
@@ -233,7 +235,7 @@ def own_recipe(model: SentenceTransformer) -> Recipe:
 
 def _take_apart(shell: SentenceTransformer, recipes: Sequence[Recipe], last: int | None) -> Loaded:
     first: nn.Module = shell[0]
-    if hasattr(first, "recipe"):  # its layers may be cut, its length limit lifted
+    if hasattr(first, "recipe"):  # its layers may be truncated, its length limit removed
         raise RecipeError(
             f"This Encoder runs its own recipe {str(first.recipe)!r}; give the model that it was made from: a name, a "
             "folder, or a SentenceTransformer."
@@ -251,8 +253,8 @@ def _take_apart(shell: SentenceTransformer, recipes: Sequence[Recipe], last: int
 
 def _no_source(module: str) -> UnsupportedRecipeError:
     return UnsupportedRecipeError(
-        f"This model starts with {module}; a recipe needs a transformer for text, or a table of token vectors, there. "
-        f"essent evaluate --as-is scores it; or {AS_IT_IS}"
+        f"This model starts with {module}; a recipe needs a text transformer or a table of token vectors. "
+        f"Use essent evaluate --as-is to score the model, or {AS_IT_IS}"
     )
 
 
@@ -260,10 +262,10 @@ def _no_source(module: str) -> UnsupportedRecipeError:
 
 
 def _words_of(name: str) -> SentenceTransformer:
-    """A file of word vectors as a static model."""
+    """Load a file of word vectors as a static model."""
     if not is_word_vectors(name):
         raise ModelError(
-            f"{name!r} is a file; a model is a folder (with config.json) or a name on the hub, or a file of word "
+            f"{name!r} is a file; a model is a folder (with config.json), a name on the hub, or a file of word "
             "vectors (GloVe, word2vec, fastText)."
         )
     return word_model(name)
@@ -272,24 +274,24 @@ def _words_of(name: str) -> SentenceTransformer:
 def _refuse_saved_encoder(name: str, recipes: Sequence[Recipe], options: dict[str, Any]) -> None:
     if is_exported_folder(name):
         raise RecipeError(
-            f"{name!r} is a saved graph with its own recipe: essent.load({name!r}) reads it, and "
-            "essent encode and essent evaluate take it as it is. Other recipes run on the model that it was made from."
+            f"{name!r} is a saved graph with its own recipe. Use essent.load({name!r}), essent encode or essent "
+            "evaluate without a recipe, or give the original model to run other recipes."
         )
-    # its tokenizer may carry a template, its layers may be cut
+    # its tokenizer may contain a template, its layers may be truncated
     if is_essent_folder(name, options) and not (recipes and is_bare_table(name, options)):
         raise RecipeError(
-            f"{name!r} was saved by essent with its own recipe; load it without one, or give the original model to run "
-            f"{' and '.join(repr(str(recipe)) for recipe in recipes) or 'others'} on it."
+            f"{name!r} was saved by essent with its own recipe. Load it without a recipe, or give the original model "
+            f"to run {' and '.join(repr(str(recipe)) for recipe in recipes) or 'other recipes'}."
         )
 
 
 def _first_module(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """What modules.json of a sentence-transformers folder says of the first module; nothing in any other folder."""
+    """Return the first entry of modules.json in a sentence-transformers folder; empty for other folders."""
     return (read_modules(name, file_options(options)) or [{}])[0]
 
 
 def _other_module(name: str, options: dict[str, Any]) -> str:
-    """The module of sentence-transformers, such as a Router, that a model starts with instead of a transformer."""
+    """Return the first module if it is one of sentence-transformers other than Transformer (a Router), else ""."""
     kind = str(_first_module(name, options).get("type", ""))
     module = kind.rpartition(".")[2]
     return module if kind.startswith("sentence_transformers.") and module != "Transformer" else ""
@@ -309,7 +311,7 @@ def _read_config(name: str, options: dict[str, Any]) -> PretrainedConfig:
 
 
 def _shapes(name: str, config: PretrainedConfig, options: dict[str, Any], layers: int | None = None) -> Shapes:
-    """The shapes of the checkpoint, to which the sizes of the configuration must fit."""
+    """Read the shapes of the checkpoint, and check that the sizes of the configuration fit them."""
     layers = layers or (options.get("config_kwargs") or {}).get("num_hidden_layers")
     file = getattr(config, "transformers_weights", None) or WEIGHTS
     shapes = weight_shapes(name, file_options(options), str(_first_module(name, options).get("path", "")), file)
@@ -332,9 +334,9 @@ def _read_capabilities(name: str, config: PretrainedConfig, options: dict[str, A
 
 
 def _fewer_layers(config: PretrainedConfig, depth: int | None) -> dict[str, Any]:
-    """Configuration changes that keep transformers from building and reading layers above `depth`."""
+    """Return configuration changes by which transformers neither builds nor reads layers above `depth`."""
     last = int(config.num_hidden_layers)
-    keep = max(depth or 0, 1)  # some families cannot be built without any layer; the backbone drops it again
+    keep = max(depth or 0, 1)  # some families cannot be built without any layer; the backbone drops it later
     if keep >= last:
         return {}
     lists = {key: getattr(config, key, None) for key in LAYER_LISTS}

@@ -1,7 +1,7 @@
-"""The masked-LM head: from a transformer's last states to probabilities of tokens, and to the mean of their rows.
+"""The masked-LM head: from a transformer's last states to token probabilities, and to the mean of their embeddings.
 
-Beside `backbone.py` and `loading.py` the only file that knows transformers' models. A head is the family's own masked
-language model with nothing in the transformer's place: what goes in as input embeddings comes out as its last states.
+Besides `backbone.py` and `loading.py`, the only file specific to transformers' models. A head is the family's masked
+language model whose transformer is replaced by the identity: the input embeddings become its last states.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from essent._core.hub import file_options
 from essent.errors import ModelError
 from essent.model.weights import require_weights
 
-SCORES = 2**24  # logits held at a time, 64 MiB in float32
+SCORES = 2**24  # maximum number of logits in memory, 64 MiB in float32
 NO_HEAD = (
-    "has no masked-LM head: it was saved or loaded without one, as sentence encoders are. Give the language model that "
-    "it was made from, by name or folder, or another that was pretrained to fill in [MASK]"
+    "has no masked-LM head: it was saved or loaded without one, as sentence encoders are. Give the name or folder of "
+    "the language model that it was made from, or of another one that was pretrained to fill in [MASK]"
 )
 
 
 def names_mlm_head(config: PretrainedConfig) -> bool:
-    """Whether a configuration says that its weights come with a masked-LM head; `load_masked` makes sure."""
+    """Return whether a configuration declares a masked-LM head; `load_masked` checks that its weights exist."""
     kind = MODEL_FOR_MASKED_LM_MAPPING.get(type(config), None)
     if not isinstance(kind, type):
         return False
@@ -38,14 +38,14 @@ def names_mlm_head(config: PretrainedConfig) -> bool:
 
 
 def load_masked(name: str, **arguments: Any) -> PreTrainedModel:
-    """A masked language model, transformer and head, with every weight of its own.
+    """Load a masked language model, transformer and head, and check that no weight is missing.
 
     Args:
-        arguments: of transformers' `from_pretrained` (revision, subfolder, dtype …); without `trust_remote_code` no
+        arguments: of transformers' `from_pretrained` (revision, subfolder, dtype …). Without `trust_remote_code`, no
             code of the folder runs, and only safetensors are read.
 
     Raises:
-        ModelError: the head's weights are not there, or the transformer's; transformers would draw them at random.
+        ModelError: weights of the head or the transformer are missing; transformers would draw them at random.
     """
     try:
         whole = AutoModelForMaskedLM.from_pretrained(
@@ -66,12 +66,12 @@ def load_masked(name: str, **arguments: Any) -> PreTrainedModel:
 
 
 class _Given(nn.Module):
-    """Stands where the transformer stood, and gives back what it gets."""
+    """Replacement of the transformer that returns its input."""
 
     def __init__(self, base: nn.Module) -> None:
         super().__init__()
         if isinstance(embeddings := getattr(base, "embeddings", None), nn.Module):
-            self.embeddings = embeddings  # some heads look tokens up in it (DeBERTa)
+            self.embeddings = embeddings  # some heads read the table (DeBERTa)
 
     def forward(self, *_: Any, inputs_embeds: torch.Tensor, **__: Any) -> BaseModelOutput:
         return BaseModelOutput(last_hidden_state=inputs_embeds)
@@ -81,7 +81,7 @@ class MaskedLMHead(nn.Module):
     """The head of a masked language model as a function of states.
 
     Args:
-        whole: the model with its transformer. Parameters are shared, it is not changed.
+        whole: the model with its transformer. Parameters are shared; the model is not modified.
     """
 
     def __init__(self, whole: PreTrainedModel) -> None:
@@ -89,18 +89,18 @@ class MaskedLMHead(nn.Module):
         self.model = _with_base(whole, _Given(whole.base_model))
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """Logits (M,V) of states (M,D)."""
+        """Compute the logits (M,V) of states (M,D)."""
         logits: torch.Tensor = self.model(inputs_embeds=states.unsqueeze(0)).logits
         return logits.squeeze(0)
 
     def whole(self, base: nn.Module) -> PreTrainedModel:
-        """The masked language model with this transformer in its place, e.g. to save it."""
+        """Return the masked language model with the transformer `base`, for example to save it."""
         return _with_base(self.model, base)
 
     def most_probable(self, states: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The `count` most probable tokens k of states (M,D), best first: probabilities (M,k) and ids (M,k).
+        """Return probabilities (M,k) and ids (M,k) of the k most probable tokens of states (M,D), best first.
 
-        All tokens where the vocabulary has fewer.
+        k is `count`, or the size of the vocabulary if that is smaller.
         """
         probabilities, ids = [], []
         rows = max(SCORES // max(int(self.model.config.vocab_size), 1), 1)
@@ -122,19 +122,19 @@ def _with_base(model: PreTrainedModel, base: nn.Module) -> PreTrainedModel:
 def expected_rows(
     states: torch.Tensor, at: torch.Tensor, count: int, head: MaskedLMHead, table: torch.Tensor
 ) -> torch.Tensor:
-    """At the places `at` the mean of the most probable tokens' rows, weighted by probability; 0 elsewhere.
+    """Compute the mean embedding of the most probable tokens at the positions `at`, weighted by probability.
 
     h = Σ_{v ∈ top k} p(v) W_v / Σ_{v ∈ top k} p(v), p from the masked-LM head (PromptBERT, eq. 3). The head runs at
-    these places only.
+    these positions only.
 
     Args:
-        states: what the head reads, (B,T,D).
+        states: input of the head, (B,T,D).
         at: (B,T) bool.
         count: k.
-        table: a row for every token, (V,E).
+        table: one row per token, (V,E).
 
     Returns:
-        (B,T,E)
+        (B,T,E), 0 at all other positions.
     """
     probabilities, ids = head.most_probable(states[at], count)  # (M,k)
     shares = probabilities / probabilities.sum(dim=-1, keepdim=True)

@@ -1,11 +1,11 @@
-"""Template t: from its text to the frame of ids around the user's words, and what it alone contributes.
+"""Template t: from its text to the frame of ids around a text, and the bias that denoising subtracts.
 
-The ids come from tokenising the template once, with a stand-in word in its slot, and cutting the stand-in out. For
-tokenizers that split words at punctuation and spaces (BERT's) this is exactly tokenising the filled template.
+The template is tokenized once, with a placeholder word in its slot that is then removed. For tokenizers that split
+words at punctuation and spaces (BERT's), this equals tokenizing the filled template.
 
 Denoising (PromptBERT 4.3) subtracts the template's own states from its tokens. The template is encoded with an empty
-slot, the position ids after the slot shifted by the number of tokens of the sentence. The bias depends on that number
-only: one pass per length, kept for the next texts of the same length.
+slot, and the position ids after the slot are shifted by the number of tokens of the sentence. The bias depends only on
+that number: one pass per length, cached for later texts of the same length.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from essent.recipe.types import Tokens
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-STAND_INS = ("a", "word", "0", "中", "x")  # more than one, as a template may glue itself to a letter
+STAND_INS = ("a", "word", "0", "中", "x")  # several, since the template may form one token with a letter
 
 
 def make_frame(tokenizer: PreTrainedTokenizerBase, template: str | None, leading_space: bool = False) -> Frame:
-    """Tokenise a template, special tokens included, into the ids before and after the text.
+    """Tokenize a template, special tokens included, into the ids before and after the text.
 
     Args:
-        template: text with one {text} and any number of [MASK], or None: special tokens only.
-        leading_space: tokenise the text as after a space, as in the middle of a sentence.
+        template: text with one {text} and any number of [MASK], or None for special tokens only.
+        leading_space: tokenize the text as after a space, as in the middle of a sentence.
 
     Raises:
-        UnsupportedRecipeError: a template with [MASK] for a tokenizer without a mask token, or a slot that cannot be
-            told from the words around it.
+        UnsupportedRecipeError: the template has [MASK] and the tokenizer has no mask token, or no token boundary
+            separates the slot from its neighbours.
     """
-    if template is None and not fast_backend(tokenizer).encode("").ids:  # nothing stands around a text
+    if template is None and not fast_backend(tokenizer).encode("").ids:  # no special tokens
         return Frame((), (), space=leading_space)
     text = SLOT if template is None else template
     if MASK in text:
@@ -57,26 +57,26 @@ def make_frame(tokenizer: PreTrainedTokenizerBase, template: str | None, leading
         if cut is not None:
             return Frame(*cut, space=space or leading_space, dot_rule=template is not None)
     raise UnsupportedRecipeError(
-        f"In the template {template!r} this tokenizer joins {SLOT} with what stands next to it; put a space or a "
-        "quotation mark around it."
+        f"In the template {template!r}, this tokenizer merges {SLOT} with its neighbours. Put spaces or quotation "
+        "marks around it."
     )
 
 
 def check_room(frame: Frame, template: str | None, max_seq_length: int | None) -> None:
-    """Whether a model that reads `max_seq_length` tokens reads any of the text in this frame.
+    """Check that `max_seq_length` tokens leave room for a text in this frame.
 
     Raises:
-        UnsupportedRecipeError: it does not.
+        UnsupportedRecipeError: the template alone fills the sequence.
     """
     if template is not None and max_seq_length is not None and len(frame) >= max_seq_length:
         raise UnsupportedRecipeError(
-            f"The template {template!r} takes {len(frame)} tokens, and the model reads {max_seq_length}, text "
-            "included. Use a shorter template or raise the model's max_seq_length."
+            f"The template {template!r} has {len(frame)} tokens, and the model reads at most {max_seq_length}, text "
+            "included. Use a shorter template or increase the model's max_seq_length."
         )
 
 
 def _own_words(tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
-    """Words of a vocabulary of words, which may have none of the stand-ins."""
+    """Yield words of the vocabulary, for word-level tokenizers that contain none of STAND_INS."""
     vocabulary = tokenizer.get_vocab()
     for token in sorted(vocabulary, key=vocabulary.__getitem__)[:1000]:
         word = token.removeprefix("▁")
@@ -87,9 +87,9 @@ def _own_words(tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
 def _cut(
     tokenizer: PreTrainedTokenizerBase, before: str, middle: str, after: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Ids before and after `middle`, or None when a token crosses its border."""
+    """Return the ids before and after `middle`; None if a token crosses its border."""
     backend = fast_backend(tokenizer)
-    backend.encode_special_tokens = False  # the template's [MASK] is one
+    backend.encode_special_tokens = False  # [MASK] in a template is a special token
     encoding = backend.encode(before + middle + after, add_special_tokens=True)
     start, stop = len(before), len(before) + len(middle)
     word = start + len(middle) - len(middle.lstrip())
@@ -110,7 +110,7 @@ def _cut(
 
 
 def debias(hidden: torch.Tensor, tokens: Tokens, frame: Frame, layer: int, backbone: Backbone) -> torch.Tensor:
-    """Subtract the empty template's states from the template's tokens; the user's words stay as they are.
+    """Subtract the states of the empty template from the template's tokens; tokens of the text are unchanged.
 
     Args:
         hidden: states of the layer, (B,T,D).
@@ -130,9 +130,9 @@ def debias(hidden: torch.Tensor, tokens: Tokens, frame: Frame, layer: int, backb
 def template_states(
     frame: Frame, layer: int, lengths: list[int], backbone: Backbone, like: torch.Tensor
 ) -> torch.Tensor:
-    """States of the empty template for each length of the missing sentence: (len(lengths), F, D).
+    """Return the states (len(lengths),F,D) of the empty template for each length of the missing sentence.
 
-    Kept between calls except while gradients flow: then the model is changing.
+    Cached between calls, except with gradients enabled: the weights may change.
     """
     if torch.is_grad_enabled():
         return _run(frame, layer, lengths, backbone, like.device)

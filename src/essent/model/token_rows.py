@@ -1,8 +1,7 @@
-"""A table of token vectors as a model: what static encoders are, `h_n` = row of the token, no layer above it.
+"""Tables of token vectors as models, for static encoders: `h_n` is the row of the token, without layers.
 
-StaticEmbedding, model2vec and WordEmbeddings models become a `Backbone` that has the source `static` alone, so that
-every token weight and every shaping step works on them. Tokens are counted without special tokens around the text and
-without a length limit, as those models do.
+StaticEmbedding, model2vec and WordEmbeddings models become a `Backbone` whose only source is `static`, so all token
+weights and shaping steps work on them. As in these models, texts have no special tokens and no length limit.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from essent.recipe.tokens.ids import DROPPED, fast_backend, unknown_token
 
 
 class RowsConfig(PretrainedConfig):
-    """Shape of a table: `vocab_size` rows, the row of zeros that stands for no token included, of `hidden_size`."""
+    """Shape of a table: `vocab_size` rows of `hidden_size`, including the last row of zeros for padding."""
 
     model_type = "essent_rows"
 
@@ -47,7 +46,7 @@ class RowsConfig(PretrainedConfig):
 
 
 class RowsModel(PreTrainedModel):
-    """A model that is its input embeddings alone. The last row is zeros: a text without tokens is a vector of zeros."""
+    """A model that consists of its input embeddings; a text without tokens has the last row, a vector of zeros."""
 
     config_class = RowsConfig
     base_model_prefix = "rows"
@@ -59,7 +58,7 @@ class RowsModel(PreTrainedModel):
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
-        """The table of rows, as transformers asks for it."""
+        """Return the table of rows."""
         return self.embeddings
 
     def set_input_embeddings(self, value: nn.Module) -> None:
@@ -67,7 +66,7 @@ class RowsModel(PreTrainedModel):
         self.embeddings = value  # type: ignore[assignment]
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None) -> BaseModelOutput:
-        """Rows of the ids (B,T) -> (B,T,D)."""
+        """Return the rows (B,T,D) of ids (B,T)."""
         return BaseModelOutput(last_hidden_state=self.embeddings(input_ids))
 
 
@@ -83,26 +82,26 @@ def rows_backbone(
     dropped: Iterable[int] = (),
     max_seq_length: int | None = None,
 ) -> Backbone:
-    """A backbone of a table (V,D): row t is token t's vector.
+    """Make a backbone from a table (V,D) whose row t is the vector of token t.
 
     Args:
-        table: any float type; kept in float32.
-        tokenizer: its ids are the table's rows.
+        table: of any float type; stored in float32.
+        tokenizer: its ids are row indices of the table.
         special_tokens: whether a tokenizer of transformers puts its special tokens around every text.
-        dropped: ids that leave every text, such as the unknown word's: they count in no mean and no frequency.
-        max_seq_length: most tokens of a text; None for no limit.
+        dropped: ids to remove from every text, such as that of the unknown word: no mean and no frequency counts them.
+        max_seq_length: maximum number of tokens per text; None for no limit.
 
     Raises:
-        ModelError: not a matrix, NaN or infinite values, or ids without a row.
+        ModelError: the table is not a matrix, has NaN or infinite values, or lacks the row of an id.
     """
     rows = torch.as_tensor(table).detach().cpu().float()
     if rows.ndim != 2 or 0 in rows.shape:
-        raise ModelError(f"A table of token vectors has the shape (V,D), not {tuple(rows.shape)}.")
+        raise ModelError(f"Expected a table of token vectors of shape (V,D), got {tuple(rows.shape)}.")
     finite = torch.isfinite(rows).all(dim=1)
     if not bool(finite.all()):
         bad = torch.nonzero(~finite).flatten().tolist()
         raise ModelError(
-            f"{len(bad)} of {len(rows)} token vectors have NaN or infinite values, first that of id {bad[0]}."
+            f"{len(bad)} of {len(rows)} token vectors have NaN or infinite values, the first at id {bad[0]}."
         )
     own = unlimited(tokenizer, special_tokens=special_tokens, dropped=dropped)
     require_rows(own, len(rows))
@@ -118,11 +117,11 @@ def rows_backbone(
 def unlimited(
     tokenizer: Tokenizer | PreTrainedTokenizerBase, *, special_tokens: bool = False, dropped: Iterable[int] = ()
 ) -> PreTrainedTokenizerBase:
-    """A copy of the tokenizer that pads nothing and cuts nothing.
+    """Return a copy of the tokenizer without padding and truncation.
 
     Args:
-        special_tokens: whether it still puts special tokens around a text.
-        dropped: ids to leave out of every text; written into tokenizer_config.json with the rest.
+        special_tokens: whether the copy puts special tokens around a text.
+        dropped: ids to remove from every text; saved in tokenizer_config.json.
     """
     if special_tokens and isinstance(tokenizer, PreTrainedTokenizerBase):
         unlimited_tokenizer = copy.deepcopy(tokenizer)
@@ -136,7 +135,7 @@ def unlimited(
     backend.no_truncation()
     special = [token.content for token in backend.get_added_tokens_decoder().values() if token.special]
     mask = next((text for text in ("[MASK]", "<mask>") if backend.token_to_id(text) is not None), None)
-    # a name for a token that the tokenizer does not treat as special would change what it makes of a text
+    # naming a token that the tokenizer does not treat as special would change the ids of texts
     named = {"unk_token": unknown_token(backend), "mask_token": mask}
     named = {key: text for key, text in named.items() if text in special}
     extra_tokens = [text for text in special if text not in named.values()]
@@ -157,11 +156,11 @@ STATIC_MODULES = (StaticEmbedding, WordEmbeddings)
 
 
 def backbone_of(first: StaticEmbedding | WordEmbeddings) -> Backbone:
-    """The backbone of a sentence-transformers model that begins with a table.
+    """Make the backbone of a sentence-transformers model that starts with a table.
 
     Raises:
-        UnsupportedRecipeError: a tokenizer of its own kind (WordEmbeddings from a text file).
-        ModelError: a table that does not fit its tokenizer.
+        UnsupportedRecipeError: the tokenizer is not one of transformers (WordEmbeddings from a text file).
+        ModelError: the table does not fit the tokenizer.
     """
     if isinstance(first, StaticEmbedding):
         cut = first.tokenizer.truncation
@@ -171,18 +170,18 @@ def backbone_of(first: StaticEmbedding | WordEmbeddings) -> Backbone:
     tokenizer = getattr(first.tokenizer, "tokenizer", None)
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise UnsupportedRecipeError(
-            f"The model's WordEmbeddings split texts by {type(first.tokenizer).__name__}, in Python; essent needs a "
-            "tokenizer of transformers there. Word vectors in a file are read by essent itself."
+            f"The model's WordEmbeddings split texts by {type(first.tokenizer).__name__}; essent needs a tokenizer of "
+            "transformers. To use word vectors, give their file as the model."
         )
     limit = None if first.max_seq_length >= LONG else first.max_seq_length
     return rows_backbone(first.emb_layer.weight, tokenizer, special_tokens=True, max_seq_length=limit)
 
 
-LONG = 10**6  # WordEmbeddings' own default limit
+LONG = 10**6  # default limit of WordEmbeddings
 
 
 def is_static(name: str, hub: dict[str, Any]) -> bool:
-    """Whether a folder or hub name holds a static model: of sentence-transformers, or of model2vec alone."""
+    """Return whether a folder or hub name contains a static model of sentence-transformers or model2vec."""
     modules = read_modules(name, hub)
     if modules is None:
         return is_model2vec(name, hub)
@@ -191,16 +190,16 @@ def is_static(name: str, hub: dict[str, Any]) -> bool:
 
 
 def is_model2vec(name: str, hub: dict[str, Any]) -> bool:
-    """Whether it is a folder of model2vec without the list of modules that sentence-transformers reads."""
+    """Return whether a folder or hub name contains a model2vec model without modules.json."""
     config = (read_config(name, hub) or {}) if read_modules(name, hub) is None else {}
     return config.get("model_type") == "model2vec" or "StaticModel" in (config.get("architectures") or ())
 
 
 def open_model2vec(name: str, hub: dict[str, Any], options: dict[str, Any]) -> SentenceTransformer:
-    """A folder of model2vec as sentence-transformers modules; tokens unknown to its tokenizer leave every text.
+    """Load a folder of model2vec as a SentenceTransformer that removes unknown tokens from every text.
 
-    Row weights and a mapping to fewer rows (vocabulary quantization) are folded into one row a token. model2vec cuts
-    texts at the `max_seq_length` of its configuration to save time; here whole texts count.
+    Row weights and a mapping to fewer rows (vocabulary quantization) are folded into one row per token. model2vec
+    truncates texts at the `max_seq_length` of its configuration to save time; here whole texts are used.
     """
     config = read_config(name, hub) or {}
     first = StaticEmbedding.load(name, **hub)

@@ -1,4 +1,4 @@
-"""Recipe, the whole method as frozen data, and the recipes of the literature by their names. No torch here."""
+"""Recipes: an embedding method as frozen data, and the published methods by name. Does not import torch."""
 
 from essent.recipe.named import NAMED, TEMPLATES, NamedRecipe
 from essent.recipe.recipe import Recipe

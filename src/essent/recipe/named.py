@@ -1,4 +1,4 @@
-"""Every published recipe as a row: name, text form, paper, section.
+"""Published recipes, one row each: name, text form, paper, section.
 
 Templates are stored byte-exact: straight and curly quotes are different tokens.
 """
@@ -22,7 +22,14 @@ TEMPLATES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class NamedRecipe:
-    """A published method. `{}` in `text` stands for the head of Ditto, the only argument that a method has."""
+    """A published method; `{}` in `text` stands for Ditto's attention head, the only argument of any method.
+
+    Example:
+        >>> from essent.recipe import NAMED
+        >>> ditto = NAMED["ditto"]
+        >>> ditto.form, ditto.fields, ditto.paper
+        ('ditto:HEAD', 'layers=0+L weights=ditto:HEAD', 'Ditto (Chen et al. 2023)')
+    """
 
     name: str
     text: str
@@ -32,22 +39,22 @@ class NamedRecipe:
 
     @property
     def argument(self) -> str:
-        """The name of its argument; "" for a recipe without one."""
+        """Name of the argument; "" for a recipe without one."""
         return "head" if "{}" in self.text else ""
 
     @property
     def form(self) -> str:
-        """How it is written: `mean`, `ditto:HEAD`."""
+        """Text form with a placeholder for the argument: `mean`, `ditto:HEAD`."""
         return f"{self.name}:{self.argument.upper()}" if self.argument else self.name
 
     @property
     def instance(self) -> str:
-        """One recipe of this form: `mean`, `ditto:1-10`."""
+        """Text form with an example of the argument: `mean`, `ditto:1-10`."""
         return f"{self.name}:1-10" if self.argument else self.name
 
     @property
     def fields(self) -> str:
-        """The same without the name: `layers=0+L weights=ditto:HEAD`."""
+        """Fields of the recipe: `layers=0+L weights=ditto:HEAD`."""
         return self.text.format(self.argument.upper())
 
 

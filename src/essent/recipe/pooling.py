@@ -1,6 +1,6 @@
-"""The contraction e = Σ_n ω_n Σ_k α_k h_n^(k), and the other ways of reducing tokens to one vector.
+"""The weighted sum e = Σ_n ω_n Σ_k α_k h_n^(k), and other reductions of tokens to one vector.
 
-One definition, padded or not: weights are 0 on padding, so what stands there never counts.
+The same definition with and without padding: weights are 0 on padding.
 """
 
 from __future__ import annotations
@@ -21,14 +21,23 @@ __all__ = ["Reduction", "reductions"]
 
 
 class Reduction(Part, ABC):
-    """Reduces mixed states (B,T,D) with weights (B,T) to one vector a text (B,K)."""
+    """Base class of reductions: from states (B,T,D) and weights (B,T) to one vector per text, (B,K).
+
+    Example:
+        >>> import torch
+        >>> from essent.recipe.pooling import reductions
+        >>> maximum = reductions.create("max")
+        >>> hidden = torch.tensor([[[1.0, 5.0], [3.0, 2.0], [9.0, 9.0]]])  # (1,3,2)
+        >>> maximum.reduce(hidden, torch.tensor([[0.5, 0.5, 0.0]]), torch.ones(1, 3, dtype=torch.bool)).tolist()
+        [[3.0, 5.0]]
+    """
 
     @abstractmethod
     def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Vectors (B,K) of mixed states (B,T,D) under weights (B,T), where `attention_mask` (B,T) is true."""
+        """Reduce states (B,T,D) with weights (B,T) to vectors (B,K); `attention_mask` (B,T) is false on padding."""
 
     def width(self, dimensions: int) -> int:
-        """K for a hidden size D."""
+        """Return K for a hidden size D."""
         return dimensions
 
 
@@ -36,7 +45,7 @@ reductions: Registry[Reduction] = Registry("reduction", "essent.reductions")
 
 
 def mix_sources(states: Sequence[torch.Tensor], factors: Sequence[float]) -> torch.Tensor:
-    """Σ_k α_k h^(k): (B,T,D) each -> (B,T,D)."""
+    """Compute Σ_k α_k h^(k) of states (B,T,D)."""
     if len(states) == 1 and factors[0] == 1.0:
         return states[0]
     mixed = states[0] * factors[0]
@@ -48,10 +57,10 @@ def mix_sources(states: Sequence[torch.Tensor], factors: Sequence[float]) -> tor
 @reductions.register("sum")
 @dataclass(frozen=True)
 class Sum(Reduction):
-    """Σ_n ω_n h_n, the equation itself."""
+    """Weighted sum Σ_n ω_n h_n."""
 
     def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Σ_n ω_n h_n: (B,D); sums are never taken in 16 bits."""
+        """Compute Σ_n ω_n h_n (B,D), at least in float32."""
         import torch
 
         hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
@@ -64,7 +73,7 @@ class Max(Reduction):
     """Largest value of each dimension over the tokens with ω > 0; the weights only select."""
 
     def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """The largest value of each dimension over the tokens with a weight: (B,D)."""
+        """Compute the largest value of each dimension over the tokens with ω > 0: (B,D)."""
         return hidden.masked_fill((weights <= 0).unsqueeze(-1), -math.inf).amax(dim=1)  # (B,D)
 
 
@@ -79,7 +88,7 @@ class Power(Reduction):
         require_integer(f"reduce=power:{self.p}", "p", self.p, 1)
 
     def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """(Σ_n ω_n h_n^p)^(1/p) of each dimension: (B,D)."""
+        """Compute (Σ_n ω_n h_n^p)^(1/p) of each dimension: (B,D)."""
         powers = Sum().reduce(hidden**self.p, weights, attention_mask)  # (B,D)
         return powers.sign() * powers.abs() ** (1.0 / self.p)
 
@@ -89,8 +98,8 @@ class Power(Reduction):
 class Dct(Reduction):
     """The first K coefficients of the orthonormal DCT-II along the text, concatenated (Almarwani et al. 2019, eq. 1).
 
-    Tokens are first scaled by N·ω_n, so uniform weights give the published transform; a text shorter than K tokens has
-    zeros in the places beyond.
+    Tokens are first scaled by N·ω_n, so uniform weights give the published transform. For a text of fewer than K
+    tokens, the remaining coefficients are zero.
     """
 
     coefficients: int = 2
@@ -99,7 +108,7 @@ class Dct(Reduction):
         require_integer(f"reduce=dct:{self.coefficients}", "the number of coefficients", self.coefficients, 1)
 
     def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """The first coefficients of each dimension's cosine transform over the tokens: (B,K·D)."""
+        """Compute the first coefficients of each dimension's cosine transform over the tokens: (B,K·D)."""
         import torch
 
         hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
@@ -112,5 +121,5 @@ class Dct(Reduction):
         return (basis @ hidden).flatten(1)  # (B,C,T) @ (B,T,D) -> (B,C·D)
 
     def width(self, dimensions: int) -> int:
-        """The number of dimensions of the result."""
+        """Return K·D for a hidden size D."""
         return self.coefficients * dimensions

@@ -1,4 +1,4 @@
-"""Recipe: the whole method as data, its fields in the order of the flow.
+"""Recipe: an embedding method as data, with fields in the order in which they are applied.
 
     e(s) = g( Σ_n ω_n · Σ_k α_k · h_n^(k) )
 
@@ -31,7 +31,7 @@ from essent.recipe.named import NAMED, TEMPLATES
 from essent.recipe.sources.layers import Mix, check_source, checked_mix, format_mix, parse_mix, reads_mlm_head
 
 FIELDS = ("template", "layers", "weights", "reduce")
-ALLOWED = {  # for the error on a value of another type
+ALLOWED = {  # for the error about a value of another type
     "template": f"give a text with one {{text}}, the name of a template ({', '.join(TEMPLATES)}), or None.",
     "layers": "give a text such as 'L' (the last layer), 'L-1' or '0+L', or pairs of a source and its weight.",
     "weights": "give a text such as 'idf' or 'idf*ditto:1-10', or a list of such texts.",
@@ -44,15 +44,23 @@ WORD = re.compile(r'\s*(?P<key>\w+)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\'[^\']*\'
 
 @dataclass(frozen=True)
 class Recipe:
-    """One way of turning a text into a vector; frozen, hashable, plain values.
+    """A method that turns a text into a vector; frozen, hashable, with plain values.
 
     `layers`, `weights` and `shaping` may also be texts, as in the text form ("0+L", "idf*ditto:1-10", "zscore |
-    normalize"), and `template` the name of one. Every value is checked here, without a model; what a model allows is
-    checked by `essent.model.check_recipe`.
+    normalize"), and `template` the name of one. Values are checked without a model; `Encoder` checks that its model
+    can run the recipe.
 
     Raises:
-        RecipeError: a value that is malformed; the message shows it and what is allowed.
-        UnknownNameError: a name that is not registered.
+        RecipeError: a value is malformed; the message shows it and what is allowed.
+        UnknownNameError: a name is not registered.
+
+    Example:
+        >>> from essent import Recipe
+        >>> recipe = Recipe(layers="0+L", weights="idf", shaping="zscore | normalize")
+        >>> str(recipe)
+        'first-last-idf | zscore | normalize'
+        >>> Recipe.parse(str(recipe)) == recipe
+        True
     """
 
     template: str | None = None
@@ -61,7 +69,7 @@ class Recipe:
     reduce: str = "sum"
     shaping: tuple[str, ...] = ()
 
-    if TYPE_CHECKING:  # what a type checker reads: texts go in, parsed values come out
+    if TYPE_CHECKING:  # for type checkers: arguments may be texts, attributes are parsed values
 
         def __init__(
             self,
@@ -80,7 +88,7 @@ class Recipe:
             object.__setattr__(self, key, _field_of(key, getattr(self, key)))
         if self.template is not None and self.template.count(SLOT) != 1:
             raise RecipeError(
-                f"template={self.template!r} has {self.template.count(SLOT)} {SLOT}, it must have exactly one. "
+                f"template={self.template!r} has {self.template.count(SLOT)} {SLOT}; it must have exactly one. "
                 f"Named templates: {', '.join(TEMPLATES)}."
             )
         if not self.layers or not self.weights:
@@ -101,10 +109,13 @@ class Recipe:
                 f"{'no template' if self.template is None else repr(self.template)}."
             )
         if self.template is None and any(source.endswith("-bias") for source, _ in self.layers):
-            raise RecipeError(f"layers={mix} subtracts a template's bias, and this recipe has no template.")
+            raise RecipeError(
+                f"layers={mix} subtracts a template's bias, and this recipe has no template. Add one, e.g. "
+                "template=bert."
+            )
         if reads_mlm_head(self.layers) and "mask" not in self.weights:
             raise RecipeError(
-                f"layers={mix} is what the masked-LM head predicts at the template's masks: it needs weights=mask, "
+                f"layers={mix} is predicted by the masked-LM head at the template's masks; it needs weights=mask, "
                 f"not weights={'*'.join(self.weights)}."
             )
 
@@ -125,8 +136,8 @@ class Recipe:
         """Read the one-line text form; `Recipe.parse(str(recipe)) == recipe`.
 
         Raises:
-            RecipeError: shows the text and the part that cannot be read.
-            UnknownNameError: no recipe, weighting, source or step of that name; says the nearest.
+            RecipeError: the text cannot be read; the message shows the part at fault.
+            UnknownNameError: a recipe, weighting, source or step does not exist; the message suggests the nearest.
         """
         if isinstance(text, Recipe):
             return text
@@ -134,7 +145,7 @@ class Recipe:
             raise RecipeError(f"A recipe is a text such as 'mean' or 'ditto:1-10 | zscore', not {text!r}.")
         head, *steps = split_chain(text)
         if any(not step for step in steps):
-            raise RecipeError(f"{text!r} has an empty step between or after '|'.")
+            raise RecipeError(f"{text!r} has an empty step before or after '|'. Give a step such as zscore.")
         name = re.match(r"\s*(?P<name>[A-Za-z][\w+-]*)(?P<argument>:\S*)?(?=\s|$)", head)
         recipe = cls()
         if name:
@@ -162,7 +173,7 @@ class Recipe:
     # -- data form --------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON or YAML."""
+        """Return the fields as plain values for JSON or YAML."""
         return {
             "template": self.template,
             "layers": [[source, factor] for source, factor in self.layers],
@@ -173,41 +184,41 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
-        """Read what `to_dict` wrote, or the same fields as texts.
+        """Read the output of `to_dict`, or the same fields as texts.
 
         Raises:
-            RecipeError: an unknown key or a value of the wrong type.
+            RecipeError: a key is unknown, or a value has the wrong type.
         """
         if not isinstance(values, Mapping):
-            raise RecipeError(f"A recipe is a mapping of {', '.join(ALLOWED)}, not {type(values).__name__}.")
+            raise RecipeError(f"A recipe must be a mapping of {', '.join(ALLOWED)}, not {type(values).__name__}.")
         if unknown := [key for key in values if key not in ALLOWED]:
             raise RecipeError(f"Unknown recipe field {unknown[0]!r}. {did_you_mean(str(unknown[0]), list(ALLOWED))}")
         return cls(**values)
 
     def to_json(self) -> str:
-        """The recipe as JSON."""
+        """Return the recipe as JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Recipe:
-        """Raises RecipeError when `text` is not JSON or not a recipe."""
+        """Read the output of `to_json`; raise RecipeError if `text` is not JSON or not a recipe."""
         return cls.from_dict(_parsed("JSON", json.loads, text))
 
     def to_yaml(self) -> str:
-        """The recipe as YAML."""
+        """Return the recipe as YAML."""
         import yaml
 
         return yaml.safe_dump(self.to_dict(), allow_unicode=True, sort_keys=False, width=1000)
 
     @classmethod
     def from_yaml(cls, text: str) -> Recipe:
-        """Raises RecipeError when `text` is not YAML or not a recipe."""
+        """Read the output of `to_yaml`; raise RecipeError if `text` is not YAML or not a recipe."""
         import yaml
 
         return cls.from_dict(_parsed("YAML", yaml.safe_load, text))
 
     def digest(self) -> str:
-        """16 hexadecimal digits that are the same for equal recipes on every machine."""
+        """Return 16 hexadecimal digits that are the same for equal recipes on every machine."""
         canonical = json.dumps(self.to_dict(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -217,12 +228,12 @@ def _parsed(form: str, parse: Callable[[str], Any], text: str) -> Any:
 
     try:
         return parse(text)
-    except (YAMLError, ValueError, RecursionError) as error:  # ValueError: also dates that are none
+    except (YAMLError, ValueError, RecursionError) as error:  # ValueError: also invalid dates
         raise RecipeError(f"Not {form}: {error}") from None
 
 
 def _field_of(key: str, value: Any) -> Any:
-    """A field's value from its text form, or from the values of Python or JSON."""
+    """Read a field's value from its text form, or from the values of Python or JSON."""
     if isinstance(value, str):
         return read_field(key, value)
     if key == "template" and value is None:
@@ -236,14 +247,14 @@ def _field_of(key: str, value: Any) -> Any:
 
 
 def _is_term(term: Any) -> bool:
-    """Whether a term of a mix is a source and its weight; YAML reads layer 0 as a number."""
+    """Return whether a term of a mix is a source and its weight; YAML reads layer 0 as a number."""
     if not isinstance(term, (list, tuple)) or len(term) != 2:
         return False
     return isinstance(term[0], (str, int)) and isinstance(term[1], Real) and bool not in map(type, term)
 
 
 def split_chain(text: str) -> list[str]:
-    """The parts of a text between the '|' outside its quotes."""
+    """Split a text at every '|' outside quotes."""
     pieces = re.findall(r'(?:"(?:[^"\\]|\\.)*"|\'[^\']*\'|[^|"\'])+|\|', text)
     parts = [""]
     for piece in pieces:
@@ -263,13 +274,13 @@ def _from_name(name: str, argument: str | None) -> Recipe:
         )
     argument = (argument or "")[1:]
     if bool(argument) != bool(row.argument):
-        wanted = f"needs its {row.argument}" if row.argument else "takes no argument"
-        raise RecipeError(f"The recipe {name!r} {wanted}, e.g. {row.instance}.")
+        expected = f"needs a {row.argument}" if row.argument else "has no argument"
+        raise RecipeError(f"The recipe {name!r} {expected}, e.g. {row.instance}.")
     return Recipe.parse(row.text.format(argument))
 
 
 def _read_words(head: str, text: str) -> dict[str, Any]:
-    """The `field=value` words of a recipe's head."""
+    """Read the `field=value` words of a recipe."""
     values: dict[str, Any] = {}
     remainder = head
     while remainder.strip():
@@ -277,7 +288,7 @@ def _read_words(head: str, text: str) -> dict[str, Any]:
         if not match:
             raise RecipeError(
                 f"Cannot read {remainder.strip()!r} in the recipe {text!r}; expected field=value with a field of "
-                f"{', '.join(FIELDS)}, or '| step'. Values with spaces stand in quotes."
+                f"{', '.join(FIELDS)}, or '| step'. Put values with spaces in quotes."
             )
         key, value = match["key"], match["value"]
         if key not in FIELDS:
@@ -299,7 +310,7 @@ def _unquote(value: str) -> str:
 
 
 def read_field(key: str, value: str) -> Any:
-    """A field's value from its text form: "0+L" as a mix, "idf*ditto:1-10" as two weightings, "T0" as its template."""
+    """Read a field's text form: "0+L" as a mix, "idf*ditto:1-10" as two weightings, "T0" as its template."""
     if key == "layers":
         return parse_mix(value)
     if key == "weights":
@@ -312,7 +323,7 @@ def read_field(key: str, value: str) -> Any:
 
 
 def _name_of(recipe: Recipe) -> str | None:
-    """The name that stands for everything but the shaping, if there is one."""
+    """Return the name of the recipe without its shaping; None if it has no name."""
     unshaped = replace(recipe, shaping=())
     head = recipe.weights[0].partition("ditto:")[2]
     for row in NAMED.values():

@@ -1,4 +1,4 @@
-"""A batch of tokens, the states that a model computes for it, and counts of a corpus.
+"""Data types of recipes: batches of tokens, their hidden states, and token counts of a corpus.
 
 Letters used in shapes throughout the project:
 
@@ -28,8 +28,16 @@ __all__ = ["CorpusStats", "States", "Tokens"]
 class Tokens:
     """One padded batch of token ids; `attention_mask` and `content` are 0/1 masks of the same shape.
 
-    `attention_mask` marks every token that is not padding. `content` marks the user's own words among them: not special
-    tokens, not the template.
+    `attention_mask` is true for tokens other than padding, `content` for tokens of the text itself: no special tokens
+    and no template.
+
+    Example:
+        >>> import torch
+        >>> from essent.recipe.types import Tokens
+        >>> ids = torch.tensor([[101, 7592, 2088, 102], [101, 7592, 102, 0]])  # [CLS], words, [SEP], padding
+        >>> tokens = Tokens(ids, attention_mask=ids != 0, content=ids > 102)
+        >>> len(tokens), tokens.content.sum(dim=1).tolist()
+        (2, [2, 1])
     """
 
     ids: torch.Tensor  # (B,T) int64
@@ -40,25 +48,41 @@ class Tokens:
         return int(self.ids.shape[0])
 
     def to(self, device: torch.device) -> Tokens:
-        """The same batch on another device."""
+        """Return the batch on another device."""
         return Tokens(self.ids.to(device), self.attention_mask.to(device), self.content.to(device))
 
 
 @dataclass(frozen=True)
 class States:
-    """What the backbone computed for one batch: only what the recipes asked for.
+    """Outputs of the model for one batch, restricted to those that the recipes read.
 
-    `hidden` maps a source (a layer number, "static", or a table's name) to (B,T,D); `diagonals` maps a head
-    (layer, head), both 1-based as in the papers, to (B,T).
+    `hidden` maps a source (a layer number, "static", or the name of a table) to (B,T,D); `diagonals` maps an attention
+    head (layer, head), both counted from 1 as in the papers, to (B,T).
+
+    Example:
+        >>> import torch
+        >>> from essent.recipe.types import States
+        >>> states = States(hidden={12: torch.zeros(2, 4, 768)}, diagonals={(1, 10): torch.ones(2, 4)})
+        >>> states.hidden[12].shape, states.diagonals[1, 10].shape
+        (torch.Size([2, 4, 768]), torch.Size([2, 4]))
     """
 
     hidden: dict[int | str, torch.Tensor]
     diagonals: dict[tuple[int, int], torch.Tensor]
 
 
-@dataclass(frozen=True, eq=False)  # compared by identity: tables made from it are kept under it
+@dataclass(frozen=True, eq=False)  # compared by identity, as a key of cached tables
 class CorpusStats:
-    """Token counts of a corpus: `texts` (N), `document_frequency` (V,) and `count` (V,), both int64."""
+    """Token counts of a corpus: number of texts N, `document_frequency` (V,) and `count` (V,), both int64.
+
+    Example:
+        >>> import numpy as np
+        >>> from essent.recipe.types import CorpusStats
+        >>> from essent.recipe.weighting import weightings
+        >>> stats = CorpusStats(texts=100, document_frequency=np.array([100, 10]), count=np.array([250, 12]))
+        >>> weightings.create("idf").table(None, stats).round(2).tolist()  # ln(100 / 100), ln(100 / 10)
+        [0.0, 2.3]
+    """
 
     texts: int
     document_frequency: np.ndarray
@@ -71,7 +95,7 @@ class Part:
     name: ClassVar[str]
 
     def spec(self) -> str:
-        """The shortest text from which the registry builds the same part again."""
+        """Return the shortest text from which the registry creates an equal part."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
         return format_spec(
             self.name, {f.name: getattr(self, f.name) for f in fields}, {f.name: f.default for f in fields}
@@ -79,10 +103,10 @@ class Part:
 
 
 def require_integer(spec: str, name: str, value: Any, least: int) -> None:
-    """Refuse an argument of a part that is no integer, or too small.
+    """Check that an argument of a part is an integer of at least `least`.
 
     Raises:
-        RecipeError: says the argument and what is allowed.
+        RecipeError: it is not; the message shows the argument and what is allowed.
     """
     if not isinstance(value, Integral) or value < least:
         raise RecipeError(f"{spec} — {name} must be an integer ≥ {least}, not {value!r}.")

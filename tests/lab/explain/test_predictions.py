@@ -72,7 +72,7 @@ def test_bad_input(bert: Path, folder_of: Callable[[str], Path]) -> None:
         mask_predictions(str(bert), TEXTS, top=0)
     for template, message in (
         ("one-word", r"has no \[MASK\] to predict"),
-        ("{text} means [MASK]" + " and so on" * 90, r"tokens, and the model reads 256"),
+        ("{text} means [MASK]" + " and so on" * 90, r"tokens, and the model reads at most 256"),
         ("[MASK]", "must have exactly one"),
     ):
         with pytest.raises(RecipeError, match=message):

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import essent.model.word_vectors
+import essent.model.word_vector_file
 from essent.errors import DataError, InputError, MissingDependencyError
 from essent.model.word_vectors import WordVectors, is_word_vectors, read_word_vectors
 
@@ -52,7 +52,7 @@ def test_every_format_gives_the_same_table(
     name: str, mark: bytes, block: int, packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gzipped or not, in blocks of any size, with a byte order mark or without."""
-    monkeypatch.setattr(essent.model.word_vectors, "BLOCK", block)  # rows that end in the next block
+    monkeypatch.setattr(essent.model.word_vector_file, "BLOCK", block)  # rows that end in the next block
     path = tmp_path / "any.name"
     path.write_bytes(gzip.compress(mark + FORMATS[name]) if packed else mark + FORMATS[name])
     read_vectors = read_word_vectors(path)
@@ -96,15 +96,15 @@ BAD: dict[str, tuple[str, str]] = {
     "fewer words": (lines("3 2", "a 1 2", "b 3 4"), "line 1: the header announces 3 words, the file has 2"),
     "more words": (lines("1 2", "a 1 2", "b 3 4"), "line 1: the header announces 1 words, the file has 2"),
     "short row": (lines("a 1 2", "b 3", "c 5 6"), "line 2: 'b' has 1 numbers; line 1 has 2"),
-    "long row, no number": (lines("a 1 2", "b c d", "c 5 6"), "line 2: 'c' in the vector of 'b' is no number"),
+    "long row, no number": (lines("a 1 2", "b c d", "c 5 6"), "line 2: 'c' in the vector of 'b' is not a number"),
     "empty line": (lines("a 1 2", "", "c 5 6"), "line 2: '' has 0 numbers; line 1 has 2"),
-    "no word": (lines("a 1 2", " 3 4", "c 5 6"), "line 2: there is no word before its numbers"),
+    "no word": (lines("a 1 2", " 3 4", "c 5 6"), "line 2: there is no word before the numbers"),
     "nan": (lines("2 2", "a 1 2", "b 3 nan"), "line 3: the vector of 'b' has NaN"),
     "overflow": (lines("a 1 2", "b 3 1e99"), "line 2: the vector of 'b' has NaN or infinite"),
     "shifted": (lines("a 1 2 3", "b 1 2", "c 1 2 3 4"), "line 2: 'b' has 2 numbers; line 1 has 3"),
-    "underscore": (lines("a 1 2", "b 1_0 2"), "line 2: '1_0' in the vector of 'b' is no number"),
+    "underscore": (lines("a 1 2", "b 1_0 2"), "line 2: '1_0' in the vector of 'b' is not a number"),
     "header of 5000 digits": (lines("1" * 5000 + " 3", "a 1 2 3"), "111' is neither a header"),
-    "twice": (lines("2 2", "a 1 2", "a 3 4"), "line 3: 'a' stands in line 2 already; duplicates='first'"),
+    "twice": (lines("2 2", "a 1 2", "a 3 4"), "line 3: 'a' is already in line 2. Use duplicates='first'"),
 }
 
 
@@ -124,11 +124,11 @@ def test_bad_binary_files(tmp_path: Path) -> None:
     matrix[4, 2] = np.nan
     twice = b"2 2\na " + pair[0].tobytes() + b"a " + pair[1].tobytes()
     for data, message in (
-        (binary()[:-1], "announces 12 words of 7 dimensions, the file ends within word"),
-        (binary()[: len(HEADER) + 20], "announces 12 words of 7 dimensions, the file ends within word"),
+        (binary()[:-1], "announces 12 words of 7 dimensions, but the file ends within word"),
+        (binary()[: len(HEADER) + 20], "announces 12 words of 7 dimensions, but the file ends within word"),
         (binary() + b"more 1234", "9 bytes follow the 12 words"),
         (binary(matrix=matrix), r"bad\.bin, word 5: the vector of 'well-known' has NaN"),
-        (twice, "word 2: 'a' stands in word 1 already"),
+        (twice, "word 2: 'a' is already in word 1"),
         (b"1 2\n " + pair[0].tobytes(), "word 1: there is no word"),
         (gzip.compress(binary())[:-30], "cannot be unpacked"),
     ):
@@ -144,7 +144,7 @@ def test_arguments_and_missing_files(tmp_path: Path) -> None:
     path.write_text(rows(), encoding="utf-8")
     with pytest.raises(DataError, match="There is no file"):
         read_word_vectors(tmp_path / "other.txt")
-    for options, message in (({"limit": 2.0}, "limit=2.0"), ({"duplicates": "last"}, "known: refuse, first")):
+    for options, message in (({"limit": 2.0}, "limit=2.0"), ({"duplicates": "last"}, "must be one of refuse, first")):
         with pytest.raises(InputError, match=message):
             read_word_vectors(path, **options)  # type: ignore[arg-type]
     assert not is_word_vectors(tmp_path / "other.txt")

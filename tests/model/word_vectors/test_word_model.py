@@ -137,17 +137,17 @@ def test_arguments(glove: Path, tmp_path: Path) -> None:
     table = word_model(vectors, limit=2)[0].embedding.weight.detach().numpy()
     np.testing.assert_array_equal(table, vectors.matrix[:2])
     for options, message in [
-        ({"split": "letters"}, "known: words, spaces"),
-        ({"drop_most_frequent": 3}, "no word is left of 3"),
+        ({"split": "letters"}, "must be one of words, spaces"),
+        ({"drop_most_frequent": 3}, "excludes all 3 words"),
         ({"drop_most_frequent": -1}, "drop_most_frequent=-1"),
         ({"drop_most_frequent": 1.5}, "whole number"),
         ({"limit": 0}, "limit=0"),
     ]:
         with pytest.raises(InputError, match=message):
             word_model(vectors, **options)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="words and vectors of the shape"):
+    with pytest.raises(InputError, match="need vectors of shape"):
         word_model(WordVectors(["a"], vectors.matrix))
     with pytest.raises(DataError, match="There is no file"):
         word_model(tmp_path / "other.txt")
-    with pytest.raises(InputError, match="no word is left"):
+    with pytest.raises(InputError, match="excludes all"):
         word_model(WordVectors(["The", "the"], VECTORS.matrix[:2]), lowercase=True, drop_most_frequent=1)

@@ -56,12 +56,12 @@ def test_the_contract(spec: str, family: str, shell_of: Shells) -> None:
     encoder = encoder_of(shell_of(family), spec)
     texts = [*TEXTS, *EDGES]
     together = weights_of(encoder, texts)
-    normalised = all(weightings.create(part).normalised for part in spec.split("*"))
+    normalized = all(weightings.create(part).normalized for part in spec.split("*"))
     for text, weights, padded_left_weights in zip(texts, together, weights_of(encoder, texts, "left"), strict=True):
         assert (weights >= 0).all()
         assert np.isfinite(weights).all()
         assert weights.sum() > 0
-        if normalised:
+        if normalized:
             assert weights.sum() == pytest.approx(1, abs=1e-5)
         np.testing.assert_allclose(padded_left_weights, weights, atol=1e-6)
         np.testing.assert_allclose(weights_of(encoder, [text])[0], weights, atol=1e-6)

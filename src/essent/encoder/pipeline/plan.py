@@ -250,7 +250,7 @@ class StaticPooler:
             own, uniform = (self._sums(self.frame_ids, [len(around)], w) for w in (around, np.ones_like(around)))
             sums += torch.where(torch.from_numpy(empty[:, None]).to(sums.device), uniform, own)
         count = lengths + len(around)
-        if all(factor.normalised for factor in factors):
+        if all(factor.normalized for factor in factors):
             divisor = np.where(empty, count, total)
         else:  # SIF: divided by the number of tokens
             divisor = count ** np.where(empty, 1, sum(isinstance(factor, Sif) for factor in factors))

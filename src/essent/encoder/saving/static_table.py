@@ -91,7 +91,7 @@ def _weights(module: RecipeModule) -> tuple[np.ndarray, bool]:
         raise NoStockModulesError(f"weights={other[0].spec()} is not a fixed weight for each token")
     weights = weights_by_token(factors, module.backbone.vocabulary, module.stats)
     sifs = sum(isinstance(factor, Sif) for factor in factors)
-    if sifs > 1 or not all(factor.normalised or isinstance(factor, Sif) for factor in factors):
+    if sifs > 1 or not all(factor.normalized or isinstance(factor, Sif) for factor in factors):
         raise NoStockModulesError(f"weights={'*'.join(module.recipe.weights)} are no mean over the tokens")
     return weights, bool(factors) and not sifs
 

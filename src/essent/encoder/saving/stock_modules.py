@@ -116,7 +116,7 @@ def _pooling_modules(module: RecipeModule) -> list[nn.Module]:
 def _word_weights(module: RecipeModule, factors: list[Weighting]) -> WordWeights:
     vocabulary = module.backbone.vocabulary
     factors = [factor if module.recipe.template is not None else by_token(factor) for factor in factors]
-    if other := [factor for factor in factors if not isinstance(factor, ByToken) or not factor.normalised]:
+    if other := [factor for factor in factors if not isinstance(factor, ByToken) or not factor.normalized]:
         raise NoStockModulesError(f"weights={other[0].spec()} is not a fixed weight for each token")
     table = weights_by_token(factors, vocabulary, module.stats)  # (V,)
     table[dropped_ids(module.backbone.tokenizer)] = 0.0

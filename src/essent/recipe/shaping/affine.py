@@ -1,4 +1,4 @@
-"""Affine steps: centring, z-scores, all-but-the-top, whitening. Each learns from moments; a chain of them is one."""
+"""Affine steps, learned from moments: centring, z-scores, all-but-the-top, whitening. Chains of them are affine too."""
 
 from __future__ import annotations
 
@@ -20,23 +20,21 @@ from essent.recipe.types import require_integer
 
 logger = logging.getLogger(__name__)
 
-# A spread this small beside the mean is rounding: float32 carries 6e-8 of a value. Moments carried through a map are
-# float64 and lose only what cancels in the map, about 1e-8 of what went in.
+# A spread this small relative to the mean is rounding: float32 has a precision of 6e-8. Moments mapped through an
+# affine map are float64 and lose only by cancellation, about 1e-8 of the input.
 ROUNDING_OF_VALUES, ROUNDING_OF_MAPS = 1e-6, 1e-7
 
-# A column's spread is noise when it is this small beside the other columns' spread, or beside its own mean. float32
-# carries about 1e-7 of a value; encoders' columns spread over 1e-1 to 1e-3 of each other. all-MiniLM-L6-v2 has three
-# columns (127, 223, 319) that its last LayerNorm holds constant up to that noise.
+# A column's spread is noise if it is this small relative to the other columns' spread, or to its own mean. float32 has
+# a precision of about 1e-7; spreads of encoders' columns have ratios of 1e-1 to 1e-3. all-MiniLM-L6-v2 has three
+# columns (127, 223, 319) that are constant after its last LayerNorm up to this noise.
 NOISE_BESIDE_COLUMNS, NOISE_BESIDE_MEAN = 1e-4, 1e-6
 
-# A component is noise when its variance is below this share of the largest. float32 noise has about 1e-14 of it, the
-# smallest real component of sentence encoders 1e-5 to 1e-8. Without the cut, all-MiniLM-L6-v2's three dead columns and
-# fits on fewer texts than dimensions divide noise by noise.
+# A component is noise if its variance is below this share of the largest. The share of float32 noise is about 1e-14,
+# that of the smallest real component of sentence encoders 1e-5 to 1e-8. Without this threshold, all-MiniLM-L6-v2's
+# three constant columns, and fits on fewer texts than dimensions, would divide noise by noise.
 SMALLEST_VARIANCE = 1e-10
 
-MIN_VECTORS_PER_DIMENSION = (
-    2  # vectors for each dimension that is kept; fewer are about equally far from each other when whitened
-)
+MIN_VECTORS_PER_DIMENSION = 2  # per retained dimension; with fewer, whitened vectors have about equal distances
 
 
 @dataclass(frozen=True)
@@ -49,21 +47,21 @@ class Affine:
 
     @classmethod
     def of(cls, mean: np.ndarray, matrix: np.ndarray) -> Affine:
-        """The map without an offset."""
+        """Make a map without an offset."""
         return cls(mean, matrix, np.zeros(matrix.shape[1]))
 
     def followed_by(self, following: Affine) -> Affine:
-        """One map that does this one, then the following."""
+        """Return the map that applies this one, then `following`."""
         offset = (self.offset - following.mean) @ following.matrix + following.offset  # (K,)
         return Affine(self.mean, self.matrix @ following.matrix, offset)
 
     def module(self) -> nn.Module:
-        """The map for tensors."""
+        """Return the map as a torch module."""
         return AffineModule(self)
 
 
 class AffineModule(Fixed):
-    """Applies an Affine to (B,D) tensors, half types in float32; its arrays are buffers."""
+    """Module that applies an Affine to tensors (B,D), 16-bit types in float32; its arrays are buffers."""
 
     mean: torch.Tensor
     matrix: torch.Tensor  # (D,K), or its diagonal (D,)
@@ -86,7 +84,7 @@ class AffineModule(Fixed):
 
 
 def _diagonal(matrix: np.ndarray) -> np.ndarray:
-    """The diagonal of a matrix that has nothing else, as those of centring and z-scores; any other matrix unchanged."""
+    """Return the diagonal (D,) of a diagonal matrix, as for centring and z-scores; other matrices are unchanged."""
     diagonal = np.diag(matrix)
     alone = matrix.shape[0] == matrix.shape[1] and np.count_nonzero(matrix) == np.count_nonzero(diagonal)
     return diagonal if alone else matrix
@@ -94,7 +92,7 @@ def _diagonal(matrix: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Moments:
-    """Number of vectors, their mean (D,) and scatter Σ(x−mean)(x−mean)ᵀ (D,D), float64: all an affine step learns."""
+    """Number of vectors, mean (D,) and scatter Σ(x−mean)(x−mean)ᵀ (D,D) in float64, from which affine steps learn."""
 
     count: int
     mean: np.ndarray
@@ -102,12 +100,12 @@ class Moments:
 
     @classmethod
     def of(cls, vectors: np.ndarray) -> Moments:
-        """Moments of an array (N,D)."""
+        """Compute the moments of an array (N,D)."""
         return cls.streamed(blocks(vectors))
 
     @classmethod
     def streamed(cls, batches: Iterable[np.ndarray]) -> Moments:
-        """Moments of batches (n,D), merged pairwise (Chan et al. 1983): no large sums to cancel.
+        """Compute the moments of batches (n,D), merged pairwise to avoid cancellation (Chan et al. 1983).
 
         Raises:
             InputError: no batch, or batches of different widths.
@@ -131,12 +129,12 @@ class Moments:
 
     @property
     def spread(self) -> np.ndarray:
-        """The standard deviation of each column (D,), population form."""
+        """Standard deviation of each column (D,), population form."""
         deviation: np.ndarray = np.sqrt(np.maximum(np.diag(self.scatter), 0.0) / self.count)
         return deviation
 
     def through(self, affine: Affine) -> Moments:
-        """Moments of the mapped vectors."""
+        """Compute the moments of the mapped vectors."""
         mean = (self.mean - affine.mean) @ affine.matrix + affine.offset
         mapped = Moments(self.count, mean, affine.matrix.T @ self.scatter @ affine.matrix)
         return mapped.without_rounding(ROUNDING_OF_MAPS * (self.spread @ np.abs(affine.matrix)))
@@ -145,7 +143,7 @@ class Moments:
     def components(self) -> tuple[np.ndarray, np.ndarray]:
         """Variances (D,) from largest to smallest, N−1 form, and components as columns (D,D), each with a fixed sign.
 
-        Kept: all-but-the-top and whitening of the same vectors read the same components.
+        Cached: all-but-the-top and whitening of the same vectors read the same components.
         """
         covariance = self.scatter / max(self.count - 1, 1)
         values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
@@ -155,24 +153,35 @@ class Moments:
         return values, vectors * np.where(signs == 0, 1.0, signs)
 
     def without_rounding(self, smallest: np.ndarray) -> Moments:
-        """The same moments, columns (D,) whose standard deviation is at most `smallest` made exactly constant.
+        """Return moments in which columns with a standard deviation of at most `smallest` (D,) are exactly constant.
 
-        Otherwise a later step takes rounding for signal: the rows of equal vectors differ from their mean by 1e-17,
-        and whitening would divide by that.
+        Otherwise a later step treats rounding as signal: equal vectors differ from their mean by 1e-17, and whitening
+        would divide by it.
         """
         real = (self.spread > smallest).astype(np.float64)
         return Moments(self.count, self.mean, self.scatter * np.outer(real, real))
 
 
 class AffineShaper(Shaper):
-    """A step that is affine once fitted, and learns from moments alone."""
+    """Base class of affine steps, which learn only from moments: y = (x − mean) · matrix.
+
+    Example:
+        >>> import numpy as np
+        >>> from essent.recipe.shaping import AffineShaper
+        >>> class Halve(AffineShaper):
+        ...     name = "halve"
+        ...     def matrix_of(self, moments):
+        ...         return np.eye(len(moments.mean)) / 2
+        >>> Halve().fit_transform([[0.0, 2.0], [4.0, 2.0]]).tolist()
+        [[-1.0, 0.0], [1.0, 0.0]]
+    """
 
     mean_: np.ndarray
     matrix_: np.ndarray
 
     @property
     def n_features_in_(self) -> int:
-        """The number of dimensions of the vectors that it was fitted on."""
+        """Number of dimensions of the vectors of `fit`."""
         return len(self.mean_)
 
     def fit(self, X: Any, y: Any = None) -> AffineShaper:
@@ -183,7 +192,7 @@ class AffineShaper(Shaper):
         """Learn from moments, which can be streamed.
 
         Raises:
-            NoSpreadError: too few vectors that differ, so that nothing would be left of them.
+            NoSpreadError: too few vectors differ, so all would be mapped to zero.
         """
         self.check_settings()
         self.require_spread(moments.count, bool(np.diag(moments.scatter).any()))
@@ -192,23 +201,29 @@ class AffineShaper(Shaper):
 
     @abstractmethod
     def matrix_of(self, moments: Moments) -> np.ndarray:
-        """The matrix (D,K) that centred vectors are multiplied by."""
+        """Compute the matrix (D,K) that centred vectors are multiplied by."""
 
     def affine(self) -> Affine:
-        """The learned map."""
+        """Return the learned map."""
         return Affine.of(self.learned("mean_"), self.learned("matrix_"))
 
     def module(self) -> nn.Module:
-        """The fitted map as a torch module."""
+        """Return the fitted map as a torch module."""
         return self.affine().module()
 
 
 @shapers.register("centre")
 class Centre(OneToOneFeatureMixin, AffineShaper):
-    """Subtract the mean vector (Stankevičius 2.2.2)."""
+    """Subtract the mean vector (Stankevičius 2.2.2).
+
+    Example:
+        >>> from essent.recipe.shaping import Centre
+        >>> Centre().fit_transform([[0.0, 2.0], [4.0, 8.0]]).tolist()
+        [[-2.0, -3.0], [2.0, 3.0]]
+    """
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
-        """The matrix (D,K) that these moments give."""
+        """Compute the matrix (D,K) from moments."""
         return np.eye(len(moments.mean))
 
 
@@ -216,11 +231,16 @@ class Centre(OneToOneFeatureMixin, AffineShaper):
 class ZScore(OneToOneFeatureMixin, AffineShaper):
     """Subtract the mean, divide by the standard deviation, column by column; population form (Stankevičius 3.4.1).
 
-    A column that is constant up to floating-point noise is centred and not scaled: its noise is not blown up.
+    A column that is constant up to floating-point noise is centred and not scaled, so its noise is not amplified.
+
+    Example:
+        >>> from essent.recipe.shaping import ZScore
+        >>> ZScore().fit_transform([[0.0, 2.0], [4.0, 8.0]]).tolist()
+        [[-1.0, -1.0], [1.0, 1.0]]
     """
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
-        """The matrix (D,K) that these moments give."""
+        """Compute the matrix (D,K) from moments."""
         spread = moments.spread
         return np.diag(np.where(is_noise(spread, moments.mean), 1.0, 1.0 / np.where(spread > 0, spread, 1.0)))
 
@@ -229,7 +249,15 @@ class ZScore(OneToOneFeatureMixin, AffineShaper):
 class AllButTheTop(AffineShaper):
     """Subtract the mean and the projections on the first `d` principal components (Mu & Viswanath 2018).
 
-    On sentence vectors, as Stankevičius 3.4.4.
+    On sentence vectors, as in Stankevičius 3.4.4.
+
+    Example:
+        >>> from essent.recipe.shaping import AllButTheTop
+        >>> vectors = [[10.0, 1.0], [-10.0, 1.0], [0.0, -2.0]]  # the first component is the first column
+        >>> AllButTheTop(1).fit_transform(vectors).round(1) + 0.0
+        array([[ 0.,  1.],
+               [ 0.,  1.],
+               [ 0., -2.]])
     """
 
     def __init__(self, d: int = 2) -> None:
@@ -237,18 +265,18 @@ class AllButTheTop(AffineShaper):
         self.check_settings()
 
     def check_settings(self) -> None:
-        """Refuse settings that are not allowed."""
+        """Check the settings."""
         require_integer(f"abtt:{self.d}", "the number of components", self.d, 0)
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
-        """The matrix (D,K) that these moments give."""
+        """Compute the matrix (D,K) from moments."""
         values, vectors = moments.components
         count = int(has_variance(values).sum())
         if count <= self.d:
             raise NoSpreadError(
-                f"The shaping step 'abtt:{self.d}' would leave nothing: the vectors (n_samples={moments.count}, "
-                f"n_features={len(values)}) have only {count} principal components, and it removes {self.d}. Fit on "
-                f"{self.d + 2} or more texts that differ, or remove fewer components."
+                f"The shaping step 'abtt:{self.d}' would remove all principal components: the vectors "
+                f"(n_samples={moments.count}, n_features={len(values)}) have only {count}. Fit on {self.d + 2} or more "
+                "texts that differ, or remove fewer components."
             )
         top = vectors[:, : self.d]  # (D,d)
         projection: np.ndarray = np.eye(len(moments.mean)) - top @ top.T
@@ -256,7 +284,7 @@ class AllButTheTop(AffineShaper):
 
 
 def is_noise(spread: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Which columns' standard deviations are floating-point noise; relative, so scaling the data changes nothing."""
+    """Return which columns' standard deviations (D,) are floating-point noise; thresholds are relative."""
     alive = spread[spread > NOISE_BESIDE_MEAN * np.abs(mean)]
     typical = float(np.median(alive)) if len(alive) else 0.0
     noise: np.ndarray = spread <= np.maximum(NOISE_BESIDE_COLUMNS * typical, NOISE_BESIDE_MEAN * np.abs(mean))
@@ -264,7 +292,7 @@ def is_noise(spread: np.ndarray, mean: np.ndarray) -> np.ndarray:
 
 
 def has_variance(values: np.ndarray) -> np.ndarray:
-    """Which components' variances (D,), largest first, are more than noise."""
+    """Return which components' variances (D,), largest first, are more than noise."""
     return values > max(float(values[0]), 0.0) * SMALLEST_VARIANCE
 
 
@@ -272,10 +300,17 @@ def has_variance(values: np.ndarray) -> np.ndarray:
 class Whiten(AffineShaper):
     """PCA-whitening, the largest components first (Su et al. 2021; Huang et al. 2021; Stankevičius 3.4.3).
 
-    Components without variance give columns of zeros, so the width is always `n_components`, or D.
+    Components without variance become columns of zeros, so the output always has min(`n_components`, D) dimensions.
 
     Args:
-        n_components: keep this many components (BERT-whitening's k); None keeps D.
+        n_components: number of components to retain (BERT-whitening's k); None retains all D.
+
+    Example:
+        >>> import numpy as np
+        >>> from essent.recipe.shaping import Whiten
+        >>> whitened = Whiten(2).fit_transform(np.random.default_rng(0).normal(size=(50, 6)))
+        >>> np.allclose(np.cov(whitened.T), np.eye(2))
+        True
     """
 
     def __init__(self, n_components: int | None = None) -> None:
@@ -283,12 +318,12 @@ class Whiten(AffineShaper):
         self.check_settings()
 
     def check_settings(self) -> None:
-        """Refuse settings that are not allowed."""
+        """Check the settings."""
         if self.n_components is not None:
             require_integer(f"whiten:{self.n_components}", "the number of components", self.n_components, 1)
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
-        """The matrix (D,K) that these moments give."""
+        """Compute the matrix (D,K) from moments."""
         values, vectors = moments.components
         real = has_variance(values)
         components = self.dim_out(len(values))
@@ -298,15 +333,15 @@ class Whiten(AffineShaper):
         return (vectors * scale)[:, : self.n_components]
 
     def dim_out(self, dimensions: int) -> int:
-        """The number of dimensions that are left of so many."""
+        """Return K for D dimensions."""
         return dimensions if self.n_components is None else min(self.n_components, dimensions)
 
 
-@cache  # said once, as a search whitens many recipes with the same texts
+@cache  # logged once, since a search whitens many recipes with the same texts
 def _warn(count: int, components: int) -> None:
     logger.warning(
-        "whiten learns %d dimensions from %d texts: it makes texts like these about equally similar, and scores are "
-        "mostly noise. Fit on %d texts or more, or keep fewer dimensions: whiten:%d.",
+        "whiten learns %d dimensions from %d texts: similar texts become about equally similar, and scores are mostly "
+        "noise. Fit on %d texts or more, or retain fewer dimensions: whiten:%d.",
         components,
         count,
         MIN_VECTORS_PER_DIMENSION * components,

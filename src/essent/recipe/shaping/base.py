@@ -1,4 +1,4 @@
-"""What a shaping step is: a scikit-learn transformer of sentence vectors whose `transform` runs as a torch module."""
+"""Base classes of shaping steps: scikit-learn transformers of sentence vectors whose map is a torch module."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from essent.errors import InputError, NoSpreadError, not_fitted
 
 Batches = Callable[[], Iterable[np.ndarray]]
 
-# scikit-learn's attributes of what was fitted on: nothing learned
+# scikit-learn's attributes about the input of `fit`; they are not learned
 INPUT_ATTRIBUTES = ("n_features_in_", "feature_names_in_")
 
 
 def check_vectors(vectors: Any, first_row: int = 0) -> np.ndarray:
-    """Vectors as an array (N,D), N ≥ 1, all finite; float32 and float64 stay what they are.
+    """Convert vectors to a finite array (N,D) with N ≥ 1; float32 and float64 are retained.
 
     Args:
         vectors: array or tensor.
-        first_row: the number of the first row in a stream, for the message.
+        first_row: index of the first row in a stream, for the message.
 
     Raises:
-        InputError: another shape, or NaN or infinite values: says how many rows, and the first of them.
+        InputError: another shape, or NaN or infinite values; the message shows the number of such rows and the first.
     """
     if isinstance(vectors, torch.Tensor):
         tensor = vectors.detach().cpu()
@@ -53,29 +53,29 @@ def check_vectors(vectors: Any, first_row: int = 0) -> np.ndarray:
 
 
 def check_batches(batches: Iterable[Any]) -> Iterator[np.ndarray]:
-    """Every batch of a stream checked, rows numbered through.
+    """Check every batch of a stream with `check_vectors` and yield it as an array.
 
     Raises:
-        InputError: no batch, batches of different widths, or what `check_vectors` refuses.
+        InputError: no batch, batches of different widths, or invalid vectors.
     """
     rows, width = 0, None
     for batch in batches:
         array = check_vectors(batch, rows)
         if width not in (None, array.shape[1]):
-            raise InputError(f"Batches of {width} and {array.shape[1]} dimensions cannot be fitted together.")
+            raise InputError(f"Cannot fit on batches of {width} and {array.shape[1]} dimensions; they must be equal.")
         rows, width = rows + len(array), array.shape[1]
         yield array
     if not rows:
-        raise InputError("Cannot fit a shaping step on no vectors: the stream gave no batch.")
+        raise InputError("Cannot fit a shaping step without vectors: the stream has no batch.")
 
 
 def blocks(array: np.ndarray, rows: int = 8192) -> Iterator[np.ndarray]:
-    """An array (N,D) in blocks (n,D), so that copies of them stay small."""
+    """Split an array (N,D) into blocks (n,D), so that copies are small."""
     return (array[start : start + rows] for start in range(0, len(array), rows))
 
 
 def apply(module: nn.Module, vectors: np.ndarray) -> np.ndarray:
-    """Run a module over an array block by block; one of no steps gives the array itself."""
+    """Run a module over an array block by block; an empty chain returns the array itself."""
     if isinstance(module, nn.Sequential) and not len(module):
         return vectors
     with torch.no_grad():
@@ -86,7 +86,7 @@ def apply(module: nn.Module, vectors: np.ndarray) -> np.ndarray:
 
 
 class Fixed(nn.Module):
-    """A module whose arrays follow `.to(device)` but keep their type: `.half()` must not round what was fitted."""
+    """A module whose arrays follow `.to(device)` but retain their type: `.half()` must not round fitted values."""
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
         def moved(tensor: torch.Tensor) -> torch.Tensor:
@@ -97,7 +97,7 @@ class Fixed(nn.Module):
 
 
 def check_width(vectors: torch.Tensor, dimensions: int) -> None:
-    """Refuse vectors of another width than the fit saw."""
+    """Check that vectors have the width (number of dimensions) of the fit."""
     if vectors.ndim != 2 or vectors.shape[1] != dimensions:
         raise InputError(
             f"The shaping was fitted on vectors of {dimensions} dimensions, shape (N,{dimensions}); "
@@ -106,22 +106,22 @@ def check_width(vectors: torch.Tensor, dimensions: int) -> None:
 
 
 class VectorTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
-    """A scikit-learn transformer of vectors (N,D) to (N,K) whose map is a torch module once it is fitted."""
+    """A scikit-learn transformer of vectors (N,D) to (N,K) whose fitted map is a torch module."""
 
     @abstractmethod
     def module(self) -> nn.Module:
-        """The learned map for tensors (B,D) -> (B,K)."""
+        """Return the fitted map of tensors (B,D) to (B,K)."""
 
     def dim_out(self, dimensions: int) -> int:
-        """K for D."""
+        """Return K for D dimensions."""
         return dimensions
 
     def transform(self, X: Any) -> np.ndarray:
-        """Map vectors (N,D) to (N,K), float32 or float64 as they come.
+        """Map vectors (N,D) to (N,K); float32 and float64 are retained.
 
         Raises:
-            NotFittedError: `fit` must come first.
-            InputError: another width than in `fit`.
+            NotFittedError: `fit` was not called.
+            InputError: the number of dimensions differs from that of `fit`.
         """
         array, module = check_vectors(X), self.module()
         validate_data(self, X, reset=False, skip_check_array=True, ensure_2d=False)  # the columns' names
@@ -134,13 +134,13 @@ class VectorTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return apply(module, array)
 
     def _vectors_to_fit(self, X: Any) -> np.ndarray:
-        """The vectors (N,D) checked, and their columns' names noted where they have some."""
+        """Check vectors (N,D) and store the names of their columns, if any."""
         array = check_vectors(X)
         validate_data(self, X, reset=True, skip_check_array=True, ensure_2d=False)
         return array
 
     @property
-    def _n_features_out(self) -> int:  # for scikit-learn's names of what comes out
+    def _n_features_out(self) -> int:  # for scikit-learn's get_feature_names_out
         return self.dim_out(self.n_features_in_)
 
     def __sklearn_tags__(self) -> Tags:
@@ -151,16 +151,26 @@ class VectorTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
 
 class Shaper(VectorTransformer):
-    """One shaping step; settings are constructor arguments, what it learns ends in an underscore."""
+    """Base class of shaping steps; settings are constructor arguments, learned attributes end in an underscore.
+
+    Example:
+        >>> import numpy as np
+        >>> from essent.recipe.shaping import shapers
+        >>> step = shapers.create("whiten:2")
+        >>> step.spec(), step.needs_fit
+        ('whiten:2', True)
+        >>> step.fit_transform(np.random.default_rng(0).normal(size=(20, 5))).shape
+        (20, 2)
+    """
 
     name: ClassVar[str]
     needs_fit: ClassVar[bool] = True
 
     def check_settings(self) -> None:
-        """Refuse settings that make no sense: when they are given, and before a fit, as `set_params` may change them.
+        """Check the settings; called by the constructor and before a fit, as `set_params` may change them.
 
         Raises:
-            RecipeError: says the setting and what is allowed.
+            RecipeError: a setting is invalid; the message shows it and what is allowed.
         """
 
     @abstractmethod
@@ -168,28 +178,28 @@ class Shaper(VectorTransformer):
         """Learn from vectors (N,D)."""
 
     def fit_batches(self, make_batches: Batches) -> Shaper:
-        """Learn from streamed vectors (n,D), all gathered first; steps that need fewer say so.
+        """Learn from streamed vectors (n,D). By default all are loaded; subclasses may need less memory.
 
         Args:
-            make_batches: starts the stream.
+            make_batches: function that starts the stream.
         """
         return self.fit(np.concatenate(list(check_batches(make_batches()))))
 
     def require_spread(self, count: int, differ: bool) -> None:
-        """Refuse vectors that are all the same: each step would turn them, or every vector, into zeros.
+        """Check that not all vectors are equal: a fitted step would map them, or all vectors, to zeros.
 
         Raises:
-            NoSpreadError: says how many vectors came, and how many are needed.
+            NoSpreadError: all are equal; the message shows their number, and how many are needed.
         """
         if not differ:
-            came = "1 sample" if count == 1 else f"{count} samples whose vectors are equal"
+            samples = "1 sample" if count == 1 else f"{count} samples whose vectors are equal"
             raise NoSpreadError(
-                f"The shaping step {self.spec()!r} got {came}, of which it would make zero vectors. Fit on at least 2 "
-                "texts whose vectors differ; more give a better shaping."
+                f"The shaping step {self.spec()!r} got {samples}, and would map them to zero vectors. Fit on at least "
+                "2 texts whose vectors differ; more texts give a better shaping."
             )
 
     def state(self) -> dict[str, np.ndarray]:
-        """What `fit` has learned, as arrays: every attribute that ends in an underscore, but for what it was given."""
+        """Return the learned attributes (those that end in an underscore) as arrays."""
         return {
             key: np.array(value, order="C")
             for key, value in vars(self).items()
@@ -199,17 +209,17 @@ class Shaper(VectorTransformer):
         }
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
-        """Put back what `state` gave."""
+        """Restore the output of `state`."""
         for key, value in state.items():
             setattr(self, key, value if value.ndim else value.item())
 
     def spec(self) -> str:
-        """The shortest text that builds the same step again, settings only."""
+        """Return the shortest text that creates a step with the same settings."""
         defaults = {key: p.default for key, p in inspect.signature(type(self)).parameters.items()}
         return format_spec(self.name, {key: getattr(self, key) for key in defaults}, defaults)
 
     def learned(self, attribute: str) -> Any:
-        """A learned attribute, or the error that `fit` is missing."""
+        """Return a learned attribute; raise NotFittedError before `fit`."""
         try:
             return getattr(self, attribute)
         except AttributeError:
@@ -223,7 +233,7 @@ shapers: Registry[Shaper] = Registry("shaping step", "essent.shapers")
 
 
 class UnitLength(nn.Module):
-    """Divides every vector by its L2 length; a zero vector stays zero."""
+    """Module that divides every vector by its L2 length; zero vectors are unchanged."""
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Scale vectors (…,D) to length 1."""
@@ -232,15 +242,21 @@ class UnitLength(nn.Module):
 
 @shapers.register("normalize")
 class Normalize(OneToOneFeatureMixin, Shaper):
-    """Scale every vector to unit L2 length; a zero vector stays zero (Stankevičius 3.4.5). Learns nothing."""
+    """Scale every vector to unit L2 length; zero vectors are unchanged (Stankevičius 3.4.5). Learns nothing.
+
+    Example:
+        >>> from essent.recipe.shaping import Normalize
+        >>> Normalize().fit_transform([[3.0, 4.0], [0.0, 2.0]]).round(1).tolist()
+        [[0.6, 0.8], [0.0, 1.0]]
+    """
 
     needs_fit: ClassVar[bool] = False
 
     def fit(self, X: Any, y: Any = None) -> Normalize:
-        """Check the vectors; there is nothing to learn."""
+        """Check the vectors (N,D)."""
         self.n_features_in_ = self._vectors_to_fit(X).shape[1]
         return self
 
     def module(self) -> nn.Module:
-        """The fitted map as a torch module."""
+        """Return the map as a torch module."""
         return UnitLength()

@@ -1,4 +1,4 @@
-"""A chain of shaping steps, fitted in order; neighbouring affine steps run as one."""
+"""Chains of shaping steps, fitted in order; adjacent affine steps run as one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from essent.recipe.shaping.base import Batches, Shaper, VectorTransformer, apply
 
 
 class Chain(VectorTransformer):
-    """The shaping g of a recipe, a scikit-learn transformer as its steps are.
+    """The shaping g of a recipe: a chain of steps that is itself a scikit-learn transformer.
 
     Args:
         steps: fitted or not.
@@ -26,30 +26,31 @@ class Chain(VectorTransformer):
 
     @classmethod
     def parse(cls, specs: Iterable[str]) -> Chain:
-        """A chain of unfitted steps from their specs, ("zscore", "normalize").
+        """Make a chain of unfitted steps from their specs, ("zscore", "normalize").
 
         Raises:
-            UnknownNameError, RecipeError: a step that does not exist or takes other arguments.
+            UnknownNameError: a step does not exist.
+            RecipeError: an argument of a step is invalid.
         """
         chain = cls([shapers.create(spec) for spec in specs])
-        chain.set_output(transform="default")  # arrays, whatever scikit-learn is set to: essent itself reads them
+        chain.set_output(transform="default")  # essent needs arrays whatever scikit-learn's global setting is
         return chain
 
     def __len__(self) -> int:
         return len(self.steps)
 
     def specs(self) -> tuple[str, ...]:
-        """The text form of every step."""
+        """Return the text form of every step."""
         return tuple(step.spec() for step in self.steps)
 
     @property
     def needs_fit(self) -> bool:
-        """Whether some step learns something."""
+        """Whether any step learns from vectors."""
         return any(step.needs_fit for step in self.steps)
 
     @property
     def is_fitted(self) -> bool:
-        """Whether every step has learned what it needs."""
+        """Whether all steps are fitted."""
         return self.__sklearn_is_fitted__()
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -57,13 +58,13 @@ class Chain(VectorTransformer):
 
     @property
     def n_features_in_(self) -> int:
-        """The number of dimensions of the vectors that it was fitted on."""
+        """Number of dimensions of the vectors of `fit`."""
         if hasattr(self, "_width") or not self.steps:
             return int(self._width)
         return int(self.steps[0].n_features_in_)
 
     def dim_out(self, dimensions: int) -> int:
-        """Width of the shaped vectors for vectors of width D."""
+        """Return K for D dimensions."""
         for step in self.steps:
             dimensions = step.dim_out(dimensions)
         return dimensions
@@ -71,10 +72,10 @@ class Chain(VectorTransformer):
     # -- fit --------------------------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any = None, *, moments: Moments | None = None) -> Chain:
-        """Fit every step on what the steps before it make of the vectors (N,D).
+        """Fit every step on the output of the steps before it, for vectors (N,D).
 
         Args:
-            moments: of these vectors, where they are known already, as when many chains are fitted on them.
+            moments: of these vectors, if already computed, for example to fit many chains on the same vectors.
 
         Raises:
             InputError: not (N,D), or NaN or infinite values.
@@ -84,12 +85,13 @@ class Chain(VectorTransformer):
         return self.fit_batches(lambda: blocks(array), moments)
 
     def fit_batches(self, make_batches: Batches, moments: Moments | None = None) -> Chain:
-        """Fit on streamed batches (n,D). A run of affine steps takes one pass, whose moments are carried through it.
+        """Fit on streamed batches (n,D). Adjacent affine steps need one pass, whose moments are mapped through them.
 
         Args:
-            make_batches: starts the stream; called for each run of affine steps and each other step that learns. The
-                quantile map takes a second pass when there are more vectors than it samples; the flow gathers all.
-            moments: of the stream, where they are known.
+            make_batches: starts the stream; called once per group of adjacent affine steps and per other step that
+                learns. The quantile map reads a second time if there are more vectors than it samples; the flow loads
+                all vectors.
+            moments: of the stream, if already computed.
 
         Raises:
             InputError: no batch, batches of different widths, or NaN or infinite values.
@@ -112,7 +114,7 @@ class Chain(VectorTransformer):
     # -- run --------------------------------------------------------------------------------------------------------
 
     def folded(self) -> list[Affine | Shaper]:
-        """The steps in order, every run of affine ones folded into a single Affine."""
+        """Return the steps in order, with adjacent affine ones folded into a single Affine."""
         folded: list[Affine | Shaper] = []
         for step in self.steps:
             if not isinstance(step, AffineShaper):
@@ -124,29 +126,29 @@ class Chain(VectorTransformer):
         return folded
 
     def as_affine(self) -> Affine | None:
-        """The whole chain as one affine map, if it is one."""
+        """Return the chain as one affine map; None if it is not affine."""
         folded = self.folded()
         return folded[0] if len(folded) == 1 and isinstance(folded[0], Affine) else None
 
     def module(self) -> nn.Module:
-        """The chain for tensors (B,D) -> (B,K).
+        """Return the fitted map of tensors (B,D) to (B,K).
 
         Raises:
-            NotFittedError: a step has not been fitted.
+            NotFittedError: a step is not fitted.
         """
         return nn.Sequential(*(part.module() for part in self.folded()))
 
     # -- save -------------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, np.ndarray]:
-        """What all steps have learned, as arrays by names such as "0.mean_" and "1.quantiles_"."""
+        """Return the learned arrays of all steps, with names such as "0.mean_" and "1.quantiles_"."""
         if not self.is_fitted:
             raise not_fitted(f"The shaping {' | '.join(self.specs())} is not fitted yet: call fit first.")
         return {f"{index}.{key}": value for index, step in enumerate(self.steps) for key, value in step.state().items()}
 
     @classmethod
     def from_state(cls, specs: Iterable[str], state: dict[str, np.ndarray]) -> Chain:
-        """The chain that gave this state: the same outputs, bit for bit."""
+        """Restore the chain that returned this state; its outputs are equal bit for bit."""
         chain = cls.parse(specs)
         for index, step in enumerate(chain.steps):
             start = f"{index}."
@@ -155,7 +157,7 @@ class Chain(VectorTransformer):
 
 
 def _shaped(steps: Sequence[Shaper], make_batches: Batches) -> Iterator[np.ndarray]:
-    """The blocks after the given, fitted steps; float64, so that folding them is exact."""
+    """Yield the batches after fitted steps, in float64, so that folding them is exact."""
     module = Chain(steps).module()
     for array in check_batches(make_batches()):
         yield apply(module, array.astype(np.float64)) if steps else array

@@ -1,4 +1,4 @@
-"""A normalising flow: an invertible network trained to make the vectors Gaussian."""
+"""A normalizing flow: an invertible network, trained to make the vectors Gaussian."""
 
 from __future__ import annotations
 
@@ -23,15 +23,22 @@ class Flow(Shaper):
     """Map vectors to a standard Gaussian by affine couplings trained by maximum likelihood, without labels.
 
     Source: Li et al. 2020 (BERT-flow, §3); Dinh et al. 2017 for the couplings (zuko's RealNVP). Vectors are z-scored
-    first, as Glow's ActNorm starts.
+    first, like the initialization of Glow's ActNorm.
 
     Args:
         epochs: passes over the vectors.
-        transforms: coupling layers.
+        transforms: number of coupling layers.
         hidden: width of each coupling's two-layer network.
-        batch_size: vectors in a step.
+        batch_size: vectors per step.
         learning_rate: of Adam.
-        seed: of masks, weights and order: the same seed gives the same flow.
+        seed: of masks, weights and order; equal seeds give equal flows.
+
+    Example:
+        >>> import numpy as np
+        >>> from essent.recipe.shaping import Flow
+        >>> vectors = np.random.default_rng(0).normal(size=(64, 4))
+        >>> Flow(epochs=1, transforms=2, hidden=8).fit_transform(vectors).shape
+        (64, 4)
     """
 
     def __init__(
@@ -52,16 +59,16 @@ class Flow(Shaper):
         self.check_settings()
 
     def check_settings(self) -> None:
-        """Refuse settings that are not allowed."""
+        """Check the settings."""
         for name in ("epochs", "transforms", "hidden", "batch_size"):
             require_integer(f"flow:{name}={getattr(self, name)}", name, getattr(self, name), 1)
         if isinstance(self.learning_rate, str) or not self.learning_rate > 0:
-            raise RecipeError(f"flow:learning_rate={self.learning_rate} — learning_rate must be a number > 0.")
+            raise RecipeError(f"flow:learning_rate={self.learning_rate} — must be a number > 0, e.g. 1e-3.")
         require_integer(f"flow:seed={self.seed}", "seed", self.seed, 0)
 
     @property
     def n_features_in_(self) -> int:
-        """The number of dimensions of the vectors that it was fitted on."""
+        """Number of dimensions of the vectors of `fit`."""
         return len(self.mean_)
 
     def fit(self, X: Any, y: Any = None) -> Flow:
@@ -69,7 +76,7 @@ class Flow(Shaper):
 
         Raises:
             MissingDependencyError: zuko is not installed.
-            InputError: equal vectors only.
+            InputError: all vectors are equal.
         """
         self.check_settings()
         vectors = self._vectors_to_fit(X)
@@ -99,11 +106,11 @@ class Flow(Shaper):
                 loss = -network().log_prob(vectors[chosen]).mean() / vectors.shape[1]
                 optimizer.zero_grad()
                 loss.backward()
-                nn.utils.clip_grad_norm_(network.parameters(), 1.0)  # one odd batch must not spoil the couplings
+                nn.utils.clip_grad_norm_(network.parameters(), 1.0)  # limits the effect of an unusual batch
                 optimizer.step()
 
     def module(self) -> nn.Module:
-        """The fitted map as a torch module."""
+        """Return the fitted map as a torch module."""
         weights = self.learned("weights_")
         with torch.random.fork_rng(devices=[]):
             network = self._network(len(self.mean_))
@@ -111,26 +118,26 @@ class Flow(Shaper):
         return FlowMap(AffineModule(Affine.of(self.mean_, self.matrix_)), network)
 
     def state(self) -> dict[str, np.ndarray]:
-        """What the flow has learned, as arrays by name."""
+        """Return the learned arrays by name."""
         if not hasattr(self, "weights_"):
             return {}
         return {"mean_": self.mean_, "matrix_": self.matrix_} | {f"weights_.{k}": v for k, v in self.weights_.items()}
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
-        """Restore what `state` gave."""
+        """Restore the output of `state`."""
         self.mean_, self.matrix_ = state["mean_"], state["matrix_"]
         self.weights_ = {k.removeprefix("weights_."): v for k, v in state.items() if k.startswith("weights_.")}
 
 
 class FlowMap(Fixed):
-    """z-score, then the trained couplings, from data to Gaussian; runs in float32, which it was trained in."""
+    """Module of the z-scores and the trained couplings, from data to Gaussian, in float32 as in training."""
 
     first: AffineModule
 
     def __init__(self, first: AffineModule, network: nn.Module) -> None:
         super().__init__()
         self.first = first
-        self.network = network.requires_grad_(False)  # a fitted flow is not for an optimizer to learn
+        self.network = network.requires_grad_(False)  # an optimizer must not train a fitted flow
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Map vectors (…,D) to the latent space."""

@@ -1,4 +1,4 @@
-"""Each column mapped to uniform quantiles: scikit-learn's QuantileTransformer, all columns at once."""
+"""The quantile map of each column to [0, 1]: scikit-learn's QuantileTransformer for all columns at once."""
 
 from __future__ import annotations
 
@@ -24,9 +24,14 @@ class QuantileUniform(OneToOneFeatureMixin, Shaper):
     Equals `sklearn.preprocessing.QuantileTransformer(output_distribution="uniform")` with the same settings.
 
     Args:
-        n_quantiles: points of the piecewise linear map; the number of vectors if there are fewer.
-        subsample: learn from this many vectors, drawn without replacement, when there are more.
+        n_quantiles: number of points of the piecewise linear map; at most the number of vectors.
+        subsample: maximum number of vectors to learn from, drawn without replacement.
         seed: of that draw.
+
+    Example:
+        >>> from essent.recipe.shaping import QuantileUniform
+        >>> QuantileUniform().fit_transform([[1.0], [2.0], [100.0]]).tolist()
+        [[0.0], [0.5], [1.0]]
     """
 
     def __init__(self, n_quantiles: int = 1000, subsample: int = 10_000, seed: int = 0) -> None:
@@ -36,29 +41,29 @@ class QuantileUniform(OneToOneFeatureMixin, Shaper):
         self.check_settings()
 
     def check_settings(self) -> None:
-        """Refuse settings that are not allowed."""
+        """Check the settings."""
         spec = f"quantile:{self.n_quantiles},{self.subsample}"
         require_integer(spec, "the number of quantiles", self.n_quantiles, 1)
         require_integer(spec, "the number of vectors", self.subsample, 1)
 
     @property
     def n_features_in_(self) -> int:
-        """The number of dimensions of the vectors that it was fitted on."""
+        """Number of dimensions of the vectors of `fit`."""
         return len(self.quantiles_)
 
     def fit(self, X: Any, y: Any = None) -> QuantileUniform:
         """Learn the quantiles of each column of vectors (N,D).
 
         Raises:
-            InputError: not (N,D), NaN or infinite values, or equal vectors only.
+            InputError: not (N,D), NaN or infinite values, or all vectors are equal.
         """
         vectors = self._vectors_to_fit(X)
         return self.fit_batches(lambda: (vectors,))
 
     def fit_batches(self, make_batches: Batches) -> QuantileUniform:
-        """Learn from streamed vectors (n,D); keeps at most `subsample` of them.
+        """Learn from streamed vectors (n,D), with at most `subsample` of them in memory.
 
-        Which ones depends on their number alone, as in scikit-learn, so a longer stream is read a second time.
+        As in scikit-learn, the sample depends on the number of vectors, so a longer stream is read a second time.
         """
         self.check_settings()
         sampled: list[np.ndarray] = []
@@ -75,12 +80,12 @@ class QuantileUniform(OneToOneFeatureMixin, Shaper):
         return self
 
     def module(self) -> nn.Module:
-        """The fitted map as a torch module."""
+        """Return the fitted map as a torch module."""
         return QuantileMap(self.learned("quantiles_"))
 
 
 def sorted_columns(vectors: np.ndarray) -> np.ndarray:
-    """Each column sorted, as rows (D,n), on all cores: numpy's sort lets other threads run."""
+    """Return the sorted columns as rows (D,n); uses all cores, since numpy's sort releases the GIL."""
     columns = np.ascontiguousarray(vectors.T)
     count = cores()
     with ThreadPoolExecutor(count) as threads:
@@ -89,10 +94,10 @@ def sorted_columns(vectors: np.ndarray) -> np.ndarray:
 
 
 def column_quantiles(vectors: np.ndarray, n_quantiles: int) -> np.ndarray:
-    """Evenly spaced quantiles of each column of (n,D), linear between neighbours, at most n of them: (D,Q) float64.
+    """Compute at most n evenly spaced, linearly interpolated quantiles of each column of (n,D): (D,Q) float64.
 
-    Rounds step by step as numpy.percentile does, from which scikit-learn has them: a quantile one bit beside a value
-    that many rows share would move all of them by half a place.
+    Rounds step by step like numpy.percentile, which scikit-learn uses: a quantile that differs by one bit from a value
+    of many rows would move all of them by half a level.
     """
     columns = sorted_columns(vectors)  # (D,n)
     last = columns.shape[1] - 1
@@ -100,13 +105,13 @@ def column_quantiles(vectors: np.ndarray, n_quantiles: int) -> np.ndarray:
     position = last * (percent / 100)
     below = np.minimum(np.floor(position), last).astype(np.int64)
     low, high = columns[:, below], columns[:, np.minimum(below + 1, last)]
-    share, rise = position - below, high - low  # (Q,) and (D,Q); the difference in the vectors' own type
+    share, rise = position - below, high - low  # (Q,) and (D,Q); `rise` in the type of the vectors
     between = np.where(share >= 0.5, high - rise * (1 - share), low + rise * share)  # (D,Q) float64
     return np.ascontiguousarray(np.maximum.accumulate(between, axis=1))  # rounding must not make them fall
 
 
 def _rows(batches: Iterable[np.ndarray], numbers: np.ndarray) -> Iterator[np.ndarray]:
-    """The rows of a stream with these numbers, ascending."""
+    """Yield the rows of a stream with these indices, which are ascending."""
     start = 0
     for batch in check_batches(batches):
         inside = numbers[np.searchsorted(numbers, start) : np.searchsorted(numbers, start + len(batch))]
@@ -115,16 +120,16 @@ def _rows(batches: Iterable[np.ndarray], numbers: np.ndarray) -> Iterator[np.nda
 
 
 class QuantileMap(Fixed):
-    """The piecewise linear map from a column's quantiles (D,Q) to [0, 1].
+    """Module of the piecewise linear map from the columns' quantiles (D,Q) to [0, 1], in float64.
 
-    A value that equals several quantiles goes to the middle of their places, as in scikit-learn. The arithmetic is
-    float64. A value's place among the quantiles is read from a guide table: a column's range is cut into even bins,
-    the table knows how many quantiles lie in the bins below, and a binary search over the bin's own (mostly one)
-    finishes. Bins rise with values, so the place is exact.
+    A value that equals several quantiles is mapped to the middle of their levels, as in scikit-learn. The position of
+    a value among the quantiles is found with a guide table: the range of a column is divided into bins of equal width,
+    the table contains the number of quantiles in lower bins, and a binary search covers those of the value's own bin
+    (usually one). Bins increase with values, so the position is exact.
     """
 
-    # Blocks on a processor stay in its cache, and below the 32,768 values from which torch starts threads: waiting for
-    # each other after every small operation costs them more than they save, many times more on a busy machine.
+    # Blocks on a CPU fit into its cache and are below the 32,768 values from which torch starts threads:
+    # synchronizing threads after every small operation costs more than it saves, many times more on a busy machine.
     block_values = 32_000
     most_bins = 4096
     first: torch.Tensor  # (D,1)
@@ -140,7 +145,7 @@ class QuantileMap(Fixed):
         super().__init__()
         self.columns, count = quantiles.shape
         self.bins = min(4 * count, self.most_bins)
-        self.top = float(count > 1)  # the place of values above the last quantile
+        self.top = float(count > 1)  # the level of values above the last quantile
         levels = np.linspace(0.0, 1.0, count)  # (Q,)
         rise = np.diff(quantiles, axis=1, append=quantiles[:, -1:])
         real = rise > np.finfo(np.float64).tiny
@@ -162,7 +167,7 @@ class QuantileMap(Fixed):
         self.register_buffer(name, torch.from_numpy(np.require(values, requirements=["C", "O", "W"])))
 
     def _make_guide(self, quantiles: np.ndarray) -> int:
-        """Make the guide table; returns how many ∞ must follow a column's quantiles."""
+        """Make the guide table, and return how many ∞ must follow the quantiles of a column."""
         bins = self._bin(torch.from_numpy(np.array(quantiles, order="C")), 0).numpy()  # (D,Q)
         counts = np.bincount(bins.reshape(-1), minlength=self.columns * self.bins).astype(np.int32)
         halvings = int(counts.max()).bit_length()
@@ -174,15 +179,15 @@ class QuantileMap(Fixed):
         return int(fence)
 
     def _bin(self, values: torch.Tensor, start: int) -> torch.Tensor:
-        """The bin, counted over all columns, of values (C,B) within their columns' ranges; int32."""
+        """Return the bins, counted over all columns, of values (C,B) within the ranges of their columns; int32."""
         stop = start + len(values)
         bins = (values - self.first[start:stop]).mul_(self.bins_per_unit[start:stop]).to(torch.int32)
         number = torch.arange(start, stop, dtype=torch.int32, device=bins.device)[:, None]  # (C,1)
-        return bins.clamp_(0, self.bins - 1).add_(number, alpha=self.bins)  # clamped for NaN, which goes to any bin
+        return bins.clamp_(0, self.bins - 1).add_(number, alpha=self.bins)  # clamped for NaN, whose bin is arbitrary
 
     def _position(self, values: torch.Tensor, start: int) -> torch.Tensor:
-        """Where the tables hold the last quantile ≤ each value (C,B); int32."""
-        at = read(self.guide, self._bin(values, start))  # behind the quantiles of lower bins, all < value
+        """Return the table index of the last quantile ≤ each value (C,B); int32."""
+        at = read(self.guide, self._bin(values, start))  # after the quantiles of lower bins, all < value
         for step in self.steps:
             at.add_(read(self.quantiles, at + step) <= values, alpha=step)
         return at
@@ -201,7 +206,7 @@ class QuantileMap(Fixed):
         return torch.cat(parts).T.contiguous()  # (B,D)
 
     def _map(self, columns: torch.Tensor, start: int) -> torch.Tensor:
-        """Some columns (C,B), the first of them number `start`, mapped."""
+        """Map columns (C,B) from index `start` on."""
         first, last = (edge[start : start + len(columns)] for edge in (self.first, self.last))  # (C,1)
         values = columns.to(torch.float64, memory_format=torch.contiguous_format)  # (C,B)
         inside = torch.clamp(values, first, last)
@@ -210,7 +215,7 @@ class QuantileMap(Fixed):
         mapped = torch.addcmul(read(self.places, at), read(self.slope, at), inside - low)
         if self.has_ties:
             mapped = torch.where(values == low, read(self.tied, at), mapped)
-            mapped = torch.where(values > last, self.top, mapped)  # clamped onto a tie, they are not part of it
+            mapped = torch.where(values > last, self.top, mapped)  # clamped to a tie without being part of it
             mapped = torch.where(values < first, 0.0, mapped)
         return mapped.clamp_(0.0, 1.0).to(columns.dtype)
 
@@ -218,7 +223,7 @@ class QuantileMap(Fixed):
 def fenced(
     values: np.ndarray, quantiles: np.ndarray, fence: int, before: float = 0.0, after: float = 0.0
 ) -> np.ndarray:
-    """Values for each quantile (D,Q) as a flat table with one entry before each column's and `fence` after."""
+    """Flatten the values of quantiles (D,Q), with one entry before each column and `fence` entries after it."""
     columns, count = quantiles.shape
     table = np.full((columns, 1 + count + fence), after)
     table[:, 0] = before
@@ -227,12 +232,12 @@ def fenced(
 
 
 def read(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    """Entries of a flat table, in the shape of the index."""
+    """Read entries of a flat table, in the shape of the index."""
     return table.index_select(0, index.reshape(-1)).view(index.shape)
 
 
 def middle_levels(quantiles: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Where a value goes that equals a quantile, (D,Q): the middle of all of that value, 0 and 1 at the ends."""
+    """Compute the level (D,Q) of a value that equals a quantile: the middle of all equal ones, 0 and 1 at the ends."""
     number = np.broadcast_to(np.arange(quantiles.shape[1]), quantiles.shape)
     starts = np.concatenate([np.ones((len(quantiles), 1), bool), np.diff(quantiles, axis=1) > 0], axis=1)
     first = np.maximum.accumulate(np.where(starts, number, 0), axis=1)  # first quantile of the same value

@@ -1,6 +1,6 @@
-"""Context-averaged token vectors: what a model makes of each token, averaged over all its places in a corpus.
+"""Context-averaged token vectors: the hidden states of each token, averaged over its occurrences in a corpus.
 
-Avg_t^(k) = 1/n_t · Σ_{places of t} h^(k), for every layer k (Stankevičius 3.2.3).
+Avg_t^(k) = 1/n_t · Σ_{occurrences of t} h^(k), for every layer k (Stankevičius 3.2.3).
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ UNSEEN = ("alone", "static", "zero", "mean")
 
 @dataclass(frozen=True, eq=False)
 class Contexts:
-    """Averaged states of every token of a vocabulary, with its counts.
+    """Averaged states and counts of every token of a vocabulary.
 
     Attributes:
-        tables: layer -> (V,D) float32; a token that the corpus lacks has what the rule `unseen` says.
-        count, document_frequency: places, and texts, that each token was found in: (V,) int64.
+        tables: layer -> (V,D) float32; the rule `unseen` defines the rows of tokens that are not in the corpus.
+        count, document_frequency: numbers of occurrences, and of texts with the token: (V,) int64.
         texts: number of texts.
         last: the model's last layer L.
-        vocabulary: digest of the tokens (`Vocabulary.digest`), which a model must share to use the tables.
-        about: model, corpus, rule for tokens never seen; for people.
+        vocabulary: digest of the tokens (`Vocabulary.digest`); a model must have the same to use the tables.
+        about: metadata for readers: model, corpus, rule for unseen tokens.
     """
 
     tables: dict[int, np.ndarray]
@@ -52,34 +52,34 @@ class Contexts:
 
     @property
     def stats(self) -> CorpusStats:
-        """The counts as weightings read them."""
+        """Counts in the form that weightings read."""
         return CorpusStats(self.texts, self.document_frequency, self.count)
 
     @property
     def seen(self) -> np.ndarray:
-        """Which tokens the corpus has: (V,) bool."""
+        """Whether each token occurs in the corpus: (V,) bool."""
         observed: np.ndarray = self.count > 0
         return observed
 
     def table(self, layer: int) -> np.ndarray:
-        """The table of a layer (V,D).
+        """Return the table of a layer (V,D).
 
         Raises:
-            DataError: a layer that was not averaged.
+            DataError: the layer was not averaged.
         """
         if layer not in self.tables:
             raise _lacking(layer, self.tables, self.last)
         return self.tables[layer]
 
     def save(self, folder: str | Path) -> None:
-        """Write contexts.safetensors and contexts.json, which appear together; what else is in the folder stays.
+        """Write contexts.safetensors and contexts.json atomically; other files in the folder are retained.
 
         Raises:
-            DataError: the place is a file, a model's folder, or another place that cannot be replaced.
+            DataError: the path is a file or a model's folder, or cannot be replaced.
         """
         path = Path(folder)
         if any((path / STATE_FOLDER / name).is_file() for name in ("encoder.json", "engine.json")):
-            raise DataError(f"{path} holds a model; context-averaged tables are saved to a folder of their own.")
+            raise DataError(f"{path} contains a model. Choose another folder for context-averaged tables.")
         own = (ABOUT, ARRAYS, STATE_FOLDER)
         foreign = [entry.name for entry in path.iterdir() if entry.name not in own] if path.is_dir() else []
         arrays = {f"layer.{layer}": np.ascontiguousarray(table) for layer, table in self.tables.items()}
@@ -92,13 +92,13 @@ class Contexts:
 
     @classmethod
     def load(cls, folder: str | Path, layers: set[int] | None = None) -> Contexts:
-        """Read what `save` wrote.
+        """Read a folder that `save` wrote.
 
         Args:
-            layers: only these tables; None reads all.
+            layers: layers to read; None reads all.
 
         Raises:
-            DataError: not such a folder, a damaged one, or one without one of the layers.
+            DataError: the folder is of another kind, is damaged, or lacks one of the layers.
         """
         metadata = read_about(folder, whole=True)
         try:
@@ -117,15 +117,15 @@ class Contexts:
 
 def _lacking(layer: int, stored_layers: Iterable[int], last: int) -> DataError:
     return DataError(
-        f"Layer {layer} was not averaged; there are {', '.join(map(str, sorted(stored_layers)))}, of L = {last}."
+        f"Layer {layer} was not averaged. Averaged layers: {', '.join(map(str, sorted(stored_layers)))} (L = {last})."
     )
 
 
 def read_about(folder: str | Path, whole: bool = False) -> dict[str, Any]:
-    """What contexts.json says; `whole` checks the digests of large files too.
+    """Read contexts.json and check the digests of the folder; `whole` includes those of large files.
 
     Raises:
-        DataError: no such file, another format, damaged, or a file that has changed since it was saved.
+        DataError: the file is missing, damaged, of another format, or has changed since it was saved.
     """
     path = Path(folder) / ABOUT
     recover(folder)
@@ -137,10 +137,12 @@ def read_about(folder: str | Path, whole: bool = False) -> dict[str, Any]:
     except ModelError as error:
         raise DataError(str(error)) from error
     if metadata is None:
-        raise DataError(f"{str(folder)!r} has no {ABOUT}: context-averaged tables are made by `essent distill`.")
+        raise DataError(
+            f"{str(folder)!r} has no {ABOUT}. Run `essent distill --contexts FOLDER` to make context-averaged tables."
+        )
     if metadata.get("format") != FORMAT:
-        raise DataError(f"{path} has format {metadata.get('format')!r}; this essent reads format {FORMAT}.")
+        raise DataError(f"{path} has format {metadata.get('format')!r}; this version of essent reads format {FORMAT}.")
     for key, kind in ENTRIES.items():
         if not isinstance(metadata.get(key), kind):
-            raise DataError(f"{path} is damaged: {key!r} must be {kind.__name__}, and is {metadata.get(key)!r:.60}.")
+            raise DataError(f"{path} is damaged: {key!r} must be {kind.__name__}, not {metadata.get(key)!r:.60}.")
     return metadata

@@ -1,9 +1,11 @@
 """Sources h^(k) and their mix α: layers, static rows, external tables; "0+L", "1.5*L+-0.5*random".
 
-A source is `static` (rows of the input word-embedding table, no position, no LayerNorm), a layer `0` (embedding
-output) … `L` (last), `L-1`, a layer less its template bias `L-bias` (PromptBERT 4.3), what the masked-LM head makes
-of the last layer at a mask `topk:200` (eq. 3, denoised `topk:200-bias`), or a table indexed by token id (`random`,
-`random:300,7`: dimensions, seed; `avg:FOLDER@L`: averages over contexts).
+A source is one of
+
+- `static`: rows of the input word-embedding table, without positions and LayerNorm,
+- `0` (embedding output) … `L` (last), `L-1`: a layer; `L-bias` minus its template bias (PromptBERT 4.3),
+- `topk:200`: the masked-LM head's prediction from the last layer at a mask (eq. 3); denoised, `topk:200-bias`,
+- a table indexed by token id: `random`, `random:300,7` (dimensions, seed), `avg:FOLDER@L` (averages over contexts).
 """
 
 from __future__ import annotations
@@ -31,13 +33,13 @@ NUMBER = r"-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
 
 
 class TokenTable(Part, ABC):
-    """A matrix with one row a token id, used instead of a model's own states."""
+    """A matrix with one row per token id, used instead of a model's own states."""
 
-    carried: ClassVar[bool] = False  # whether a saved encoder takes the rows along: they cannot be made again
+    carried: ClassVar[bool] = False  # whether a saved encoder contains the rows, because they cannot be recomputed
 
     @abstractmethod
     def rows_of(self, vocabulary: Vocabulary) -> torch.Tensor:
-        """The table for a vocabulary, (V,D) float32; tables that belong to one tokenizer look at it here."""
+        """Return the table (V,D) float32 for a vocabulary; tables of one tokenizer check the vocabulary here."""
 
 
 token_tables: Registry[TokenTable] = Registry("source", "essent.tables")
@@ -46,7 +48,7 @@ token_tables: Registry[TokenTable] = Registry("source", "essent.tables")
 @token_tables.register("random")
 @dataclass(frozen=True)
 class RandomTable(TokenTable):
-    """Every token a random vector, N(0, 0.1²): the baseline RE (Stankevičius 3.2.5). Same seed, same rows."""
+    """A random vector N(0, 0.1²) per token: the baseline RE (Stankevičius 3.2.5). Equal seeds give equal rows."""
 
     dimensions: int = 768
     seed: int = 0
@@ -56,7 +58,7 @@ class RandomTable(TokenTable):
         require_integer(f"random:{self.dimensions},{self.seed}", "seed", self.seed, 0)
 
     def rows_of(self, vocabulary: Vocabulary) -> torch.Tensor:
-        """Random rows (V,D) from the seed."""
+        """Draw the rows (V,D)."""
         import numpy as np
         import torch
 
@@ -70,8 +72,8 @@ class RandomTable(TokenTable):
 class AverageTable(TokenTable):
     """States of every token averaged over a corpus (Avg, Stankevičius 3.2.3): `avg:FOLDER`, a layer `avg:FOLDER@L-1`.
 
-    FOLDER is what `essent distill --contexts` wrote. As in an address, `%20` stands for a space there, `%2C` for a
-    comma, `%2B` for +, `%2A` for *, `%7C` for |, `%22` and `%27` for quotes, `%25` for the sign itself.
+    FOLDER was written by `essent distill --contexts`. As in a URL, write a space as `%20`, a comma as `%2C`, + as
+    `%2B`, * as `%2A`, | as `%7C`, quotes as `%22` and `%27`, and the percent sign as `%25`.
     """
 
     place: str
@@ -79,32 +81,32 @@ class AverageTable(TokenTable):
 
     def __post_init__(self) -> None:
         if not isinstance(self.place, str):
-            raise RecipeError(f"avg:{self.place} — a folder whose name is a number is written avg:./{self.place}.")
+            raise RecipeError(f"avg:{self.place} — write avg:./{self.place} for a folder whose name is a number.")
         if not self.folder or self.layer.endswith("-bias"):
             raise RecipeError(f"avg:{self.place} — write avg:FOLDER or avg:FOLDER@L, with a layer of 0 … L.")
 
     @property
     def folder(self) -> str:
-        """The folder that holds the averages."""
+        """Folder of the averages."""
         return unquote(self.place.removesuffix(f"@{self.layer}"))
 
     @property
     def layer(self) -> str:
-        """The layer of the averages, by default the last."""
+        """Layer of the averages, by default the last."""
         layer = self.place.rpartition("@")[2]
         return layer if "@" in self.place and LAYER.fullmatch(layer) else "L"
 
     @classmethod
     def of(cls, folder: str | Path, layer: str = "L") -> AverageTable:
-        """The source of a folder with any name."""
+        """Make the source of a folder; special characters of its name are escaped."""
         return cls(f"{quote(str(folder), safe='/.~_-:@')}@{layer}")
 
     def rows_of(self, vocabulary: Vocabulary) -> torch.Tensor:
-        """The table (V,D).
+        """Read the table (V,D).
 
         Raises:
-            RecipeError: no such folder, or a layer that was not averaged.
-            UnsupportedRecipeError: averaged with another tokenizer.
+            RecipeError: there is no such folder, or the layer was not averaged.
+            UnsupportedRecipeError: the averages belong to another tokenizer.
         """
         import torch
 
@@ -114,8 +116,8 @@ class AverageTable(TokenTable):
             metadata = read_about(self.folder)
             if metadata["vocabulary"] != vocabulary.digest:
                 raise UnsupportedRecipeError(
-                    f"layers=avg:{self.place} — these averages belong to another tokenizer: its tokens are not the "
-                    "model's. Average this model's own states: essent distill -m MODEL --texts FILE --contexts FOLDER."
+                    f"layers=avg:{self.place} — these averages belong to another tokenizer, with other tokens. "
+                    "Average this model's own states: essent distill -m MODEL --texts FILE --contexts FOLDER."
                 )
             layer = resolve(self.layer, int(metadata["last"])).key
             return torch.from_numpy(Contexts.load(self.folder, {int(layer)}).table(int(layer)))
@@ -125,10 +127,10 @@ class AverageTable(TokenTable):
 
 @dataclass(frozen=True)
 class Source:
-    """One resolved source: `layer` k, or `static`, or a table's spec; `debiased` subtracts the template bias.
+    """A resolved source: `key` is a layer k, "static", or the spec of a table; `debiased` subtracts the template bias.
 
-    With `top` it is not the layer itself but the rows of so many most probable tokens, which the masked-LM head
-    predicts from it (PromptBERT, eq. 3).
+    With `top` > 0, the source is the mean embedding of the `top` most probable tokens that the masked-LM head predicts
+    from the layer (PromptBERT, eq. 3).
     """
 
     key: int | str
@@ -140,17 +142,17 @@ Mix = tuple[tuple[str, float], ...]
 
 
 def parse_mix(text: str) -> Mix:
-    """Read "0+L" (plain mean of the named) or "0.3*0+0.7*L" (explicit weights) as ((source, α), …).
+    """Read "0+L" (mean) or "0.3*0+0.7*L" (explicit weights) as ((source, α), …).
 
     Raises:
-        RecipeError: malformed, a source named twice, or explicit and plain terms mixed.
+        RecipeError: the text is malformed, repeats a source, or has weights for only some sources.
     """
     terms = re.split(r"(?<!\d[eE])\+(?=\s*(?:-?\d*\.?\d*(?:[eE][+-]?\d+)?\s*\*)?\s*[A-Za-z0-9])", text.strip())
     read: list[tuple[str, float | None]] = []
     for term in (t.strip() for t in terms):
         match = re.fullmatch(rf"(?:(?P<factor>{NUMBER})\s*\*\s*)?(?P<source>[^\s*+]+)", term)
         if not match:
-            hint = " In a folder's name a space is written %20, + is %2B, * is %2A." if ":" in term else ""
+            hint = " In the name of a folder, write a space as %20, + as %2B, * as %2A." if ":" in term else ""
             raise RecipeError(
                 f"layers={text} — cannot read {term!r}; write e.g. L, 0+L, 1+2+L, static, 0.3*0+0.7*L.{hint}"
             )
@@ -159,11 +161,11 @@ def parse_mix(text: str) -> Mix:
 
 
 def checked_mix(read: list[tuple[str, float | None]], text: str) -> Mix:
-    """Refuse doubles and half-explicit mixes; fill in the plain mean."""
+    """Check that no source is repeated and that all or no sources have weights; without weights, use the mean."""
     names = [name for name, _ in read]
     if doubled := {name for name in names if names.count(name) > 1}:
         raise RecipeError(
-            f"layers={text} — {sorted(doubled)[0]!r} is named twice; give it one weight, e.g. 2*{names[0]}."
+            f"layers={text} — {sorted(doubled)[0]!r} occurs twice; give it one weight, e.g. 2*{names[0]}."
         )
     explicit = [factor for _, factor in read if factor is not None]
     if explicit and len(explicit) < len(read):
@@ -176,13 +178,13 @@ def checked_mix(read: list[tuple[str, float | None]], text: str) -> Mix:
 
 
 def check_source(source: str, text: str) -> None:
-    """Refuse a source that is neither a layer, `static`, nor a registered table."""
+    """Check that a source is a layer, `static`, `topk`, or a registered table; raise RecipeError otherwise."""
     if source == "static" or LAYER.fullmatch(source) or TOP.fullmatch(source):
         return
     name = source.partition(":")[0]
     if name.startswith("topk"):
         raise RecipeError(
-            f"layers={text} — {source!r} needs the number of tokens: topk:200, or topk:200-bias, denoised."
+            f"layers={text} — {source!r} needs the number of tokens, e.g. topk:200, or denoised topk:200-bias."
         )
     if name in token_tables:
         token_tables.create(source)
@@ -192,16 +194,16 @@ def check_source(source: str, text: str) -> None:
 
 
 def format_mix(mix: Mix) -> str:
-    """The text that `parse_mix` reads back into the same mix."""
+    """Write a mix as the text that `parse_mix` reads."""
     if all(factor == 1.0 / len(mix) for _, factor in mix):
         return "+".join(name for name, _ in mix)
     return "+".join(f"{factor!r}*{name}" for name, factor in mix)
 
 
 def resolve(source: str, last: int) -> Source:
-    """Turn a source's name into what it is in a model of `last` layers; a layer above it stays as named.
+    """Resolve the name of a source in a model of `last` layers.
 
-    `L-1` is `last - 1` and may come out negative: the caller refuses what the model does not have.
+    `L-1` is `last - 1`. The layer may be negative or above `last`: the caller checks that the model has it.
     """
     if top := TOP.fullmatch(source):
         return Source(last, debiased=bool(top["bias"]), top=int(top["count"]))
@@ -213,5 +215,5 @@ def resolve(source: str, last: int) -> Source:
 
 
 def reads_mlm_head(mix: Mix) -> bool:
-    """Whether a mix has a source that the masked-LM head predicts."""
+    """Return whether a mix has a source that the masked-LM head predicts."""
     return any(TOP.fullmatch(name) for name, _ in mix)

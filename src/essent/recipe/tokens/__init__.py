@@ -1,1 +1,1 @@
-"""Texts to ids: the vocabulary, the frame of a template, batches by tokens, counts, the cache of words."""
+"""From texts to token ids: vocabulary, frame of a template, batches by tokens, counts, cache of words."""

@@ -1,6 +1,6 @@
-"""Ids of texts by their words, each distinct word tokenised once; needs no torch.
+"""Tokenization by words: each distinct word is tokenized once. Does not import torch.
 
-texts ─ words between spaces ─ ids of each distinct word (kept) ─ ids of each text, one after the other
+texts → words between spaces → ids of each distinct word (cached) → concatenated ids of each text
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-MOST_WORDS, MOST_LETTERS = 131_072, 4_000_000  # kept between portions: some 20 MB
-# What a tokenizer may consist of so that a space always ends one token and begins another, see `words_apart`.
+MOST_WORDS, MOST_LETTERS = 131_072, 4_000_000  # limits of the cache: about 20 MB
+# Steps of tokenizers for which a space always ends one token and starts another, see `words_apart`.
 SPACES_DROPPED = ("BertPreTokenizer", "Whitespace", "WhitespaceSplit")
 WITHIN_WORDS = (*SPACES_DROPPED, "Punctuation", "Digits", "Split", "ByteLevel", "Metaspace")
 BY_LETTER = ("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents")
 BY_WORD = ("WordPiece", "WordLevel", "BPE")
-SEPARATORS, TOGETHER = ("¦", "‖", "¶", "|", "~", "^"), 128  # new words tokenised in one call, see `WordIds`
+SEPARATORS, TOGETHER = ("¦", "‖", "¶", "|", "~", "^"), 128  # new words per call of the tokenizer, see `WordIds`
 
-Ragged = tuple[np.ndarray, np.ndarray]  # ids of all texts, one after the other; lengths (N,)
+Ragged = tuple[np.ndarray, np.ndarray]  # concatenated ids of all texts; lengths (N,)
 
 
 def words_apart(backend: Tokenizer) -> bool:
-    """Whether the ids of a text are those of its words between spaces (U+0020), one after the other.
+    """Return whether the ids of a text are the concatenated ids of its words between spaces (U+0020).
 
-    True of BERT's kind: the first pre-tokenising step splits at every space and drops it, so all later steps and the
-    model see one word at a time; the normaliser works by letters (a space neither decomposes nor combines with what
-    stands beside it); and no added token has a space in it. Decided from what the tokenizer would save.
+    True for tokenizers like BERT's: the first pre-tokenization step removes every space, so all later steps and the
+    model process one word at a time; the normalizer works on single letters (a space neither decomposes nor combines
+    with its neighbours); and no added token contains a space. The serialized tokenizer is checked.
     """
     try:
-        normalising = _steps(backend.normalizer, "normalizers")
+        normalizing = _steps(backend.normalizer, "normalizers")
         splitting = _steps(backend.pre_tokenizer, "pretokenizers")
-    except Exception:  # a step written in Python cannot be saved, and tokenizers raises the bare class
+    except Exception:  # steps written in Python cannot be serialized; tokenizers raises the class Exception itself
         return False
     if not splitting or splitting[0]["type"] not in SPACES_DROPPED:
         return False
     if any(step["type"] not in WITHIN_WORDS or step.get("prepend_scheme") == "first" for step in splitting):
         return False
-    if not all(map(_is_by_letter, normalising)):
+    if not all(map(_is_by_letter, normalizing)):
         return False
     if type(backend.model).__name__ not in BY_WORD or getattr(backend.model, "dropout", None):
         return False
@@ -50,7 +50,7 @@ def words_apart(backend: Tokenizer) -> bool:
 
 
 def _steps(part: Any, key: str) -> list[dict[str, Any]]:
-    """The steps of a normaliser or pre-tokenizer as it is saved, sequences within sequences laid flat."""
+    """Return the serialized steps of a normalizer or pre-tokenizer, with nested sequences flattened."""
     if part is None:
         return []
 
@@ -61,7 +61,7 @@ def _steps(part: Any, key: str) -> list[dict[str, Any]]:
 
 
 def _is_by_letter(step: dict[str, Any]) -> bool:
-    """Whether a normalising step sees letters one at a time: also where it replaces one letter by others."""
+    """Return whether a normalization step works on single letters, including replacements of a single letter."""
     if step["type"] != "Replace":
         return step["type"] in BY_LETTER
     letter = str(step["pattern"].get("String", ""))
@@ -69,7 +69,7 @@ def _is_by_letter(step: dict[str, Any]) -> bool:
 
 
 def _has_space(backend: Tokenizer, added: Any) -> bool:
-    """Whether an added token, as it is looked for in a text, has a space in it (or is nothing)."""
+    """Return whether an added token, normalized like the texts that it is searched in, is empty or has a space."""
     content = added.content
     if added.normalized and backend.normalizer is not None:
         content = backend.normalizer.normalize_str(content)
@@ -77,26 +77,26 @@ def _has_space(backend: Tokenizer, added: Any) -> bool:
 
 
 class WordIds:
-    """Ids of texts by their words: each distinct word is tokenised once and kept, within bounds.
+    """Tokenizer of texts by their words, with a bounded cache of words.
 
-    New words are tokenised many at a time, which costs half, with a separator between them: a word that is one rare
-    token. As words stand apart, its id comes once after every word, and oftener only where a word has that token too;
-    such words are tokenised one by one.
+    New words are joined by a separator, a word of one rare token, and tokenized together, which takes half the time.
+    The id of the separator then occurs exactly once after every word, unless a word itself contains that token; such
+    words are tokenized one by one.
 
     Args:
-        tokenise: texts to ids, without special tokens around them.
-        separators: words that may serve; the first that is one token is taken.
-        unknown: the id that is too common for one.
+        tokenize: from texts to ids, without special tokens around them.
+        separators: candidates; the first that is a single token is used.
+        unknown: id of unknown words, which is too frequent for a separator.
     """
 
     def __init__(
         self,
-        tokenise: Callable[[list[str]], list[list[int]]],
+        tokenize: Callable[[list[str]], list[list[int]]],
         separators: Sequence[str] = SEPARATORS,
         unknown: int | None = None,
     ) -> None:
-        self._tokenise = tokenise
-        ids_by_separator = zip(separators, tokenise(list(separators)) if separators else [], strict=True)
+        self._tokenize = tokenize
+        ids_by_separator = zip(separators, tokenize(list(separators)) if separators else [], strict=True)
         self._separator = next(
             ((word, ids[0]) for word, ids in ids_by_separator if len(ids) == 1 and ids[0] != unknown), None
         )
@@ -107,19 +107,19 @@ class WordIds:
         self._known: defaultdict[str, int] = defaultdict()
         self._forget()
 
-    def __getstate__(self) -> dict[str, Any]:  # worker processes begin with no words
-        return {"_tokenise": self._tokenise, "_separator": self._separator}
+    def __getstate__(self) -> dict[str, Any]:  # worker processes start with an empty cache
+        return {"_tokenize": self._tokenize, "_separator": self._separator}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._start()
 
     def _forget(self) -> None:
-        self._known.default_factory = None  # a circle of the words and their numbers: memory that is free much later
+        self._known.default_factory = None  # breaks a reference cycle, which would delay freeing the memory
         self._known = defaultdict()
         self._known.default_factory = self._known.__len__  # a new word gets the next number, all in C
         self._letters = 0
-        self._ids = np.empty(0, np.int32)  # of all words, one after the other
+        self._ids = np.empty(0, np.int32)  # of all words, concatenated
         self._starts = np.empty(0, np.int64)  # (words,)
         self._lengths = np.empty(0, np.int64)  # (words,)
 
@@ -132,22 +132,22 @@ class WordIds:
 
     def _together(self, words: list[str]) -> Ragged:
         if self._separator is None:
-            return whole_ids(self._tokenise, words)
+            return whole_ids(self._tokenize, words)
         word, mark = self._separator
         parts = [words[start : start + TOGETHER] for start in range(0, len(words), TOGETHER)]
         ragged: list[Ragged] = []
-        for part, listed in zip(parts, self._tokenise([f" {word} ".join([*p, ""]) for p in parts]), strict=True):
+        for part, listed in zip(parts, self._tokenize([f" {word} ".join([*p, ""]) for p in parts]), strict=True):
             ids = np.array(listed, np.int32)
             ends = np.flatnonzero(ids == mark)
             apart = len(ends) == len(part)
             ragged.append(
-                (ids[ids != mark], np.diff(ends, prepend=-1) - 1) if apart else whole_ids(self._tokenise, part)
+                (ids[ids != mark], np.diff(ends, prepend=-1) - 1) if apart else whole_ids(self._tokenize, part)
             )
         return np.concatenate([ids for ids, _ in ragged]), np.concatenate([lengths for _, lengths in ragged])
 
     def __call__(self, texts: Sequence[str]) -> Ragged:
-        """Ids of the texts (at least one), and how many each has."""
-        words = " ".join(texts).split(" ")  # the same as every text's own split(" "), one after the other
+        """Return the concatenated ids of the texts (at least one), and their lengths (N,)."""
+        words = " ".join(texts).split(" ")  # equals the concatenated split(" ") of every text
         with self._lock:
             if len(self._known) > MOST_WORDS or self._letters > MOST_LETTERS:
                 self._forget()
@@ -156,7 +156,7 @@ class WordIds:
             try:
                 if added := len(self._known) - before:
                     self._learn(list(islice(reversed(self._known), added))[::-1])
-            except BaseException:  # words without ids must not stay
+            except BaseException:  # no word may remain in the cache without ids
                 self._forget()
                 raise
             flat, starts, lengths = self._ids, self._starts, self._lengths
@@ -167,15 +167,15 @@ class WordIds:
         return ids, np.diff(ends[last], prepend=0)
 
 
-def whole_ids(tokenise: Callable[[list[str]], list[list[int]]], texts: Sequence[str]) -> Ragged:
-    """Ids of the texts by tokenising each as a whole, for any other tokenizer."""
-    sequences = tokenise(list(texts))
+def whole_ids(tokenize: Callable[[list[str]], list[list[int]]], texts: Sequence[str]) -> Ragged:
+    """Return the ids and lengths of texts that are tokenized as a whole, for all other tokenizers."""
+    sequences = tokenize(list(texts))
     lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
     return np.fromiter(chain.from_iterable(sequences), np.int32, int(lengths.sum())), lengths
 
 
 def cut(ids: np.ndarray, lengths: np.ndarray, room: int, at_start: bool) -> Ragged:
-    """Every text's first `room` ids, or its last ones where `left` is cut."""
+    """Truncate every text to its first `room` ids, or to its last ones if `at_start`."""
     if not (lengths > room).any():
         return ids, lengths
     position = np.arange(len(ids)) - np.repeat(np.cumsum(lengths) - lengths, lengths)  # within the text

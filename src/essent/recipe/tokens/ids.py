@@ -1,7 +1,7 @@
-"""Texts to `Tokens`: the user's words in their frame, sorted by length, batched by a budget of tokens.
+"""From texts to `Tokens`: texts in their frame, sorted by length, in batches of a bounded number of tokens.
 
-A text is tokenised on its own and set into its frame: the ids of the special tokens and the template before and
-after it. Truncation shortens the text, never the frame. Only `pad` and `content_of` need torch.
+A text is tokenized alone and put into its frame: the ids of special tokens and the template before and after it.
+Truncation shortens the text, never the frame. Only `pad` and `content_of` need torch.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TOKENS_PER_TEXT, SHORT_TEXTS = 64, 16  # what a batch size means, see `batches`
-_tokenizer_lock = Lock()  # tokenizers are shared, and what is set on them for one text must not meet another thread's
-DROPPED = "dropped_ids"  # a tokenizer's own setting, in its tokenizer_config.json: ids that leave every text
+TOKENS_PER_TEXT, SHORT_TEXTS = 64, 16  # definition of the batch size, see `batches`
+_tokenizer_lock = Lock()  # tokenizers are shared between threads, and settings change per call
+DROPPED = "dropped_ids"  # key in tokenizer_config.json: ids that are removed from every text
 
 
 class Vocabulary:
-    """What the weightings may know about a tokenizer: its tokens as texts, special ids, the mark of a word's start.
+    """Tokens, special ids and word marker of a tokenizer, as weightings read them.
 
-    `marker` is "##" where a mark continues a word (WordPiece), "Ġ" or "▁" where it starts one (byte-level BPE,
-    SentencePiece).
+    `marker` is "##" if it marks tokens that continue a word (WordPiece), "Ġ" or "▁" if it marks those that start one
+    (byte-level BPE, SentencePiece).
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
@@ -49,12 +49,12 @@ class Vocabulary:
     def __len__(self) -> int:
         return self._rows
 
-    def __getstate__(self) -> dict[str, Any]:  # worker processes rebuild what is cached
+    def __getstate__(self) -> dict[str, Any]:  # worker processes recompute the cache
         return {**self.__dict__, "_cache": {}}
 
     @cached_property
     def tokens(self) -> list[str]:
-        """One text a row of the embedding table; rows without a token are empty (models pad their tables)."""
+        """One token per row of the embedding table; "" for rows without a token (models pad their tables)."""
         names = [""] * self._rows
         for token, index in self._tokenizer.get_vocab().items():
             if index < self._rows:
@@ -63,29 +63,29 @@ class Vocabulary:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the tokens and their ids: what a table by token must share with a tokenizer."""
+        """SHA-256 of the tokens and their ids; equal for a tokenizer and the tables that belong to it."""
         listed = "\n".join(f"{token} {index}" for index, token in enumerate(self.tokens) if token)
         return hashlib.sha256(listed.encode("utf-8", "surrogatepass")).hexdigest()
 
     @cached_property
     def marker(self) -> str:
-        """What begins a piece that continues a word, or one that begins a word."""
+        """Prefix of tokens that continue a word ("##"), or of those that start one ("Ġ", "▁")."""
         tokens = self.tokens
         counts = {mark: sum(t.startswith(mark) for t in tokens) for mark in ("##", "Ġ", "▁")}
         return max(counts, key=lambda mark: counts[mark])
 
     def is_subword(self, token: str) -> bool:
-        """Whether the token continues a word."""
+        """Return whether the token continues a word."""
         return token.startswith("##") if self.marker == "##" else not token.startswith(self.marker)
 
     def text(self, token: str) -> str:
-        """The letters of a token without its mark; byte-level tokens are decoded ("ĠâĢľ" is “)."""
+        """Return a token without its marker; byte-level tokens are decoded ("ĠâĢľ" is “)."""
         if self.marker == "Ġ" and not token.isascii():
             return str(self._tokenizer.convert_tokens_to_string([token])).strip()
         return token.removeprefix(self.marker)
 
     def cached(self, key: Any, make: Callable[[], T]) -> T:
-        """Make a by-token table once; the last few are kept."""
+        """Return the table of a key, computed once; the cache has at most 16 entries."""
         if key not in self._cache:
             if len(self._cache) >= 16:
                 self._cache.clear()
@@ -96,11 +96,11 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Frame:
-    """The ids around every text, and how the text itself is prepared before it is tokenised.
+    """The ids around every text, and how the text is prepared before it is tokenized.
 
-    `space` is put before the text (the template has a space there, or the weights want the first word marked as one);
-    `dot_rule` appends "." to a text that does not end in one of . ? " ' (PromptBERT's code). With either, a special
-    token that the user wrote, "[MASK]", is plain text: only the template has masks.
+    `space` prepends a space (the template has one there, or the weights need the marker of the first word); `dot_rule`
+    appends "." to a text that does not end in one of . ? " ' (PromptBERT's code). With either, a special token in the
+    text itself, such as "[MASK]", is plain text: only the template has masks.
     """
 
     before: tuple[int, ...]
@@ -113,20 +113,20 @@ class Frame:
 
     @cached_property
     def plain_text(self) -> bool:
-        """Whether special tokens within the text are read as its letters; without a template they are not, as in ST."""
+        """Whether special tokens in the text are plain text; without a template they are not, as in ST."""
         return self.dot_rule or self.space
 
     def prepare(self, texts: list[str]) -> list[str]:
-        """The texts as the tokenizer gets them."""
+        """Return the texts that are tokenized."""
         if self.dot_rule:
             texts = [t + "." if t and t[-1] not in ".?\"'" else t for t in texts]
         return [" " + t if t else t for t in texts] if self.space else texts  # as the saved tokenizer can
 
 
 def text_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], plain_text: bool = False) -> list[list[int]]:
-    """Ids of each text alone: no special tokens around it, no truncation, no padding, all cores.
+    """Return the ids of each text, without special tokens, truncation and padding; uses all cores.
 
-    Ids in the tokenizer's setting `dropped_ids` leave the text (the unknown word of word vectors).
+    Ids in the tokenizer's setting `dropped_ids` are removed (the unknown word of word vectors).
     """
     with _tokenizer_lock:
         backend = fast_backend(tokenizer)
@@ -134,40 +134,40 @@ def text_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], plain_text: b
         try:
             sequences = read_ids(backend, texts)
         finally:
-            backend.encode_special_tokens = False  # the tokenizer may be shared with a model that reads them
+            backend.encode_special_tokens = False  # a model that shares the tokenizer may read special tokens
     dropped = frozenset(dropped_ids(tokenizer))
     return [[i for i in ids if i not in dropped] for ids in sequences] if dropped else sequences
 
 
 def read_ids(backend: Tokenizer, texts: list[str]) -> list[list[int]]:
-    """Ids of each text alone by a tokenizer as it is set, with lone surrogates mended."""
+    """Return the ids of each text with the tokenizer's current settings; lone surrogates are replaced."""
     try:
         encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
-    except (UnicodeEncodeError, TypeError):  # lone surrogates cannot cross into Rust
+    except (UnicodeEncodeError, TypeError):  # lone surrogates cannot be passed to Rust
         encodings = backend.encode_batch_fast([mend_surrogates(t) for t in texts], add_special_tokens=False)
     return [encoding.ids for encoding in encodings]
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
-    """SHA-256 of how a tokenizer reads texts, its padding aside: normaliser, vocabulary, special tokens, settings."""
+    """Return the SHA-256 of a tokenizer without its padding: normalizer, vocabulary, special tokens, settings."""
     special = [tokenizer.mask_token_id, tokenizer.pad_token_id, sorted(tokenizer.all_special_ids)]
     settings = [special, dropped_ids(tokenizer), getattr(tokenizer, "truncation_side", "right")]
     return _digest(fast_backend(tokenizer).to_str(), json.dumps(settings))
 
 
-@lru_cache(maxsize=4)  # reading and writing a vocabulary as JSON takes a hundred times as long as comparing it
+@lru_cache(maxsize=4)  # reading and writing a vocabulary as JSON takes 100 times as long as comparing it
 def _digest(written: str, settings: str) -> str:
     pipeline = {**json.loads(written), "padding": None, "truncation": None}
     return hashlib.sha256(json.dumps([pipeline, json.loads(settings)]).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def dropped_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Ids that this tokenizer leaves out of every text; none unless `essent.model.token_rows` made it so."""
+    """Return the ids that are removed from every text; only tokenizers of `essent.model.token_rows` have some."""
     return list(getattr(tokenizer, "init_kwargs", {}).get(DROPPED) or ())
 
 
 def unknown_token(backend: Tokenizer) -> str | None:
-    """The token that a tokenizer's model gives for what it does not know; None when it has none."""
+    """Return the token of a tokenizer's model for unknown words; None if it has none."""
     model = json.loads(backend.to_str())["model"]
     if isinstance(model.get("unk_id"), int):  # Unigram
         return str(model["vocab"][model["unk_id"]][0])
@@ -176,16 +176,16 @@ def unknown_token(backend: Tokenizer) -> str | None:
 
 
 def fast_backend(tokenizer: PreTrainedTokenizerBase) -> Any:
-    """The Rust tokenizer, with padding and truncation off: batches are padded here, texts cut to fit their frame.
+    """Return the Rust tokenizer, with padding and truncation off: both are done here, to fit frames.
 
     Raises:
-        ModelError: the model has only a slow (Python) tokenizer.
+        ModelError: the tokenizer is a slow (Python) one.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise ModelError(
-            f"{type(tokenizer).__name__} is not a fast tokenizer; essent needs a tokenizer.json "
-            "(AutoTokenizer.from_pretrained(..., use_fast=True) makes one for most models)."
+            f"{type(tokenizer).__name__} is not a fast tokenizer; essent needs a tokenizer.json. For most models, "
+            "AutoTokenizer.from_pretrained(..., use_fast=True) makes one."
         )
     if backend.padding is not None:
         backend.no_padding()
@@ -197,14 +197,14 @@ def fast_backend(tokenizer: PreTrainedTokenizerBase) -> Any:
 def framed_ids(
     tokenizer: PreTrainedTokenizerBase, frame: Frame, texts: list[str], max_seq_length: int | None
 ) -> list[list[int]]:
-    """Ids of each text within its frame, cut to `max_seq_length` tokens in all."""
+    """Return the ids of each text within its frame, truncated to `max_seq_length` tokens in total."""
     at_start = getattr(tokenizer, "truncation_side", "right") == "left"
     sequences = text_ids(tokenizer, frame.prepare(texts) if frame.plain_text else texts, frame.plain_text)
     return in_frame(sequences, frame, max_seq_length, at_start)
 
 
 def in_frame(sequences: list[list[int]], frame: Frame, max_seq_length: int | None, at_start: bool) -> list[list[int]]:
-    """Each text's ids between the frame's, cut to `max_seq_length` tokens in all, at their beginning where `left`."""
+    """Put each text's ids into the frame, truncated to `max_seq_length` tokens in total, at the left if `at_start`."""
     before, after = list(frame.before), list(frame.after)
     room = None if max_seq_length is None else max(max_seq_length - len(before) - len(after), 0)
     framed = []
@@ -215,16 +215,16 @@ def in_frame(sequences: list[list[int]], frame: Frame, max_seq_length: int | Non
     return framed
 
 
-def count_tokens(tokenise: Callable[[Sequence[str]], list[list[int]]], texts: Sequence[str], rows: int) -> CorpusStats:
-    """Token counts of a corpus, duplicated texts included: how often, and in how many texts, each id occurs.
+def count_tokens(tokenize: Callable[[Sequence[str]], list[list[int]]], texts: Sequence[str], rows: int) -> CorpusStats:
+    """Count the occurrences of each id in a corpus, and the texts that contain it; duplicate texts count.
 
     Args:
-        tokenise: texts to ids, frame and truncation included.
+        tokenize: from texts to ids, frame and truncation included.
         rows: size of the vocabulary V.
     """
     frequency, count = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     for start in range(0, len(texts), 8192):
-        sequences = tokenise(texts[start : start + 8192])
+        sequences = tokenize(texts[start : start + 8192])
         flat = np.concatenate([np.asarray(s, np.int64) for s in sequences])
         owner = np.repeat(np.arange(len(sequences)), [len(s) for s in sequences])
         count += np.bincount(flat, minlength=rows)
@@ -233,8 +233,8 @@ def count_tokens(tokenise: Callable[[Sequence[str]], list[list[int]]], texts: Se
 
 
 def pad(sequences: Sequence[list[int]], frame: Frame, pad_id: int, side: str = "right") -> Tokens:
-    """Stack sequences of ids into one batch, padded on either side; see `pad_arrays`."""
-    import torch  # late: a static encoder without torch has no padding
+    """Stack sequences of ids into one batch, padded on the side `side`; see `pad_arrays`."""
+    import torch  # late: static encoders work without torch
 
     ids, attention_mask = pad_arrays(sequences, pad_id, side)
     attended = torch.from_numpy(attention_mask)
@@ -244,10 +244,10 @@ def pad(sequences: Sequence[list[int]], frame: Frame, pad_id: int, side: str = "
 def pad_arrays(
     sequences: Sequence[Sequence[int] | np.ndarray], pad_id: int, side: str = "right", least: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Ids (B,T) int64 and attention mask (B,T) bool of sequences of ids, padded on either side to `least` at least.
+    """Pad sequences of ids to ids (B,T) int64 and attention mask (B,T) bool, with T ≥ `least`.
 
-    A sequence of no tokens at all (an empty text for a tokenizer without special tokens) becomes one attended pad
-    token: a text always has a vector.
+    An empty sequence (an empty text without special tokens) becomes one attended padding token, so that every text has
+    a vector.
     """
     lengths = np.fromiter((len(s) for s in sequences), dtype=np.int64, count=len(sequences))  # (B,)
     width = max(int(lengths.max(initial=0)), 1, least)
@@ -263,26 +263,26 @@ def pad_arrays(
 
 
 def content_of(attention_mask: torch.Tensor, frame: Frame) -> torch.Tensor:
-    """Which of the attended tokens are the user's words, whatever the padding: (B,T) bool."""
+    """Return which of the attended tokens belong to the text itself, for padding on either side: (B,T) bool."""
     position = attention_mask.long().cumsum(dim=1)  # (B,T) from 1 within the text
     last = position[:, -1:] - len(frame.after)
     return attention_mask & (position > len(frame.before)) & (position <= last)
 
 
 def portions(texts: Sequence[T], size: int = 32_768) -> Iterator[tuple[int, Sequence[T]]]:
-    """Parts of a long list with their start, so that only some texts' ids are held at a time."""
+    """Yield parts of a long list with their start, so that the ids of few texts are in memory at a time."""
     for start in range(0, len(texts), size):
         yield start, texts[start : start + size]
 
 
 def batches(lengths: Sequence[int], batch_size: int) -> Iterator[np.ndarray]:
-    """Indices of the texts of each batch, longest first: a batch is bounded by its tokens, not by its texts.
+    """Yield the indices of the texts of each batch, longest first; the number of tokens per batch is bounded.
 
-    `batch_size` texts are budgeted at TOKENS_PER_TEXT tokens each: longer ones make smaller batches than
-    sentence-transformers', shorter ones larger, up to SHORT_TEXTS times as many.
+    The bound is `batch_size` · TOKENS_PER_TEXT tokens: batches of longer texts are smaller than those of
+    sentence-transformers, batches of shorter texts larger, up to `batch_size` · SHORT_TEXTS texts.
 
     Args:
-        lengths: tokens of each text (N,).
+        lengths: number of tokens per text (N,).
     """
     order = np.argsort(-np.asarray(lengths), kind="stable")  # (N,)
     start = 0

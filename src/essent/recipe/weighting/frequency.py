@@ -1,4 +1,4 @@
-"""Weights by how common a token is: idf, tf-idf, SIF, and removal of biased tokens."""
+"""Weights by token frequency: idf, tf-idf, SIF, and removal of biased tokens."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from essent.recipe.tokens.ids import Vocabulary
 
-# PromptBERT Table 11, the 36 most frequent tokens as its code has them (the printed table joins cells; Stankevičius
-# counts 33 of them). BERT's list serves cased and uncased models; RoBERTa's marks a word's start by "Ġ".
+# PromptBERT Table 11, the 36 most frequent tokens as in its code (the printed table joins cells; Stankevičius counts 33
+# of them). BERT's list is for cased and uncased models; RoBERTa's marks the start of a word by "Ġ".
 FREQUENT_WORDPIECES = frozenset(
     """. a the in , is to of and ' on man - s with for " at ##s woman are it two that you dog said playing i an as was
     from : by white""".split()
@@ -30,7 +30,7 @@ FREQUENT_BYTE_LEVEL = frozenset(
 
 
 def inverse_document_frequency(stats: CorpusStats) -> np.ndarray:
-    """idf_t = ln(N / df_t); a token never seen gets the largest, ln N. (V,) (Stankevičius 3.3)."""
+    """Compute idf_t = ln(N / df_t) as (V,); unseen tokens have the maximum, ln N (Stankevičius 3.3)."""
     import numpy as np
 
     idf: np.ndarray = np.log(max(stats.texts, 1) / np.maximum(stats.document_frequency, 1))
@@ -38,19 +38,19 @@ def inverse_document_frequency(stats: CorpusStats) -> np.ndarray:
 
 
 class ByCounts(ByToken):
-    """A by-token weighting learned from a corpus."""
+    """A weighting by token id that is learned from a corpus."""
 
     @property
     def reads_stats(self) -> bool:
-        """Whether counts of tokens must be known first."""
+        """Whether it needs token counts from `fit`."""
         return True
 
     @abstractmethod
     def of(self, stats: CorpusStats) -> np.ndarray:
-        """Weights (V,) by the counts of the corpus."""
+        """Compute the weights (V,) from the counts of a corpus."""
 
     def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
-        """The weight of every token of the vocabulary, (V,)."""
+        """Compute the weights (V,) of the vocabulary."""
         return self.of(require_stats(stats, self.spec()))
 
 
@@ -60,21 +60,21 @@ class Idf(ByCounts):
     """ω ∝ ln(N / df_t), counted on a corpus (idf^W) or on the task's own texts (idf^T), sum 1 (Stankevičius 3.3)."""
 
     def of(self, stats: CorpusStats) -> np.ndarray:
-        """idf of every token, (V,)."""
+        """Compute idf of every token, (V,)."""
         return inverse_document_frequency(stats)
 
 
 @weightings.register("tfidf")
 @dataclass(frozen=True)
 class TfIdf(ByCounts):
-    """ω ∝ tf_t · idf_t, one weight a token for the whole corpus, sum 1 in each text (Ditto Table 1, first-last TF-IDF).
+    """ω ∝ tf_t · idf_t, one weight per token for the whole corpus, sum 1 per text (Ditto Table 1, first-last TF-IDF).
 
     Ditto computes "TF-IDF weights on 10^6 sentences … as token importance weights": a table by token. tf_t is the mean
-    count of the token in the texts that contain it, 1 for a token never seen.
+    count of the token in the texts that contain it, 1 for unseen tokens.
     """
 
     def of(self, stats: CorpusStats) -> np.ndarray:
-        """tf · idf of every token, (V,)."""
+        """Compute tf · idf of every token, (V,)."""
         import numpy as np
 
         term_frequency = np.maximum(stats.count, 1) / np.maximum(stats.document_frequency, 1)  # (V,)
@@ -88,20 +88,20 @@ class Sif(ByCounts):
     """ω = (1/N) · a / (a + p_t), p_t the token's share of the corpus, not scaled to sum 1 (Arora et al. 2017)."""
 
     a: float = 1e-3
-    normalised: ClassVar[bool] = False
+    normalized: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.a, (int, float)) or not self.a > 0:
             raise RecipeError(f"sif:{self.a} — a must be a positive number, e.g. sif:1e-3.")
 
     def of(self, stats: CorpusStats) -> np.ndarray:
-        """a / (a + p_t) of every token, (V,)."""
+        """Compute a / (a + p_t) of every token, (V,)."""
         return self.a / (self.a + stats.count / max(int(stats.count.sum()), 1))
 
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
-        """The weight of every token of a batch, (B,T)."""
+        """Compute the weights (B,T) of a batch."""
         length = tokens.attention_mask.sum(dim=1, keepdim=True).clamp(min=1)  # (B,1)
         return super().weights(tokens, states, vocabulary, stats) / length  # (B,T)
 
@@ -112,9 +112,9 @@ class Remove(ByToken):
     """0 for special, most frequent, sub-word and punctuation tokens, 1 for the rest (PromptBERT 3, A.1, Tables 3, 11).
 
     A sub-word is a token that does not start a word ("##s", or no "Ġ"/"▁" in front). `remove` drops the published 36
-    tokens; `remove:40` drops the 40 most frequent of the corpus given to `fit` instead; `remove:kinds=frequent+subword`
-    only those kinds beside special tokens (the rows of Table 3). Cased models: PromptBERT lowers SICK's sentences
-    first; do so with your texts to reproduce its cased figures.
+    tokens; `remove:40` drops the 40 most frequent ones of the texts of `fit` instead; `remove:kinds=frequent+subword`
+    drops only these kinds and special tokens (the rows of Table 3). For cased models, PromptBERT lower-cases SICK's
+    sentences; lower-case your texts to reproduce its figures.
     """
 
     frequent: int | None = None
@@ -125,19 +125,19 @@ class Remove(ByToken):
         unknown = set(self.kinds.split("+")) - {"frequent", "subword", "punctuation"}
         if unknown:
             raise RecipeError(
-                f"remove:kinds={self.kinds} — the kinds are frequent, subword and punctuation, with + between them, "
-                f"not {', '.join(map(repr, sorted(unknown)))}."
+                f"remove:kinds={self.kinds} — unknown {', '.join(map(repr, sorted(unknown)))}. Join any of frequent, "
+                "subword and punctuation with +."
             )
         if self.frequent is not None:
             require_integer(f"remove:{self.frequent}", "the number of frequent tokens", self.frequent, 0)
 
     @property
     def reads_stats(self) -> bool:
-        """Whether counts of tokens must be known first."""
+        """Whether it needs token counts from `fit`."""
         return self.frequent is not None
 
     def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
-        """The weight of every token of the vocabulary, (V,)."""
+        """Compute the weights (V,) of the vocabulary."""
         import numpy as np
 
         kinds = set(self.kinds.split("+"))
@@ -146,7 +146,7 @@ class Remove(ByToken):
             frequent = _published(vocabulary.marker)
         elif "frequent" in kinds:
             counts = require_stats(stats, self.spec()).count.copy()
-            counts[list(vocabulary.special_ids)] = -1  # they are removed anyway and must not use up the list
+            counts[list(vocabulary.special_ids)] = -1  # removed anyway; they must not count as frequent tokens
             frequent = {vocabulary.tokens[i] for i in np.argsort(-counts, kind="stable")[: self.frequent]}
         removed = [
             token in frequent
@@ -160,7 +160,7 @@ class Remove(ByToken):
 
 
 def _published(marker: str) -> frozenset[str]:
-    if marker == "▁":  # SentencePiece: the same words, its own mark
+    if marker == "▁":  # SentencePiece: the same words with another marker
         return frozenset(token.replace("Ġ", "▁") for token in FREQUENT_BYTE_LEVEL)
     return FREQUENT_BYTE_LEVEL if marker == "Ġ" else FREQUENT_WORDPIECES
 
