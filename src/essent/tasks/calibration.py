@@ -91,8 +91,9 @@ class Calibration:
 
     Example:
         >>> from essent import Encoder
-        >>> encoder = Encoder("sentence-transformers/all-MiniLM-L6-v2")
-        >>> calibration = encoder.calibrate(open("texts.txt").read().splitlines()).calibration
+        >>> from essent.tasks import read_texts
+        >>> encoder = Encoder("sentence-transformers/all-MiniLM-L6-v2").calibrate(read_texts("texts.txt"))
+        >>> calibration = encoder.calibration
         >>> print(calibration)
         share of 3,160 random pairs of 80 texts that are less similar
         >>> calibration([0.1, 0.5]).round(1)  # of a cosine of 0.1, and of 0.5
