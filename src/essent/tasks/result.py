@@ -69,7 +69,7 @@ class Result:
             InputError: a task without a main score (minimal pairs, geometry).
         """
         if self.main is None:
-            raise InputError(f"{self.task} has no main score. Read metrics= of the result: {', '.join(self.metrics)}.")
+            raise InputError(f"{self.task} has no main score. Its scores are in `metrics`: {', '.join(self.metrics)}.")
         metric, subset = self.main
         return self.metrics[metric][subset]
 
