@@ -129,8 +129,8 @@ def test_verdict_on_the_first_row() -> None:
     report = gather([*close, far])
     low, high = 1 - math.hypot(70 - 68, 72 - 69), 1 + math.hypot(73 - 70, 69 - 66)
     assert report.verdict == (
-        f"Accuracy: mean has 70.00 (68.00 to 73.00) on stsb, the highest of 3 rows. The difference to cls is not significant: cls "
-        f"is 1.00 (−{-low:.2f} to {high:.2f}) behind. It is significantly better than the remaining row.",
+        f"Accuracy: mean has 70.00 (68.00 to 73.00) on stsb, the highest of 3 rows. The difference to cls is not "
+        f"significant: cls is 1.00 (−{-low:.2f} to {high:.2f}) behind. It is significantly better than the remaining row.",
     )
     lead = table(report.sections[0], "Lead of mean")
     assert [row[0] for row in lead.rows] == ["cls", "max"]
@@ -362,7 +362,7 @@ def test_everything_together() -> None:
     assert report.about == "3 models, 5 rows, 7 tasks, 1 search."
     assert [s.title for s in report.sections] == [
         "Spearman ×100", "HEROS", "Geometry: geometry.stsb", "Accuracy", "speed", "Accuracy, mean",
-        "Search on stsb.dev (layers): models/tiny", "Where it comes from",
+        "Search on stsb.dev (layers): models/tiny", "Provenance",
     ]  # fmt: skip
     names = [column.name for column in only(report.sections[4], Table).columns]
     assert names == ["model and recipe", "n", "seconds", "seconds, worst"]

@@ -108,7 +108,7 @@ def test_unseen_classes() -> None:
         (
             [Example((f"t{n}",), str(n)) for n in range(20)],
             {},
-            "20 classes in 20 examples. Check that its label is not an id",
+            "20 classes in 20 examples. Check that its label",
         ),
         ((Example(("a", "b"), "x"),) * 12, {"scale": (1, 5)}, "score of example 1 is 'x'"),
         ((Example(("a", "b"), 1.0),) * 12, {"scale": (5, 1)}, "must be the lowest and the highest class"),

@@ -123,7 +123,7 @@ def test_missing_data_lists_where_it_was_looked_for(tmp_path: Path) -> None:
         assert "/stsb.{" not in str(error.value)
     with pytest.raises(DataError, match="does not exist"):
         load_task("stsb", tmp_path / "no")
-    with pytest.raises(DataError, match="is a file. To score it"):
+    with pytest.raises(DataError, match=r"is a file\. To score it"):
         load_task("agnews", tmp_path / "stsb.jsonl")
     with pytest.raises(DataError, match=r"'agnews' is not on the hub.*DIR/clustering/agnews"):
         load_task("agnews")

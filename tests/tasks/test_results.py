@@ -31,7 +31,7 @@ def test_round_trip(tmp_path: Path) -> None:
     *again, last = load_results(path)
     assert [*again, last] == results
     assert type(again[0].subsets["MSRpar"]["n"]) is int
-    with pytest.raises(InputError, match="heros has no main score. Its scores are in `metrics`: similarity"):
+    with pytest.raises(InputError, match=r"heros has no main score\. Its scores are in `metrics`: similarity"):
         _ = last.main_score
     save_results([result(score=math.nan)], path)
     saved = json.loads(path.read_text(), parse_constant=pytest.fail)
