@@ -129,8 +129,9 @@ def test_verdict_on_the_first_row() -> None:
     report = gather([*close, far])
     low, high = 1 - math.hypot(70 - 68, 72 - 69), 1 + math.hypot(73 - 70, 69 - 66)
     assert report.verdict == (
-        f"Accuracy: mean has 70.00 (68.00 to 73.00) on stsb, the highest of 3 rows. The difference to cls is not "
-        f"significant: cls is 1.00 (−{-low:.2f} to {high:.2f}) behind. It is significantly better than the remaining row.",
+        "Accuracy: mean has 70.00 (68.00 to 73.00) on stsb, the highest of 3 rows. The difference to cls is not "
+        f"significant: cls is 1.00 (−{-low:.2f} to {high:.2f}) behind. It is significantly better than the remaining "
+        "row.",
     )
     lead = table(report.sections[0], "Lead of mean")
     assert [row[0] for row in lead.rows] == ["cls", "max"]
