@@ -113,7 +113,7 @@ def test_files_of_equal_name_have_separate_columns() -> None:
     text = markdown_report(gather(results))
     assert "| model and recipe | pairs (spring/pairs.csv) | pairs (autumn/pairs.csv) | avg |" in text
     assert "| mean | **70.00** | 50.00 | **60.00** |\n| cls | 60.00 | **55.00** | 57.50 |" in text
-    assert "- pairs (autumn/pairs.csv): One of 2 data sets of the name 'pairs'." in text
+    assert "- pairs (autumn/pairs.csv): One of 2 data sets with the name 'pairs'." in text
     alike = [scored(70.0).with_provenance(sha256=digest * 20) for digest in "ab"]  # whose source is not known
     columns = table(gather(alike).sections[0], "Scores").columns
     assert [column.name for column in columns[1:3]] == ["stsb (aaaaaaaa)", "stsb (bbbbbbbb)"]
@@ -351,7 +351,7 @@ def test_refusals() -> None:
     with pytest.raises(InputError, match="at least one result"):
         gather([])
     wrong = Result("t", {"accuracy": {"all": 1.0, "low": "many"}}, {}, 1, main=("accuracy", "all"))
-    with pytest.raises(DataError, match=r"t: the score 'low' is 'many', which is no number"):
+    with pytest.raises(DataError, match=r"t: the score 'low' is 'many', not a number"):
         gather([wrong])
 
 

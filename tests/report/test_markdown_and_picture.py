@@ -129,7 +129,7 @@ def test_the_suffix_tells_the_format(tmp_path: Path) -> None:
     for results, name, message in (
         ([pairs()], "r.htm", r"unknown suffix '.htm' of a report.*\.html"),
         ([], "x.html", "at least one result"),
-        ([scored(None)], "x.png", "nothing to draw"),
+        ([scored(None)], "x.png", "Nothing to draw"),
     ):
         with pytest.raises(InputError, match=message):
             write_report(results, tmp_path / name)

@@ -221,7 +221,7 @@ def upside_down() -> DuplicateTask:
 @pytest.mark.parametrize(
     ("texts", "pairs", "match_score", "message"),
     [
-        (["one text"] * 100, None, None, "1 different texts are too few"),
+        (["one text"] * 100, None, None, "Cannot calibrate on 1 distinct texts"),
         ("one text", None, None, "Expected a list of texts"),
         (TEXTS, None, 4, "match_score= requires scored pairs"),
         (TEXTS, duplicates, 4, "Omit match_score="),

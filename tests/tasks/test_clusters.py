@@ -63,7 +63,7 @@ def test_matching_is_the_best_of_all() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(DataError, match="has pairs"):
+    with pytest.raises(DataError, match="contains pairs"):
         ClusterTask("pairs", (Example(("a", "b"), "1"), Example(("a", "b"), "2")))
     with pytest.raises(InputError, match="at least one seed"):
         task(seeds=())

@@ -139,7 +139,7 @@ def test_a_beir_folder(tmp_path: Path) -> None:
     assert (dev.name, list(dev.queries)) == ("mine.dev", ["q1"])
     assert load_task(f"retrieval:{folder}").texts() == task.texts()
     put(folder / "corpus.jsonl", [{"_id": "d1", "text": "x"}, {"_id": "d1", "text": "y"}])
-    with pytest.raises(DataError, match=r"corpus\.jsonl, line 2: the id 'd1' comes twice"):
+    with pytest.raises(DataError, match=r"corpus\.jsonl, line 2: the id 'd1' occurs twice"):
         load_task(folder)
     put(folder / "corpus.jsonl", [{"text": "x"}])
     with pytest.raises(DataError, match=r"corpus\.jsonl, line 1: no '_id'. Columns: 'text'"):

@@ -103,7 +103,7 @@ def test_labelled_texts_in_a_folder(tmp_path: Path) -> None:
     assert parts_of(trec).count("train") == 16
     assert set(parts_of(cr)) == {None}
     assert set(parts_of(sst2)) == {"train", "dev", "test"}
-    assert "dev is not here" in sst5.notes[0]
+    assert "dev is missing" in sst5.notes[0]
 
 
 def test_soft_targets_come_from_the_scored_pairs(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ class GeometryTask(Task):
     Attributes:
         sentences: with duplicates as in the data; every measure counts each occurrence.
         positives: pairs of texts with the same meaning, from the sentences or not.
-        normalise: compute alignment and uniformity on unit vectors.
+        `normalise`: compute alignment and uniformity on unit vectors.
 
     Example:
         >>> from essent import Encoder
