@@ -89,7 +89,7 @@ GOOD = '{"sentence1": "a", "sentence2": "b", "score": 1}\n'
         ('{"sentence1": "a", "sentence2": "b", "score": 1, "subset": "x"}', "line 3: 'subset' must be given in every"),
         (
             '{"sentence1": "a", "sentence2": "b", "score": 1, "subset": ""}',
-            "line 3: 'subset' must be a text or a whole number",
+            "line 3: 'subset' must be a text or",
         ),
     ],
 )
