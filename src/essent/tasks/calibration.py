@@ -252,7 +252,7 @@ def share_curve(cosines: np.ndarray) -> Curve:
     return _through(np.quantile(cosines, levels), levels)
 
 
-@needs_torch("Calibrating on judged pairs")
+@needs_torch("Calibrating on labelled pairs")
 def probability_curve(cosines: np.ndarray, matches: np.ndarray) -> Curve:
     """Fit the probability that a pair is a match by logistic regression on cosines (P,) and labels (P,) bool.
 
