@@ -255,7 +255,7 @@ def test_empty_json_lines_file(tmp_path: Path, static_folder: Path) -> None:
     ("name", "content", "message"),
     [
         ("a.jsonl", b"{}\n{}\n", "no column 'text'. Its first rows have no columns"),
-        ("a.parquet", b"PAR1 and no more", "cannot read this Parquet file"),
+        ("a.parquet", b"PAR1 and no more", "not a Parquet file that can be read"),
         ("a.arrow", b"nothing of Arrow", "not an Arrow file that can be read"),
         ("a.json", b'\xef\xbb\xbf [{"text": "x"}]', "one JSON array"),
         ("a.csv", b"\xff\xfe\n1\n", "the header is not UTF-8"),

@@ -131,7 +131,7 @@ def test_constant_vectors(vectors: np.ndarray) -> None:
     result = task.run(lambda texts: np.repeat(vectors, len(texts), axis=0))
     similarities = list(result.metrics["similarity"].values())
     assert np.isnan(similarities).all() if vectors.any() else set(similarities) == {0.0}
-    expected = "one direction" if vectors.any() else "28 texts have a zero vector"
+    expected = "same direction" if vectors.any() else "28 texts have a zero vector"
     assert any(expected in note for note in result.notes)
     assert {c.share for c in comparisons(result)} == {0.0}  # ties
     same = HerosTask("same", (MinimalPair("a", "a", "Typo"), MinimalPair("b", "c", "Typo"))).run(vectors_of)

@@ -58,9 +58,9 @@ def test_the_columns_tell_the_kind(tmp_path: Path, rows: list[dict[str, Any]], k
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"text": "a"}], r"line 1: no kind of labels has the columns 'text'\. Known: pairs \(sentence1"),
+        ([{"text": "a"}], r"line 1: no kind of labels has the columns 'text'\. Rename.*: pairs \(sentence1"),
         ([pair(label=1), {"text": "a", "label": 0}], r"line 2: no column 'sentence1'.*all rows must be of one kind"),
-        ([pair(label=1), pair(label=1)], "2 of the 2 pairs are duplicates"),
+        ([pair(label=1), pair(label=1)], "2 of 2 pairs are duplicates"),
         ([{"anchor": "a", "positive": "b"}, {"anchor": "a", "positive": "b", "negative": "c"}], "no column 'negative'"),
         ([{"anchor": "a", "positive": 3, "negative": "c"}], r"line 1: 'positive' must be a string"),
         ([{"query": "a", "positive": None}], "'positive' must be a string"),
@@ -194,7 +194,7 @@ def test_existing_paths_are_not_unknown_names(tmp_path: Path, monkeypatch: pytes
         ([pandas.DataFrame(LABELLED)], DataError, "Expected a row, not a DataFrame. Give the table itself"),
         ([("a text", "a label")], DataError, "a dictionary by column, such as text and label"),
         (LABELLED[0], InputError, r"\[rows\], not rows"),
-        (3, InputError, "a task is a name"),
+        (3, InputError, "A task is a name"),
     ],
 )
 def test_invalid_rows_in_memory(rows: Any, error: type[Exception], message: str) -> None:

@@ -100,7 +100,7 @@ def test_unseen_classes() -> None:
     [
         ((), {}, "has no examples"),
         ((Example("text", "a"),), {}, "must be a tuple of one or two strings"),  # type: ignore[arg-type]
-        ((Example(("a",), "x"), Example(("a", "b"), "y")), {}, "example 2 has 2 texts, the first one 1"),
+        ((Example(("a",), "x"), Example(("a", "b"), "y")), {}, "example 2 has 2 texts, but the first example has 1"),
         ((Example(("a",), "x", "train"), Example(("b",), "y")), {}, "part of example 2 is None"),
         (animals(20, ("cat",)), {}, "has 1 class"),
         (animals(20, part="test"), {}, "Add train"),

@@ -136,5 +136,5 @@ def test_metric_and_average_options() -> None:
     assert results_table({"none": []}).render().row_count == 1
     with pytest.raises(InputError, match="'mean' has two results for the task 'sts12'"):
         results_table({"mean": [result(), result()]})
-    with pytest.raises(InputError, match="No such score: 'kendall'"):
+    with pytest.raises(InputError, match="No such score: metric='kendall'"):
         results_table(RESULTS, metric="kendall")
