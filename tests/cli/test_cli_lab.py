@@ -53,7 +53,7 @@ def test_single_original_has_no_similarity(tiny: str, tmp_path: Path) -> None:
     pairs.write_text('{"original": "The cat sat.", "changed": "The cat did not sit.", "subset": "Negation (Main)"}\n')
     completed = run("lab", "minimal-pairs", "evaluate", "-m", tiny, "-r", "mean", "-d", pairs)
     assert "nan" not in completed.stdout
-    assert "all pairs have one original. Give pairs of two or more." in " ".join(completed.stderr.split())
+    assert "the same original. Give pairs of at least two originals." in " ".join(completed.stderr.split())
 
 
 def test_models_as_they_are(tiny: str, few: Path, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ train -m TINY -o out --texts many.txt --batch-size 99 ~ batch_size of at most 60
 train -m TINY -o out --texts many.txt --device tpu ~ device='tpu': on this machine training runs on
 distill -m TINY -o out -t many.txt --validate my-pairs.jsonl --shaping centre ~ give either it or these
 distill -m TINY -o out -t many.txt --contexts texts.txt ~ is a file
-distill -m x -o out -t many.txt --validate my-pairs.jsonl classes.csv ~ holds classification, and only scored pairs
+distill -m x -o out -t many.txt --validate my-pairs.jsonl classes.csv ~ Expected scored pairs, but
 distill -m x -o out -t blank.txt ~ No texts in
 save -m TINY -o out -r "mean | zscore" ~ --fit FILE
 save -m TINY -o out --match-score 4 ~ --match-score needs --calibrate FILES

@@ -44,11 +44,11 @@ def test_calibrated(tiny: str, tmp_path: Path) -> None:
     log = run(*command).stderr
     assert "A calibrated similarity is the share of 190 random pairs of 20 texts that are less similar." in log
     log = " ".join(run(*command, *duplicates).stderr.split())
-    assert "probability of a match, from 40 judged pairs of duplicates (20 matches)" in log
+    assert "probability of a match, from 40 labelled pairs of duplicates (20 matches)" in log
     calibration = Encoder(str(tmp_path / "model")).calibration
     assert calibration is not None
     assert calibration.meaning == "probability"
-    assert "leave match_score out" in error(*command, *duplicates, "--match-score", 4)
+    assert "Omit match_score=" in error(*command, *duplicates, "--match-score", 4)
 
 
 def test_a_saved_folder_is_saved_again_without_a_recipe(tiny: str, lines: Path, many: Path, tmp_path: Path) -> None:

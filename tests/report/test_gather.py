@@ -63,7 +63,7 @@ def test_scores_side_by_side() -> None:
 | cls | 50.00 (47.50 to 52.50) | – | – |
 | max | – | 1.00 | – |
 | max (2) | – | 2.00 | – |
-Lines on the bars: confidence intervals or one standard deviation to each side.
+Lines on the bars: confidence intervals or ± one standard deviation.
 - A row with (2) is another result of the same model, recipe and task.
 """.strip().splitlines():
         assert line in lines
@@ -113,7 +113,7 @@ def test_files_of_equal_name_have_separate_columns() -> None:
     text = markdown_report(gather(results))
     assert "| model and recipe | pairs (spring/pairs.csv) | pairs (autumn/pairs.csv) | avg |" in text
     assert "| mean | **70.00** | 50.00 | **60.00** |\n| cls | 60.00 | **55.00** | 57.50 |" in text
-    assert "- pairs (autumn/pairs.csv): One of 2 data sets of the name 'pairs'." in text
+    assert "- pairs (autumn/pairs.csv): One of 2 data sets with the name 'pairs'." in text
     alike = [scored(70.0).with_provenance(sha256=digest * 20) for digest in "ab"]  # whose source is not known
     columns = table(gather(alike).sections[0], "Scores").columns
     assert [column.name for column in columns[1:3]] == ["stsb (aaaaaaaa)", "stsb (bbbbbbbb)"]
@@ -129,14 +129,15 @@ def test_verdict_on_the_first_row() -> None:
     report = gather([*close, far])
     low, high = 1 - math.hypot(70 - 68, 72 - 69), 1 + math.hypot(73 - 70, 69 - 66)
     assert report.verdict == (
-        f"Accuracy: mean has 70.00 (68.00 to 73.00) on stsb, the highest of 3 rows. No difference to cls is shown: cls "
-        f"is 1.00 (−{-low:.2f} to {high:.2f}) behind. It is shown to be better than the remaining row.",
+        "Accuracy: mean has 70.00 (68.00 to 73.00) on stsb, the highest of 3 rows. The difference to cls is not "
+        f"significant: cls is 1.00 (−{-low:.2f} to {high:.2f}) behind. It is significantly better than the remaining "
+        "row.",
     )
     lead = table(report.sections[0], "Lead of mean")
     assert [row[0] for row in lead.rows] == ["cls", "max"]
     assert lead.rows[0][1] == Number(1.0, pytest.approx(low), pytest.approx(high))
     (unsure,) = gather([scored(70.0), scored(69.0, recipe="cls", std=3.0)]).verdict
-    assert unsure.endswith("cls is 1.00 behind. Without intervals nothing shows whether that is more than chance.")
+    assert unsure.endswith("cls is 1.00 behind. Significance is unknown, because not all scores have intervals.")
     assert gather([scored(70.0)]).verdict == ("Accuracy: models/tiny has 70.00 on stsb.",)
     assert gather([scored(None)]).verdict == ()
 
@@ -150,9 +151,9 @@ def test_the_mean_over_tasks_decides() -> None:
     ]
     text = markdown_report(gather([*results, scored(99.0, "cr", recipe="max")]))  # which lacks a task
     half = math.hypot(3, 3, 3, 3) / 2
-    assert "Accuracy: mean has 65.00 on average over 2 tasks, the highest of 2 rows (1 more without a score" in text
+    assert "Accuracy: mean has 65.00 on average over 2 tasks, the highest of 2 rows (1 more lacks a score" in text
     assert (
-        f"It is shown to be better than the other: cls is 4.50 ({4.5 - half:.2f} to {4.5 + half:.2f}) behind." in text
+        f"It is significantly better than the other: cls is 4.50 ({4.5 - half:.2f} to {4.5 + half:.2f}) behind." in text
     )
     assert "| cls | −1.00 (−5.24 to 3.24) | 10.00 (5.76 to 14.24) | 4.50 (" in text
 
@@ -187,7 +188,7 @@ def test_verdicts_of_searches_and_minimal_pairs() -> None:
     assert with_verdict == "Search on stsb.dev (layers): models/tiny: ditto:1-2 is kept."
     assert without.startswith("Search on stsb.dev (layers): models/tiny: ditto:1-2 is better than mean by +10.50")
     assert any(
-        note.startswith("On pairs left out of the choice: ditto:1-2 is better") for note in report.sections[1].notes
+        note.startswith("On pairs held out of the choice: ditto:1-2 is better") for note in report.sections[1].notes
     )
 
 
@@ -350,7 +351,7 @@ def test_refusals() -> None:
     with pytest.raises(InputError, match="at least one result"):
         gather([])
     wrong = Result("t", {"accuracy": {"all": 1.0, "low": "many"}}, {}, 1, main=("accuracy", "all"))
-    with pytest.raises(DataError, match=r"t: the score 'low' is 'many', which is no number"):
+    with pytest.raises(DataError, match=r"t: the score 'low' is 'many', not a number"):
         gather([wrong])
 
 
@@ -362,7 +363,7 @@ def test_everything_together() -> None:
     assert report.about == "3 models, 5 rows, 7 tasks, 1 search."
     assert [s.title for s in report.sections] == [
         "Spearman ×100", "HEROS", "Geometry: geometry.stsb", "Accuracy", "speed", "Accuracy, mean",
-        "Search on stsb.dev (layers): models/tiny", "Where it comes from",
+        "Search on stsb.dev (layers): models/tiny", "Provenance",
     ]  # fmt: skip
     names = [column.name for column in only(report.sections[4], Table).columns]
     assert names == ["model and recipe", "n", "seconds", "seconds, worst"]

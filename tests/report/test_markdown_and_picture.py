@@ -127,9 +127,9 @@ def test_the_suffix_tells_the_format(tmp_path: Path) -> None:
     write_report([], str(tmp_path / "r.md"), searches=[board()], title=" ")
     assert (tmp_path / "r.md").read_text("utf-8").startswith("# Sentence embeddings\n")
     for results, name, message in (
-        ([pairs()], "r.htm", r"no report has the suffix '.htm'.*\.html"),
+        ([pairs()], "r.htm", r"unknown suffix '.htm' of a report.*\.html"),
         ([], "x.html", "at least one result"),
-        ([scored(None)], "x.png", "nothing to draw"),
+        ([scored(None)], "x.png", "Nothing to draw"),
     ):
         with pytest.raises(InputError, match=message):
             write_report(results, tmp_path / name)

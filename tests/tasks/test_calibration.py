@@ -112,7 +112,7 @@ def test_scores_become_matches_from_a_score_on(bert: Path) -> None:
     encoder = Encoder(str(bert), "mean")
     with pytest.raises(InputError, match=r"scores from 1\.5 to 5.*match_score"):
         encoder.calibrate(TEXTS, pairs)
-    with pytest.raises(InputError, match="0 of the 30 judged pairs are matches"):
+    with pytest.raises(InputError, match="0 of the 30 labelled pairs are matches"):
         encoder.calibrate(TEXTS, pairs, match_score=6)
     assert encoder.calibration is None
     by_score = encoder.calibrate(TEXTS, pairs, match_score=4).calibration
@@ -121,7 +121,7 @@ def test_scores_become_matches_from_a_score_on(bert: Path) -> None:
     assert by_kind is not None
     assert by_score.probability == by_kind.probability
     assert (by_kind.meaning, by_kind.judged_pairs, by_kind.matches) == ("probability", 30, 15)
-    assert "probability of a match, from 30 judged pairs of own (15 matches)" in str(by_kind)
+    assert "probability of a match, from 30 labelled pairs of own (15 matches)" in str(by_kind)
     vectors = encoder.encode([TEXTS[0], TEXTS[0].replace("The", "A"), "How far is it?"])
     probabilities = encoder.similarity(vectors[:1], vectors[1:], calibrated=True)[0]
     assert probabilities[0] > 0.5 > probabilities[1]
@@ -221,13 +221,13 @@ def upside_down() -> DuplicateTask:
 @pytest.mark.parametrize(
     ("texts", "pairs", "match_score", "message"),
     [
-        (["one text"] * 100, None, None, "1 different texts are too few"),
+        (["one text"] * 100, None, None, "Cannot calibrate on 1 distinct texts"),
         ("one text", None, None, "Expected a list of texts"),
-        (TEXTS, None, 4, "match_score belongs to scored pairs"),
-        (TEXTS, duplicates, 4, "leave match_score out"),
-        (TEXTS, scored_texts, None, "takes duplicates or scored pairs"),
-        (TEXTS, lambda: duplicates(5), None, "5 of the 10 judged pairs are matches; at least 10"),
-        (TEXTS, upside_down, None, "the right way round"),
+        (TEXTS, None, 4, "match_score= requires scored pairs"),
+        (TEXTS, duplicates, 4, "Omit match_score="),
+        (TEXTS, scored_texts, None, "Give duplicates or scored pairs"),
+        (TEXTS, lambda: duplicates(5), None, "5 of the 10 labelled pairs are matches; at least 10"),
+        (TEXTS, upside_down, None, "Matches are less similar than other pairs"),
     ],
 )
 def test_unusable_pairs_are_refused(
@@ -256,5 +256,5 @@ def test_only_cosine_is_calibrated(bert: Path) -> None:
 def test_degenerate_vectors_are_refused(fill: float, message: str) -> None:
     with pytest.raises(InputError, match=message):
         calibrate(lambda texts: np.full((len(texts), 4), fill), TEXTS)
-    with pytest.raises(InputError, match="All judged pairs have the cosine"):
+    with pytest.raises(InputError, match="All labelled pairs have the cosine"):
         probability_curve(np.ones(40), np.arange(40) % 2 == 0)

@@ -32,7 +32,7 @@ def test_mean_of_ten_runs() -> None:
     assert result == toy.score_vectors(vectors)
     equal = toy.score_vectors(np.ones((60, 5)))
     assert equal.main_score == pytest.approx(100 / 3)
-    assert "1 different vectors for 3 classes" in equal.notes[0]
+    assert "1 distinct vectors for 3 classes" in equal.notes[0]
 
 
 def test_lengths_count_and_are_noted() -> None:
@@ -63,7 +63,7 @@ def test_matching_is_the_best_of_all() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(DataError, match="has pairs"):
+    with pytest.raises(DataError, match="contains pairs"):
         ClusterTask("pairs", (Example(("a", "b"), "1"), Example(("a", "b"), "2")))
     with pytest.raises(InputError, match="at least one seed"):
         task(seeds=())

@@ -85,9 +85,12 @@ GOOD = '{"sentence1": "a", "sentence2": "b", "score": 1}\n'
         ('{"sentence1": "a", "sentence2": "b", "score": true}', "line 3: 'score' must be a finite number, not True"),
         ('{"sentence1": "a", "sentence2": "b", "score": 1' + "0" * 400 + "}", "line 3: 'score' must be a finite"),
         ('{"sentence1": 7, "sentence2": "b", "score": 1}', "line 3: 'sentence1' must be a string, not int"),
-        ('{"sentence1": "\\ud800", "sentence2": "b", "score": 1}', "line 3: 'sentence1' holds half a surrogate"),
+        ('{"sentence1": "\\ud800", "sentence2": "b", "score": 1}', "line 3: 'sentence1' contains half a surrogate"),
         ('{"sentence1": "a", "sentence2": "b", "score": 1, "subset": "x"}', "line 3: 'subset' must be given in every"),
-        ('{"sentence1": "a", "sentence2": "b", "score": 1, "subset": ""}', "line 3: 'subset' must be a name"),
+        (
+            '{"sentence1": "a", "sentence2": "b", "score": 1, "subset": ""}',
+            "line 3: 'subset' must be a text or",
+        ),
     ],
 )
 def test_malformed_json_lines_name_file_and_line(tmp_path: Path, line: str, message: str) -> None:
@@ -102,18 +105,18 @@ def test_malformed_json_lines_name_file_and_line(tmp_path: Path, line: str, mess
     [
         ("bad.csv", 'sentence1,sentence2,score\n"a\nb",c,1\na,b\n', "bad.csv, line 4: 2 fields, but the header has 3"),
         ("bad.csv", 'sentence1,sentence2,score\na,b,1\n"open,c,1\n', "bad.csv, line 3: unexpected end of data"),
-        ("bad.csv", "score,score\n1,2\n", "bad.csv, line 1: a column name stands twice"),
+        ("bad.csv", "score,score\n1,2\n", "bad.csv, line 1: the header repeats a column name"),
         ("bad.tsv", "sentence1\tsentence2\tscore\na\tb\t1\na\tb\tc\t1\n", "bad.tsv, line 3: 4 fields"),
         ("bad.csv", "text\na\rb\n", "bad.csv, line 2: new-line character seen in unquoted field"),
         ("bad.json", "[1,\n2", "bad.json, line 2: not JSON"),
-        ("bad.json", "[" * 100_000, "bad.json: JSON that cannot be read .*recursion"),
-        ("bad.json", '[{"score": ' + "1" * 5000 + "}]", "bad.json: JSON that cannot be read .*digits"),
-        ("bad.jsonl", GOOD + '{"a":' * 100_000 + "\n", "bad.jsonl, line 2: JSON that cannot be read .*recursion"),
+        ("bad.json", "[" * 100_000, "bad.json: cannot read this JSON .*recursion"),
+        ("bad.json", '[{"score": ' + "1" * 5000 + "}]", "bad.json: cannot read this JSON .*digits"),
+        ("bad.jsonl", GOOD + '{"a":' * 100_000 + "\n", "bad.jsonl, line 2: cannot read this JSON .*recursion"),
         ("bad.json", '[{"score": 1}]', "bad.json, row 1: no column 'sentence1'"),
-        ("bad.parquet", "no", "bad.parquet: not a Parquet file"),
+        ("bad.parquet", "no", "bad.parquet: cannot read this Parquet file"),
         ("empty.jsonl", "", "empty.jsonl has no rows"),
         ("empty.csv", "sentence1,sentence2,score\n", "empty.csv has no rows"),
-        ("packed.csv", gzip.compress(b"text", mtime=0), "packed.csv is compressed with gzip; unpack it first"),
+        ("packed.csv", gzip.compress(b"text", mtime=0), "packed.csv is compressed with gzip. Unpack it first"),
         ("data.xlsx", "", "suffix '.xlsx'.*Known: .jsonl"),
     ],
 )
@@ -206,10 +209,10 @@ def test_texts_of_columns(tmp_path: Path) -> None:
     assert read_texts(rows) == ["a", "b", "c", ""]  # both sentences of pairs
     assert read_texts(rows, "title") == ["t1", "t2"]
     assert read_texts(rows, ["title", "sentence2"]) == ["t1", "b", "t2", ""]
-    with pytest.raises(DataError, match=r"line 2: no column 'titel' .*--column.*it has 'title'"):
+    with pytest.raises(DataError, match=r"line 2: no column 'titel' .*--column.*Columns: 'title'"):
         read_texts(rows, "titel")
     rows.write_text("title,body\nt1,a\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"no column 'sentence1' .*or a column text; choose one with --column"):
+    with pytest.raises(DataError, match=r"no column 'sentence1' .*or a column text; choose another with --column"):
         read_texts(rows)
     rows.write_text("Text,body\nt1,a\n", encoding="utf-8")
     assert read_texts(rows) == ["t1"]

@@ -144,7 +144,7 @@ def test_the_published_settings(setting: str, positives: list[int], unit: bool) 
 
 def test_degenerate_tasks() -> None:
     single = GeometryTask("one", ("a",)).run(encode)
-    assert "Undefined here: anisotropy, isoscore, alignment, uniformity" in single.notes[0]
+    assert "Undefined: anisotropy, isoscore, alignment, uniformity" in single.notes[0]
     zeros = GeometryTask("zeros", ("a", "b", "c"), (("a", "b"),)).run(lambda texts: np.zeros((len(texts), 4)))
     assert any("3 texts have a zero vector" in note for note in zeros.notes)
     assert math.isnan(zeros.metrics["isoscore"]["all"])

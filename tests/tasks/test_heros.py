@@ -110,7 +110,7 @@ def test_typos_stand_in_for_missing_synonyms_and_nothing_for_both() -> None:
     assert "above a typo" in verdict(with_typos.score_vectors(vectors_of(with_typos.texts())))[0]
     none = synthetic_task(4, ("Antonym", "Negation (Main)"))
     result = none.score_vectors(vectors_of(none.texts()))
-    assert verdict(result)[0].startswith("No original has both")
+    assert verdict(result)[0].startswith("Nothing to rank: no original has both")
     assert any("Synonym, Random MLM, Typo, Negation (Antonym)" in note for note in result.notes)
 
 
@@ -131,11 +131,11 @@ def test_constant_vectors(vectors: np.ndarray) -> None:
     result = task.run(lambda texts: np.repeat(vectors, len(texts), axis=0))
     similarities = list(result.metrics["similarity"].values())
     assert np.isnan(similarities).all() if vectors.any() else set(similarities) == {0.0}
-    expected = "one direction" if vectors.any() else "28 texts have a zero vector"
+    expected = "same direction" if vectors.any() else "28 texts have a zero vector"
     assert any(expected in note for note in result.notes)
     assert {c.share for c in comparisons(result)} == {0.0}  # ties
     same = HerosTask("same", (MinimalPair("a", "a", "Typo"), MinimalPair("b", "c", "Typo"))).run(vectors_of)
-    assert any("1 of 2 pairs hold the same sentence twice" in note for note in same.notes)
+    assert any("1 of 2 pairs contain the same sentence twice" in note for note in same.notes)
 
 
 def test_single_original_has_no_baseline() -> None:
@@ -143,7 +143,7 @@ def test_single_original_has_no_baseline() -> None:
     result = task.score_vectors(vectors_of(task.texts()))
     assert all(math.isnan(s["similarity"]) and math.isnan(s["low"]) for s in result.subsets.values())
     assert all(math.isfinite(s["cosine"]) for s in result.subsets.values())
-    assert any("all pairs have one original" in note for note in result.notes)
+    assert any("all pairs have the same original" in note for note in result.notes)
     assert "1 original)" in verdict(result)[0]
 
 
@@ -202,7 +202,7 @@ def test_columns_in_any_order_with_two_called_negation(demo: HerosTask, tmp_path
     negations = [name for name in order if name.startswith("Negation")]
     columns = dict(zip(negations, ("Negation", "Negation.1"), strict=True))
     assert {name: task.source["columns"][name] for name in negations} == columns
-    reason = f"{columns['Negation (Antonym)']!r} changes them at the antonym's place in 20 of the 20 rows that tell"
+    reason = f"{columns['Negation (Antonym)']!r} changes them at the antonym's position in 20 of 20 conclusive rows"
     assert reason in task.source["columns_read"]
 
 
@@ -210,7 +210,7 @@ def test_ambiguous_negations_are_read_in_order(tmp_path: Path) -> None:
     rows = [["It is not so.", "It is thus.", "It is else.", "It is so.", "It is on.", "It is sso.", "It is so."]]
     task = load_heros(write_table(tmp_path / "h.tsv", RELEASED, rows))
     assert task.source["columns"]["Negation (Main)"] == "Negation"
-    assert "by position, the main verb's first: their sentences do not tell" in task.source["columns_read"]
+    assert "by position, the main verb's first: their sentences are inconclusive" in task.source["columns_read"]
 
 
 def test_json_and_empty_cells(demo: HerosTask, tmp_path: Path) -> None:
@@ -229,16 +229,16 @@ def test_json_and_empty_cells(demo: HerosTask, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("Original,Negation\na,b\n", r"which negation 'Negation' is cannot be told"),
+        ("Original,Negation\na,b\n", r"'Negation' may be either negation"),
         ("Original,Negation,Negation,Negation\na,b,c,d\n", r"'Negation' and 'Negation.1' and 'Negation.2'"),
-        ("Original,Typo,Typos\na,b,c\n", "'Typo', 'Typos' are both 'Typo'"),
-        ("Synonym,Typo\na,b\n", "has a column 'Original' and one for each of Synonym"),
+        ("Original,Typo,Typos\na,b,c\n", "several columns are 'Typo': 'Typo', 'Typos'"),
+        ("Synonym,Typo\na,b\n", "needs a column 'Original' and at least one of Synonym"),
         ("Original,Typo\na,b\n,c\n", r"line 3: the column 'Original' is empty"),
         ("Original,Typo\na,\n", "no row has a changed sentence"),
         ("original,subset\na,Typo\n", "no column 'converted'"),
         (
             "original,converted,subset\na,b,Typo\na,b,Negation\n",
-            r"line 3: the subset 'Negation' is not one of HEROS. Did you mean 'Negation \(Main\)'",
+            r"line 3: unknown subset 'Negation' of HEROS. Did you mean 'Negation \(Main\)'",
         ),
         ("original,converted,subset\na,,Typo\n", "line 2: the column 'converted' is empty"),
     ],

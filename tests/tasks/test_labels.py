@@ -100,16 +100,20 @@ def test_unseen_classes() -> None:
     [
         ((), {}, "has no examples"),
         ((Example("text", "a"),), {}, "must be a tuple of one or two strings"),  # type: ignore[arg-type]
-        ((Example(("a",), "x"), Example(("a", "b"), "y")), {}, "example 2 has 2 texts, the first one 1"),
+        ((Example(("a",), "x"), Example(("a", "b"), "y")), {}, "example 2 has 2 texts, but the first example has 1"),
         ((Example(("a",), "x", "train"), Example(("b",), "y")), {}, "part of example 2 is None"),
         (animals(20, ("cat",)), {}, "has 1 class"),
-        (animals(20, part="test"), {}, "train is needed"),
+        (animals(20, part="test"), {}, "Add train"),
         (animals(5), {}, "5 examples for 10 folds"),
-        ([Example((f"t{n}",), str(n)) for n in range(20)], {}, "20 classes in 20 examples; is its label an id"),
+        (
+            [Example((f"t{n}",), str(n)) for n in range(20)],
+            {},
+            "20 classes in 20 examples. Check that its label",
+        ),
         ((Example(("a", "b"), "x"),) * 12, {"scale": (1, 5)}, "score of example 1 is 'x'"),
-        ((Example(("a", "b"), 1.0),) * 12, {"scale": (5, 1)}, "from the lowest class to the highest"),
-        (animals(20), {"folds": 3.5}, r"at least 2 folds, not 3\.5"),
-        (animals(20), {"shots": (0,)}, "shots are whole numbers"),
+        ((Example(("a", "b"), 1.0),) * 12, {"scale": (5, 1)}, "must be the lowest and the highest class"),
+        (animals(20), {"folds": 3.5}, r"folds=3\.5: cross-validation needs at least 2 folds"),
+        (animals(20), {"shots": (0,)}, "must be whole numbers of labels per class"),
     ],
 )
 def test_examples_are_checked(examples: Sequence[Example], changes: dict, message: str) -> None:
@@ -125,7 +129,7 @@ def test_few_label_accuracy_in_choice_and_evaluation() -> None:
     scores = [variant.score_vectors(vectors).metrics["accuracy@4"]["all"] for variant in (chosen, evaluated)]
     assert scores[0] == scores[1]
     assert chosen.notes[-1] == f"l: {evaluated.notes[-1]}"
-    assert "mean over ten training sets of 4 labels per class; `essent evaluate` shows it with" in evaluated.notes[-1]
+    assert "mean over ten training sets of 4 labels per class; `essent evaluate --shots 4`" in evaluated.notes[-1]
     assert evaluated.scored_by("accuracy@4") is evaluated
     separate = np.arange(40)[:, None] % 2 * [[1.0, -1.0]] + [[0.0, 1.0]]
     for shot in (2, 64):  # more than there are

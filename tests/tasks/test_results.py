@@ -31,7 +31,7 @@ def test_round_trip(tmp_path: Path) -> None:
     *again, last = load_results(path)
     assert [*again, last] == results
     assert type(again[0].subsets["MSRpar"]["n"]) is int
-    with pytest.raises(InputError, match="heros has no single main score; its numbers: similarity"):
+    with pytest.raises(InputError, match=r"heros has no main score\. Its scores are in `metrics`: similarity"):
         _ = last.main_score
     save_results([result(score=math.nan)], path)
     saved = json.loads(path.read_text(), parse_constant=pytest.fail)
@@ -136,5 +136,5 @@ def test_metric_and_average_options() -> None:
     assert results_table({"none": []}).render().row_count == 1
     with pytest.raises(InputError, match="'mean' has two results for the task 'sts12'"):
         results_table({"mean": [result(), result()]})
-    with pytest.raises(InputError, match="No such score: 'kendall'"):
+    with pytest.raises(InputError, match="No such score: metric='kendall'"):
         results_table(RESULTS, metric="kendall")

@@ -56,7 +56,7 @@ def test_clear_small_and_no_differences() -> None:
     rows, gold = sample()
     same = compared(gold, rows[0], rows[0])
     assert (same.difference, same.low, same.high, same.p) == (0, 0, 0, 1)
-    assert "No difference is shown between a and b" in same.summary()
+    assert "No significant difference between a and b" in same.summary()
     assert compared(gold, rows[0], np.exp(rows[0].astype(np.float64))).p == 1  # the same ranks
     clear = compared(gold, rows[0], rows[2])
     assert clear.is_better

@@ -1,11 +1,11 @@
-"""Results as pages and pictures. Nothing here sees an encoder or computes a score: results go in, files come out.
+"""Reports: results and leaderboards as HTML pages, Markdown and pictures. No encoder is used and no score computed.
 
-What `essent evaluate --json` wrote, as a page:
+Write the results of an evaluation as a page:
 
-    from essent.report import write_report
-    from essent.tasks import load_results
-
-    write_report(load_results("results.json"), "report.html")
+    >>> from essent import evaluate
+    >>> from essent.report import write_report
+    >>> results = evaluate("sentence-transformers/all-MiniLM-L6-v2", ["mean"], ["duplicates.jsonl"])
+    >>> write_report(results["mean"], "report.html")
 """
 
 from essent.report.read import read_results

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-LEVELS = 21  # of the colours of a heat map
-LIGHT = ("#F1F5FA", "#7FB0DC", "#0C3F7C")  # from low to high; text on them is INK or PAPER, whichever is read better
+LEVELS = 21  # colours of a heat map
+LIGHT = ("#F1F5FA", "#7FB0DC", "#0C3F7C")  # from low to high; the text on them is INK or PAPER, by contrast
 DARK = ("#1B2430", "#2F6CA8", "#B5DAFF")
 INK, PAPER = "#0A0D11", "#FFFFFF"
-BRIGHT = 0.183  # luminance from which on INK is read better than PAPER
+BRIGHT = 0.183  # luminance above which INK has a higher contrast than PAPER
 
-SERIES = {  # one a model; the third is also that of baselines
+SERIES = {  # one per model; the third is also the colour of baselines
     "light": ("#3B76B4", "#C8553D", "#78838F", "#2C8A6B", "#8A5CB0", "#B5831A", "#C04C86", "#3A8EA5"),
     "dark": ("#5B9BDC", "#E8806A", "#8D99A6", "#4FB894", "#B08AD6", "#D9A93F", "#E077AC", "#5FB4CB"),
 }
@@ -26,7 +26,7 @@ PAGES = {
 
 
 def page_colours() -> str:
-    """The colours of a page as CSS: its variables in light and dark, a class for every level and series."""
+    """Return the colours of a page as CSS: variables in light and dark, and a class per level and series."""
     light, dark = (_variables(mode, stops) for mode, stops in (("light", LIGHT), ("dark", DARK)))
     levels = (f".h{n} {{ background: var(--h{n}); color: var(--t{n}); }}" for n in range(LEVELS))
     series = (f".s{n} {{ --s: var(--s{n}); }}" for n in range(len(SERIES["light"])))
@@ -42,12 +42,12 @@ def _variables(mode: str, stops: Sequence[str]) -> str:
 
 
 def level_of(shade: float) -> int:
-    """The level of a shade in [0, 1]."""
+    """Return the level of a shade in [0, 1]."""
     return round(shade * (LEVELS - 1))
 
 
 def palette(stops: Sequence[str]) -> list[tuple[str, str]]:
-    """The colours of all levels, each with that of the text on it, by its luminance (WCAG 2.2)."""
+    """Return the colours of all levels, each with the colour of its text by luminance (WCAG 2.2)."""
     channels = np.array([[int(stop[start : start + 2], 16) for start in (1, 3, 5)] for stop in stops]).T  # (3,stops)
     positions = np.linspace(0, len(stops) - 1, LEVELS)
     colours = np.stack([np.interp(positions, range(len(stops)), channel) for channel in channels], axis=1)

@@ -1,4 +1,4 @@
-"""Results and leaderboards to a report: its sections, and its verdict: which row is first, by how much."""
+"""Arrangement of results and leaderboards as a report: its sections, and its verdict about the best row."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 AVERAGE = "avg"
 NAMES = {"spearman": "Spearman ×100", "pearson": "Pearson ×100"}
-MAX_NAMED = 3  # rows that a sentence names
+MAX_NAMED = 3  # rows named in a sentence
 HOW = (
-    "First less the other, with 95 % intervals made of both scores' own, as if each had been measured on other texts: "
-    "on the same texts they are narrower, so a difference that is shown here is shown."
+    "First row minus each other row, with 95 % intervals computed from the intervals of both scores as if they were "
+    "independent. Paired intervals on the same texts are narrower, so differences that are significant here remain so."
 )
 
 
@@ -61,7 +61,7 @@ def gather(
 
     Raises:
         InputError: nothing to report.
-        DataError: a score that is no number.
+        DataError: a score that is not a number.
     """
     if not results and not searches:
         raise InputError("A report needs at least one result or leaderboard.")
@@ -69,7 +69,7 @@ def gather(
         for scores in (*result.metrics.values(), *result.subsets.values()):
             for name, score in scores.items():
                 if isinstance(score, bool) or not isinstance(score, (int, float)):
-                    raise DataError(f"{result.task}: the score {name!r} is {score!r}, which is no number.")
+                    raise DataError(f"{result.task}: the score {name!r} is {score!r}, not a number.")
     results = _disambiguated(results)
     names = names_of(
         (key_of(result.provenance) for result in results),
@@ -81,7 +81,7 @@ def gather(
     sections = [SECTIONS[kind[0]](kind, group, names) for kind, group in groups.items()]
     sections += [board_section(board, names) for board in searches]
     sections += [_sources(results, names)] if results else []
-    sections = [  # folders by their last two names: a page is sent to others
+    sections = [  # the last two parts of folders only: a page is shared with others
         replace(
             section,
             title=short_paths(section.title),
@@ -104,7 +104,7 @@ def _counted(count: int, word: str) -> str:
 
 
 def _disambiguated(results: Sequence[Result]) -> list[Result]:
-    """Tasks of one name that stand for different data get names of their own: two files may have the same name."""
+    """Rename tasks of the same name on different data, such as files of the same name in two folders."""
     sources: dict[str, dict[str, str]] = {}
     for result in results:
         if (digest := result.provenance.get("sha256")) is not None:
@@ -116,14 +116,14 @@ def _disambiguated(results: Sequence[Result]) -> list[Result]:
         if len(files) > 1 and digest in files:
             distinct = len(set(files.values())) == len(files) and all(files.values())
             name = f"{result.task} ({files[digest] if distinct else digest[:8]})"
-            note = f"One of {len(files)} data sets of the name {result.task!r}."
+            note = f"One of {len(files)} data sets with the name {result.task!r}."
             result = replace(result, task=name, notes=(*result.notes, note))
         renamed.append(result)
     return renamed
 
 
 def _kind(result: Result) -> tuple[str, ...]:
-    """Results of one kind share a section: those with one main score, those of one task without."""
+    """Return the section of a result: results with the same main score, or of the same task without one, share it."""
     if result.main is not None:
         return ("main", *result.main)
     if {"similarity", "baseline"} <= set(result.metrics):
@@ -132,7 +132,7 @@ def _kind(result: Result) -> tuple[str, ...]:
 
 
 def _sources(results: Sequence[Result], names: Names) -> Section:
-    """Rows with their models and recipes, data with their digests, versions."""
+    """Return the section of models and recipes, data with their digests, and versions."""
     fitted: dict[Key, dict[str, None]] = {}
     data: dict[Line, None] = {}
     versions: dict[Line, None] = {}
@@ -154,7 +154,7 @@ def _sources(results: Sequence[Result], names: Names) -> Section:
     tables = [
         Table(title, tuple(columns), tuple(lines), folded=True) for title, (columns, lines) in contents.items() if lines
     ]
-    return Section("Where it comes from", tuple(tables))
+    return Section("Provenance", tuple(tables))
 
 
 def _text(value: Any) -> str:
@@ -165,7 +165,7 @@ def _text(value: Any) -> str:
 
 
 def scored_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) -> Section:
-    """The table of rows × tasks, a bar chart per task, and every other number folded."""
+    """Return a table of rows × tasks, a bar chart per task, and folded tables of all other scores."""
     _, metric, subset = kind
     rows = by_row(group, names)
     tasks = list(dict.fromkeys(result.task for result in group))
@@ -184,13 +184,13 @@ def scored_section(kind: tuple[str, ...], group: Sequence[Result], names: Names)
     for column in columns:
         bars = {row: line[column] for row, line in scores.items() if line[column].known is not None}
         if bars:
-            on = "page" if column == columns[-1] else "picture"  # of several tasks the page draws the mean
+            on = "page" if column == columns[-1] else "picture"  # for several tasks, the page draws the mean
             charts.append(bar_chart(column, bars, decimals, reach, values_on=on))
     verdict, lead = _lead(name, tasks, rows, decimals)
     beside = [set(result.metrics[metric]) for result in group]
     line_kinds = {
         "confidence intervals": any({"low", "high"} <= scores for scores in beside),
-        "one standard deviation to each side": any("std" in scores and "low" not in scores for scores in beside),
+        "± one standard deviation": any("std" in scores and "low" not in scores for scores in beside),
     }
     shown_kinds = " or ".join(kind for kind, there in line_kinds.items() if there)
     caption = f"Lines on the bars: {shown_kinds}." if shown_kinds else ""
@@ -199,7 +199,7 @@ def scored_section(kind: tuple[str, ...], group: Sequence[Result], names: Names)
 
 
 def _main(result: Result | None, *, deviations: bool) -> Number:
-    """The main score with its confidence interval, or where asked for one standard deviation to each side."""
+    """Return the main score with its confidence interval, or with `deviations` ± one standard deviation."""
     if result is None or result.main is None:
         return Number()
     score, beside = result.main_score, result.metrics[result.main[0]]
@@ -210,7 +210,7 @@ def _main(result: Result | None, *, deviations: bool) -> Number:
 
 
 def _folded(rows: Mapping[Row, Mapping[str, Result]]) -> list[Block]:
-    """Tables of the other metrics and of every subset."""
+    """Return tables of the other metrics and of every subset."""
     beside_main, subsets = [], []
     for row, tasks in rows.items():
         for result in tasks.values():
@@ -232,7 +232,7 @@ def _folded(rows: Mapping[Row, Mapping[str, Result]]) -> list[Block]:
 
 
 def difference(first: Number, second: Number) -> Number:
-    """First less second; the interval is that of Zou and Donner (2008) for two independent measurements."""
+    """Subtract two scores; the interval is Zou and Donner's (2008) for two independent measurements."""
     if first.value is None or second.value is None:
         return Number()
     lead = first.value - second.value
@@ -244,7 +244,7 @@ def difference(first: Number, second: Number) -> Number:
 
 
 def _mean(numbers: Sequence[Number]) -> Number:
-    """The mean of independent numbers, with an interval where all have one."""
+    """Return the mean of independent numbers, with an interval if all have one."""
     values = [number.value for number in numbers if number.value is not None]
     mean, count = sum(values) / len(numbers), len(numbers)
     intervals = [number.interval for number in numbers if number.interval is not None]
@@ -258,7 +258,7 @@ def _mean(numbers: Sequence[Number]) -> Number:
 def _lead(
     name: str, tasks: Sequence[str], rows: Mapping[Row, Mapping[str, Result]], decimals: int
 ) -> tuple[tuple[str, ...], list[Table]]:
-    """Who is first of the rows that have every task, and of whom that is shown; the differences to the others."""
+    """Return the verdict about the best of the rows with every task, and the table of differences to the others."""
     scores = {row: [_main(results.get(task), deviations=False) for task in tasks] for row, results in rows.items()}
     complete = {row: line for row, line in scores.items() if all(number.known is not None for number in line)}
     if not complete:
@@ -270,7 +270,7 @@ def _lead(
     sentence = f"{name}: {first.label} has {with_interval(score, decimals)} {on}"
     sentence += f", the highest of {len(complete)} rows" if behind else ""
     if partial := len(scores) - len(complete):
-        sentence += f" ({partial} more without a score on every task)"
+        sentence += f" ({partial} more {'lacks' if partial == 1 else 'lack'} a score on some task)"
     if not behind:
         return (f"{sentence}.",), []
     gaps = {row: list(map(difference, complete[first], complete[row])) for row in behind}
@@ -285,16 +285,16 @@ def _lead(
     close = [row.label for row, number in leads.items() if number.low is not None and number.low <= 0]
     beaten = len(behind) - len(close)
     if any(number.interval is None for number in leads.values()):
-        ending = f"{ahead}. Without intervals nothing shows whether that is more than chance."
+        ending = f"{ahead}. Significance is unknown, because not all scores have intervals."
     elif not close:
         others = {1: "the other", 2: "both others"}.get(beaten, f"all {beaten} others")
-        ending = f"It is shown to be better than {others}: {ahead}."
+        ending = f"It is significantly better than {others}: {ahead}."
     else:
         more = f" and {len(close) - MAX_NAMED} more" if len(close) > MAX_NAMED else ""
-        ending = f"No difference to {', '.join(close[:MAX_NAMED])}{more} is shown: {ahead}."
+        ending = f"The difference to {', '.join(close[:MAX_NAMED])}{more} is not significant: {ahead}."
         if beaten:
             remaining = "row" if beaten == 1 else f"{beaten} rows"
-            ending += f" It is shown to be better than the remaining {remaining}."
+            ending += f" It is significantly better than the remaining {remaining}."
     return (f"{sentence}. {ending}",), [table]
 
 

@@ -1,4 +1,4 @@
-"""The figures of a report as one PNG file, drawn from the same data as those of the page."""
+"""The figures of a report as one PNG file, drawn from the same data as the page."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from essent.report.parts import Bars, Block, Curves, Heat, Points, Report, Table
 INK, FAINT, RULE, EMPTY = "#1A1F26", "#5A6470", "#DFE3E8", "#F0F0F0"
 WIDTH, DPI = 13.0, 130
 LINE, CELL, PLOT, TITLE, VERDICT = 0.32, 0.36, 3.6, 0.55, 0.24  # inches: a bar, a row of a heat map, a plot, a line
-TALLEST = 400.0  # inches; beyond, Agg refuses
-LETTERS = 48  # of a label
+TALLEST = 400.0  # inches; Agg fails above
+LETTERS = 48  # per label
 COLOURS = SERIES["light"]
 STYLE = {
-    "text.parse_math": False,  # a dollar in a name is no formula
+    "text.parse_math": False,  # a dollar in a name is not a formula
     "text.color": INK,
     "axes.edgecolor": RULE,
     "axes.labelcolor": FAINT,
@@ -34,15 +34,15 @@ STYLE = {
 
 
 def draw_report(report: Report, path: Path) -> None:
-    """Draw every figure, two in a row where they fit; an older file is replaced.
+    """Draw every figure, two per row if they fit; an existing file is replaced.
 
     Raises:
-        InputError: no figure, or more than one picture holds.
+        InputError: no figures, or too many for one picture.
         MissingDependencyError: without matplotlib.
     """
     rows = _rows(report)
     if not rows:
-        raise InputError("There is nothing to draw: no score is a number. Write .html or .md to see the tables.")
+        raise InputError("Nothing to draw: no score is a number. Write .html or .md to see the tables.")
     matplotlib = optional_import("matplotlib", "report")
     from matplotlib.figure import Figure
 
@@ -52,7 +52,7 @@ def draw_report(report: Report, path: Path) -> None:
     if head + sum(heights) > TALLEST:
         raise InputError(f"A picture of {len(report.sections)} sections is too tall. Write .html instead.")
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # a letter that the font lacks is a box
+        warnings.filterwarnings("ignore", message="Glyph")  # characters missing from the font become boxes
         figure: Any = Figure((WIDTH, head + sum(heights)), DPI, facecolor="white", layout="constrained")
         figure.get_layout_engine().set(w_pad=0.15, h_pad=0.08)
         top, *parts = figure.subfigures(1 + len(rows), 1, height_ratios=[head, *heights], squeeze=False).ravel()
@@ -69,7 +69,7 @@ def draw_report(report: Report, path: Path) -> None:
 
 
 def _rows(report: Report) -> list[tuple[str, list[Block]]]:
-    """Rows of one or two figures, a heat map alone; the first of a section has its title."""
+    """Arrange figures in rows of one or two, heat maps alone; the first row of a section has its title."""
     rows: list[tuple[str, list[Block]]] = []
     for section in report.sections:
         title = section.title
@@ -106,7 +106,7 @@ def _draw(axes: Any, block: Block) -> None:
 
 
 def _note(axes: Any, x: float, y: float, text: str, offset: tuple[float, float] = (0, 0), **options: Any) -> None:
-    """Text at a place, by default in the data, so many points beside it."""
+    """Write a text at a position, by default in data coordinates, with an offset in points."""
     coords = options.pop("coords", "data")
     options = {"va": "center", "annotation_clip": False, **options}
     axes.annotate(text, (x, y), offset, xycoords=coords, textcoords="offset points", **options)

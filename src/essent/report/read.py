@@ -1,4 +1,4 @@
-"""Files of results and of leaderboards, told apart by what they say they are."""
+"""Reading of files of results and leaderboards, distinguished by their format field."""
 
 from __future__ import annotations
 
@@ -18,10 +18,19 @@ if TYPE_CHECKING:
 
 
 def read_results(path: str | Path) -> list[Result] | Leaderboard:
-    """Read what `essent evaluate --json`, `essent lab minimal-pairs evaluate --json` or `essent search --json` wrote.
+    """Read the file of `essent evaluate --json`, `essent lab minimal-pairs evaluate --json` or `essent search --json`.
 
     Raises:
-        DataError: no such file, or none of these.
+        DataError: no such file, or another format.
+
+    Example:
+        >>> from essent import evaluate
+        >>> from essent.report import read_results
+        >>> from essent.tasks import save_results
+        >>> results = evaluate("sentence-transformers/all-MiniLM-L6-v2", ["mean"], ["duplicates.jsonl"])
+        >>> save_results(results["mean"], "evaluated.json")
+        >>> [result.task for result in read_results("evaluated.json")]
+        ['duplicates']
     """
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -37,8 +46,8 @@ def read_results(path: str | Path) -> list[Result] | Leaderboard:
 
     if kind != BOARD_FORMAT:
         raise DataError(
-            f"{path} is neither a file of results nor a leaderboard: its format is {kind!r}, expected {FORMAT!r} or "
-            f"{BOARD_FORMAT!r}, as evaluate, search and lab minimal-pairs evaluate write with --json."
+            f"{path} is neither a file of results nor a leaderboard: its format is {kind!r}. Expected {FORMAT!r} or "
+            f"{BOARD_FORMAT!r}, written by evaluate, search or lab minimal-pairs evaluate with --json."
         )
     try:
         return leaderboard_from(content)
@@ -47,10 +56,10 @@ def read_results(path: str | Path) -> list[Result] | Leaderboard:
 
 
 def leaderboard_from(values: Mapping[str, Any]) -> Leaderboard:
-    """The inverse of `Leaderboard.to_dict`.
+    """Create a leaderboard from the values of `Leaderboard.to_dict`.
 
     Raises:
-        KeyError, TypeError, ValueError, RecipeError: a part is missing or is something else.
+        KeyError, TypeError, ValueError, RecipeError: a value is missing or has another type.
     """
     from essent.recipe.recipe import Recipe
     from essent.selection.leaderboard import Check, Leaderboard, Trial
@@ -88,7 +97,7 @@ def leaderboard_from(values: Mapping[str, Any]) -> Leaderboard:
 
 
 def _dataclass_from(kind: Any, values: Mapping[str, Any]) -> Any:
-    """A dataclass out of plain values by name; its texts and numbers are checked, other names left out."""
+    """Create a dataclass from plain values by name; texts and numbers are checked, unknown names ignored."""
     readers: Mapping[Any, Callable[[Any], Any]] = {"float": _number, "int": int, "str": str}
     present = {part.name: readers.get(part.type) for part in fields(kind) if part.name in values}
     return kind(**{name: values[name] if read is None else read(values[name]) for name, read in present.items()})
@@ -98,7 +107,7 @@ def _number(value: Any) -> float:
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{value!r} is no number")
+        raise TypeError(f"{value!r} is not a number")
     return float(value)
 
 

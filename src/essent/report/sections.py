@@ -1,4 +1,4 @@
-"""Sections of results without one main score, and of leaderboards; rows and tables that all sections share."""
+"""Sections of leaderboards and of results without a main score; rows and tables shared by all sections."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ from essent.tasks.result import Result
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard, Trial
 
-MAX_BARS = 16  # of one chart
+MAX_BARS = 16  # per chart
 ROW = "model and recipe"
-BY_CONSTRUCTION = ("anisotropy", "isoscore")  # what centring and whitening set on the texts that they are fitted on
+BY_CONSTRUCTION = ("anisotropy", "isoscore")  # determined by centring and whitening on the texts of their fit
 GEOMETRY = {"anisotropy": "lower", "isoscore": "higher", "alignment": "lower", "uniformity": "lower"}  # is better
 MAX_TRIALS, MAX_TRIAL_BARS = 50, 10
 CURVES = {"alone": "one layer", "with 0": "mean with layer 0"}
-FIRST, PLAIN, BASELINE = 1, 0, 2  # series of the bars of trials
+FIRST, PLAIN, BASELINE = 1, 0, 2  # series of trials' bars
 
 
 class Row(NamedTuple):
-    """A row of a section: its label, and the number of its model."""
+    """A row of a section: its label, and the index of its model."""
 
     label: str
     series: int
 
 
 def by_row(group: Iterable[Result], names: Names) -> dict[Row, dict[str, Result]]:
-    """Results by row and task. A repeated result counts once; a different one of the same name gets its own row."""
+    """Group results by row and task; repeated results count once, differing results of the same name get a new row."""
     rows: dict[Row, dict[str, Result]] = {}
     for result in group:
         key = key_of(result.provenance)
@@ -67,7 +67,7 @@ def by_row(group: Iterable[Result], names: Names) -> dict[Row, dict[str, Result]
 
 
 def notes_of(group: Sequence[Result], rows: Mapping[Row, object]) -> tuple[str, ...]:
-    """The notes of the results, each once, and whether a row stands there twice."""
+    """Return the notes of the results, each once, and a note about repeated rows."""
     sentences = [f"{result.task}: {note}" for result in group for note in result.notes]
     if len(rows) > len({key_of(result.provenance) for result in group}):
         sentences.append("A row with (2) is another result of the same model, recipe and task.")
@@ -82,7 +82,7 @@ def bar_chart(
     better: str = "higher",
     values_on: str = "page with numbers",
 ) -> Bars:
-    """Bars in the order of the table; of many the best, best first, and those without a value after them.
+    """Create bars in the order of the table; of many only the best, sorted, missing values last.
 
     Args:
         better: "higher" or "lower".
@@ -100,7 +100,7 @@ def bar_chart(
 def long_table(
     title: str, heads: Sequence[str], lines: Sequence[tuple[tuple[str, ...], float | None, Mapping[str, float]]]
 ) -> Table:
-    """A folded table, one line per result: its texts, its number of examples, and the scores that any line has."""
+    """Create a folded table, one line per result: its texts, its number of examples, and all scores."""
     measures = list(dict.fromkeys(name for *_, scores in lines for name in scores))
     columns = [*(Column(head, None) for head in heads), Column("n", 0)]
     columns += [Column(name, decimals_for(scores.get(name) for *_, scores in lines)) for name in measures]
@@ -111,7 +111,7 @@ def long_table(
 
 
 def flattened(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Metrics by subset as one flat dictionary."""
+    """Flatten metrics by subset to one dictionary."""
     return {
         metric if subset == "all" else f"{metric}, {subset}": score
         for metric, scores in metrics.items()
@@ -123,7 +123,7 @@ def flattened(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 def heros_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) -> Section:
-    """Similarities as a heat map and with their intervals, and how often a changed meaning looks closer."""
+    """Return similarities as a heat map and with intervals, and how often a changed meaning is closer."""
     grouped = by_row(group, names)
     rows = {row: next(iter(tasks.values())) for row, tasks in grouped.items()}
     subsets = [s for s in (*KEPT, *CHANGED) if any(s in result.metrics["similarity"] for result in rows.values())]
@@ -137,7 +137,7 @@ def heros_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) 
         lines.append((row.label, *numbers, Number(result.metrics["baseline"].get("all"))))
     spans = (("meaning kept", KEPT), ("meaning changed", CHANGED))
     groups = tuple((title, span) for title, members in spans if (span := len({*members} & {*subsets})))
-    caption = "1 is the same sentence, 0 any other one."
+    caption = "1 is the same sentence, 0 any other sentence."
     blocks: list[Block] = []
     if subsets:
         blocks = [Heat("Similarity after one small change", "", tuple(subsets), tuple(heat), groups, about=caption)]
@@ -147,7 +147,7 @@ def heros_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) 
     title = "HEROS" if kind[1] == "heros" else f"Minimal pairs: {kind[1]}"
     verdict: tuple[str, ...] = ()
     for below, changes in _shares(rows).items():
-        if not verdict:  # which row ranks a changed meaning first least often
+        if not verdict:  # the row that ranks a changed meaning first least often
             above, shares = next(iter(changes.items()))
             blocks.append(bar_chart(f"Ranks {above} above {below}, %", shares, 0, better="lower"))
             best = min(shares, key=lambda row: shares[row].value or 0.0)
@@ -156,18 +156,18 @@ def heros_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) 
             verdict = (f"{title}: {best.label} ranks {above} above {below} for {share} % of the originals{least}.",)
         heads = (Column(ROW, None), *(Column(name, 0, "lower") for name in changes))
         lines = [(row.label, *(line.get(row, Number()) for line in changes.values())) for row in rows]
-        caption = f"How often each change looks closer to the original than {below} does, with 95 % intervals."
+        caption = f"How often each change is more similar to the original than {below}, with 95 % intervals."
         blocks.append(Table(f"Ranked above {below}, % of the originals", heads, tuple(lines), caption))
     return Section(title, tuple(blocks), "", notes_of(group, grouped), verdict)
 
 
 def _shares(rows: Mapping[Row, Result]) -> dict[str, dict[str, dict[Row, Number]]]:
-    """How often a change of the meaning is ranked above one that keeps it, in %: kept -> changed -> row -> share."""
+    """Return how often a changed meaning is ranked above the same meaning, in %: kept -> changed -> row -> share."""
     shares: dict[str, dict[str, dict[Row, Number]]] = {}
     for row, result in rows.items():
         try:
             compared = comparisons(result)
-        except (KeyError, TypeError):  # a result made by hand
+        except (KeyError, TypeError):  # a result created by the user
             continue
         for c in compared:
             number = Number(100 * c.share, 100 * c.low, 100 * c.high)
@@ -175,16 +175,16 @@ def _shares(rows: Mapping[Row, Result]) -> dict[str, dict[str, dict[Row, Number]
     return shares
 
 
-# -- geometry, and whatever else a result has -------------------------------------------------------------------------
+# -- geometry, and other results --------------------------------------------------------------------------------------
 
 
 def geometry_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) -> Section:
-    """The measures as a table, alignment against uniformity as a plot."""
+    """Return a table of the measures, and a plot of alignment against uniformity."""
     grouped = by_row(group, names)
     rows = {row: next(iter(tasks.values())) for row, tasks in grouped.items()}
     flat = {row: flattened(result.metrics) for row, result in rows.items()}
     measures = list(dict.fromkeys(name for scores in flat.values() for name in scores))
-    fitted = [  # their shaping has learned from the very texts that are measured
+    fitted = [  # rows whose shaping was fitted on the measured texts
         row.label
         for row, result in rows.items()
         if result.provenance.get("fitted_on") == "task" and "|" in str(result.provenance.get("recipe"))
@@ -193,22 +193,22 @@ def geometry_section(kind: tuple[str, ...], group: Sequence[Result], names: Name
     caption = "Lower is better for alignment, uniformity and the average cosine (anisotropy), higher for IsoScore."
     if fitted:
         caption += (
-            f" The shaping of {', '.join(fitted)} was fitted on these texts, which brings anisotropy to 0 or IsoScore "
-            "to 1 whatever the vectors mean: no row is marked as the best by them."
+            f" The shaping of {', '.join(fitted)} was fitted on these texts, which sets anisotropy to 0 or IsoScore "
+            "to 1 for any vectors. No row is marked as the best by these measures."
         )
     columns = (Column(ROW, None), *(Column(name, 3, better.get(name, "")) for name in measures))
     lines: list[Line] = [(row.label, *(Number(scores.get(name)) for name in measures)) for row, scores in flat.items()]
     table = Table("Measures", columns, tuple(lines), caption)
     places = {row: (finite(scores.get("uniformity")), finite(scores.get("alignment"))) for row, scores in flat.items()}
     points = [Point(row.label, x, y, row.series) for row, (x, y) in places.items() if x is not None and y is not None]
-    caption = "Lower is better on both: best is at the bottom left."
+    caption = "Lower is better on both axes: the best is at the bottom left."
     plot = Points("Alignment and uniformity", "uniformity", "alignment", tuple(points), 3, caption)
     blocks: list[Block] = [*([plot] if points else []), table]
     return Section(f"Geometry: {kind[1]}", tuple(blocks), notes=notes_of(group, grouped))
 
 
 def plain_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) -> Section:
-    """One table of scores, without figures."""
+    """Return one table of scores, without figures."""
     grouped = by_row(group, names)
     rows = [(row.label, next(iter(tasks.values()))) for row, tasks in grouped.items()]
     table = long_table("Scores", [ROW], [((label,), result.n, flattened(result.metrics)) for label, result in rows])
@@ -219,7 +219,7 @@ def plain_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) 
 
 
 def board_section(board: Leaderboard, names: Names) -> Section:
-    """A search: its first recipes, layer curves, heads, and the winner on other data."""
+    """Return the section of a search: its first recipes, layer curves, heads, and the scores on test data."""
     provenance, criterion = board.provenance, board.criterion
     model = names.models[str(provenance.get("model") or NO_MODEL)]
     measure = f"{criterion.capitalize()} ×100" if criterion in METRICS else criterion
@@ -228,13 +228,13 @@ def board_section(board: Leaderboard, names: Names) -> Section:
     if any(finite(trial.scores[criterion]) is not None for trial in board.trials):
         blocks.append(_first_bars(board, decimals))
     blocks += [*_layer_curves(board, measure, decimals), *_head_heat(board, measure, decimals), _trials(board)]
-    for check in board.checks:  # the winner on data that it was not chosen on
+    for check in board.checks:  # scores on data that was not used to choose
         columns = (Column("recipe", None), Column("Spearman ×100", 2, "higher"))
         rows = tuple((recipe, Number(*scores)) for recipe, scores in check.scores.items())
         blocks.append(Table(f"On {check.summary().rstrip('.')}", columns, rows))
     compared = [*board.comparisons, *(c for check in board.checks for c in check.comparisons)]
     sentences = [comparison.summary() for comparison in compared]
-    sentences += [f"On pairs left out of the choice: {comparison.summary()}" for comparison in board.held_out]
+    sentences += [f"On pairs held out of the choice: {comparison.summary()}" for comparison in board.held_out]
     space = f" ({provenance['space']})" if "space" in provenance else ""
     title = f"Search on {provenance.get('data', 'pairs')}{space}: {model}"
     first = board.verdict or (sentences[0] if sentences else "")
@@ -248,7 +248,7 @@ def _number(trial: Trial, criterion: str) -> Number:
 
 
 def _first_trials(board: Leaderboard, most: int) -> list[tuple[int, str, Trial, bool]]:
-    """The first trials and the baselines: rank, label, trial, whether it is a baseline."""
+    """Return the first trials and the baselines: rank, label, trial, whether it is a baseline."""
     trials = []
     for rank, trial in enumerate(board.trials, start=1):
         is_baseline = str(trial.recipe) in board.baselines
@@ -268,20 +268,20 @@ def _first_bars(board: Leaderboard, decimals: int) -> Bars:
 
 def _trials(board: Leaderboard) -> Table:
     criteria = list(board.trials[0].scores) if board.trials else []
-    columns = [Column("recipe", None), Column("place", 0)]
+    columns = [Column("recipe", None), Column("rank", 0)]
     columns += [Column(name, decimals_for(trial.scores.get(name) for trial in board.trials)) for name in criteria]
     rows: list[Line] = []
     for rank, label, trial, _ in _first_trials(board, MAX_TRIALS):
         others = {name: Number(trial.scores.get(name)) for name in criteria}
         numbers = others | {board.criterion: _number(trial, board.criterion)}
         rows.append((label, Number(rank), *numbers.values()))
-    cut = f"The first {MAX_TRIALS} of {len(board.trials)} recipes, and the baselines."
-    caption = cut if len(rows) < len(board.trials) else ""
+    excerpt = f"The first {MAX_TRIALS} of {len(board.trials)} recipes, and the baselines."
+    caption = excerpt if len(rows) < len(board.trials) else ""
     return Table("Recipes", tuple(columns), tuple(rows), caption, folded=len(rows) > MAX_TRIAL_BARS)
 
 
 def _layer_curves(board: Leaderboard, measure: str, decimals: int) -> list[Curves]:
-    """Plain means by layer."""
+    """Return curves of the plain means by layer."""
     curves = board.layers()
     if not curves:
         return []
@@ -292,7 +292,7 @@ def _layer_curves(board: Leaderboard, measure: str, decimals: int) -> list[Curve
 
 
 def _depth(source: str) -> tuple[int, int]:
-    """Order static, 0, 1 … L-1, L."""
+    """Return a sort key for static, 0, 1 … L-1, L."""
     if source.isdigit():
         return 1, int(source)
     above = re.fullmatch(r"L(?:-(\d+))?", source)
@@ -300,12 +300,12 @@ def _depth(source: str) -> tuple[int, int]:
 
 
 def _head_heat(board: Leaderboard, measure: str, decimals: int) -> list[Heat]:
-    """Ditto by layer and head."""
+    """Return a heat map of Ditto by layer and head."""
     mix, grid = board.heads() or ("", None)
     if grid is None or sum(finite(score) is not None for score in grid.ravel().tolist()) < 2:
         return []
     rows = tuple((str(layer), tuple(line)) for layer, line in enumerate(grid.tolist(), start=1))
     columns = tuple(str(head) for head in range(1, grid.shape[1] + 1))
-    caption = f"{measure}; rows are layers, columns heads."
+    caption = f"{measure}; rows are layers, columns are attention heads."
     groups = (("head", len(columns)),)
     return [Heat(f"Ditto by head, layers={mix}", "layer", columns, rows, groups, 1 if decimals == 2 else 3, caption)]

@@ -1,4 +1,4 @@
-"""Reports as files: a page, Markdown or a picture. A page fetches nothing; every text is escaped."""
+"""Writing of reports as HTML pages, Markdown or pictures. Pages load nothing, and every text is escaped."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent / "templates"
 SPECIAL = re.compile(r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+=-]")
 TITLE = "Sentence embeddings"
-LIBRARIES = {".html": "jinja2", ".md": "", ".png": "matplotlib"}  # that a suffix needs
+LIBRARIES = {".html": "jinja2", ".md": "", ".png": "matplotlib"}  # required per suffix
 
 
 def write_report(
@@ -48,43 +48,65 @@ def write_report(
     title: str = TITLE,
     searches: Iterable[Leaderboard] = (),
 ) -> None:
-    """Write results and leaderboards as one self-contained file; an older one is replaced.
+    """Write results and leaderboards to one self-contained file; an existing file is replaced.
 
     The same input gives the same bytes.
 
     Args:
-        results: of any models, recipes and tasks; their provenance names the rows.
-        path: ends with .html, .md or .png, which tells the format; the folder is made when it is not there.
+        results: of any models, recipes and tasks; rows are named by their provenance.
+        path: file with the suffix .html, .md or .png, which sets the format; a missing folder is created.
+        title: heading of the report.
+        searches: leaderboards of `essent.search`, one section each.
 
     Raises:
         InputError: nothing to report, nothing to draw, or another suffix.
-        DataError: a score that is no number.
+        DataError: a score that is not a number.
         MissingDependencyError: without Jinja (.html) or matplotlib (.png).
+
+    Example:
+        >>> from pathlib import Path
+        >>> from essent import evaluate
+        >>> from essent.report import write_report
+        >>> results = evaluate("sentence-transformers/all-MiniLM-L6-v2", ["mean"], ["duplicates.jsonl"])
+        >>> write_report(results["mean"], "my-report.md", title="My models")
+        >>> Path("my-report.md").read_text(encoding="utf-8").splitlines()[0]
+        '# My models'
     """
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in LIBRARIES:
-        raise InputError(f"{path}: no report has the suffix {suffix!r}. {did_you_mean(suffix, list(LIBRARIES))}")
+        raise InputError(f"{path}: unknown suffix {suffix!r} of a report. {did_you_mean(suffix, list(LIBRARIES))}")
     write_arranged(gather(list(results), list(searches), title.strip() or TITLE), path)
 
 
 def draw_heros(results: Mapping[str, Result], path: str | Path, *, title: str = "HEROS") -> None:
-    """Draw minimal pairs of many models or recipes: similarities, and how often a negation is ranked above a synonym.
+    """Draw minimal pairs of several models or recipes: similarities, and how often a negation ranks above a synonym.
 
     Args:
-        results: label -> HEROS result; one line each, in this order.
+        results: label -> HEROS result; one row each, in this order.
         path: .png, or another suffix of `write_report`.
+        title: heading of the picture.
 
     Raises:
         InputError: no results.
         MissingDependencyError: without matplotlib.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from essent import Encoder
+        >>> from essent.report import draw_heros
+        >>> from essent.tasks import load_heros
+        >>> result = load_heros("minimal-pairs.jsonl").run(Encoder("sentence-transformers/all-MiniLM-L6-v2"))
+        >>> draw_heros({"all-MiniLM-L6-v2": result}, "heros.png")
+        >>> Path("heros.png").exists()
+        True
     """
     labelled = [result.with_provenance(model=label, recipe=None) for label, result in results.items()]
     write_report(labelled, path, title=title)
 
 
 def write_arranged(report: Report, path: Path) -> None:
-    """Write a report whose sections are arranged already.
+    """Write an arranged report.
 
     Raises:
         MissingDependencyError: without Jinja (.html) or matplotlib (.png).
@@ -92,21 +114,21 @@ def write_arranged(report: Report, path: Path) -> None:
     with replacing_file(path) as temporary:
         if path.suffix.lower() == ".png":
             draw_report(report, temporary)
-        else:  # half of a surrogate pair, which JSON may have, becomes a question mark
+        else:  # half of a surrogate pair, which JSON may contain, becomes a question mark
             text = (markdown_report if path.suffix.lower() == ".md" else html_report)(report)
             temporary.write_bytes(text.encode("utf-8", "replace"))
 
 
 def check_library(suffix: str) -> None:
-    """Raise MissingDependencyError when the format needs a library that is not there."""
+    """Raise MissingDependencyError if the library of a format is not installed."""
     if library := LIBRARIES.get(suffix.lower()):
         optional_import(library, "report")
 
 
 def html_report(report: Report) -> str:
-    """The whole page.
+    """Render a report as an HTML page.
 
-    A policy in its head forbids every fetch and every script but its own.
+    Its content security policy forbids all requests, and all scripts except its own.
 
     Raises:
         MissingDependencyError: without Jinja.
@@ -134,20 +156,20 @@ def html_report(report: Report) -> str:
 
 
 def is_wide(block: Block) -> bool:
-    """Whether a block takes the whole width: tables, and heat maps of long labels or many columns."""
+    """Return whether a block has the whole width: tables, and heat maps with long labels or many columns."""
     if isinstance(block, Heat):
-        wide = block.decimals > 2 and len(block.columns) > 8  # numbers of five letters and more
+        wide = block.decimals > 2 and len(block.columns) > 8  # numbers of at least five characters
         return wide or len(block.columns) > 14 or any(len(label) > 8 for label, _ in block.rows)
     return isinstance(block, Table)
 
 
 def line_of(curves: Curves, values: Sequence[float | None]) -> list[str]:
-    """The runs of a curve without gaps as SVG points in a square of 100 × 100; what stands apart is in none."""
+    """Return the segments of a curve between gaps as SVG points in a square of 100 × 100, from `begin` on."""
     runs: list[list[str]] = [[]]
     for index, value in enumerate(map(finite, values)):
         if value is None or index < curves.begin:
             runs.append([])
-        else:  # the middle of one of equal parts
+        else:  # the middle of equal parts
             across = 100 * (index + 0.5) / len(curves.positions)
             runs[-1].append(f"{across:.3f},{100 - curves.axis.share(value):.3f}")
     return [" ".join(run) for run in runs if len(run) > 1]
@@ -157,7 +179,7 @@ def line_of(curves: Curves, values: Sequence[float | None]) -> list[str]:
 
 
 def markdown_report(report: Report) -> str:
-    """The whole document, in GitHub's flavour; bars and points show numbers that a table has too."""
+    """Render a report as GitHub Markdown, without bars and points, whose numbers are in a table too."""
     parts = [f"# {escaped(report.title)}", escaped(report.about)]
     if report.verdict:
         parts += ["## Verdict", _listed(report.verdict)]
@@ -171,7 +193,7 @@ def markdown_report(report: Report) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text that Markdown shows as it is, on one line."""
+    """Escape a text for Markdown, on one line."""
     return html.escape(SPECIAL.sub(r"\\\g<0>", " ".join(text.split())), quote=False)
 
 
@@ -180,7 +202,7 @@ def _listed(sentences: Sequence[str]) -> str:
 
 
 def _grid(block: Table | Heat | Curves) -> str:
-    """A table whose first columns are texts, the others numbers."""
+    """Format a table whose first columns are texts and whose other columns are numbers."""
     texts = 1
     if isinstance(block, Table):
         columns = [column.name for column in block.columns]

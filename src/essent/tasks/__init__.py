@@ -1,10 +1,13 @@
-"""Evaluation tasks: data sets as rows of a catalogue, kinds of score as classes, results as plain values.
+"""Evaluation tasks: a catalogue of data sets, one class per kind of labels, and results as plain values.
 
-A task never sees an encoder, only something with `encode(list of N texts) -> (N,D)`, or such a function:
+A task does not depend on essent's encoders. It calls `encode(list of N texts) -> (N,D)` of any model, or such a
+function:
 
-    from essent.tasks import load_task
-
-    load_task("stsb", data="my-data").run(model).main_score
+    >>> from essent import Encoder
+    >>> from essent.tasks import load_task
+    >>> result = load_task("duplicates.jsonl").run(Encoder("sentence-transformers/all-MiniLM-L6-v2"))
+    >>> round(result.main_score, 1)
+    100.0
 """
 
 from essent._core.lazy import lazy_names

@@ -1,6 +1,7 @@
-"""Calibrated similarity: what a cosine means, as a share of random pairs or as the probability of a match.
+"""Calibrated similarity: cosines as the share of less similar random pairs, or as the probability of a match.
 
-No rank changes: both rise strictly with the cosine. A model's folder keeps its calibration in essent/calibration.json.
+Both increase strictly with the cosine, so rankings do not change. A saved model stores its calibration in
+essent/calibration.json.
 """
 
 from __future__ import annotations
@@ -30,57 +31,73 @@ __all__ = ["Calibration", "Curve", "calibrate", "expected_calibration_error"]
 
 FILE = f"{STATE_FOLDER}/calibration.json"
 FORMAT = 1
-MOST_KNOTS = 10_000  # of a curve in a file
+MOST_KNOTS = 10_000  # per curve in a file
 COUNTS, WORDS = ("texts", "random_pairs", "judged_pairs", "matches", "seed"), ("judged", "prompt")
 EDGE = 1 + 1e-5  # cosines of float32 vectors leave [-1, 1] by rounding, though not as far
-LINEAR = 1e-6  # the cosine's own part in every value: cosines 1e-9 apart stay apart where a curve is flat
+LINEAR = 1e-6  # weight of the cosine in every value: cosines 1e-9 apart stay distinct where a curve is flat
 KNOTS = 201
-MOST_TEXTS = 1000  # make 499,500 pairs; five draws of as many texts lie 0.006 to 0.05 apart (docs/similarity.md)
-FEWEST_TEXTS = 20  # make 190 pairs
-FEWEST_JUDGED = 10  # pairs of either kind: a curve through fewer says what single pairs are
-SPREAD = 1e-6  # of cosines: where they differ by less, only rounding differs
-FARTHEST = 30.0  # the logit from which on a curve is drawn straight to its end: 1e-13 is left
+MOST_TEXTS = 1000  # 499,500 pairs; five draws of as many texts differ by 0.006 to 0.05 (docs/similarity.md)
+FEWEST_TEXTS = 20  # 190 pairs
+FEWEST_JUDGED = 10  # matches, and other pairs: a curve through fewer depends on single pairs
+SPREAD = 1e-6  # of cosines: smaller differences are rounding
+FARTHEST = 30.0  # logit beyond which a curve is a straight line to its end: 1e-13 is left
 BINS = 15
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A strictly increasing function of the cosine: straight lines between knots, and a millionth of the cosine itself.
+    """A strictly increasing function of the cosine: linear between knots, plus a millionth of the cosine.
 
-    Cosines closer than 1e-9, which vectors in float32 cannot tell apart, may become equal; no two change places.
+    Cosines closer than 1e-9, which float32 vectors cannot distinguish, may become equal; their order never changes.
 
     Attributes:
         cosines: of the knots (K,), increasing, from -EDGE to EDGE.
         values: at the knots (K,), in [0, 1], never decreasing.
+
+    Example:
+        >>> from essent.tasks.calibration import EDGE, Curve
+        >>> curve = Curve(cosines=(-EDGE, 0.5, EDGE), values=(0.0, 0.9, 1.0))
+        >>> curve([0.0, 0.5, 0.9]).round(2)
+        array([0.6 , 0.9 , 0.98])
     """
 
     cosines: tuple[float, ...]
     values: tuple[float, ...]
 
     def __call__(self, cosines: Any) -> np.ndarray:
-        """The values (float64, of the same shape), in (0, 1)."""
+        """Return the values in (0, 1), float64 of the same shape."""
         at = np.clip(np.asarray(cosines, dtype=np.float64), -EDGE, EDGE)
         x, y = np.asarray(self.cosines), np.asarray(self.values)
         knot = np.clip(np.searchsorted(x, at, side="right") - 1, 0, len(x) - 2)
         slope = (y[knot + 1] - y[knot]) / (x[knot + 1] - x[knot])
-        # the product may pass the next knot's value by rounding, and would then stand above what follows it
+        # by rounding the product may exceed the next knot's value, and the curve would not be monotonic
         line = np.minimum(y[knot] + slope * (at - x[knot]), y[knot + 1])
         return np.asarray((1 - LINEAR) * line + LINEAR * (at / EDGE + 1) / 2)
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What cosines of one encoder mean on texts like those that it was calibrated on.
+    """A map from cosines of one encoder to shares or probabilities, for texts like those of the calibration.
 
     Attributes:
-        share: from a cosine to the share of random pairs of these texts that are less similar.
-        probability: from a cosine to the probability that a pair is a match, on pairs of which as many are matches as
-            among the judged ones; None without judged pairs.
-        texts, random_pairs: how many texts were drawn, and how many pairs they make.
-        judged, judged_pairs, matches: name of the judgements, how many pairs, how many of them matches.
-        match_score: the score from which on a scored pair counts as a match; None for duplicates.
-        prompt: what stood before every text.
+        share: curve from a cosine to the share of random pairs of these texts that are less similar.
+        probability: curve from a cosine to the probability that a pair is a match, at the labelled pairs' proportion
+            of matches; None without labelled pairs.
+        texts, random_pairs: number of texts drawn, and of pairs of them.
+        judged, judged_pairs, matches: name of the labelled pairs, their number, and the number of matches.
+        match_score: lowest score of a match among scored pairs; None for duplicates.
+        prompt: text put before every text.
         seed: of the draw.
+
+    Example:
+        >>> from essent import Encoder
+        >>> from essent.tasks import read_texts
+        >>> encoder = Encoder("sentence-transformers/all-MiniLM-L6-v2").calibrate(read_texts("texts.txt"))
+        >>> calibration = encoder.calibration
+        >>> print(calibration)
+        share of 3,160 random pairs of 80 texts that are less similar
+        >>> calibration([0.1, 0.5]).round(1)  # of a cosine of 0.1, and of 0.5
+        array([0.8, 1. ])
     """
 
     share: Curve
@@ -95,12 +112,12 @@ class Calibration:
     seed: int = 0
 
     def __call__(self, cosines: Any) -> np.ndarray:
-        """Probabilities of a match where pairs were judged, otherwise shares of random pairs: float64, same shape."""
+        """Return probabilities of a match, or without labelled pairs shares of random pairs: float64, same shape."""
         return (self.probability or self.share)(cosines)
 
     @property
     def meaning(self) -> str:
-        """What the numbers are: "probability" or "share"."""
+        """The kind of the numbers: "probability" or "share"."""
         return "share" if self.probability is None else "probability"
 
     def __str__(self) -> str:
@@ -108,8 +125,8 @@ class Calibration:
         if self.probability is None:
             return f"share of {where} that are less similar"
         return (
-            f"probability of a match, from {self.judged_pairs:,} judged pairs of {self.judged} ({self.matches:,} "
-            f"matches); beside it the share of {where} that are less similar"
+            f"probability of a match, from {self.judged_pairs:,} labelled pairs of {self.judged} ({self.matches:,} "
+            f"matches); also the share of {where} that are less similar"
         )
 
 
@@ -125,32 +142,41 @@ def calibrate(
     prompt: str = "",
     seed: int = 0,
 ) -> Calibration:
-    """What the cosines of an encoder mean on texts like these.
+    """Calibrate the cosines of an encoder on texts, and optionally on labelled pairs.
 
     Args:
-        encode: gives the vectors (N,K) of texts.
-        texts: of which up to 1,000 different ones are drawn; all pairs of these are the random pairs.
-        pairs: judged pairs: duplicates or scored pairs, as a task, a file, a task's name, or rows in memory.
-        match_score: the score from which on a scored pair counts as a match.
-        prompt: what `encode` puts before every text, for the record.
+        encode: returns the vectors (N,K) of texts.
+        texts: up to 1,000 distinct texts are drawn; all pairs of these are the random pairs.
+        pairs: labelled pairs: duplicates or scored pairs, as a task, a file, a task's name, or rows in memory.
+        match_score: lowest score of a match among scored pairs.
+        prompt: text that `encode` puts before every text; only recorded.
         seed: of the draw.
 
     Raises:
-        InputError: too few different texts, vectors that are not finite or all the same, judgements of another kind, of
-            one class, or that contradict the cosine.
-        DataError: judgements that cannot be read.
+        InputError: too few distinct texts, vectors that are not finite or all equal, or labels of another kind, of one
+            class only, or that contradict the cosines.
+        DataError: labels that cannot be read.
+
+    Example:
+        >>> from essent import Encoder
+        >>> from essent.tasks import read_texts
+        >>> from essent.tasks.calibration import calibrate
+        >>> encoder = Encoder("sentence-transformers/all-MiniLM-L6-v2")
+        >>> calibration = calibrate(encoder.encode, read_texts("texts.txt"), "pairs.jsonl", match_score=4)
+        >>> calibration.meaning, calibration.judged_pairs, calibration.matches
+        ('probability', 120, 29)
     """
-    from essent.tasks.base import unit_rows  # late: who loads a static encoder reads a calibration, and has no tasks
+    from essent.tasks.base import unit_rows  # late: loading a static encoder reads a calibration, and imports no tasks
 
     distinct = list(dict.fromkeys(check_texts(texts)))
     if len(distinct) < FEWEST_TEXTS:
         raise InputError(
-            f"{len(distinct)} different texts are too few to calibrate on; give at least {FEWEST_TEXTS}, better "
+            f"Cannot calibrate on {len(distinct)} distinct texts. Give at least {FEWEST_TEXTS}, preferably "
             f"{MOST_TEXTS:,}."
         )
     sample = [distinct[row] for row in np.random.default_rng(seed).permutation(len(distinct))[:MOST_TEXTS]]
     if pairs is None and match_score is not None:
-        raise InputError("match_score belongs to scored pairs: give them as pairs=.")
+        raise InputError("match_score= requires scored pairs. Give them as pairs=.")
     task, matches = (None, np.zeros(0, bool)) if pairs is None else _labels(pairs, match_score)
     both = sample + ([] if task is None else task.texts())
     vectors = require_finite(np.asarray(encode(both), dtype=np.float64), both)
@@ -170,29 +196,36 @@ def calibrate(
 
 
 def _labels(pairs: Any, match_score: float | None) -> tuple[DuplicateTask | PairTask, np.ndarray]:
-    """The judged pairs, and which of them are matches (P,)."""
+    """Return the labelled pairs, and which of them are matches (P,)."""
     from essent.tasks.locate import load_labelled
     from essent.tasks.pairs import DuplicateTask, PairTask
 
     task = load_labelled(pairs)
     if not isinstance(task, (DuplicateTask, PairTask)):
-        raise InputError(f"{task.name} holds {task.kind}; a calibration takes duplicates or scored pairs.")
+        raise InputError(f"Cannot calibrate on {task.name} ({task.kind}). Give duplicates or scored pairs.")
     scores = np.array([pair[2] for pair in task.pairs])
     if isinstance(task, DuplicateTask) and match_score is not None:
-        raise InputError(f"{task.name} says of each pair whether it is one of duplicates: leave match_score out.")
+        raise InputError(f"{task.name} contains duplicates, which have no scores. Omit match_score=.")
     if isinstance(task, PairTask) and match_score is None:
         raise InputError(
-            f"{task.name} has scores from {scores.min():g} to {scores.max():g}: say with match_score (--match-score) "
-            "from which score on a pair counts as a match."
+            f"{task.name} has scores from {scores.min():g} to {scores.max():g}. Set match_score (--match-score) to "
+            "the lowest score of a match."
         )
     return task, scores >= (1 if match_score is None else match_score)
 
 
 def expected_calibration_error(probabilities: np.ndarray, matches: np.ndarray, bins: int = BINS) -> float:
-    """Mean distance, weighted by pairs, between what is said and what happens in bins of equally many pairs: [0, 1].
+    """Compute the expected calibration error, in [0, 1]: the mean gap between probability and outcome over bins.
 
-    Not 0 for a perfect calibration: in 15 bins of 1,700 pairs chance alone makes about 0.03. Source: Naeini et al.
-    2015, with bins of equal size (Nixon et al. 2019), which leave none empty.
+    A perfect calibration does not reach 0: with 15 bins of 1,700 pairs, chance alone gives about 0.03. Source: Naeini
+    et al. 2015, with bins of equally many pairs (Nixon et al. 2019), so that no bin is empty.
+
+    Example:
+        >>> import numpy as np
+        >>> from essent.tasks.calibration import expected_calibration_error
+        >>> error = expected_calibration_error(np.array([0.1, 0.2, 0.8, 0.9]), np.array([0, 0, 1, 1]), bins=2)
+        >>> round(error, 2)
+        0.15
     """
     order = np.argsort(probabilities, kind="stable")
     gaps = np.asarray(probabilities, np.float64)[order] - np.asarray(matches, np.float64)[order]
@@ -200,31 +233,31 @@ def expected_calibration_error(probabilities: np.ndarray, matches: np.ndarray, b
 
 
 def share_curve(cosines: np.ndarray) -> Curve:
-    """The share of random pairs that are less similar, from their cosines (P,); equal ones count half.
+    """Fit the share of random pairs that are less similar, from their cosines (P,); equal cosines count half.
 
-    The empirical distribution at 201 levels, which lie closer the nearer they are to 0 and 1, and straight lines
-    between them. Below the least and above the most similar random pair they lead to 0 at a cosine of -1 and 1 at 1.
+    The curve is the empirical distribution at 201 levels, denser near 0 and 1, with linear interpolation. Below the
+    least and above the most similar random pair it leads to 0 at a cosine of -1 and to 1 at 1.
 
     Raises:
-        InputError: cosines that are all the same.
+        InputError: cosines that are all equal.
     """
     cosines = np.asarray(cosines, np.float64)
     if float(np.ptp(cosines)) <= SPREAD:
         raise InputError(
-            f"All {len(cosines):,} random pairs of the texts have the cosine {float(cosines.mean()):.6f}: no "
-            "similarity can be told from another. `essent check` says what is wrong with such a model."
+            f"All {len(cosines):,} random pairs of the texts have the cosine {float(cosines.mean()):.6f}, so "
+            "similarities cannot be distinguished. Run `essent check` to diagnose the model."
         )
     farthest = np.log(len(cosines))
     levels = 1 / (1 + np.exp(-np.linspace(-farthest, farthest, KNOTS)))
     return _through(np.quantile(cosines, levels), levels)
 
 
-@needs_torch("Calibrating on judged pairs")
+@needs_torch("Calibrating on labelled pairs")
 def probability_curve(cosines: np.ndarray, matches: np.ndarray) -> Curve:
-    """The probability that a pair is a match, from cosines (P,) and judgements (P,) bool: a logistic regression.
+    """Fit the probability that a pair is a match by logistic regression on cosines (P,) and labels (P,) bool.
 
-    Its targets are Platt's, which keep the slope finite where one cosine separates all pairs (Platt 1999,
-    "Probabilistic outputs for support vector machines", section 2.2).
+    Platt's targets keep the slope finite if one cosine separates all pairs (Platt 1999, "Probabilistic outputs for
+    support vector machines", section 2.2).
 
     Raises:
         InputError: too few pairs of either kind, or matches that are not the more similar pairs.
@@ -235,12 +268,12 @@ def probability_curve(cosines: np.ndarray, matches: np.ndarray) -> Curve:
     count, mismatches = int(matches.sum()), int((~matches).sum())
     if min(count, mismatches) < FEWEST_JUDGED:
         raise InputError(
-            f"{count} of the {len(matches)} judged pairs are matches; at least {FEWEST_JUDGED} matches and "
+            f"{count} of the {len(matches)} labelled pairs are matches; at least {FEWEST_JUDGED} matches and "
             f"{FEWEST_JUDGED} other pairs are needed."
         )
     middle, scale = float(cosines.mean()), float(cosines.std())
     if scale <= SPREAD:
-        raise InputError(f"All judged pairs have the cosine {middle:.6f}: it cannot tell which are matches.")
+        raise InputError(f"All labelled pairs have the cosine {middle:.6f}, so matches cannot be distinguished.")
     # Platt's targets, each as two weighted pairs
     sure = np.where(matches, (count + 1) / (count + 2), 1 / (mismatches + 2))
     inputs = np.tile((cosines - middle) / scale, 2)[:, None]  # (2P,1)
@@ -249,8 +282,8 @@ def probability_curve(cosines: np.ndarray, matches: np.ndarray) -> Curve:
     slope = float(model.coef_[0, 0]) / scale
     if slope <= 0:
         raise InputError(
-            f"Matches are not the more similar pairs here: their cosine is {cosines[matches].mean():.3f} on average, "
-            f"that of the other pairs {cosines[~matches].mean():.3f}. Are the judgements the right way round?"
+            f"Matches are less similar than other pairs: their mean cosine is {cosines[matches].mean():.3f}, "
+            f"that of the other pairs {cosines[~matches].mean():.3f}. Check that the labels are not inverted."
         )
     at_zero = float(model.intercept_[0]) - slope * middle
     ends = np.clip([at_zero - slope * EDGE, at_zero + slope * EDGE], -FARTHEST, FARTHEST)
@@ -259,7 +292,7 @@ def probability_curve(cosines: np.ndarray, matches: np.ndarray) -> Curve:
 
 
 def _through(cosines: np.ndarray, values: np.ndarray) -> Curve:
-    """A curve through increasing points (K,), and from there to 0 and 1; points of one cosine become their middle."""
+    """Return a curve through increasing points (K,), continued to 0 and 1; points of equal cosine are averaged."""
     knots, numbers = np.unique(np.clip(cosines, -1, 1), return_inverse=True)
     middles = np.bincount(numbers, values) / np.bincount(numbers)
     return Curve((-EDGE, *knots.tolist(), EDGE), (0.0, *np.maximum.accumulate(middles).tolist(), 1.0))
@@ -269,44 +302,44 @@ def _through(cosines: np.ndarray, values: np.ndarray) -> Curve:
 
 
 def require_cosine(similarity: str) -> None:
-    """Refuse a similarity whose numbers are not cosines.
+    """Check that a model compares by cosine.
 
     Raises:
-        InputError: names it.
+        InputError: another similarity function.
     """
     if similarity != "cosine":
         raise InputError(
-            f"A calibration is a map of cosines, and this model compares by {similarity}: set similarity_fn_name = "
-            "'cosine' first."
+            f"Calibration requires cosine similarity, but this model compares by {similarity}. Set "
+            "similarity_fn_name = 'cosine' first."
         )
 
 
 def calibrated_similarities(calibration: Calibration | None, similarities: np.ndarray, similarity: str) -> np.ndarray:
-    """What a calibration makes of similarities by the function `similarity`: float64, the same shape.
+    """Apply a calibration to similarities of the function `similarity`; float64 of the same shape.
 
     Raises:
-        NotFittedError: there is no calibration.
+        NotFittedError: no calibration.
         InputError: the similarities are not cosines.
     """
     require_cosine(similarity)
     if calibration is None:
         raise NotFittedError(
-            "This model is not calibrated: call Encoder.calibrate(texts), or save it with essent save --calibrate FILE."
+            "This model is not calibrated. Call Encoder.calibrate(texts), or save it with essent save --calibrate FILE."
         )
     return calibration(similarities)
 
 
 def write_calibration(calibration: Calibration, root: Path) -> None:
-    """Write the file into a model's folder; its digest is written with those of the other files."""
+    """Write a calibration into a model's folder; its digest is written with those of the other files."""
     content = {"format": FORMAT, "essent": __version__, "similarity": "cosine", **asdict(calibration)}
     write_text(root / FILE, json.dumps(content, ensure_ascii=False, indent=1))
 
 
 def read_calibration(root: Path) -> Calibration | None:
-    """The calibration in a model's folder; None where there is none.
+    """Read the calibration in a model's folder; None if it has none.
 
     Raises:
-        DamagedError: not such a file, or one of a newer essent; names the entry.
+        DamagedError: another format, a file of a newer essent, or an invalid entry (the message contains its name).
     """
     path = root / FILE
     content = read_json(path)
@@ -314,8 +347,8 @@ def read_calibration(root: Path) -> Calibration | None:
         return None
     if content.get("format") != FORMAT or content.get("similarity") != "cosine":
         raise DamagedError(
-            f"{path} has format {content.get('format')!r} for {content.get('similarity')!r:.40}; this essent "
-            f"{__version__} reads format {FORMAT} for cosines. Upgrade essent, or calibrate the model again."
+            f"{path} has format {content.get('format')!r} for {content.get('similarity')!r:.40}; essent {__version__} "
+            f"reads format {FORMAT} for cosines. Upgrade essent, or calibrate the model again."
         )
     score, probability = content.get("match_score"), content.get("probability")
     for name in COUNTS:
@@ -333,7 +366,7 @@ def read_calibration(root: Path) -> Calibration | None:
 
 
 def _curve(path: Path, name: str, content: Any) -> Curve:
-    """A curve as its file has it, which must rise over all cosines."""
+    """Read a curve from its JSON object and check that it increases over all cosines."""
     knots_by_part = content if isinstance(content, dict) else {}
     x: Any = knots_by_part.get("cosines")
     y: Any = knots_by_part.get("values")
@@ -351,4 +384,4 @@ def _are_numbers(values: list[Any]) -> bool:
 
 def _require(path: Path, name: str, fine: bool, expected: str, entry: Any) -> None:
     if not fine:
-        raise DamagedError(f"{path} is damaged: {name!r} must be {expected}, and is {entry!r:.60}.")
+        raise DamagedError(f"{path} is damaged: {name!r} must be {expected}, not {entry!r:.60}.")

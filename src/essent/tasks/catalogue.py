@@ -1,7 +1,7 @@
-"""The data sets by name, one row each: `add(Pairs("stsb", hub=…, revision=…, scale=(0, 5)))`, `add(Labels("trec", …))`.
+"""The catalogue of data sets, one row per name: `add(Pairs("stsb", hub=…, revision=…))`, `add(Labels("trec", …))`.
 
-Pinned revisions are those of the `mteb` package (`mteb/tasks/STS/eng/*.py`). Those of the labelled texts could not be
-confirmed, so they are not pinned; results say so.
+Pinned revisions are those of the `mteb` package (`mteb/tasks/STS/eng/*.py`). Revisions of the labelled texts could not
+be confirmed and are not pinned; a note in each result states this.
 """
 
 from __future__ import annotations
@@ -13,28 +13,33 @@ from essent._core.registry import did_you_mean
 from essent.errors import UnknownNameError
 from essent.tasks.examples import PARTS
 
-KINDS = ("pairs", "classification", "clustering", "duplicates", "triplets", "retrieval")  # of the last three none yet
+KINDS = ("pairs", "classification", "clustering", "duplicates", "triplets", "retrieval")  # the last three: no rows yet
 SPLITS = ("test", "dev", "train")
-ON_HUB = {"train": "train", "dev": "validation", "test": "test"}  # our name of a split -> that on the hub
-STS7 = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")  # the seven that the papers average
-TRANSFER7 = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")  # what PromptBERT's appendix C averages
+ON_HUB = {"train": "train", "dev": "validation", "test": "test"}  # essent's name of a split -> the hub's
+STS7 = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")  # the seven tasks that the papers average
+TRANSFER7 = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")  # averaged in PromptBERT's appendix C
 CLASSIFICATION12 = (*TRANSFER7, "sst5", "scicite", "sicke", "sickr-soft", "stsb-soft")  # Stankevičius (2024, Table 3)
-CLUSTERING6 = ("agnews", "biomedical", "googlets", "searchsnippets", "stackoverflow", "tweet")  # and his Table 2
+CLUSTERING6 = ("agnews", "biomedical", "googlets", "searchsnippets", "stackoverflow", "tweet")  # ibid., Table 2
 STSB = ("mteb/stsbenchmark-sts", "b0fddb56ed78048fa8b90373c8a3cfc37b684831")  # on the hub
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """A data set of sentence pairs with gold scores.
+    """A catalogue row: a data set of sentence pairs with gold scores.
 
     Attributes:
-        name: of the task on its test split; the others are called "name.dev" and "name.train".
-        hub: the data set's repository on the hub, None when it is only read from files.
-        revision: the pinned commit of that repository; None when none could be confirmed.
+        name: of the task on its test split; the other splits are "name.dev" and "name.train".
+        hub: repository of the data set on the hub; None for data sets read from files only.
+        revision: pinned commit of that repository; None if none could be confirmed.
         scale: lowest and highest gold score.
-        splits: the splits that the data set has.
-        hub_splits: what those splits are called on the hub; one that is absent is not there.
-        hub_note: what differs on the hub, added to every result from there.
+        splits: splits of the data set.
+        hub_splits: our split -> its name on the hub; absent splits are not on the hub.
+        hub_note: differences on the hub, added to the notes of every result from there.
+
+    Example:
+        >>> from essent.tasks import Pairs
+        >>> Pairs("my-sts", hub="me/my-sts", scale=(0, 1), splits=("test", "dev")).kind
+        'pairs'
     """
 
     kind = "pairs"
@@ -49,18 +54,24 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Labels:
-    """A data set of labelled texts or pairs.
+    """A catalogue row: a data set of labelled texts or pairs.
 
     Attributes:
         name: of the task.
-        parts: published with train, dev and test; empty: cross-validation.
-        scale: lowest and highest class of soft targets, None for classes.
-        stem: the name of its files, when it is not its own: "sickr" for soft targets from SICK-R's scores.
-        hub: the data set's repository on the hub, None when it is only read from files.
-        revision: the pinned commit of that repository; None when none could be confirmed.
-        hub_splits: our part -> the split there, when they are not called train, validation, test; all of them together
-            are the data set: a dev part that is not published is trained on.
-        note: what every result says.
+        parts: published parts, of train, dev and test; empty: cross-validation.
+        scale: lowest and highest class of soft targets; None for classes.
+        stem: name of its files if it differs from `name`: "sickr" for soft targets from SICK-R's scores.
+        hub: repository of the data set on the hub; None for data sets read from files only.
+        revision: pinned commit of that repository; None if none could be confirmed.
+        hub_splits: our part -> split on the hub, if they are not called train, validation, test. The data set consists
+            of all of them: a dev part that is not in `parts` is added to the training part.
+        note: added to the notes of every result.
+
+    Example:
+        >>> from essent.tasks import Labels
+        >>> row = Labels("my-topics", parts=("train", "test"), hub="me/my-topics")
+        >>> row.kind, row.parts
+        ('classification', ('train', 'test'))
     """
 
     kind = "classification"
@@ -77,12 +88,17 @@ class Labels:
 
 @dataclass(frozen=True)
 class Clusters:
-    """A data set of short texts with classes, read from files.
+    """A catalogue row: a data set of short texts with classes, read from files.
 
     Attributes:
         name: of the task.
-        classes: how many the published data set has.
-        size: how many texts it has.
+        classes: number of classes of the published data set.
+        size: number of texts of the published data set.
+
+    Example:
+        >>> from essent.tasks import Clusters
+        >>> Clusters("my-tickets", classes=12, size=3400).kind
+        'clustering'
     """
 
     kind = "clustering"
@@ -97,26 +113,37 @@ _rows: dict[str, DataSet] = {}
 
 
 def add(row: DataSet) -> None:
-    """Put a data set into the catalogue, under its name.
+    """Add a data set to the catalogue under its name.
 
     Raises:
-        ValueError: the name is taken, or holds a dot, a slash or a colon (those mark a split, a file and a kind).
+        ValueError: the name is taken, or contains a dot, a slash or a colon (they mark a split, a file and a kind).
+
+    Example:
+        >>> from essent.tasks import Pairs, add, task_names
+        >>> add(Pairs("my-sts", splits=("test", "dev")))
+        >>> task_names("pairs")[-2:]
+        ['my-sts', 'my-sts.dev']
     """
     if row.name != row.name.lower() or not row.name or set(row.name) & set("./\\:"):
-        raise ValueError(f"A task name is lower case, without dots, slashes and colons: {row.name!r}.")
+        raise ValueError(f"{row.name!r}: a task name must be lower case, without dots, slashes and colons.")
     if _rows.get(row.name, row) != row:
-        raise ValueError(f"The task name {row.name!r} is taken.")
+        raise ValueError(f"The task name {row.name!r} is taken. Choose another name.")
     _rows[row.name] = row
 
 
 def task_names(kind: str | None = None) -> list[str]:
-    """All names that `load_task` takes, in the order of the catalogue: "stsb" is its test split, then "stsb.dev".
+    """List the task names of the catalogue, in its order; "stsb" is the test split, "stsb.dev" the dev split.
 
     Args:
-        kind: only those of "pairs", "classification", "clustering", "duplicates", "triplets" or "retrieval".
+        kind: only tasks of this kind: "pairs", "classification", "clustering", "duplicates", "triplets" or "retrieval".
 
     Raises:
-        UnknownNameError: another kind.
+        UnknownNameError: an unknown kind.
+
+    Example:
+        >>> from essent.tasks import task_names
+        >>> task_names("clustering")
+        ['agnews', 'biomedical', 'googlets', 'searchsnippets', 'stackoverflow', 'tweet']
     """
     if kind is not None and kind not in KINDS:
         raise UnknownNameError(f"Unknown kind of task {kind!r}. {did_you_mean(kind, list(KINDS))}")
@@ -125,10 +152,10 @@ def task_names(kind: str | None = None) -> list[str]:
 
 
 def find_row(name: str) -> tuple[DataSet, str]:
-    """The row and the split that a name means; "STS-B", "SICK-R" and "agNews" are understood as well.
+    """Return the row and the split of a task name; spellings such as "STS-B", "SICK-R" and "agNews" are accepted.
 
     Raises:
-        UnknownNameError: no such task or split; the message lists them.
+        UnknownNameError: no such task or split; the message lists all tasks.
     """
     base, _, split = name.lower().partition(".")
     row, split = _rows.get(base) or _rows.get(base.replace("-", "")), split or "test"

@@ -1,10 +1,10 @@
-"""Clustering of short texts: k-means with the true number of groups, accuracy of the best assignment.
+"""Clustering of short texts: k-means with the true number of clusters, accuracy of the best assignment.
 
 Source: Stankevičius 2024 (3.5.1), after Zhang et al. 2021 ("Supporting Clustering with Contrastive Learning"): mean
 accuracy of ten runs, clusters matched to classes by the Hungarian algorithm. Their code starts each run ten times and
-cuts texts at 64 tokens; the cut is `evaluate`'s `max_seq_length`. Vectors are clustered as the recipe gives them: unit
-length is a step of the recipe there too (3.4.5, a row of its own in Table 5 and A9–A14), and without it k-means, which
-measures distances, groups by length as well.
+truncates texts to 64 tokens; here this is `evaluate`'s `max_seq_length`. The recipe's vectors are clustered unchanged:
+normalization is a step of the recipe there too (3.4.5, a separate row in Table 5 and A9–A14), and without it k-means,
+which uses distances, also groups by length.
 """
 
 from __future__ import annotations
@@ -26,21 +26,29 @@ from essent.tasks.examples import Example, check_classes, check_examples
 from essent.tasks.result import Result
 
 SEEDS = tuple(range(10))
-# Standard deviation of the lengths by their mean; below it unit length changed accuracy by 1 point at most.
+# Standard deviation of the lengths divided by their mean; below it, unit length changed accuracy by 1 point at most.
 UNEQUAL = 0.1
 UNEQUAL_NOTE = (
-    "The vectors are of unequal length, and k-means groups by length too: with `| normalize` at the end of the recipe "
-    "only their directions count."
+    "The vectors differ in length, and k-means groups by length too. Add `| normalize` to the recipe to compare "
+    "directions only."
 )
 
 
 @dataclass(frozen=True)
 class ClusterTask(LabeledTask):
-    """N texts with their classes.
+    """A clustering task: N texts with classes.
 
     Attributes:
-        seeds: one k-means run each; the scores are means over them.
-        starts: centres drawn anew in every run (scikit-learn's n_init), the best by inertia counts.
+        seeds: one k-means run per seed; the scores are means over the runs.
+        starts: initializations per run (scikit-learn's n_init); the run with the lowest inertia counts.
+
+    Example:
+        >>> from essent import Encoder
+        >>> from essent.tasks import ClusterTask, Example
+        >>> texts = {"Cats purr.": "pets", "A kitten sleeps.": "pets", "Stocks fell.": "banks", "A bank fell.": "banks"}
+        >>> task = ClusterTask("mine", tuple(Example((text,), label) for text, label in texts.items()), seeds=(0, 1))
+        >>> task.run(Encoder("sentence-transformers/all-MiniLM-L6-v2")).main_score
+        100.0
     """
 
     kind = "clustering"
@@ -55,12 +63,14 @@ class ClusterTask(LabeledTask):
         check_examples(self.name, self.examples)
         check_classes(self.name, [str(example.target) for example in self.examples])
         if len(self.examples[0].texts) != 1:
-            raise DataError(f"The task {self.name!r} has pairs; only single texts can be clustered.")
+            raise DataError(f"The task {self.name!r} contains pairs; only single texts can be clustered.")
         if not self.seeds or self.starts < 1:
-            raise InputError(f"{self.name}: at least one seed and one start, not {self.seeds!r} and {self.starts}.")
+            raise InputError(
+                f"{self.name}: seeds={self.seeds!r}, starts={self.starts}: at least one seed and one start are needed."
+            )
 
     def texts(self) -> list[str]:
-        """The N texts, duplicates kept."""
+        """Return the N texts, with duplicates."""
         return [example.texts[0] for example in self.examples]
 
     def _content(self) -> Any:
@@ -68,38 +78,38 @@ class ClusterTask(LabeledTask):
 
     @property
     def evidence_size(self) -> int:
-        """A cluster for each text in each run."""
+        """S·N, one cluster per run and text."""
         return len(self.seeds) * len(self)
 
     def items(self) -> list[tuple[str, ...]]:
-        """The texts."""
+        """Return the texts."""
         return [example.texts for example in self.examples]
 
     def strata(self) -> np.ndarray | None:
-        """The class of each text."""
+        """Return the class of each text."""
         return self._gold
 
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
-        """The number of each text's cluster, run after run: (S·N,)."""
+        """Return the cluster of each text, one run after the other: (S·N,)."""
         clusters = int(self._gold.max()) + 1
         return cluster(vectors[list(rows)], clusters, self.seeds, self.starts).ravel().astype(np.float64)
 
     def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
-        """The share of runs (R,N) in which a text is in its class's cluster; for V-measure the clusters (R,S,N)."""
+        """Return the share of runs (R,N) in which a text is in its class's cluster; for V-measure, clusters (R,S,N)."""
         gold, recipes = self._gold, self._runs(evidence)
         if score == "v_measure":
             return recipes
         return np.stack([np.mean([matched(gold, run) for run in runs], axis=0) for runs in recipes])
 
     def statistic(self, score: str) -> Statistic | None:
-        """V-measure in draws of the texts, the mean of the runs; accuracy is a mean of texts."""
+        """Return V-measure in draws of the texts, averaged over the runs; None for accuracy, a mean over texts."""
         if score != "v_measure":
             return None
         gold = self._gold
         return lambda runs, counts: np.mean([v_measures(gold, run, counts) for run in runs], axis=0)
 
     def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Scorer] | None:
-        """V-measure is of all texts together."""
+        """Return None for V-measure, which is not a mean over texts."""
         return None if score == "v_measure" else super().paired(evidence, score)
 
     def _runs(self, evidence: np.ndarray) -> np.ndarray:
@@ -116,11 +126,11 @@ class ClusterTask(LabeledTask):
         (runs,) = self._runs(evidence[None])  # (S,N)
         accuracy = [100 * float(matched(gold, run).mean()) for run in runs]
         v_measure = [float(v_measures(gold, run, np.ones((1, len(gold))))[0]) for run in runs]
-        ends = with_interval(self, evidence, "accuracy")  # of other texts; runs differ by `std`
+        ends = with_interval(self, evidence, "accuracy")  # over texts; `std` is over runs
         lengths, notes = np.linalg.norm(np.asarray(vectors, np.float64), axis=1), []
         spread = float(lengths.std() / (lengths.mean() or 1.0))
         if (different := len(np.unique(vectors, axis=0))) < classes:
-            notes.append(f"{different} different vectors for {classes} classes: some clusters stay empty.")
+            notes.append(f"There are {different} distinct vectors for {classes} classes, so some clusters are empty.")
         if spread > UNEQUAL:
             notes.append(UNEQUAL_NOTE)
         return self._scored(
@@ -139,10 +149,10 @@ class ClusterTask(LabeledTask):
 
 @needs_torch("Clustering")
 def cluster(vectors: np.ndarray, clusters: int, seeds: Sequence[int] = SEEDS, starts: int = 10) -> np.ndarray:
-    """Numbers of the clusters of rows (N,D), one k-means run a seed: (S,N).
+    """Cluster rows (N,D) with one k-means run per seed; return cluster indices (S,N).
 
-    Runs stand side by side, one thread each: ten times as fast as one run on all cores when those are not idle, and the
-    same numbers.
+    Runs are parallel, with one thread each: ten times as fast as one run on all cores when the cores are busy, with
+    the same results.
     """
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
@@ -155,16 +165,16 @@ def cluster(vectors: np.ndarray, clusters: int, seeds: Sequence[int] = SEEDS, st
     def run(seed: int) -> np.ndarray:
         return np.asarray(KMeans(clusters, n_init=starts, random_state=seed).fit(matrix).labels_)
 
-    # OpenMP counts threads by thread, so each thread of the pool sets its own limit; BLAS has one for all
+    # OpenMP limits threads per calling thread, so each thread of the pool sets its own limit; BLAS has one limit
     alone = ThreadPoolExecutor(cores(), initializer=threadpool_limits, initargs=(1,))
     with warnings.catch_warnings(), threadpool_limits(1), alone as pool:
-        # fewer different vectors than clusters: noted in the result
+        # fewer distinct vectors than clusters: noted in the result
         warnings.simplefilter("ignore", ConvergenceWarning)
         return np.stack(list(pool.map(run, seeds)))
 
 
 def matched(gold: np.ndarray, run: np.ndarray) -> np.ndarray:
-    """Which rows (N,) are in the right class when each cluster stands for one class, matched at best (Hungarian)."""
+    """Return which rows (N,) are correct if clusters are matched to classes by the Hungarian algorithm."""
     from scipy.optimize import linear_sum_assignment
 
     table = np.zeros((int(gold.max()) + 1, int(run.max()) + 1), dtype=np.int64)
@@ -176,7 +186,7 @@ def matched(gold: np.ndarray, run: np.ndarray) -> np.ndarray:
 
 
 def v_measures(gold: np.ndarray, run: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """V-measure ×100 (B,) of clusters (N,) and classes (N,) in draws (B,N) (Rosenberg & Hirschberg 2007)."""
+    """Compute V-measure ×100 (B,) of clusters (N,) and classes (N,) in draws (B,N) (Rosenberg & Hirschberg 2007)."""
     from scipy.special import entr
 
     clusters = int(run.max()) + 1

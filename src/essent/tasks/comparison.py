@@ -1,7 +1,7 @@
-"""How sure a difference between two recipes is: paired bootstrap intervals and a paired permutation test.
+"""Significance of the difference between two recipes: paired bootstrap intervals and a paired permutation test.
 
-Both resample units of judgement (pairs, texts, queries): what is compared are two recipes on the same units
-(Berg-Kirkpatrick et al. 2012). Of several data sets the weighted mean of the scores is compared.
+Both resample examples (pairs, texts, queries) and compare two recipes on the same examples (Berg-Kirkpatrick et al.
+2012). On several data sets, the weighted mean of the scores is compared.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def bootstrap(
     seed: int = 0,
     among: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Scores of recipes with evidence (R,E) on resampled units, the same draws for all recipes: (R,resamples).
+    """Score recipes with evidence (R,E) on bootstrap draws of the examples: (R,resamples), same draws for all recipes.
 
     Args:
-        among: positions of the units that are drawn; all by default.
+        among: positions of the examples to draw from; all by default.
     """
     scorer = task.scorer(evidence, score or task.score_names[0])
     among = np.arange(task.units) if among is None else among
@@ -44,13 +44,13 @@ def bootstrap(
 
 
 def scores_of_parts(task: LabeledTask, evidence: np.ndarray, parts: np.ndarray, score: str = "") -> np.ndarray:
-    """Scores (R,B) on some of the units each time: parts (B,U) bool; recipe by recipe, as memory goes."""
+    """Score recipes on B parts (B,U) bool of the examples: (R,B); a few recipes at a time, to save memory."""
     counts, name = parts.astype(np.float64), score or task.score_names[0]
     return np.concatenate([task.scorer(block, name)(counts) for block in _blocks(evidence)])
 
 
 def _blocks(evidence: np.ndarray) -> Iterator[np.ndarray]:
-    """The evidence (R,E), which may lie on disk, a few recipes at a time."""
+    """Yield the evidence (R,E), which may be on disk, a few recipes at a time."""
     step = max(1, 4 * BLOCK_VALUES // max(evidence.shape[1], 1))
     return (np.array(evidence[start : start + step]) for start in range(0, len(evidence), step))
 
@@ -58,9 +58,10 @@ def _blocks(evidence: np.ndarray) -> Iterator[np.ndarray]:
 def permutation_p(
     task: LabeledTask, evidence: np.ndarray, score: str = "", *, resamples: int = RESAMPLES, seed: int = 0
 ) -> float:
-    """Two-sided p of "both recipes are alike", whose evidence is (2,E): what they say of a unit changes places.
+    """Compute the two-sided p of a paired permutation test of two recipes with evidence (2,E).
 
-    NaN where a score is undefined or has no such test; 1 for recipes that judge every unit alike.
+    The recipes' values are exchanged example by example. NaN if a score is undefined or has no such test; 1 if all
+    values are equal.
     """
     from scipy import stats
 
@@ -73,7 +74,7 @@ def permutation_p(
         return 1.0
 
     def difference(a: np.ndarray, b: np.ndarray, axis: int = -1) -> Any:
-        # rounded: sums in another order differ in their last digits, and equal ones must count as equal
+        # rounded: sums in another order differ in their last digits, and equal sums must count as ties
         lead = (scored(np.atleast_2d(a)) - scored(np.atleast_2d(b))).round(9)
         return lead if a.ndim > 1 else lead[0]
 
@@ -90,21 +91,29 @@ def permutation_p(
 
 
 def with_interval(task: LabeledTask, evidence: np.ndarray, score: str) -> dict[str, float]:
-    """A score of evidence (E,) as "all", with the 95 % bootstrap interval as "low" and "high"."""
+    """Return a score of evidence (E,) as "all", with its 95 % bootstrap interval as "low" and "high"."""
     low, high = interval(bootstrap(task, evidence[None], score)[0])
     return {"all": float(task.scores(evidence[None], score)[0]), "low": low, "high": high}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One recipe against another on the same units of judgement.
+    """The comparison of two recipes on the same examples.
 
     Attributes:
-        difference: first less second.
+        difference: score of the first recipe minus that of the second.
         low, high: 95 % interval of the difference, paired bootstrap.
-        p: two-sided, paired permutation test; 1 for recipes that judge all alike; NaN where none was made.
-        criterion: what is compared: a score ×100 with labels, such as "spearman", or a criterion without labels.
+        p: two-sided, paired permutation test; 1 for recipes with equal values; NaN without a test.
+        criterion: the compared score: ×100 with labels, such as "spearman", or a criterion without labels.
         by_labels: whether labels were read.
+
+    Example:
+        >>> from essent.tasks import Comparison
+        >>> comparison = Comparison("mean", "cls", difference=2.5, low=1.2, high=3.9, p=0.001)
+        >>> comparison.is_better
+        True
+        >>> comparison.summary()
+        'mean is better than cls by +2.50 [+1.20, +3.90], p = 0.001.'
     """
 
     first: str
@@ -118,38 +127,48 @@ class Comparison:
 
     @property
     def is_better(self) -> bool:
-        """Whether the first is shown to be better: the interval lies above 0."""
+        """Whether the first recipe is significantly better: the interval is above 0."""
         return self.low > 0
 
     def figures(self) -> str:
-        """The difference with its interval, and p where there is one."""
+        """Return the difference with its interval, and p if there was a test."""
         digits = 2 if self.by_labels else 3
         text = f"{self.difference:+.{digits}f} [{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
         return text if math.isnan(self.p) else f"{text}, p = {self.p:.3g}"
 
     def summary(self) -> str:
-        """One sentence; "no difference" is a result."""
+        """Return the comparison as one sentence."""
         if math.isnan(self.difference):
             return f"{self.first} and {self.second} cannot be compared: a score is undefined."
         by = "" if self.by_labels else f"By {self.criterion}, "
         if self.low > 0 or self.high < 0:
             verb = "better" if self.difference > 0 else "worse"
             return f"{by}{self.first} is {verb} than {self.second} by {self.figures()}."
-        none = "no difference is shown" if by else "No difference is shown"
+        none = "no significant difference" if by else "No significant difference"
         return f"{by}{none} between {self.first} and {self.second}: {self.figures()}."
 
 
 @dataclass(frozen=True)
 class Scored:
-    """What recipes gave on one data set.
+    """The evidence of R recipes on one data set.
 
     Attributes:
         task: the data set.
-        score: by which it is scored, one of the task's `score_names`.
+        score: the score to compare by, one of the task's `score_names`.
         names: text forms of the recipes (R).
-        evidence: (R,E), see `LabeledTask`; may lie on disk.
+        evidence: (R,E), see `LabeledTask`; may be on disk.
         weight: of this data set among several.
-        prior: scores ×100 (R,) without labels that count as `prior_units` units beside those of a few judgements.
+        prior: scores ×100 (R,) without labels, which count as `prior_units` examples when labels are few.
+
+    Example:
+        >>> import numpy as np
+        >>> from essent import Encoder
+        >>> from essent.tasks import Scored, load_task
+        >>> task, recipes = load_task("data/sts/stsb.jsonl"), ["mean", "static"]
+        >>> results = [task.run(Encoder("sentence-transformers/all-MiniLM-L6-v2", recipe)) for recipe in recipes]
+        >>> scored = Scored(task, "spearman", recipes, np.stack([result.evidence for result in results]))
+        >>> scored.scores().round()
+        array([70., 32.])
     """
 
     task: LabeledTask
@@ -161,60 +180,71 @@ class Scored:
     prior_units: int = 0
 
     def rows(self, names: Sequence[str]) -> np.ndarray:
-        """The evidence of some of the recipes, in memory."""
+        """Read the evidence of the named recipes into memory."""
         position = {name: number for number, name in enumerate(self.names)}
         return np.array([self.evidence[position[name]] for name in names]).reshape(len(names), -1)
 
     def only(self, names: Sequence[str]) -> Scored:
-        """Some of the recipes."""
+        """Return the named recipes only."""
         return replace(self, names=list(names), evidence=self.rows(names), prior=None)
 
     def scores(self) -> np.ndarray:
-        """The recipes' scores ×100 (R,); the evidence is read a part at a time."""
+        """Compute the recipes' scores ×100 (R,); the evidence is read in blocks."""
         blocks = [self.task.scores(block, self.score) for block in _blocks(self.evidence)]
         return np.concatenate(blocks) if blocks else np.empty(0)
 
     def ranking(self, scores: np.ndarray) -> np.ndarray:
-        """What ranks the recipes (R,): the scores, with the prior ones where they count; NaN where either is."""
+        """Return the values (R,) by which recipes are ranked: the scores, averaged with a prior; NaN if either is."""
         if self.prior is None:
             return scores
         return with_prior(scores, self.prior, self.task.units, self.prior_units)
 
     def draws(self, seed: int) -> np.ndarray:
-        """The recipes' scores on bootstrap draws of the units (R,resamples)."""
+        """Compute the recipes' scores on bootstrap draws of the examples (R,resamples)."""
         return bootstrap(self.task, np.asarray(self.evidence), self.score, seed=seed)
 
 
 def with_prior(scores: np.ndarray, prior: np.ndarray, units: int, prior_units: int) -> np.ndarray:
-    """Scores (R,) by U units and prior ones that count as `prior_units`; NaN where either is."""
+    """Average scores (R,) of U examples with prior scores that count as `prior_units` examples; NaN if either is."""
     return np.asarray((units * scores + prior_units * prior) / (units + prior_units))
 
 
 def mean_of_data_sets(data_sets: Sequence[Scored], values: Sequence[np.ndarray]) -> np.ndarray:
-    """The mean of values of several data sets, by their weights."""
+    """Return the weighted mean of values of several data sets."""
     weights = np.array([data_set.weight for data_set in data_sets], np.float64)
     return np.asarray(np.tensordot(weights / weights.sum(), np.stack(values), axes=1))
 
 
 def draws_of(data_sets: Sequence[Scored], names: Sequence[str], seed: int) -> np.ndarray:
-    """Scores of recipes on bootstrap draws (r,resamples), drawn in each data set by itself."""
+    """Compute scores of recipes on bootstrap draws (r,resamples), drawn separately in each data set."""
     return mean_of_data_sets(data_sets, [s.only(names).draws(seed + number) for number, s in enumerate(data_sets)])
 
 
 def compare(data_sets: Sequence[Scored], first: str, second: str, *, seed: int = 0) -> Comparison:
-    """Two recipes on the same data sets."""
+    """Compare two recipes on the same data sets.
+
+    Example:
+        >>> import numpy as np
+        >>> from essent import Encoder
+        >>> from essent.tasks import Scored, compare, load_task
+        >>> task, recipes = load_task("data/sts/stsb.jsonl"), ["mean", "static"]
+        >>> results = [task.run(Encoder("sentence-transformers/all-MiniLM-L6-v2", recipe)) for recipe in recipes]
+        >>> scored = Scored(task, "spearman", recipes, np.stack([result.evidence for result in results]))
+        >>> compare([scored], "mean", "static").is_better
+        True
+    """
     return compare_each(data_sets, [(first, second)], seed=seed)[0]
 
 
 def against(data_sets: Sequence[Scored], winner: str, baselines: Sequence[str], seed: int) -> tuple[Comparison, ...]:
-    """A recipe against each of the baselines."""
+    """Compare a recipe with each of the baselines."""
     return compare_each(data_sets, [(winner, baseline) for baseline in baselines if baseline != winner], seed=seed)
 
 
 def compare_each(
     data_sets: Sequence[Scored], pairs: Sequence[tuple[str, str]], *, seed: int = 0
 ) -> tuple[Comparison, ...]:
-    """Some pairs of recipes on the same data sets; each recipe's draws are made once."""
+    """Compare pairs of recipes on the same data sets; each recipe's draws are scored once."""
     names = list(dict.fromkeys(name for pair in pairs for name in pair))
     if not names:
         return ()

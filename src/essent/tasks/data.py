@@ -1,12 +1,12 @@
-"""Rows of text from local files, from the hub and from memory, with the file and line of what is wrong.
+"""Rows of texts from local files, the hub and memory; errors contain the file and line.
 
-Formats by suffix: `.jsonl` (one object or text a line), `.json` (the same, or one array of them), `.csv` (header,
-quotes as in RFC 4180; where the header has no comma, semicolons or tabs separate), `.tsv` (header, tabs, a quotation
-mark is an ordinary character, as in the GLUE and SemEval files) and `.parquet`. Text is UTF-8, a byte order mark is
-tolerated.
+Formats by suffix: `.jsonl` (one object or text per line), `.json` (the same, or one array of them), `.csv` (header,
+quotes as in RFC 4180; separated by semicolons or tabs if the header has no comma), `.tsv` (header, tabs, a quotation
+mark is an ordinary character, as in the GLUE and SemEval files) and `.parquet`. Text is UTF-8, with or without a byte
+order mark.
 
-Lines end at line feeds. A blank line is no row; in a `.tsv` of one column it is an empty text, as in a file of one text
-a line, while a `.csv` writes that as "".
+Lines end at line feeds. Blank lines are skipped. In a `.tsv` of one column a blank line is an empty text, as in files
+with one text per line; a `.csv` writes an empty text as "".
 """
 
 from __future__ import annotations
@@ -28,58 +28,61 @@ from essent.errors import DataError
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 SIDES = (("sentence1", "sent1", "text1", "sentence_a"), ("sentence2", "sent2", "text2", "sentence_b"))
-TEXT_COLUMN = "text"  # of texts that stand in JSON without a name
+TEXT_COLUMN = "text"  # column of JSON texts without a name
 GZIP = b"\x1f\x8b"
-LONGEST_FIELD = 2**31 - 1  # of a CSV file
+LONGEST_FIELD = 2**31 - 1  # in CSV files
 
 
 class Row(NamedTuple):
-    """One row as it stands in its source; `where` names the source and line for messages."""
+    """One row of a source; `where` is its source and line, for messages."""
 
     where: str
     values: dict[str, Any]
 
     def column(self, names: Sequence[str]) -> str | None:
-        """What the first of these columns that is there is called, without regard to case."""
+        """Return the name of the first of these columns that the row has, ignoring case; None if it has none."""
         spelled = {name.lower(): name for name in self.values}
         return next((spelled[name] for name in names if name in spelled), None)
 
     def required(self, role: str, names: Sequence[str], hint: str = "") -> str:
-        """As `column`; `role` is what the message calls it.
+        """Return the name of the first of these columns that the row has, ignoring case.
+
+        Args:
+            role: name of the column in the message.
 
         Raises:
-            DataError: there is none; names what there is.
+            DataError: none of the columns; the message lists those of the row.
         """
         column = self.column(names)
         if column is None:
             raise DataError(
-                f"{self.where}: no column {role!r} (accepted: {', '.join(names)}{hint}); it has "
+                f"{self.where}: no column {role!r} (accepted: {', '.join(names)}{hint}). Columns: "
                 f"{', '.join(map(repr, self.values)) or 'none'}."
             )
         return column
 
     def text(self, role: str, names: Sequence[str], hint: str = "") -> str:
-        """The text in the first of these columns that is there.
+        """Return the text in the first of these columns that the row has.
 
         Raises:
-            DataError: there is none, or its value is no text.
+            DataError: none of the columns, or a value that is not a text.
         """
         column = self.required(role, names, hint)
         return text_value(self, column, self.values[column])
 
 
 def text_value(row: Row, column: str, value: Any) -> str:
-    """A value that is a text any tokenizer takes.
+    """Check that a value is a string that tokenizers accept, and return it.
 
     Raises:
-        DataError: not a string, or half a surrogate pair in it.
+        DataError: not a string, or a string with half a surrogate pair.
     """
     if not isinstance(value, str):
         raise DataError(f"{row.where}: {column!r} must be a string, not {type(value).__name__} ({value!r}).")
     try:
         value.encode()
-    except UnicodeEncodeError:  # JSON can spell half a surrogate pair, which no tokenizer takes
-        raise DataError(f"{row.where}: {column!r} holds half a surrogate pair: {value!r}.") from None
+    except UnicodeEncodeError:  # JSON can contain half a surrogate pair, which no tokenizer accepts
+        raise DataError(f"{row.where}: {column!r} contains half a surrogate pair: {value!r}.") from None
     return value
 
 
@@ -87,20 +90,21 @@ def text_value(row: Row, column: str, value: Any) -> str:
 
 
 def located_rows(path: str | Path, *, number_columns: bool = False) -> list[Row]:
-    """Read a file of rows; a value has the type that the file gives it, a string in CSV and TSV files.
+    """Read a file of rows; values are strings in CSV and TSV files, and have the type of the file otherwise.
 
     Args:
-        number_columns: call the second of two columns of one name "NAME.1", as pandas does, instead of refusing it.
+        number_columns: rename the second of two columns with the same name to "NAME.1", as pandas does; by default an
+            error.
 
     Raises:
-        DataError: no such file (names its neighbours), another suffix, no rows, or a row that cannot be parsed.
+        DataError: no such file (the message lists similar names), another suffix, no rows, or an invalid row.
         MissingDependencyError: a Parquet file without pyarrow.
     """
     path = Path(path)
     check_file(path)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise DataError(f"{path}: the suffix {path.suffix!r} is not one that is read. Known: {', '.join(SUFFIXES)}.")
+        raise DataError(f"{path}: cannot read files with the suffix {path.suffix!r}. Known: {', '.join(SUFFIXES)}.")
     if suffix == ".parquet":
         rows = list(_parquet_rows(path))
     elif suffix in (".csv", ".tsv"):
@@ -114,15 +118,22 @@ def located_rows(path: str | Path, *, number_columns: bool = False) -> list[Row]
 
 
 def read_texts(path: str | Path, columns: str | Sequence[str] | None = None) -> list[str]:
-    """Read texts: one a line, or those of a .jsonl, .json, .csv, .tsv or .parquet file, row by row.
+    """Read the texts of a file: one per line, or by row from .jsonl, .json, .csv, .tsv and .parquet files.
 
     Lines end at line feeds; an empty line is an empty text.
 
     Args:
-        columns: the column with the texts, or several; None takes `text`, or both sentences of pairs.
+        columns: one or several columns with texts; by default `text`, or both sentences of pairs.
 
     Raises:
         DataError: no such file, not UTF-8, no texts, no such column, or a value that is not a text.
+
+    Example:
+        >>> from essent.tasks import read_texts
+        >>> len(read_texts("texts.txt")), len(read_texts("pairs.jsonl"))  # 120 pairs
+        (80, 240)
+        >>> read_texts("reviews.csv", columns="text")[0]
+        'The soup of day 0 was not good.'
     """
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
@@ -131,7 +142,7 @@ def read_texts(path: str | Path, columns: str | Sequence[str] | None = None) -> 
             raise DataError(f"{path} has no texts.")
         return texts
     rows = located_rows(path)
-    hint = "; choose one with --column (columns=…)"
+    hint = "; choose another with --column (columns=…)"
     if columns is None:
         text = rows[0].column([TEXT_COLUMN])
         columns = text or [rows[0].required(names[0], names, f", or a column text{hint}") for names in SIDES]
@@ -140,9 +151,9 @@ def read_texts(path: str | Path, columns: str | Sequence[str] | None = None) -> 
 
 
 def check_file(path: Path) -> None:
-    """Raise a DataError that names the neighbours when `path` is not a file."""
+    """Raise a DataError that lists similar names if `path` is not a file."""
     if path.is_dir():
-        raise DataError(f"{path} is a folder where a file is expected.")
+        raise DataError(f"{path} is a folder. Expected a file.")
     if not path.is_file():
         neighbours = sorted(entry.name for entry in path.parent.glob("*") if entry.is_file())[:50]
         hint = did_you_mean(path.name, neighbours) if neighbours else f"There are no files in {path.parent}."
@@ -150,23 +161,23 @@ def check_file(path: Path) -> None:
 
 
 def read_text(path: Path) -> str:
-    """Read a UTF-8 file, byte order mark removed.
+    """Read a UTF-8 file and remove its byte order mark.
 
     Raises:
-        DataError: bytes that are not UTF-8, with their line.
+        DataError: no such file, or bytes that are not UTF-8 (the message contains their line).
     """
     check_file(path)
     content = path.read_bytes()
     if content.startswith(GZIP):
-        raise DataError(f"{path} is compressed with gzip; unpack it first (gunzip {path.name}).")
+        raise DataError(f"{path} is compressed with gzip. Unpack it first: gunzip {path.name}")
     return decoded(content, str(path))
 
 
 def decoded(content: bytes, source: str) -> str:
-    """The text of UTF-8 bytes, byte order mark removed.
+    """Decode UTF-8 bytes and remove their byte order mark.
 
     Raises:
-        DataError: bytes that are not UTF-8, with their line in the source.
+        DataError: bytes that are not UTF-8 (the message contains their line in the source).
     """
     try:
         return content.decode("utf-8-sig")
@@ -176,9 +187,9 @@ def decoded(content: bytes, source: str) -> str:
 
 
 def split_lines(text: str) -> list[str]:
-    """Split text at line feeds only (carriage returns before them dropped).
+    """Split text at line feeds only; carriage returns before them are removed.
 
-    `str.splitlines` also splits at U+2028, U+0085 and others, which occur inside sentences: the lines would shift.
+    `str.splitlines` also splits at U+2028, U+0085 and others, which occur within sentences.
     """
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
@@ -204,22 +215,22 @@ def _json(text: str, where: str, single_line: bool = False) -> Any:
             raise DataError(f"{where}: not JSON ({error.msg} at column {error.colno}).") from None
         raise DataError(f"{where}, line {error.lineno}: not JSON ({error.msg}).") from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
-        raise DataError(f"{where}: JSON that cannot be read ({error}).") from None
+        raise DataError(f"{where}: cannot read this JSON ({error}).") from None
 
 
 def _csv_lines(path: Path, text: str) -> Iterator[tuple[str, list[str]]]:
     header = text.partition("\n")[0]
     separator = "," if "," in header else next((mark for mark in ";\t" if mark in header), ",")
-    csv.field_size_limit(LONGEST_FIELD)  # of the whole process; Python's is shorter than some texts
+    csv.field_size_limit(LONGEST_FIELD)  # for the whole process; Python's default is shorter than some texts
     reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=separator, strict=True)
-    last = 0  # a quoted field may run over several lines: a row is named by its first one
+    last = 0  # a quoted field may span several lines: the row is reported by its first line
     try:
         for fields in reader:
             if fields:
                 yield f"{path}, line {last + 1}", fields
             last = reader.line_num
     except csv.Error as error:
-        reason = str(error).partition(" - do you need")[0]  # for those who write programs
+        reason = str(error).partition(" - do you need")[0]  # advice about Python's csv module
         raise DataError(f"{path}, line {last + 1}: {reason}.") from None
 
 
@@ -237,7 +248,7 @@ def _table_rows(lines: Iterator[tuple[str, list[str]]], number_columns: bool) ->
             if number_columns:
                 header = _numbered(header)
             if len(set(header)) < len(header):
-                raise DataError(f"{where}: a column name stands twice in the header {', '.join(header)}.")
+                raise DataError(f"{where}: the header repeats a column name: {', '.join(header)}.")
         elif len(fields) != len(header):
             raise DataError(f"{where}: {len(fields)} fields, but the header has {len(header)}: {', '.join(header)}.")
         else:
@@ -258,7 +269,7 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
     try:
         table = parquet.read_table(path)
     except (arrow.ArrowException, OSError) as error:
-        raise DataError(f"{path}: not a Parquet file that can be read ({error}).") from error
+        raise DataError(f"{path}: cannot read this Parquet file ({error}).") from error
     for number, values in enumerate(table.to_pylist(), start=1):
         yield Row(f"{path}, row {number}", values)
 
@@ -267,27 +278,27 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
 
 
 def hub_rows(repo: str, revision: str | None, split: str, instead: str) -> list[Row]:
-    """Read one split of a hub data set through `datasets`, at a pinned revision (None: the newest one).
+    """Read one split of a hub data set with `datasets`, at a pinned revision (None: the newest).
 
-    `repo` may also be a local folder that `datasets` can load. HF_HUB_OFFLINE is respected: then only what is in the
-    local cache can be read.
+    `repo` may also be a local folder that `datasets` can load. HF_HUB_OFFLINE is respected: only cached data sets can
+    be read then.
 
     Args:
-        instead: how to give local files, for the message.
+        instead: how to use local files, for the message.
 
     Raises:
-        DataError: whatever goes wrong, with the repository's name and how to give local files.
+        DataError: any failure; the message contains the repository and how to use local files.
         MissingDependencyError: without `datasets`.
     """
     datasets = optional_import("datasets", "data")
     check_dataset(repo, instead)
     try:
         rows = datasets.load_dataset(repo, revision=revision, split=split).to_list()
-    except Exception as error:  # `datasets` documents no common base, and no network error may look like a bug
+    except Exception as error:  # `datasets` documents no base class, and a network error must not look like a bug
         raise DataError(
             f"Cannot load split {split!r} of the data set {repo!r} (revision {revision or 'not pinned'}) from the hub "
             f"(HF_HUB_OFFLINE={os.environ.get('HF_HUB_OFFLINE', '0')}): {type(error).__name__}: {error}. "
-            f"Local files are an alternative: {instead}."
+            f"To use local files, give {instead}."
         ) from error
     if not rows:
         raise DataError(f"The split {split!r} of the data set {repo!r} has no rows.")
@@ -295,12 +306,12 @@ def hub_rows(repo: str, revision: str | None, split: str, instead: str) -> list[
 
 
 def rows_in_memory(table: Any, name: str) -> list[Row]:
-    """Rows of a frame, an Arrow table, a `datasets.Dataset` or a list, by column.
+    """Return the rows of a frame, an Arrow table, a `datasets.Dataset` or a list.
 
-    A plain tuple has sentence1, sentence2, score and subset.
+    A plain tuple consists of sentence1, sentence2, score and optionally subset.
 
     Raises:
-        DataError: no rows, or one that is neither a dictionary nor such a tuple.
+        DataError: no rows, or a row that is neither a dictionary nor such a tuple.
     """
     located = [Row(f"{name}, row {number}", _columns_of(row)) for number, row in enumerate(rows_of(table), start=1)]
     if not located:
@@ -309,7 +320,7 @@ def rows_in_memory(table: Any, name: str) -> list[Row]:
 
 
 def rows_of(table: Any) -> list[Any]:
-    """The rows of a frame, an Arrow table, a `datasets.Dataset`, or of any other collection."""
+    """List the rows of a frame, an Arrow table, a `datasets.Dataset` or any other iterable."""
     for method, arguments in (("to_dicts", ()), ("to_pylist", ()), ("to_dict", ("records",))):  # Polars, Arrow, pandas
         if hasattr(table, "columns") and hasattr(table, method):
             return list(getattr(table, method)(*arguments))
@@ -322,8 +333,8 @@ def _columns_of(row: Any) -> dict[str, Any]:
     if isinstance(row, (tuple, list)) and len(row) in (3, 4):
         return dict(zip(("sentence1", "sentence2", "score", "subset"), row, strict=False))
     if hasattr(row, "columns"):
-        raise DataError(f"A {type(row).__name__} stands where a row is expected; give it without a list around it.")
+        raise DataError(f"Expected a row, not a {type(row).__name__}. Give the table itself, without a list around it.")
     raise DataError(
-        f"A row in memory is a dictionary by column, such as text and label, or for pairs a tuple (sentence1, "
-        f"sentence2, score), not {reprlib.repr(row)}."
+        f"A row must be a dictionary by column, such as text and label, or for pairs a tuple (sentence1, sentence2, "
+        f"score), not {reprlib.repr(row)}."
     )

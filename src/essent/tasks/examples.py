@@ -1,4 +1,4 @@
-"""Rows of a file as examples of a kind: which columns hold them, and what a value may be."""
+"""Conversion of rows into examples of each kind: the accepted columns and values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from essent.tasks.data import SIDES, TEXT_COLUMN, Row
 
 PARTS = ("train", "dev", "test")
 PART_NAMES = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "trial": "dev", "test": "test"}
-# Accepted names of a column, without regard to case; the first one present counts.
+# Accepted names of columns, ignoring case; the first one present is used.
 SCORE = ("score", "similarity_score", "relatedness_score", "label")
 TEXT = (TEXT_COLUMN, "sentence", "string")
 LABEL = ("label_coarse", "label", "class", "category", "gold_label")
@@ -35,7 +35,13 @@ SAME_KIND = "; all rows must be of one kind"
 
 
 class Pair(NamedTuple):
-    """Two texts, their gold similarity, and the subset of the task that they belong to (None: no subsets)."""
+    """Two texts, their gold similarity, and their subset of the task (None: no subsets).
+
+    Example:
+        >>> from essent.tasks import Pair
+        >>> Pair("A man eats.", "A man is eating.", 4.8).score
+        4.8
+    """
 
     sentence1: str
     sentence2: str
@@ -44,7 +50,13 @@ class Pair(NamedTuple):
 
 
 class Example(NamedTuple):
-    """One text, or the two of a pair; what it is (a class, or a score between two); the part it belongs to."""
+    """One text or the two of a pair, its label (a class, or a score between classes), and its part (train, dev, test).
+
+    Example:
+        >>> from essent.tasks import Example
+        >>> Example(("How far is the moon?",), "number", "train").target
+        'number'
+    """
 
     texts: tuple[str, ...]
     target: str | float
@@ -52,7 +64,13 @@ class Example(NamedTuple):
 
 
 class MinimalPair(NamedTuple):
-    """A sentence, what one small change made of it, and the kind of change (one of `SUBSETS`)."""
+    """A sentence, the sentence after one small change, and the kind of change (one of `SUBSETS`).
+
+    Example:
+        >>> from essent.tasks import MinimalPair
+        >>> MinimalPair("The film was boring.", "The film was exciting.", "Antonym").subset
+        'Antonym'
+    """
 
     original: str
     changed: str
@@ -63,13 +81,13 @@ SUBSETS = ("Synonym", "Antonym", "Random MLM", "Typo", "Negation (Main)", "Negat
 
 
 def kind_of(rows: Sequence[Row]) -> str:
-    """One of `COLUMNS`, from the names of the columns of the first row, and the values of a label of pairs.
+    """Infer the kind of rows, a key of `COLUMNS`, from the columns of the first row and the values of pairs' labels.
 
     Raises:
-        DataError: no kind has these columns; names them all.
+        DataError: no kind has these columns; the message lists all kinds.
     """
     has = rows[0].column
-    labelled_text = has(LABEL) and str(has(ANCHOR)).lower() in TEXT  # it may have a column "document"
+    labelled_text = has(LABEL) and str(has(ANCHOR)).lower() in TEXT  # which may have a column "document" too
     if has(ANCHOR) and has(POSITIVE) and not labelled_text:
         return "triplets" if any(row.column(NEGATIVE) for row in rows) else "retrieval"
     is_pair = all(map(has, SIDES))
@@ -90,16 +108,16 @@ def kind_of(rows: Sequence[Row]) -> str:
     known = "; ".join(f"{kind} ({columns})" for kind, columns in COLUMNS.items())
     raise DataError(
         f"{rows[0].where}: no kind of labels has the columns {', '.join(map(repr, rows[0].values)) or '(none)'}. "
-        f"Known: {known}. Rename the columns to those of one kind."
+        f"Rename the columns to those of one kind: {known}."
     )
 
 
 def pairs_from_rows(rows: Sequence[Row]) -> list[Pair]:
-    """Rows of scored pairs; order and duplicates are kept. An empty sentence is a sentence.
+    """Convert rows to scored pairs, in order and with duplicates; sentences may be empty.
 
     Raises:
         DataError: a missing column, a sentence that is not a string, a score that is not a finite number, or a subset
-            that is not in every row.
+            in some rows only.
     """
     pairs = [Pair(*_sentences(row), _score(row), _subset(row)) for row in rows]
     _check_every_or_none(rows, "subset", [pair.subset for pair in pairs])
@@ -107,41 +125,43 @@ def pairs_from_rows(rows: Sequence[Row]) -> list[Pair]:
 
 
 def duplicates_from_rows(rows: Sequence[Row]) -> list[tuple[str | bool, ...]]:
-    """Rows of pairs, and whether each is one of duplicates."""
+    """Convert rows to (first text, second text, whether they are duplicates)."""
     return [(*(row.text(names[0], names, SAME_KIND) for names in SIDES), _is_duplicate(row)) for row in rows]
 
 
 def triplets_from_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """Rows of an anchor, a positive and a negative."""
+    """Convert rows to (anchor, positive, negative)."""
     return [tuple(row.text(names[0], names, SAME_KIND) for names in (ANCHOR, POSITIVE, NEGATIVE)) for row in rows]
 
 
 def examples_from_rows(rows: Sequence[Row]) -> list[Example]:
-    """Rows of labelled texts or pairs; order and duplicates are kept. A whole number is a label as its digits.
+    """Convert rows to labelled texts or pairs, in order and with duplicates; whole numbers become strings.
 
     Raises:
         DataError: a missing column, a text that is not a string, a label that is neither text nor whole number, or a
-            `split` that is none of train, dev, test or is not in every row.
+            `split` that is none of train, dev and test or is given in some rows only.
     """
     examples = [Example(_texts(row), _label(row), _part(row)) for row in rows]
     _check_every_or_none(rows, "split", [example.part for example in examples])
     for row, example in zip(rows, examples, strict=True):
         if len(example.texts) != len(examples[0].texts):
-            raise DataError(f"{row.where}: the other rows have {len(examples[0].texts)} texts, this one has not.")
+            raise DataError(
+                f"{row.where}: expected {len(examples[0].texts)} texts as in the rows above, not {len(example.texts)}."
+            )
     return examples
 
 
 def scored_from_rows(rows: Sequence[Row]) -> list[Example]:
-    """Rows of scored pairs, see `pairs_from_rows`, as examples whose target is the score."""
+    """Convert rows of scored pairs (see `pairs_from_rows`) to examples whose target is the score."""
     pairs = pairs_from_rows(rows)
     return [Example(pair[:2], pair.score, _part(row)) for row, pair in zip(rows, pairs, strict=True)]
 
 
 def answers_from_rows(rows: Sequence[Row]) -> tuple[dict[str, str], dict[str, str], dict[str, dict[str, int]]]:
-    """Queries, documents (texts by id), and grades by query and document, of rows of a query and a positive.
+    """Convert rows of a query and a positive to queries and documents (texts by id) and grades by query and document.
 
     Every distinct positive is a document; a query's positives are those of all its rows. A column such as `label` or
-    `score` says how relevant a document is, 0 not at all. A text that is query and document has one id.
+    `score` contains the relevance of a document, 0 for none. A text that is both query and document has one id.
     """
     ids: dict[str, str] = {}
     queries: dict[str, str] = {}
@@ -156,35 +176,42 @@ def answers_from_rows(rows: Sequence[Row]) -> tuple[dict[str, str], dict[str, st
 
 
 def check_examples(name: str, examples: Sequence[Example]) -> None:
-    """Refuse what cannot be a task: no examples, texts that are none, parts or numbers of texts that do not match.
+    """Check the examples of a task.
 
     Raises:
-        DataError: says which example.
+        DataError: no examples, texts that are not strings, or differing parts or numbers of texts; the message contains
+            the example's number.
     """
     if not examples:
         raise DataError(f"The task {name!r} has no examples.")
     for number, (texts, _, part) in enumerate(examples, start=1):
         if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts) or len(texts) not in (1, 2):
-            raise DataError(f"{name}: the texts of example {number} must be a tuple of one or two strings: {texts!r}.")
+            raise DataError(
+                f"{name}: the texts of example {number} must be a tuple of one or two strings, not {texts!r}."
+            )
         if len(texts) != len(examples[0].texts):
-            raise DataError(f"{name}: example {number} has {len(texts)} texts, the first one {len(examples[0].texts)}.")
+            raise DataError(
+                f"{name}: example {number} has {len(texts)} texts, but the first example has {len(examples[0].texts)}."
+            )
         if part not in {None, *PARTS} or (part is None) != (examples[0].part is None):
             raise DataError(
-                f"{name}: the part of example {number} is {part!r}; all are {', '.join(PARTS)}, or all are None."
+                f"{name}: the part of example {number} is {part!r}. All parts must be {', '.join(PARTS)}, or all None."
             )
 
 
 def check_classes(name: str, classes: Sequence[str]) -> None:
-    """Refuse labels (N,) that cannot be told apart, or that name single examples.
+    """Check that labels (N,) have at least two classes, and are not ids of single examples.
 
     Raises:
-        DataError: says how many classes there are.
+        DataError: too few or too many classes; the message contains their number.
     """
     count = len(set(classes))
     if count < 2:
-        raise DataError(f"The task {name!r} has {count} class, at least 2 are needed.")
+        raise DataError(f"The task {name!r} has {count} class; at least 2 are needed.")
     if count > max(len(classes) // 2, 2):
-        raise DataError(f"The task {name!r} has {count} classes in {len(classes)} examples; is its label an id?")
+        raise DataError(
+            f"The task {name!r} has {count} classes in {len(classes)} examples. Check that its label is not an id."
+        )
 
 
 def _sentences(row: Row) -> tuple[str, str]:
@@ -195,8 +222,8 @@ def _sentences(row: Row) -> tuple[str, str]:
     sentences = [line.strip() for line in row.text(joined, [TEXT_COLUMN]).split("\n") if line.strip()]
     if len(sentences) != 2:
         raise DataError(
-            f"{row.where}: the column {joined!r} must hold two sentences on two lines, not {len(sentences)}. The class "
-            "of a single text stands in a column label or cluster."
+            f"{row.where}: the column {joined!r} must contain two sentences on two lines, not {len(sentences)}. For "
+            "classes of single texts, name the column label or cluster."
         )
     return sentences[0], sentences[1]
 
@@ -213,7 +240,7 @@ def _subset(row: Row) -> str | None:
     column = row.column(["subset"])
     subset = None if column is None else row.values[column]
     if isinstance(subset, bool) or not isinstance(subset, (str, int, type(None))) or subset == "":
-        raise DataError(f"{row.where}: 'subset' must be a name, not {subset!r}.")
+        raise DataError(f"{row.where}: 'subset' must be a text or a whole number, not {subset!r}.")
     return None if subset is None else str(subset)
 
 
@@ -221,18 +248,18 @@ def _is_duplicate(row: Row) -> bool:
     column = row.column(DUPLICATE) or row.required("label", SCORE, SAME_KIND)
     label = _plain(row.values[column])
     if label not in {*TRUE, *FALSE}:
-        raise DataError(f"{row.where}: whether a pair is a duplicate ({column}) must be 0 or 1, not {label!r}.")
+        raise DataError(f"{row.where}: {column!r} must be 1 for duplicates or 0, not {label!r}.")
     return label in TRUE
 
 
 def _grade(row: Row) -> int:
-    """How relevant a row's document is; 1 where no column says it."""
+    """Return the relevance of a row's document; 1 without such a column."""
     column = row.column(GRADE)
     grade = "1" if column is None else _plain(row.values[column])
     if grade in TRUE or grade in FALSE:
         return int(grade in TRUE)
     if not _number(grade).is_integer():
-        raise DataError(f"{row.where}: {column!r} says how relevant the document is, a whole number, not {grade!r}.")
+        raise DataError(f"{row.where}: {column!r}, the relevance, must be a whole number, not {grade!r}.")
     return int(_number(grade))
 
 
@@ -249,7 +276,7 @@ def _label(row: Row) -> str:
         label = label.item()
     if isinstance(label, bool):
         label = str(label).lower()
-    if isinstance(label, float) and label.is_integer():  # what pandas makes of a column with a gap
+    if isinstance(label, float) and label.is_integer():  # pandas reads whole numbers with a gap as floats
         label = int(label)
     if not isinstance(label, (str, int)) or not str(label).strip():
         raise DataError(f"{row.where}: {column!r} must be a text, a whole number, true or false, not {label!r}.")
@@ -277,7 +304,7 @@ def _plain(cell: Any) -> str:
 
 
 def _number(cell: Any) -> float:
-    """A cell as a number; NaN where it is none."""
+    """Convert a cell to a number; NaN if it is not a number."""
     try:
         return float(cell)
     except (TypeError, ValueError, OverflowError):

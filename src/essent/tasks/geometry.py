@@ -25,12 +25,18 @@ BLOCK = 256  # rows at a time
 
 
 def average_cosine(vectors: np.ndarray, *, self_pairs: bool = False) -> float:
-    """Mean cosine of all pairs of rows (N,D), in [-1, 1], a zero row having cosine 0 (Ethayarajh 2019; Ditto Table 5).
+    """Compute the mean cosine of all pairs of rows (N,D), in [-1, 1] (Ethayarajh 2019; Ditto, Table 5).
 
-    Exact in O(N·D): Σ_ij u_i·u_j = ‖Σ_i u_i‖². NaN without a pair.
+    Exact in O(N·D): Σ_ij u_i·u_j = ‖Σ_i u_i‖². Zero rows have cosine 0. NaN without a pair.
 
     Args:
-        self_pairs: count each row with itself too, as PromptBERT's equation 1 does.
+        self_pairs: include each row with itself, as in PromptBERT's equation 1.
+
+    Example:
+        >>> import numpy as np
+        >>> from essent.tasks import average_cosine
+        >>> round(average_cosine(np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]])), 2)  # cosines 0, 1 and 0
+        0.33
     """
     count, units = len(vectors), unit_rows(np.asarray(vectors, np.float64))  # (N,D)
     total, own = units.sum(axis=0), 0.0 if self_pairs else float(np.einsum("nd,nd->", units, units))
@@ -39,17 +45,17 @@ def average_cosine(vectors: np.ndarray, *, self_pairs: bool = False) -> float:
 
 
 def iso_score(vectors: np.ndarray) -> float:
-    """How evenly the variance of rows (N,D) is spread over all D directions, in [0, 1] (Rudman et al. 2022).
+    """Compute IsoScore, how evenly the variance of rows (N,D) is spread over D directions, in [0, 1].
 
-    The paper's steps (eigenvalues of the covariance, scaled, their distance to all ones, rescaled twice) come down to
-    (p − 1) / (D − 1) with the participation ratio p = tr(C)² / ‖C‖²: no eigenvalues are needed. NaN for one row, one
-    dimension or equal rows, which have no covariance to look at.
+    Source: Rudman et al. 2022. The paper's steps (eigenvalues of the covariance, scaled, their distance to all ones,
+    rescaled twice) reduce to (p − 1) / (D − 1) with the participation ratio p = tr(C)² / ‖C‖², without eigenvalues.
+    NaN for one row, one dimension or equal rows, which have no covariance.
     """
     count, dimensions = vectors.shape
     if count < 2 or dimensions < 2:
         return math.nan
     centred = _centred(vectors) / (np.abs(vectors).max() or 1.0)
-    # of the two products, which have the same trace and norm, the smaller
+    # both products have the same trace and norm; compute the smaller
     scatter = centred @ centred.T if count < dimensions else centred.T @ centred
     trace, norm = float(np.trace(scatter)), float(np.linalg.norm(scatter))
     if trace <= count * dimensions * np.finfo(np.float64).eps ** 2:  # equal rows: only the mean's rounding is left
@@ -58,23 +64,27 @@ def iso_score(vectors: np.ndarray) -> float:
 
 
 def alignment(first: np.ndarray, second: np.ndarray) -> float:
-    """E‖f(x) − f(y)‖² over positive pairs, rows of two (P,D); smaller is better (Wang & Isola 2020). NaN for P = 0."""
+    """Compute alignment, E‖f(x) − f(y)‖² over positive pairs, rows of two (P,D); smaller is better.
+
+    Source: Wang & Isola 2020. NaN for P = 0.
+    """
     return float(np.sum((first - second) ** 2) / len(first)) if len(first) else math.nan
 
 
 def uniformity(vectors: np.ndarray, counts: np.ndarray | None = None) -> float:
-    """log E exp(−2‖f(x) − f(y)‖²) over all pairs of different rows (N,D); smaller is better (Wang & Isola 2020).
+    """Compute uniformity, log E exp(−2‖f(x) − f(y)‖²) over all pairs of rows (N,D); smaller is better.
 
-    Sums are kept as logarithms, so that distances of raw vectors do not underflow to log 0. NaN without a pair.
+    Source: Wang & Isola 2020. Sums are logarithms, so that distances of raw vectors do not underflow to log 0. NaN
+    without a pair.
 
     Args:
-        counts: how often each row stands there (N,); by default once.
+        counts: number of times that each row occurs (N,); once by default.
     """
     often = np.ones(len(vectors)) if counts is None else np.asarray(counts, dtype=np.float64)  # (N,)
     pairs = often.sum() * (often.sum() - 1) / 2
     if pairs < 1:
         return math.nan
-    rows = _centred(vectors)  # distances do not change, and differences of large squares become small ones
+    rows = _centred(vectors)  # same distances, without differences of large squares
     squares = np.einsum("nd,nd->n", rows, rows)
     with np.errstate(divide="ignore"):  # the logarithm of 0 is -inf
         sums = [np.log(often @ (often - 1) / 2)]  # of a row with its repetitions: distance 0
@@ -90,7 +100,7 @@ def uniformity(vectors: np.ndarray, counts: np.ndarray | None = None) -> float:
 
 
 def _centred(vectors: np.ndarray) -> np.ndarray:
-    """Rows (N,D) less their mean, taken as differences from the first row: exact when all rows are equal."""
+    """Subtract the mean from rows (N,D), via differences from the first row: exact if all rows are equal."""
     rows = np.asarray(vectors, np.float64) - np.asarray(vectors[0], np.float64)
     return np.asarray(rows - rows.mean(axis=0))
 
@@ -99,7 +109,7 @@ def _centred(vectors: np.ndarray) -> np.ndarray:
 
 
 class Setting(NamedTuple):
-    """Which scored pairs count as positive, and whether alignment and uniformity take vectors of length one."""
+    """Choice of positive pairs by their gold score, and whether alignment and uniformity use unit vectors."""
 
     about: str
     positive: Callable[[float], bool]
@@ -114,12 +124,20 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class GeometryTask(Task):
-    """The geometry of N sentences, and alignment over P positive pairs.
+    """Geometry of the vectors of N sentences, and alignment over P positive pairs.
 
     Attributes:
-        sentences: duplicates as in the data; every measure counts them as often as they stand there.
-        positives: pairs of texts that mean the same, among the sentences or not.
-        normalise: alignment and uniformity on vectors of length one.
+        sentences: with duplicates as in the data; every measure counts each occurrence.
+        positives: pairs of texts with the same meaning, from the sentences or not.
+        `normalise`: compute alignment and uniformity on unit vectors.
+
+    Example:
+        >>> from essent import Encoder
+        >>> from essent.tasks import GeometryTask, load_pairs
+        >>> task = GeometryTask.of_pairs(load_pairs("data/sts/stsb.jsonl"))
+        >>> result = task.run(Encoder("sentence-transformers/all-MiniLM-L6-v2"))
+        >>> list(result.metrics), round(result.metrics["uniformity"]["all"], 1)
+        (['anisotropy', 'isoscore', 'alignment', 'uniformity'], -3.6)
     """
 
     sentences: tuple[str, ...]
@@ -132,14 +150,14 @@ class GeometryTask(Task):
 
     @classmethod
     def of_pairs(cls, task: PairTask, setting: str = "simcse") -> GeometryTask:
-        """All sentences of a task of scored pairs (gold from 0 to 5), its best pairs as positives.
+        """Create a task from scored pairs (gold from 0 to 5), with the highest-scored pairs as positives.
 
         Args:
-            setting: "simcse" or "raw", see `SETTINGS`. The published figures with "simcse" are STS-B, with "raw" its
-                train split.
+            setting: "simcse" or "raw", see `SETTINGS`. Published figures with "simcse" are on STS-B, those with "raw"
+                on its train split.
 
         Raises:
-            UnknownNameError: another setting.
+            UnknownNameError: an unknown setting.
         """
         if setting not in SETTINGS:
             raise UnknownNameError(f"Unknown setting {setting!r}. {did_you_mean(setting, list(SETTINGS))}")
@@ -149,7 +167,7 @@ class GeometryTask(Task):
         return cls(f"geometry.{task.name}", tuple(task.texts()), positives, normalise, source=source)
 
     def texts(self) -> list[str]:
-        """What `score_vectors` wants vectors of: the sentences, then the texts of positive pairs not among them."""
+        """Return the sentences, then the texts of positive pairs that are not among them."""
         among = set(self.sentences)
         return [*self.sentences, *dict.fromkeys(t for p in self.positives for t in p if t not in among)]
 
@@ -183,17 +201,17 @@ class GeometryTask(Task):
 
 
 def _notes(metrics: Mapping[str, Mapping[str, float]], texts: int, vectors: np.ndarray) -> tuple[str, ...]:
-    """Why a number is not there, and what counts into those that are."""
+    """Return notes about undefined scores, repeated sentences and zero vectors."""
     notes = []
     if undefined := [name for name, scores in metrics.items() if any(math.isnan(v) for v in scores.values())]:
         notes.append(
-            f"Undefined here: {', '.join(undefined)}. The average cosine and uniformity need two texts, IsoScore also "
+            f"Undefined: {', '.join(undefined)}. The average cosine and uniformity need two texts, IsoScore also "
             "vectors that differ, alignment a positive pair."
         )
     if len(vectors) < texts:
         notes.append(
-            f"{texts - len(vectors)} of {texts} sentences repeat another one; uniformity's `distinct` leaves them out."
+            f"{texts - len(vectors)} of {texts} sentences repeat another one; uniformity's `distinct` excludes them."
         )
     if zeros := int((~vectors.any(axis=1)).sum()):
-        notes.append(f"{zeros} texts have a zero vector; its cosine with anything counts as 0.")
+        notes.append(f"{zeros} texts have a zero vector; its cosines count as 0.")
     return tuple(notes)

@@ -1,8 +1,7 @@
-"""Classification: a logistic regression on frozen vectors, scored on texts that it has not seen.
+"""Classification: a logistic regression on frozen vectors, scored on held-out texts.
 
-Source: SentEval's protocol (Conneau & Kiela 2018) as Stankevičius (2024, 3.5.3) uses it: ten-fold cross-validation
-where a data set has no split, otherwise its own parts; pairs as [|u − v|, u · v]; scores between classes as soft
-targets.
+Source: SentEval's protocol (Conneau & Kiela 2018) as in Stankevičius (2024, 3.5.3): the parts of the data set, or
+ten-fold cross-validation without parts; pairs as [|u − v|, u · v]; scores between classes as soft targets.
 """
 
 from __future__ import annotations
@@ -33,17 +32,25 @@ MOST_TARGETS = 3e8  # examples × classes: 2.4 GB of targets, and logits several
 
 @dataclass(frozen=True)
 class LabelTask(LabeledTask):
-    """N labelled texts or pairs, all with a part (train, dev, test) or none.
+    """A classification task: N labelled texts or pairs, all with a part (train, dev, test) or all without.
 
     Attributes:
-        scale: lowest and highest class of soft targets (1, 5): a score of 3.6 is class 3 by 0.4 and class 4 by 0.6;
-            below the lowest it is the lowest. None: the targets are classes.
-        folds: of the cross-validation, where there are no parts, and where there is no dev part to choose the strength.
-        nested: whether cross-validation chooses the strength inside each fold's training part, as SentEval does; False
-            chooses it on the folds themselves: many times cheaper, a little optimistic, the same for every recipe.
-        strengths: C of scikit-learn's LogisticRegression that are tried, ascending; see `essent.tasks.probes.scaled`.
-        chosen_on: whether this is what a choice may read of a task, see `for_choice`.
-        shots: also train on so many examples of each class (8, 16, 64), ten draws each: "accuracy@8" and so on.
+        scale: lowest and highest class of soft targets (1, 5): a score of 3.6 is class 3 with weight 0.4 and class 4
+            with 0.6; lower scores count as the lowest class. None: the targets are classes.
+        folds: of the cross-validation, used without parts, and without a dev part to choose the strength.
+        nested: whether cross-validation chooses the strength within each fold's training part, as SentEval does; False
+            chooses it on the folds themselves: many times cheaper, slightly optimistic, equally for every recipe.
+        strengths: values of C of scikit-learn's LogisticRegression, ascending; see `essent.tasks.probes.scaled`.
+        chosen_on: whether the task is already restricted by `for_choice`.
+        shots: also train on this many examples per class (8, 16, 64), ten draws each: "accuracy@8" and so on.
+
+    Example:
+        >>> from essent import Encoder
+        >>> from essent.tasks import Example, LabelTask
+        >>> texts = {"Cats purr.": "pets", "A kitten sleeps.": "pets", "Stocks fell.": "banks", "A bank fell.": "banks"}
+        >>> examples = tuple(Example((text,), label) for text, label in texts.items())
+        >>> LabelTask("mine", examples, folds=2).run(Encoder("sentence-transformers/all-MiniLM-L6-v2")).n
+        4
     """
 
     kind = "classification"
@@ -60,33 +67,35 @@ class LabelTask(LabeledTask):
     def __post_init__(self) -> None:
         check_examples(self.name, self.examples)
         if not isinstance(self.folds, int) or self.folds < 2:
-            raise InputError(f"{self.name}: cross-validation needs at least 2 folds, not {self.folds!r}.")
+            raise InputError(f"{self.name}: folds={self.folds!r}: cross-validation needs at least 2 folds.")
         if self.shots and (self.scale is not None or any(type(shot) is not int or shot < 1 for shot in self.shots)):
-            raise InputError(f"{self.name}: shots are whole numbers of labels a class, not {self.shots!r}.")
+            raise InputError(f"{self.name}: shots={self.shots!r}: must be whole numbers of labels per class.")
         taught = [str(example.target) for example in compress(self.examples, self._is_learned)]
         if not taught:
-            raise DataError(f"The task {self.name!r} has the parts {', '.join(set(self._parts))}; train is needed.")
+            raise DataError(f"The task {self.name!r} has only the parts {', '.join(set(self._parts))}. Add train.")
         if len(taught) < self.folds and "dev" not in self._parts:
-            raise DataError(f"The task {self.name!r} has {len(taught)} examples for {self.folds} folds; give folds=….")
+            raise DataError(
+                f"The task {self.name!r} has {len(taught)} examples for {self.folds} folds. Set folds= to fewer."
+            )
         if self.scale is not None:
             self._check_scores(*self.scale)
             return
         check_classes(self.name, taught)
         if len(self) * len(set(taught)) > MOST_TARGETS:
             raise DataError(
-                f"The task {self.name!r} has {len(set(taught)):,} classes and {len(self):,} examples, too many for one "
-                "classifier in memory. Search such labels as pairs, or as queries with their positives."
+                f"The task {self.name!r} has {len(set(taught)):,} classes and {len(self):,} examples, too many for a "
+                "classifier in memory. Use such labels as pairs, or as queries with their positives."
             )
 
     def _check_scores(self, low: int, high: int) -> None:
         if not low < high:
-            raise InputError(f"{self.name}: a scale goes from the lowest class to the highest, not {self.scale!r}.")
+            raise InputError(f"{self.name}: scale={self.scale!r}: must be the lowest and the highest class.")
         for number, example in enumerate(self.examples, start=1):
             if not isinstance(example.target, (int, float)) or not math.isfinite(example.target):
                 raise DataError(f"{self.name}: the score of example {number} is {example.target!r}, not a number.")
 
     def texts(self) -> list[str]:
-        """All texts, of pairs all first ones, then all second ones; every part, duplicates kept."""
+        """Return the texts of all parts, with duplicates; of pairs all first texts, then all second texts."""
         return [text for side in zip(*self.read_items(), strict=True) for text in side]
 
     def _content(self) -> Any:
@@ -94,22 +103,22 @@ class LabelTask(LabeledTask):
 
     @cached_property
     def _parts(self) -> np.ndarray:
-        """The part of each example (N,), "" where there are none."""
+        """The part of each example (N,), "" without parts."""
         return np.array([example.part or "" for example in self.examples])
 
     @cached_property
     def _is_learned(self) -> np.ndarray:
-        """Which examples (N,) are learned from."""
+        """Which examples (N,) are trained on."""
         return np.isin(self._parts, ("", "train"))
 
     @cached_property
     def is_scored(self) -> np.ndarray:
-        """Which examples (N,) are scored: the test part, or all where there are no parts."""
+        """Which examples (N,) are scored: the test part, or all without parts."""
         return np.isin(self._parts, ("", "test"))
 
     @cached_property
     def classes(self) -> list[str]:
-        """The classes that can be predicted: those of the training part, sorted; of soft targets the scale's."""
+        """The classes that can be predicted: those of the training part, sorted, or those of the scale."""
         if self.scale is not None:
             return [str(value) for value in self._scale]
         return sorted({str(example.target) for example in compress(self.examples, self._is_learned)})
@@ -121,12 +130,12 @@ class LabelTask(LabeledTask):
 
     @cached_property
     def _known(self) -> list[str]:
-        """All classes: those that can be predicted first, as `classes` has them."""
+        """All classes: `classes`, then those that occur outside the training part only."""
         return [*self.classes, *sorted({str(example.target) for example in self.examples} - set(self.classes))]
 
     @cached_property
     def _labels(self) -> np.ndarray:
-        """The examples' classes (N,) as places in `_known`, or their scores."""
+        """The examples' classes (N,) as indices of `_known`, or their scores."""
         if self.scale is not None:
             return np.array([example.target for example in self.examples], dtype=np.float64)
         number = {name: position for position, name in enumerate(self._known)}
@@ -140,7 +149,7 @@ class LabelTask(LabeledTask):
 
     @cached_property
     def targets(self) -> np.ndarray:
-        """Probabilities of the classes (N,K) float32, K = 1 for two classes: one array for all recipes."""
+        """Target probabilities of the classes (N,K) float32, K = 1 for two classes."""
         if self.scale is not None:  # 3.6 is class 3 by 0.4 and class 4 by 0.6
             scores = np.clip(self._labels, *self.scale)  # (N,)
             shares = np.maximum(1 - np.abs(scores - self._scale[:, None]), 0.0)  # (K,N) in memory
@@ -151,64 +160,64 @@ class LabelTask(LabeledTask):
 
     @property
     def score_names(self) -> tuple[str, ...]:
-        """Accuracy and macro-F1, and accuracy with a few labels; Pearson's correlation for soft targets."""
+        """Accuracy, macro-F1 and accuracy with few labels; Pearson's correlation for soft targets."""
         if self.scale is not None:
             return ("pearson",)
         return ("accuracy", "f1_macro", *(f"accuracy@{shot}" for shot in self.shots))
 
     def scored_by(self, score: str) -> LabelTask:
-        """With accuracy for a few labels, "accuracy@8", where that is asked for."""
+        """Return the task with few-label accuracy added if `score` is e.g. "accuracy@8"."""
         name, _, shot = score.partition("@")
         if name != "accuracy" or not shot.isdecimal() or self.scale is not None or int(shot) in self.shots:
             return self
         note = f"{self.name}: " * self.chosen_on + (  # results name their task themselves
-            f"accuracy@{shot} is the mean over ten training sets of {shot} labels per class; `essent evaluate` shows "
-            f"it with --shots {shot}, beside the accuracy that is learned from all labels."
+            f"accuracy@{shot} is the mean over ten training sets of {shot} labels per class; `essent evaluate --shots "
+            f"{shot}` reports it next to the accuracy with all labels."
         )
         return replace(self, shots=(*self.shots, int(shot)), notes=(*self.notes, note))
 
     @property
     def units(self) -> int:
-        """How many examples are scored."""
+        """U, the number of scored examples."""
         return int(self.is_scored.sum())
 
     @property
     def evidence_size(self) -> int:
-        """What is predicted for each scored example, and what share of draws of a few labels is right."""
+        """The prediction for each scored example, and the share of correct few-label predictions per `shots`."""
         return self.units * (1 + len(self.shots))
 
     def working_bytes(self, dimensions: int) -> int:
-        """Float32 rows in two bases, and what the regressions keep of every example."""
+        """Estimate the bytes of float32 rows in two bases, and of the regressions' values per example."""
         return 24 * len(self.texts()) * dimensions + 24 * self.targets.size * self.folds
 
     def items(self) -> list[tuple[str, ...]]:
-        """The texts of the scored examples."""
+        """Return the texts of the scored examples."""
         return [example.texts for example in compress(self.examples, self.is_scored)]
 
     def read_items(self) -> list[tuple[str, ...]]:
-        """The texts of every example whose label is read, those that are only learned on too."""
+        """Return the texts of all examples whose labels are read, training examples included."""
         return [example.texts for example in self.examples]
 
     def strata(self) -> np.ndarray | None:
-        """The class of each scored example."""
+        """Return the class of each scored example; None for soft targets."""
         return None if self.scale is not None else self._gold
 
     def without(self, excluded: np.ndarray) -> LabelTask:
-        """The task without some of its scored examples."""
+        """Return the task without the `excluded` scored examples (U,) bool."""
         retained = np.ones(len(self), bool)
         retained[self.is_scored] = ~excluded
         return replace(self, examples=tuple(compress(self.examples, retained)))
 
     def for_choice(self) -> LabelTask:
-        """Without the test part: the dev part is scored, or without one the training part by cross-validation.
+        """Return the task without its test part: scored on the dev part, or by cross-validation on the training part.
 
-        Cross-validation then has five folds and is not nested, as a search runs it for every recipe.
+        Cross-validation has five folds here and is not nested, because a search runs it for every recipe.
         """
         if self.chosen_on:
             return self
         chosen = replace(self, folds=min(self.folds, CHOICE_FOLDS), nested=False)
         note = (
-            f"scores with all labels are here by {chosen.protocol}. `essent evaluate` scores by {self.protocol}; "
+            f"scores with all labels are by {chosen.protocol}. `essent evaluate` scores by {self.protocol}; "
             "for the same recipe the two may differ, on small data by several points."
         )
         if "train" in self._parts:
@@ -222,7 +231,7 @@ class LabelTask(LabeledTask):
         return replace(chosen, chosen_on=True, notes=(*self.notes, f"{self.name}: {note}"))
 
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
-        """The number of the class that is predicted for each scored example (the expected score of soft targets)."""
+        """Return the class index predicted for each scored example (the expected score of soft targets)."""
         features = self._features(vectors[list(rows)])  # (N,F)
         return self._evidence(features, self._probabilities(features)[0])
 
@@ -231,7 +240,7 @@ class LabelTask(LabeledTask):
         return np.concatenate([predicted[self.is_scored], *(self._few(features, shot) for shot in self.shots)])
 
     def statistic(self, score: str) -> Statistic | None:
-        """Macro-F1 or Pearson's correlation ×100 in draws of the scored examples."""
+        """Return macro-F1 or Pearson's correlation ×100 in draws of the scored examples; None for accuracies."""
         gold = self._gold
         if score == "f1_macro":
             return lambda predicted, counts: f1_macro(gold, predicted, counts, len(self._known))
@@ -240,7 +249,7 @@ class LabelTask(LabeledTask):
         return None
 
     def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
-        """What is right (or how often, by a few labels), predicted or expected of each example (R,U)."""
+        """Return for each example (R,U) whether (or how often) it is correct, its predicted class or expected score."""
         number = 1 + self.shots.index(int(score.partition("@")[2])) if "@" in score else 0
         values = evidence[:, number * self.units : (number + 1) * self.units]
         if score == "accuracy":
@@ -249,7 +258,7 @@ class LabelTask(LabeledTask):
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         if not self.units:
-            raise DataError(f"The task {self.name!r} has no test part to score; search chooses on what it has.")
+            raise DataError(f"The task {self.name!r} has no test part to score. Add one; search does not need it.")
         features = self._features(vectors[list(rows)])  # (N,F)
         probabilities, strengths = self._probabilities(features)
         evidence = self._evidence(features, probabilities)
@@ -268,7 +277,7 @@ class LabelTask(LabeledTask):
         metrics["f1_macro"] = {"all": float(self.scores(evidence[None], "f1_macro")[0])}
         metrics |= {name: with_interval(self, evidence, name) for name in self.score_names if "@" in name}
         unknown = [self._known[number] for number in np.unique(self._gold) if number >= len(self.classes)]
-        return metrics, [f"Not in the training part, so always wrong: {', '.join(unknown)}."] if unknown else []
+        return metrics, [f"Classes without training examples, always wrong: {', '.join(unknown)}."] if unknown else []
 
     def _soft_scores(self, probabilities: np.ndarray, evidence: np.ndarray) -> Scores:
         gold, lowest = self._gold, self._scale[0]
@@ -282,7 +291,7 @@ class LabelTask(LabeledTask):
 
     @property
     def protocol(self) -> str:
-        """How recipes are scored, in words."""
+        """A description of how recipes are scored."""
         if "" in self._parts:
             where = "inside each fold" if self.nested else "on the same folds"
             return f"logistic regression by {self.folds}-fold cross-validation, its strength chosen {where}"
@@ -292,7 +301,7 @@ class LabelTask(LabeledTask):
         return f"logistic regression on the train part, scored on the test part, its strength chosen {where}"
 
     def _probabilities(self, features: np.ndarray) -> tuple[np.ndarray, list[float]]:
-        """Probabilities (N,K) of the classes, and the strengths chosen for them."""
+        """Return probabilities (N,K) of the classes, and the chosen strengths."""
         folds = np.zeros(len(self), dtype=int)
         known = (self._labels < len(self.classes)) | (self.scale is not None)  # others do not choose the strength
         train, dev = self._is_learned, (self._parts == "dev") & known
@@ -304,17 +313,17 @@ class LabelTask(LabeledTask):
         return probabilities, [strength]
 
     def _few(self, features: np.ndarray, shot: int) -> np.ndarray:
-        """Share of training sets of a few labels a class with which each scored example (U,) is right.
+        """Return the share of few-label training sets with which each scored example (U,) is predicted correctly.
 
-        Each of ten sets has `shot` examples of every class, drawn by the seed: all of a smaller class, and at most half
-        of one that is scored too, as no set scores the examples it was trained on.
+        Each of ten sets contains `shot` examples per class, drawn by the seed: all of a smaller class, and at most half
+        of a class that is scored too, because no set scores its own training examples.
         """
         used = few_label_sets(self._labels, self._is_learned, self.is_scored, shot, SEED)  # (N,DRAWS)
         right = few_labels(features, self.targets, used) == self._labels[:, None]  # (N,DRAWS)
         right, counted = right[self.is_scored], ~used[self.is_scored]
         times = counted.sum(axis=1)  # (U,)
         shares = (right & counted).sum(axis=1) / np.maximum(times, 1)
-        mean = float(shares[times > 0].mean()) if (times > 0).any() else math.nan  # for one that no draw judges
+        mean = float(shares[times > 0].mean()) if (times > 0).any() else math.nan  # for examples in every draw
         return np.asarray(np.where(times > 0, shares, mean))
 
     def _features(self, vectors: np.ndarray) -> np.ndarray:
@@ -324,7 +333,7 @@ class LabelTask(LabeledTask):
         return np.hstack([np.abs(first - second), first * second])
 
     def _folds(self, members: np.ndarray) -> np.ndarray:
-        """Number of each member's fold: every class spread evenly, shuffled by the seed."""
+        """Return the fold of each member: classes are spread evenly and shuffled by the seed."""
         kinds = None if self.scale is not None else [self.examples[row].target for row in members]
-        texts = None if self.nested else [self.examples[row].texts for row in members]  # SentEval's splits equal ones
+        texts = None if self.nested else [self.examples[row].texts for row in members]  # SentEval splits equal texts
         return spread_folds(len(members), self.folds, SEED, kinds, texts)

@@ -1,4 +1,4 @@
-"""From a task's name to its data: in the catalogue, on the hub, in a folder, in one file, or in memory."""
+"""Loading of tasks: by name from the catalogue, the hub or a folder, from one file, or from memory."""
 
 from __future__ import annotations
 
@@ -43,23 +43,39 @@ GEOMETRY = {"geometry": "simcse", "geometry-raw": "raw"}
 
 
 def load_task(name: str | Path, data: str | Path | None = None) -> LabeledTask | GeometryTask:
-    """Read the data of a task.
+    """Load a task by name, or from a file or folder.
 
     Args:
-        name: a task of the catalogue ("sts12", "stsb.dev", "trec", "agnews"), or a file or folder (then `data` says
-            nothing). What a file holds is told from its columns (`essent.tasks.examples.COLUMNS`); "KIND:PATH" says it:
-            "clustering:PATH" takes labelled texts as clusters, "duplicates:mrpc" a data set of the catalogue. A folder
-            as BEIR publishes them, with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, is a retrieval data set; one
-            of its files of labels names a split. Parts of a classification come from its column `split`, or from files
-            beside it: PATH is NAME.train.jsonl. "geometry:TASK" measures the space on a task of scored pairs,
-            "geometry-raw:TASK" in the other published setting (see `essent.tasks.geometry.SETTINGS`).
-        data: None reads the hub. A folder is searched for `sts/NAME.jsonl` (`classification/`, `clustering/`), then for
-            `NAME.jsonl` (also .json, .csv, .tsv, .parquet; `NAME.SPLIT.jsonl` first, the name alone means the test
-            split of pairs). The first that is there counts.
+        name: one of
+
+            - a task of the catalogue: "sts12", "stsb.dev", "trec", "agnews";
+            - a file, whose kind follows from its columns (`essent.tasks.examples.COLUMNS`). Parts of a classification
+              come from its column `split`, or from files next to it if its name is NAME.train.jsonl;
+            - "KIND:FILE" or "KIND:TASK" to set the kind: "clustering:FILE" reads labelled texts as clusters,
+              "duplicates:mrpc" a data set of the catalogue as duplicates;
+            - a folder in BEIR's layout (corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv), or one of its qrels files to
+              choose a split;
+            - "geometry:TASK" or, in the other published setting, "geometry-raw:TASK": the geometry of the vectors of
+              scored pairs (see `essent.tasks.geometry.SETTINGS`).
+        data: folder with local files of catalogue tasks; None reads the hub. The first existing file is read, of
+            `sts/NAME.jsonl` (`classification/`, `clustering/`) and `NAME.jsonl` (also .json, .csv, .tsv, .parquet;
+            `NAME.SPLIT.jsonl` first, and without SPLIT the test split of pairs). Ignored for files and folders.
 
     Raises:
         UnknownNameError: no such task or split.
-        DataError: the data cannot be found (the message lists where it was looked for) or has a malformed row.
+        DataError: the data cannot be found (the message lists the searched paths) or has an invalid row.
+
+    Example:
+        >>> from essent.tasks import load_task
+        >>> for name in ("pairs.jsonl", "reviews.csv", "clustering:reviews.csv", "faq"):
+        ...     task = load_task(name)
+        ...     print(task.name, task.kind, len(task), task.unit)
+        pairs pairs 120 pairs
+        reviews classification 40 texts
+        clustering.reviews clustering 40 texts
+        faq retrieval 4 queries
+        >>> load_task("stsb", data="data").name  # reads data/sts/stsb.jsonl
+        'stsb'
     """
     kind, colon, target = str(name).partition(":")
     if colon and kind in GEOMETRY:
@@ -82,31 +98,38 @@ def load_task(name: str | Path, data: str | Path | None = None) -> LabeledTask |
 
 
 def load_pairs(name: str | Path, data: str | Path | None = None) -> PairTask:
-    """Read a task of scored pairs; see `load_task`.
+    """Load a task of scored pairs; see `load_task`.
 
     Raises:
-        InputError: a task of another kind; the message lists those that there are.
+        InputError: a task of another kind; the message lists the tasks of scored pairs.
+
+    Example:
+        >>> from essent.tasks import load_pairs
+        >>> task = load_pairs("pairs.jsonl")
+        >>> task.pairs[0].sentence1, task.pairs[0].score
+        ('Nina is still too young to drive.', 5.0)
     """
     task = load_task(name, data)
     if not isinstance(task, PairTask):
         raise InputError(
-            f"{name} holds {getattr(task, 'kind', 'geometry')}, and only scored pairs will do here: "
-            f"{', '.join(task_names('pairs'))} or a file of pairs (columns {COLUMNS['pairs']})."
+            f"Expected scored pairs, but {name} contains {getattr(task, 'kind', 'geometry')}. Give one of "
+            f"{', '.join(task_names('pairs'))}, or a file with the columns {COLUMNS['pairs']}."
         )
     return task
 
 
 def as_task(source: Any, folder: str | Path | None = None, number: int = 1) -> Task:
-    """A task that is one already, a task by name or file, or rows in memory, whose kind is told from their columns.
+    """Convert a task's name, a file or rows in memory to a task; a task is returned unchanged.
 
     Args:
-        source: rows: a data frame, a `datasets.Dataset`, a list of dictionaries or of (sentence1, sentence2, score).
-            Their task is called after its kind: "pairs", "pairs 2".
+        source: rows are a data frame, a `datasets.Dataset`, or a list of dictionaries or of (sentence1, sentence2,
+            score). Their kind follows from their columns and names the task: "pairs", "pairs 2".
         folder: local data for task names.
         number: of this task among several.
 
     Raises:
-        InputError: something else; DataError as `load_task`.
+        InputError: another type.
+        DataError: as `load_task`.
     """
     if isinstance(source, (str, Path)):
         return load_task(source, folder)
@@ -115,8 +138,8 @@ def as_task(source: Any, folder: str | Path | None = None, number: int = 1) -> T
         return task
     if isinstance(source, (Mapping, tuple)) or not (hasattr(source, "__iter__") or hasattr(source, "columns")):
         raise InputError(
-            f"Task {number} is a {type(source).__name__}; a task is a name, a file, a Task, or rows in a list, a frame "
-            "or a data set: [rows], not rows."
+            f"Task {number} is a {type(source).__name__}. A task is a name, a file, a Task, or rows in a list, a frame "
+            "or a data set. Give several tasks as a list: [rows], not rows."
         )
     rows = rows_in_memory(source, "data" if number == 1 else f"data {number}")
     kind = kind_of(rows)
@@ -124,31 +147,37 @@ def as_task(source: Any, folder: str | Path | None = None, number: int = 1) -> T
 
 
 def load_labelled(source: Any, folder: str | Path | None = None) -> LabeledTask:
-    """As `as_task`, for what a search chooses on: every kind of labels.
+    """Convert a source to a task with labels; see `as_task`.
 
     Raises:
-        InputError: minimal pairs or geometry, which have no score that a search can use.
+        InputError: minimal pairs or geometry, which have no score for a search.
     """
     task = as_task(source, folder)
     if not isinstance(task, LabeledTask):
-        raise InputError(f"{source} cannot be searched on; what can be: {', '.join(COLUMNS)}.")
+        raise InputError(f"{source} has no labels to search on. Give labelled data of a kind: {', '.join(COLUMNS)}.")
     return task
 
 
 @dataclass(frozen=True)
 class TaskScorer:
-    """What `scoring=` of scikit-learn's searches takes; `scorer` gives one.
+    """A callable for `scoring=` of scikit-learn's searches, created by `scorer`.
 
     Attributes:
-        task: what is scored: the data without a test part, as a choice may not read it.
-        score: which of its scores, ×100.
+        task: the labelled data without a test part, which a choice must not read.
+        score: name of the score, ×100.
+
+    Example:
+        >>> from essent.tasks import scorer
+        >>> scoring = scorer("reviews.csv", "f1_macro")
+        >>> scoring.score, scoring.task.units
+        ('f1_macro', 40)
     """
 
     task: LabeledTask
     score: str
 
     def __call__(self, estimator: Any, X: Any = None, y: Any = None) -> float:
-        """The score ×100 of a fitted transformer's vectors of the task's own texts; `X` and `y` are not read."""
+        """Score a fitted transformer's vectors of the task's texts, ×100; `X` and `y` are ignored."""
         distinct, rows = distinct_texts(self.task.texts())
         vectors = as_matrix(estimator.transform(distinct), distinct)
         evidence = self.task.evidence(vectors, rows.tolist())
@@ -156,19 +185,30 @@ class TaskScorer:
 
 
 def scorer(data: Any, score: str = "", folder: str | Path | None = None) -> TaskScorer:
-    """A scorer of transformers of texts by labels of any kind: pairs, triplets, classes, retrieval and others.
+    """Create a scikit-learn scorer for transformers of texts, from labels of any kind.
 
-    The labels are not rows of `X`, so they are not split: fit on `scorer.task.texts()` with one split of all texts to
-    have the score of `search` and `evaluate`, or on other texts.
+    The labels are not rows of `X`, so they are not split. Fit on other texts, or on `scorer.task.texts()` with one
+    split of all texts to get the score of `search` and `evaluate`.
 
     Args:
         data: a task, its name, a file, or rows in memory, as in `essent.search`.
-        score: "spearman", "f1_macro", "recall@10" …; by default the main one of the kind.
+        score: "spearman", "f1_macro", "recall@10" …; by default the main score of the kind.
         folder: local data for task names.
 
     Raises:
         InputError, DataError: data without labels.
-        UnknownNameError: a score that this kind has not.
+        UnknownNameError: a score that this kind does not have.
+
+    Example:
+        >>> from sklearn.model_selection import GridSearchCV
+        >>> from essent import EncoderTransformer
+        >>> from essent.tasks import scorer
+        >>> by_pairs = scorer("data/sts/stsb.jsonl")
+        >>> texts = by_pairs.task.texts()
+        >>> transformer = EncoderTransformer("sentence-transformers/all-MiniLM-L6-v2")
+        >>> grid, everything = {"recipe": ["mean", "static"]}, [(range(len(texts)), range(len(texts)))]
+        >>> GridSearchCV(transformer, grid, scoring=by_pairs, cv=everything).fit(texts).best_params_
+        {'recipe': 'mean'}
     """
     task = load_labelled(data, folder).scored_by(score).for_choice()
     if score and score not in task.score_names:
@@ -225,25 +265,28 @@ def _labels_of_row(row: Labels | Clusters, data: Path | None) -> LabelTask | Clu
 
 
 def _as_published(row: Labels, examples: tuple[Example, ...]) -> tuple[tuple[Example, ...], list[str]]:
-    """The published parts: none where it is cross-validation, dev with train where there is no dev; what differs."""
+    """Return the examples with the published parts, and notes about differences.
+
+    Data sets that use cross-validation have no parts; a dev part that is not published is added to train.
+    """
     parts = {example.part for example in examples}
     notes = [row.note] if row.note else []
     published = f"{row.name} is published with {', '.join(row.parts)}"
     if not row.parts:
         examples = tuple(example._replace(part=None) for example in examples)
     elif None in parts:
-        notes.append(f"{published}; here it is one file: cross-validation.")
+        notes.append(f"{published}; this is one file, scored by cross-validation.")
     elif "dev" in parts and "dev" not in row.parts:
         examples = tuple(e._replace(part="train") if e.part == "dev" else e for e in examples)
     elif absent := set(row.parts) - parts:
-        notes.append(f"{published}; {', '.join(sorted(absent))} is not here.")
+        notes.append(f"{published}; {', '.join(sorted(absent))} is missing.")
     return examples, notes
 
 
 def _rows_in_folder(
     stems: Sequence[Path], row: Labels | Clusters, data: Path | None
 ) -> tuple[list[Row], dict[str, Any]]:
-    """Labelled rows of one file, or of one file per part."""
+    """Read the labelled rows of one file, or of one file per part."""
     if data is None:
         raise DataError(f"{row.name!r} is not on the hub. Give {_instead(stems, row)}.")
     for stem in stems:
@@ -260,19 +303,19 @@ def _rows_of_parts(files: Mapping[str, Path]) -> list[Row]:
 
 
 def _in_part(rows: Sequence[Row], part: str | None) -> list[Row]:
-    """The rows with this part, and none of their own."""
+    """Return the rows with their part replaced by this one."""
     own = [{name: cell for name, cell in row.values.items() if name.lower() != "split"} for row in rows]
     return [Row(row.where, {**cells, "split": part}) for row, cells in zip(rows, own, strict=True)]
 
 
 def _stems(kind: str, names: Iterable[str], data: Path | None) -> list[Path]:
-    """Where a data set is looked for, without suffixes.
+    """Return the paths at which a data set is searched, without suffixes.
 
     Raises:
-        DataError: there is no such folder.
+        DataError: no such folder.
     """
     if data is not None and not data.is_dir():
-        reason = "is a file; to score it, give its path as the task's name" if data.is_file() else "does not exist"
+        reason = "is a file. To score it, give its path as the task" if data.is_file() else "does not exist"
         raise DataError(f"The data folder {data} {reason}.")
     root = data or Path("DIR")
     return [folder / name for folder in (root / kind, root) for name in names]
@@ -293,28 +336,28 @@ def _instead(stems: Sequence[Path], row: Labels | Clusters | None = None) -> str
 
 
 def _no_data(name: str, data: Path, stems: Sequence[Path], row: Labels | Clusters | None = None) -> DataError:
-    return DataError(f"No data for {name!r} in {data}: it has no {_patterns(stems, row)}.")
+    return DataError(f"No data for {name!r} in {data}. Expected {_patterns(stems, row)}.")
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
 def _task_of_rows(kind: str, name: str, rows: Sequence[Row], source: Mapping[str, Any]) -> LabeledTask:
-    """The task of rows of a kind.
+    """Create a task of a kind from rows.
 
     Raises:
-        DataError: a missing column or a value that cannot be; names file and line.
+        DataError: a missing column or an invalid value; the message contains file and line.
     """
-    if kind == "retrieval":  # where a document that is the query itself does not answer it, unless a row says so
+    if kind == "retrieval":  # a document equal to the query is no answer, unless labelled as one
         return RetrievalTask(name, *answers_from_rows(rows), ignore_identical_ids=True, source=source)
     build, read = OF_ROWS[kind]
     return build(name, tuple(read(rows)), source=source)
 
 
 def _task_of_file(path: Path, kind: str | None = None) -> LabeledTask:
-    """A file as a task, of the kind that its columns tell; a kind that is named is part of the task's name.
+    """Create a task from a file, by default of the kind of its columns; a given kind is part of the task's name.
 
-    Labelled texts in NAME.train.jsonl bring NAME.dev.jsonl and NAME.test.jsonl along.
+    For labelled texts in NAME.train.jsonl, NAME.dev.jsonl and NAME.test.jsonl are read too.
     """
     rows = located_rows(path)
     prefix, source, kind = f"{kind}." if kind else "", {"source": str(path)}, kind or kind_of(rows)
@@ -328,7 +371,7 @@ def _task_of_file(path: Path, kind: str | None = None) -> LabeledTask:
 
 
 def _of_kind(kind: str, name: str, data: str | Path | None) -> LabeledTask:
-    """A file, or a data set of the catalogue, as the kind that is asked for."""
+    """Read a file, or a data set of the catalogue, as the given kind."""
     path = Path(name)
     if kind == "retrieval" and (path.is_dir() or is_beir(path)):
         return beir_task(path)

@@ -1,10 +1,10 @@
-"""Labels of pairs and triplets, whose evidence is cosines: scored pairs, duplicates, triplets.
+"""Tasks whose evidence is cosines: scored pairs, duplicates and triplets.
 
-Sources. Scored pairs: SemEval's STS tasks as SentEval (Conneau & Kiela 2018) scores them; "all" as in SimCSE's protocol
-(Gao et al. 2021, Appendix B): the pairs of all subsets together; no regressor. Duplicates: average precision as
-sentence-transformers' BinaryClassificationEvaluator and MTEB's PairClassification report it; equal cosines count as one
-step, as in scikit-learn. Triplets: sentence-transformers' TripletEvaluator, by cosine; where both texts are equally
-near, which counts as wrong there, half is counted here.
+Sources. Scored pairs: SemEval's STS tasks as scored by SentEval (Conneau & Kiela 2018); "all" as in SimCSE's protocol
+(Gao et al. 2021, Appendix B): the pairs of all subsets together, without a regressor. Duplicates: average precision as
+in sentence-transformers' BinaryClassificationEvaluator and MTEB's PairClassification; equal cosines are one step, as in
+scikit-learn. Triplets: sentence-transformers' TripletEvaluator, by cosine; a tie counts one half here, and as wrong
+there.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from essent.tasks.resampling import Order, correlation, weighted_correlation
 from essent.tasks.result import Result
 
 METRICS = ("spearman", "pearson")
-SAME_COSINE = 1e-13  # a narrower spread of cosines is float64 rounding: to rank it would be to rank noise
+SAME_COSINE = 1e-13  # a narrower spread of cosines is float64 rounding: its ranks would be noise
 SAME_TRIPLET = 1e-6  # a smaller difference of two cosines of a triplet may be rounding of float32
 
 
 class CosineTask(LabeledTask):
-    """P examples of two or three texts; the evidence is the cosines of the first text with each of the others."""
+    """Base class of tasks with P examples of two or three texts; the evidence is the first text's cosines."""
 
     unit = "pairs"
     examples_in = "pairs"
@@ -45,9 +45,9 @@ class CosineTask(LabeledTask):
             raise DataError(f"The task {self.name!r} has no {self.examples_in}.")
 
     def texts(self) -> list[str]:
-        """All first texts, then all second ones (and all third ones), duplicates kept.
+        """Return all first texts, then all second texts (and all third texts), with duplicates.
 
-        What is fitted on a task (idf, shaping) is fitted on these: on distinct texts a task moves by up to 1.2 points.
+        Recipes (idf, shaping) are fitted on these texts: on distinct texts, scores differ by up to 1.2 points.
         """
         return [text for side in zip(*self.items(), strict=True) for text in side]
 
@@ -55,31 +55,31 @@ class CosineTask(LabeledTask):
         return [list(example) for example in getattr(self, self.examples_in)]
 
     def items(self) -> list[tuple[str, ...]]:
-        """The texts of each example."""
+        """Return the texts of each example."""
         return [tuple(example[: self.texts_per_example]) for example in getattr(self, self.examples_in)]
 
     @property
     def evidence_size(self) -> int:
-        """A cosine for each text after the first."""
+        """E, one cosine per text after the first."""
         return (self.texts_per_example - 1) * len(self)
 
     def compared(self) -> np.ndarray:
-        """Positions in `texts()` of the first texts with the second ones, then with the third ones."""
+        """Return positions in `texts()` (E,2): first and second texts, then first and third texts."""
         first, *later = np.arange(self.texts_per_example * len(self)).reshape(self.texts_per_example, -1)
         return np.concatenate([np.stack([first, positions], axis=1) for positions in later])
 
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
-        """The cosines (E,) of the texts that are `compared`."""
+        """Compute the cosines (E,) of the pairs in `compared()`."""
         units, pairs = unit_rows(vectors), np.asarray(rows)[self.compared()]  # (M,D), (E,2)
         return np.asarray(np.einsum("pd,pd->p", units[pairs[:, 0]], units[pairs[:, 1]]))
 
     def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
-        """Ranks and not cosines: two recipes' cosines live on different scales."""
+        """Return ranks instead of cosines, because two recipes' cosines have different scales."""
         return ranks_of(evidence)
 
 
 def ranks_of(values: np.ndarray) -> np.ndarray:
-    """Ranks along the last axis; ties get their mean rank."""
+    """Rank values along the last axis; ties get their mean rank."""
     from scipy.stats import rankdata
 
     return np.asarray(rankdata(values, axis=-1))
@@ -90,11 +90,19 @@ def ranks_of(values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PairTask(CosineTask):
-    """P sentence pairs with gold scores.
+    """A task of P sentence pairs with gold scores.
 
     Attributes:
         name: of the task, e.g. "sts12".
-        pairs: order and duplicates as in the data; plain tuples (sentence1, sentence2, score) will do.
+        pairs: with order and duplicates of the data; plain tuples (sentence1, sentence2, score) are accepted.
+
+    Example:
+        >>> from essent import Encoder
+        >>> from essent.tasks import PairTask
+        >>> pairs = [("A man eats.", "A man is eating.", 4.8), ("Dogs run.", "Cats sleep.", 1.0), ("Hi.", "Rain.", 0.2)]
+        >>> result = PairTask("mine", tuple(pairs)).run(Encoder("sentence-transformers/all-MiniLM-L6-v2"))
+        >>> result.n, list(result.metrics)
+        (3, ['spearman', 'pearson'])
     """
 
     kind = "pairs"
@@ -108,22 +116,22 @@ class PairTask(CosineTask):
 
     @classmethod
     def from_rows(cls, rows: Any, name: str = "pairs") -> PairTask:
-        """A task of scored pairs that are in memory.
+        """Create a task from scored pairs in memory.
 
         Args:
-            rows: (sentence1, sentence2, score) tuples, or rows with columns as files of pairs have them: a pandas or
-                Polars frame, a `datasets.Dataset`, a list of dictionaries.
+            rows: (sentence1, sentence2, score) tuples, or rows with the columns of files of pairs: a pandas or Polars
+                frame, a `datasets.Dataset`, a list of dictionaries.
 
         Raises:
-            DataError: no rows, a missing column, a sentence that is no string, a score that is not a finite number.
+            DataError: no rows, a missing column, a sentence that is not a string, a score that is not a finite number.
         """
         return cls(name, tuple(pairs_from_rows(rows_in_memory(rows, name))), source={"source": "memory"})
 
     @classmethod
     def joined(cls, tasks: Sequence[PairTask]) -> PairTask:
-        """The pairs of several tasks as one task, of which each is a subset. A note says what was put together.
+        """Join the pairs of several tasks, each as a subset; a note lists the joined tasks.
 
-        Gold scores stay as they are: pairs of different scales are ranked by them all the same.
+        Gold scores are unchanged: pairs are ranked together even if the tasks' scales differ.
         """
         names = [task.name for task in tasks]
         names = [f"{name} ({n})" if names.count(name) > 1 else name for n, name in enumerate(names, start=1)]
@@ -134,17 +142,17 @@ class PairTask(CosineTask):
             for name, task in by_name.items()
         ]
         notes = [f"{name}: {note}" for name, task in by_name.items() for note in task.notes]
-        notes.append(f"Ranked together: {', '.join(counts)}. Where the scales differ, bring them to one scale first.")
+        notes.append(f"Ranked together: {', '.join(counts)}. If the scales differ, convert them to one scale first.")
         source = {"source": "several tasks", "tasks": {name: dict(task.source) for name, task in by_name.items()}}
         return cls(" + ".join(names), pairs, source=source, notes=tuple(notes))
 
     def digest(self) -> str:
-        """SHA-256 of the pairs, line by line."""
+        """Return the SHA-256 of the pairs, one JSON line per pair."""
         lines = (json.dumps(pair, ensure_ascii=False).encode() + b"\n" for pair in self._content())
         return hashlib.sha256(b"".join(lines)).hexdigest()
 
     def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
-        """Spearman ×100 in draws of the pairs. Ranks within a draw follow from running sums of its counts."""
+        """Return Spearman ×100 in draws of the pairs; ranks within a draw are running sums of its counts."""
         gold, rows = Order(self._gold), [Order(row) for row in evidence]
         undefined = self._undefined(evidence)[:, None]
 
@@ -156,12 +164,12 @@ class PairTask(CosineTask):
         return scored
 
     def scores(self, evidence: np.ndarray, score: str = "") -> np.ndarray:
-        """Spearman ×100 (R,) of cosines (R,P)."""
+        """Compute Spearman ×100 (R,) of cosines (R,P)."""
         ranks, spearman = self.paired(evidence, score)
         return np.where(self._undefined(evidence), np.nan, spearman(ranks))
 
     def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Scorer]:
-        """Ranks, and Spearman's correlation ×100 of them."""
+        """Return ranks, and a function that computes Spearman's correlation ×100 from them."""
         target = ranks_of(self._gold)
         return self.values(evidence, score), lambda ranks: correlation(ranks, target) * 100
 
@@ -170,14 +178,14 @@ class PairTask(CosineTask):
         return np.array([pair.score for pair in self.pairs], dtype=np.float64)
 
     def _undefined(self, evidence: np.ndarray) -> np.ndarray:
-        """Which rows (R,) of cosines (R,P) have no correlation."""
+        """Return which rows (R,) of cosines (R,P) have no correlation."""
         return np.asarray((np.ptp(evidence, axis=1) <= SAME_COSINE) | (np.ptp(self._gold) == 0))
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         return self.score(self.evidence(vectors, rows))
 
     def score(self, cosines: Any) -> Result:
-        """Score ready similarities (P,), one a pair.
+        """Score precomputed similarities (P,), one per pair.
 
         Raises:
             InputError: another shape, or a value that is not finite.
@@ -185,11 +193,11 @@ class PairTask(CosineTask):
         similarity = np.asarray(cosines, dtype=np.float64)
         if similarity.shape != (len(self),):
             raise InputError(
-                f"{self.name}: expected {len(self)} similarities, one a pair, got shape {similarity.shape}."
+                f"{self.name}: expected {len(self)} similarities, one per pair, got shape {similarity.shape}."
             )
         if not np.isfinite(similarity).all():
             first = int(np.flatnonzero(~np.isfinite(similarity))[0])
-            raise InputError(f"{self.name}: the similarity of pair {first + 1} is {similarity[first]}.")
+            raise InputError(f"{self.name}: the similarity of pair {first + 1} is {similarity[first]}, not finite.")
         gold, names = self._gold, np.array([pair.subset for pair in self.pairs])
         overall, notes = correlations(similarity, gold, "all pairs")
         metrics = {metric: with_normal_interval(metric, overall[metric], len(self)) for metric in METRICS}
@@ -205,9 +213,9 @@ class PairTask(CosineTask):
 
 
 def correlations(similarity: np.ndarray, gold: np.ndarray, where: str) -> tuple[dict[str, float], list[str]]:
-    """Spearman's (ties get their mean rank) and Pearson's correlation ×100 of two vectors (P,).
+    """Compute Spearman's (ties get their mean rank) and Pearson's correlation ×100 of two vectors (P,), and notes.
 
-    Undefined when a side is constant or has one value: NaN, and a note that says so.
+    NaN with a note if a vector is constant or has one value.
     """
     from scipy import stats
 
@@ -218,7 +226,7 @@ def correlations(similarity: np.ndarray, gold: np.ndarray, where: str) -> tuple[
     elif np.ptp(similarity) <= SAME_COSINE:
         reason = "constant similarities"
     else:
-        with warnings.catch_warnings():  # scipy warns of nearly constant input, which is no news to the reader
+        with warnings.catch_warnings():  # scipy warns about nearly constant input
             warnings.simplefilter("ignore")
             spearman = 100 * float(stats.spearmanr(similarity, gold).statistic)
             pearson = 100 * float(stats.pearsonr(similarity, gold).statistic)
@@ -227,7 +235,7 @@ def correlations(similarity: np.ndarray, gold: np.ndarray, where: str) -> tuple[
 
 
 def with_normal_interval(metric: str, score: float, pairs: int) -> dict[str, float]:
-    """A correlation ×100 as "all", its 95 % interval, if there is one, as "low" and "high" (Bonett & Wright 2000)."""
+    """Return a correlation ×100 as "all", its 95 % interval, if any, as "low" and "high" (Bonett & Wright 2000)."""
     share = score / 100
     if pairs < 4 or not abs(share) < 1:
         return {"all": score}
@@ -240,10 +248,18 @@ def with_normal_interval(metric: str, score: float, pairs: int) -> dict[str, flo
 
 @dataclass(frozen=True)
 class DuplicateTask(CosineTask):
-    """P pairs of texts, each of which is a pair of duplicates (paraphrases) or not.
+    """A task of P pairs of texts that are duplicates (paraphrases) or not.
 
     Attributes:
         pairs: (first text, second text, whether they are duplicates).
+
+    Example:
+        >>> from essent import Encoder
+        >>> from essent.tasks import DuplicateTask
+        >>> pairs = (("A man eats.", "A man is eating.", True), ("A man eats.", "Stocks fell.", False))
+        >>> result = DuplicateTask("mine", pairs).run(Encoder("sentence-transformers/all-MiniLM-L6-v2"))
+        >>> result.main, result.main_score
+        (('average_precision', 'all'), 100.0)
     """
 
     kind = "duplicates"
@@ -253,10 +269,12 @@ class DuplicateTask(CosineTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (duplicates := int(self._gold.sum())) in (0, len(self)):
-            raise DataError(f"The task {self.name!r}: {duplicates} of the {len(self)} pairs are duplicates; give both.")
+            raise DataError(
+                f"The task {self.name!r}: {duplicates} of {len(self)} pairs are duplicates. Give duplicates and others."
+            )
 
     def strata(self) -> np.ndarray | None:
-        """Whether each pair is a pair of duplicates."""
+        """Return whether each pair is a duplicate."""
         return self._gold
 
     @property
@@ -264,7 +282,7 @@ class DuplicateTask(CosineTask):
         return np.array([pair[2] for pair in self.pairs], dtype=np.float64)
 
     def statistic(self, score: str) -> Statistic:
-        """Average precision ×100 in draws of the pairs, the most similar first."""
+        """Return average precision ×100 in draws of the pairs, the most similar first."""
         gold = self._gold
         return lambda ranks, counts: _average_precision(Order(-ranks), gold, counts)
 
@@ -287,7 +305,7 @@ class DuplicateTask(CosineTask):
 
 
 def _average_precision(order: Order, gold: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Average precision ×100 (B,) in draws (B,P); NaN for a draw without duplicates."""
+    """Compute average precision ×100 (B,) in draws (B,P); NaN for a draw without duplicates."""
     hits = np.cumsum(order.sums(counts * gold), axis=1)  # (B,steps) duplicates up to each cosine
     pairs = np.cumsum(order.sums(counts), axis=1)
     precision = np.divide(hits, pairs, out=np.zeros_like(hits), where=pairs > 0)
@@ -298,7 +316,7 @@ def _average_precision(order: Order, gold: np.ndarray, counts: np.ndarray) -> np
 
 @needs_torch("A threshold of duplicates")
 def best_threshold(cosines: np.ndarray, gold: np.ndarray) -> tuple[float, float]:
-    """The cosine from which on pairs are called duplicates for the best F1, and that F1 ×100."""
+    """Return the lowest cosine of predicted duplicates with the best F1, and this F1 ×100."""
     from sklearn.metrics import precision_recall_curve
 
     precision, recall, thresholds = precision_recall_curve(gold, cosines)
@@ -313,7 +331,15 @@ def best_threshold(cosines: np.ndarray, gold: np.ndarray) -> tuple[float, float]
 
 @dataclass(frozen=True)
 class TripletTask(CosineTask):
-    """T triplets (anchor, positive, negative)."""
+    """A task of T triplets (anchor, positive, negative).
+
+    Example:
+        >>> from essent import Encoder
+        >>> from essent.tasks import TripletTask
+        >>> task = TripletTask("mine", (("A man eats.", "A man is eating.", "Stocks fell."),))
+        >>> task.run(Encoder("sentence-transformers/all-MiniLM-L6-v2")).main_score
+        100.0
+    """
 
     kind = "triplets"
     unit = "triplets"
@@ -323,7 +349,7 @@ class TripletTask(CosineTask):
     triplets: tuple[tuple[str, str, str], ...]
 
     def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
-        """1 where the positive is nearer, ½ where both are as near, 0 where the negative is."""
+        """Return 1 if the positive is more similar, 0 if the negative is, and ½ for a tie."""
         lead = evidence[:, : len(self)] - evidence[:, len(self) :]
         return np.where(np.abs(lead) <= SAME_TRIPLET, 0.5, (lead > 0).astype(np.float64))
 

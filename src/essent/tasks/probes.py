@@ -1,8 +1,8 @@
 """Logistic regressions on frozen vectors, all folds of a cross-validation in one solve.
 
-The problems of a cross-validation differ only in the rows that they leave out. One matrix product gives the logits of
-all of them, held-out rows included, so that nothing is computed twice: with k folds and the strength chosen by an inner
-cross-validation, the fit without folds {i, j} serves the inner fold j of i and the inner fold i of j.
+The problems of a cross-validation differ only in the excluded rows. One matrix product computes the logits of all
+problems, held-out rows included, so that nothing is computed twice: with k folds and the strength chosen by an inner
+cross-validation, the fit without folds {i, j} is used for the inner fold j of i and the inner fold i of j.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import numpy as np
 
 from essent._core.lazy import needs_torch
 
-STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0, 30.0, 100.0)  # C, for numbers of variance about 1
-PATIENCE = 2  # strengths that are tried beyond the best one
-SURE = 2.0  # standard errors by which a strength is so much worse that no further one is tried
+STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0, 30.0, 100.0)  # C, for features of variance about 1
+PATIENCE = 2  # strengths tried beyond the best one
+SURE = 2.0  # standard errors by which a strength must be worse to end the search
 COLUMNS, ROWS = 32, 4096  # converted to float64 at a time
 DRAWS = 10  # training sets of a few labels
-AT_MOST = 3e8  # logits of all problems; beyond, each test fold has one inner fold instead of all others
+AT_MOST = 3e8  # logits of all problems; above, each test fold has one inner fold instead of all others
 
 
 def scaled(vectors: np.ndarray, fitted_rows: np.ndarray | None = None) -> np.ndarray:
-    """Centre rows (N,D) and divide by one number, so that a number's variance is about 1; float32.
+    """Centre rows (N,D) and divide them by one scale, so that the features' variance is about 1; float32.
 
-    Neither changes what a linear classifier can say; the strengths then mean the same for vectors of any length. Centre
-    and number are medians: one row that is far away does not move them.
+    A linear classifier is equally expressive on scaled rows, and the strengths become comparable for vectors of any
+    length. Centre and scale are medians, so outliers do not move them.
 
     Args:
-        fitted_rows: which rows (N,) centre and number come from; all by default.
+        fitted_rows: rows (N,) from which centre and scale are computed; all by default.
     """
     base = vectors if fitted_rows is None else vectors[fitted_rows]
     largest = float(max(base.max(initial=0.0), -base.min(initial=0.0))) or 1.0  # first: squares of 1e200 would overflow
@@ -40,12 +40,12 @@ def scaled(vectors: np.ndarray, fitted_rows: np.ndarray | None = None) -> np.nda
     middle = np.concatenate(middles)
 
     def centred(rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        for start in range(0, len(rows), ROWS):  # float64 all at once would be large
+        for start in range(0, len(rows), ROWS):  # in blocks, because float64 is large
             yield start, np.asarray(rows[start : start + ROWS], np.float64) / largest - middle
 
     squares = np.concatenate([np.mean(part**2, axis=1) for _, part in centred(base)])  # (n,)
     scale = np.sqrt(np.median(squares) or squares.mean() or 1.0)
-    limit = np.finfo(np.float32).max ** 0.25  # their products stay finite
+    limit = np.finfo(np.float32).max ** 0.25  # keeps products finite
     numbers = np.empty(vectors.shape, np.float32)
     for start, part in centred(vectors):
         numbers[start : start + ROWS] = np.clip(part / scale, -limit, limit)
@@ -59,7 +59,7 @@ def _paths(
     strengths: Sequence[float],
     fitted_rows: np.ndarray | None = None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """At each strength the logits (N,B,K), and how good they are (N,B)."""
+    """Yield the logits (N,B,K) and their scores (N,B) at each strength."""
     with needs_torch("A probe of labelled texts"):
         from essent.tasks.regressions import logits_by_strength, row_scores
 
@@ -75,15 +75,15 @@ def cross_validated(
     *,
     nested: bool = True,
 ) -> tuple[np.ndarray, list[float]]:
-    """Predict every fold from the others; the strength is chosen by cross-validation over those others alone.
+    """Predict every fold from the others; the strength is chosen by cross-validation over the others only.
 
     Args:
-        nested: False chooses one strength for all folds, the one that predicts them best: many times cheaper, and a
-            little optimistic.
+        nested: False chooses the one strength that predicts all folds best: many times cheaper, and slightly
+            optimistic.
         vectors: (N,D).
         targets: (N,K) probabilities of the classes; K = 1 for two classes.
-        folds: number of each row's fold (N,), 0 … F−1, with F ≥ 2. With two folds there is no inner fold: the middle
-            strength is taken.
+        folds: index of each row's fold (N,), 0 … F−1, with F ≥ 2. With two folds there is no inner fold, and the middle
+            strength is used.
 
     Returns:
         Probabilities (N,K), and the strength chosen for each fold.
@@ -106,7 +106,7 @@ def cross_validated(
         outer.append(logits[rows, folds])  # (N,K)
         if not pairs:
             continue
-        table = np.full((count, count), np.nan)  # what fold `second` scores when `first` is the test fold
+        table = np.full((count, count), np.nan)  # score of fold `second` when `first` is the test fold
         for problem, (first, second) in enumerate(pairs, start=count):
             table[first, second] = scores[folds == second, problem].mean()
             table[second, first] = scores[folds == first, problem].mean()
@@ -115,7 +115,7 @@ def cross_validated(
         beyond = np.max(inner, axis=0).min() > constant + 1e-9  # see `_best`
         if beyond and _ends(history, int(np.argmax(inner, axis=0).max())):
             break
-    # (F,); the weaker of equals
+    # (F,); the lowest of equally good strengths
     best = np.argmax(inner, axis=0) if pairs else np.full(count, len(strengths) // 2)
     chosen = np.stack([outer[best[fold]][row] for row, fold in enumerate(folds)])
     return as_probabilities(chosen), [strengths[index] for index in best]
@@ -129,11 +129,11 @@ def held_out(
     folds: np.ndarray,
     strengths: Sequence[float] = STRENGTHS,
 ) -> tuple[np.ndarray, float]:
-    """Fit on the training rows, choose the strength on the dev rows, or without any by cross-validation over `train`.
+    """Fit on the training rows; choose the strength on the dev rows, or without any by cross-validation over `train`.
 
     Args:
-        train, dev: which rows (N,), as booleans; `dev` all false for none.
-        folds: numbers of the training rows' folds (N,), read when there is no dev part.
+        train, dev: masks of the rows (N,); `dev` all false without a dev part.
+        folds: indices of the training rows' folds (N,), read without a dev part.
 
     Returns:
         Probabilities (N,K) of all rows, and the strength.
@@ -155,21 +155,21 @@ def _best(
     validated: np.ndarray,
     select: Callable[[np.ndarray], np.ndarray],
 ) -> tuple[np.ndarray, int]:
-    """What is selected of the logits (N,B,K) of the strength best on the `validated` rows (N,B), and its index."""
+    """Select from the logits (N,B,K) of the strength that is best on the `validated` rows (N,B); also its index."""
     history: list[np.ndarray] = []
     selected, best, constant = np.empty(0), 0, _constant(targets, validated)
     for number, (logits, scores) in enumerate(paths):
         history.append(scores[validated].astype(np.float64))
         if number == 0 or history[-1].mean() > history[best].mean():
             selected, best = select(logits), number
-        # strong regularisation may predict the largest class for all rows: nothing has been tried as yet
+        # strong regularization may predict the largest class for all rows: do not stop there
         if history[best].mean() > constant + 1e-9 and _ends(history, best):
             break
     return selected, best
 
 
 def _constant(targets: np.ndarray, validated: np.ndarray) -> float:
-    """The best score of one class for all `validated` rows (N,B); of soft targets (N,K) there is none to beat."""
+    """Return the best score of a constant prediction for the `validated` rows (N,B); -inf for soft targets (N,K)."""
     if not np.isin(targets, (0, 1)).all():
         return -np.inf
     shares = np.average(targets, axis=0, weights=validated.sum(axis=1))
@@ -177,21 +177,21 @@ def _constant(targets: np.ndarray, validated: np.ndarray) -> float:
 
 
 def _ends(history: Sequence[np.ndarray], best: int) -> bool:
-    """Whether no further strength is worth a try, after the scores (M,) of the same rows at each strength so far.
+    """Return whether to stop, given the scores (M,) of the same rows at each strength so far.
 
-    Enough have been tried beyond the best one, or the last one is worse by more than chance.
+    True after `PATIENCE` strengths beyond the best, or if the last one is significantly worse.
     """
     beyond, lost = len(history) - 1 - best, history[best] - history[-1]
     return beyond >= PATIENCE or bool(beyond > 0 and lost.mean() > SURE * lost.std() / np.sqrt(len(lost)))
 
 
 def few_labels(vectors: np.ndarray, targets: np.ndarray, used: np.ndarray, strength: float = 1.0) -> np.ndarray:
-    """The place of the class that each of B small training sets gives every row: (N,B).
+    """Predict the class index of every row from each of B small training sets: (N,B).
 
-    There is nothing to choose a strength on: it is scikit-learn's default, as in SetFit's few-label probes.
+    There are too few labels to choose the strength: it is scikit-learn's default, as in SetFit's few-label probes.
 
     Args:
-        used: (N,B), the rows of each training set.
+        used: (N,B), masks of the training sets.
     """
     logits, _ = next(_paths(vectors, targets, used, (strength,)))  # (N,B,K)
     if logits.shape[2] == 1:
@@ -202,11 +202,11 @@ def few_labels(vectors: np.ndarray, targets: np.ndarray, used: np.ndarray, stren
 def spread_folds(
     count: int, folds: int, seed: int, kinds: Sequence[Hashable] | None = None, alike: Sequence[Hashable] | None = None
 ) -> np.ndarray:
-    """The fold 0 … F−1 of each of `count` members, at random.
+    """Assign a random fold 0 … F−1 to each of `count` members.
 
     Args:
-        kinds: every kind is spread evenly over the folds.
-        alike: members that are equal here are in one fold; by default each is by itself.
+        kinds: strata, spread evenly over the folds.
+        alike: groups; members of a group are in one fold. By default each member is its own group.
     """
     shuffled = np.random.default_rng(seed).permutation(count)
     first: dict[Hashable, int] = {}
@@ -222,9 +222,9 @@ def spread_folds(
 
 
 def few_label_sets(classes: np.ndarray, learned: np.ndarray, tested: np.ndarray, shot: int, seed: int) -> np.ndarray:
-    """Ten training sets of `shot` examples a class: which examples (N,) each has, (N,DRAWS) bool.
+    """Draw ten training sets of `shot` examples per class: masks (N,DRAWS).
 
-    At most half of a class is taken where its examples are tested too.
+    At most half of a class is drawn if its examples are tested too.
     """
     used = np.zeros((len(classes), DRAWS), dtype=bool)
     both = np.bincount(classes[learned & tested], minlength=int(classes.max()) + 1) > 0
@@ -239,7 +239,7 @@ def few_label_sets(classes: np.ndarray, learned: np.ndarray, tested: np.ndarray,
 
 
 def as_probabilities(logits: np.ndarray) -> np.ndarray:
-    """Probabilities (N,K) of logits (N,K); both classes of a single one, so that K is at least 2."""
+    """Convert logits (N,K) to probabilities (N,K); a single logit becomes two classes, so that K is at least 2."""
     from scipy.special import expit, softmax
 
     if logits.shape[1] == 1:

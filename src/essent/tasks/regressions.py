@@ -1,10 +1,10 @@
-"""Many logistic regressions on the same rows, in one solve: one matrix product gives the logits of all of them.
+"""Many logistic regressions on the same rows, solved together: one matrix product computes the logits of all.
 
-The objective is scikit-learn's `LogisticRegression(C)`: C · Σ loss + ½‖w‖², the intercept free; with two classes one
-sigmoid, with more a softmax. The solver is L-BFGS (Nocedal & Wright 2006, algorithm 7.4) in the eigenbasis of the
-vectors' covariance. It starts from the Kronecker product of that covariance and the classes' curvature, and keeps what
-it has learned about the second derivative from one strength to the next. Line searches move along known logits and cost
-no product.
+The objective is scikit-learn's `LogisticRegression(C)`: C · Σ loss + ½‖w‖², with an unpenalized intercept; a sigmoid
+for two classes, a softmax for more. The solver is L-BFGS (Nocedal & Wright 2006, algorithm 7.4) in the eigenbasis of
+the vectors' covariance. It starts from the Kronecker product of that covariance and the classes' curvature, and its
+approximation of the second derivative is retained from one strength to the next. Line searches reuse the logits along
+the step and need no matrix product.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ import numpy as np
 import torch
 from torch.nn.functional import softplus
 
-TOLERANCE = 1e-5  # of the objective: the decrease that a further step promises; scikit-learn's default is about as near
+TOLERANCE = 1e-5  # expected decrease of a further step / objective; about as precise as scikit-learn's default
 MOST_STEPS = 300
-MEMORY = 20  # moves that L-BFGS remembers
-MOST_TRIALS = 5  # of a line search
-FLAT = 0.25  # a line search ends where the slope is this part of the first one
-AT_ONCE = 3e7  # numbers kept for problems that are solved together: 120 MB; more is not faster
+MEMORY = 20  # moves stored by L-BFGS
+MOST_TRIALS = 5  # per line search
+FLAT = 0.25  # a line search ends at this fraction of the initial slope
+AT_ONCE = 3e7  # numbers stored for problems solved together: 120 MB; more is not faster
 
 
 def logits_by_strength(
     vectors: np.ndarray, targets: np.ndarray, used: np.ndarray, strengths: Sequence[float]
 ) -> Iterator[np.ndarray]:
-    """Fit B problems at each strength, weakest first, each from where the one before has ended.
+    """Fit B problems at each strength in ascending order, each initialized with the previous solution.
 
     Args:
         vectors: rows (N,D), see `essent.tasks.probes.scaled`.
         targets: (N,K) probabilities of the classes; K = 1 is the probability of the second of two.
-        used: (N,B), which rows problem b is fitted on.
+        used: (N,B), mask of the rows on which problem b is fitted.
         strengths: C of scikit-learn, ascending.
 
     Yields:
-        For each strength the logits (N,B,K) of all rows, those left out included.
+        The logits (N,B,K) of all rows at each strength, held-out rows included.
     """
     matrix = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))  # (N,D)
     fitted = matrix[torch.from_numpy(used.any(axis=1))]
@@ -45,7 +45,7 @@ def logits_by_strength(
     rows = torch.cat([matrix @ basis.float(), torch.ones(len(matrix), 1)], dim=1)  # (N,D+1), the intercept last
     goal = torch.from_numpy(targets).float().T.contiguous()[:, None]  # (K,1,N), shared by the groups
     chosen = torch.from_numpy(used).float()
-    numbers = targets.shape[1] * (5 * len(rows) + 2 * MEMORY * rows.shape[1])  # of one problem
+    numbers = targets.shape[1] * (5 * len(rows) + 2 * MEMORY * rows.shape[1])  # per problem
     together = max(int(AT_ONCE / max(numbers, 1)), 1)  # problems
     groups = [_Problems(rows, goal, part) for part in chosen.split(together, dim=1)]
     for strength in strengths:
@@ -55,15 +55,15 @@ def logits_by_strength(
 
 
 class _Problems:
-    """B logistic regressions on the same rows; weights and logits move together.
+    """B logistic regressions on the same rows; weights and logits are updated together.
 
-    The rows are the last dimension, (K,B,N), so that sums over the few classes run over whole vectors of numbers.
+    Rows are the last dimension, (K,B,N), so that sums over the few classes are vectorized.
     """
 
     def __init__(self, rows: torch.Tensor, targets: torch.Tensor, used: torch.Tensor) -> None:
         self.rows, self.targets = rows, targets  # (N,D+1), (K,1,N)
         self.counts = used.sum(0).clamp(min=1.0)  # (B,)
-        self.share = (used / self.counts).T.contiguous()  # (B,N), what each row counts for in the mean loss
+        self.share = (used / self.counts).T.contiguous()  # (B,N), weight of each row in the mean loss
         self.spread = rows[used.any(1)].square().mean(0)  # (D+1,)
         self.penalised = torch.ones(rows.shape[1])
         self.penalised[-1] = 0.0
@@ -78,14 +78,14 @@ class _Problems:
         self.gradient = self._product()  # (K,B,D+1)
 
     def solve(self, strength: float) -> None:
-        """Minimise mean loss + decay/2 ‖w‖² of every problem."""
+        """Minimize mean loss + decay/2 ‖w‖² of every problem."""
         decay = self.penalised / (strength * self.counts[:, None])
         self.gradient += (decay - self.decay) * self.weights
         for pair in self.pairs:
             pair.bend(decay - self.decay)
         self.decay = decay
         basis, curvature = self._curvature()
-        bend = curvature[:, None, None] * self.spread + decay  # (K,B,D+1), nearly the second derivatives
+        bend = curvature[:, None, None] * self.spread + decay  # (K,B,D+1), approximate second derivatives
         enough = TOLERANCE * self._objective()
         for _ in range(MOST_STEPS):
             plain = -_turn(basis, _turn(basis.T, self.gradient) / bend)
@@ -97,7 +97,7 @@ class _Problems:
             self._move(step * active[:, None])
 
     def _quasi_newton(self, basis: torch.Tensor, bend: torch.Tensor) -> torch.Tensor:
-        """Minus the inverse second derivative times the gradient, after the moves so far (L-BFGS, two loops)."""
+        """Compute the L-BFGS step: minus the approximate inverse second derivative times the gradient (two loops)."""
         direction, shares = -self.gradient, []
         for pair in reversed(self.pairs):
             shares.append((_dot(pair.step, direction) * pair.inverse)[:, None])
@@ -108,7 +108,7 @@ class _Problems:
         return step
 
     def _look(self) -> None:
-        """Probabilities at the logits, and how far they are from the targets, as each row counts."""
+        """Update the probabilities at the logits, and their weighted differences from the targets."""
         if len(self.logits) == 1:
             torch.sigmoid(self.logits, out=self.probability)
         else:
@@ -116,13 +116,13 @@ class _Problems:
         torch.sub(self.probability, self.targets, out=self.error).mul_(self.share)
 
     def _product(self) -> torch.Tensor:
-        """The gradient (K,B,D+1) of the mean loss."""
+        """Compute the gradient (K,B,D+1) of the mean loss."""
         return (self.error.flatten(0, 1) @ self.rows).view_as(self.weights)
 
     def _curvature(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Eigenvectors (K,K) and eigenvalues (K,) of the loss' mean second derivative by the logits of a row.
+        """Compute eigenvectors (K,K) and eigenvalues (K,) of the loss' mean second derivative by a row's logits.
 
-        Its Kronecker product with the rows' covariance is nearly the second derivative by the weights.
+        Its Kronecker product with the rows' covariance approximates the second derivative by the weights.
         """
         shared = torch.mul(self.probability, self.share, out=self.spare).flatten(1)
         matrix = -(shared @ self.probability.flatten(1).T)
@@ -135,13 +135,13 @@ class _Problems:
         return loss + _dot(self.decay * self.weights, self.weights) / 2
 
     def _move(self, step: torch.Tensor) -> None:
-        """Go along the steps (K,B,D+1) to where each problem's slope is nearly flat."""
+        """Move along the steps (K,B,D+1) until each problem's slope is nearly flat."""
         ahead = torch.mm(step.flatten(0, 1), self.rows.T, out=self.ahead.flatten(0, 1)).view_as(self.logits)
         pull, push = _dot(self.decay * self.weights, step), _dot(self.decay * step, step)  # (B,)
         first = _dot(self.gradient, step)
         length = -first / (self._bend() + push).clamp(min=1e-30)
         travelled = torch.zeros_like(length)
-        for _ in range(MOST_TRIALS):  # too far only: before the minimum a convex function has gone down
+        for _ in range(MOST_TRIALS):  # only shorten steps: up to its minimum a convex function decreases
             self.logits.addcmul_((length - travelled)[:, None], ahead)
             travelled = length
             self._look()
@@ -157,20 +157,20 @@ class _Problems:
         self.gradient = gradient
 
     def _bend(self) -> torch.Tensor:
-        """Second derivative (B,) of the mean loss along `ahead`."""
+        """Compute the second derivative (B,) of the mean loss along `ahead`."""
         moved = torch.mul(self.probability, self.ahead, out=self.spare)
-        mean = moved.sum(0)  # (B,N); with one logit the second class has p · ahead and the first one nothing
+        mean = moved.sum(0)  # (B,N); with one logit, the second class has p · ahead and the first 0
         spread = moved.mul_(self.ahead).sum(0).sub_(mean.square_())
         return spread.mul_(self.share).sum(1)
 
 
 @dataclass
 class _Pair:
-    """A move of all problems (K,B,D+1), and how it has changed the gradients."""
+    """A move of all problems (K,B,D+1) and the change of their gradients."""
 
     step: torch.Tensor
     change: torch.Tensor
-    inverse: torch.Tensor = field(init=False)  # (B,), of their inner products; 0 where rounding hides them
+    inverse: torch.Tensor = field(init=False)  # (B,), of their inner products; 0 if they are within rounding
 
     def __post_init__(self) -> None:
         product = _dot(self.step, self.change)
@@ -178,23 +178,23 @@ class _Pair:
         self.inverse = (product > least) / product.clamp(min=1e-30)
 
     def bend(self, decay: torch.Tensor) -> None:
-        """Add what more decay (B,D+1) changes."""
+        """Update the change for an increase of the decay (B,D+1)."""
         self.change.addcmul_(decay, self.step)
         self.__post_init__()
 
 
 def _dot(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """Inner products (B,) of the problems' weights (K,B,D)."""
+    """Compute inner products (B,) of the problems' weights (K,B,D)."""
     return (first * second).sum((0, 2))
 
 
 def _turn(basis: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """The classes (K,…) of the weights in another basis."""
+    """Change the basis of the classes (K,…) of the weights."""
     return (basis @ weights.flatten(1)).view_as(weights)
 
 
 def losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy (…) of logits (K,…)."""
+    """Compute the cross-entropy (…) of logits (K,…)."""
     if len(logits) == 1:
         return (softplus(logits) - targets * logits)[0]
     most = logits.amax(0)
@@ -202,7 +202,7 @@ def losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 def row_scores(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """How good each prediction (N,B) is of logits (N,B,K): right or wrong, or for soft targets minus the loss."""
+    """Score predictions (N,B) from logits (N,B,K): correct or not, or for soft targets minus the loss."""
     if not np.isin(targets, (0, 1)).all():
         by_class = torch.from_numpy(logits).permute(2, 0, 1)  # (K,N,B)
         return np.asarray(-losses(by_class, torch.from_numpy(targets).float().T[:, :, None]).numpy())

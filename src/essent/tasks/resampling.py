@@ -1,7 +1,7 @@
-"""Bootstrap draws, and statistics that count each example as often as it was drawn.
+"""Bootstrap draws, and statistics that weight each example by its count in a draw.
 
-A draw is how often each example (a pair, a text, a query) is in it. Statistics take these counts, so that
-nothing is sorted or copied again for a draw; counts of 0 and 1 give a statistic of some of the examples.
+A draw is an array of counts, one per example (pair, text, query). Statistics accept counts, so that nothing is sorted
+or copied per draw; counts of 0 and 1 select some of the examples.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 
 RESAMPLES = 1000
 LEVEL = 0.95
-BLOCK_VALUES = 250_000  # of one block of resamples: stays in the processor's cache
+BLOCK_VALUES = 250_000  # per block of resamples: fits into the processor's cache
 
 
 def draws(units: int, *, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[np.ndarray]:
-    """Bootstrap draws of U examples as counts (B,U) float64, some draws at a time."""
+    """Yield bootstrap draws of U examples as counts (B,U) float64, in blocks."""
     generator = np.random.default_rng(seed)
     per_block = max(1, BLOCK_VALUES // max(units, 1))
     for start in range(0, resamples, per_block):
@@ -27,7 +27,7 @@ def draws(units: int, *, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:
-    """The middle 95 % of bootstrap values; NaN when every value is."""
+    """Return the middle 95 % of bootstrap values; NaN if all values are."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return float("nan"), float("nan")
@@ -36,28 +36,28 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 
 
 class Order:
-    """The order of some values (U,), ready to give their mean ranks within any draw."""
+    """Sorted order of values (U,), from which their mean ranks within any draw are computed."""
 
     def __init__(self, values: np.ndarray) -> None:
         self.order = np.argsort(values, kind="stable")
         ordered = values[self.order]
         self.starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-        self.group = np.empty(len(values), np.int64)  # of each value: values that are equal share one
+        self.group = np.empty(len(values), np.int64)  # of each value: equal values share a group
         self.group[self.order] = np.repeat(np.arange(len(self.starts)), np.diff([*self.starts, len(values)]))
 
     def ranks(self, counts: np.ndarray) -> np.ndarray:
-        """Ranks (B,U) in draws whose counts are (B,U); ties get their mean rank."""
+        """Compute ranks (B,U) in draws with counts (B,U); ties get their mean rank."""
         sizes = self.sums(counts)
         middle = np.cumsum(sizes, axis=1) - (sizes - 1) / 2
         return np.asarray(middle[:, self.group])
 
     def sums(self, counts: np.ndarray) -> np.ndarray:
-        """Counts (B,U) added up over equal values, from the smallest value to the largest: (B,groups)."""
+        """Sum counts (B,U) over equal values, from the smallest value to the largest: (B,groups)."""
         return np.asarray(np.add.reduceat(counts[:, self.order], self.starts, axis=1))
 
 
 def weighted_correlation(first: np.ndarray, second: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Pearson's correlation (B,) of (B,U) with (B,U), each column counted as often as it was drawn; NaN: undefined."""
+    """Compute Pearson's correlation (B,) of (B,U) with (B,U), columns weighted by `counts` (B,U); NaN if undefined."""
     total = counts.sum(axis=1, keepdims=True)
     first = first - (first * counts).sum(axis=1, keepdims=True) / total
     second = second - (second * counts).sum(axis=1, keepdims=True) / total
@@ -68,12 +68,12 @@ def weighted_correlation(first: np.ndarray, second: np.ndarray, counts: np.ndarr
 
 
 def weighted_mean(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Means of each row of values (R,U) within each draw (B,U): (R,B)."""
+    """Compute the means of values (R,U) in draws (B,U): (R,B)."""
     return np.asarray(values @ counts.T / counts.sum(axis=1))
 
 
 def correlation(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Pearson's correlation along the last axis; NaN where a side is constant."""
+    """Compute Pearson's correlation along the last axis; NaN if a side is constant."""
     first = first - first.mean(axis=-1, keepdims=True)
     second = second - second.mean(axis=-1, keepdims=True)
     scale = np.sqrt((first**2).sum(axis=-1) * (second**2).sum(axis=-1))
@@ -82,7 +82,7 @@ def correlation(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def f1_macro(gold: np.ndarray, predicted: np.ndarray, counts: np.ndarray, classes: int) -> np.ndarray:
-    """Macro-F1 ×100 (B,) of predictions (U,) in draws (B,U): the mean over the classes that a draw has or predicts."""
+    """Compute macro-F1 ×100 (B,) of predictions (U,) in draws (B,U): the mean over classes that occur in a draw."""
     rows = np.arange(len(counts))[:, None] * classes
     size = len(counts) * classes
 
@@ -96,7 +96,7 @@ def f1_macro(gold: np.ndarray, predicted: np.ndarray, counts: np.ndarray, classe
 
 
 def share(right: np.ndarray) -> dict[str, float]:
-    """Per cent that is right, with Wilson's 95 % interval."""
+    """Return the percentage of correct predictions, with Wilson's 95 % interval."""
     from scipy.stats import binomtest
 
     if not len(right):

@@ -1,4 +1,4 @@
-"""What a task gives back: scores with the provenance that tells how to get them again; results side by side."""
+"""Results of tasks: scores with the provenance to reproduce them, their files, and tables of results."""
 
 from __future__ import annotations
 
@@ -27,20 +27,29 @@ LIBRARIES = ("essent", "numpy", "scipy", "datasets", "sentence-transformers", "t
 
 @dataclass(frozen=True)
 class Result:
-    """Scores of one task, correlations ×100; NaN where a correlation is undefined (`notes` says why).
+    """The scores of one task, correlations ×100; NaN for an undefined correlation (see `notes`).
 
     Attributes:
         task: name of the task, e.g. "sts12" or "stsb.dev".
-        metrics: {"spearman": {"all": …, "mean": …, "wmean": …}, "pearson": {…}}. "all" takes all pairs together;
-            "mean" and "wmean" (weighted by size) average over the subsets and are absent when the task has none. "low"
-            and "high" are the 95 % interval of "all".
+        metrics: {"spearman": {"all": …, "mean": …, "wmean": …}, "pearson": {…}}. "all" is over all pairs together;
+            "mean" and "wmean" (weighted by size) average over the subsets and are absent without subsets. "low" and
+            "high" are the 95 % interval of "all".
         subsets: {subset: {"n": pairs, "spearman": …, "pearson": …}}, in the order of the data.
-        n: number of pairs.
-        provenance: plain values: where the data came from, its digest, library versions, and what the caller adds.
-        notes: sentences a reader of the numbers needs.
-        main: metric and key of the main score; None for a task that has no single one.
-        evidence: what each unit of judgement was given, see `LabeledTask.evidence`: it lets recipes be compared pair by
-            pair, text by text. In memory only; None for tasks without it and for results from a file.
+        n: number of scored examples.
+        provenance: plain values: origin and digest of the data, library versions, and values added by the caller.
+        notes: sentences that readers of the scores need.
+        main: metric and key of the main score; None for a task without a single main score.
+        evidence: values per example, see `LabeledTask.evidence`, with which recipes are compared example by example. In
+            memory only; None for tasks without evidence and for results read from a file.
+
+    Example:
+        >>> from essent import Encoder
+        >>> from essent.tasks import load_task
+        >>> result = load_task("pairs.jsonl").run(Encoder("sentence-transformers/all-MiniLM-L6-v2"))
+        >>> result.main, round(result.main_score)
+        (('spearman', 'all'), 77)
+        >>> list(result.subsets), result.n
+        (['everyday', 'news', 'questions', 'science'], 120)
     """
 
     task: str
@@ -54,13 +63,13 @@ class Result:
 
     @property
     def main_score(self) -> float:
-        """The one number that the papers report: for pairs Spearman's correlation over all of them, ×100.
+        """The score that papers report: for pairs, Spearman's correlation over all pairs, ×100.
 
         Raises:
-            InputError: the task has no single number (minimal pairs, geometry).
+            InputError: a task without a main score (minimal pairs, geometry).
         """
         if self.main is None:
-            raise InputError(f"{self.task} has no single main score; its numbers: {', '.join(self.metrics)}.")
+            raise InputError(f"{self.task} has no main score. Its scores are in `metrics`: {', '.join(self.metrics)}.")
         metric, subset = self.main
         return self.metrics[metric][subset]
 
@@ -76,20 +85,20 @@ class Result:
         )
 
     def with_provenance(self, **extra: Any) -> Result:
-        """A copy that also says, e.g., recipe="ditto:1-10", digest=…, model=…."""
+        """Return a copy with values added to its provenance, e.g. recipe="ditto:1-10", model=…."""
         return replace(self, provenance={**self.provenance, **extra})
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that JSON can hold, without the evidence; NaN becomes None."""
+        """Convert to JSON values, without the evidence; NaN becomes None."""
         values = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "evidence"}
         return dict(plain(values))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Result:
-        """The inverse of `to_dict`.
+        """Create a result from the values of `to_dict`.
 
         Raises:
-            DataError: a part is missing or has another type.
+            DataError: a value is missing or has another type.
         """
         try:
             subsets = {name: _numbers(scores) for name, scores in values["subsets"].items()}
@@ -111,7 +120,7 @@ class Result:
 
 
 def _grid(corner: str, scores: Mapping[str, Mapping[str, float]], digits: int) -> str:
-    """Scores by name and key as an HTML table."""
+    """Format scores by name and key as an HTML table."""
     keys = list(dict.fromkeys(key for row in scores.values() for key in row))
     digits_of = {key: 0 if key == "n" else digits for key in keys}
     rows = [[name, *(_figure(row.get(key), digits_of[key]) for key in keys)] for name, row in scores.items()]
@@ -123,7 +132,7 @@ def _figure(score: float | None, digits: int, absent: str = "") -> str:
 
 
 def plain(value: Any) -> Any:
-    """Mappings, sequences and numbers down to what JSON holds; anything else as text."""
+    """Convert mappings, sequences and numbers to JSON values; other objects become text."""
     if isinstance(value, Mapping):
         return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
@@ -140,14 +149,14 @@ def _numbers(scores: Mapping[str, Any]) -> dict[str, float]:
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of Python and of the installed libraries that can move a score."""
+    """Return the versions of Python and of the installed libraries that can change a score."""
     versions = {name: number for name in LIBRARIES if (number := _installed(name)) is not None}
     return {"python": platform.python_version(), **versions}
 
 
 @cache
 def _installed(library: str) -> str | None:
-    """The version of a library; kept, since it is read from a file, which takes longer than a score of 60 pairs."""
+    """Return the version of a library; cached, because reading its file takes longer than scoring 60 pairs."""
     try:
         return version(library)
     except PackageNotFoundError:
@@ -155,15 +164,32 @@ def _installed(library: str) -> str | None:
 
 
 def save_results(results: Iterable[Result], path: str | Path) -> None:
-    """Write results as one JSON file; the folder is made when it is not there."""
+    """Write results to one JSON file; a missing folder is created.
+
+    Example:
+        >>> from essent import Encoder
+        >>> from essent.tasks import load_results, load_task, save_results
+        >>> encoder = Encoder("sentence-transformers/all-MiniLM-L6-v2")
+        >>> save_results([load_task("duplicates.jsonl").run(encoder)], "saved-results.json")
+        >>> [result.task for result in load_results("saved-results.json")]
+        ['duplicates']
+    """
     write_json(path, {"format": FORMAT, "results": [result.to_dict() for result in results]})
 
 
 def load_results(path: str | Path) -> list[Result]:
-    """Read what `save_results` wrote.
+    """Read the results that `save_results` or `essent evaluate --json` wrote.
 
     Raises:
-        DataError: no such file, or not such a file.
+        DataError: no such file, or not a file of results.
+
+    Example:
+        >>> from essent import Encoder
+        >>> from essent.tasks import load_results, load_task, save_results
+        >>> encoder = Encoder("sentence-transformers/all-MiniLM-L6-v2")
+        >>> save_results([load_task("duplicates.jsonl").run(encoder)], "loaded-results.json")
+        >>> [(result.task, round(result.main_score)) for result in load_results("loaded-results.json")]
+        [('duplicates', 100)]
     """
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -173,18 +199,18 @@ def load_results(path: str | Path) -> list[Result]:
         raise DataError(f"{path} is not a JSON file: {error}.") from None
     stated_format = content.get("format") if isinstance(content, dict) else None
     if stated_format != FORMAT or not isinstance(content.get("results"), list):
-        raise DataError(f"{path} is not a file of results: its format is {stated_format!r}, expected {FORMAT!r}.")
+        raise DataError(f"{path} is not a file of results: its format is {stated_format!r}. Expected {FORMAT!r}.")
     try:
         return [Result.from_dict(values) for values in content["results"]]
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
 
 
-# -- side by side: one row per recipe or model, one column per task, and their average ---------------------------------
+# -- tables: one row per recipe or model, one column per task, and their average ---------------------------------------
 
 AVERAGE = "avg"
-OWN = " · "  # between a task without a main score and one of its numbers
-BESIDE = 3  # columns; with more the interval stands below the score, so that seven tasks fit into 80 columns
+OWN = " · "  # between a task without a main score and the name of a score
+BESIDE = 3  # columns; with more, the interval is below the score, so that seven tasks fit into 80 columns
 INTERVALS = "± 95 % interval"
 AVERAGES = ("all", "mean", "wmean")
 SPELLED = {"ndcg@10": "nDCG@10", "mrr@10": "MRR@10", "f1_macro": "Macro-F1", "v_measure": "V-measure"}
@@ -192,12 +218,18 @@ SPELLED = {"ndcg@10": "nDCG@10", "mrr@10": "MRR@10", "f1_macro": "Macro-F1", "v_
 
 @dataclass(frozen=True)
 class ResultsTable:
-    """Scores as plain rows: `rows[label][column]`, None where there is no result.
+    """A table of scores: `rows[label][column]`, None without a result; created by `results_table`.
 
-    Where several columns are the same metric, the last one is "avg", their plain mean; None for a row that lacks one.
+    If several columns have the same metric, the last column is "avg", their unweighted mean; None for incomplete rows.
 
     Attributes:
-        widths: half of the 95 % interval, by label and column, where there is one.
+        widths: half widths of the 95 % intervals, by label and column.
+
+    Example:
+        >>> from essent.tasks import ResultsTable
+        >>> table = ResultsTable(("stsb",), {"mean": {"stsb": 82.03}, "cls": {"stsb": 75.4}}, "Spearman ×100")
+        >>> table.cell("mean", "stsb"), table.is_best("mean", "stsb")
+        ('82.03', True)
     """
 
     columns: tuple[str, ...]
@@ -206,20 +238,20 @@ class ResultsTable:
     widths: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def cell(self, label: str, column: str) -> str:
-        """A score in figures, with its interval."""
+        """Format a score with its interval."""
         text = _figure(self.rows[label][column], 3 if OWN in column else 2, absent="–")
         width = self.widths.get(label, {}).get(column)
         gap = " " if len(self.columns) <= BESIDE else "\n"
         return text if width is None else f"{text}{gap}±{width:.1f}"
 
     def is_best(self, label: str, column: str) -> bool:
-        """Whether a cell is in bold: the best of its column as it is shown, where there is a better and a worse."""
+        """Return whether a cell is the best of its column, as displayed; False if higher is not better."""
         shown = [float(_figure(row[column], 2, absent="nan")) for row in self.rows.values()]
         score = float(_figure(self.rows[label][column], 2, absent="nan"))
         return OWN not in column and score == max(filter(math.isfinite, shown), default=math.nan)
 
     def render(self) -> Any:
-        """A `rich.table.Table`, the best of each column in bold; print it with `rich.console.Console`."""
+        """Return a `rich.table.Table` with the best of each column in bold, for `rich.console.Console`."""
         from rich.table import Table
         from rich.text import Text
 
@@ -229,7 +261,7 @@ class ResultsTable:
         for label in self.rows:
             styles = ["bold" if self.is_best(label, column) else "" for column in self.columns]
             cells = [Text(self.cell(label, column), style) for column, style in zip(self.columns, styles, strict=True)]
-            table.add_row(Text(label), *cells)  # as Text: brackets in a label are no markup
+            table.add_row(Text(label), *cells)  # as Text: brackets in a label are not markup
         return table
 
     def _repr_html_(self) -> str:
@@ -253,25 +285,34 @@ class _Score(NamedTuple):
 def results_table(
     results: Mapping[str, Iterable[Result]], *, metric: str = "main", average: str = "all"
 ) -> ResultsTable:
-    """Arrange results by label and task.
+    """Arrange results in a table by label and task.
 
     Args:
-        results: {label: its results}, e.g. {"ditto:1-10": [sts12, sts13]}; columns come in order of appearance.
-        metric: "main" is each task's own (Spearman for pairs, accuracy for classes and clusters); a task that has no
-            main score gets a column for each of its numbers. With another metric a task that lacks it is left out.
-        average: over the subsets of pairs "all", "mean" or "wmean" (see `Result.metrics`); a task without subsets gives
-            its "all" for each, a clustering the mean of its runs.
+        results: {label: its results}, e.g. {"ditto:1-10": [sts12, sts13]}; columns are in order of appearance.
+        metric: "main" is each task's main score (Spearman for pairs, accuracy for classes and clusters); a task without
+            a main score has one column per score. With another metric, tasks without it are excluded.
+        average: "all", "mean" or "wmean" over the subsets of pairs (see `Result.metrics`). Tasks without subsets have
+            "all" only, a clustering the mean of its runs.
 
     Returns:
-        With a last column "avg" where there are several columns and all are the same metric.
+        A table; its last column is "avg" if there are several columns of the same metric.
 
     Raises:
         InputError: an unknown metric or average, or two results of one task under one label.
+
+    Example:
+        >>> from essent import Encoder
+        >>> from essent.tasks import load_task, results_table
+        >>> task, recipes = load_task("duplicates.jsonl"), ["mean", "cls"]
+        >>> encoders = {recipe: Encoder("sentence-transformers/all-MiniLM-L6-v2", recipe) for recipe in recipes}
+        >>> table = results_table({recipe: [task.run(encoder)] for recipe, encoder in encoders.items()})
+        >>> table.columns, list(table.rows)
+        (('duplicates',), ['mean', 'cls'])
     """
     if average not in AVERAGES or (metric not in ("main", *SCORE_NAMES) and not metric.startswith("accuracy@")):
         raise InputError(
-            f"No such score: {metric!r}, {average!r}. The metric is main, {', '.join(SCORE_NAMES)} or accuracy@8, "
-            f"the average one of {', '.join(AVERAGES)}."
+            f"No such score: metric={metric!r}, average={average!r}. metric must be main, {', '.join(SCORE_NAMES)} or "
+            f"accuracy@8; average must be {', '.join(AVERAGES)}."
         )
     scores: dict[str, dict[str, _Score]] = {}
     for label, label_results in results.items():
@@ -279,7 +320,7 @@ def results_table(
         for result in label_results:
             columns = _columns(result, metric, average)
             if columns.keys() & scores[label].keys():
-                raise InputError(f"{label!r} has two results for the task {result.task!r}.")
+                raise InputError(f"{label!r} has two results for the task {result.task!r}. Give only one.")
             scores[label] |= columns
     kinds = {column: score.metric for row in scores.values() for column, score in row.items()}
     metrics = dict.fromkeys(kind for column, kind in kinds.items() if OWN not in column)
@@ -298,17 +339,14 @@ def results_table(
 
 
 def few_labels_tables(results: Mapping[str, Iterable[Result]]) -> list[ResultsTable]:
-    """One table for each number N of labels a class that classes were also learned from.
-
-    Empty where no result has an "accuracy@N".
-    """
+    """Return one table per number N of few labels per class; none if no result has an "accuracy@N"."""
     listed = {label: list(label_results) for label, label_results in results.items()}
     metrics = dict.fromkeys(name for row in listed.values() for result in row for name in result.metrics)
     return [results_table(listed, metric=name) for name in metrics if name.startswith("accuracy@")]
 
 
 def _columns(result: Result, metric: str, average: str) -> dict[str, _Score]:
-    """Column -> the result's score."""
+    """Return the scores of a result by column."""
     if metric == "main" and result.main is None:
         numbers = {name: scores["all"] for name, scores in result.metrics.items() if "all" in scores}
         return {f"{result.task}{OWN}{name}": _Score(name, value) for name, value in numbers.items()}

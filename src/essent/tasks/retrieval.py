@@ -1,7 +1,7 @@
-"""Retrieval: queries, documents, and which documents answer which query; exact search, scores by trec_eval.
+"""Retrieval: exact search of documents for queries, scored by trec_eval.
 
-Source: BEIR (Thakur et al. 2021) as MTEB runs it: cosine, the best 100 documents of each query, trec_eval's nDCG@10
-through `pytrec_eval`.
+Source: BEIR (Thakur et al. 2021) as in MTEB: cosine, the best 100 documents per query, trec_eval's nDCG@10 from
+`pytrec_eval`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from essent.tasks.comparison import with_interval
 from essent.tasks.data import Row, located_rows, text_value
 from essent.tasks.result import PER_QUERY, Result
 
-DEPTH = 100  # documents of each query that are scored
-SPARE = 100  # more, taken in float32 and compared again in float64: cosines of an anisotropic model lie close together
-UNIT_ROWS = 4096  # scaled to length one at a time
+DEPTH = 100  # scored documents per query
+SPARE = 100  # more float32 candidates, reranked in float64: cosines of an anisotropic model are close to each other
+UNIT_ROWS = 4096  # rows normalized at a time
 BLOCK = 2**24  # float32 similarities, or numbers of vectors, at a time
 BEIR = ("corpus.jsonl", "queries.jsonl")
 TREC = {"ndcg@10": "ndcg_cut_10", "mrr@10": "recip_rank", "recall@10": "recall_10", "recall@100": "recall_100"}
@@ -32,14 +32,23 @@ TREC = {"ndcg@10": "ndcg_cut_10", "mrr@10": "recip_rank", "recall@10": "recall_1
 
 @dataclass(frozen=True)
 class RetrievalTask(LabeledTask):
-    """Q queries and C documents.
+    """A retrieval task of Q queries and C documents.
 
     Attributes:
-        queries: text by id; a query that no document answers is left out, and a note says so.
+        queries: text by id; queries without a relevant document are excluded, with a note.
         corpus: text by id.
         relevant: {query id: {document id: grade ≥ 1}}.
-        query_prompt, document_prompt: put before each query and document; None: the model's own prompts of these names.
-        ignore_identical_ids: whether a document with the id of the query is no answer, as where texts look for others.
+        query_prompt, document_prompt: put before each query and document; None: the model's prompts of these names.
+        ignore_identical_ids: exclude the document with the id of the query, for queries that are documents too.
+
+    Example:
+        >>> from essent import Encoder
+        >>> from essent.tasks import RetrievalTask
+        >>> queries, corpus = {"q1": "Who wrote Hamlet?"}, {"d1": "Hamlet is by Shakespeare.", "d2": "Bread is baked."}
+        >>> task = RetrievalTask("mine", queries, corpus, relevant={"q1": {"d1": 1}})
+        >>> result = task.run(Encoder("sentence-transformers/all-MiniLM-L6-v2"))
+        >>> result.main, result.main_score
+        (('ndcg@10', 'all'), 100.0)
     """
 
     kind = "retrieval"
@@ -54,7 +63,7 @@ class RetrievalTask(LabeledTask):
     ignore_identical_ids: bool = False
 
     def __post_init__(self) -> None:
-        optional_import("pytrec_eval", "retrieval")  # before a model has run for an hour
+        optional_import("pytrec_eval", "retrieval")  # fail before the model has run for an hour
         for side in ("queries", "corpus"):
             object.__setattr__(self, side, {str(key): text for key, text in getattr(self, side).items()})
         relevant = {str(q): {str(d): int(grade) for d, grade in grades.items()} for q, grades in self.relevant.items()}
@@ -62,26 +71,26 @@ class RetrievalTask(LabeledTask):
         documents = [document for grades in relevant.values() for document in grades]
         for role, ids, known in (("query", relevant, self.queries), ("document", documents, self.corpus)):
             if unknown := next((text_id for text_id in ids if text_id not in known), None):
-                raise DataError(f"The task {self.name!r}: a label names the {role} {unknown!r}, which is not there.")
+                raise DataError(f"The task {self.name!r}: a label refers to the {role} {unknown!r}, which is missing.")
         answered = {query for query, grades in relevant.items() if any(g > 0 for g in grades.values())}
         if not answered:
             raise DataError(f"The task {self.name!r} has no query with a relevant document.")
         if unanswered := len(self.queries) - len(answered):
-            note = f"{unanswered} queries without a relevant document are left out."
+            note = f"{unanswered} queries without a relevant document are excluded."
             object.__setattr__(self, "queries", {key: text for key, text in self.queries.items() if key in answered})
             object.__setattr__(self, "notes", (*self.notes, note))
 
     def texts(self) -> list[str]:
-        """The queries, then the documents, each with its prompt."""
+        """Return the queries, then the documents, each with its prompt."""
         return self.texts_for({})
 
     def texts_for(self, prompts: Mapping[str, str], default: str = "") -> list[str]:
-        """The texts with a model's prompts "query" and "document", which stand in place of its default one."""
+        """Return the texts with the model's prompts "query" and "document", which replace its default prompt."""
         query, document = self.prompts_for(prompts, default).values()
         return [query + text for text in self.queries.values()] + [document + text for text in self.corpus.values()]
 
     def prompts_for(self, prompts: Mapping[str, str], default: str = "") -> dict[str, str]:
-        """Which prompt stands before queries, and which before documents."""
+        """Return the prompt before queries, and the prompt before documents."""
         document = next(filter(None, map(prompts.get, ("document", "passage", "corpus"))), default)
         return {
             "queries": prompts.get("query") or default if self.query_prompt is None else self.query_prompt,
@@ -93,34 +102,34 @@ class RetrievalTask(LabeledTask):
 
     @property
     def evidence_size(self) -> int:
-        """Every score of each query."""
+        """The number of scores times Q."""
         return len(PER_QUERY) * len(self)
 
     def working_bytes(self, dimensions: int) -> int:
-        """Float32 rows, and blocks of similarities."""
+        """Estimate the bytes of float32 rows and of blocks of similarities."""
         return 8 * (len(self) + len(self.corpus)) * dimensions + 8 * BLOCK
 
     def items(self) -> list[tuple[str, ...]]:
-        """The queries."""
+        """Return the queries."""
         return [(text,) for text in self.queries.values()]
 
     def without(self, excluded: np.ndarray) -> RetrievalTask:
-        """The task without some of its queries; the corpus stays."""
+        """Return the task without the `excluded` queries (U,) bool; the corpus is unchanged."""
         queries = dict(compress(self.queries.items(), ~excluded))
         return replace(self, queries=queries, relevant={key: self.relevant[key] for key in queries})
 
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
-        """Each score of each query: (scores·Q,)."""
+        """Compute each score of each query: (scores·Q,)."""
         pytrec_eval = optional_import("pytrec_eval", "retrieval")
         units, at = UnitRows(vectors), np.asarray(rows)
-        # trec_eval puts equal documents in falling order of their ids, and reads similarities in float32: it gets ranks
+        # trec_eval sorts ties by descending id and reads similarities as float32, so it is given ranks
         ids = sorted(self.corpus, reverse=True)
         row_by_document = {document: number for number, document in enumerate(self.corpus, start=len(self))}
         documents = at[[row_by_document[document] for document in ids]]
         nearest_documents = nearest(units, at[: len(self)], documents, DEPTH + SPARE + self.ignore_identical_ids)
         run: dict[str, dict[str, float]] = {}
         for query, positions in zip(self.queries, nearest_documents.tolist(), strict=True):
-            # a document that is the query does not answer it, unless a label says so
+            # a document that is the query is no answer, unless labelled as one
             itself = query if self.ignore_identical_ids and query not in self.relevant[query] else None
             ranked = [ids[number] for number in positions if ids[number] != itself]
             run[query] = {document: float(-rank) for rank, document in enumerate(ranked[:DEPTH])}
@@ -132,15 +141,15 @@ class RetrievalTask(LabeledTask):
         return np.array([measured[query][TREC[score]] for score in PER_QUERY for query in self.queries])
 
     def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
-        """A score of each query."""
+        """Return a score of each query."""
         start = PER_QUERY.index(score) * len(self)
         return evidence[:, start : start + len(self)]
 
     def run(self, encode: Any) -> Result:
-        """Encode queries and documents, with the model's own prompts of these names where it has some, and score.
+        """Encode queries and documents, with the model's prompts for them if any, and score.
 
         Raises:
-            InputError: vectors of another shape, or one that is not finite (the message names its text).
+            InputError: vectors of another shape, or a vector that is not finite (the message contains its text).
         """
         prompts = getattr(encode, "prompts", None)
         if not isinstance(prompts, Mapping):
@@ -162,10 +171,10 @@ class RetrievalTask(LabeledTask):
 
 
 class UnitRows:
-    """Rows of (N,D) scaled to length one, float64, made when they are asked for: all of them are large.
+    """Rows of (N,D) scaled to unit length in float64, computed on access to save memory.
 
     Args:
-        vectors: floats of any width; they are not copied.
+        vectors: floats of any precision; not copied.
     """
 
     def __init__(self, vectors: np.ndarray) -> None:
@@ -175,20 +184,20 @@ class UnitRows:
         self._largest, self._length = (np.concatenate(pieces) for pieces in zip(*lengths, strict=True))  # (N,1)
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
-        """Some rows, (n,D)."""
+        """Return some rows, (n,D)."""
         return np.asarray(np.asarray(self.vectors[rows], np.float64) / self._largest[rows] / self._length[rows])
 
 
 @needs_torch("Retrieval")
 def nearest(units: UnitRows, queries: np.ndarray, documents: np.ndarray, depth: int) -> np.ndarray:
-    """Places (Q,k), best first, of the k = min(depth, C) nearest documents, by exact search in blocks.
+    """Return indices (Q,k), best first, of the k = min(depth, C) nearest documents, by exact search in blocks.
 
-    Candidates are found in float32 around the documents' mean, which keeps digits where all cosines are close to 1, and
-    put in order in float64, by distances to six decimals: what is nearer than that is alike but for the rounding of
-    float32 vectors, and stays in the order of the documents. In memory are float32 rows and one block.
+    Candidates are found in float32 around the documents' mean, which retains digits if all cosines are close to 1. They
+    are sorted in float64 by distances to six decimals: smaller differences are rounding of float32 vectors, and such
+    documents stay in their order. Float32 rows and one block are in memory.
 
     Args:
-        units: the vectors, scaled to length one.
+        units: the vectors, scaled to unit length.
         queries, documents: their rows (Q,), (C,).
     """
     import torch
@@ -214,7 +223,7 @@ def nearest(units: UnitRows, queries: np.ndarray, documents: np.ndarray, depth: 
 
 
 def is_beir(path: Path) -> bool:
-    """Whether this is a retrieval data set, or a file of labels within one."""
+    """Return whether a path is a retrieval data set in BEIR's layout, or one of its qrels files."""
     folder = _beir_folder(path) if path.parent.name == "qrels" else path
     return all((folder / name).is_file() for name in BEIR)
 
@@ -224,22 +233,22 @@ def _beir_folder(path: Path) -> Path:
 
 
 def beir_task(path: Path) -> RetrievalTask:
-    """DIR (its qrels/test.tsv, or the only one), or DIR/qrels/dev.tsv.
+    """Read DIR (its qrels/test.tsv, or the only qrels file), or DIR/qrels/dev.tsv.
 
     Raises:
-        DataError: a file is missing, an id comes twice, or a label names an id that is not there (file and line).
+        DataError: a missing file, a repeated id, or a label with an unknown id; the message contains file and line.
     """
     folder = _beir_folder(path)
     for name in BEIR:
         if not (folder / name).is_file():
-            raise DataError(f"{folder} has no {name}; a retrieval data set is a folder as BEIR publishes them.")
+            raise DataError(f"{folder} has no {name}. Retrieval needs a file of pairs, or a folder in BEIR's layout.")
     if not path.is_file():
         files = sorted((folder / "qrels").glob("*.tsv"))
         path = folder / "qrels" / "test.tsv" if len(files) != 1 else files[0]
         if path not in files:
             names = ", ".join(file.name for file in files) or "none"
             raise DataError(
-                f"{folder}/qrels should have test.tsv, or one .tsv file; it has: {names}. Name one of them."
+                f"{folder}/qrels must contain test.tsv or a single .tsv file, not: {names}. Give the path of one file."
             )
     corpus, queries = (_texts_by_id(folder / name) for name in BEIR)
     relevant: dict[str, dict[str, int]] = {}
@@ -249,21 +258,21 @@ def beir_task(path: Path) -> RetrievalTask:
             if text_id not in known:
                 raise DataError(f"{row.where}: the {role} {text_id!r} is not in {folder}.")
         if relevant.setdefault(query, {}).setdefault(document, grade) != grade:
-            raise DataError(f"{row.where}: the pair of {query!r} and {document!r} has another score above.")
+            raise DataError(f"{row.where}: {query!r} and {document!r} have a different score in a row above.")
     queries = {query: text for query, text in queries.items() if query in relevant}
     name = folder.name if path.stem == "test" else f"{folder.name}.{path.stem}"
     return RetrievalTask(name, queries, corpus, relevant, source={"source": str(folder), "judgements": path.name})
 
 
 def _texts_by_id(file: Path) -> dict[str, str]:
-    """The texts of a file, a document's after its title."""
+    """Read the texts of a file by id; documents start with their titles."""
     texts: dict[str, str] = {}
     for row in located_rows(file):
         text_id = row.values.get("_id", row.values.get("id"))
         if text_id is None or isinstance(text_id, (dict, list, bool)):
-            raise DataError(f"{row.where}: no '_id'; it has {', '.join(map(repr, row.values))}.")
+            raise DataError(f"{row.where}: no '_id'. Columns: {', '.join(map(repr, row.values))}.")
         if str(text_id) in texts:
-            raise DataError(f"{row.where}: the id {str(text_id)!r} comes twice.")
+            raise DataError(f"{row.where}: the id {str(text_id)!r} occurs twice.")
         texts[str(text_id)] = text_value(row, "text", row.values.get("text"))
         if file.name == BEIR[0] and row.values.get("title"):
             texts[str(text_id)] = f"{text_value(row, 'title', row.values['title'])} {texts[str(text_id)]}".strip()
@@ -276,5 +285,5 @@ def _label(row: Row) -> tuple[str, str, int]:
         return str(query), str(document), int(str(grade).removesuffix(".0"))
     except (KeyError, TypeError, ValueError):
         raise DataError(
-            f"{row.where}: a row of labels has query-id, corpus-id and score (a whole number), not {row.values!r}."
+            f"{row.where}: expected query-id, corpus-id and score (a whole number), not {row.values!r}."
         ) from None

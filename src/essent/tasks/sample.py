@@ -1,20 +1,19 @@
-"""The sentences that ship with essent: small, offline, and written by hand for this package.
+"""Sample data of essent: a small offline data set, written by hand for this package.
 
-Two JSON Lines files lie next to this module:
+The package contains two JSON Lines files:
 
 * ``sample_pairs.jsonl``: 160 sentence pairs with a similarity score from 0 (unrelated) to 5 (equivalent), in the manner
-  of the SemEval STS tasks, 40 in each of the subsets ``everyday``, ``news``, ``questions`` and ``science``.  Keys:
-  ``sentence1``, ``sentence2``, ``score``, ``subset``.  Many pairs are meant to be hard: paraphrases that share few
-  words, and near-copies that mean something else.
+  of the SemEval STS tasks, 40 in each of the subsets ``everyday``, ``news``, ``questions`` and ``science``. Keys:
+  ``sentence1``, ``sentence2``, ``score``, ``subset``. Many pairs are hard: paraphrases with few common words, and
+  near-copies of different meaning.
 * ``sample_minimal_pairs.jsonl``: 120 minimal pairs in the manner of HEROS (20 originals, each in the six subsets
-  ``Synonym``, ``Antonym``, ``Random MLM``, ``Typo``, ``Negation (Main)`` and ``Negation (Antonym)``).  Keys:
-  ``original``, ``converted``, ``subset``.  The fillers of ``Random MLM`` were chosen by hand, not by a model.
+  ``Synonym``, ``Antonym``, ``Random MLM``, ``Typo``, ``Negation (Main)`` and ``Negation (Antonym)``). Keys:
+  ``original``, ``converted``, ``subset``. The fillers of ``Random MLM`` were chosen by hand, not by a model.
 
-The sentences were written from scratch, none copied from a data set.  The scores are one author's judgement, not an
-average over annotators, and 160 pairs are few.  A first draft had so many near-copies with low scores that word overlap
-predicted the score backwards; about a quarter of the pairs were then exchanged for ordinary ones, with
-all-MiniLM-L6-v2 in view, so that model's figure on this set is not an independent one.  Use the set to try things out
-and to see that a recipe does something; use the real benchmarks for any number you want to report.
+No sentence is copied from another data set. The scores are labels of one author, not an average over annotators, and
+160 pairs are few. A first draft had so many near-copies with low scores that word overlap was negatively correlated
+with the score; about a quarter of the pairs were then replaced by ordinary ones, checked with all-MiniLM-L6-v2, so
+that model's score on this set is not independent. Use the data to try out recipes; report scores on real benchmarks.
 """
 
 from __future__ import annotations
@@ -26,16 +25,30 @@ __all__ = ["sample_minimal_pairs_path", "sample_pairs_path"]
 
 
 def sample_pairs_path() -> Path:
-    """Path of ``sample_pairs.jsonl``, the scored sentence pairs."""
+    """Return the path of ``sample_pairs.jsonl``, the scored sentence pairs.
+
+    Example:
+        >>> from essent.tasks import load_pairs
+        >>> from essent.tasks.sample import sample_pairs_path
+        >>> len(load_pairs(sample_pairs_path()))
+        160
+    """
     return Path(__file__).with_name("sample_pairs.jsonl")
 
 
 def sample_minimal_pairs_path() -> Path:
-    """Path of ``sample_minimal_pairs.jsonl``, the minimal pairs."""
+    """Return the path of ``sample_minimal_pairs.jsonl``, the minimal pairs.
+
+    Example:
+        >>> from essent.tasks import load_heros
+        >>> from essent.tasks.sample import sample_minimal_pairs_path
+        >>> len(load_heros(sample_minimal_pairs_path()))
+        120
+    """
     return Path(__file__).with_name("sample_minimal_pairs.jsonl")
 
 
 def sample_texts() -> list[str]:
-    """The 320 sentences of the scored pairs."""
+    """Return the 320 sentences of the scored pairs."""
     rows = [json.loads(line) for line in sample_pairs_path().read_text("utf-8").splitlines()]
     return [row[side] for row in rows for side in ("sentence1", "sentence2")]

@@ -1,6 +1,6 @@
 "use strict";
 (() => {
-  // Theme: as the system has it, or the other one; ?theme=dark and ?theme=light choose too.
+  // Theme: the system's or the other one; ?theme=dark and ?theme=light select it too.
   const root = document.documentElement;
   const button = document.getElementById("theme");
   const asked = new URLSearchParams(location.search).get("theme");
@@ -13,7 +13,7 @@
   system.addEventListener("change", label);
   label();
 
-  // Tables: a heading sorts by its column, once more the other way; empty cells stay last.
+  // Tables: a click on a heading sorts by its column, a second click reverses the order; empty cells stay last.
   const order = new Intl.Collator("en", { numeric: true });
   const keyOf = (row, column) => {
     const cell = row.cells[column];
