@@ -98,7 +98,7 @@ def test_evidence_stays_in_memory(bert: Path, tmp_path: Path) -> None:
     by_recipe = evaluate(bert, RECIPES[:2], [task("pairs")])
     save_results(by_recipe["mean"], tmp_path / "results.json")
     stale = ByRecipe({**by_recipe, "mean": load_results(tmp_path / "results.json")}, by_recipe.tasks)
-    with pytest.raises(InputError, match="hold nothing to compare them by"):
+    with pytest.raises(InputError, match="contain no evidence to compare"):
         stale.comparisons()
     assert copy.deepcopy(by_recipe).comparisons() == by_recipe.comparisons()
 

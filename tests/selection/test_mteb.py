@@ -289,7 +289,7 @@ def test_malformed_files_are_refused(content: Any, message: str, tmp_path: Path)
 def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"Cannot read the results .*missing\.json"):
         read_mteb_results(tmp_path / "missing.json")
-    with pytest.raises(DataError, match="holds no results of MTEB"):
+    with pytest.raises(DataError, match="contains no results of MTEB"):
         read_mteb_results(tmp_path)
     for content in (b"\xff{", b"[" * 100000):
         (tmp_path / "bad.json").write_bytes(content)

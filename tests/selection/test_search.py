@@ -197,7 +197,7 @@ def test_encoders_give_the_scores_of_the_search(shell_of: Shells, monkeypatch: p
         assert board.find(recipe).scores["spearman"] == alone.expected(recipe)
     assert without != alone.expected(board.leader)  # the default prompt is searched with
     assert board.leader == board.trials[0].recipe != board.best
-    assert encoder.chosen[-1] == f"`{board.leader}` was taken all the same, as it was asked for."
+    assert encoder.chosen[-1] == f"`{board.leader}` was used nevertheless, as requested."
 
 
 def test_pairs_in_memory_and_options_of_the_model(shell_of: Shells) -> None:
@@ -217,7 +217,7 @@ def test_pairs_in_memory_and_options_of_the_model(shell_of: Shells) -> None:
         ({"data": "stbs.dev"}, UnknownNameError, "stsb"),
         ({"data": []}, InputError, "got none"),
         ({"data": "texts.txt"}, InputError, "texts without labels"),
-        ({"memroy": 1}, InputError, r"search takes no 'memroy'\. Did you mean 'memory'"),
+        ({"memroy": 1}, InputError, r"search has no argument 'memroy'\. Did you mean 'memory'"),
         ({"test": [TASK]}, InputError, "all of its 63 pairs are in the data of the choice too"),
         ({"precision": "float16"}, InputError, "allowed: auto, float32, bfloat16"),
         ({"data": ["a text", "another"], "criterion": "spearman"}, InputError, r"needs labels.*2 texts\) has none"),
@@ -228,8 +228,8 @@ def test_pairs_in_memory_and_options_of_the_model(shell_of: Shells) -> None:
         ({"data": labels(), "criterion": "acuracy"}, UnknownNameError, r"'acuracy'\. Did you mean 'accuracy'"),
         ({"data": [TASK, labels()], "weights": [1]}, InputError, "1 weights for 2 data sets"),
         ({"data": [TASK, labels()], "weights": [1, 0]}, InputError, "must be positive"),
-        ({"data": [TASK, TASK]}, InputError, "have one name"),
-        ({"data": [TASK, labels()], "criterion": "teacher"}, InputError, "criteria without labels take one data set"),
+        ({"data": [TASK, TASK]}, InputError, "have the same name"),
+        ({"data": [TASK, labels()], "criterion": "teacher"}, InputError, "ranks recipes on one data set only"),
         ({"data": ["one text", "one text"]}, InputError, "all texts are equal"),
         ({"memory": 0}, InputError, "memory=0"),
         ({"seed": -1}, InputError, "seed=-1"),

@@ -88,7 +88,7 @@ def test_a_file_of_grids_recipes_and_a_grammar(tmp_path: Path) -> None:
         ("- wieghts: [idf]", DataError, "entry 1: unknown key 'wieghts'.*weights"),
         ("- weights: [idff]", UnknownNameError, "idff.*Did you mean 'idf'"),
         ("- layers: []", DataError, "layers must be"),
-        ("- templates: [T9]", DataError, "'T9' is no template.*'T4'"),
+        ("- templates: [T9]", DataError, "'T9' is not a template.*'T4'"),
         ("3", DataError, "expected a list"),
         ("- 3", DataError, "expected a grid or a recipe, not 3"),
         ("a: [", DataError, "own.yaml"),
@@ -109,7 +109,7 @@ def test_refusals() -> None:
         find_space("nowhere.yaml")
     with pytest.raises(RecipeError, match="at least one choice in 'layers'"):
         Grid(layers=())
-    with pytest.raises(RecipeError, match="holds no recipe"):
+    with pytest.raises(RecipeError, match="contains no recipe"):
         Space().expand(BERT)
     with pytest.raises(UnsupportedRecipeError, match="no mask token"):
         Space(named=("prompt",)).expand(DECODER)
