@@ -111,7 +111,7 @@ def test_what_recipes_learn_from(shell_of: Shells) -> None:
         (["maen"], [TASK], {}, UnknownNameError, "Did you mean 'mean'"),
         (["ditto"], [TASK], {}, RecipeError, "needs its head"),
         (["mean"], ["stsbb"], {}, (UnknownNameError, DataError), "stsb"),
-        (["mean"], [], {}, InputError, "at least one task"),
+        (["mean"], [], {}, InputError, "needs at least one"),
         (["mean"], "stsb", {}, InputError, r"tasks must be a list: use \['stsb'\]"),
         ("mean", [TASK], {}, InputError, r"recipes must be a list: use \['mean'\]"),
         (["mean"], TASK, {}, InputError, "tasks must be a list"),
@@ -178,7 +178,7 @@ def test_texts_cut_at_a_length(bert: Path) -> None:
     encoder.max_seq_length = 12
     assert cut.metrics == task.run(encoder).metrics != whole.metrics
     assert cut.provenance["max_seq_length"] == 12
-    with pytest.raises(InputError, match="set your encoder's own limit"):
+    with pytest.raises(InputError, match="needs the name or folder of a model"):
         evaluate(encoder, [], [task], max_seq_length=8)
 
 

@@ -201,7 +201,7 @@ def test_running_text_comes_from_a_file_or_from_texts_of_several_sentences(tmp_p
     elsewhere = topic_texts(30, seed=9)
     assert "halves, perturbed, length; running text" in Teacher.of(elsewhere, [], 0).note
     from_file = Teacher.of(elsewhere, [], 0, str(tmp_path / "corpus.jsonl"))
-    assert from_file.note == Teacher.of(texts, [], 0).note == "The teachers were chosen by neighbours, length."
+    assert from_file.note == Teacher.of(texts, [], 0).note == "The teachers were selected by neighbours, length."
     assert from_file.pairs[:100] == Teacher.of(texts, [], 0).pairs[:100]
     (tmp_path / "bad.jsonl").write_text('{"sentence": "a"}', encoding="utf-8")
     with pytest.raises(DataError, match="column 'text'"):

@@ -149,12 +149,12 @@ def test_a_killed_search_goes_on_where_it_stopped(
 def test_a_folder_of_another_search_is_refused(shell_of: Shells, bert: Path, tmp_path: Path) -> None:
     search(shell_of("bert"), TASK, "heads", work=tmp_path / "work")
     for other in ({"space": "layers"}, {"batch_size": 8}, {"precision": "float32"}):
-        with pytest.raises(DataError, match="holds another search"):
+        with pytest.raises(DataError, match="contains another search"):
             search(shell_of("bert"), TASK, work=tmp_path / "work", **{"space": "heads", **other})
     changed = SentenceTransformer(str(bert), device="cpu")
     with torch.no_grad():
         changed[0].model.embeddings.word_embeddings.weight[5] += 1
-    with pytest.raises(DataError, match="holds another search"):
+    with pytest.raises(DataError, match="contains another search"):
         search(changed, TASK, "heads", work=tmp_path / "work")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine", "utf-8")
@@ -176,7 +176,7 @@ def test_winner_baselines_intervals_and_notes(shell_of: Shells) -> None:
     assert low < scores[0] < high
     assert {c.second for c in board.comparisons} == {"mean", "cls"} - {str(board.leader)}
     assert any("optimistic" in note for note in board.notes)
-    assert any("within its interval" in note for note in board.notes)
+    assert any("is not significantly better than" in note for note in board.notes)
     check = board.checks[0]
     unshared = PairTask("left", test_task.pairs[9:])
     leader = str(board.leader)
@@ -222,9 +222,9 @@ def test_pairs_in_memory_and_options_of_the_model(shell_of: Shells) -> None:
         ({"precision": "float16"}, InputError, "allowed: auto, float32, bfloat16"),
         ({"data": ["a text", "another"], "criterion": "spearman"}, InputError, r"needs labels.*2 texts\) has none"),
         ({"criterion": "taecher"}, UnknownNameError, "Did you mean 'teacher'"),
-        ({"criterion": "teacher:"}, InputError, "without a file of running text"),
+        ({"criterion": "teacher:"}, InputError, "file of running text after ':' is missing"),
         ({"criterion": ["teacher", "teacher:a.txt"]}, InputError, "differ in their running text only"),
-        ({"data": labels(), "criterion": "spearman"}, InputError, "l has classification, which is scored by acc"),
+        ({"data": labels(), "criterion": "spearman"}, InputError, r"The scores of l \(classification\): acc"),
         ({"data": labels(), "criterion": "acuracy"}, UnknownNameError, r"'acuracy'\. Did you mean 'accuracy'"),
         ({"data": [TASK, labels()], "weights": [1]}, InputError, "1 weights for 2 data sets"),
         ({"data": [TASK, labels()], "weights": [1, 0]}, InputError, "must be positive"),
@@ -248,7 +248,7 @@ def test_leaderboard_without_scores(shell_of: Shells) -> None:
     board = search(shell_of("bert"), PairTask("one", TASK.pairs[:1]), Space(named=("mean", "first-last | whiten")))
     assert all(np.isnan(trial.scores["spearman"]) for trial in board.trials)
     assert board.comparisons == ()
-    assert board.notes[0].startswith("No recipe has a score: there is one unit of judgement only")
+    assert board.notes[0].startswith("No recipe has a score: there is only one labelled example")
     with pytest.raises(InputError, match="No recipe has a score"):
         _ = board.best
 
@@ -265,14 +265,14 @@ def test_texts_and_pairs_without_labels(data: Any, shell_of: Shells, monkeypatch
     low, high = board.trials[0].interval or (np.nan, np.nan)
     assert low < scores[0] <= high
     assert {c.second for c in board.comparisons} == {"mean", "first-last"} - {str(board.leader)}
-    assert any("similarity of sentences only: for clustering" in note for note in board.notes)
+    assert any("similarity of sentences only. For clustering" in note for note in board.notes)
     assert (board.kept is None) == all(comparison.is_better for comparison in board.comparisons)
-    assert "Chosen without labels; on models like this" in board.verdict
+    assert "Chosen without labels; on similar models" in board.verdict
     monkeypatch.setattr("essent.selection.probability.THRESHOLD", 1.0)
     other = search(shell_of("bert"), data, Space(named=(str(board.leader), "cls")), baselines=("mean",))
     assert other.find("mean").scores["teacher"] == pytest.approx(board.find("mean").scores["teacher"], abs=1e-6)
     assert (other.kept, len(other.trials)) == ("mean", 3)  # what runs along is not ranked
-    assert f"mean is kept: {other.leader} is better with a probability of" in other.verdict
+    assert f"mean is retained: {other.leader} is better with a probability of" in other.verdict
 
 
 def test_labels_and_teacher_share_a_pass(shell_of: Shells) -> None:
@@ -300,7 +300,7 @@ def test_cross_validation_or_the_test_decides(shell_of: Shells) -> None:
     against = search(shell, data, "weights", test=[planted(shell, "mean", pairs=test_pairs)])
     assert (against.leader, against.best) == (same.leader, Recipe.parse("mean"))
     assert against.held_out[0].is_better
-    assert "mean is kept: on planted" in against.verdict
+    assert "mean is retained: on planted" in against.verdict
     assert "is worse" in against.verdict
 
 

@@ -193,7 +193,7 @@ class Leaderboard:
             InputError: the leaderboard was read from a file, or no recipe has a score.
         """
         if self._source is None:
-            raise InputError("This leaderboard was read from a file, without its model. Use Encoder(model, board.best).")
+            raise InputError("A leaderboard from a file has no model. Use Encoder(model, board.best).")
         model, texts, options = self._source
         encoder = Encoder(model, self.leader if anyway else self.best, **options).fit(texts)
         encoder.chosen = tuple(self._history(anyway, len(texts)))

@@ -32,7 +32,8 @@ SPLIT = "test"
 MODEL_FILE = "model_meta.json"
 OWN = "essent_result"  # key of the complete result of an essent task among MTEB's scores
 BESIDE_METRICS = {"hf_subset", "languages", "mteb_version", OWN}
-NO_FRACTIONS = {"threshold", "mse", "rmse", "mae", "time", "seconds", "num", "samples"}  # words in names of metrics that are not fractions
+# words in names of metrics that are not fractions
+NO_FRACTIONS = {"threshold", "mse", "rmse", "mae", "time", "seconds", "num", "samples"}
 
 
 def identify(encoder: Model, name: str) -> Model:
@@ -99,7 +100,7 @@ def to_mteb(task: Task, *, languages: Sequence[str] = ("eng-Latn",)) -> Any:
         ('essent.pairs', 'STS')
     """
     if not task.name or re.search(r'[/\\:*?"<>|\x00-\x1f]', task.name):
-        raise InputError(f"The task name {task.name!r} cannot be part of a file name, which MTEB needs. Rename the task.")
+        raise InputError(f"The task name {task.name!r} cannot be part of a file name, as MTEB requires. Rename it.")
     return _task_class()(task, list(languages))
 
 

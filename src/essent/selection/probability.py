@@ -44,7 +44,7 @@ def measured_cases() -> tuple[dict[str, str], ...]:
 def objection(leader: str, level: float) -> str:
     """Return why the recipe ranked first is not chosen; "" if it is likely to be better than the baseline."""
     chance = probability_of_improvement(level)
-    return "" if chance >= THRESHOLD else f"{leader} is better with a probability of {chance:.2f} only, {_evidence()}"
+    return "" if chance >= THRESHOLD else f"{leader} is better with a probability of only {chance:.2f}, {_evidence()}"
 
 
 def probabilities_summary(levels: Mapping[str, float]) -> str:
@@ -75,11 +75,11 @@ def loss_summary(level: float) -> str:
     near = lost[alike][np.argsort(np.abs(levels[alike] - level), kind="stable")[:NEAREST]]
     classes = lost[~alike]
     return (
-        f"Chosen without labels; on models like this (the {len(near)} nearest of {alike.sum()} measured cases) it lost "
-        f"{near.mean():.1f} ± {near.std():.1f} points against a choice by labels, and on classes and clusters "
-        f"{classes.mean():.1f} ± {classes.std():.1f}."
+        f"Chosen without labels; on similar models (the {len(near)} nearest of {alike.sum()} measured cases), such "
+        f"choices lost {near.mean():.1f} ± {near.std():.1f} points to choices by labels; on classes and "
+        f"clusters, they lost {classes.mean():.1f} ± {classes.std():.1f}."
     )
 
 
 def _evidence() -> str:
-    return f"by {sum(case['kind'] in SIMILARITY for case in measured_cases())} measured cases"
+    return f"estimated from {sum(case['kind'] in SIMILARITY for case in measured_cases())} measured cases"

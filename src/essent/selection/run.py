@@ -185,7 +185,7 @@ def annotate(
     space = find_space(space)
     name, task, texts, own_pairs = read_data(data, None)
     if task is not None:
-        raise InputError(f"{name} already has labels. Pairs to annotate are selected from texts or pairs without labels.")
+        raise InputError(f"{name} already has labels. annotate needs texts or pairs without labels.")
     candidates = candidate_pairs(texts, own_pairs, seed)
     distinct = distinct_pairs(candidates, count)
     data_set = SearchData(name, None, tuple(texts), (), tuple(candidates))

@@ -98,7 +98,7 @@ class Grid:
     def __post_init__(self) -> None:
         for part in fields(self):
             if not getattr(self, part.name):
-                raise RecipeError(f"Grid has no choices for {part.name!r}. Give at least one, or omit {part.name}= for the default.")
+                raise RecipeError(f"A grid needs at least one choice in {part.name!r}.")
 
     def recipes(self, capabilities: ModelCapabilities) -> Iterator[Recipe]:
         """Yield every valid recipe of the product: weights=mask only with templates that contain a mask."""
@@ -223,7 +223,7 @@ def find_space(space: str | Path | Space) -> Space:
     path = Path(space)
     if path.suffix.lower() not in (".yaml", ".yml", ".json") and not path.is_file():
         raise UnknownNameError(
-            f"Unknown search space {str(space)!r}. {did_you_mean(str(space), list(SPACES))} A .yaml file with grids also works."
+            f"Unknown search space {str(space)!r}. {did_you_mean(str(space), list(SPACES))} A .yaml file also works."
         )
     return _read_space(path)
 
