@@ -71,7 +71,7 @@ def test_training_leaves_later_steps_their_time(run_at: Any, pace: float) -> Non
     assert run.remaining == pytest.approx(1000 - pace * 345)
     free = SAFE * run.remaining - pace * (AFTER + MEASURED)
     assert free > MIN_TRAINING * run.remaining
-    cut = f"100 steps were planned, and {int(free / 5.0)} fitted the budget"
+    cut = f"100 steps were planned, but only {int(free / 5.0)} fitted the budget"
     assert affordable_steps(run, 5.0) == {"steps": int(free / 5.0), "cut": cut}
 
 

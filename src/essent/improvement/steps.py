@@ -183,9 +183,9 @@ def train(run: Run, folder: Path, settings: Mapping[str, Any], step_seconds: flo
 
 
 def affordable_steps(run: Run, step_seconds: float) -> dict[str, Any]:
-    """Return how many steps fit the remaining budget, by their seconds in the trials; later steps keep their planned time.
+    """Return how many training steps fit the remaining budget, by their seconds in the trials.
 
-    `cut` is the reason if they are fewer than planned.
+    Time for the later steps is reserved as planned. `cut` is the reason if there are fewer steps than planned.
     """
     training, speed, planned = run.plan["training"], run.plan["speed"], run.plan["steps"]
     names = [name for name, _, _ in planned]
@@ -291,7 +291,7 @@ def static(run: Run, folder: Path) -> StepResult:
 
 
 def _taught(averages: Material, source: Encoder, texts: list[str]) -> Material:
-    """Return the material of tables that imitate an encoder: its vectors, and the averages with the encoder's shaping."""
+    """Return the material of tables that imitate an encoder: its vectors, and the averages with its shaping."""
     chain, tables = source.module.chain, dict(averages.contexts.tables)
     steps = list(takewhile(lambda step: isinstance(step, AffineShaper), chain.steps))
     if steps and len(steps) + 1 >= len(chain.steps):  # all steps except the last, which normalizes
@@ -322,7 +322,7 @@ def graph(run: Run, folder: Path) -> StepResult:
 def _figures(
     evidence: Mapping[str, Evidence], reference: Evidence, encoder: Any, folder: Path, run: Run
 ) -> dict[str, Any]:
-    """Return agreement with the reference, texts per second (median of some rounds on held-out texts), and bytes on disk."""
+    """Return agreement with the reference, texts per second (median of rounds on held-out texts), bytes on disk."""
     texts = list(run.inputs.held_out[:TIMED_TEXTS])
     encoder.encode(texts[:16], show_progress_bar=False)
     seconds = []
