@@ -315,7 +315,7 @@ def test_shared_pairs_are_excluded(shell_of: Shells) -> None:
     assert (check.units, check.left_out) == (40, 20)
     assert check.shared_texts == len({p.sentence1 for p in PAIRS[20:]})
     assert check.texts == len({text for pair in new for text in pair[:2]})
-    assert "20 pairs that the data of the choice has too are left out" in check.summary()
+    assert "20 pairs that are also in the search's data are excluded" in check.summary()
     assert f"{check.shared_texts} of the {check.texts} texts are in both" in check.summary()
     free = search(shell_of("bert"), TASK.texts(), Space(named=("mean",)), test=[TASK])
     assert (free.checks[0].units, free.checks[0].left_out) == (len(TASK), 0)  # no gold score was seen

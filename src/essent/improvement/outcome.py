@@ -49,7 +49,7 @@ class Gain:
         """Return the points and their cause: "+19.8 [+18.2, +21.0] by recipe first-last | whiten"."""
         figures = f"{self.difference:+.1f} [{self.low:+.1f}, {self.high:+.1f}]"
         points = figures if self.low > 0 or self.high < 0 else f"no significant difference ({figures})"
-        return f"{points} by {self.by}{'' if self.kept else ', not kept'}"
+        return f"{points} by {self.by}{'' if self.kept else ', discarded'}"
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def _results(improved: Improved) -> Section:
 
 
 def _gains(improved: Improved) -> Section:
-    columns = ("step", None), ("what it did", None), ("points", 2), ("kept", None), ("seconds", 0)
+    columns = ("step", None), ("what it did", None), ("points", 2), ("retained", None), ("seconds", 0)
     rows = []
     for gain in improved.gains:
         points, kept = Number(gain.difference, gain.low, gain.high), "yes" if gain.kept else "no"

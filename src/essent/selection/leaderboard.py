@@ -88,7 +88,7 @@ class Check:
         """Describe the test data and its overlap with the search's data."""
         sentence = f"{self.task}, {self.score} of {self.units} {self.unit} that the recipes were not chosen on"
         if self.left_out:
-            sentence += f"; {self.left_out} {self.unit} that the data of the choice has too are left out"
+            sentence += f"; {self.left_out} {self.unit} that are also in the search's data are excluded"
         if self.shared_texts:
             sentence += f"; {self.shared_texts} of the {self.texts} texts are in both"
         return f"{sentence}."

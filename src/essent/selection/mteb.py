@@ -45,7 +45,7 @@ def identify(encoder: Model, name: str) -> Model:
 
     Args:
         encoder: an Encoder, or any SentenceTransformer.
-        name: "organisation/model".
+        name: "organization/model".
 
     Raises:
         InputError: an empty name.
