@@ -105,7 +105,7 @@ def test_training_inherits_the_time_of_dropped_trials() -> None:
         return plan_training(speed, settings, 1000, trial_seconds, seconds, False)
 
     assert planned(155, 0)["steps"] == MIN_STEPS
-    assert "too much" in planned(100, 0)["why"]
+    assert "too long" in planned(100, 0)["why"]
     helped = planned(100, 60)
     assert (helped["steps"], helped["rungs"], len(helped["trials"])) == (MIN_STEPS, [], 1)
 

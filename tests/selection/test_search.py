@@ -158,7 +158,7 @@ def test_a_folder_of_another_search_is_refused(shell_of: Shells, bert: Path, tmp
         search(changed, TASK, "heads", work=tmp_path / "work")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine", "utf-8")
-    with pytest.raises(DataError, match="not empty"):
+    with pytest.raises(DataError, match="contains other files"):
         search(shell_of("bert"), TASK, "heads", work=tmp_path / "full")
 
 
@@ -215,10 +215,10 @@ def test_pairs_in_memory_and_options_of_the_model(shell_of: Shells) -> None:
     ("arguments", "error", "message"),
     [
         ({"data": "stbs.dev"}, UnknownNameError, "stsb"),
-        ({"data": []}, InputError, "got none"),
+        ({"data": []}, InputError, "needs labels or texts"),
         ({"data": "texts.txt"}, InputError, "texts without labels"),
         ({"memroy": 1}, InputError, r"search has no argument 'memroy'\. Did you mean 'memory'"),
-        ({"test": [TASK]}, InputError, "all of its 63 pairs are in the data of the choice too"),
+        ({"test": [TASK]}, InputError, "all of its 63 pairs are also in the data"),
         ({"precision": "float16"}, InputError, "allowed: auto, float32, bfloat16"),
         ({"data": ["a text", "another"], "criterion": "spearman"}, InputError, r"needs labels.*2 texts\) has none"),
         ({"criterion": "taecher"}, UnknownNameError, "Did you mean 'teacher'"),

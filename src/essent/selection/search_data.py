@@ -152,12 +152,12 @@ def _check_criterion(spec: str, name: str, task: LabeledTask | None) -> None:
         return
     names = () if task is None else task.score_names
     known = (
-        f"The data ({name}) has no labels; kinds with labels: {', '.join(COLUMNS)}."
+        f"The data ({name}) has none; kinds with labels: {', '.join(COLUMNS)}."
         if task is None
         else f"The scores of {name} ({task.kind}): {', '.join(names)}."
     )
     if spec in SCORE_NAMES:
-        raise InputError(f"The criterion {spec!r} needs labels of another kind. {known}")
+        raise InputError(f"The criterion {spec!r} needs labels{'' if task is None else ' of another kind'}. {known}")
     hint = did_you_mean(spec.partition(":")[0], [*names, TEACHER])
     raise UnknownNameError(f"Unknown criterion {spec!r}. {hint} {known}")
 
