@@ -204,7 +204,7 @@ def test_the_command(bert: Path, small: None, tmp_path: Path) -> None:
         ({"budget": "0s"}, InputError, "must be a number of seconds"),
         ({"seed": -1}, InputError, "seed=-1"),
         ({"data": "no-such-task"}, EssentError, "no-such-task"),
-        ({"data": [duplicates(20), duplicates(20)]}, InputError, "called 'alike'"),
+        ({"data": [duplicates(20), duplicates(20)]}, InputError, "have the name 'alike'"),
         ({"data": duplicates(20), "test": duplicates(20)}, InputError, "is not independent"),
     ],
 )
