@@ -52,7 +52,7 @@ search -m x --data texts.txt ~ Texts without labels are for --texts
 search -m x --texts many.txt --ask-file judge.csv ~ --ask-file belongs to --ask
 search -m x --data my-pairs.jsonl --ask 5 ~ give these with --texts
 search -m TINY --texts many.txt --ask 5 --ask-file judge.txt ~ .csv
-search -m TINY --texts many.txt --ask 99999 --ask-file judge.csv ~ 99999 pairs to judge were asked for
+search -m TINY --texts many.txt --ask 99999 --ask-file judge.csv ~ Cannot select 99999 pairs to annotate
 search -m TINY --texts many.txt --ask 2 --ask-file bad.csv ~ line 3: 'score' must be a finite number, not 'much'
 improve -m TINY -t one.txt -o out ~ 50
 train -m TINY -o out ~ Give either --texts

@@ -116,7 +116,7 @@ def test_a_file_is_written_filled_in_and_used(tiny: str, many: Path, tmp_path: P
     assert values["criterion"] == "judged + teacher"
     assert values["provenance"]["units"] == 11
     assert values["trials"][0]["recipe"] in second.stdout
-    assert "1 of 12 pairs have no score and are left out" in second.stderr
+    assert "1 of 12 pairs have no score and are excluded" in second.stderr
     assert [pair[:2] for pair in read_pairs(file)] == [pair[:2] for pair in pairs]
 
 

@@ -71,7 +71,7 @@ def test_training_leaves_later_steps_their_time(run_at: Any, pace: float) -> Non
     assert run.remaining == pytest.approx(1000 - pace * 345)
     free = SAFE * run.remaining - pace * (AFTER + MEASURED)
     assert free > MIN_TRAINING * run.remaining
-    cut = f"100 steps were planned, and {int(free / 5.0)} fitted the budget"
+    cut = f"100 steps were planned, but only {int(free / 5.0)} fitted the budget"
     assert affordable_steps(run, 5.0) == {"steps": int(free / 5.0), "cut": cut}
 
 
@@ -105,7 +105,7 @@ def test_training_inherits_the_time_of_dropped_trials() -> None:
         return plan_training(speed, settings, 1000, trial_seconds, seconds, False)
 
     assert planned(155, 0)["steps"] == MIN_STEPS
-    assert "too much" in planned(100, 0)["why"]
+    assert "too long" in planned(100, 0)["why"]
     helped = planned(100, 60)
     assert (helped["steps"], helped["rungs"], len(helped["trials"])) == (MIN_STEPS, [], 1)
 

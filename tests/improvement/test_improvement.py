@@ -68,7 +68,7 @@ def test_by_judgements(improved: Improved) -> None:
     assert metadata["gains"][0]["step"] == "search"
     assert {"encoder", "static"} <= {result["name"] for result in metadata["results"]}
     page = (improved.folder / "report.html").read_text("utf-8")
-    for part in ("Quality, speed and size", "What was bought", "on the test"):
+    for part in ("Quality, speed and size", "Gain of each step", "on the test"):
         assert part in page
     assert not list((improved.folder / ".work").rglob("*.safetensors"))  # the models of the steps
 
@@ -99,7 +99,7 @@ def test_without_labels(bert: Path, small: None, tmp_path: Path, monkeypatch: py
     assert [gain.step for gain in improvement.gains] == ["search", "train"]
     total_gain = sum(gain.difference for gain in improvement.gains if gain.kept)
     assert improvement.results[0].score == pytest.approx(improvement.before[0] + total_gain, abs=1.5)
-    assert any("lost" in note and "against a choice by labels" in note for note in improvement.notes)
+    assert any("lost" in note and "to choices by labels" in note for note in improvement.notes)
     trained = tmp_path / "out" / ".work" / "train"
     assert json.loads((trained / "model" / "training.json").read_text("utf-8"))["best_step"] is None  # the last one
     done = improvement.metadata["steps"]
@@ -127,7 +127,7 @@ def test_a_spent_budget_gives_an_encoder(bert: Path, tmp_path: Path, monkeypatch
     assert "steps of training would take" in improvement.metadata["plan"]["training"]["why"]
     assert [part.name for part in improvement.results] == ["encoder"]
     assert improvement.encoder(device="cpu").encode(["A text."]).shape[0] == 1
-    assert any("No static was made: it takes about" in note for note in improvement.notes)
+    assert any("No static was made: it would take about" in note for note in improvement.notes)
     assert any("more than the budget" in note for note in improvement.notes)
 
 
@@ -197,15 +197,15 @@ def test_the_command(bert: Path, small: None, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "kind", "message"),
     [
-        ({"texts": ["one", "one", "two"]}, InputError, "There are 2 different texts outside of the tests"),
+        ({"texts": ["one", "one", "two"]}, InputError, "Too few texts: 2 different ones outside of the tests"),
         ({"texts": "corpus.txt"}, InputError, "Expected a list of texts"),
         ({"goal": "qualty"}, UnknownNameError, "quality"),
-        ({"budget": "30"}, InputError, "budget='30' is not understood"),
-        ({"budget": "0s"}, InputError, "is not understood"),
+        ({"budget": "30"}, InputError, "budget='30': must be a number of seconds"),
+        ({"budget": "0s"}, InputError, "must be a number of seconds"),
         ({"seed": -1}, InputError, "seed=-1"),
         ({"data": "no-such-task"}, EssentError, "no-such-task"),
-        ({"data": [duplicates(20), duplicates(20)]}, InputError, "called 'alike'"),
-        ({"data": duplicates(20), "test": duplicates(20)}, InputError, "nothing that recipes are not chosen on"),
+        ({"data": [duplicates(20), duplicates(20)]}, InputError, "have the name 'alike'"),
+        ({"data": duplicates(20), "test": duplicates(20)}, InputError, "is not independent"),
     ],
 )
 def test_refused_before_a_model_is_loaded(changes: dict, kind: type, message: str, tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_refused_before_a_model_is_loaded(changes: dict, kind: type, message: st
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine", "utf-8")
-    for output, message in ((tmp_path, "exists and holds something else"), (tmp_path / "thesis.txt", "is a file")):
+    for output, message in ((tmp_path, "contains other files"), (tmp_path / "thesis.txt", "is a file")):
         with pytest.raises(DataError, match=message):
             essent.improve("no/such-model", TEXTS, output=output)
 
@@ -227,7 +227,7 @@ def test_texts_of_the_test_are_not_learned_from() -> None:
     inputs, notes = read_inputs(TEXTS, (), test, None, 0)
     assert sorted([*inputs.texts, *inputs.held_out]) == sorted(TEXTS[2:])
     assert len(inputs.held_out) == 9
-    assert notes == ["2 of the 90 texts are in the tests too: nothing is learned from them."]
+    assert notes == ["2 of the 90 texts are also in the tests and are excluded."]
 
 
 def test_training_texts_of_a_test_may_be_learned_from(tmp_path: Path) -> None:

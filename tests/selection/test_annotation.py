@@ -76,9 +76,9 @@ def test_chosen_pairs_come_from_the_data(shell: Any, annotation: Annotation) -> 
 
 def test_refusals(shell: Any) -> None:
     pairs = [pair[:2] for pair in PAIRS[:10]]
-    with pytest.raises(InputError, match="99 pairs to judge were asked for, and there are 10"):
+    with pytest.raises(InputError, match="Cannot select 99 pairs to annotate: the data has only 10"):
         annotate(shell, [*pairs, *pairs], "weights", count=99)
-    with pytest.raises(InputError, match="has labels already"):
+    with pytest.raises(InputError, match="already has labels"):
         annotate(shell, TASK, "weights", count=5)
     with pytest.raises(InputError, match="count=0"):
         annotate(shell, pairs, "weights", count=0)
@@ -104,7 +104,7 @@ def test_unscored_pairs_and_foreign_texts_give_notes(annotation: Annotation, tmp
     assert len(task) == 4
     assert any("16 of 20 pairs have no score" in note for note in task.notes)
     foreign = read_annotated(tmp_path / "judge.csv", [text for pair in pairs[:3] for text in pair[:2]])
-    assert any("1 of the 4 judged pairs have a text that is not in the data" in note for note in foreign.notes)
+    assert any("1 of the 4 annotated pairs contain a text that is not in the" in note for note in foreign.notes)
 
 
 def test_bad_scores_name_their_line(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_bad_scores_name_their_line(tmp_path: Path) -> None:
     file.write_text("sentence1,sentence2\na,b\n", "utf-8")
     with pytest.raises(DataError, match="line 2: no column 'score'"):
         read_pairs(file)
-    with pytest.raises(DataError, match=r"judge\.txt: pairs to judge are written as"):
+    with pytest.raises(DataError, match=r"judge\.txt: expected a \.csv or \.jsonl file"):
         write_pairs(tmp_path / "judge.txt", [("a", "b", None)])
 
 
@@ -137,7 +137,7 @@ def test_judgements_and_the_teacher_rank_recipes_fitted_on_all_texts(shell: Any,
         assert trial.scores["teacher"] == pytest.approx(teacher, abs=1e-9, nan_ok=True)
         expected = (20 * trial.scores["spearman"] + 30 * 100 * trial.scores["teacher"]) / 50
         assert trial.scores["judged + teacher"] == pytest.approx(expected, nan_ok=True)
-    assert "Chosen by 20 judged pairs" in " ".join(board.notes)
+    assert "Ranked by 20 annotated pairs" in " ".join(board.notes)
 
 
 def test_judgements_find_the_planted_recipe(shell: Any) -> None:

@@ -80,15 +80,15 @@ def test_compare_refusals(bert: Path) -> None:
     assert by_recipe.compared == ["pairs", "classification"]
     for arguments, score, message in (
         (("cls", "mean"), "", r"different scores.*pairs \(spearman\), classification \(accuracy\)"),
-        (("cls", "maen", "pairs"), "", "no results of 'maen'. Did you mean 'mean'"),
-        (("cls", "mean", "pears"), "", "no task 'pears' to compare on. Did you mean 'pairs'"),
-        (("cls", "mean", "geometry"), "", "no task 'geometry'"),
-        (("cls", "mean", "classification"), "spearman", "not compared by 'spearman' on classification: accuracy, f1"),
+        (("cls", "maen", "pairs"), "", "no results for 'maen'. Did you mean 'mean'"),
+        (("cls", "mean", "pears"), "", "compare on 'pears': no such task. Did you mean 'pairs'"),
+        (("cls", "mean", "geometry"), "", "compare on 'geometry': no such task"),
+        (("cls", "mean", "classification"), "spearman", "by 'spearman' on classification. Its scores: accuracy, f1"),
     ):
         with pytest.raises(InputError, match=message):
             by_recipe.compare(*arguments, score=score)
     assert by_recipe.compare("cls", "mean", "classification", score="f1_macro").criterion == "f1_macro"
-    with pytest.raises(InputError, match="these results have none"):
+    with pytest.raises(InputError, match="these results have no labelled pairs"):
         evaluate(bert, RECIPES[:2], [geometry]).comparisons()
     with pytest.raises(InputError, match="no results to compare"):
         ByRecipe().comparisons()
@@ -98,7 +98,7 @@ def test_evidence_stays_in_memory(bert: Path, tmp_path: Path) -> None:
     by_recipe = evaluate(bert, RECIPES[:2], [task("pairs")])
     save_results(by_recipe["mean"], tmp_path / "results.json")
     stale = ByRecipe({**by_recipe, "mean": load_results(tmp_path / "results.json")}, by_recipe.tasks)
-    with pytest.raises(InputError, match="hold nothing to compare them by"):
+    with pytest.raises(InputError, match="contain no evidence to compare"):
         stale.comparisons()
     assert copy.deepcopy(by_recipe).comparisons() == by_recipe.comparisons()
 

@@ -111,17 +111,17 @@ def test_what_recipes_learn_from(shell_of: Shells) -> None:
         (["maen"], [TASK], {}, UnknownNameError, "Did you mean 'mean'"),
         (["ditto"], [TASK], {}, RecipeError, "needs a head"),
         (["mean"], ["stsbb"], {}, (UnknownNameError, DataError), "stsb"),
-        (["mean"], [], {}, InputError, "at least one task"),
-        (["mean"], "stsb", {}, InputError, r"tasks is a list: give \['stsb'\]"),
-        ("mean", [TASK], {}, InputError, r"recipes is a list: give \['mean'\]"),
-        (["mean"], TASK, {}, InputError, "tasks is a list"),
-        (["mean"], pandas.DataFrame(), {}, InputError, "not a DataFrame alone"),
-        (["mean"], [TASK, TASK], {}, InputError, "Two tasks are called 'tiny'"),
+        (["mean"], [], {}, InputError, "needs at least one"),
+        (["mean"], "stsb", {}, InputError, r"tasks must be a list: use \['stsb'\]"),
+        ("mean", [TASK], {}, InputError, r"recipes must be a list: use \['mean'\]"),
+        (["mean"], TASK, {}, InputError, "tasks must be a list"),
+        (["mean"], pandas.DataFrame(), {}, InputError, "instead of a DataFrame"),
+        (["mean"], [TASK, TASK], {}, InputError, "Two tasks have the name 'tiny'"),
         (["mean"], [TRAINING], {}, DataError, "'mine' has no test part to score"),
-        (["mean"], [TRAINING], {"shots": 8}, InputError, "numbers of labels a class"),
-        (["mean"], [TRAINING], {"shots": [True]}, InputError, "numbers of labels a class"),
-        (["mean"], [TASK], {"shots": [2]}, InputError, "a score of labelled texts"),
-        ([], [TASK], {"fit_texts": ["a"]}, InputError, "give recipes with them"),
+        (["mean"], [TRAINING], {"shots": 8}, InputError, "numbers of labels per class"),
+        (["mean"], [TRAINING], {"shots": [True]}, InputError, "numbers of labels per class"),
+        (["mean"], [TASK], {"shots": [2]}, InputError, "needs labelled texts"),
+        ([], [TASK], {"fit_texts": ["a"]}, InputError, "but recipes is empty"),
         (["mean"], [TASK], {"max_seq_length": 0}, InputError, "max_seq_length=0: must be a whole number"),
     ],
 )
@@ -178,7 +178,7 @@ def test_texts_cut_at_a_length(bert: Path) -> None:
     encoder.max_seq_length = 12
     assert cut.metrics == task.run(encoder).metrics != whole.metrics
     assert cut.provenance["max_seq_length"] == 12
-    with pytest.raises(InputError, match="set your encoder's own limit"):
+    with pytest.raises(InputError, match="needs the name or folder of a model"):
         evaluate(encoder, [], [task], max_seq_length=8)
 
 

@@ -188,7 +188,7 @@ def test_neighbours_are_positive() -> None:
         pairs, gold = make(texts, rng)
         assert all((pair in beside) == (value == 1) for pair, value in zip(pairs, gold, strict=True))
         assert (gold == 0).sum() > 2 * (gold == 1).sum() > 30
-    with pytest.raises(InputError, match="alike"):
+    with pytest.raises(InputError, match="are equal"):
         make(["a b", "c d"] * 20, rng)
 
 
@@ -199,9 +199,9 @@ def test_running_text_comes_from_a_file_or_from_texts_of_several_sentences(tmp_p
     (tmp_path / "corpus.jsonl").write_text(rows, encoding="utf-8")
     assert read_running_text(tmp_path / "corpus.txt") == read_running_text(tmp_path / "corpus.jsonl") == texts
     elsewhere = topic_texts(30, seed=9)
-    assert "halves, perturbed, length; running text" in Teacher.of(elsewhere, [], 0).note
+    assert "halves, perturbed, length; with running text" in Teacher.of(elsewhere, [], 0).note
     from_file = Teacher.of(elsewhere, [], 0, str(tmp_path / "corpus.jsonl"))
-    assert from_file.note == Teacher.of(texts, [], 0).note == "The teachers were chosen by neighbours, length."
+    assert from_file.note == Teacher.of(texts, [], 0).note == "The teachers were selected by neighbours, length."
     assert from_file.pairs[:100] == Teacher.of(texts, [], 0).pairs[:100]
     (tmp_path / "bad.jsonl").write_text('{"sentence": "a"}', encoding="utf-8")
     with pytest.raises(DataError, match="column 'text'"):

@@ -120,7 +120,7 @@ def test_a_cache_keeps_encoders_apart(named: bool, folder_of: Callable[[str], Pa
 
 @pytest.mark.parametrize("name", ["  ", None])
 def test_a_model_needs_a_name(encoder: Encoder, name: Any) -> None:
-    with pytest.raises(InputError, match="is a text such as"):
+    with pytest.raises(InputError, match="must be a text such as"):
         identify(encoder, name)
 
 
@@ -186,7 +186,7 @@ def test_metadata_in_mteb() -> None:
     [
         ("a/b", {}, "cannot be part of a file name"),
         ("", {}, "cannot be part of a file name"),
-        ("a", {"languages": ["english"]}, "does not take the task 'a'"),
+        ("a", {"languages": ["english"]}, "rejects the task 'a'"),
     ],
 )
 def test_to_mteb_refusals(name: str, options: dict, message: str) -> None:
@@ -270,10 +270,10 @@ def test_scores_in_percent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([], "holds a list, not an object"),
+        ([], "expected a JSON object, not a list"),
         ({"mteb_dataset_name": "T", "test": {}}, r"before MTEB 1\.11"),
         (saved({}), "its scores are {}"),
-        (saved({"test": []}), "the split 'test' of T has no scores"),
+        (saved({"test": []}), "the split 'test' of 'T' has no scores"),
         (saved([1]), "AttributeError"),
         (saved({"test": [entry(True)]}), "the main score is True, not a number"),
         (saved({"test": [entry(0.5, essent_result={"task": "T"})]}), "Not a result of essent"),
@@ -289,7 +289,7 @@ def test_malformed_files_are_refused(content: Any, message: str, tmp_path: Path)
 def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"Cannot read the results .*missing\.json"):
         read_mteb_results(tmp_path / "missing.json")
-    with pytest.raises(DataError, match="holds no results of MTEB"):
+    with pytest.raises(DataError, match="contains no results of MTEB"):
         read_mteb_results(tmp_path)
     for content in (b"\xff{", b"[" * 100000):
         (tmp_path / "bad.json").write_bytes(content)

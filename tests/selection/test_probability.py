@@ -65,8 +65,8 @@ def test_the_summary_has_the_loss_of_the_nearest_cases() -> None:
 def test_a_high_level_of_the_baseline_speaks_against_another_recipe() -> None:
     assert objection("ditto:1-1", 0.7) == ""
     chance = f"{probability_of_improvement(0.98):.2f}"
-    assert objection("ditto:1-1", 0.98).startswith(f"ditto:1-1 is better with a probability of {chance} only, by ")
+    assert objection("ditto:1-1", 0.98).startswith(f"ditto:1-1 is better with a probability of only {chance}, ")
     assert chance < "0.5"
     summary = probabilities_summary({"mean": 0.7, "first-last": 0.8})
     assert f"{probability_of_improvement(0.7):.2f} that it is better than mean and " in summary
-    assert f"by {len(SIMILARITY)} measured cases" in summary
+    assert f"estimated from {len(SIMILARITY)} measured cases" in summary

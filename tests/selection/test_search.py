@@ -149,16 +149,16 @@ def test_a_killed_search_goes_on_where_it_stopped(
 def test_a_folder_of_another_search_is_refused(shell_of: Shells, bert: Path, tmp_path: Path) -> None:
     search(shell_of("bert"), TASK, "heads", work=tmp_path / "work")
     for other in ({"space": "layers"}, {"batch_size": 8}, {"precision": "float32"}):
-        with pytest.raises(DataError, match="holds another search"):
+        with pytest.raises(DataError, match="contains another search"):
             search(shell_of("bert"), TASK, work=tmp_path / "work", **{"space": "heads", **other})
     changed = SentenceTransformer(str(bert), device="cpu")
     with torch.no_grad():
         changed[0].model.embeddings.word_embeddings.weight[5] += 1
-    with pytest.raises(DataError, match="holds another search"):
+    with pytest.raises(DataError, match="contains another search"):
         search(changed, TASK, "heads", work=tmp_path / "work")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine", "utf-8")
-    with pytest.raises(DataError, match="not empty"):
+    with pytest.raises(DataError, match="contains other files"):
         search(shell_of("bert"), TASK, "heads", work=tmp_path / "full")
 
 
@@ -176,7 +176,7 @@ def test_winner_baselines_intervals_and_notes(shell_of: Shells) -> None:
     assert low < scores[0] < high
     assert {c.second for c in board.comparisons} == {"mean", "cls"} - {str(board.leader)}
     assert any("optimistic" in note for note in board.notes)
-    assert any("within its interval" in note for note in board.notes)
+    assert any("is not significantly better than" in note for note in board.notes)
     check = board.checks[0]
     unshared = PairTask("left", test_task.pairs[9:])
     leader = str(board.leader)
@@ -197,7 +197,7 @@ def test_encoders_give_the_scores_of_the_search(shell_of: Shells, monkeypatch: p
         assert board.find(recipe).scores["spearman"] == alone.expected(recipe)
     assert without != alone.expected(board.leader)  # the default prompt is searched with
     assert board.leader == board.trials[0].recipe != board.best
-    assert encoder.chosen[-1] == f"`{board.leader}` was taken all the same, as it was asked for."
+    assert encoder.chosen[-1] == f"`{board.leader}` was used nevertheless, as requested."
 
 
 def test_pairs_in_memory_and_options_of_the_model(shell_of: Shells) -> None:
@@ -215,21 +215,21 @@ def test_pairs_in_memory_and_options_of_the_model(shell_of: Shells) -> None:
     ("arguments", "error", "message"),
     [
         ({"data": "stbs.dev"}, UnknownNameError, "stsb"),
-        ({"data": []}, InputError, "got none"),
+        ({"data": []}, InputError, "needs labels or texts"),
         ({"data": "texts.txt"}, InputError, "texts without labels"),
-        ({"memroy": 1}, InputError, r"search takes no 'memroy'\. Did you mean 'memory'"),
-        ({"test": [TASK]}, InputError, "all of its 63 pairs are in the data of the choice too"),
+        ({"memroy": 1}, InputError, r"search has no argument 'memroy'\. Did you mean 'memory'"),
+        ({"test": [TASK]}, InputError, "all of its 63 pairs are also in the data"),
         ({"precision": "float16"}, InputError, "allowed: auto, float32, bfloat16"),
         ({"data": ["a text", "another"], "criterion": "spearman"}, InputError, r"needs labels.*2 texts\) has none"),
         ({"criterion": "taecher"}, UnknownNameError, "Did you mean 'teacher'"),
-        ({"criterion": "teacher:"}, InputError, "without a file of running text"),
+        ({"criterion": "teacher:"}, InputError, "file of running text after ':' is missing"),
         ({"criterion": ["teacher", "teacher:a.txt"]}, InputError, "differ in their running text only"),
-        ({"data": labels(), "criterion": "spearman"}, InputError, "l has classification, which is scored by acc"),
+        ({"data": labels(), "criterion": "spearman"}, InputError, r"The scores of l \(classification\): acc"),
         ({"data": labels(), "criterion": "acuracy"}, UnknownNameError, r"'acuracy'\. Did you mean 'accuracy'"),
         ({"data": [TASK, labels()], "weights": [1]}, InputError, "1 weights for 2 data sets"),
         ({"data": [TASK, labels()], "weights": [1, 0]}, InputError, "must be positive"),
-        ({"data": [TASK, TASK]}, InputError, "have one name"),
-        ({"data": [TASK, labels()], "criterion": "teacher"}, InputError, "criteria without labels take one data set"),
+        ({"data": [TASK, TASK]}, InputError, "have the same name"),
+        ({"data": [TASK, labels()], "criterion": "teacher"}, InputError, "ranks recipes on one data set only"),
         ({"data": ["one text", "one text"]}, InputError, "all texts are equal"),
         ({"memory": 0}, InputError, "memory=0"),
         ({"seed": -1}, InputError, "seed=-1"),
@@ -248,7 +248,7 @@ def test_leaderboard_without_scores(shell_of: Shells) -> None:
     board = search(shell_of("bert"), PairTask("one", TASK.pairs[:1]), Space(named=("mean", "first-last | whiten")))
     assert all(np.isnan(trial.scores["spearman"]) for trial in board.trials)
     assert board.comparisons == ()
-    assert board.notes[0].startswith("No recipe has a score: there is one unit of judgement only")
+    assert board.notes[0].startswith("No recipe has a score: there is only one labelled example")
     with pytest.raises(InputError, match="No recipe has a score"):
         _ = board.best
 
@@ -265,14 +265,14 @@ def test_texts_and_pairs_without_labels(data: Any, shell_of: Shells, monkeypatch
     low, high = board.trials[0].interval or (np.nan, np.nan)
     assert low < scores[0] <= high
     assert {c.second for c in board.comparisons} == {"mean", "first-last"} - {str(board.leader)}
-    assert any("similarity of sentences only: for clustering" in note for note in board.notes)
+    assert any("similarity of sentences only. For clustering" in note for note in board.notes)
     assert (board.kept is None) == all(comparison.is_better for comparison in board.comparisons)
-    assert "Chosen without labels; on models like this" in board.verdict
+    assert "Chosen without labels; on similar models" in board.verdict
     monkeypatch.setattr("essent.selection.probability.THRESHOLD", 1.0)
     other = search(shell_of("bert"), data, Space(named=(str(board.leader), "cls")), baselines=("mean",))
     assert other.find("mean").scores["teacher"] == pytest.approx(board.find("mean").scores["teacher"], abs=1e-6)
     assert (other.kept, len(other.trials)) == ("mean", 3)  # what runs along is not ranked
-    assert f"mean is kept: {other.leader} is better with a probability of" in other.verdict
+    assert f"mean is retained: {other.leader} is better with a probability of" in other.verdict
 
 
 def test_labels_and_teacher_share_a_pass(shell_of: Shells) -> None:
@@ -300,7 +300,7 @@ def test_cross_validation_or_the_test_decides(shell_of: Shells) -> None:
     against = search(shell, data, "weights", test=[planted(shell, "mean", pairs=test_pairs)])
     assert (against.leader, against.best) == (same.leader, Recipe.parse("mean"))
     assert against.held_out[0].is_better
-    assert "mean is kept: on planted" in against.verdict
+    assert "mean is retained: on planted" in against.verdict
     assert "is worse" in against.verdict
 
 
@@ -315,7 +315,7 @@ def test_shared_pairs_are_excluded(shell_of: Shells) -> None:
     assert (check.units, check.left_out) == (40, 20)
     assert check.shared_texts == len({p.sentence1 for p in PAIRS[20:]})
     assert check.texts == len({text for pair in new for text in pair[:2]})
-    assert "20 pairs that the data of the choice has too are left out" in check.summary()
+    assert "20 pairs that are also in the search's data are excluded" in check.summary()
     assert f"{check.shared_texts} of the {check.texts} texts are in both" in check.summary()
     free = search(shell_of("bert"), TASK.texts(), Space(named=("mean",)), test=[TASK])
     assert (free.checks[0].units, free.checks[0].left_out) == (len(TASK), 0)  # no gold score was seen

@@ -88,11 +88,11 @@ def test_a_file_of_grids_recipes_and_a_grammar(tmp_path: Path) -> None:
         ("- wieghts: [idf]", DataError, "entry 1: unknown key 'wieghts'.*weights"),
         ("- weights: [idff]", UnknownNameError, "idff.*Did you mean 'idf'"),
         ("- layers: []", DataError, "layers must be"),
-        ("- templates: [T9]", DataError, "'T9' is no template.*'T4'"),
-        ("3", DataError, "expected a list"),
+        ("- templates: [T9]", DataError, "'T9' is not a template.*'T4'"),
+        ("3", DataError, "expected a non-empty list"),
         ("- 3", DataError, "expected a grid or a recipe, not 3"),
         ("a: [", DataError, "own.yaml"),
-        ("- template: '{text} {x} [MASK]'\n  y: [a]", RecipeError, "slot {x} and no choices"),
+        ("- template: '{text} {x} [MASK]'\n  y: [a]", RecipeError, "slot {x}, but no choices"),
     ],
 )
 def test_malformed_files_name_the_part(tmp_path: Path, content: str, error: type[Exception], message: str) -> None:
@@ -109,7 +109,7 @@ def test_refusals() -> None:
         find_space("nowhere.yaml")
     with pytest.raises(RecipeError, match="at least one choice in 'layers'"):
         Grid(layers=())
-    with pytest.raises(RecipeError, match="holds no recipe"):
+    with pytest.raises(RecipeError, match="contains no recipe"):
         Space().expand(BERT)
     with pytest.raises(UnsupportedRecipeError, match="no mask token"):
         Space(named=("prompt",)).expand(DECODER)

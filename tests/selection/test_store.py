@@ -59,7 +59,7 @@ def test_damaged_work_is_refused(tmp_path: Path, name: str, damage: str) -> None
         with pytest.raises(DataError, match="damaged"):
             use()
     else:
-        with pytest.raises(DataError, match=rf"{name} is missing or damaged; remove the folder"):
+        with pytest.raises(DataError, match=rf"{name} is missing or damaged. Remove the folder"):
             use()
 
 

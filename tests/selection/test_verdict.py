@@ -45,7 +45,7 @@ def test_winner_by_chance_is_not_better() -> None:
     assert decision.comparisons[0].is_better  # what a search went by
     assert not decision.held_out[0].is_better
     assert (decision.kept, str(decision.best)) == ("mean", "mean")
-    assert f"mean is kept: {decision.leader} is not shown to be better" in decision.verdict
+    assert f"mean is retained: {decision.leader} is not significantly better" in decision.verdict
     cosines[7] = gold + rng.normal(size=100)
     (real,) = cross_validated(scored(names, cosines, gold, pairs), ["mean"])
     assert real.is_better
@@ -74,16 +74,17 @@ def test_first_unbeaten_baseline_wins() -> None:
     assert str(decided(board(), both, "Measured").best) == NAMES[0]
     assert decided(board(), [both[0], (lead(-0.5, "first-last"), "")], "Measured").kept == "first-last"
     unbeaten = decided(board(), [(lead(-0.5), ""), both[1]], "Measured")
-    assert unbeaten.verdict == "Measured, mean is kept: ditto:1-1 is not shown to be better: +0.50 [-0.50, +1.50]."
+    why = "ditto:1-1 is not significantly better, +0.50 [-0.50, +1.50]"
+    assert unbeaten.verdict == f"Measured, the baseline mean is retained: {why}."
     assert decided(board(), [(lead(1.0), "halves sees the opposite"), both[1]], "Measured").kept == "mean"
     unknown = decided(board(), [(lead(math.nan), "")], "Measured")
-    assert (unknown.kept, "too few judgements to compare ditto:1-1 with it" in unknown.verdict) == ("mean", True)
+    assert (unknown.kept, "too few labels to compare ditto:1-1 with it" in unknown.verdict) == ("mean", True)
     assert decided(board(), [], "Measured").kept is None
     later = decided(board("first-last"), [(lead(-1, first="first-last"), "")], "Measured")
     assert (str(later.leader), later.kept) == ("first-last", "mean")
     first = decided(board("mean"), [(lead(-1, "first-last", first="mean"), "")], "Measured")
     assert (str(first.best), first.kept) == ("mean", None)
-    assert first.verdict == "Measured, mean, a baseline, is kept."
+    assert first.verdict == "Measured, the baseline mean is the best."
 
 
 @pytest.mark.parametrize(("lows", "retained"), [((1.0, -0.5), None), ((-0.5, -1.0), "mean"), ((1.0, -3.0), "mean")])

@@ -1,6 +1,6 @@
-"""The texts and labels of an improvement, and the metric that every encoder is measured by.
+"""The texts and labels of an improvement, and the metric that measures every encoder.
 
-    encoder ─ vectors ─ evidence ─ scores ×100 with intervals, differences
+encoder ─ vectors ─ evidence ─ scores ×100 with intervals, differences
 
 The evidence of every measured encoder is retained, so that any two can be compared later.
 """
@@ -31,17 +31,17 @@ from essent.tasks.pairs import PairTask
 from essent.tasks.resampling import interval
 
 MIN_TEXTS = 50
-HELD_OUT, MAX_HELD_OUT = 0.1, 1000  # the share of the texts that nothing is learned from, and their maximum
-REFERENCE = "reference"  # prefix of the recipes' evidence that the criterion compares with
+HELD_OUT, MAX_HELD_OUT = 0.1, 1000  # share of the texts that nothing is learned from, and their maximum number
+REFERENCE = "reference"  # prefix of the evidence of the criterion's reference recipes
 MIN_HELD_OUT = 50  # texts whose cosines are compared
-MIN_PAIRED = 100  # texts that the criterion makes its pairs of, from `texts` too where fewer are held out
+MIN_PAIRED = 100  # texts that the criterion makes its pairs of; also from `texts` if fewer are held out
 DRAWS = 300  # of bootstrap intervals of the criterion
-RANDOM_PAIRS = 20_000  # of held-out texts, whose cosines two encoders should rank alike
+RANDOM_PAIRS = 20_000  # of held-out texts, for the rank agreement of two encoders
 Evidence = dict[str, np.ndarray]
 
 
 class Inputs(NamedTuple):
-    """Texts and labels, checked: distinct texts to learn from, held-out ones, tasks to choose on, and tests."""
+    """Checked texts and labels: distinct texts to learn from, held-out texts, tasks to choose on, and tests."""
 
     texts: tuple[str, ...]
     held_out: tuple[str, ...]
@@ -49,7 +49,7 @@ class Inputs(NamedTuple):
     tests: tuple[LabeledTask, ...]
 
     def identity(self) -> dict[str, Any]:
-        """Digests of everything, by which a later run recognizes the same inputs."""
+        """Return digests of everything, by which a later run recognizes the same inputs."""
         texts = json.dumps([self.texts, self.held_out], ensure_ascii=False).encode("utf-8", "surrogatepass")
         return {
             "texts": f"{len(self.texts) + len(self.held_out)} texts, SHA-256 {hashlib.sha256(texts).hexdigest()}",
@@ -59,23 +59,23 @@ class Inputs(NamedTuple):
 
 
 def read_inputs(texts: Any, data: Any, test: Any, folder: str | Path | None, seed: int) -> tuple[Inputs, list[str]]:
-    """Check texts and labels before a model is loaded; also returns notes about what was left out.
+    """Check texts and labels before a model is loaded; return them and notes about exclusions.
 
-    Texts of the tests are removed from the texts, and labels that the data have too from the tests.
+    Texts of the tests are removed from the texts, and labels that are also in the data from the tests.
 
     Raises:
-        InputError: too few distinct texts, two data sets of one name, or a test that the data contain whole.
+        InputError: too few distinct texts, two data sets with one name, or a test that the data contain completely.
         DataError, UnknownNameError: labels that cannot be read.
     """
     tasks = [load_labelled(source, folder).for_choice() for source in _as_list(data)]
     names = [task.name for task in tasks]
     if duplicate := next((name for name in names if names.count(name) > 1), None):
-        raise InputError(f"Two of the data sets are called {duplicate!r}; rename a file, or leave one out.")
+        raise InputError(f"Two data sets have the name {duplicate!r}. Rename a file, or remove one.")
     distinct = dict.fromkeys(mend_surrogates(text) for text in check_texts(texts) if text.strip())
     checked = held_out(_as_list(test), folder, [], [item for task in tasks for item in task.read_items()])
     tests = [check.task for check in checked]
     notes = [
-        f"{check.left_out} {check.task.unit} of the test {check.task.name} are in the data too: left out."
+        f"{check.left_out} {check.task.unit} of the test {check.task.name} are also in the data and are excluded."
         for check in checked
         if check.left_out
     ]
@@ -83,11 +83,11 @@ def read_inputs(texts: Any, data: Any, test: Any, folder: str | Path | None, see
     remaining = [text for text in distinct if _normalized(text) not in test_texts]
     if len(remaining) < MIN_TEXTS:
         raise InputError(
-            f"There are {len(remaining)} different texts outside of the tests; an encoder is improved on {MIN_TEXTS} "
-            "or more, better on thousands like those that it will encode."
+            f"Too few texts: {len(remaining)} different ones outside of the tests, at least {MIN_TEXTS} are needed. "
+            "Give more, if possible thousands like those to be encoded."
         )
     if removed := len(distinct) - len(remaining):
-        notes.append(f"{removed} of the {len(distinct)} texts are in the tests too: nothing is learned from them.")
+        notes.append(f"{removed} of the {len(distinct)} texts are also in the tests and are excluded.")
     count = min(MAX_HELD_OUT, round(HELD_OUT * len(remaining)))
     apart = set(np.random.default_rng(seed).permutation(len(remaining))[:count].tolist())
     learned = tuple(text for number, text in enumerate(remaining) if number not in apart)
@@ -95,7 +95,7 @@ def read_inputs(texts: Any, data: Any, test: Any, folder: str | Path | None, see
 
 
 def _as_list(sources: Any) -> Sequence[Any]:
-    """One data set, or a list of them: names, files and tasks; rows in memory are one."""
+    """Return one data set, or a list of them (names, files and tasks), as a list; rows in memory are one data set."""
     if sources is None:
         return []
     several = isinstance(sources, (list, tuple)) and all(
@@ -105,7 +105,7 @@ def _as_list(sources: Any) -> Sequence[Any]:
 
 
 def _evaluated_texts(task: LabeledTask) -> set[str]:
-    """The texts of a test except those that its probe learns from: the training file beside a test file."""
+    """Return the texts of a test without those that only its probe learns from (a training file beside it)."""
     scored, read = (
         {_normalized(text) for item in items for text in item} for items in (task.items(), task.read_items())
     )
@@ -113,26 +113,26 @@ def _evaluated_texts(task: LabeledTask) -> set[str]:
 
 
 def _normalized(text: str) -> str:
-    """As the tests of a search compare texts: white space and case do not count."""
+    """Normalize a text as `held_out` does: white space and case do not count."""
     return " ".join(text.split()).casefold()
 
 
 class Scores:
-    """Scores ×100 by name; bootstrap draws are computed where an interval is asked for.
+    """Scores ×100 by name; bootstrap draws are computed when an interval is needed.
 
     Args:
-        draw: gives an encoder's scores on bootstrap draws of the labels, the same draws for all encoders.
+        draw: returns an encoder's scores on bootstrap draws of the labels; the draws are the same for all encoders.
     """
 
     def __init__(self, values: Mapping[str, float], draw: Callable[[str], np.ndarray]) -> None:
         self.values, self._draw = values, cache(draw)
 
     def with_interval(self, name: str) -> tuple[float, float, float]:
-        """An encoder's score with its 95 % interval."""
+        """Return an encoder's score with its 95 % interval."""
         return (self.values[name], *interval(self._draw(name)))
 
     def difference(self, first: str, second: str) -> tuple[float, float, float]:
-        """The first encoder's score less the second's, with its 95 % interval, paired."""
+        """Return the first encoder's score minus the second's, with its paired 95 % interval."""
         if first == second:
             return 0.0, 0.0, 0.0
         low, high = interval(self._draw(first) - self._draw(second))
@@ -140,11 +140,11 @@ class Scores:
 
 
 class Metric:
-    """Measures whatever has `encode`, and compares what was measured: by labels, or without any by a criterion.
+    """Measures any object with `encode`, and compares the results by labels, or by a criterion without labels.
 
     Args:
-        max_texts, max_test_texts: about how many texts are encoded to measure an encoder, and for the tests; of more
-            labels some are drawn.
+        max_texts, max_test_texts: approximate maximum of the texts that are encoded to measure an encoder, and for the
+            tests; labels are sampled to stay below.
     """
 
     def __init__(self, inputs: Inputs, seed: int, max_texts: int, max_test_texts: int) -> None:
@@ -165,7 +165,7 @@ class Metric:
     # -- measuring --------------------------------------------------------------------------------------------------
 
     def measure(self, encoder: Any, *, tests: bool = True) -> Evidence:
-        """The evidence of an encoder on labels and held-out texts, and on the tests."""
+        """Return the evidence of an encoder on labels, held-out texts and tests."""
         tasks = {**self.measured, **{f"test{number}": task for number, task in enumerate(self.tests) if tests}}
         evidence = {key: np.asarray(task.run(encoder).evidence) for key, task in tasks.items()}
         units = unit_rows(np.asarray(encoder.encode(self.held_out), np.float64))
@@ -174,18 +174,18 @@ class Metric:
         return evidence
 
     def speed(self, dimensions: int, seconds: float) -> dict[str, float]:
-        """What measuring costs where encoding a text takes so many seconds.
+        """Estimate the cost of measuring an encoder that needs `seconds` per text.
 
         Returns:
-            Seconds: `measured` per encoder, `tested` besides on the tests, `judged` per labelled text of tasks that
-            read vectors rather than similarities, such as k-means.
+            Seconds: `measured` per encoder, `tested` per encoder for the tests in addition, `judged` per labelled text
+            of tasks that read vectors rather than similarities, such as k-means.
         """
         encoder = SimpleNamespace(
             encode=lambda texts, **_: np.random.default_rng(0).normal(size=(len(texts), dimensions))
         )
         began = clock.elapsed()
         self.measure(encoder, tests=False)
-        measured = clock.elapsed()  # imports and threads have been paid for
+        measured = clock.elapsed()  # without the time for imports and threads
         reading_vectors = [task for task in self.tasks if task.compared() is None]
         for task in reading_vectors:
             task.run(encoder)
@@ -200,10 +200,10 @@ class Metric:
     # -- comparing --------------------------------------------------------------------------------------------------
 
     def scores(self, evidence: Mapping[str, Evidence]) -> Scores:
-        """Scores of encoders on the labels, or by the criterion.
+        """Return scores of encoders by the labels or the criterion.
 
         Args:
-            evidence: by name; names that begin with "reference" only say what the criterion compares with.
+            evidence: by name; names that begin with "reference" are reference recipes of the criterion only.
         """
         names = [name for name in evidence if not name.startswith(REFERENCE)]
         if self.by_labels:
@@ -219,7 +219,7 @@ class Metric:
         return Scores(values, draw)
 
     def test_scores(self, evidence: Mapping[str, Evidence]) -> Scores | None:
-        """Scores on the tests, which decide nothing, of the encoders that were measured there; None without tests."""
+        """Return scores on the tests of the encoders measured there, which decide nothing; None without tests."""
         names = [name for name in evidence if "test0" in evidence[name]]
         return self._label_scores("test", self.tests, names, evidence) if self.tests else None
 
@@ -234,10 +234,10 @@ class Metric:
         return Scores(dict(zip(names, values, strict=True)), lambda name: draws_of(scored, [name], self.seed)[0])
 
     def validation(self) -> LabeledTask | None:
-        """The labels that the checkpoints of a training are compared on; None without labels.
+        """Return the labels that select the checkpoint of a training; None without labels.
 
-        The criterion tells whether a training gained, but its reference is untrained recipes, so that it would select
-        an early checkpoint.
+        The criterion shows whether a training gained, but since its reference recipes are untrained, it would select an
+        early checkpoint.
         """
         if not self.by_labels:
             return None
@@ -254,13 +254,13 @@ def _texts_of(tasks: Iterable[LabeledTask]) -> set[str]:
 
 
 def _limited(tasks: Sequence[LabeledTask], max_texts: int, seed: int) -> list[LabeledTask]:
-    """Tasks of about so many texts together at most."""
+    """Return tasks with at most about `max_texts` texts together."""
     size, units = len(_texts_of(tasks)), sum(task.units for task in tasks)
     return subsample(tasks, None if size <= max_texts else units * max_texts // size, seed)
 
 
 def subsample(tasks: Sequence[LabeledTask], units: int | None, seed: int) -> list[LabeledTask]:
-    """Tasks of so many labels together, drawn at random; a task that would be too small stays whole."""
+    """Return tasks with `units` labels together, drawn at random; a task that would be too small stays whole."""
     total = sum(task.units for task in tasks)
     if units is None or units >= total:
         return list(tasks)
@@ -270,11 +270,11 @@ def subsample(tasks: Sequence[LabeledTask], units: int | None, seed: int) -> lis
         dropped[np.random.default_rng(seed).permutation(task.units)[: max(20, task.units * units // total)]] = False
         try:
             smaller.append(task.without(dropped) if dropped.any() else task)
-        except EssentError:  # too few of a class, say
+        except EssentError:  # for example too few of a class
             smaller.append(task)
     return smaller
 
 
 def agreement(first: Evidence, second: Evidence) -> float:
-    """Spearman ×100 between the cosines of random pairs of held-out texts by two encoders."""
+    """Return Spearman ×100 between two encoders' cosines of random pairs of held-out texts."""
     return rank_agreement(first["cosines"].astype(np.float64), second["cosines"].astype(np.float64))

@@ -1,7 +1,6 @@
-"""The plan of an improvement, what is tried within a budget and in how many seconds, and the journal that has it.
+"""The plan of an improvement: what is tried within a budget, with seconds per step; and the journal that stores it.
 
-The plan rests on a short timing of the model, is made once and written down: what is tried depends on it and not on
-the clock.
+The plan is made once, from a short timing of the model, and written down: the steps depend on it and not on the clock.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from essent.tasks.result import plain
 from essent.training.run import has_dropout
 
 WORK, FORMAT = ".work", 3
-SAMPLE, MAX_SAMPLE, SAMPLE_SECONDS = 48, 512, 2.0  # texts that are timed, and the seconds that this may take
+SAMPLE, MAX_SAMPLE, SAMPLE_SECONDS = 48, 512, 2.0  # number of timed texts, and maximum seconds of the timing
 SHARES = {"search": 0.2, "trials": 0.15, "train": 0.35, "search-again": 0.12, "fit": 0.06, "static": 0.08}  # of budget
 SHARES_UNTRAINED = {"search": 0.55, "fit": 0.15, "static": 0.15}
 LAYERS = ("L", "0+L", "1+2+L", "L-1+L")
@@ -50,31 +49,31 @@ SPACES = {
     ),
 }
 PASSES = {"full": 12.0, "small": 4.0, "tiny": 1.5, "static": 1.0}  # the cost of a search, in passes over its texts
-MAX_SEARCH_TEXTS, MIN_SEARCH_TEXTS = 4000, 200  # of a search; the maximum holds without labels
+MAX_SEARCH_TEXTS, MIN_SEARCH_TEXTS = 4000, 200  # of a search; the maximum applies without labels
 PAIRED = 1.6  # texts encoded per text, with the pairs that a criterion without labels makes
 PASSES_PER_STEP = 5.0  # the cost of a training step, in passes over its batch, two views of each text
 TRAINED_TOKENS = 32  # per text
 TRIALS = (8, 4, 2)
-RUNGS = (16, 32, 64)  # steps after which the better half of the trials goes on
+RUNGS = (16, 32, 64)  # steps after which the better half of the trials continues
 MIN_STEPS, MAX_STEPS, EPOCHS = 24, 120, 3  # of the training itself
 BATCH = 64
 ENGINES = {"openvino": ("openvino",), "onnx": ("onnx", "onnxscript", "onnxruntime")}
-# shares of the budget that measuring an encoder on the labels and on the tests may cost; the texts of each at least
+# maximum shares of the budget for measuring an encoder on the labels and on the tests; minimum texts of each
 MEASURE_SHARE, TEST_SHARE, MIN_MEASURED = 0.012, 0.03, 300
-MEASUREMENTS, TEST_MEASUREMENTS = 6, 5  # besides trials and training
-ALONE_SHARE = 0.1  # of the budget, that the vectors of tokens which the texts lack may cost
-TIMED_TEXTS, TIMED_ROUNDS = 64, 3  # of the speed of a result
-MAX_VALIDATIONS, VALIDATION_SHARE = 8, 0.3  # of the training, and the share of its time that they may take
+MEASUREMENTS, TEST_MEASUREMENTS = 6, 5  # in addition to trials and training
+ALONE_SHARE = 0.1  # maximum share of the budget for vectors of tokens that the texts lack
+TIMED_TEXTS, TIMED_ROUNDS = 64, 3  # for the speed of a result
+MAX_VALIDATIONS, VALIDATION_SHARE = 8, 0.3  # of the training, and their maximum share of its time
 MAX_FITTED, MAX_DISTILLED = 20_000, 20_000
 
 
 def space_of(name: str) -> Space:
-    """A space of the plan by its name."""
+    """Return a space of the plan, or a named space."""
     return SPACES.get(name) or find_space(name)
 
 
 def make_plan(shell: SentenceTransformer, inputs: Inputs, budget: float, seed: int) -> dict[str, Any]:
-    """What is tried within a budget, as plain values; `steps` lists name, description and seconds of each step.
+    """Plan the steps within a budget, as plain values; `steps` lists name, description and seconds of each step.
 
     Args:
         budget: seconds.
@@ -93,7 +92,7 @@ def make_plan(shell: SentenceTransformer, inputs: Inputs, budget: float, seed: i
         speed, settings, len(inputs.texts), SHARES["trials"] * budget, SHARES["train"] * budget, bool(inputs.tasks)
     )
     if static:
-        training["why"] = "it is a static model"
+        training["why"] = "the model is static"
     shares = {name: share * budget for name, share in (SHARES_UNTRAINED if training["why"] else SHARES).items()}
     spaces = ("static",) if static else ("full", "small", "tiny")
 
@@ -104,7 +103,7 @@ def make_plan(shell: SentenceTransformer, inputs: Inputs, budget: float, seed: i
     alone = len(shell.tokenizer) * seconds * min(1.0, 3 / max(tokens, 1.0))  # [CLS] token [SEP]
     plan = {
         "own": str(encoder.recipe),
-        "baseline": "static" if static else "mean",  # that every gain is counted from
+        "baseline": "static" if static else "mean",  # every gain is relative to it
         "speed": speed,
         "measured": sizes,
         "capabilities": asdict(capabilities),
@@ -120,14 +119,14 @@ def make_plan(shell: SentenceTransformer, inputs: Inputs, budget: float, seed: i
 
 
 def _time_texts(encoder: Encoder, texts: Sequence[str]) -> tuple[float, float]:
-    """Seconds and tokens per text, measured on some of all lengths."""
+    """Return seconds and tokens per text, measured on a sample of all lengths."""
     ordered, seconds, count = sorted(texts, key=len), math.inf, SAMPLE
-    for _ in range(3):  # the first also pays for what is set up once
+    for _ in range(3):  # the first round includes one-time setup
         sample = [ordered[index] for index in np.unique(np.linspace(0, len(ordered) - 1, count).round().astype(int))]
         began = clock.elapsed()
         encoder.encode(sample, show_progress_bar=False)
         seconds = min(seconds, (clock.elapsed() - began) / len(sample))
-        # few texts of all lengths are mostly padding: more of them where the model is fast
+        # a small sample of all lengths is mostly padding: use more texts if the model is fast
         count = max(SAMPLE, min(MAX_SAMPLE, int(SAMPLE_SECONDS / seconds)))
     return seconds, sum(map(len, encoder.module.ids(sample))) / len(sample)
 
@@ -135,7 +134,7 @@ def _time_texts(encoder: Encoder, texts: Sequence[str]) -> tuple[float, float]:
 def plan_search(
     speed: Mapping[str, float], inputs: Inputs, capabilities: ModelCapabilities, seconds: float, spaces: Sequence[str]
 ) -> dict[str, Any]:
-    """The largest space that can be searched in so many seconds; of the smallest fewer texts or labels."""
+    """Plan the largest space that can be searched in `seconds`; the smallest, if needed, on fewer texts or labels."""
     labelled = len({text for task in inputs.tasks for text in task.texts()})
     total = labelled or min(MAX_SEARCH_TEXTS, len(inputs.texts))
     for space in spaces:
@@ -155,7 +154,7 @@ def plan_search(
 
 
 def candidates(capabilities: ModelCapabilities, dropout: bool, seed: int) -> list[dict[str, Any]]:
-    """Training settings to try, the most promising first; arguments of `essent.training.run.train`."""
+    """Return training settings to try, the most promising first; arguments of `essent.training.run.train`."""
     base = {"objective": "simcse", "recipe": "mean", "learning_rate": 1e-4, "batch_size": BATCH, "seed": seed}
     base |= {"temperature": 0.05, "projection_head": "none", "max_seq_length": TRAINED_TOKENS}
     whitened = {**base, "projection_head": "whiten", "temperature": 0.1}
@@ -183,15 +182,15 @@ def plan_training(
     seconds: float,
     labelled: bool,
 ) -> dict[str, Any]:
-    """Trials under successive halving and steps of training that are affordable; `why` is the reason for none.
+    """Plan trials with successive halving and training steps that fit `seconds`; `why` is the reason for no training.
 
-    `steps` is what the seconds buy, `most` the maximum where time is left.
+    `steps` fit the seconds, `most` is the maximum if time is left.
     """
     untrained = {"trials": [], "rungs": [], **dict.fromkeys(("steps", "most", "validations", "seconds"), 0)}
     if missing := next((name for name in ("accelerate", "datasets") if find_spec(name) is None), None):
         return {**untrained, "why": f'{missing!r} is not installed: pip install "essent[train]"'}
     if not settings:
-        return {**untrained, "why": "it has neither dropout nor a mask token, so that both views of a text are equal"}
+        return {**untrained, "why": "it has neither dropout nor a mask token, so both views of a text would be equal"}
     batch = min(BATCH, texts // 2)
     smaller = [{**setting, "batch_size": min(setting["batch_size"], texts // 2)} for setting in settings]
     trials = [setting for number, setting in enumerate(smaller) if setting not in smaller[:number]]
@@ -205,7 +204,7 @@ def plan_training(
     if steps < MIN_STEPS:  # without trials
         steps, trial_seconds = min(int((seconds + trial_seconds) / step_seconds), MIN_STEPS), 0.0
     if steps < MIN_STEPS:
-        why = f"{MIN_STEPS} steps of training would take {MIN_STEPS * step_seconds:.0f} s, too much here"
+        why = f"{MIN_STEPS} steps of training would take {MIN_STEPS * step_seconds:.0f} s, too long for the budget"
         return {**untrained, "why": why}
     count, rungs, cost = next(
         (count, rungs, cost)
@@ -219,43 +218,43 @@ def plan_training(
 
 
 def _trial_cost(count: int, rungs: Sequence[int], step_seconds: float, measured: float) -> float:
-    """Seconds that trials under successive halving take."""
+    """Return the seconds of trials with successive halving."""
     counts = [max(1, count >> halvings) for halvings in range(len(rungs))]
     lengths = np.diff([0, *rungs])
     return float(np.dot(counts, lengths) * step_seconds + sum(counts) * measured)
 
 
 def _engine(shell: SentenceTransformer) -> str | None:
-    """The engine of the graph, OpenVINO before ONNX; None where neither is installed or no CPU is used."""
+    """Return the engine of the graph, OpenVINO before ONNX; None if neither is installed or the device is not a CPU."""
     if shell.device.type != "cpu":
         return None
     return next((name for name, libraries in ENGINES.items() if all(map(find_spec, libraries))), None)
 
 
 def _steps(plan: Mapping[str, Any]) -> list[tuple[str, str, float]]:
-    """The steps: name, what is tried, and seconds."""
+    """Return the steps: name, description and seconds."""
     speed, training = plan["speed"], plan["training"]
     once = speed["measured"] + speed["tested"]
 
     def search(name: str, planned: Mapping[str, Any]) -> tuple[str, str, float]:
         sampled = f"{planned['units']} labels" if planned["units"] else f"{planned['texts']} texts"
-        return name, f"recipes of the space {planned['space']} on {sampled}", planned["seconds"] + once
+        return name, f"search the space {planned['space']!r} on {sampled}", planned["seconds"] + once
 
-    steps = [("start", f"the model as it is: {plan['own']}", 2 * once), search("search", plan["search"])]
+    steps = [("start", f"measure the model as it is: {plan['own']}", 2 * once), search("search", plan["search"])]
     if rungs := training["rungs"]:
-        words = f"{len(training['trials'])} settings of training, the better half of them for up to {rungs[-1]} steps"
+        words = f"try {len(training['trials'])} training settings, the better half of them for up to {rungs[-1]} steps"
         steps.append(("trials", words, training["trial_seconds"]))
     if not training["why"]:
-        words = f"{training['steps']} to {training['most']} steps of contrastive training with the best settings"
+        words = f"train {training['steps']} to {training['most']} contrastive steps with the best settings"
         steps += [("train", words, training["seconds"] + training["validations"] * speed["measured"] + once)]
         steps += [search("search-again", plan["again"])]
     fitted = speed["seconds"] * (2 * plan["fitted"] + (TIMED_ROUNDS + 1) * TIMED_TEXTS) + once
     steps.append(("encoder", f"fit on {plan['fitted']} texts, calibrate, save", fitted))
     if plan["distilled"]:
-        words = f"a static table from {plan['distilled']} texts, smaller ones"
+        words = f"distil static tables of several sizes from {plan['distilled']} texts"
         steps.append(("static", words, 4 * speed["seconds"] * plan["distilled"] + plan["alone"] + 5.0))
     if plan["engine"]:
-        steps.append(("graph", f"a graph for {plan['engine']}", 10.0 + once + speed["seconds"] * TIMED_TEXTS))
+        steps.append(("graph", f"compile a graph for {plan['engine']}", 10.0 + once + speed["seconds"] * TIMED_TEXTS))
     return steps
 
 
@@ -263,27 +262,27 @@ def _steps(plan: Mapping[str, Any]) -> list[tuple[str, str, float]]:
 
 
 class Journal:
-    """DIR/.work/journal.json: plan, decisions and the results of whole steps, each with its seconds.
+    """DIR/.work/journal.json: plan, decisions and the values of finished steps, each with its seconds.
 
     Args:
         output: DIR.
-        identity: model, data and settings, plain values; a run with the same ones resumes here.
+        identity: model, data and settings as plain values; a run with the same values resumes here.
 
     Raises:
-        DataError: DIR contains something else, or was begun with another model, data or settings: says which.
+        DataError: DIR contains other files, or an improvement with another model, data or settings; names them.
     """
 
     def __init__(self, output: Path, identity: Mapping[str, Any], force: bool) -> None:
         self.output, self.folder, self.path = output, output / WORK, output / WORK / "journal.json"
         self.entries: dict[str, Any] = {"identity": json.loads(json.dumps({"format": FORMAT, **identity}))}
         if output.exists() and not output.is_dir():
-            raise DataError(f"{output} is a file; an improvement writes a folder. Choose another name.")
+            raise DataError(f"{output} is a file, but improve writes a folder. Choose another name.")
         if force and self.path.is_file():
             shutil.rmtree(self.folder)
         elif self.path.is_file():
             self._resume()
         elif not force and output.is_dir() and any(entry.name != WORK for entry in output.iterdir()):
-            raise DataError(f"The folder {output} exists and holds something else. Choose another folder.")
+            raise DataError(f"The folder {output} contains other files. Choose another folder.")
         self._earlier = sum(entry["seconds"] for name, entry in self.entries.items() if name != "identity")
         self._began = clock.elapsed()
 
@@ -295,18 +294,18 @@ class Journal:
         if changed := [name for name in current if before.get(name) != current[name]]:
             differences = "; ".join(f"{name} was {before.get(name)!r} and is {current[name]!r}" for name in changed)
             raise DataError(
-                f"{self.output} was begun with something else: {differences}. Give the same again to resume, another "
-                "folder, or --force (force=True) to start over."
+                f"Cannot resume in {self.output}: {differences}. Use the earlier settings to resume, another folder, "
+                "or --force (force=True) to start over."
             )
         self.entries = entries
 
     @property
     def spent(self) -> float:
-        """Seconds of the budget that are gone: those of this process, and of the steps that others finished."""
+        """Seconds of the budget spent in this process and in finished steps of earlier ones."""
         return float(self._earlier + clock.elapsed() - self._began)
 
     def once(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-        """The entry of a name, computed and written unless it is there: a resumed run decides nothing again."""
+        """Return the entry of a name, computed and written if missing: a resumed run repeats no decision."""
         if name not in self.entries:
             began = clock.elapsed()
             values = compute()
@@ -315,7 +314,7 @@ class Journal:
         return dict(self.entries[name])
 
     def clean(self) -> None:
-        """Remove models and vectors of the steps; values and evidence stay."""
+        """Remove models and vectors of the steps; values and evidence remain."""
         for path in self.folder.iterdir():
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)

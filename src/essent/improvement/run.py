@@ -1,6 +1,6 @@
 """`improve`: from a pretrained model and texts to the best encoder within a time budget.
 
-start ─ search recipes ─ trials ─ train ─ search again ─ encoder ─ static ─ graph ─ page
+start ─ search recipes ─ trials ─ train ─ search again ─ encoder ─ static ─ graph ─ report
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ MIN_BUDGET = 1.0  # seconds
 
 @dataclass
 class Run:
-    """What the steps share.
+    """The state that the steps share.
 
     Attributes:
         model: the user's model, which does not change.
         settings: the arguments of `improve` by name.
-        evidence: of every encoder that was measured, by its name: its recipe, after `TRAINED` on the trained model.
-        choice: the name of the best encoder so far.
-        gains: of the steps, the new and the old encoder by name, and what `Gain` has besides points.
-        notes: sentences that a reader needs.
+        evidence: by name of a measured encoder: its recipe, preceded by `TRAINED` on the trained model.
+        choice: name of the best encoder so far.
+        gains: per step, the names of the new and the old encoder, and the fields of `Gain` except the points.
+        notes: sentences that readers of the scores need.
     """
 
     journal: Journal
@@ -66,7 +66,7 @@ class Run:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """See `make_plan`."""
+        """The plan, see `make_plan`."""
         return dict(self.journal.entries["plan"])
 
     @property
@@ -75,7 +75,7 @@ class Run:
         return {name: self.journal.entries[name] for name, _, _ in self.plan["steps"] if name in self.journal.entries}
 
     def step(self, name: str, compute: Callable[[Run, Path], steps.StepResult]) -> dict[str, Any]:
-        """The values of a step: computed, unless the journal has them. Its evidence joins that of the others."""
+        """Return the values of a step, computed unless the journal contains them, and add its evidence."""
         folder = self.journal.folder / name
         file = folder.with_suffix(".npz")
 
@@ -96,7 +96,7 @@ class Run:
         return values
 
     def shell(self, trained: Path | None = None) -> SentenceTransformer:
-        """A copy of the model, with the weights of a training where one is named."""
+        """Return a copy of the model, with the weights of a trained model if its folder is passed."""
         shell = copy.deepcopy(self.model)
         if trained is not None:
             saved = Encoder(str(trained), device="cpu").module.backbone.model
@@ -110,37 +110,37 @@ class Run:
         return self.journal.folder / "train" / "model"
 
     def encoder(self, name: str) -> Encoder:
-        """The encoder of a name, fitted on the texts of the plan where it learns something."""
+        """Return the encoder of a name, fitted on the texts of the plan."""
         recipe = name.removeprefix(steps.TRAINED)
         return Encoder(self.shell(None if recipe == name else self.trained), recipe).fit(self.fit_texts)
 
     def measure(self, names: Iterable[str]) -> dict[str, Evidence]:
-        """Evidence of encoders by their names, of those that have none yet."""
+        """Return the evidence of the named encoders that have none yet."""
         new = [name for name in dict.fromkeys(names) if name not in self.evidence]
         return {name: self.metric.measure(self.encoder(name)) for name in new}
 
     @property
     def fit_texts(self) -> list[str]:
-        """The texts that recipes and calibrations learn from."""
+        """The texts on which recipes are fitted and similarities calibrated."""
         return list(self.inputs.texts[: self.plan["fitted"]])
 
     def scores(self, more: Mapping[str, Evidence] | None = None) -> Scores:
-        """Scores of everything that was measured."""
+        """Return the scores of all measured encoders."""
         return self.metric.scores({**self.evidence, **(more or {})})
 
     def prefer(self, name: str, *, significantly: bool) -> None:
-        """Make an encoder the choice if it scores higher, where asked for only if the interval lies above 0."""
+        """Choose an encoder if it scores higher; with `significantly`, only if its interval is above 0."""
         difference, low, _ = self.scores().difference(name, self.choice)
         if low > 0 or (not significantly and difference > 0):
             self.choice = name
 
     def gained(self, step: str, by: str, new: str, old: str, kept: bool, seconds: float, note: str = "") -> None:
-        """Record and say the gain of a step; the arguments are those of `Gain` and the encoders that it compares."""
+        """Record and report the gain of a step; arguments: the fields of `Gain` and the encoders that it compares."""
         self.gains.append((new, old, {"step": step, "by": by, "kept": kept, "seconds": seconds, "note": note}))
         self.note(self.gain(self.gains[-1]).summary())
 
     def gain(self, recorded: tuple[str, str, dict[str, Any]]) -> Gain:
-        """A recorded gain by what was measured so far; without labels every model that is tried moves the scores."""
+        """Return a recorded gain by all evidence so far; without labels, every tried model changes the scores."""
         new, old, values = recorded
         difference, low, high = self.scores().difference(new, old)
         return Gain(difference=difference, low=low, high=high, **values)
@@ -152,12 +152,12 @@ class Run:
 
     @property
     def remaining(self) -> float:
-        """Seconds of the budget that are left."""
+        """The remaining seconds of the budget."""
         return float(self.settings["seconds"] - self.journal.spent)
 
     @property
     def pace(self) -> float:
-        """Seconds that the finished steps took per planned second."""
+        """Seconds that the finished steps took, per planned second."""
         planned = {name: seconds for name, _, seconds in self.plan["steps"] if name in self.results}
         return float(sum(self.results[name]["seconds"] for name in planned) / sum(planned.values()))
 
@@ -179,37 +179,45 @@ def improve(
     force: bool = False,
     note: Callable[[str], None] = logger.info,
 ) -> Improved:
-    """Make the best encoder of a model within a budget: recipes, contrastive training, a static table, a graph.
+    """Make the best encoder from a model within a time budget: recipes, contrastive training, a static table, a graph.
 
-    Every step is measured before the next one is paid for; one without a gain is dropped. The same call resumes a run.
+    Each step is measured before the next one starts, and discarded if it does not gain. The same call resumes a run.
 
     Args:
         model: a hub name, a folder, or a loaded SentenceTransformer.
-        texts: texts like those to be encoded, 50 or more.
+        texts: at least 50 texts like those to be encoded.
         data: labels of any kind to choose on: a task, its name or file, rows in memory, or a list of tasks and files.
-            Without any everything is chosen without labels, for the similarity of sentences.
+            By default, everything is chosen without labels, for sentence similarity.
         output: the folder to write: encoder, static, graph, report.html, improvement.json.
-        test: tasks on which every result is measured, and nothing is chosen.
+        test: tasks on which every result is measured, but nothing is chosen.
         folder: local data for task names, as in `essent.tasks.load_task`.
-        budget: the most time that everything takes together, such as 90s, 30m or 1.5h.
-        goal: quality (the answer is the encoder), speed or size (the static table, or the graph, if it is good enough).
-        keep_all: keep the models and vectors of every step in DIR/.work.
+        budget: maximum time for all steps together, such as 90s, 30m or 1.5h.
+        goal: quality (the answer is the encoder), speed or size (the static table, or the graph, if good enough).
+        keep_all: retain the models and vectors of every step in DIR/.work.
         seed: of everything random.
         options: keyword arguments of SentenceTransformer (device, revision …).
-        progress: show bars of searches and training.
-        force: start over where `output` contains an improvement.
-        note: is called with a line about what is done; by default it is logged.
+        progress: show progress bars of searches and training.
+        force: start over if `output` contains an improvement.
+        note: called with one line per event; by default the lines are logged.
 
     Raises:
-        InputError, UnknownNameError, DataError: before the model is loaded: too few texts, an unknown goal, a budget
-            that is not understood, a folder of something else, labels that cannot be read.
+        InputError, UnknownNameError, DataError: too few texts, an unknown goal, an invalid budget, a folder with other
+            contents, labels that cannot be read; before the model is loaded.
         RecipeError: a folder that an Encoder saved, or a model that ends in modules that no recipe describes.
-        MissingDependencyError: without the extra `report`.
+        MissingDependencyError: the extra `report` is not installed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from essent import improve
+        >>> texts = Path("texts.txt").read_text(encoding="utf-8").splitlines()
+        >>> improved = improve("my-mlm", texts, "pairs.jsonl", output="improved", budget="1s")
+        >>> improved.encoder().encode(["A text."]).shape
+        (1, 32)
     """
     if goal not in GOALS:
         raise UnknownNameError(f"Unknown goal {goal!r}. {did_you_mean(str(goal), list(GOALS))}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InputError(f"seed={seed!r} must be a whole number of at least 0.")
+        raise InputError(f"seed={seed!r}: must be a whole number of at least 0.")
     seconds, options = parse_budget(budget), dict(options or {})
     check_library(".html")
     inputs, notes = read_inputs(texts, data, test, folder, seed)
@@ -228,20 +236,20 @@ def improve(
     metric = Metric(inputs, seed, *plan["measured"])
     for task, smaller in zip((*inputs.tasks, *inputs.tests), (*metric.tasks, *metric.tests), strict=True):
         if smaller.units < task.units:
-            notes.append(f"Measured on {smaller.units} of the {task.units} {task.unit} of {task.name}, for the budget.")
+            notes.append(f"Measured on {smaller.units} of the {task.units} {task.unit} of {task.name}, to save time.")
     total = _rounded(sum(planned for _, _, planned in plan["steps"]))
-    note(f"Measured by {metric.by}; about {total} of a budget of {budget}:")
+    note(f"Measured by {metric.by}. The plan takes about {total} of a budget of {budget}:")
     for name, words, planned in plan["steps"]:
         note(f"  {name}: {words}, about {_rounded(planned)}")
     if why := plan["training"]["why"]:
-        note(f"  The model is not trained: {why}.")
+        note(f"  No training: {why}.")
     run = Run(journal, opened, inputs, metric, {**identity, "seconds": seconds}, progress, note, notes)
     try:
         if choose(run):
             train(run)
         write(run)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"Stopped. The same command resumes from the steps in {journal.folder}.") from None
+        raise KeyboardInterrupt(f"Stopped. Run the same command to resume from {journal.folder}.") from None
     improved = _outcome(run)
     write_json(improved.folder / "improvement.json", improved.to_dict(), indent=1)
     write_page(improved, improved.folder / "report.html")
@@ -251,16 +259,16 @@ def improve(
 
 
 def parse_budget(budget: str) -> float:
-    """The seconds of a budget such as 90s, 30m or 1.5h.
+    """Return the seconds of a budget such as 90s, 30m or 1.5h.
 
     Raises:
-        InputError: it is not a number with a unit, or below a second.
+        InputError: not a number with a unit, or less than one second.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh])\s*", str(budget))
     seconds = float(match[1]) * UNITS[match[2]] if match else 0.0
     if seconds < MIN_BUDGET:
         raise InputError(
-            f"budget={budget!r} is not understood: give a number of seconds, minutes or hours, such as 90s, 30m or "
+            f"budget={budget!r}: must be a number of seconds, minutes or hours of at least 1s, such as 90s, 30m or "
             "1.5h."
         )
     return seconds
@@ -270,25 +278,25 @@ def _rounded(seconds: float) -> str:
     return f"{max(seconds, 1):.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
 
 
-# -- the steps in their order -----------------------------------------------------------------------------------------
+# -- the steps in order -----------------------------------------------------------------------------------------
 
 
 def choose(run: Run) -> bool:
-    """Choose the recipe; whether the model should be trained."""
+    """Choose the recipe; return whether the model should be trained."""
     own, why = run.plan["own"], run.plan["training"]["why"]
     run.step("start", steps.start)
     run.choice = own
     search = run.step("search", steps.search)
     best = search["name"]
-    # a baseline that was kept by default must be significantly better
+    # a baseline that the search retained by default must be significantly better
     run.prefer(best, significantly=not search["gains"])
-    words = f"recipe {best}" if best != own else f"recipes: {own} stays the best"
+    words = f"recipe {best}" if best != own else f"recipes: {own} remains the best"
     run.gained("search", words, best, own, run.choice == best != own, search["seconds"])
     run.notes += [search["verdict"], *search["notes"]]
     if not why and not search["gains"]:
         why = (
-            "no recipe gains over its own pooling, as on models that were trained for similarity, or where classes are "
-            "what counts"
+            "no recipe gains over its own pooling, as on models that were trained for similarity, or when the labels "
+            "are classes"
         )
     if why:
         run.notes.append(f"The model was not trained: {why}.")
@@ -296,7 +304,7 @@ def choose(run: Run) -> bool:
 
 
 def train(run: Run) -> None:
-    """Train where the trials gain, and choose a recipe again."""
+    """Train if the trials gain, then choose a recipe again."""
     own, training, untrained = run.plan["own"], run.plan["training"], run.choice
     settings, step_seconds = training["trials"][0], 0.0
     if training["rungs"]:
@@ -320,7 +328,7 @@ def train(run: Run) -> None:
 
 
 def write(run: Run) -> None:
-    """Write the encoder; a static table and a graph where the plan has them and the budget allows."""
+    """Write the encoder; also a static table and a graph if they are in the plan and fit the budget."""
     run.step("encoder", steps.encoder)
     planned = {name: seconds for name, _, seconds in run.plan["steps"]}
     for name, step in (("static", steps.static), ("graph", steps.graph)):
@@ -333,9 +341,9 @@ def write(run: Run) -> None:
 
 
 def _too_long(run: Run, planned: float) -> dict[str, str]:
-    """Why a step does not fit the remaining budget at the pace of those before it, or ""."""
+    """Return why a step does not fit the remaining budget at the pace of the previous steps; "" if it does."""
     seconds, remaining = planned * max(1.0, run.pace), max(run.remaining, 0.0)
-    why = f"it takes about {_rounded(seconds)}, and {remaining:.0f} s of the budget were left"
+    why = f"it would take about {_rounded(seconds)}, but only {remaining:.0f} s of the budget were left"
     return {"why": why if seconds > remaining else ""}
 
 
@@ -354,7 +362,7 @@ def _outcome(run: Run) -> Improved:
     answer, why = answer_of(run.settings["goal"], outputs)
     spent = run.journal.spent
     if spent > run.settings["seconds"]:
-        run.notes.append(f"It took {_rounded(spent)}, more than the budget.")
+        run.notes.append(f"The improvement took {_rounded(spent)}, more than the budget.")
     metadata = {
         **run.journal.entries["identity"],
         "recipe": run.choice.removeprefix(steps.TRAINED),

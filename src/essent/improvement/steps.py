@@ -1,6 +1,6 @@
 """The steps of an improvement: start, search, trials, train, encoder, static, graph.
 
-Each gets the run and a folder, and returns plain values and the evidence of the encoders that it measured.
+Each step has the run and a folder as arguments, and returns plain values and the evidence of the measured encoders.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
 StepResult = tuple[dict[str, Any], dict[str, Evidence]]
 ENCODER, STATIC, GRAPH = "encoder", "static", "graph"
-TRAINED = "trained: "  # before a recipe: on the model after the training
-# The part of the remaining budget that training may plan with, the least pace it assumes, and its least share.
+TRAINED = "trained: "  # prefix of a recipe on the trained model
+# Share of the remaining budget that training may use, its minimum assumed pace, and its minimum share.
 SAFE, MIN_PACE, MIN_TRAINING = 0.95, 0.8, 0.5
-REPORTED = 12  # recipes of a search
+REPORTED = 12  # first recipes of a search
 SMALLER = (2, 4)  # divisors of the dimensions, for smaller tables
 TABLES = (TableChoice(), TableChoice(weights="sif:0.01", ridge=0.03), TableChoice(weights="sif:0.01", shaping="abtt:2"))
-SMALL_TABLE = 0.98  # the part of a table's score that a smaller one must keep to be taken for the goal size
-# Recipes that the criterion without labels compares with, on every model that is tried.
+SMALL_TABLE = 0.98  # minimum share of a table's score for a smaller one to be chosen for the goal size
+# Reference recipes of the criterion without labels, on every tried model.
 SHAPING = ("", "centre | normalize", "whiten | normalize")
 REFERENCES = Grid(layers=LAYERS, weights=("uniform", "idf"), shaping=SHAPING)
 STATIC_REFERENCES = Grid(layers=("static",), weights=("uniform", "idf", "sif"), shaping=SHAPING)
@@ -65,10 +65,10 @@ def start(run: Run, folder: Path) -> StepResult:
 
 
 def references(run: Run, trained: Path | None, label: str) -> dict[str, Evidence]:
-    """The evidence of the recipes that the criterion compares with, on a model; none with labels.
+    """Return the evidence of the criterion's reference recipes on a model; empty with labels.
 
-    The references of all models that were tried count together: those of the model before training alone would call
-    every trained model worse, as it agrees less with them.
+    The references of all tried models are used together: those of the model before training alone would score every
+    trained model lower, as it agrees less with them.
     """
     if run.metric.by_labels:
         return {}
@@ -84,7 +84,7 @@ def references(run: Run, trained: Path | None, label: str) -> dict[str, Evidence
 
 
 def search(run: Run, folder: Path, prefix: str = "") -> StepResult:
-    """Search recipes on the model, or `TRAINED`; the best is measured, fitted as it will be saved."""
+    """Search recipes on the model, or with prefix `TRAINED` on the trained model; the best is fitted and measured."""
     plan = run.plan["again" if prefix else "search"]
     seed, own = run.settings["seed"], run.plan["own"]
     baselines = [run.plan["baseline"], *([] if run.capabilities.only_static else ["first-last"]), own]
@@ -104,7 +104,7 @@ def search(run: Run, folder: Path, prefix: str = "") -> StepResult:
     values = {
         "name": measured[0],
         "measured": measured,
-        "gains": str(board.best) not in board.baselines,  # neither a baseline nor a leader that nothing is better than
+        "gains": str(board.best) not in board.baselines,  # False too if the leader is itself a baseline
         "verdict": board.verdict,
         "notes": list(board.notes),
         "criterion": board.criterion,
@@ -118,8 +118,8 @@ def search(run: Run, folder: Path, prefix: str = "") -> StepResult:
 
 
 def trials(run: Run, folder: Path) -> StepResult:
-    """Successive halving: all settings for some steps, the better half of them for more, until one is left."""
-    shutil.rmtree(folder)  # of a killed run: a trial does not train backwards
+    """Run successive halving: all settings for some steps, the better half for more steps, until one is left."""
+    shutil.rmtree(folder)  # left by a killed run: a trial cannot resume at an earlier step
     decision = run.journal.once("trials that fit", partial(affordable_trials, run))
     settings, rungs = decision["settings"], decision["rungs"]
     alive, names, step_seconds = list(range(len(settings))), {}, {}
@@ -143,7 +143,7 @@ def trials(run: Run, folder: Path) -> StepResult:
 
 
 def affordable_trials(run: Run) -> dict[str, Any]:
-    """Settings and steps of the trials as they were planned, halved until they fit the remaining budget."""
+    """Return the planned settings and steps of the trials, halved until they fit the remaining budget."""
     plan = run.plan["training"]
     settings, rungs, seconds = plan["trials"], plan["rungs"], plan["trial_seconds"]
     while seconds > 0.5 * run.remaining and len(settings) > 2:
@@ -156,13 +156,13 @@ def _train(run: Run, settings: Mapping[str, Any], **arguments: Any) -> Encoder:
 
 
 def train(run: Run, folder: Path, settings: Mapping[str, Any], step_seconds: float) -> StepResult:
-    """The training with the best settings; the best checkpoint by labels is selected, without labels the last.
+    """Train with the best settings; labels select the checkpoint, without labels it is the last.
 
-    The trained model is measured with the recipe of its training, and with the best one before it: that the same recipe
-    gains says most about the training.
+    The trained model is measured with the recipe of its training and with the best recipe before training: a gain with
+    the same recipe is the best evidence for the training.
 
     Args:
-        step_seconds: of a step in the trials; 0 where there were none.
+        step_seconds: seconds per step in the trials; 0 without trials.
     """
     decision = run.journal.once("steps of train", partial(affordable_steps, run, step_seconds))
     steps = decision["steps"]
@@ -183,9 +183,9 @@ def train(run: Run, folder: Path, settings: Mapping[str, Any], step_seconds: flo
 
 
 def affordable_steps(run: Run, step_seconds: float) -> dict[str, Any]:
-    """How many steps fit the remaining budget, by their seconds in the trials; later steps keep their planned time.
+    """Return how many training steps fit the remaining budget, by their seconds in the trials.
 
-    `cut` says why they are fewer than planned.
+    Time for the later steps is reserved as planned. `cut` is the reason if there are fewer steps than planned.
     """
     training, speed, planned = run.plan["training"], run.plan["speed"], run.plan["steps"]
     names = [name for name, _, _ in planned]
@@ -193,15 +193,15 @@ def affordable_steps(run: Run, step_seconds: float) -> dict[str, Any]:
     pace = max(run.pace, MIN_PACE)
     later = pace * (sum(seconds for _, _, seconds in planned[names.index("train") + 1 :]) + measured)
     step_seconds = step_seconds or pace * training["seconds"] / training["steps"]
-    free = max(SAFE * run.remaining - later, MIN_TRAINING * run.remaining)  # later steps can be cut too
+    free = max(SAFE * run.remaining - later, MIN_TRAINING * run.remaining)  # later steps can be shortened too
     steps = min(training["most"], int(free / max(step_seconds, 1e-9)))
     if steps < MIN_STEPS:
         return {"steps": 0, "cut": f"only {max(run.remaining, 0.0):.0f} s of the budget were left"}
-    cut = f"{training['steps']} steps were planned, and {steps} fitted the budget"
+    cut = f"{training['steps']} steps were planned, but only {steps} fitted the budget"
     return {"steps": steps, "cut": cut if steps < training["steps"] else ""}
 
 
-# -- what is written --------------------------------------------------------------------------------------------------
+# -- the output -------------------------------------------------------------------------------------------------------
 
 
 def encoder(run: Run, folder: Path) -> StepResult:
@@ -215,9 +215,9 @@ def encoder(run: Run, folder: Path) -> StepResult:
 
 
 def _save(run: Run, encoder: Encoder, path: Path) -> None:
-    """Calibrate and save an encoder; its model card says how it was made.
+    """Calibrate and save an encoder, with its origin in the model card.
 
-    No times, so that the same run writes the same card.
+    The card contains no times, so that the same run writes the same card.
     """
     require_replaceable(path)
     lines = [f"`essent improve` on {len(run.inputs.texts):,} texts, measured by {run.metric.by}."]
@@ -242,7 +242,7 @@ def _save(run: Run, encoder: Encoder, path: Path) -> None:
 
 
 def _calibrate(run: Run, encoder: Encoder) -> str:
-    """Calibrate on the texts, and on labelled duplicates where there are any; returns what was done, or ""."""
+    """Calibrate on the texts, and on labelled duplicates if there are any; return a description, or ""."""
     duplicates = [task for task in run.inputs.tasks if isinstance(task, DuplicateTask)]
     for pairs in (*duplicates[:1], None):
         try:
@@ -254,7 +254,7 @@ def _calibrate(run: Run, encoder: Encoder) -> str:
 
 
 def static(run: Run, folder: Path) -> StepResult:
-    """Make static tables that imitate the encoder; save the best, or for the goal size its smallest good form."""
+    """Distil static tables from the encoder; save the best, or for the goal size its smallest good form."""
     source = Encoder(str(run.journal.output / ENCODER))
     texts = list(run.inputs.texts[: run.plan["distilled"]])
     passes = PassSettings(unseen="alone" if run.plan["alone"] else "static")
@@ -291,10 +291,10 @@ def static(run: Run, folder: Path) -> StepResult:
 
 
 def _taught(averages: Material, source: Encoder, texts: list[str]) -> Material:
-    """The material of tables that imitate an encoder: its vectors, and the averages shaped as it shapes its own."""
+    """Return the material of tables that imitate an encoder: its vectors, and the averages with its shaping."""
     chain, tables = source.module.chain, dict(averages.contexts.tables)
     steps = list(takewhile(lambda step: isinstance(step, AffineShaper), chain.steps))
-    if steps and len(steps) + 1 >= len(chain.steps):  # all but a last step, which makes unit length
+    if steps and len(steps) + 1 >= len(chain.steps):  # all steps except the last, which normalizes
         affine = type(chain)(steps).as_affine()
         assert affine is not None  # noqa: S101
         tables = {
@@ -313,7 +313,7 @@ def graph(run: Run, folder: Path) -> StepResult:
     try:
         compile_graph(Encoder(str(run.journal.output / ENCODER), device="cpu"), run.plan["engine"]).save(str(path))
     except EngineError as error:
-        return {"why": f"no graph could be made: {error}"}, {}
+        return {"why": f"No graph was made: {error}"}, {}
     compiled = load_graph(str(path))
     evidence = {GRAPH: run.metric.measure(compiled)}
     return _figures(evidence, run.evidence[ENCODER], compiled, path, run), evidence
@@ -322,7 +322,7 @@ def graph(run: Run, folder: Path) -> StepResult:
 def _figures(
     evidence: Mapping[str, Evidence], reference: Evidence, encoder: Any, folder: Path, run: Run
 ) -> dict[str, Any]:
-    """Agreement with the reference, texts per second (median of some rounds on held-out texts), and bytes on disk."""
+    """Return agreement with the reference, texts per second (median of rounds on held-out texts), bytes on disk."""
     texts = list(run.inputs.held_out[:TIMED_TEXTS])
     encoder.encode(texts[:16], show_progress_bar=False)
     seconds = []

@@ -1,10 +1,10 @@
-"""A few pairs for the user to annotate: which pairs, their file, and the task that they make.
+"""A few pairs for the user to annotate: their selection, their file, and the resulting task.
 
-candidate pairs ─ cosines of every recipe (one pass per template) ─ ranks, where they differ ─ pairs to annotate
+candidate pairs ─ cosines of every recipe (one pass per template) ─ ranks and their spread ─ pairs to annotate
 
-The candidates are cut into strata of similarity, so that the annotated pairs span the whole scale: a correlation on the
-most disputed pairs alone ranks recipes wrongly. Of each stratum the pair on which the recipes disagree most is taken,
-and one at random. `benchmarks/ask.py` measured it.
+The candidates are divided into strata of similarity, so that the annotated pairs span the whole scale: a correlation
+on the most disputed pairs alone ranks recipes wrongly. Each stratum contributes the pair on which the recipes disagree
+most, and one random pair. Measured by `benchmarks/ask.py`.
 """
 
 from __future__ import annotations
@@ -30,35 +30,43 @@ from essent.tasks.data import located_rows
 from essent.tasks.examples import Pair, pairs_from_rows
 from essent.tasks.pairs import PairTask
 
-PRIOR = 30  # labels that the score by TEACHER counts for, beside those of the user; measured by benchmarks/ask.py
+PRIOR = 30  # the score by TEACHER counts as much as this many labels; measured by benchmarks/ask.py
 COLUMNS = ("sentence1", "sentence2", "score")
 SUFFIXES = (".csv", ".jsonl")
-PER_STRATUM = 2  # pairs: one that the recipes disagree on, the others at random
+PER_STRATUM = 2  # pairs: one on which the recipes disagree, the others at random
 
 ScoredPair = tuple[str, str, float | None]  # None: not annotated yet
 
 
 @dataclass(frozen=True)
 class AnnotatedPairs(PairTask):
-    """Annotated pairs, and the unlabelled data that they are from, on which recipes learn and `teacher` scores.
+    """Annotated pairs together with the unlabelled data that they were selected from.
 
-    `search` ranks recipes by both: Spearman on the N annotated pairs counts N times, the score by `teacher` PRIOR
-    times.
+    Recipes learn from the unlabelled data, and `teacher` scores on it. `search` ranks recipes by both: Spearman on the
+    N annotated pairs has weight N, the score by `teacher` weight PRIOR.
 
     Attributes:
-        all_texts: what recipes learn from.
-        all_pairs: where the data were pairs, all of them.
+        all_texts: the texts that recipes learn from.
+        all_pairs: all pairs of the data; empty if the data are single texts.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from essent.selection import read_annotated
+        >>> texts = Path("texts.txt").read_text(encoding="utf-8").splitlines()
+        >>> annotated = read_annotated("pairs.jsonl", texts)
+        >>> annotated.units, len(annotated.all_texts)
+        (120, 80)
     """
 
     all_texts: tuple[str, ...] = ()
     all_pairs: tuple[tuple[str, str], ...] = ()
 
     def texts(self) -> list[str]:
-        """All texts of the data, then those annotated that are not among them."""
+        """Return all texts of the data, then the annotated texts that are not among them."""
         return list(self._texts)
 
     def compared(self) -> np.ndarray:
-        """Each annotated pair's positions in `texts()`."""
+        """Return the positions in `texts()` of each annotated pair, (E,2)."""
         position = {text: number for number, text in reversed(list(enumerate(self._texts)))}
         return np.array([[position[pair.sentence1], position[pair.sentence2]] for pair in self.pairs], np.int64)
 
@@ -71,12 +79,20 @@ class AnnotatedPairs(PairTask):
 
 @dataclass(frozen=True)
 class Annotation:
-    """Pairs to annotate, in random order: whoever stops early has annotated a sample of the whole.
+    """Pairs to annotate, in random order, so that any first part of them is a sample of the whole.
 
     Attributes:
         pairs: two texts each.
-        reasons: why each was chosen. They are not in the file, as they would influence who annotates.
-        source: the texts, or the pairs, that they were chosen from.
+        reasons: why each pair was selected. They are not written to the file, since they would influence annotators.
+        source: the texts or pairs that they were selected from.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from essent.selection import annotate
+        >>> texts = Path("texts.txt").read_text(encoding="utf-8").splitlines()
+        >>> annotation = annotate("sentence-transformers/all-MiniLM-L6-v2", texts, "weights", count=4)
+        >>> annotation.with_scores([5, 0, 3, None]).units  # None: not annotated
+        3
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -84,15 +100,15 @@ class Annotation:
     source: tuple[Any, ...] = field(repr=False)
 
     def write(self, path: str | Path) -> None:
-        """Write the pairs as .csv or .jsonl, to be filled in with a score each.
+        """Write the pairs to a .csv or .jsonl file with an empty column `score`.
 
         Raises:
-            DataError: another suffix, or a path that cannot be written to.
+            DataError: another suffix, or a path that cannot be written.
         """
         write_pairs(path, [(*pair, None) for pair in self.pairs])
 
     def with_scores(self, scores: str | Path | Sequence[float | None]) -> AnnotatedPairs:
-        """The pairs with the scores of a filled-in file, or with one score each (None: not annotated)."""
+        """Return the pairs with scores, from a filled-in file or one per pair (None: not annotated)."""
         if isinstance(scores, (str, Path)):
             return read_annotated(scores, self.source)
         scored = [(*pair, score) for pair, score in zip(self.pairs, scores, strict=True)]
@@ -100,15 +116,15 @@ class Annotation:
 
 
 def write_pairs(path: str | Path, pairs: Sequence[ScoredPair]) -> None:
-    """Write pairs with the scores that they have, whole or not at all.
+    """Write pairs with their scores, the whole file or nothing.
 
     Raises:
-        DataError: a suffix other than .csv and .jsonl, or a path that cannot be written to.
+        DataError: a suffix other than .csv and .jsonl, or a path that cannot be written.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         hint = did_you_mean(suffix, list(SUFFIXES))
-        raise DataError(f"{path}: pairs to judge are written as .csv or .jsonl. {hint}")
+        raise DataError(f"{path}: expected a .csv or .jsonl file for the pairs to annotate. {hint}")
     if suffix == ".jsonl":
         lines = (json.dumps(dict(zip(COLUMNS, pair, strict=True)), ensure_ascii=False) + "\n" for pair in pairs)
         write_text(path, "".join(lines))
@@ -121,10 +137,10 @@ def write_pairs(path: str | Path, pairs: Sequence[ScoredPair]) -> None:
 
 
 def read_pairs(path: str | Path) -> list[ScoredPair]:
-    """Pairs with the scores that they have; an empty score, or null, is a pair that is not annotated yet.
+    """Read pairs with their scores; a pair with an empty or null score is not annotated yet.
 
     Raises:
-        DataError: no such file, a missing column, or a score that is not a finite number; file and line are named.
+        DataError: no such file, a missing column, or a score that is not a finite number; names the file and line.
     """
     pairs: list[ScoredPair] = []
     for row in located_rows(path):
@@ -136,13 +152,21 @@ def read_pairs(path: str | Path) -> list[ScoredPair]:
 
 
 def read_annotated(path: str | Path, data: Sequence[Any]) -> AnnotatedPairs:
-    """The annotated pairs of a file, to search on; those without a score are left out, and a note counts them.
+    """Read annotated pairs from a file, as data for `search`; a note counts pairs without a score.
 
     Args:
-        data: the texts, or the pairs, without labels that the pairs were chosen from.
+        path: a .csv or .jsonl file with the columns sentence1, sentence2 and score.
+        data: the unlabelled texts or pairs that the annotated pairs were selected from.
 
     Raises:
-        DataError: no pair has a score, or as `read_pairs`.
+        DataError: no such file, a missing column, no pair with a score, or a score that is not a finite number.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from essent.selection import read_annotated
+        >>> texts = Path("texts.txt").read_text(encoding="utf-8").splitlines()
+        >>> read_annotated("pairs.jsonl", texts).units
+        120
     """
     return _annotated(str(path), read_pairs(path), data)
 
@@ -151,20 +175,20 @@ def _annotated(name: str, pairs: Sequence[ScoredPair], data: Sequence[Any]) -> A
     known = [Pair(first, second, float(score)) for first, second, score in pairs if score is not None]
     if not known:
         raise DataError(
-            f"{name}: none of the {len(pairs)} pairs has a score. Fill in the column 'score', for example "
-            "0 (unrelated) to 5 (the same meaning)."
+            f"{name}: none of the {len(pairs)} pairs has a score. Fill in the column 'score', for example from "
+            "0 (unrelated) to 5 (same meaning)."
         )
     if not all(math.isfinite(pair.score) for pair in known):
         raise DataError(f"{name}: every score must be a finite number.")
-    notes = [f"Chosen by {len(known)} judged pairs and by {TEACHER}, which counts as {PRIOR} more."]
+    notes = [f"Ranked by {len(known)} annotated pairs and by {TEACHER}, which counts as much as {PRIOR} more pairs."]
     if len(known) < len(pairs):
-        notes.append(f"{name}: {len(pairs) - len(known)} of {len(pairs)} pairs have no score and are left out.")
+        notes.append(f"{name}: {len(pairs) - len(known)} of {len(pairs)} pairs have no score and are excluded.")
     source_pairs = [tuple(row) for row in data if not isinstance(row, str)]
     texts = [pair[side] for side in (0, 1) for pair in source_pairs] if source_pairs else list(data)
     source_texts = set(texts)
     if unsearched := sum(not source_texts.issuperset(pair[:2]) for pair in known):
         notes.append(
-            f"{name}: {unsearched} of the {len(known)} judged pairs have a text that is not in the data searched."
+            f"{name}: {unsearched} of the {len(known)} annotated pairs contain a text that is not in the searched data."
         )
     return AnnotatedPairs(
         Path(name).stem,
@@ -177,10 +201,10 @@ def _annotated(name: str, pairs: Sequence[ScoredPair], data: Sequence[Any]) -> A
 
 
 def choose_pairs(cosines: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, list[str]]:
-    """Indices of the pairs to annotate, in random order, and the reason for each.
+    """Select the pairs to annotate; return their indices in random order and the reason for each.
 
     Args:
-        cosines: (R,P) of the recipes; those that are constant have no say.
+        cosines: (R,P), by recipe; recipes with constant cosines are ignored.
     """
     known = usable(cosines)
     ranks = unit_ranks(cosines[known]) if known.any() else np.zeros((1, cosines.shape[1]))
@@ -197,10 +221,10 @@ def choose_pairs(cosines: np.ndarray, count: int, rng: np.random.Generator) -> t
 
 
 def distinct_pairs(pairs: Sequence[tuple[str, str]], count: int) -> np.ndarray:
-    """Indices of the pairs of two different texts, each once in either order.
+    """Return the indices of pairs of two different texts, without repetitions in either order.
 
     Raises:
-        InputError: fewer than `count`.
+        InputError: fewer than `count` such pairs.
     """
     first: dict[frozenset[str], int] = {}
     for index, pair in enumerate(pairs):
@@ -208,7 +232,7 @@ def distinct_pairs(pairs: Sequence[tuple[str, str]], count: int) -> np.ndarray:
             first.setdefault(frozenset(pair), index)
     if count > len(first):
         raise InputError(
-            f"{count} pairs to judge were asked for, and there are {len(first)}. Give more texts, or --ask "
+            f"Cannot select {count} pairs to annotate: the data has only {len(first)}. Give more texts, or use --ask "
             f"{len(first)}."
         )
     return np.array(list(first.values()), np.int64)

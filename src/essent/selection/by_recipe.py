@@ -1,4 +1,4 @@
-"""What `evaluate` gives: results by recipe, as a table, a frame, and compared recipe with recipe."""
+"""The results of `evaluate`: by recipe, as a table, as a data frame, and compared."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ COLUMNS = ["recipe", "task", "metric", "score", "low", "high", "main", "n"]  # o
 
 
 class ByRecipe(dict[str, list[Result]]):
-    """Results by a recipe's text form; another spelling of a recipe, "whitening", finds those of its form.
+    """Results by the text form of a recipe; other spellings, such as "whitening", are accepted as keys.
 
     Args:
-        results: what was measured, in the order of the rows.
-        tasks: on what; comparisons need them.
+        results: results by recipe, in the order of the rows.
+        tasks: the evaluated tasks, for comparisons.
 
     Attributes:
-        tasks: as given.
+        tasks: as passed.
     """
 
     def __init__(self, results: Mapping[str, list[Result]] | None = None, tasks: Iterable[Task] = ()) -> None:
@@ -47,26 +47,29 @@ class ByRecipe(dict[str, list[Result]]):
 
     @property
     def compared(self) -> list[str]:
-        """The tasks that recipes can be compared on: all but minimal pairs and geometry."""
+        """The names of the tasks on which recipes can be compared: all but minimal pairs and geometry."""
         return list(self._tasks)
 
     @property
     def _has_one_score(self) -> bool:
-        """Whether all of these tasks have the same main score, so that a mean over them says something."""
+        """Whether all of these tasks have the same main score, so that its mean is meaningful."""
         return len({task.score_names[0] for task in self._tasks.values()}) == 1
 
     def compare(
         self, first: str, second: str, task: str | None = None, *, score: str = "", seed: int = 0
     ) -> Comparison:
-        """Two recipes on the same pairs, texts or queries: difference, 95 % interval, and p for one task.
+        """Compare two recipes on the same pairs, texts or queries.
 
         Args:
-            task: by its name; None: the only one, or the mean of all of them.
-            score: "f1_macro", "v_measure"; by default the main score.
+            task: name of a task; None: the only task, or the mean of all.
+            score: name of a score such as "f1_macro" or "v_measure"; by default the main score.
             seed: of the bootstrap and of the permutation test.
 
+        Returns:
+            The difference with its 95 % interval; for one task also its p value.
+
         Raises:
-            InputError: a recipe or task that is not among the results, tasks of different scores without `task`.
+            InputError: a recipe or task that is not among the results, or tasks with different scores and no `task`.
         """
         pair = (self._name(first), self._name(second))
         return compare_each(self._scored(task, score, pair), [pair], seed=seed)[0]
@@ -74,19 +77,19 @@ class ByRecipe(dict[str, list[Result]]):
     def comparisons(
         self, baseline: str | None = None, task: str | None = None, *, score: str = "", seed: int = 0
     ) -> tuple[Comparison, ...]:
-        """Every other recipe against one, by default the first; arguments and errors as in `compare`."""
+        """Compare every recipe with a baseline, by default the first; arguments and errors as in `compare`."""
         names = list(self)
         if not names:
-            raise InputError("There are no results to compare.")
+            raise InputError("There are no results to compare. Evaluate at least two recipes.")
         against = names[0] if baseline is None else self._name(baseline)
         pairs = [(name, against) for name in names if name != against]
         return compare_each(self._scored(task, score, names), pairs, seed=seed)
 
     def summary(self, score: str = "") -> Iterator[str]:
-        """A heading, and a sentence for each recipe against the first: on all tasks together, or on each of them.
+        """Yield a heading, then a sentence per recipe compared with the first, on all tasks together or on each task.
 
-        By the score where all of the tasks can be compared by it, otherwise by the main one. Empty where there is one
-        recipe, or nothing to compare by.
+        `score` is used if all tasks have it, otherwise the main score. Yields nothing with fewer than two recipes or
+        without a task to compare on.
         """
         if len(self) < 2 or not self.compared:
             return
@@ -100,9 +103,9 @@ class ByRecipe(dict[str, list[Result]]):
             yield from (f"  {comparison.summary()}" for comparison in self.comparisons(task=task, score=score))
 
     def notes(self) -> list[str]:
-        """What a reader of the numbers needs, each sentence once; with its recipes unless it holds for all.
+        """Return all notes without repetitions, each with its recipes unless it holds for all.
 
-        How labelled texts are judged comes first.
+        The protocols for labelled texts come first.
         """
         every = [(recipe, result) for recipe, results in self.items() for result in results]
         protocols = {r.task: r.provenance["protocol"] for _, r in every if "protocol" in r.provenance}
@@ -113,41 +116,42 @@ class ByRecipe(dict[str, list[Result]]):
         return [note if len(of) == len(self) else f"{note} ({'; '.join(of)})" for note, of in recipes_by_note.items()]
 
     def _name(self, recipe: str) -> str:
-        """The key of a recipe in any spelling."""
+        """Return the key of a recipe in any spelling."""
         name = recipe if recipe in self else _spelled(recipe)
         if name not in self:
-            raise InputError(f"There are no results of {recipe!r}. {did_you_mean(name, list(self))}")
+            raise InputError(f"There are no results for {recipe!r}. {did_you_mean(name, list(self))}")
         return name
 
     def _scored(self, task: str | None, score: str, names: Sequence[str]) -> list[Scored]:
-        """What the recipes were given on one task or on all."""
+        """Return the evidence of the recipes on one task or on all."""
         if task is not None and task not in self._tasks:
-            raise InputError(f"There is no task {task!r} to compare on. {did_you_mean(task, list(self._tasks))}")
+            raise InputError(f"Cannot compare on {task!r}: no such task. {did_you_mean(task, list(self._tasks))}")
         tasks = list(self._tasks.values()) if task is None else [self._tasks[task]]
         if not tasks:
-            raise InputError("Recipes are compared on judged pairs, texts or queries; these results have none.")
+            raise InputError("Cannot compare recipes: these results have no labelled pairs, texts or queries.")
         if len(tasks) > 1 and not score and not self._has_one_score:
             scores = ", ".join(f"{own.name} ({own.score_names[0]})" for own in tasks)
-            raise InputError(f"The tasks have different scores, which have no mean: {scores}. Name one with task=….")
+            raise InputError(f"Cannot average the different scores of the tasks: {scores}. Select one with task=….")
         return [self._on(own, score or own.score_names[0], names) for own in tasks]
 
     def _on(self, task: LabeledTask, score: str, names: Sequence[str]) -> Scored:
         if score not in task.score_names:
-            raise InputError(f"Recipes are not compared by {score!r} on {task.name}: {', '.join(task.score_names)}.")
+            names_of_scores = ", ".join(task.score_names)
+            raise InputError(f"Cannot compare by {score!r} on {task.name}. Its scores: {names_of_scores}.")
         evidence = []
         for name in names:
             rows = [
                 result.evidence for result in self[name] if result.task == task.name and result.evidence is not None
             ]
             if not rows:
-                raise InputError(f"The results of {name!r} on {task.name} hold nothing to compare them by.")
+                raise InputError(f"The results of {name!r} on {task.name} contain no evidence to compare.")
             evidence.append(rows[0])
         return Scored(task, score, list(names), np.stack(evidence))
 
     # -- views ------------------------------------------------------------------------------------------------------
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each recipe, task and metric: its score ×100 with the 95 % interval (NaN where there is none).
+        """Return a data frame with one row per recipe, task and metric: score ×100 and 95 % interval (NaN without one).
 
         Column `main` marks the main score of each task:
         `frame[frame.main].pivot(index="recipe", columns="task", values="score")` is the table.
@@ -179,7 +183,7 @@ class ByRecipe(dict[str, list[Result]]):
 
 
 def _spelled(recipe: Any) -> str:
-    """A recipe's text form; what is none stays as it is."""
+    """Return the text form of a recipe, or the text itself if it is not a recipe."""
     try:
         return str(Recipe.parse(recipe))
     except EssentError:
@@ -187,7 +191,7 @@ def _spelled(recipe: Any) -> str:
 
 
 def _main_key(result: Result, metric: str) -> str:
-    """The key of a metric's number: "all", or what it has instead, such as the mean of runs."""
+    """Return the key of a metric's main number: "all", or another one such as the mean of runs."""
     if result.main is not None and result.main[0] == metric:
         return result.main[1]
     scores = result.metrics[metric]

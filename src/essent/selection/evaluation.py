@@ -1,4 +1,4 @@
-"""Recipes × tasks: one load, shared forward passes, shaping fitted on each task's own texts (or on others)."""
+"""`evaluate`: recipes × tasks, with one load, shared forward passes, and shaping fitted per task or on other texts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from essent.tasks.labels import LabelTask
 from essent.tasks.locate import as_task
 from essent.tasks.result import Result
 
-# What every model runs and papers compare with; no attention head, no [MASK].
+# Every model can run these, and papers compare with them: no attention head, no [MASK].
 DEFAULT_RECIPES = (
     "cls",
     "mean",
@@ -75,55 +75,65 @@ def evaluate(
     report: Callable[[str, Result], None] | None = None,
     **options: Any,
 ) -> ByRecipe:
-    """Score recipes on tasks; recipes with one template share one pass over a task's texts.
+    """Score recipes on tasks, in one pass per template over the texts of each task.
 
-    What a recipe learns (idf, shaping, flow) is learned anew for each task from all its texts, both sides of all pairs,
-    duplicates included: the papers' protocol (superscript T).
+    Frequencies (idf), shaping and flow are learned separately for each task, from all its texts: both sides of all
+    pairs, with duplicates. This is the papers' protocol (superscript T).
 
     Args:
         model: a hub name, a folder, or a SentenceTransformer.
-        recipes: recipes or their text forms; none scores the model as it is: a saved Encoder with what it has learned,
-            an exported graph, a sentence-transformers model with its own pooling, anything with `encode`.
-        tasks: tasks of any kind, names, files or folders for `essent.tasks.load_task` with `data`, or rows in memory:
-            a data frame, a `datasets.Dataset`, a list of dictionaries or of (sentence1, sentence2, score). What rows
-            hold is told from their columns.
+        recipes: recipes or their text forms. An empty list scores the model as it is: a saved Encoder with its fitted
+            state, an exported graph, a sentence-transformers model with its own pooling, any object with `encode`.
+        tasks: tasks of any kind; names, files or folders for `essent.tasks.load_task`; or rows in memory: a data
+            frame, a `datasets.Dataset`, a list of dictionaries or of (sentence1, sentence2, score). The columns
+            determine the kind of the rows.
+        data: folder of local data for task names, as in `essent.tasks.load_task`.
         fit_texts: fit the shaping on these instead of each task's texts (superscript W).
         frequency_texts: count tokens on these instead of each task's texts (idf^W).
-        cache: a folder that keeps pooled vectors for later runs on the same weights; by default a text that several
-            tasks share goes through the model once in this run.
-        max_seq_length: most tokens of a text, template included; by default the model's own limit. The papers'
-            clustering cuts at 64.
-        shots: labelled texts are also scored with so many labels of each class, (8, 16, 64): "accuracy@8" and so on,
+        batch_size: texts per forward pass.
+        progress: show a progress bar.
+        cache: a folder of pooled vectors, reused by later runs with the same weights. By default, vectors are cached
+            for this run only: a text that several tasks share is encoded once.
+        max_seq_length: maximum number of tokens per text, template included; by default the model's own limit. The
+            papers' clustering truncates at 64.
+        shots: score labelled texts also with this many labels per class: (8, 16, 64) adds "accuracy@8" and so on, each
             the mean of ten draws.
-        engine, precision: what runs the model and in which precision, see `essent.engine.EngineChoice`. Recipes share
-            their passes in torch; each has a graph of its own in openvino and onnx.
-        report: called with (recipe text, result) as soon as each result is there.
+        engine, precision: engine and precision of the model, see `essent.engine.EngineChoice`. Recipes share their
+            passes in torch; in openvino and onnx, each recipe has its own graph.
+        report: called with (recipe text, result) after each result.
         options: SentenceTransformer's keyword arguments (device, revision …).
 
     Returns:
-        For every recipe's text form, the results in the order of the tasks; other spellings of a recipe find them too.
-        Its `compare` and `comparisons` say which differences are shown, `to_frame` makes a data frame.
+        A dictionary from the text form of a recipe to its results, in the order of the tasks; other spellings of a
+        recipe are accepted as keys. `compare` and `comparisons` test differences, `to_frame` returns a data frame.
 
     Raises:
         RecipeError, UnknownNameError, DataError: before the model is loaded.
-        UnsupportedRecipeError: before its weights are read.
+        UnsupportedRecipeError: the model cannot run a recipe; before its weights are read.
+
+    Example:
+        >>> from essent import evaluate
+        >>> model = "sentence-transformers/all-MiniLM-L6-v2"
+        >>> results = evaluate(model, ["mean", "static"], ["pairs.jsonl"])
+        >>> {recipe: round(result.main_score) for recipe, (result,) in results.items()}
+        {'mean': 77, 'static': 35}
     """
     for name, value in (("recipes", recipes), ("tasks", tasks)):
         is_table = any(hasattr(value, attribute) for attribute in ("score_vectors", "columns", "column_names"))
         if is_table or isinstance(value, (str, Path, Recipe)):
-            raise InputError(f"{name} is a list: give [{value!r:.60}], not a {type(value).__name__} alone.")
+            raise InputError(f"{name} must be a list: use [{value!r:.60}] instead of a {type(value).__name__}.")
     choice = EngineChoice(engine, precision)
     parsed = list(dict.fromkeys(Recipe.parse(recipe) for recipe in recipes))
     loaded_tasks = _with_shots([as_task(task, data, number) for number, task in enumerate(tasks, start=1)], shots)
     names = [task.name for task in loaded_tasks]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise InputError(f"Two tasks are called {twice[0]!r}; leave one out, or rename its file.")
+        raise InputError(f"Two tasks have the name {twice[0]!r}. Remove one, or rename its file.")
     if unjudged := [task.name for task in loaded_tasks if getattr(task, "units", 1) == 0]:
-        raise DataError(f"The task {unjudged[0]!r} has no test part to score; search chooses on what it has.")
+        raise DataError(f"The task {unjudged[0]!r} has no test part to score. `search` can choose on its other parts.")
     if not loaded_tasks:
-        raise InputError("evaluate needs at least one task, e.g. ['stsb'].")
+        raise InputError("No tasks: evaluate needs at least one, for example ['stsb'].")
     if not parsed and (fit_texts is not None or frequency_texts is not None):
-        raise InputError("fit_texts and frequency_texts are what a recipe learns from; give recipes with them.")
+        raise InputError("fit_texts and frequency_texts are used by recipes only, but recipes is empty.")
     if parsed:
         bench = Bench(
             model,
@@ -153,7 +163,6 @@ def evaluate(
 def _score_recipes(
     bench: Bench, tasks: Sequence[Task], fit_texts: Sequence[str] | None, frequency_texts: Sequence[str] | None
 ) -> Iterator[tuple[str, Result]]:
-    """Every recipe's result on every task."""
     for task in tasks:
         for recipe, vectors in bench.vectors(task, fit_texts, frequency_texts):
             yield (
@@ -171,11 +180,11 @@ def _score_recipes(
 def _score_as_it_is(
     model: ModelLike, tasks: Sequence[Task], options: dict[str, Any], max_seq_length: int | None, choice: EngineChoice
 ) -> Iterator[tuple[str, Result]]:
-    """An encoder's result on every task, without fitting anything."""
+    """Yield an encoder's result on every task, without fitting anything."""
     is_name = isinstance(model, (str, Path))
     exported = is_name and is_exported_folder(str(model))
     if max_seq_length is not None and (exported or not is_name):
-        raise InputError("max_seq_length is for models loaded here, not for graphs: set your encoder's own limit.")
+        raise InputError("max_seq_length needs the name or folder of a model that is not a graph.")
     encoder: Any = model
     if is_name:
         encoder = load_exported(str(model)) if exported else open_as_it_is(str(model), options)
@@ -183,7 +192,8 @@ def _score_as_it_is(
         encoder.max_seq_length = min(max_seq_length, encoder.max_seq_length or max_seq_length)
     if not choice.is_default:
         if not isinstance(encoder, SentenceTransformer):
-            raise InputError(f"A {type(encoder).__name__} runs as it is; engine and precision are for models of torch.")
+            name = type(encoder).__name__
+            raise InputError(f"A {name} has its own engine. Omit engine= and precision=, which need a torch model.")
         encoder = choose(encoder, choice.engine, choice.precision)
     label = str(getattr(encoder, "recipe", type(encoder).__name__))
     prompts = getattr(encoder, "prompts", None)
@@ -194,22 +204,22 @@ def _score_as_it_is(
 
 
 def _noted(result: Result, task: Task, prompts: Mapping[str, str], default: str) -> Result:
-    """The result with a note on the prompts that stood before the texts."""
+    """Return the result with a note about the prompts before its texts."""
     return replace(result, notes=(*result.notes, *prompt_note(task.prompts_for(prompts, default))))
 
 
 def _with_shots(tasks: list[Task], shots: Sequence[int]) -> list[Task]:
-    """Labelled texts are made to give accuracy with few labels too; other tasks stay.
+    """Return the tasks, with accuracy with few labels as a further score of labelled texts.
 
     Raises:
-        InputError: shots that are no whole numbers above 0, or no labelled texts among the tasks.
+        InputError: shots are not whole numbers above 0, or no task has labelled texts.
     """
     if isinstance(shots, (int, str)) or any(type(shot) is not int or shot < 1 for shot in shots):
-        raise InputError(f"shots is a list of numbers of labels a class, such as [8, 16, 64], not {shots!r}.")
+        raise InputError(f"shots={shots!r}: must be a list of numbers of labels per class, such as [8, 16, 64].")
     if shots and tasks and not any(isinstance(task, LabelTask) and task.scale is None for task in tasks):
         raise InputError(
-            f"{', '.join(task.name for task in tasks)}: accuracy with few labels is a score of labelled texts; add a "
-            "task such as trec, or a file with the columns text and label."
+            f"{', '.join(task.name for task in tasks)}: accuracy with few labels needs labelled texts. Add a task "
+            "such as trec, or a file with the columns text and label."
         )
     for shot in shots:
         tasks = [task.scored_by(f"accuracy@{shot}") if isinstance(task, LabelTask) else task for task in tasks]
@@ -217,25 +227,33 @@ def _with_shots(tasks: list[Task], shots: Sequence[int]) -> list[Task]:
 
 
 def name_of(model: ModelLike) -> str:
-    """What a model is called in provenance: its name or folder; a loaded one by its type, whose text is long."""
+    """Return a model's name for provenance: its name or folder, or the type of a loaded model."""
     return str(model) if isinstance(model, (str, Path)) else type(model).__name__
 
 
 def default_recipes(model: str | Path) -> list[str]:
-    """A first look at a model; none for what essent saved or exported, which `evaluate` then scores unchanged."""
+    """Return recipes for a first evaluation of a model; none for folders that essent saved or exported.
+
+    `evaluate` without recipes scores such a folder unchanged.
+
+    Example:
+        >>> from essent.selection import default_recipes
+        >>> default_recipes("sentence-transformers/all-MiniLM-L6-v2")[:4]
+        ['cls', 'mean', 'last2', 'first-last']
+    """
     name = str(model)
     if is_exported_folder(name) or is_essent_folder(name, {}):
         return []
-    is_local = Path(name).exists()  # a name on the hub is asked for when it is loaded, with its options
+    is_local = Path(name).exists()  # a name on the hub is resolved at loading, with its options
     return list(STATIC_RECIPES if is_local and (Path(name).is_file() or is_static(name, {})) else DEFAULT_RECIPES)
 
 
 class Bench:
-    """A backbone with several recipes on it that share its passes.
+    """A backbone with several recipes that share its forward passes.
 
     Args:
-        recipes: those that differ only in their shaping share even the pooled vectors.
-        choice: what runs them; a graph is made of each recipe, and of one that counts tokens for each task.
+        recipes: recipes that differ in their shaping only also share the pooled vectors.
+        choice: engine and precision. A graph is made per recipe, and per task too if the recipe counts tokens.
     """
 
     def __init__(
@@ -273,7 +291,7 @@ class Bench:
             self.digest += f" {self.choice.engine} {self.choice.graph_precision}"
 
     def _pooled(self, texts: Sequence[str], plans: Sequence[Plan], counted: Sequence[str]) -> dict[Recipe, np.ndarray]:
-        """Vectors (N,K) before shaping by recipe, from the cache or from one pass per template."""
+        """Return the vectors (N,K) before shaping by recipe, from the cache or from one pass per template."""
         stats = count_frames(self.backbone, plans, counted)
         keys = [
             key_of(
@@ -294,7 +312,7 @@ class Bench:
         return dict(zip((plan.recipe for plan in plans), vectors, strict=True))
 
     def _graph(self, key: str, plan: Plan, stats: CorpusStats | None) -> Any:
-        """The graph of a recipe, with the counts that it was given."""
+        """Return the graph of a recipe with its token counts."""
         if key not in self.graphs:
             encoder = Encoder(self.model, plan.recipe, **self.options)
             encoder.module.stats = stats if plan.reads_stats else None
@@ -309,9 +327,9 @@ class Bench:
         fit_texts: Sequence[str] | None = None,
         frequency_texts: Sequence[str] | None = None,
     ) -> list[tuple[Recipe, np.ndarray]]:
-        """Shaped vectors (N,K) of texts, or of a task's texts, by every recipe.
+        """Return the shaped vectors (N,K) of texts, or of a task's texts, for every recipe.
 
-        The model's default prompt stands before each text; a task may want other prompts of the model.
+        Each text is preceded by the model's default prompt, or by the prompt that the task selects.
         """
         prompted = texts.texts_for(self.prompts, self.prompt) if hasattr(texts, "texts_for") else self._prompted(texts)
         counted = prompted if frequency_texts is None else self._prompted(frequency_texts)

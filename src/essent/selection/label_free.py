@@ -1,7 +1,7 @@
-"""The criterion `teacher`: it ranks recipes without labels, by the cosines of pairs made from the texts themselves.
+"""The criterion `teacher`: ranks recipes without labels, by the cosines of pairs made from the texts themselves.
 
-The recipes of a fixed reference space are ranked by simple signals, the judges. The best tenth of them teaches: the
-mean of its ranks of the pairs, and half as much lexical similarity, are the target of every recipe's correlation.
+Simple signals, the judges, rank the recipes of a fixed reference space. The best tenth are the teachers: the mean of
+their ranks of the pairs, plus half as much lexical similarity, is the target that every recipe is correlated with.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from essent.tasks.data import SUFFIXES, located_rows, read_text, split_lines
 from essent.tasks.resampling import RESAMPLES
 
 TEACHER = "teacher"
-TEACHER_SHARE = 0.1  # of the reference recipes, that teach; at least five of ten or more
-LEXICAL_WEIGHT = 0.5  # of lexical similarity beside the teachers
+TEACHER_SHARE = 0.1  # share of the reference recipes that are teachers; at least five of ten or more
+LEXICAL_WEIGHT = 0.5  # of lexical similarity, relative to the teachers
 MIN_NEIGHBOURS = 200  # pairs of neighbouring sentences before texts count as running text
-MIN_SAMPLE = 8  # of anything to draw from: fewer pairs rank recipes by chance
-MIN_WORDS = 4  # a text of fewer words is not taken apart
+MIN_SAMPLE = 8  # minimum number of texts or pairs to draw from: fewer pairs rank recipes by chance
+MIN_WORDS = 4  # texts of fewer words are not split or shortened
 SENTENCE_WORDS = (5, 60)  # sentences outside are headings, lists and faulty splits
-POOL = 5000  # texts among which the nearest ones are looked for
-NEAREST = 128  # how far down the list of nearest texts a related one is drawn
-CONSTANT = 1e-6  # a narrower spread of float32 cosines is rounding: to rank it would be to rank noise
+POOL = 5000  # number of texts among which the nearest ones are searched
+NEAREST = 128  # related texts are drawn from this many nearest ones
+CONSTANT = 1e-6  # a smaller range of float32 cosines is rounding error, whose ranks would be noise
 
-# A word with the space before it; scripts without spaces between words are taken letter by letter.
+# A word with the space before it; scripts without spaces between words are split into letters.
 _NO_SPACES = r"\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
 _WORD = re.compile(rf"\s*(?:[{_NO_SPACES}]|[^\s{_NO_SPACES}]+)")
 _SENTENCE_END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"'”’)]))\s+(?=[\"'“‘(]*[^\W\d_a-z])|(?<=[。！？])\s*(?=\S)")
@@ -41,7 +41,7 @@ Pairs = list[tuple[str, str]]
 
 
 def is_label_free(criterion: str) -> bool:
-    """Whether a criterion reads no labels, "teacher" or "teacher:corpus.txt"; a score such as "accuracy" does."""
+    """Return whether a criterion reads no labels, as "teacher" and "teacher:corpus.txt" do."""
     return criterion.partition(":")[0] == TEACHER
 
 
@@ -50,10 +50,10 @@ class Teacher:
     """The criterion on the texts of one data set.
 
     Attributes:
-        pairs: whose cosines it reads (P): those of each judge, then those that the teachers rank.
+        pairs: the pairs (P) whose cosines are read: those of each judge, then those that the teachers rank.
         judges: names of the judges.
-        gold: of each judge's pairs and of the last ones: 1 and 0 tell positive from negative pairs, other values say
-            how alike the texts are taken to be.
+        gold: values of each judge's pairs and of the last pairs: 1 and 0 for positive and negative pairs, other values
+            for the assumed similarity.
         target: of the last pairs, from the teachers; None before `with_reference`.
     """
 
@@ -64,13 +64,13 @@ class Teacher:
 
     @classmethod
     def of(cls, texts: Sequence[str], pairs: Sequence[tuple[str, str]], seed: int, running_text: str = "") -> Teacher:
-        """Make the pairs.
+        """Create the criterion and its pairs.
 
         Args:
-            texts: unlabelled, in their order; duplicates and empty texts are ignored.
-            pairs: unlabelled pairs of them, perhaps none.
-            running_text: a file, one text per line or in the column "text"; without it sentences within the texts
-                serve where there are enough of them.
+            texts: unlabelled texts in their order; duplicates and empty texts are ignored.
+            pairs: unlabelled pairs of these texts; may be empty.
+            running_text: a file, one text per line or in the column "text". Without it, sentences within the texts are
+                used if there are enough of them.
 
         Raises:
             InputError: too few texts.
@@ -89,16 +89,16 @@ class Teacher:
 
     @property
     def note(self) -> str:
-        """Which judges chose the teachers, for the report."""
-        end = "." if "neighbours" in self.judges else "; running text would choose better ones."
-        return f"The teachers were chosen by {', '.join(self.judges)}{end}"
+        """Which judges selected the teachers, for the report."""
+        end = "." if "neighbours" in self.judges else "; with running text, the selection would be better."
+        return f"The teachers were selected by {', '.join(self.judges)}{end}"
 
     @property
     def _ends(self) -> np.ndarray:
         return np.cumsum([len(gold) for gold in self.gold])
 
     def with_reference(self, cosines: np.ndarray) -> Teacher:
-        """The criterion with its target, from the cosines (R,P) of recipes that are the same in every search."""
+        """Return the criterion with its target, from the cosines (R,P) of the reference recipes."""
         rows = np.asarray(cosines, np.float64)
         *judge_cosines, own = np.split(rows[usable(rows)], self._ends[:-1], axis=1)
         standing = mean_rank(list(map(judge_scores, self.judges, judge_cosines, self.gold)))
@@ -108,14 +108,13 @@ class Teacher:
         return replace(self, target=_unit(unit_ranks(own[teachers]).mean(axis=0)) + LEXICAL_WEIGHT * lexical)
 
     def scores(self, cosines: np.ndarray) -> np.ndarray:
-        """Scores (R,) from the cosines (R,P) of recipes, larger is better; NaN where a recipe's are constant."""
+        """Return scores (R,) from the cosines (R,P) of recipes: higher is better, NaN for constant cosines."""
         return self._agreement(np.asarray(cosines, np.float64)[:, self._ends[-2] :])
 
     def bootstrap(self, cosines: np.ndarray, seed: int, resamples: int = RESAMPLES) -> np.ndarray:
-        """`scores` on bootstrap draws of the pairs: (R,resamples).
+        """Return `scores` on bootstrap draws of the pairs: (R,resamples).
 
-        Pairs with the same first text are drawn together: they were made from one text, and are no independent
-        evidence.
+        Pairs with the same first text are drawn together: they were made from one text and are not independent.
         """
         first_texts = [first for first, _ in self.pairs]
         units = [distinct_texts(first_texts[start:end])[1] for start, end in pairwise([0, *self._ends])]
@@ -124,7 +123,7 @@ class Teacher:
         own = np.asarray(cosines, np.float64)[:, self._ends[-2] :]
         rng, draws = np.random.default_rng(seed), np.empty((len(own), resamples))
         for number in range(resamples):
-            for count in counts:  # each part has its draw, though only the last one is scored: the target stays
+            for count in counts:  # each part is drawn, though only the last one is scored: the target is constant
                 sampled_groups = rng.integers(count, size=count)
             drawn_sizes = sizes[sampled_groups]
             ends = np.cumsum(drawn_sizes)
@@ -133,9 +132,9 @@ class Teacher:
         return draws
 
     def _agreement(self, own: np.ndarray, columns: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """Correlation (R,) of the ranks of the last pairs, or of some of them, with the target."""
+        """Return the correlation (R,) between the ranks of some of the last pairs and the target."""
         if self.target is None:
-            raise InputError("The criterion 'teacher' needs the cosines of its reference recipes: `with_reference`.")
+            raise InputError("The criterion 'teacher' needs reference recipes. Call `with_reference` first.")
         rows = own[:, columns]
         known = usable(rows)
         scores = np.full(len(rows), np.nan)
@@ -156,7 +155,7 @@ def _split(cosines: np.ndarray, gold: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _length_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs, np.ndarray]:
-    """Pairs of random texts, each in one pair, and how alike they are in length."""
+    """Return random pairs, each text in one pair, and the similarity of their lengths."""
     chosen = _draw(_distinct(texts), 2000, rng, "texts")
     half = len(chosen) // 2
     pairs = list(zip(chosen[:half], chosen[half : 2 * half], strict=True))
@@ -164,12 +163,12 @@ def _length_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs
 
 
 def _length_scores(cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """−|ρ| of the cosines with the difference of the texts' lengths in words: length is no meaning."""
+    """Return −|ρ| between the cosines and the differences of the texts' lengths in words: length is not meaning."""
     return np.asarray(-np.abs(unit_ranks(cosines) @ unit_ranks(gold)))
 
 
 def _perturbed_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs, np.ndarray]:
-    """A text with its copy without three tenths of the words, and copies of others: CLEAR's deletions (Wu 2020)."""
+    """Return texts with their copy without three tenths of the words, and with copies of others (CLEAR, Wu 2020)."""
     base = _draw_texts(texts, 400, rng)
     copies = [_shortened(text, 0.3, rng) for text in base]
     unlike = [(base[i], copies[j]) for i, j in _others(len(base), 5)]
@@ -177,14 +176,14 @@ def _perturbed_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pa
 
 
 def _perturbed_scores(cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """d′: how far apart the two kinds of cosine lie, in standard deviations."""
+    """Return d′: the distance between the two kinds of cosines, in standard deviations."""
     alike, unlike = _split(cosines, gold)
     spread = np.sqrt((alike.var(axis=1) + unlike.var(axis=1)) / 2)
     return np.asarray((alike.mean(axis=1) - unlike.mean(axis=1)) / np.maximum(spread, 1e-12))
 
 
 def _halves_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs, np.ndarray]:
-    """The halves of a text, against a half of the text most like it (after the inverse cloze task, Lee 2019)."""
+    """Return the halves of each text, and a half of the most similar text (after the inverse cloze task, Lee 2019)."""
     base = _draw_texts(texts, 400, rng)
     halves = [_halves(text, rng) for text in base]
     near = _nearest(_letters(texts), base, base, 1)[:, 0]
@@ -192,18 +191,18 @@ def _halves_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs
 
 
 def _halves_scores(cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """How often one half is nearer to the other half than to a half of the text that shares most letters."""
+    """Return how often a half is nearer to the other half than to a half of the text with most letters in common."""
     alike, unlike = _split(cosines, gold)
     return np.asarray(((alike > unlike) + 0.5 * (alike == unlike)).mean(axis=1))
 
 
 def _neighbours_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs, np.ndarray]:
-    """Neighbouring sentences, against sentences from elsewhere (after Quick-Thoughts, Logeswaran & Lee 2018).
+    """Return neighbouring sentences, and distant sentences (after Quick-Thoughts, Logeswaran & Lee 2018).
 
-    Sentences are neighbours within a text; where the texts are single sentences, each and the next text.
+    Sentences are neighbours within a text; if the texts are single sentences, each text and the next.
     """
     beside = neighbouring_sentences(texts)
-    if len(beside) < max(MIN_SAMPLE, len(texts) // 10):  # texts are seldom more than a sentence
+    if len(beside) < max(MIN_SAMPLE, len(texts) // 10):  # most texts are single sentences
         beside = [(a, b) for a, b in pairwise(texts) if a.strip() and b.strip() and a != b]
     alike: Pairs = []
     used_texts: set[str] = set()
@@ -215,12 +214,12 @@ def _neighbours_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[P
     mixed = [(alike[i][0], alike[j][1]) for i, j in _others(len(alike), 8)]
     unlike = [(a, b) for a, b in mixed if a != b and (a, b) not in neighbours]
     if not unlike:
-        raise InputError("All neighbouring sentences are alike; the criterion 'teacher' needs different texts.")
+        raise InputError("All neighbouring sentences are equal. The criterion 'teacher' needs different texts.")
     return _contrast(alike, unlike)
 
 
 def _neighbours_scores(cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """Area under the ROC curve: in which share of cases the neighbours are nearer, ties ½."""
+    """Return the area under the ROC curve: how often neighbours are nearer, ties ½."""
     alike, unlike = _split(cosines, gold)
     statistic = mannwhitneyu(alike, unlike, axis=1, method="asymptotic").statistic
     return np.asarray(statistic / (alike.shape[1] * unlike.shape[1]))
@@ -235,7 +234,7 @@ JUDGES: dict[str, tuple[Callable[..., tuple[Pairs, np.ndarray]], Callable[[np.nd
 
 
 def judge_scores(name: str, cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """Scores (R,) by a judge; NaN where the cosines are constant."""
+    """Return scores (R,) by a judge; NaN for constant cosines."""
     scores, known = np.full(len(cosines), np.nan), usable(cosines)
     if known.any():
         scores[known] = JUDGES[name][1](cosines[known], gold)
@@ -243,7 +242,7 @@ def judge_scores(name: str, cosines: np.ndarray, gold: np.ndarray) -> np.ndarray
 
 
 def candidate_pairs(texts: Sequence[str], pairs: Sequence[tuple[str, str]], seed: int, size: int = 1500) -> Pairs:
-    """The user's own pairs, at most `size`; without enough of them, near, related and random pairs of the texts."""
+    """Return the user's own pairs, at most `size`; if they are too few, near, related and random pairs of the texts."""
     rng = np.random.default_rng(seed)
     own = [pair for pair in pairs if pair[0].strip() and pair[1].strip()]
     if len(own) >= MIN_SAMPLE:
@@ -258,26 +257,26 @@ def candidate_pairs(texts: Sequence[str], pairs: Sequence[tuple[str, str]], seed
 
 
 def unit_ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks along the last axis (ties their mean), centred, of length one: products are Spearman's ρ; constant: 0."""
+    """Return ranks along the last axis, centred and of length one: products are Spearman's ρ; constant rows are 0."""
     return _unit(rankdata(values, axis=-1))
 
 
 def _unit(values: np.ndarray) -> np.ndarray:
-    """Rows less their means, at length 1; a constant row becomes zeros."""
+    """Centre rows and scale them to length 1; a constant row becomes zeros."""
     centred = values - values.mean(axis=-1, keepdims=True)
     length = np.linalg.norm(centred, axis=-1, keepdims=True)
     return np.asarray(centred / np.where(length > 0, length, 1.0))
 
 
 def usable(cosines: np.ndarray) -> np.ndarray:
-    """Which rows of cosines (R,P) are finite and not constant: (R,)."""
+    """Return which rows of cosines (R,P) are finite and not constant: (R,)."""
     known = np.isfinite(cosines).all(axis=1)
     known[known] = np.ptp(cosines[known], axis=1) > CONSTANT if cosines.shape[1] else False
     return np.asarray(known)
 
 
 def mean_rank(scores: Sequence[np.ndarray]) -> np.ndarray:
-    """Mean of the ranks by each of several scores (R,): 1 for the best of all; NaN where a score is undefined."""
+    """Return the mean of the ranks by several scores (R,): 1 for the best by all; NaN if a score is undefined."""
     table = np.stack(scores)
     defined = np.isfinite(table).all(axis=0)
     ranks = np.full(table.shape[1], np.nan)
@@ -287,12 +286,12 @@ def mean_rank(scores: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def words_of(text: str) -> list[str]:
-    """Words with the space before them: any of them joined by "" are a text again."""
+    """Return the words, each with the space before it, so that joining any of them with "" gives a text."""
     return _WORD.findall(text)
 
 
 def neighbouring_sentences(texts: Sequence[str]) -> Pairs:
-    """Pairs of sentences that follow each other within a text and are neither very short nor very long."""
+    """Return pairs of consecutive sentences within a text that are neither very short nor very long."""
     pairs: dict[tuple[str, str], None] = {}
     for text in _distinct(texts):
         sentences = [sentence.strip() for sentence in _SENTENCE_END.split(text)]
@@ -303,44 +302,48 @@ def neighbouring_sentences(texts: Sequence[str]) -> Pairs:
 
 
 def read_running_text(path: str | Path) -> list[str]:
-    """Running text from a file: one text per line, or the column "text" of a .jsonl, .csv, .tsv or .parquet file."""
+    """Read running text: one text per line, or the column "text" of a .jsonl, .csv, .tsv or .parquet file."""
     if Path(path).suffix.lower() not in SUFFIXES:
         return split_lines(read_text(Path(path)))
     rows = located_rows(Path(path))
     for row in rows:
         if not isinstance(row.values.get("text"), str):
-            raise DataError(f"{row.where}: running text needs a column 'text' of texts; it has {list(row.values)}.")
+            raise DataError(f"{row.where}: running text needs a text in column 'text'; columns: {list(row.values)}.")
     return [row.values["text"] for row in rows]
 
 
 def _distinct(texts: Sequence[str]) -> list[str]:
-    """Texts that have letters, each once, in order."""
+    """Return the non-blank texts without duplicates, in order."""
     return [text for text in dict.fromkeys(texts) if text.strip()]
 
 
 def _draw(population: Sequence[Any], size: int, rng: np.random.Generator, name: str) -> list[Any]:
-    """At most `size` of the population in random order; fewer than MIN_SAMPLE are an InputError."""
+    """Return at most `size` of the population in random order.
+
+    Raises:
+        InputError: the population is smaller than MIN_SAMPLE.
+    """
     if len(population) < MIN_SAMPLE:
         raise InputError(
-            f"To rank recipes without labels at least {MIN_SAMPLE} {name} are needed, there are {len(population)}. "
-            "Give more texts, or pairs with gold scores."
+            f"Cannot rank recipes without labels: at least {MIN_SAMPLE} {name} are needed, there are "
+            f"{len(population)}. Give more texts, or labelled pairs."
         )
     return [population[i] for i in rng.permutation(len(population))[:size]]
 
 
 def _draw_texts(texts: Sequence[str], size: int, rng: np.random.Generator) -> list[str]:
-    """At most `size` distinct texts that can be taken apart."""
+    """Return at most `size` distinct texts of at least MIN_WORDS words."""
     long = [text for text in _distinct(texts) if len(words_of(text)) >= MIN_WORDS]
     return _draw(long, size, rng, f"distinct texts of {MIN_WORDS} words or more")
 
 
 def _others(count: int, per_index: int) -> list[tuple[int, int]]:
-    """(index, index of another): `each` others for every index, within small groups, which one portion holds."""
+    """Return (index, other index): `per_index` others for every index, within small groups that fit in one portion."""
     index = np.arange(count)
     start = index // (per_index + 1) * (per_index + 1)
-    if count % (per_index + 1) == 1 and count > 1:  # the last one is not left alone
+    if count % (per_index + 1) == 1 and count > 1:  # no group of one
         start[-1] = start[-2]
-    size = np.bincount(start, minlength=count)[start]  # of each one's group
+    size = np.bincount(start, minlength=count)[start]  # size of each index's group
     step = 1 + np.arange(per_index)[None, :] % np.maximum(size - 1, 1)[:, None]
     partner = index[:, None] + step
     partner = np.where(partner >= (start + size)[:, None], partner - size[:, None], partner)
@@ -348,20 +351,20 @@ def _others(count: int, per_index: int) -> list[tuple[int, int]]:
 
 
 def _halves(text: str, rng: np.random.Generator) -> tuple[str, str]:
-    """Two halves of the words, drawn at random, each in the order of the text."""
+    """Return two random halves of the words, each in the order of the text."""
     words = words_of(text)
     chosen = _drawn(len(words), len(words) // 2, rng)
     return _joined(words, chosen), _joined(words, ~chosen)
 
 
 def _shortened(text: str, share: float, rng: np.random.Generator) -> str:
-    """The text without a share of its words, at least one, drawn at random."""
+    """Return the text without a random share of its words, at least one."""
     words = words_of(text)
     return _joined(words, ~_drawn(len(words), min(max(1, round(share * len(words))), len(words) - 1), rng))
 
 
 def _drawn(count: int, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Which of so many words are drawn, (count,) bool."""
+    """Return a mask (count,) of `size` random positions."""
     mask = np.zeros(count, dtype=bool)
     mask[rng.choice(count, size, replace=False)] = True
     return mask
@@ -372,21 +375,21 @@ def _joined(words: Sequence[str], mask: np.ndarray) -> str:
 
 
 def _letters(texts: Sequence[str]) -> Any:
-    """A fitted tf-idf of the texts' letters, 3 to 5 in a row within words: texts to sparse unit rows (N,V)."""
+    """Fit tf-idf on the texts' letters, 3 to 5 in a row within words; it maps texts to sparse unit rows (N,V)."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     return TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True).fit(list(texts))
 
 
 def _lexical_cosines(texts: Sequence[str], pairs: Pairs) -> np.ndarray:
-    """tf-idf cosines (P,) of pairs, idf counted on the texts; 0 where a text has nothing that was counted."""
+    """Return tf-idf cosines (P,) of pairs, with idf from the texts; 0 for a text without known letters."""
     letters = _letters(texts)
     first, second = (letters.transform([pair[side] for pair in pairs]) for side in (0, 1))
     return np.asarray(first.multiply(second).sum(axis=1), dtype=np.float64).ravel()
 
 
 def _nearest(letters: Any, texts: Sequence[str], pool: Sequence[str], count: int) -> np.ndarray:
-    """Indices (N,count) in the pool of the texts most like each text, itself left out, the nearest first."""
+    """Return indices (N,count) in the pool of the texts nearest to each text except itself, the nearest first."""
     similarity = (letters.transform(texts) @ letters.transform(pool).T).toarray()  # (N,pool)
     index = {text: number for number, text in enumerate(pool)}
     for row, text in enumerate(texts):

@@ -1,4 +1,4 @@
-"""What a search found: every recipe with its scores, the winner against the baselines, and how sure that is."""
+"""The results of `search`: every recipe with its scores, and the comparison of the leader with the baselines."""
 
 from __future__ import annotations
 
@@ -31,12 +31,19 @@ INTERVAL = "95 % interval"
 
 @dataclass(frozen=True)
 class Trial:
-    """A recipe and its scores by criterion.
+    """A recipe and its scores.
 
     Attributes:
-        interval: of the ranking criterion's score (95 %, bootstrap), for the first rows and baselines.
-        scores: with labels ×100 under the name of the score ("spearman", "accuracy"); with several data sets under
-            their names, behind the mean of the ranks.
+        scores: by criterion. With labels, the name of the score ("spearman", "accuracy") with values ×100; with
+            several data sets, the mean of the ranks, then one score per data set.
+        interval: 95 % bootstrap interval of the score that ranks, for the first rows and the baselines.
+
+    Example:
+        >>> from essent import search
+        >>> board = search("sentence-transformers/all-MiniLM-L6-v2", "pairs.jsonl", "weights")
+        >>> trial = board.find("mean")
+        >>> {name: round(score) for name, score in trial.scores.items()}
+        {'spearman': 77}
     """
 
     recipe: Recipe
@@ -46,18 +53,25 @@ class Trial:
 
 @dataclass(frozen=True)
 class Check:
-    """The chosen recipe on data that it was not chosen on.
+    """The leader and the baselines on test data that the choice did not use.
 
     Attributes:
-        task: its name.
-        units: how many pairs, texts, queries … were judged.
-        scores: score ×100 with its interval, by recipe: the winner and the baselines.
-        comparisons: the winner against each baseline.
-        left_out: units that the search's judgements have too; they are not among `units`.
-        shared_texts: distinct texts of `units` that the search has seen, without this judgement.
+        task: name of the task.
+        units: number of scored pairs, texts, queries …
+        scores: score ×100 with its interval, by recipe: the leader and the baselines.
+        comparisons: the leader compared with each baseline.
+        left_out: units that are also labelled in the search's data; they are excluded from `units`.
+        shared_texts: distinct texts of `units` that the search has read, without this label.
         texts: distinct texts of `units`.
-        unit: what is judged, in the plural.
-        score: by what.
+        unit: what is labelled, in the plural.
+        score: name of the score.
+
+    Example:
+        >>> from essent import search
+        >>> model, test = "sentence-transformers/all-MiniLM-L6-v2", ["data/sts/stsb.jsonl"]
+        >>> board = search(model, "pairs.jsonl", "weights", test=test)
+        >>> print(board.checks[0].summary())
+        stsb, spearman of 40 pairs that the recipes were not chosen on.
     """
 
     task: str
@@ -71,10 +85,10 @@ class Check:
     score: str = "spearman"
 
     def summary(self) -> str:
-        """What was scored, and what it has in common with the data of the choice."""
+        """Describe the test data and its overlap with the search's data."""
         sentence = f"{self.task}, {self.score} of {self.units} {self.unit} that the recipes were not chosen on"
         if self.left_out:
-            sentence += f"; {self.left_out} {self.unit} that the data of the choice has too are left out"
+            sentence += f"; {self.left_out} {self.unit} that are also in the search's data are excluded"
         if self.shared_texts:
             sentence += f"; {self.shared_texts} of the {self.texts} texts are in both"
         return f"{sentence}."
@@ -82,23 +96,31 @@ class Check:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """Trials, best first.
+    """The ranked recipes of a search, with the recipe that it recommends.
 
     Attributes:
-        criterion: by which the trials are ranked.
-        trials: NaN scores last; equal scores in the order of the space.
-        baselines: text forms of the recipes that the winner is compared with.
-        comparisons: the recipe ranked first against each baseline, on the data of the search: optimistic, as it was
-            chosen there.
-        checks: the same on other data.
-        held_out: with labels, what choosing the best gains over each baseline on pairs left out of the choice
-            (cross-validation): it decides where there are no checks.
-        notes: sentences that a reader of the numbers needs.
-        provenance: model, data, space, counts, seconds, versions: plain values.
-        kept: the baseline that `best` gives as nothing is shown to be better; None: `best` is the leader.
-        verdict: which recipe `best` is and why, in a sentence.
-        winner: the leader where it is not the first row: the best template, where a baseline does better.
-        judgements: what the first rows and the baselines gave on each data set, for tests of one's own; not in files.
+        criterion: the score that ranks.
+        trials: best first; NaN scores last, equal scores in the order of the space.
+        baselines: text forms of the recipes that the leader is compared with.
+        comparisons: the leader compared with each baseline on the search's data. They are optimistic, since the leader
+            was chosen there.
+        checks: the same on test data.
+        held_out: with labels, the cross-validated gain of choosing the best recipe over each baseline. It decides if
+            there are no checks.
+        notes: sentences that readers of the scores need.
+        provenance: model, data, space, counts, seconds, versions, as plain values.
+        kept: the baseline that is `best` because the leader is not significantly better; None: `best` is the leader.
+        verdict: which recipe is `best` and why, in one sentence.
+        winner: the leader if it is not the first row: the best template when a baseline scores higher.
+        judgements: evidence of the first rows and the baselines on each data set, for tests of your own; not saved.
+
+    Example:
+        >>> from essent import search
+        >>> board = search("sentence-transformers/all-MiniLM-L6-v2", "pairs.jsonl", "weights")
+        >>> str(board.best), len(board.trials)
+        ('mean', 27)
+        >>> board.encoder().encode(["A text."]).shape
+        (1, 384)
     """
 
     criterion: str
@@ -125,18 +147,18 @@ class Leaderboard:
 
     @property
     def leader(self) -> Recipe:
-        """The recipe ranked first (of a search over templates, the best template), better than the baselines or not.
+        """The recipe ranked first (of templates, the best template), whether or not it beats the baselines.
 
         Raises:
             InputError: no recipe has a score.
         """
         if not self.is_scored:
-            raise InputError(f"No recipe has a score by {self.criterion!r}: every one of them is undefined.")
+            raise InputError(f"No recipe has a score: {self.criterion!r} is undefined for all of them.")
         return self.trials[0].recipe if self.winner is None else Recipe.parse(self.winner)
 
     @property
     def best(self) -> Recipe:
-        """The leader where it is shown to be better than the baselines, otherwise the baseline that is kept.
+        """The leader if it is significantly better than the baselines, otherwise the retained baseline.
 
         Raises:
             InputError: no recipe has a score.
@@ -150,32 +172,35 @@ class Leaderboard:
         return any(math.isfinite(trial.scores[self.criterion]) for trial in self.trials)
 
     def find(self, recipe: Recipe | str) -> Trial:
-        """The trial of a recipe.
+        """Return the trial of a recipe.
 
         Raises:
-            InputError: the search did not try it.
+            InputError: the recipe was not in the search.
         """
         parsed = Recipe.parse(recipe)
         for trial in self.trials:
             if trial.recipe == parsed:
                 return trial
-        raise InputError(f"The search did not try {str(parsed)!r}.")
+        raise InputError(f"The recipe {str(parsed)!r} was not in the search.")
 
     def encoder(self, *, anyway: bool = False) -> Encoder:
-        """`best` as an Encoder on the search's model, fitted on the search's texts where it learns something.
+        """Return `best` as an Encoder on the search's model, fitted on the search's texts.
 
         Args:
-            anyway: the leader, also where it is not shown to be better than the baselines.
+            anyway: return the leader even if it is not significantly better than the baselines.
+
+        Raises:
+            InputError: the leaderboard was read from a file, or no recipe has a score.
         """
         if self._source is None:
-            raise InputError("This leaderboard was read from a file; make Encoder(model, board.best) yourself.")
+            raise InputError("A leaderboard from a file has no model. Use Encoder(model, board.best).")
         model, texts, options = self._source
         encoder = Encoder(model, self.leader if anyway else self.best, **options).fit(texts)
         encoder.chosen = tuple(self._history(anyway, len(texts)))
         return encoder
 
     def _history(self, anyway: bool, texts: int) -> Iterator[str]:
-        """How the encoder's recipe was chosen, for its model card; without times."""
+        """Yield how the recipe was chosen, for the encoder's model card; without times."""
         provenance = self.provenance
         searched = ", ".join(f"{name} {provenance[name]}" for name in ("space", "data", "seed") if name in provenance)
         yield (
@@ -185,12 +210,12 @@ class Leaderboard:
         if self.verdict:
             yield self.verdict
         if anyway and self.kept is not None:
-            yield f"`{self.leader}` was taken all the same, as it was asked for."
+            yield f"`{self.leader}` was used nevertheless, as requested."
 
     # -- views ------------------------------------------------------------------------------------------------------
 
     def heads(self) -> tuple[str, np.ndarray] | None:
-        """Scores of plain Ditto by head: the mix that has most heads, and (layers, heads); NaN where not tried."""
+        """Return the scores of plain Ditto by head: the mix with most heads, and (layers, heads); NaN: not tried."""
         scores_by_mix: dict[str, dict[tuple[int, ...], float]] = {}
         for recipe, score in self._plain():
             name, _, head = recipe.weights[0].partition(":")
@@ -206,7 +231,7 @@ class Leaderboard:
         return mix, grid
 
     def layers(self) -> dict[str, dict[str, float]]:
-        """Scores of plain means by layer: {"alone": {"static": …, "0": …, "L": …}, "with 0": {"1": …}}."""
+        """Return the scores of plain means by layer: {"alone": {"static": …, "0": …, "L": …}, "with 0": {"1": …}}."""
         curves: dict[str, dict[str, float]] = {"alone": {}, "with 0": {}}
         for recipe, score in self._plain():
             names, factors = zip(*recipe.layers, strict=True)
@@ -219,13 +244,13 @@ class Leaderboard:
         return {name: curve for name, curve in curves.items() if len(curve) > 2}
 
     def _plain(self) -> Iterator[tuple[Recipe, float]]:
-        """Recipes without template and shaping, with their scores."""
+        """Yield recipes without template and shaping, with their scores."""
         for trial in self.trials:
             if trial.recipe.template is None and not trial.recipe.shaping:
                 yield trial.recipe, trial.scores[self.criterion]
 
     def table(self, top: int = 20) -> Table:
-        """The first trials and the baselines, for `rich`."""
+        """Return the first trials and the baselines as a table of `rich`."""
         from rich import box
         from rich.table import Table
         from rich.text import Text
@@ -245,7 +270,7 @@ class Leaderboard:
         return str(self.best) if self.is_scored else ""
 
     def summary(self) -> Iterator[str]:
-        """What the winner was compared with and how that came out, line by line, the verdict last."""
+        """Yield comparisons with the baselines line by line, the verdict last."""
         for check in self.checks:
             yield check.summary()
             yield from (f"  {s:6.2f}  [{low:.2f}, {high:.2f}]  {name}" for name, (s, low, high) in check.scores.items())
@@ -255,7 +280,7 @@ class Leaderboard:
             yield self.verdict
 
     def _rows(self, top: int) -> tuple[list[str], list[list[str]]]:
-        """Names of columns, and the cells of the first trials and the baselines."""
+        """Return the names of the columns, and the cells of the first trials and the baselines."""
         intervals = [INTERVAL] if any(_low_high(trial) for trial in self.trials) else []
         columns = ["#", *(self.trials[0].scores if self.trials else ()), *intervals, "recipe"]
         rows = [
@@ -278,7 +303,9 @@ class Leaderboard:
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """A row a trial, best first, numbered from 1: recipe, scores by name, low and high, whether it is a baseline.
+        """Return a data frame with one row per trial, best first, numbered from 1.
+
+        Columns: recipe, scores by name, low and high of the interval, and whether the recipe is a baseline.
 
         Raises:
             MissingDependencyError: pandas is not installed.
@@ -298,7 +325,7 @@ class Leaderboard:
     # -- data form --------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; NaN becomes None."""
+        """Return plain values; NaN becomes None."""
         trials = [
             {
                 "recipe": str(trial.recipe),
@@ -323,19 +350,19 @@ class Leaderboard:
         return dict(plain(values))
 
     def to_json(self, path: str | Path) -> None:
-        """Write everything to a file."""
+        """Write `to_dict` to a file."""
         write_json(path, self.to_dict(), indent=1)
 
 
 def ranked(trials: Sequence[Trial], criterion: str) -> tuple[Trial, ...]:
-    """Best first, NaN last, ties as they come."""
+    """Sort trials, best first, NaN last, ties in their order."""
     scores = np.array([trial.scores[criterion] for trial in trials], np.float64)
     order = np.argsort(-np.where(np.isnan(scores), -np.inf, scores), kind="stable")
     return tuple(trials[i] for i in order)
 
 
 def _low_high(trial: Trial) -> str:
-    """A trial's interval in figures; "" without one."""
+    """Return a trial's interval as text; "" without one."""
     if trial.interval is None or math.isnan(trial.interval[0]):
         return ""
     return " – ".join(map(_score_text, trial.interval))

@@ -1,11 +1,4 @@
-"""MTEB, both ways: tasks of essent for `mteb.evaluate`, and what MTEB has saved as results of essent.
-
-    import mteb
-    from essent.selection.mteb import identify, read_mteb_results, to_mteb
-    from essent.tasks import load_task
-
-    mteb.evaluate(identify(encoder, "me/minilm-zscore"), [to_mteb(load_task("stsb"))])
-    read_mteb_results("~/.cache/mteb/results/me__minilm-zscore")
+"""Tasks of essent for `mteb.evaluate`, and MTEB's saved results as results of essent.
 
 Source: Muennighoff et al. 2023, "MTEB: Massive Text Embedding Benchmark"; layout and interfaces are those of mteb 2.
 """
@@ -29,7 +22,7 @@ from essent.tasks.result import Result
 __all__ = ["identify", "read_mteb_results", "to_mteb"]
 
 Model = TypeVar("Model")
-TYPES = {  # MTEB's, of kinds of labels
+TYPES = {  # kind of labels -> MTEB's task type
     "classification": "Classification",
     "clustering": "Clustering",
     "duplicates": "PairClassification",
@@ -37,29 +30,37 @@ TYPES = {  # MTEB's, of kinds of labels
 }
 SPLIT = "test"
 MODEL_FILE = "model_meta.json"
-OWN = "essent_result"  # where a task of essent keeps its whole result among MTEB's scores
+OWN = "essent_result"  # key of the complete result of an essent task among MTEB's scores
 BESIDE_METRICS = {"hf_subset", "languages", "mteb_version", OWN}
-NO_FRACTIONS = {"threshold", "mse", "rmse", "mae", "time", "seconds", "num", "samples"}  # words in names of metrics
+# words in names of metrics that are not fractions
+NO_FRACTIONS = {"threshold", "mse", "rmse", "mae", "time", "seconds", "num", "samples"}
 
 
 def identify(encoder: Model, name: str) -> Model:
-    """Give an encoder the name and revision under which MTEB keeps its results; returns the encoder.
+    """Set the name and revision under which MTEB saves an encoder's results; return the encoder.
 
-    An Encoder has a name of its own, made of its model's and its recipe's, and a revision that changes with `fit`; this
-    one also tells weights apart that were trained further. The revision is a digest of recipe, weights and what `fit`
-    has learned: call it after `fit`. A SentenceTransformer without a name is for MTEB "no_model_name/available".
+    An Encoder already has a name, from its model and recipe, and a revision that changes with `fit`; this revision
+    also distinguishes weights that were trained further. It is a digest of recipe, weights and fitted state: call
+    `identify` after `fit`. MTEB calls a SentenceTransformer without a name "no_model_name/available".
 
     Args:
         encoder: an Encoder, or any SentenceTransformer.
-        name: "organisation/model".
+        name: "organization/model".
 
     Raises:
         InputError: an empty name.
+
+    Example:
+        >>> from essent import Encoder
+        >>> from essent.selection.mteb import identify
+        >>> encoder = identify(Encoder("sentence-transformers/all-MiniLM-L6-v2", "static"), "me/minilm-static")
+        >>> encoder.model_card_data.model_name
+        'me/minilm-static'
     """
     from essent.encoder.pipeline.digests import digest_of, key_of  # late: results are read without torch
 
     if not isinstance(name, str) or not name.strip():
-        raise InputError(f"A model's name is a text such as 'me/minilm-zscore', not {name!r}.")
+        raise InputError(f"name={name!r}: must be a text such as 'me/minilm-zscore'.")
     model: Any = encoder
     settings = (model.prompts, model.default_prompt_name, model.truncate_dim, model.max_seq_length)
     recipe = str(getattr(model, "recipe", ""))
@@ -72,46 +73,54 @@ def identify(encoder: Model, name: str) -> Model:
 
 
 def to_mteb(task: Task, *, languages: Sequence[str] = ("eng-Latn",)) -> Any:
-    """A task of essent as an `mteb.AbsTask`: `mteb.evaluate(model, [to_mteb(task)])`. Nothing is downloaded.
+    """Return a task of essent as an `mteb.AbsTask` for `mteb.evaluate(model, [to_mteb(task)])`; nothing is downloaded.
 
-    It is called `essent.{name}`, its data's revision is the task's digest, its one split "test", whatever part of the
-    data that is. Its type, which chooses a model's prompts, is MTEB's for its kind, or "STS". Scores are named
-    "spearman.all"; as MTEB has fractions, those of a task with a main score, which are ×100 in essent, are divided by
-    100; the others stay as they are. The whole result, not divided, stands among them as `essent_result`;
-    `read_mteb_results` gives it back.
+    The MTEB task has the name `essent.{name}`, the task's digest as revision of its data, and one split "test", which
+    contains any part of the data. Its type, which selects a model's prompts, is MTEB's for the kind of task, or "STS".
+    Scores have names such as "spearman.all". Since MTEB uses fractions, scores of a task with a main score, which
+    essent reports ×100, are divided by 100; others are unchanged. The complete result, not divided, is saved as
+    `essent_result`; `read_mteb_results` returns it.
 
-    HEROS and geometry have no main score: in MTEB HEROS has `kept_closer`, one minus the mean of `ranked_above` (how
-    often a change that keeps the meaning looks at least as close as one that alters it), geometry its IsoScore.
+    HEROS and geometry have no main score. In MTEB the main score of HEROS is `kept_closer`, one minus the mean of
+    `ranked_above` (how often a meaning-preserving change is at least as similar as a meaning-altering one), that of
+    geometry its IsoScore.
 
     Args:
-        languages: of the texts, as MTEB writes them ("eng-Latn"); the tasks of the catalogue are English.
+        languages: languages of the texts in MTEB's notation ("eng-Latn"); the tasks of the catalogue are English.
 
     Raises:
         MissingDependencyError: mteb is not installed.
-        InputError: a name that is no file name, or languages that MTEB does not know.
+        InputError: a name that cannot be part of a file name, or languages unknown to MTEB.
+
+    Example:
+        >>> from essent.selection.mteb import to_mteb
+        >>> from essent.tasks import load_task
+        >>> task = to_mteb(load_task("pairs.jsonl"))
+        >>> task.metadata.name, task.metadata.type
+        ('essent.pairs', 'STS')
     """
     if not task.name or re.search(r'[/\\:*?"<>|\x00-\x1f]', task.name):
-        raise InputError(f"MTEB names files after tasks, and {task.name!r} cannot be part of a file name.")
+        raise InputError(f"The task name {task.name!r} cannot be part of a file name, as MTEB requires. Rename it.")
     return _task_class()(task, list(languages))
 
 
 @cache
 def _task_class() -> Any:
-    """The class of all tasks of essent in MTEB; made when it is first needed, as it descends from one of mteb."""
+    """Return the class of essent's tasks in MTEB; created on first use, since its base class is mteb's."""
     base: Any = optional_import("mteb", "mteb").AbsTask
     metadata_of = optional_import("mteb.abstasks.task_metadata", "mteb").TaskMetadata
     from datasets import Dataset, DatasetDict
     from torch.utils.data import DataLoader
 
     class EssentTask(base):
-        """A task of essent that encodes through MTEB's model and keeps essent's scores."""
+        """A task of essent that encodes with MTEB's model and retains essent's scores."""
 
         def __init__(self, task: Task, languages: list[str]) -> None:
             texts, kind = task.texts(), TYPES.get(getattr(task, "kind", ""), "STS")
             self.essent_task = task
             try:
-                # an attribute of the task and not of the class: there is one class for all, and `unload_data`, which
-                # would throw it away, does nothing here
+                # an attribute of the task and not of the class: all tasks share one class, and `unload_data`, which
+                # would remove it, does nothing here
                 self.metadata = metadata_of(
                     name=f"essent.{task.name}",
                     description=f"{task.__class__.__name__} {task.name!r} of essent, {len(texts)} texts, in memory.",
@@ -126,16 +135,16 @@ def _task_class() -> Any:
                 )
                 self.metadata._validate_metadata()
             except ValueError as error:  # pydantic's too
-                raise InputError(f"MTEB does not take the task {task.name!r}: {error}") from None
+                raise InputError(f"MTEB rejects the task {task.name!r}: {error}") from None
             super().__init__()
             self.dataset = {"default": DatasetDict({SPLIT: Dataset.from_dict({"text": texts})})}
             self.data_loaded = True
 
         def load_data(self, *args: Any, **kwargs: Any) -> None:
-            """Nothing to do: the texts are there."""
+            """Do nothing: the texts are in memory."""
 
         def unload_data(self) -> None:
-            """Nothing to do: the texts cannot be loaded again."""
+            """Do nothing: the texts cannot be loaded again."""
 
         def _evaluate_subset(
             self,
@@ -160,7 +169,7 @@ def _task_class() -> Any:
             return _scores(self.essent_task.run(encode))
 
         def _add_main_score(self, scores: dict[str, Any]) -> None:
-            """Nothing to do: which score is the main one is known with the result."""
+            """Do nothing: the result determines the main score."""
 
         def _calculate_descriptive_statistics_from_split(self, split: str, **kwargs: Any) -> dict[str, Any]:
             return {"num_samples": len(self.essent_task.texts())}
@@ -169,7 +178,7 @@ def _task_class() -> Any:
 
 
 def _scores(result: Result) -> dict[str, Any]:
-    """A result as MTEB's scores: one flat mapping of fractions, `main_score` among them."""
+    """Return a result as MTEB's scores: one flat mapping of fractions, including `main_score`."""
     divisor = 1.0 if result.main is None else 100.0
     flat: dict[str, Any] = {
         f"{metric}.{key}": float(value) / divisor
@@ -190,27 +199,36 @@ def _scores(result: Result) -> dict[str, Any]:
 
 
 def read_mteb_results(path: str | Path) -> list[Result]:
-    """Read what MTEB has saved: one result a task and split, in the order of the file names.
+    """Read MTEB's saved results: one result per task and split, in the order of the file names.
 
-    MTEB's fractions become ×100, as everywhere in essent. Left as they are: thresholds, errors and times, told by their
-    names, a metric that leaves [-1, 1], and everything in a file whose main score does. MTEB does not write which
-    metric is the main one, so the main score is a metric "main_score" of its own; its key is "all", or "mean" (over
-    subsets, unweighted, as MTEB's) where there are several. How many examples there were is not written either: n is 0.
-    Results of essent's own tasks (see `to_mteb`) come back whole, rounded by MTEB to six decimals.
+    MTEB's fractions become ×100, as everywhere in essent. Unchanged are thresholds and errors (recognized by name),
+    metrics with values outside of [-1, 1], and all metrics of a file whose main score is outside. MTEB does not save
+    which metric is the main one, so the main score is a separate metric "main_score"; its key is "all", or "mean" (the
+    unweighted mean over subsets, as in MTEB) if there are several. MTEB does not save the number of examples either:
+    n is 0. Results of essent's own tasks (see `to_mteb`) are complete, but rounded by MTEB to six decimals.
 
     Args:
-        path: a task's JSON file, a file of ModelResult or BenchmarkResults, or a folder with any number of them at any
-            depth, each with the `model_meta.json` beside it.
+        path: a task's JSON file, a file of ModelResult or BenchmarkResults, or a folder that contains any number of
+            them at any depth, each with `model_meta.json` beside it.
 
     Raises:
-        DataError: nothing there, or a file that is not MTEB's.
+        DataError: no results at this path, or a file that is not MTEB's.
+
+    Example:
+        >>> import json
+        >>> from pathlib import Path
+        >>> from essent.selection.mteb import read_mteb_results
+        >>> scores = {"test": [{"hf_subset": "default", "languages": ["eng-Latn"], "main_score": 0.7725}]}
+        >>> _ = Path("STS12.json").write_text(json.dumps({"task_name": "STS12", "scores": scores}))
+        >>> [(result.task, result.main_score) for result in read_mteb_results("STS12.json")]
+        [('STS12', 77.25)]
     """
     path = Path(path).expanduser()
     if not path.is_dir():
         return list(_read(path))
     files = sorted(file for file in path.rglob("*.json") if file.name != MODEL_FILE)
     if not files:
-        raise DataError(f"The folder {path} holds no results of MTEB: no JSON file but {MODEL_FILE}.")
+        raise DataError(f"The folder {path} contains no results of MTEB: no JSON file except {MODEL_FILE}.")
     return [result for file in files for result in _read(file)]
 
 
@@ -219,7 +237,7 @@ def _read(path: Path) -> Iterator[Result]:
     beside = path.parent / MODEL_FILE
     try:
         if "mteb_dataset_name" in content:
-            raise DataError("written before MTEB 1.11; `mteb.TaskResult.from_disk` reads it and `to_disk` renews it")
+            raise DataError("written before MTEB 1.11; convert it with `mteb.TaskResult.from_disk` and `to_disk`")
         if "model_results" in content or "task_results" in content:
             for model in content.get("model_results", [content]):
                 known = {"model": model["model_name"], "model_revision": model.get("model_revision")}
@@ -241,12 +259,12 @@ def _json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not a JSON file: {error}.") from None
     if not isinstance(content, dict):
-        raise DataError(f"{path} is not a result of MTEB: it holds a {type(content).__name__}, not an object.")
+        raise DataError(f"{path} is not a result of MTEB: expected a JSON object, not a {type(content).__name__}.")
     return content
 
 
 def _of_task(content: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[Result]:
-    """The results of one TaskResult, one a split."""
+    """Yield the results of one TaskResult, one per split."""
     name, splits = content["task_name"], content["scores"]
     if not isinstance(name, str) or not splits:
         raise DataError(f"the task is {name!r} and its scores are {splits!r}")
@@ -262,8 +280,8 @@ def _of_task(content: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[R
     provenance = {key: value for key, value in known.items() if value is not None}
     for split, of_split in splits.items():
         if not of_split:
-            raise DataError(f"the split {split!r} of {name} has no scores")
-        if OWN in of_split[0]:  # it says itself which part of the data it is about
+            raise DataError(f"the split {split!r} of {name!r} has no scores")
+        if OWN in of_split[0]:  # it has the name of its own part of the data
             yield Result.from_dict(of_split[0][OWN]).with_provenance(**provenance)
         else:
             languages = sorted({language for entry in of_split for language in entry["languages"]})
@@ -293,7 +311,7 @@ def _of_split(
 
 
 def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
-    """The main score and the metrics of a subset; lists and mappings (single runs, single classes) are left out."""
+    """Return the main score and the metrics of a subset, without lists and mappings (single runs, single classes)."""
     main = math.nan if entry["main_score"] is None else entry["main_score"]
     numbers = {
         metric: float(value)
@@ -306,7 +324,7 @@ def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _fractions(entries: Sequence[Mapping[str, Any]]) -> set[str]:
-    """The metrics of a file that become ×100."""
+    """Return the metrics of a file that become ×100."""
     numbers = [number for entry in entries for number in _numbers(entry).items()]
     outside = {metric for metric, value in numbers if abs(value) > 1}
     if "main_score" in outside:
@@ -315,7 +333,7 @@ def _fractions(entries: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def _date(value: Any) -> str | None:
-    """Seconds since 1970, as `to_disk` writes a date, or a text as it is."""
+    """Return a date as text, from seconds since 1970, as `to_disk` writes it, or from text."""
     if isinstance(value, (int, float)):
         return datetime.fromtimestamp(value, timezone.utc).isoformat(timespec="seconds")
     return value if value is None else str(value)

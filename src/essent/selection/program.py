@@ -1,9 +1,9 @@
-"""Recipes sorted into what one pass can give together, and texts into portions that fit in memory.
+"""Group recipes by what one forward pass can compute together, and texts into portions that fit in memory.
 
-All recipes of one template share its pass. Those that are a weighted sum of tokens share more: a `Block` pools every
+All recipes of one template share its pass. Recipes that are a weighted sum of tokens share more: a `Block` pools every
 token weighting with every source in one batched product, [weightings × tokens] · [tokens × sources·D], and each layer
 mix is a small product after it, as mixing commutes with pooling. A recipe that is not linear (max, power, dct) or has
-a table of its own pools by itself.
+its own table is pooled separately.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from essent.recipe.weighting.base import combine_many
 
 
 class Origin(NamedTuple):
-    """Where a recipe's pooled vectors come from: pass, block within it, weighting and mix within that."""
+    """The source of a recipe's pooled vectors: pass, block within it, weighting and mix within the block."""
 
     frame: int
     block: int
@@ -44,17 +44,17 @@ SourceMix = tuple[tuple[Source, float], ...]
 
 
 def mix_of(plan: Plan) -> SourceMix:
-    """The sources of a recipe with their factors."""
+    """Return the sources of a recipe with their factors."""
     return tuple(zip(plan.sources, plan.factors, strict=True))
 
 
 class Block:
-    """Recipes of one frame and one width that are linear: weightings W × mixes M over C columns.
+    """Linear recipes of one frame and one width: weightings W × mixes M over C columns.
 
-    A column is a source, or a whole mix where there are no more mixes than sources.
+    A column is a source, or a whole mix if there are no more mixes than sources.
 
     Args:
-        plans: one for each weighting with each mix, weighting by weighting.
+        plans: one per weighting and mix, ordered by weighting.
     """
 
     def __init__(self, plans: Sequence[Plan], backbone: Backbone) -> None:
@@ -75,7 +75,7 @@ class Block:
     def read(
         self, tokens: Tokens, states: States, backbone: Backbone, stats: CorpusStats | None
     ) -> tuple[list[torch.Tensor], torch.Tensor]:
-        """What is kept of one batch: columns, C of (B,T,D) float32, and the weights (B,W,T)."""
+        """Return the data of one batch that pooling needs: columns, C of (B,T,D) float32, and the weights (B,W,T)."""
         hidden = []
         for source in self.sources:
             state = states.hidden[source.key]
@@ -88,18 +88,18 @@ class Block:
         return hidden, weights.to(hidden[0].dtype)
 
     def mixed(self, pooled: torch.Tensor) -> torch.Tensor:
-        """Columns (…,C,D) to mixes (…,M,D)."""
+        """Return mixes (…,M,D) from columns (…,C,D)."""
         return pooled if self.premixed else self.factors.to(pooled) @ pooled
 
     def columns_of(self, mix: int) -> list[tuple[int, float]]:
-        """The columns that a mix is made of, with their factors."""
+        """Return the columns of a mix with their factors."""
         if self.premixed:
             return [(mix, 1.0)]
         return [(column, factor) for column, factor in enumerate(self.factors[mix].tolist()) if factor] or [(0, 0.0)]
 
 
 class SingleBlock(Block):
-    """A recipe that pools by itself: a block of one row and one column, which is the pooled vector."""
+    """A recipe that is pooled separately: a block of one row and one column, which is the pooled vector."""
 
     def __init__(self, plan: Plan, backbone: Backbone) -> None:
         super().__init__([plan], backbone)
@@ -108,13 +108,13 @@ class SingleBlock(Block):
     def read(
         self, tokens: Tokens, states: States, backbone: Backbone, stats: CorpusStats | None
     ) -> tuple[list[torch.Tensor], torch.Tensor]:
-        """The vectors as a text's only token (B,1,K), with weight 1."""
+        """Return the vectors as a text's only token (B,1,K), with weight 1."""
         vectors, _, _ = self.plan.pool(tokens, states, backbone, stats)
         return [vectors.float()[:, None]], torch.ones(len(vectors), 1, 1, device=vectors.device)
 
 
 def _mixed(hidden: Sequence[torch.Tensor], factors: Sequence[float]) -> torch.Tensor:
-    """One mix of the sources; those with a factor of zero are not touched."""
+    """Return one mix of the sources, skipping factors of zero."""
     used = [index for index, factor in enumerate(factors) if factor]
     if not used:
         return torch.zeros_like(hidden[0])
@@ -123,28 +123,28 @@ def _mixed(hidden: Sequence[torch.Tensor], factors: Sequence[float]) -> torch.Te
 
 @dataclass(frozen=True)
 class Pass:
-    """One forward pass over the texts: one frame, and the blocks that read it."""
+    """One forward pass over the texts: one frame, and its blocks."""
 
     frame: Frame
     blocks: list[Block]
 
     @property
     def required(self) -> RequiredOutputs:
-        """What the forward pass must give."""
+        """The outputs required from the forward pass."""
         return reduce(operator.or_, [block.required for block in self.blocks])
 
     @property
     def reads_stats(self) -> bool:
-        """Whether counts of tokens must be known first."""
+        """Whether token counts are required."""
         return any(block.reads_stats for block in self.blocks)
 
 
 class Program:
-    """Passes for a list of recipes, and the place of each of them.
+    """The passes for a list of recipes, and the origin of each recipe.
 
     Args:
-        recipes: distinct.
-        backbone: the model, cut here to the highest layer that is read.
+        recipes: distinct recipes.
+        backbone: the model; truncated here to the highest layer that is read.
 
     Raises:
         UnsupportedRecipeError: the model cannot run a recipe.
@@ -166,7 +166,7 @@ class Program:
         nn.ModuleList(self.plans).to(backbone.static_table.device)
 
     def _add_pass(self, plans: Sequence[Plan]) -> dict[Recipe, Origin]:
-        """The pass of the plans of one frame, and where in it each of their recipes is."""
+        """Add the pass of the plans of one frame, and return the origin of each of their recipes."""
         rows: dict[tuple[int, Weights], dict[SourceMix, Plan]] = {}
         for plan in filter(_is_linear, plans):
             rows.setdefault((plan.width(self.backbone), plan.recipe.weights), {})[mix_of(plan)] = plan
@@ -193,13 +193,13 @@ class Program:
 
 
 def _is_linear(plan: Plan) -> bool:
-    """Whether a block can hold a recipe; a table, and the masked-LM head, are read by its own plan."""
+    """Return whether a block can contain a recipe; tables and the masked-LM head are read by the recipe's own plan."""
     keys = [None if source.top else source.key for source in plan.sources]
     return plan.recipe.reduce == "sum" and all(key == "static" or isinstance(key, int) for key in keys)
 
 
 def cut_to(backbone: Backbone, required: Sequence[RequiredOutputs]) -> None:
-    """Cut a model to the highest layer that is read; static rows have no positions, and take texts of any length."""
+    """Truncate a model to the highest layer that is read; static rows have no positions, hence no limit."""
     depth = reduce(operator.or_, required, RequiredOutputs()).depth
     backbone.cut(depth)
     if depth is None and not backbone.only_static:
@@ -216,7 +216,7 @@ class TextPairs:
     Attributes:
         texts: distinct, in order of first appearance.
         pairs: (P,2) int64, positions in `texts`.
-        fit: positions of the texts to count and fit on, duplicates as they stand.
+        fit: positions of the texts to count and fit on, with duplicates.
     """
 
     texts: tuple[str, ...]
@@ -225,7 +225,7 @@ class TextPairs:
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[str, str]], fit_texts: Sequence[str]) -> TextPairs:
-        """Index pairs of texts: each text is kept once."""
+        """Index pairs of texts by their distinct texts."""
         distinct, indices = distinct_texts([*(text for pair in pairs for text in pair), *fit_texts])
         return cls(tuple(distinct), indices[: 2 * len(pairs)].reshape(-1, 2), indices[2 * len(pairs) :])
 
@@ -236,12 +236,12 @@ class TextPairs:
 
 @dataclass(frozen=True)
 class Portion:
-    """Some texts (n), longest first, and the pairs that lie within them.
+    """Some texts (n), longest first, and the pairs within them.
 
     Attributes:
         texts: positions of the texts (n,).
         pairs: positions of the pairs (p,).
-        ends: (p,2), the pairs' texts as places within this portion.
+        ends: (p,2), the positions of the pairs' texts within this portion.
     """
 
     texts: np.ndarray
@@ -250,14 +250,14 @@ class Portion:
 
 
 def portions_of(pairs: np.ndarray, lengths: np.ndarray, most_tokens: int) -> Iterator[Portion]:
-    """Portions of at most about `most_tokens` tokens that together hold every text and every pair once.
+    """Yield portions of at most about `most_tokens` tokens that together contain every text and every pair once.
 
-    Texts joined by pairs stay together, and portions are of texts of similar length. A group of joined texts that is
-    larger than a portion is cut between its pairs; the texts on both sides of a cut are in both portions.
+    Texts connected by pairs stay together, and the texts of a portion have similar lengths. A connected group that is
+    larger than a portion is split between its pairs; texts on both sides of a split are in both portions.
 
     Args:
         pairs: (P,2) positions of texts.
-        lengths: tokens of each text (N,).
+        lengths: tokens per text (N,).
     """
     texts: dict[int, None] = {}
     pair_indices: list[int] = []
@@ -289,7 +289,7 @@ def _portion(texts: dict[int, None], pair_indices: list[int], pairs: np.ndarray,
 
 
 def _groups(pairs: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Texts that pairs join, directly or through others, with their pairs; the group of the longest text first."""
+    """Yield texts connected by pairs, with their pairs; the group of the longest text first."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -307,6 +307,6 @@ def _groups(pairs: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[np.ndarray
 
 
 def _pieces(pairs: np.ndarray, inside: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """A group pair by pair, those with the same first text together."""
+    """Yield a group pair by pair, pairs with the same first text in a row."""
     for pair in inside[np.argsort(pairs[inside, 0], kind="stable")]:
         yield np.unique(pairs[pair]), np.array([pair])

@@ -1,6 +1,6 @@
-"""`search`: many recipes on one model, one pass per template, ranked by labels or without them; `annotate`.
+"""`search` and `annotate`: many recipes on one model, one pass per template, ranked with or without labels.
 
-recipes of a space ─ passes, shaping, evidence (sweep) ─ scores, leaderboard, other data (verdict)
+recipes of a space ─ passes, shaping, evidence (sweep) ─ scores, leaderboard, test data (verdict)
 """
 
 from __future__ import annotations
@@ -60,34 +60,42 @@ def search(
     report: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Leaderboard:
-    """Score every recipe of a space on a data set, from one forward pass per template.
+    """Score every recipe of a space on your data and compare the best with baselines; one forward pass per template.
 
     Args:
         model: a hub name, a folder, or a SentenceTransformer.
-        data: labels of any kind (a task, its name such as "stsb.dev", a file or a folder as in
-            `essent.tasks.load_task`, or rows in memory), or without labels: a list of texts, or of pairs of texts. A
-            test part is not read. What recipes learn (idf, shaping) they learn from all of these texts. Several data
-            sets are a list of tasks or of `Path`: each is searched, and the mean of the ranks decides.
+        data: labelled data of any kind: a task, its name such as "stsb.dev", a file or folder for
+            `essent.tasks.load_task`, or rows in memory. Without labels: a list of texts or of pairs of texts. A test
+            part is never read. Recipes learn (idf, shaping) from all of these texts. Several data sets are a list of
+            tasks or of `Path`: each is searched separately, and the mean of the ranks decides.
         space: "heads", "layers", "weights", "shaping", "full", a YAML file of grids, or a Space.
-        criterion: what ranks the recipes: a score of the data ("spearman", "accuracy", "f1_macro", "ndcg@10" …), or
-            without labels "teacher", or "teacher:FILE" with a file of running text; of several, the first ranks and all
-            are shown. By default the main score of the data, without labels "teacher".
-        weights: of several data sets, one each; by default all count alike.
-        test: tasks on which the winner is compared with the baselines; it is not chosen on them.
+        criterion: the score that ranks: one of the data ("spearman", "accuracy", "f1_macro", "ndcg@10" …), or without
+            labels "teacher" or "teacher:FILE" with a file of running text. Of several, the first ranks and all are
+            shown. By default the main score of the data; without labels "teacher".
+        weights: one weight per data set for the mean of the ranks; by default all are equal.
+        test: tasks on which the leader is compared with the baselines; the choice does not read them.
         folder: local data for task names, as in `essent.tasks.load_task`.
-        baselines: recipes that the winner is compared with; added to the space. Of a static model "static" by default.
-        top: rows that get an interval.
-        seed: of resampling and of what the criterion without labels draws.
-        memory: GiB for hidden states and pooled vectors, beside the model itself.
-        precision: of the passes: auto, which is float32 on a CPU, float32, or bfloat16 where the machine computes in
-            it. Sums over tokens, attention diagonals, shaping and scores are in float32 or float64 whatever it is.
-        work: a folder for intermediate results; a search that was killed resumes there. None: a temporary one.
-        report: called with a sentence that says how much each data set asks for: recipes, passes, texts.
+        baselines: recipes that the leader is compared with; added to the space. By default "static" for static models.
+        top: number of rows with an interval.
+        seed: of resampling and of the pairs that "teacher" draws.
+        memory: GiB for hidden states and pooled vectors, in addition to the model.
+        batch_size: texts per forward pass.
+        precision: of the passes: auto (float32 on a CPU), float32, or bfloat16 on hardware that supports it. Sums over
+            tokens, attention diagonals, shaping and scores are always in float32 or float64.
+        work: a folder for intermediate results, from which a killed search resumes. None: a temporary folder.
+        progress: show progress bars.
+        report: called with one sentence per data set about its recipes, passes and texts.
         options: SentenceTransformer's keyword arguments (device, revision …).
 
     Raises:
         RecipeError, UnknownNameError, DataError, InputError: before the model is loaded.
-        UnsupportedRecipeError: the model can run no recipe of the space; before its weights are read.
+        UnsupportedRecipeError: the model cannot run any recipe of the space; before its weights are read.
+
+    Example:
+        >>> from essent import search
+        >>> board = search("sentence-transformers/all-MiniLM-L6-v2", "pairs.jsonl", "weights")
+        >>> len(board.trials), str(board.best)
+        (27, 'mean')
     """
     started = clock.elapsed()
     check_size(top, "top")
@@ -105,11 +113,11 @@ def search(
         notes += [f"{own.name}: {note}" for note in prompt_note(applied)]
     if len(data_sets) > 1:
         notes.append(
-            "Ranked by the mean of the ranks on the data sets. What a recipe learns, it learns on each by itself; a "
-            "saved encoder learns it on all texts."
+            "Ranked by the mean of the ranks on the data sets. In the search, recipes learn from each data set "
+            "separately; a saved encoder learns from all texts."
         )
     if run.skipped:
-        notes.append(f"{run.skipped} recipes of the space {space.name!r} were left out: this model cannot run them.")
+        notes.append(f"{run.skipped} recipes of the space {space.name!r} were excluded: this model cannot run them.")
     provenance = {
         "model": model_name(model),
         "data": " + ".join(own.name for own in data_sets),
@@ -126,7 +134,7 @@ def search(
         "seconds": round(clock.elapsed() - started, 2),
         "versions": library_versions(),
     }
-    # the default prompt is not among them: an Encoder puts it before what it learns from
+    # without the default prompt: an Encoder adds it to its fit texts itself
     learned = [text for own in data_sets for text in own.texts_to_learn_from({} if default else prompts)]
     board = replace(board, notes=tuple(notes), provenance=provenance, _source=(model, tuple(learned), dict(options)))
     score = data_sets[0].score or ""
@@ -151,24 +159,33 @@ def annotate(
     report: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Annotation:
-    """The pairs whose annotation tells the recipes of a space apart, from one forward pass per template.
+    """Select the pairs whose labels best tell the recipes of a space apart, from one forward pass per template.
 
     Args:
-        model, space, baselines, seed, memory, batch_size, precision, work, report, options: as in `search`.
+        model, space, baselines, seed, memory, batch_size, precision, work, progress, report, options: as in `search`.
         data: unlabelled texts, from which near, related and random pairs are drawn, or unlabelled pairs.
-        count: N, how many pairs.
+        count: number of pairs.
 
     Raises:
-        InputError: data with labels, or fewer candidates than are asked for.
+        InputError: data with labels, or fewer candidates than `count`.
         RecipeError, UnknownNameError: before the model is loaded.
-        UnsupportedRecipeError: the model can run no recipe of the space.
+        UnsupportedRecipeError: the model cannot run any recipe of the space.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from essent.selection import annotate
+        >>> texts = Path("texts.txt").read_text(encoding="utf-8").splitlines()
+        >>> annotation = annotate("sentence-transformers/all-MiniLM-L6-v2", texts, "weights", count=4)
+        >>> annotation.write("to-annotate.csv")  # read_annotated reads it after you filled in the column score
+        >>> len(annotation.pairs)
+        4
     """
     check_size(count, "count")
     settings = _checked(memory, batch_size, seed, precision, progress, options)
     space = find_space(space)
     name, task, texts, own_pairs = read_data(data, None)
     if task is not None:
-        raise InputError(f"{name} has labels already; pairs to judge are chosen from texts or pairs without.")
+        raise InputError(f"{name} already has labels. annotate needs texts or pairs without labels.")
     candidates = candidate_pairs(texts, own_pairs, seed)
     distinct = distinct_pairs(candidates, count)
     data_set = SearchData(name, None, tuple(texts), (), tuple(candidates))
@@ -182,13 +199,13 @@ def annotate(
 def _checked(
     memory: float, batch_size: int, seed: int, precision: str, progress: bool, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Arguments of `run_passes`.
+    """Check the arguments and return those of `run_passes`.
 
     Raises:
-        InputError: a setting out of its range, or one that neither `search` nor SentenceTransformer takes.
+        InputError: a setting out of its range, or an argument of neither `search` nor SentenceTransformer.
     """
     if not memory > 0:
-        raise InputError(f"memory={memory!r} must be a positive number of GiB.")
+        raise InputError(f"memory={memory!r}: must be a positive number of GiB.")
     check_size(batch_size, "batch_size")
     if type(seed) is not int or seed < 0:
         raise InputError(f"seed={seed!r}: must be a whole number of at least 0.")
@@ -197,7 +214,7 @@ def _checked(
     ]
     for name in options:
         if name not in known:
-            raise InputError(f"search takes no {name!r}. {did_you_mean(name, known)}")
+            raise InputError(f"search has no argument {name!r}. {did_you_mean(name, known)}")
     settings = {"memory": memory, "batch_size": batch_size, "progress": progress}
     return {**settings, "precision": precision_of(precision), "options": options}
 
@@ -205,7 +222,7 @@ def _checked(
 def _data_sets(
     data: Any, folder: str | Path | None, criterion: str | Sequence[str], weights: Sequence[float], seed: int
 ) -> list[SearchData]:
-    """One data set, or several: a list of tasks or paths (a list of strings is texts without labels)."""
+    """Read one data set or several: a list of tasks or paths (a list of strings is texts without labels)."""
     several = (
         isinstance(data, (list, tuple))
         and len(data) > 0
@@ -213,7 +230,7 @@ def _data_sets(
     )
     entries = list(data) if several else [data]
     if len(weights) not in (0, len(entries)):
-        raise InputError(f"{len(weights)} weights for {len(entries)} data sets; give one for each, or none.")
+        raise InputError(f"{len(weights)} weights for {len(entries)} data sets. Give one weight per data set, or none.")
     if any(not weight > 0 for weight in weights):
         raise InputError(f"The weights of data sets must be positive, not {list(weights)!r}.")
     data_sets = [
@@ -222,14 +239,14 @@ def _data_sets(
     ]
     names = [own.name for own in data_sets]
     if len(set(names)) < len(names):
-        raise InputError(f"Two of the data sets {', '.join(names)} have one name; rename a file, or leave one out.")
+        raise InputError(f"Two of the data sets {', '.join(names)} have the same name. Rename a file, or remove one.")
     if len(data_sets) > 1 and any(own.teacher for own in data_sets):
-        raise InputError("Several data sets are ranked by their labels; criteria without labels take one data set.")
+        raise InputError("'teacher' ranks recipes on one data set only. Use scores by labels, or search one data set.")
     return data_sets
 
 
 def model_name(model: ModelLike) -> str:
-    """What a model is called in provenance."""
+    """Return a model's name for provenance."""
     if isinstance(model, (str, Path)):
         return str(model)
     size = sum(parameter.numel() for parameter in model.parameters())
@@ -241,14 +258,14 @@ def model_name(model: ModelLike) -> str:
 
 @dataclass(frozen=True)
 class Passes:
-    """What `run_passes` ran.
+    """The outputs of `run_passes`.
 
     Attributes:
-        sweeps: of each data set; their stores have the rows.
-        recipes: those that are ranked, the baselines among them; the first rows of each store.
-        reference: those that `teacher` compares with.
-        skipped: how many recipes of the space the model cannot run.
-        prompts, default_prompt: the model's.
+        sweeps: one per data set; their stores contain the rows.
+        recipes: the ranked recipes, baselines included; the first rows of each store.
+        reference: the reference recipes of `teacher`.
+        skipped: number of recipes of the space that the model cannot run.
+        prompts, default_prompt: of the model.
     """
 
     sweeps: list[Sweep]
@@ -275,7 +292,7 @@ def run_passes(
     report: Callable[[str], None] | None,
     options: dict[str, Any],
 ) -> Iterator[Passes]:
-    """Every recipe of a space on every data set, in stores that are read within the block; arguments as in `search`."""
+    """Run every recipe of a space on every data set; the stores exist within the block. Arguments as in `search`."""
     capabilities = read_capabilities(model, options)
     ranked, skipped = space.expand(capabilities)
     if capabilities.only_static and tuple(baselines) == BASELINES:

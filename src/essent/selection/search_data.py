@@ -29,15 +29,15 @@ from essent.tasks.result import SCORE_NAMES
 class SearchData:
     """One data set of a search.
 
-    A recipe's row in the store has the cosines of the task's pairs, where it compares pairs, then those of
-    `extra_pairs`, then the task's evidence, where that takes vectors.
+    A recipe's row in the store contains the cosines of the task's pairs (if it compares pairs), then those of
+    `extra_pairs`, then the task's evidence (if the task reads vectors).
 
     Attributes:
-        task: the labels; None without.
-        texts: what recipes learn from.
+        task: the labelled task; None without labels.
+        texts: the texts that recipes learn from.
         criteria: scores of the task, or the criterion without labels; the first ranks.
-        extra_pairs: pairs of texts that are compared beside the task's own.
-        teacher: the criterion without labels, which reads these.
+        extra_pairs: pairs of texts that are compared in addition to the task's own.
+        teacher: the criterion without labels, which reads `extra_pairs`.
         weight: of this data set among several.
     """
 
@@ -56,7 +56,7 @@ class SearchData:
         """Read the data and check the criteria.
 
         Raises:
-            InputError, DataError, UnknownNameError: no data, or a criterion that does not go with it.
+            InputError, DataError, UnknownNameError: no data, or a criterion that the data do not have.
         """
         name, task, texts, pairs = read_data(data, folder)
         specs = [criterion] if isinstance(criterion, str) else list(criterion)
@@ -73,47 +73,47 @@ class SearchData:
             _check_criterion(spec, name, task)
         label_free = list(filter(is_label_free, criteria))
         if len(label_free) > 1:
-            raise InputError(f"The criteria {' and '.join(label_free)} differ in their running text only; give one.")
+            raise InputError(f"The criteria {' and '.join(label_free)} differ in their running text only. Use one.")
         teacher = Teacher.of(texts, pairs, seed, label_free[0].partition(":")[2]) if label_free else None
         return cls(name, task, tuple(texts), criteria, teacher.pairs if teacher else (), teacher, weight)
 
     @property
     def score(self) -> str | None:
-        """The score with labels that is asked for."""
+        """The requested score by labels; None without one."""
         return next((spec for spec in self.criteria if not is_label_free(spec)), None)
 
     @property
     def has_prior(self) -> bool:
-        """Whether the score by TEACHER counts beside that of a few annotated pairs."""
+        """Whether the score by TEACHER is added to that of a few annotated pairs."""
         return isinstance(self.task, AnnotatedPairs) and self.criteria == (self.score, TEACHER)
 
     @property
     def compared(self) -> np.ndarray:
-        """Positions in the task's texts (E,2) of its pairs whose cosines are the evidence."""
+        """Positions in the task's texts (E,2) of the pairs whose cosines are its evidence."""
         pairs = None if self.task is None else self.task.compared()
         return np.empty((0, 2), np.int64) if pairs is None else pairs
 
     @property
     def takes_vectors(self) -> bool:
-        """Whether the task needs the vectors themselves: classes, clusters, retrieval."""
+        """Whether the task reads the vectors themselves: classes, clusters, retrieval."""
         return self.task is not None and self.score is not None and self.task.compared() is None
 
     @property
     def extra(self) -> slice:
-        """Where a row of the store has the cosines of `extra_pairs`."""
+        """The columns of a row that contain the cosines of `extra_pairs`."""
         start = len(self.compared)
         return slice(start, start + len(self.extra_pairs))
 
     @property
     def evidence(self) -> slice:
-        """Where a row of the store has the task's evidence."""
+        """The columns of a row that contain the task's evidence."""
         if self.task is not None and self.takes_vectors:
             return slice(self.extra.stop, self.extra.stop + self.task.evidence_size)
         return slice(0, self.extra.start)
 
     @property
     def width(self) -> int:
-        """The numbers of a row."""
+        """The length of a row."""
         return max(int(self.evidence.stop), int(self.extra.stop))
 
     @property
@@ -122,19 +122,19 @@ class SearchData:
         return self.task.read_items() if self.task is not None and self.score is not None else []
 
     def texts_to_learn_from(self, prompts: Mapping[str, str]) -> list[str]:
-        """What a saved encoder learns from: the texts, with the prompts of queries and documents."""
+        """Return the texts that a saved encoder learns from, with the prompts of queries and documents."""
         if self.task is None or self.task.kind != "retrieval":
             return list(self.texts)
         return self.task.texts_for(prompts)
 
     def text_pairs(self, prompts: Mapping[str, str], default: str) -> TextPairs:
-        """The texts with the model's prompts, and the pairs that are compared."""
+        """Return the texts with the model's prompts, and the pairs that are compared."""
         texts = [default + text for text in self.texts] if self.task is None else self.task.texts_for(prompts, default)
         pairs = [(texts[first], texts[second]) for first, second in self.compared]
         return TextPairs.of([*pairs, *((default + a, default + b) for a, b in self.extra_pairs)], texts)
 
     def identity(self, model: str, recipes: Sequence[Recipe], pairs: TextPairs) -> dict[str, Any]:
-        """What tells one search from another."""
+        """Return the values that distinguish this search from others."""
         judgements = repr(self.task) if self.takes_vectors else ""  # classes, answers and how vectors are scored
         contents = {
             "data": json.dumps([pairs.texts, pairs.pairs.tolist(), pairs.fit.tolist()]),
@@ -145,19 +145,19 @@ class SearchData:
 
 
 def _check_criterion(spec: str, name: str, task: LabeledTask | None) -> None:
-    """Refuse what is neither the criterion without labels nor a score that the task has."""
+    """Raise an error unless a criterion is the one without labels or a score of the task."""
     if spec.startswith(f"{TEACHER}:") and not spec.partition(":")[2].strip():
-        raise InputError(f"{spec!r} ends in ':' without a file of running text; write {TEACHER!r} alone or give one.")
+        raise InputError(f"{spec!r}: the file of running text after ':' is missing. Add it, or use {TEACHER!r} alone.")
     if is_label_free(spec) or (task is not None and spec in task.score_names):
         return
     names = () if task is None else task.score_names
     known = (
         f"The data ({name}) has none; kinds with labels: {', '.join(COLUMNS)}."
         if task is None
-        else f"{name} has {task.kind}, which is scored by {', '.join(names)}."
+        else f"The scores of {name} ({task.kind}): {', '.join(names)}."
     )
     if spec in SCORE_NAMES:
-        raise InputError(f"The criterion {spec!r} needs labels that it goes with. {known}")
+        raise InputError(f"The criterion {spec!r} needs labels{'' if task is None else ' of another kind'}. {known}")
     hint = did_you_mean(spec.partition(":")[0], [*names, TEACHER])
     raise UnknownNameError(f"Unknown criterion {spec!r}. {hint} {known}")
 
@@ -165,19 +165,19 @@ def _check_criterion(spec: str, name: str, task: LabeledTask | None) -> None:
 def read_data(
     data: Any, folder: str | Path | None
 ) -> tuple[str, LabeledTask | None, list[str], Sequence[tuple[str, str]]]:
-    """Name, labels, texts and unlabelled pairs of what a search is given.
+    """Return the name, labels, texts and unlabelled pairs of a search's data.
 
     Raises:
-        InputError, DataError: nothing, or nothing that can be searched on.
+        InputError, DataError: no data, or data that cannot be searched.
     """
     if isinstance(data, (str, Path)) and Path(data).suffix == ".txt":
         raise InputError(
-            f"{data} has texts without labels; give them as a list: Path({str(data)!r}).read_text().splitlines()."
+            f"{data} contains texts without labels. Pass them as a list: Path({str(data)!r}).read_text().splitlines()."
         )
     labelled = isinstance(data, (str, Path)) or hasattr(data, "score_vectors") or hasattr(data, "columns")
     rows = [] if labelled else rows_of(data) if hasattr(data, "__iter__") else [data]
     if not labelled and not rows:
-        raise InputError("search needs judgements or texts, got none.")
+        raise InputError("The data is empty: search needs labels or texts.")
     if labelled or isinstance(rows[0], Mapping) or (isinstance(rows[0], (tuple, list)) and len(rows[0]) > 2):
         task = load_labelled(data if labelled else rows, folder).for_choice()
         name, texts, pairs = task.name, task.texts(), list[tuple[str, str]]()
@@ -188,5 +188,5 @@ def read_data(
     else:
         name, task, texts, pairs = f"{len(rows)} texts", None, check_texts(rows), []
     if len(set(texts)) < 2:
-        raise InputError(f"{name}: all texts are equal; give at least 2 texts that differ.")
+        raise InputError(f"{name}: all texts are equal. At least 2 different texts are needed.")
     return name, task, texts, pairs

@@ -1,7 +1,7 @@
-"""What a search tries: products of templates, layer mixes, weights and shaping chains; by name or from a YAML file.
+"""Search spaces: products of templates, layer mixes, weights and shaping chains; by name or from a YAML file.
 
-A `*` stands for everything the model has: `ditto:*` every head, `*` every layer and the static rows, `0+*` each other
-layer mixed with layer 0.
+A `*` stands for everything that the model has: `ditto:*` for every head, `*` for every layer and the static rows,
+`0+*` for layer 0 with each other layer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from essent.recipe.sources.layers import reads_mlm_head
 EVERY = "*"
 FIELD = re.compile(r"\{(\w+)\}")
 MIXES = ("static", "0", "L", "0+L", "L-1+L", "1+2+L", "0+1+2+L")
-# Cosines do not see unit length at the end; clusters by distance do, and what a search gives should serve both.
+# Unit length does not change cosines, but it matters for clusters by distance: a search should serve both.
 UNIT = " | normalize"
 CHAINS = ("", *(step + UNIT for step in ("centre", "zscore", "abtt:1", "abtt", "whiten", "whiten:64", "quantile")))
 AFFINE = ("", *(step + UNIT for step in ("centre", "zscore", "abtt", "whiten", "whiten:64")))
@@ -31,14 +31,14 @@ AFFINE = ("", *(step + UNIT for step in ("centre", "zscore", "abtt", "whiten", "
 
 @dataclass(frozen=True)
 class Grammar:
-    """A template with named slots; {text} stands in the template itself or in the choices of one slot.
+    """A template with named slots; {text} is in the template itself or in the choices of one slot.
 
     Args:
         text: the template.
-        choices: for every slot its candidates; the first is what stands there while other slots are searched.
+        choices: the candidates of every slot; the first is used while other slots are searched.
 
     Raises:
-        RecipeError: a filling without exactly one {text}, a slot without choices, or choices without a slot.
+        RecipeError: a filled template without exactly one {text}, a slot without choices, or choices without a slot.
     """
 
     text: str
@@ -47,27 +47,27 @@ class Grammar:
     def __post_init__(self) -> None:
         slots, grammar = self.slots(), f"The template grammar {self.text!r}"
         if empty := [slot for slot in slots if not self.choices.get(slot)]:
-            raise RecipeError(f"{grammar} has the slot {{{empty[0]}}} and no choices for it.")
+            raise RecipeError(f"{grammar} has the slot {{{empty[0]}}}, but no choices for it.")
         if extra := [key for key in self.choices if key not in slots]:
-            raise RecipeError(f"{grammar} has no slot {{{extra[0]}}}.")
+            raise RecipeError(f"{grammar} has no slot {{{extra[0]}}}, but choices for it.")
         if wrong := [template for template in self.templates() if template.count(SLOT) != 1]:
-            raise RecipeError(f"{grammar} gives {wrong[0]!r}, which must have exactly one {SLOT}.")
+            raise RecipeError(f"{grammar} produces {wrong[0]!r}, which must contain exactly one {SLOT}.")
 
     def slots(self) -> list[str]:
-        """The slots beside {text}, in the order of the template."""
+        """Return the names of the slots except {text}, in the order of the template."""
         return list(dict.fromkeys(name for name in FIELD.findall(self.text) if "{" + name + "}" != SLOT))
 
     def fill(self, chosen: Mapping[str, str]) -> str:
-        """The template with these choices; a slot left empty takes its space with it."""
+        """Return the template with these choices; the space beside an empty slot is removed."""
         filled = FIELD.sub(lambda match: chosen.get(match[1], match[0]), self.text)
         return re.sub(r" {2,}", " ", filled).strip()
 
     def first(self) -> dict[str, str]:
-        """Every slot's first choice."""
+        """Return the first choice of every slot."""
         return {slot: self.choices[slot][0] for slot in self.slots()}
 
     def templates(self) -> list[str]:
-        """All fillings, in the order of the choices."""
+        """Return all filled templates, in the order of the choices."""
         slots = self.slots()
         fillings = itertools.product(*(self.choices[slot] for slot in slots))
         return list(dict.fromkeys(self.fill(dict(zip(slots, filling, strict=True))) for filling in fillings))
@@ -75,10 +75,18 @@ class Grammar:
 
 @dataclass(frozen=True)
 class Grid:
-    """A full product of choices, each in its recipe text form; the empty chain is no shaping.
+    """The product of some choices, each in the text form of recipes; the empty chain means no shaping.
 
     Raises:
-        RecipeError: an empty choice.
+        RecipeError: a field without choices.
+
+    Example:
+        >>> from essent import search
+        >>> from essent.selection import Grid, Space
+        >>> grid = Grid(layers=("L", "0+L"), weights=("uniform", "idf"), shaping=("", "zscore"))
+        >>> board = search("sentence-transformers/all-MiniLM-L6-v2", "pairs.jsonl", Space((grid,)), baselines=["mean"])
+        >>> len(board.trials)
+        8
     """
 
     templates: tuple[str | None, ...] = (None,)
@@ -90,10 +98,10 @@ class Grid:
     def __post_init__(self) -> None:
         for part in fields(self):
             if not getattr(self, part.name):
-                raise RecipeError(f"A search space needs at least one choice in {part.name!r}.")
+                raise RecipeError(f"A grid needs at least one choice in {part.name!r}.")
 
     def recipes(self, capabilities: ModelCapabilities) -> Iterator[Recipe]:
-        """Every recipe of the product that can be written down: weights=mask goes with templates that have a mask."""
+        """Yield every valid recipe of the product: weights=mask only with templates that contain a mask."""
         layers = [mix for choice in self.layers for mix in _every_layer(choice, capabilities)]
         weights = [product for choice in self.weights for product in _every_head(choice, capabilities)]
         templates = [read_field("template", choice) if choice else None for choice in self.templates]
@@ -114,18 +122,27 @@ class Grid:
 
 @dataclass(frozen=True)
 class Space:
-    """Grids and single recipes, tried together."""
+    """Grids and single recipes that are searched together.
+
+    Example:
+        >>> from essent import search
+        >>> from essent.selection import Grid, Space
+        >>> space = Space((Grid(weights=("uniform", "idf")),), named=("first-last | zscore",))
+        >>> board = search("sentence-transformers/all-MiniLM-L6-v2", "pairs.jsonl", space, baselines=["mean"])
+        >>> sorted(str(trial.recipe) for trial in board.trials)
+        ['first-last | zscore', 'mean', 'weights=idf']
+    """
 
     grids: tuple[Grid, ...] = ()
     named: tuple[str, ...] = ()
     name: str = "own"
 
     def expand(self, capabilities: ModelCapabilities) -> tuple[list[Recipe], int]:
-        """The distinct recipes that the model can run, in a fixed order, and how many it cannot run.
+        """Return the distinct recipes that the model can run, in a fixed order, and the number of the others.
 
         Raises:
-            RecipeError: a choice that cannot be read.
-            UnsupportedRecipeError: the model can run none of them.
+            RecipeError: a choice that cannot be parsed.
+            UnsupportedRecipeError: the model cannot run any of them.
         """
         named = (Recipe.parse(text) for text in self.named)
         candidates = dict.fromkeys(itertools.chain(named, *(grid.recipes(capabilities) for grid in self.grids)))
@@ -138,7 +155,7 @@ class Space:
             except UnsupportedRecipeError as error:
                 refusal = error
         if not runs:
-            raise refusal or RecipeError(f"The search space {self.name!r} holds no recipe.")
+            raise refusal or RecipeError(f"The search space {self.name!r} contains no recipe.")
         return runs, len(candidates) - len(runs)
 
 
@@ -174,16 +191,16 @@ SPACES: dict[str, Space] = {
 }
 
 
-# The recipes that label-free criteria compare with, whatever space is searched.
+# The reference recipes of label-free criteria, the same for every searched space.
 REFERENCE = Space(
     tuple(grid for name in ("heads", "layers", "weights", "shaping") for grid in SPACES[name].grids), name="reference"
 )
 
 
 def find_space(space: str | Path | Space) -> Space:
-    """A space by name, from a YAML file, or as it is.
+    """Return a space by name, from a YAML file, or as it is.
 
-    The file holds a list of grids and recipes:
+    The file contains a list of grids and recipes:
 
         - layers: [L, 0+L]
           weights: ["ditto:*", idf]
@@ -196,8 +213,8 @@ def find_space(space: str | Path | Space) -> Space:
 
     Raises:
         UnknownNameError: neither a named space nor a file.
-        DataError: the file cannot be read, or has an entry that is none of these; names it.
-        RecipeError: a choice that cannot be read.
+        DataError: the file cannot be read, or an entry is neither a grid nor a recipe; names the entry.
+        RecipeError: a choice that cannot be parsed.
     """
     if isinstance(space, Space):
         return space
@@ -206,16 +223,16 @@ def find_space(space: str | Path | Space) -> Space:
     path = Path(space)
     if path.suffix.lower() not in (".yaml", ".yml", ".json") and not path.is_file():
         raise UnknownNameError(
-            f"Unknown search space {str(space)!r}. {did_you_mean(str(space), list(SPACES))} Or a .yaml file with grids."
+            f"Unknown search space {str(space)!r}. {did_you_mean(str(space), list(SPACES))} A .yaml file also works."
         )
     return _read_space(path)
 
 
 def read_yaml(path: Path) -> Any:
-    """A YAML file's plain values.
+    """Return the plain values of a YAML file.
 
     Raises:
-        DataError: missing, not UTF-8, or not YAML.
+        DataError: the file is missing, not UTF-8, or not YAML.
     """
     import yaml
 
@@ -231,7 +248,7 @@ def _read_space(path: Path) -> Space:
     entries = read_yaml(path)
     entries = [entries] if isinstance(entries, Mapping) else entries
     if not isinstance(entries, list) or not entries:
-        raise DataError(f"{path}: expected a list of grids and recipes.")
+        raise DataError(f"{path}: expected a non-empty list of grids and recipes.")
     grids: list[Grid] = []
     named: list[str] = []
     for number, entry in enumerate(entries, start=1):
@@ -259,13 +276,13 @@ def _read_grid(entry: dict[str, Any], where: str) -> Grid:
             raise DataError(f"{where}: unknown key {key!r}. {did_you_mean(str(key), [*known, 'template', 'recipe'])}")
     for name in choices.get("templates", ()):
         if name and SLOT not in name and name not in TEMPLATES:
-            raise DataError(f"{where}: {name!r} is no template. {did_you_mean(name, list(TEMPLATES))}")
+            raise DataError(f"{where}: {name!r} is not a template. {did_you_mean(name, list(TEMPLATES))}")
     templates = tuple(name or None for name in choices.pop("templates", ("",)))
     return Grid(templates, **choices)
 
 
 def _choices(value: Any, where: str) -> tuple[str, ...]:
-    """A text, or a list of texts and numbers; null stands for the empty choice."""
+    """Return a text, or a list of texts and numbers, as choices; null stands for the empty choice."""
     items = value if isinstance(value, list) else [value]
     if not items or any(isinstance(item, (list, Mapping, bool)) for item in items):
         raise DataError(f"{where} must be a text or a list of texts, not {value!r}.")
@@ -273,7 +290,7 @@ def _choices(value: Any, where: str) -> tuple[str, ...]:
 
 
 def _every_layer(choice: str, capabilities: ModelCapabilities) -> list[str]:
-    """Put every layer in the place of a `*` that stands alone; in `0.5*L` it is a product."""
+    """Replace a `*` that is a term of its own by every layer; in `0.5*L` it is a product."""
     terms = [term.strip() for term in choice.split("+")]
     if EVERY not in terms:
         return [choice]

@@ -1,4 +1,4 @@
-"""What a search has computed, on disk: memory stays flat, and a killed search goes on where it stopped."""
+"""The intermediate results of a search on disk: memory use stays constant, and a killed search resumes."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from essent._core.atomic import remove_leftovers, sync, write_text
 from essent.errors import DataError
 
 FORMAT = "essent-search/3"
-FLOAT, DOUBLE = np.dtype("<f4"), np.dtype("<f8")  # of vectors, of rows
+FLOAT, DOUBLE = np.dtype("<f4"), np.dtype("<f8")  # vectors, rows
 HEAD, ROWS, DONE = "search.json", "rows.bin", "done.txt"
 
 
 class Store:
-    """A folder with a row of numbers for every recipe (R,W), pooled vectors that will be read again, and what is done.
+    """A folder with a row of numbers per recipe (R,W), pooled vectors to read again, and the finished units of work.
 
-    A unit of work is noted as done when all that it wrote is on the disk; what a killed run wrote of another unit is
-    written again. The search's identity is written last: a folder without it holds nothing yet.
+    A unit is recorded as finished after all its data have reached the disk; incomplete units of a killed run are
+    written again. The search's identity is written last: a folder without it counts as empty.
 
     Args:
-        folder: made when it is not there.
-        identity: plain values that say which search this is; another search's folder is refused.
+        folder: created if missing.
+        identity: plain values that identify the search; the folder of another search is refused.
         recipes: R.
-        width: W, the numbers of a row: cosines of pairs, and what judgements keep of vectors.
-        durable: whether a later run may resume here; a temporary folder need not reach the disk.
+        width: W, the length of a row: cosines of pairs, and evidence computed from vectors.
+        durable: whether a later run may resume; a temporary folder need not be synced to disk.
 
     Raises:
-        DataError: the folder holds another search, something else, or a damaged search.
+        DataError: the folder contains another search, other files, or a damaged search.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Store:
         for path in (folder / ROWS, folder / DONE):
             if not path.is_file():
                 raise self._damaged(path)
-        if (folder / ROWS).stat().st_size != recipes * width * DOUBLE.itemsize:  # NumPy would fill up with zeros
+        if (folder / ROWS).stat().st_size != recipes * width * DOUBLE.itemsize:  # NumPy would pad with zeros
             raise self._damaged(folder / ROWS)
         shape = (recipes, width)
         self.rows = np.memmap(folder / ROWS, DOUBLE, "r+", shape=shape) if recipes * width else np.empty(shape, DOUBLE)
@@ -60,32 +60,32 @@ class Store:
         self._done = set(lines.decode("utf-8", "replace").splitlines())
 
     def _holds(self, identity_text: str) -> bool:
-        """Whether the folder holds this search already."""
+        """Return whether the folder already contains this search."""
         if self.folder.exists() and not self.folder.is_dir():
-            raise DataError(f"{self.folder} is a file; a search works in a folder. Give a new one.")
+            raise DataError(f"{self.folder} is a file, but a search needs a folder. Choose another name.")
         head = self.folder / HEAD
         remove_leftovers(head)
         if head.is_file():
             if head.read_text("utf-8") != identity_text:
                 raise DataError(
-                    f"{self.folder} holds another search (other model, data, recipes or settings); give another "
-                    "folder, or remove this one to start anew."
+                    f"{self.folder} contains another search (other model, data, recipes or settings). Choose another "
+                    "folder, or remove this one to start over."
                 )
             return True
         names = {entry.name for entry in self.folder.iterdir()} if self.folder.is_dir() else set()
         if any(name not in (ROWS, DONE) and not name.startswith(f".{HEAD}.") for name in names):
-            raise DataError(f"{self.folder} is not empty and holds no search; give a new folder.")
+            raise DataError(f"{self.folder} contains other files than those of a search. Choose a new folder.")
         return False
 
     def _damaged(self, path: Path) -> DataError:
-        return DataError(f"{path} is missing or damaged; remove the folder {self.folder} to start the search anew.")
+        return DataError(f"{path} is missing or damaged. Remove the folder {self.folder} to start the search over.")
 
     def done(self, unit: str) -> bool:
-        """Whether a unit of work was finished."""
+        """Return whether a unit of work is finished."""
         return unit in self._done
 
     def finish(self, unit: str) -> None:
-        """Note a unit of work, after everything it wrote has reached the disk."""
+        """Record a unit of work as finished, after all its data have reached the disk."""
         if self.durable and isinstance(self.rows, np.memmap):
             self.rows.flush()
         self._sync(*sorted(self._unsynced))
@@ -101,7 +101,7 @@ class Store:
                 sync(path)
 
     def write(self, name: str, offset: int, values: np.ndarray) -> None:
-        """Put float32 values into a file, `offset` values from its start."""
+        """Write float32 values to a file, `offset` values from its start."""
         path = self.folder / name
         with path.open("r+b" if path.exists() else "w+b") as file:
             file.seek(offset * FLOAT.itemsize)
@@ -109,10 +109,10 @@ class Store:
         self._unsynced.add(path)
 
     def read(self, name: str, shape: tuple[int, int]) -> np.ndarray:
-        """A file's values in the shape that they were written in.
+        """Return a file's values in the shape in which they were written.
 
         Raises:
-            DataError: the file has others, or is not there.
+            DataError: the file is missing or has another size.
         """
         try:
             return np.fromfile(self.folder / name, FLOAT).reshape(shape)

@@ -1,7 +1,8 @@
-"""One pass over the texts for all recipes of a template; what is stored is then shaped, without a further pass.
+"""One pass over the texts for all recipes of a template; stored vectors are then shaped without a further pass.
 
-The texts go in portions whose hidden states fit a bound. Within a portion every weighting is pooled with every column
-by one product per batch, the pairs' cosines are taken, and only what a shaping chain will read is written to disk.
+The texts are processed in portions whose hidden states fit the memory limit. Within a portion, every weighting is
+pooled with every column by one product per batch, the pairs' cosines are computed, and only vectors that a shaping
+chain reads are written to disk.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ from essent.selection.store import Store
 
 ALL_FLOATS = 4  # bytes
 GIB = 2**30
-TILE = 2**21  # bytes of vectors that are compared at a time: they stay in the processor's cache
-PAIRS = 16  # compared at a time at least
+TILE = 2**21  # bytes of vectors that are compared at a time, so that they fit in the processor's cache
+PAIRS = 16  # minimum number of pairs compared at a time
 BlockKey = tuple[int, int]  # pass, block within it
 RowKey = tuple[int, int, int]  # and weighting within that
 
 
 class Sweep:
-    """The passes of a program over texts and pairs, into a store.
+    """Run the passes of a program over texts and pairs, and write to a store.
 
     Args:
-        memory: bytes that hidden states and pooled vectors may take together.
-        keep_all: whether the vectors of every recipe are kept, and not only those that shaping reads.
+        memory: bytes for hidden states and pooled vectors together.
+        keep_all: store the vectors of every recipe, not only those that shaping reads.
     """
 
     def __init__(
@@ -77,13 +78,13 @@ class Sweep:
         return self.program.passes[key[0]].blocks[key[1]]
 
     def _columns(self, key: RowKey) -> list[int]:
-        """The columns of a weighting that are read again."""
+        """Return the columns of a weighting that are read again."""
         block = self._block(key)
         return sorted({column for origin in self.reread.get(key, ()) for column, _ in block.columns_of(origin.mix)})
 
     @torch.inference_mode()
     def run(self) -> None:
-        """Run every pass; what the store has already is not run again."""
+        """Run every pass that the store does not contain yet."""
         backbone, texts = self.backbone, self.data.texts
         backbone.eval()
         with tqdm(total=len(texts) * len(self.program.passes), desc="Texts", disable=not self.progress) as bar:
@@ -120,10 +121,10 @@ class Sweep:
         )
 
     def _check_room(self, at: int) -> None:
-        """Refuse a pass whose kept vectors do not fit on the disk, before it runs for hours.
+        """Check that the vectors of a pass fit on the disk before it runs for hours.
 
         Raises:
-            InputError: with what is needed and what is free.
+            InputError: too little space; names the required and the free space.
         """
         folder = self.store.folder
         width = sum(self._block(key).width * len(self._columns(key)) for key in self.reread if key[0] == at)
@@ -131,12 +132,12 @@ class Sweep:
         free = shutil.disk_usage(folder).free + sum(path.stat().st_size for path in folder.glob(f"pooled-{at}-*"))
         if required > free:
             raise InputError(
-                f"The vectors of this search need {required / GIB:.2g} GiB in {folder}, where {free / GIB:.2g} GiB are "
-                "free. Give --work a folder on a larger disk, a smaller space or fewer texts."
+                f"The vectors of this search need {required / GIB:.2g} GiB in {folder}, but only {free / GIB:.2g} GiB "
+                "are free. Set --work to a folder on a larger disk, or use a smaller space or fewer texts."
             )
 
     def _most_tokens(self, model_pass: Pass) -> int:
-        """Tokens of a portion: half of the memory for what is kept of each."""
+        """Return the tokens of a portion: half of the memory for the data retained per token."""
         floats = sum(block.columns * block.width + len(block.rows) for block in model_pass.blocks)
         return max(self.memory // 2 // (ALL_FLOATS * (floats + self.backbone.dimensions)), 1)
 
@@ -172,12 +173,12 @@ class Sweep:
     def _pooled(
         self, block: Block, slices: list[slice], read: list[tuple[list[torch.Tensor], torch.Tensor]], texts: int
     ) -> Iterator[tuple[range, torch.Tensor]]:
-        """Pooled vectors of as many weightings at a time as the memory holds: rows, and (n,w,C,D)."""
+        """Yield pooled vectors of as many weightings at a time as fit in memory: rows, and (n,w,C,D)."""
         rows_at_once = max(1, self.memory // 2 // max(ALL_FLOATS * texts * block.columns * block.width, 1))
         buffer = torch.empty(texts, min(rows_at_once, len(block.rows)), block.columns, block.width, device=self.device)
         for first in range(0, len(block.rows), rows_at_once):
             rows = range(first, min(first + rows_at_once, len(block.rows)))
-            pooled = buffer[:, : len(rows)]  # the next ones take its place
+            pooled = buffer[:, : len(rows)]  # overwritten by the next rows
             for text_rows, (columns, weights) in zip(slices, read, strict=True):
                 chosen = weights[:, rows.start : rows.stop]  # (B,w,T)
                 for at, column in enumerate(columns):
@@ -185,7 +186,7 @@ class Sweep:
             yield rows, pooled
 
     def pooled(self, origin: Origin) -> np.ndarray:
-        """A recipe's pooled vectors before shaping, (N,D) float32, one row a text."""
+        """Return a recipe's pooled vectors before shaping, (N,D) float32, one row per text."""
         block, shape = self._block(origin), (self.rows_in[origin.frame], self._block(origin).width)
         parts = []
         for column, factor in block.columns_of(origin.mix):
@@ -194,7 +195,7 @@ class Sweep:
         return reduce(np.add, parts)
 
     def release(self, key: RowKey) -> None:
-        """Remove what `pooled` reads for a weighting: it will not be read again."""
+        """Remove the files of a weighting after its last use."""
         for path in self.store.folder.glob(_file(key, "*")):
             path.unlink()
 
@@ -206,13 +207,14 @@ def _file(key: RowKey, column: int | str) -> str:
 def pair_cosines(
     vectors: torch.Tensor, ends: torch.Tensor, mixed: Callable[[torch.Tensor], torch.Tensor] | None = None
 ) -> torch.Tensor:
-    """Cosines of pairs: vectors (n,w,C,D), ends (p,2) -> (w,M,p) float64; with a zero vector the cosine is 0.
+    """Return cosines of pairs: vectors (n,w,C,D), ends (p,2) -> (w,M,p) float64; with a zero vector the cosine is 0.
 
-    As 1 − |u − v|²/2 of unit vectors, whose rounding shrinks with the angle: in an anisotropic model all cosines are
-    close to 1, and a float32 dot product would rank its own rounding. Some pairs at a time, which the cache holds.
+    Computed as 1 − |u − v|²/2 of unit vectors, whose rounding error shrinks with the angle: in an anisotropic model all
+    cosines are close to 1, and the ranks of float32 dot products would be rounding noise. Pairs are processed in tiles
+    that fit in the cache.
 
     Args:
-        mixed: makes mixes (…,M,D) of columns (…,C,D); without it each column is one.
+        mixed: computes mixes (…,M,D) from columns (…,C,D); by default each column is one mix.
     """
     widest = vectors[:1, :1] if mixed is None else torch.cat([mixed(vectors[:1, :1]), vectors[:1, :1]], dim=2)
     tile = TILE if vectors.device.type == "cpu" else 64 * TILE
@@ -227,7 +229,7 @@ def pair_cosines(
 def _cosines(
     vectors: torch.Tensor, ends: torch.Tensor, mixed: Callable[[torch.Tensor], torch.Tensor] | None
 ) -> torch.Tensor:
-    """Cosines (p,w,M) of all pairs at once."""
+    """Return cosines (p,w,M) of all pairs at once."""
     sides = (vectors.index_select(0, ends[:, side]) for side in (0, 1))  # (p,w,C,D)
     first, second = sides if mixed is None else map(mixed, sides)
     lengths = [vector.norm(dim=-1, keepdim=True) for vector in (first, second)]
@@ -241,10 +243,10 @@ def _cosines(
 
 
 def score_stored(sweep: Sweep, data: SearchData) -> None:
-    """Fit and apply every chain, and put cosines and evidence into the rows; what the store has is not done again.
+    """Fit and apply every chain, and write cosines and evidence to the rows, except for finished units.
 
-    Recipes are scored side by side, one on each core as far as memory goes. Small products gain little from several
-    threads, and threads of several libraries fight over the cores.
+    Recipes are scored in parallel, one per core as far as memory permits. Small products gain little from several
+    threads, and threads of several libraries compete for the cores.
     """
     total = sum(len(members) for origins in sweep.reread.values() for members in origins.values())
     dimensions = sweep.backbone.dimensions
@@ -255,9 +257,9 @@ def score_stored(sweep: Sweep, data: SearchData) -> None:
     threads, share = torch.get_num_threads(), max(1, cores() // count)
     pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(share,))
     try:
-        # what a thread says of the filters of warnings holds for all: those of one must not end with another's
+        # filters of warnings are shared by all threads: they must not end with those of one thread
         with (
-            tqdm(total=total, desc="Judging" if data.takes_vectors else "Shaping", disable=not sweep.progress) as bar,
+            tqdm(total=total, desc="Scoring" if data.takes_vectors else "Shaping", disable=not sweep.progress) as bar,
             threadpool_limits(share),
             warnings.catch_warnings(),
         ):
@@ -266,7 +268,7 @@ def score_stored(sweep: Sweep, data: SearchData) -> None:
             for key, origins in sweep.reread.items():
                 if sweep.store.done(_unit(key)):
                     bar.update(sum(map(len, origins.values())))
-                    sweep.release(key)  # where a run was killed before it did so
+                    sweep.release(key)  # in case a run was killed before it did so
                 else:
                     todo |= origins
             remaining = Counter(origin[:3] for origin in todo)
@@ -283,12 +285,12 @@ def score_stored(sweep: Sweep, data: SearchData) -> None:
 
 
 def _unit(key: RowKey) -> str:
-    """What the store calls the recipes of a weighting."""
+    """Return the store's name for the recipes of a weighting."""
     return " ".join(map(str, ("shaping", *key)))
 
 
 def _score_origin(sweep: Sweep, data: SearchData, origin: Origin, members: list[int]) -> int:
-    """Fill the rows of the recipes with these pooled vectors; their number. The vectors' moments are taken once."""
+    """Fill the rows of the recipes with these pooled vectors and return their number; moments are computed once."""
     vectors = sweep.pooled(origin)  # (N,D)
     fitted, pairs, rows = vectors[sweep.data.fit], sweep.data.pairs, sweep.store.rows
     moments: Moments | None = None
@@ -303,10 +305,10 @@ def _score_origin(sweep: Sweep, data: SearchData, origin: Origin, members: list[
                 if chain.needs_fit:
                     chain.fit(fitted, moments=moments)
                 shaped = chain.transform(vectors)  # (N,K)
-            except NoSpreadError:  # as of [CLS] in layer 0: its score is undefined, and the others have theirs
+            except NoSpreadError:  # for example [CLS] in layer 0: only this recipe's score is undefined
                 shaped = np.zeros((len(vectors), chain.dim_out(vectors.shape[1])), vectors.dtype)
             cosines = pair_cosines(torch.from_numpy(shaped)[:, None, None], torch.from_numpy(pairs))[0, 0]
-            rows[number, : len(pairs)] = cosines.numpy()  # others': during the pass
+            rows[number, : len(pairs)] = cosines.numpy()  # those without shaping: during the pass
         if data.task is not None and data.takes_vectors:
             rows[number, data.evidence] = data.task.evidence(shaped, sweep.data.fit.tolist())
     return len(members)

@@ -1,7 +1,7 @@
-"""From scores to a leaderboard: which recipe a search gives, and how sure that is.
+"""From scores to a leaderboard: which recipe a search recommends, and how certain the choice is.
 
-The recipe ranked first is given where it is significantly better than the baselines, otherwise a baseline is. Labels
-show it by cross-validation, test data directly; without labels a measured probability decides (`probability`).
+The recipe ranked first is recommended if it is significantly better than the baselines, otherwise a baseline is.
+Labels decide by cross-validation, test data directly; without labels an estimated probability decides (`probability`).
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from essent.tasks.probes import spread_folds
 from essent.tasks.resampling import interval
 
 BOTH = f"judged + {TEACHER}"  # a few labels, and the score without labels
-RANKS = "mean rank"  # of several data sets; 1 for a recipe that is the best on each
+RANKS = "mean rank"  # over several data sets; 1 for a recipe that is the best on each
 FOLDS = 5
 MIN_FOLD = 5  # units of a fold
 CHOICE = "the choice"  # of each fold, in comparisons
 SIMILARITY_ONLY = (
-    "Chosen without labels, and for the similarity of sentences only: for clustering, classification or retrieval "
-    "search on some labels of that use (--data)."
+    "Chosen without labels, for the similarity of sentences only. For clustering, classification or retrieval, search "
+    "with some labels of that kind (--data)."
 )
-NO_SCORE = "No recipe has a score: there is one unit of judgement only, or labels or all similarities are constant."
+NO_SCORE = "No recipe has a score: there is only one labelled example, or the labels or all similarities are constant."
 
 
 def make_board(
@@ -61,11 +61,11 @@ def make_board(
     top: int,
     seed: int,
 ) -> Leaderboard:
-    """Rank the recipes, with intervals of the first and of the baselines, and decide what is the best.
+    """Rank the recipes, with intervals of the first rows and of the baselines, and choose the best.
 
     Args:
-        recipes: the first ones of the sweeps' programs.
-        reference: those that `teacher` compares with.
+        recipes: the first recipes of the sweeps' programs.
+        reference: the reference recipes of `teacher`.
     """
     names, count = [str(recipe) for recipe in recipes], len(recipes)
     scored = [
@@ -112,10 +112,10 @@ def judged(
     seed: int,
     winner: str | None = None,
 ) -> Leaderboard:
-    """Trials ranked, with labels: intervals of those listed, and the winner (by default the first) compared.
+    """Rank trials by labels, with intervals of the listed ones, and compare the winner (by default the first).
 
-    Where labels ranked the recipes, cross-validation decides between the winner and the baselines; where something else
-    did, the labels do.
+    If labels ranked the recipes, cross-validation decides between the winner and the baselines; if another criterion
+    ranked them, the labels decide.
     """
     board = Leaderboard(criterion, ranked(trials, criterion), tuple(baselines), winner=winner)
     if not board.is_scored:
@@ -134,15 +134,15 @@ def judged(
         board = _with_intervals(board, draws)
     cross_validation = cross_validated(scored, [name for name in baselines if name != leader], seed)
     notes = [
-        f"The winner was chosen among {len(trials)} recipes on the {units} it is scored on, so its score there is "
-        "optimistic: report it on other data."
+        f"The winner was chosen among {len(trials)} recipes on the same {units}, so its score is optimistic. Report "
+        "its score on other data."
     ]
     ties = [interval(draws[leader] - draw)[0] <= 0 for name, draw in draws.items() if name != leader]
     if any(ties):
         notes.insert(
             0,
-            f"The winner's lead over {sum(ties)} of the {len(ties)} next recipes and baselines is within its "
-            f"interval: by these {units} alone they are as good.",
+            f"The winner is not significantly better than {sum(ties)} of the {len(ties)} next recipes and baselines "
+            f"on these {units}.",
         )
     board = replace(board, held_out=cross_validation, notes=tuple(notes))
     evidence = [(replace(comparison, first=leader), "") for comparison in cross_validation]
@@ -158,10 +158,10 @@ def judged_without_labels(
     teacher: Teacher,
     seed: int,
 ) -> Leaderboard:
-    """Trials ranked by `teacher`, with intervals and comparisons by it.
+    """Rank trials by `teacher`, with intervals and comparisons.
 
     Args:
-        cosines: (P,) by the text forms of the recipes that get an interval, the baselines among them.
+        cosines: (P,) by the text forms of the recipes with an interval, baselines included.
     """
     board = Leaderboard(criterion, ranked(trials, criterion), tuple(baselines))
     if not board.is_scored:
@@ -204,10 +204,10 @@ def _with_intervals(board: Leaderboard, draws: Mapping[str, np.ndarray]) -> Lead
 
 
 def cross_validated(scored: Sequence[Scored], baselines: Sequence[str], seed: int = 0) -> tuple[Comparison, ...]:
-    """What choosing the best of all recipes gains over each baseline on units that were left out of the choice.
+    """Return the cross-validated gain of choosing the best of all recipes over each baseline.
 
-    On four fifths of the units the best recipe is chosen, on the last fifth compared; mean over the five fifths. Units
-    with the same texts stay together. Of several data sets the recipe of the best mean rank is chosen.
+    The best recipe is chosen on four fifths of the units and compared on the last fifth; mean over the five folds.
+    Units with the same texts are in the same fold. On several data sets, the best mean rank decides.
     """
     folds = [folds_of(own.task, seed) for own in scored]
     name = scored[0].score if len(scored) == 1 else SEVERAL
@@ -240,18 +240,18 @@ def cross_validated(scored: Sequence[Scored], baselines: Sequence[str], seed: in
 
 
 def best_of(scored: Sequence[Scored], scores: Sequence[np.ndarray]) -> int:
-    """The recipe with the best score, or of several data sets with the best mean rank."""
+    """Return the index of the recipe with the best score, or with the best mean rank on several data sets."""
     ranking = scored[0].ranking(scores[0]) if len(scored) == 1 else mean_ranks(scored, scores)
     return int(np.argmax(np.nan_to_num(ranking, nan=-np.inf)))
 
 
 def mean_ranks(scored: Sequence[Scored], scores: Sequence[np.ndarray]) -> np.ndarray:
-    """Weighted mean over the data sets of each recipe's rank among all (R,): 1 for the best in every one."""
+    """Return the weighted mean over data sets of each recipe's rank (R,): 1 for a recipe that is the best on all."""
     return mean_of_data_sets(scored, [mean_rank([values]) for values in scores])
 
 
 def folds_of(task: LabeledTask, seed: int) -> np.ndarray:
-    """The fold of each unit, at random, classes spread evenly; units with the same texts have that of the first."""
+    """Return the fold of each unit: random, stratified by class; units with the same texts share a fold."""
     texts = [frozenset(unit) for unit in task.items()]
     count = max(1, min(FOLDS, len(set(texts)) // MIN_FOLD))
     strata = task.strata()
@@ -262,12 +262,12 @@ def folds_of(task: LabeledTask, seed: int) -> np.ndarray:
 
 
 def decided(board: Leaderboard, evidence: Sequence[tuple[Comparison, str]], measurement: str) -> Leaderboard:
-    """The leaderboard with the first baseline kept that its leader is not significantly better than.
+    """Decide between the leader and the baselines: the first one that it does not beat significantly is retained.
 
-    A leader that is a baseline itself must be better than those named before it only.
+    A leader that is itself a baseline must only beat the baselines before it.
 
     Args:
-        evidence: the leader against each baseline, and what speaks against it all the same; "" is nothing.
+        evidence: the leader compared with each baseline, and an objection to it; "" means none.
         measurement: the start of a sentence.
     """
     leader = str(board.leader)
@@ -275,15 +275,16 @@ def decided(board: Leaderboard, evidence: Sequence[tuple[Comparison, str]], meas
         before = board.baselines[: board.baselines.index(leader)]
         evidence = [(comparison, against_it) for comparison, against_it in evidence if comparison.second in before]
         if not evidence:
-            return replace(board, kept=None, verdict=f"{measurement}, {leader}, a baseline, is kept.")
+            return replace(board, kept=None, verdict=f"{measurement}, the baseline {leader} is the best.")
     elif not evidence:
-        return replace(board, kept=None, verdict=f"{leader} is compared with no baseline.")
+        return replace(board, kept=None, verdict=f"{leader} was not compared with a baseline.")
     for comparison, against_it in evidence:
         if not comparison.is_better or against_it:
-            few = f"there are too few judgements to compare {leader} with it"
-            unclear = f"{leader} is not shown to be better: {comparison.figures()}"
+            few = f"there are too few labels to compare {leader} with it"
+            unclear = f"{leader} is not significantly better, {comparison.figures()}"
             why = against_it or (few if math.isnan(comparison.low) else unclear)
-            return replace(board, kept=comparison.second, verdict=f"{measurement}, {comparison.second} is kept: {why}.")
+            verdict = f"{measurement}, the baseline {comparison.second} is retained: {why}."
+            return replace(board, kept=comparison.second, verdict=verdict)
     beaten = " and ".join(f"{comparison.second} by {comparison.figures()}" for comparison, _ in evidence)
     return replace(board, kept=None, verdict=f"{measurement}, {leader} is better than {beaten}.")
 
@@ -292,7 +293,7 @@ def decided(board: Leaderboard, evidence: Sequence[tuple[Comparison, str]], meas
 
 
 class HeldOut(NamedTuple):
-    """A task less the units that a search chooses on; fields as in `Check`."""
+    """A task without the units that a search chooses on; fields as in `Check`."""
 
     task: LabeledTask
     left_out: int
@@ -306,16 +307,16 @@ def held_out(
     texts: Sequence[str],
     labelled: Sequence[tuple[str, ...]],
 ) -> list[HeldOut]:
-    """The tasks of `test` without what the choice has seen.
+    """Return the test tasks without the units that the choice has read.
 
-    Two texts are equal where they differ in white space and in upper and lower case only; a pair's order is nothing.
+    Two texts are equal if they differ in white space and case only; the order of a pair is ignored.
 
     Args:
-        texts: all that the search reads.
+        texts: all texts that the search reads.
         labelled: the texts of the units whose labels it reads.
 
     Raises:
-        InputError: a task has no other units.
+        InputError: a task without other units.
     """
     known = set(map(_normalized, texts))
     labelled_units = {frozenset(map(_normalized, unit)) for unit in labelled}
@@ -326,8 +327,8 @@ def held_out(
         in_both = np.array([unit in labelled_units for unit in units])
         if in_both.all():
             raise InputError(
-                f"The test {task.name!r} has nothing that recipes are not chosen on: all of its {task.units} "
-                f"{task.unit} are in the data of the choice too. Give other {task.unit} as the test."
+                f"The test {task.name!r} is not independent: all of its {task.units} {task.unit} are also in the "
+                f"data. Use other {task.unit} as the test."
             )
         own = frozenset().union(*(unit for unit, out in zip(units, in_both, strict=True) if not out))
         unseen = task.without(in_both) if in_both.any() else task
@@ -350,12 +351,12 @@ def tested(
     options: dict[str, Any],
     score: str,
 ) -> Leaderboard:
-    """The leaderboard with its leader scored on other tasks, which then decide whether a baseline is kept.
+    """Score the leader and the baselines on other tasks, which then decide whether a baseline is retained.
 
-    What recipes learn they learn anew from each task's texts.
+    Recipes learn separately from each task's texts.
 
     Args:
-        score: by which a task is scored that has it; others by their main score.
+        score: score of the tasks that have it; others use their main score.
     """
     if not tests:
         return board
@@ -381,9 +382,9 @@ def tested(
 
 
 def decided_by_tests(board: Leaderboard, checks: tuple[Check, ...]) -> Leaderboard:
-    """The leaderboard with its checks, which decide between its leader and the baselines.
+    """Return the leaderboard with its checks, which decide between its leader and the baselines.
 
-    The leader must be better on one test at least and worse on none; intervals tell.
+    The leader must be significantly better on at least one test and significantly worse on none.
     """
     evidence = []
     for index in range(len(checks[0].comparisons)):
