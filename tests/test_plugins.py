@@ -119,7 +119,7 @@ def test_a_saved_encoder_names_its_package(bert: Path, tmp_path: Path) -> None:
     site = install(tmp_path / "site", "myparts", "rsqrt = myparts:RSqrt")
     stock, own = tmp_path / "stock", tmp_path / "own"
     printed = run(SAVE, site, bert, stock, own)
-    assert printed.count("needs 'myparts', which brings the token weighting 'rsqrt'") == 2
+    assert printed.count("loading needs the package 'myparts', which contains the token weighting 'rsqrt'") == 2
     assert "loaded" in printed
     SentenceTransformer(str(stock))  # stock modules need no package
     loaders = [(loader, folder) for folder in (stock, own) for loader in (Encoder, essent.verify)]

@@ -77,7 +77,7 @@ def test_a_graph_keeps_its_engine_and_precision(compiled_by) -> None:
     assert choose(graph, "openvino", "float32") is graph
     assert choose(graph) is graph
     for engine, precision in (("onnx", "auto"), ("auto", "bfloat16"), ("torch", "auto")):
-        with pytest.raises(EngineError, match="is a graph for openvino in float32"):
+        with pytest.raises(EngineError, match="is compiled for openvino in float32"):
             choose(graph, engine, precision)
 
 
