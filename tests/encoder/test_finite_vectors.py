@@ -89,7 +89,7 @@ def test_the_error_names_the_text_and_the_weights(broken: str, copy: Path) -> No
         Encoder(str(copy), "static").encode(["dogs run", "the flute", "the moon"])
     config = json.loads((copy / "config.json").read_text()) | {"layer_norm_eps": float("nan")}
     (copy / "config.json").write_text(json.dumps(config))
-    with pytest.raises(NotFiniteError, match=r"config\.json may have such a number \(layer_norm_eps\)"):
+    with pytest.raises(NotFiniteError, match=r"config\.json contains such a number \(layer_norm_eps\)"):
         Encoder(str(copy)).encode(TEXTS)
 
 

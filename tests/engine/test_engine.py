@@ -146,7 +146,7 @@ def test_load_reads_saved_encoders_too(encoder: Encoder, bert: Path, tmp_path: P
         ("model.xml", lambda data: b"no graph", "cannot read"),
         ("essent/engine.json", lambda data: b"[]", "expected a dict"),
         ("essent/engine.json", lambda data: data.replace(b'"format": 2', b'"format": 99'), "format 99"),
-        ("essent/engine.json", lambda data: data.replace(b'"format": 2', b'"format": 1'), "the graph has changed"),
+        ("essent/engine.json", lambda data: data.replace(b'"format": 2', b'"format": 1'), "graph in .* has changed"),
         ("essent/engine.json", lambda data: data.replace(b'"openvino"', b'"tensorrt"'), "tensorrt"),
         ("essent/engine.json", lambda data: data.replace(b'"dimensions": 32', b'"dimensions": 31'), "31"),
         ("essent/engine.json", lambda data: data.replace(b'"dimensions": 32', b'"dimensions": "x"'), "must be"),
@@ -187,7 +187,7 @@ def test_what_does_not_compile(encoder: Encoder, bert: Path, shell_of: Callable[
         essent.compile(SentenceTransformer(str(bert), device="cpu", model_kwargs={"dtype": torch.bfloat16}))
     shell = shell_of("bert")
     for modules, message in (
-        ([*shell, torch.nn.Identity()], "followed by Dense"),
+        ([*shell, torch.nn.Identity()], "followed by any of Dense"),
         ([shell[0]], "models of a Transformer and a Pooling"),
         ([shell[0], Pooling(32, "mean_sqrt_len_tokens")], "Supported pooling modes: mean, cls"),
         ([shell[0], Pooling(32, "mean", include_prompt=False)], "excludes the prompt"),
