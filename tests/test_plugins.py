@@ -96,7 +96,7 @@ def test_a_missing_part_is_named(bert: Path, tmp_path: Path, monkeypatch: pytest
     del weightings._parts["here"]
     for loader in (Encoder, essent.verify):
         with pytest.raises(
-            MissingDependencyError, match="needs the token weighting 'here', which 'parts_of_mine' brings"
+            MissingDependencyError, match="needs the token weighting 'here' of the package 'parts_of_mine'"
         ):
             loader(str(tmp_path / "model"))
 
@@ -124,5 +124,5 @@ def test_a_saved_encoder_names_its_package(bert: Path, tmp_path: Path) -> None:
     SentenceTransformer(str(stock))  # stock modules need no package
     loaders = [(loader, folder) for folder in (stock, own) for loader in (Encoder, essent.verify)]
     for loader, folder in [*loaders, (lambda name: SentenceTransformer(name, trust_remote_code=True), own)]:
-        with pytest.raises(MissingDependencyError, match="needs the token weighting 'rsqrt', which 'myparts' brings"):
+        with pytest.raises(MissingDependencyError, match="needs the token weighting 'rsqrt' of the package 'myparts'"):
             loader(str(folder))

@@ -99,9 +99,9 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"prompts": {"query": 5}}, "every prompt must be a str"),
     ({"similarity_fn_name": "cos"}, "similarity_fn_name='cos': must be one of cosine"),
     ({"model_kwargs": "bfloat16"}, "model_kwargs='bfloat16': must be a dict"),
-    ({"model_kwargs": {"dtype": "bf16"}}, "dtype='bf16': give 'auto', or a type such as 'float32'"),
+    ({"model_kwargs": {"dtype": "bf16"}}, "dtype='bf16' must be 'auto', or a type such as 'float32'"),
     ({"model_kwargs": {"dtype": "float32", "torch_dtype": "float16"}}, "Use only dtype"),
-    ({"devise": "cpu"}, "no option 'devise'. Did you mean 'device'"),
+    ({"devise": "cpu"}, "Unknown option 'devise'. Did you mean 'device'"),
 ]
 
 
@@ -193,7 +193,7 @@ def test_similarity_takes_vectors(encoder: Encoder, static: StaticEncoder, wrong
             for pair in ((wrong, vectors), (vectors, wrong)):
                 with pytest.raises(InputError, match=r"Expected vectors \(N,"):
                     similarity(*pair)
-            with pytest.raises(InputError, match=r"Cannot compare|make no pairs"):
+            with pytest.raises(InputError, match=r"annot (compare|be compared)|make no pairs"):
                 similarity(vectors, vectors[:, :3])
     assert encoder.similarity(vectors.tolist(), list(torch.from_numpy(vectors))).shape == (2, 2)
 

@@ -91,7 +91,7 @@ def test_averages_outside_their_folder_are_refused(name: str, tmp_path: Path) ->
     (folder / name).unlink(missing_ok=True)
     outside.mkdir()
     (folder / name).symlink_to(outside)
-    with pytest.raises(DataError, match="outside the model.s folder"):
+    with pytest.raises(DataError, match="outside the model's folder"):
         read_about(folder)
 
 
