@@ -61,7 +61,7 @@ def check_size(size: Any, name: str) -> None:
 
 
 def check_device(device: Any) -> None:
-    """Refuse a device that cannot compute on this machine; None stands for the best one.
+    """Refuse a device that cannot compute on this machine; None means the best one.
 
     Raises:
         InputError: names the devices of this machine.

@@ -265,7 +265,7 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _code_to_run(files: Files, classes: Iterable[str]) -> str:
-    """Describe the files that would run for class names such as modeling.Model or owner/repository--modeling.Model."""
+    """Describe the files that would run for class names: `modeling.Model`, `owner/repository--modeling.Model`."""
     code, missing = [], []
     for kind in dict.fromkeys(classes):
         repository, _, module = kind.rpartition("--")

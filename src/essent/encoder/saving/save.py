@@ -212,7 +212,7 @@ def _write_stock(module: RecipeModule, modules: list[nn.Module], path: Path, leg
 def _write_transformer(
     module: RecipeModule, tokenizer: PreTrainedTokenizerBase, path: Path, layers_returned: bool = False
 ) -> None:
-    """Write the cut transformer, with its masked-LM head if the recipe reads it, and a tokenizer to the root."""
+    """Write the truncated transformer, with its masked-LM head if the recipe reads it, and a tokenizer to the root."""
     model, head = module.backbone.model, module.backbone.mlm_head
     whole = head.whole(model) if head is not None and module.plan.reads_mlm_head else model
     whole.save_pretrained(path)
