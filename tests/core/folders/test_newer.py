@@ -72,7 +72,7 @@ def test_a_harmless_key_changes_nothing(file: str, keys: dict, folder: Path, cap
         np.testing.assert_array_equal(Encoder(str(folder), device="cpu").encode(TEXTS), before)
         Encoder(str(folder), device="cpu")
     messages = [record.message for record in caplog.records if record.name.startswith("essent")]
-    expected = [f"{folder / file}: Normalize does not know the key 'new_flag', which is ignored."]
+    expected = [f"{folder / file}: Normalize does not support the key 'new_flag', which is ignored."]
     assert messages == (expected if "Normalize" in file else [])  # once for every file
 
 
@@ -92,7 +92,7 @@ def test_an_unsupported_key_names_the_version(file: str, keys: dict, version: st
         Encoder(str(folder))
     message = str(caught.value)
     assert f"{folder / file}: " in message
-    assert "does not know the key 'pooling_dropout'" in message
+    assert "does not support the key 'pooling_dropout'" in message
     newer = f"sentence-transformers ({version or 'unknown'}) than the installed {INSTALLED}. Upgrade"
     assert ("Remove it." if version == "2.0.0" else newer) in message
     assert "trust" not in message

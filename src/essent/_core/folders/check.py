@@ -297,7 +297,7 @@ def _check_transformer(files: Files, folder: str) -> Path | None:
     _check_tokenizer(files, folder, guarded=True)
     if (adapter := files.find(f"{folder}adapter_config.json")) is not None:
         raise DamagedError(
-            f"{adapter} makes this an adapter of another model, which essent does not load. Merge them with PEFT's "
+            f"{adapter} makes this an adapter of another model, which essent does not load. Merge both with PEFT's "
             "merge_and_unload(), and save the result to a new folder."
         )
     return settings

@@ -46,7 +46,7 @@ def opening(name: str, options: Mapping[str, Any]) -> Iterator[None]:
             for module, path in settings:
                 if unknown := [key for key in _keys(read_json(path)) if repr(key) in str(error)]:
                     raise DamagedError(
-                        f"{path}: {module} does not know the key {unknown[0]!r:.100}. "
+                        f"{path}: {module} does not support the key {unknown[0]!r:.100}. "
                         f"{upgrade_or(files_of(name, options), 'Remove it.')}"
                     ) from error
         reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else ""
@@ -82,7 +82,7 @@ def _unknown_keys(settings: list[Settings]) -> Iterator[tuple[str, Path, str]]:
 
 @cache  # once per file
 def _say_ignored(module: str, path: Path, key: str) -> None:
-    logger.warning("%s: %s does not know the key %r, which is ignored.", path, module, key)
+    logger.warning("%s: %s does not support the key %r, which is ignored.", path, module, key)
 
 
 def guarded(options: Mapping[str, Any], *, weights: bool = False) -> dict[str, Any]:
