@@ -36,7 +36,7 @@ DOES_NOT = {
     "static weights=idf": "does not end in normalize",
     "static weights=idf | zscore | normalize": "moves the origin",
     "static weights=remove*sif | centre": "divided by their sum",
-    "static weights=sif*sif": "no mean over the tokens",
+    "static weights=sif*sif": "not a mean over the tokens",
     "static weights=position": "not a fixed weight",
     "static reduce=max": "reduce=max is not a mean",
     "static | normalize | centre": "not affine",
