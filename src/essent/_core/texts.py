@@ -74,7 +74,7 @@ def require_finite(vectors: Any, texts: Sequence[str], weights: Iterable[tuple[s
     cause = (
         f"the weights {broken} contain such numbers: download or copy the model again"
         if broken is not None
-        else "config.json contains such a number (layer_norm_eps), or float16 overflows: use float32"
+        else "config.json may have such a number (layer_norm_eps), or float16 overflows: use float32"
     )
     raise NotFiniteError(
         f"The vector of {texts[first][:60]!r} is not finite (text {first} of {len(texts)}){more}: NaN or infinite "

@@ -125,7 +125,7 @@ class RecipeModule(InputModule):
             missing.append("the shaping " + " | ".join(self.recipe.shaping))
         if missing:
             raise not_fitted(
-                f"The recipe {str(self.recipe)!r} learns {' and '.join(missing)}. Call fit(texts) before encode, "
+                f"The recipe {str(self.recipe)!r} learns {' and '.join(missing)}: call fit(texts) before encode, "
                 "with texts of your task or similar ones."
             )
 
