@@ -19,7 +19,7 @@ from essent.errors import RecipeError, UnsupportedRecipeError
 from essent.model.loading import load
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.contexts import Contexts
-from essent.recipe.sources.layers import AverageTable, parse_mix
+from essent.recipe.sources.layers import AverageTable
 from essent.static.gather import Settings, average_contexts
 from families import CORPUS
 from samples import TEXTS
@@ -116,15 +116,15 @@ def test_folders_of_any_name(name: str, contexts: Contexts, tmp_path: Path) -> N
     [
         ("avg:2024", r"written avg:\./2024"),
         ("avg", "missing a required argument"),
-        ("avg:@L", "folder is missing"),
-        ("avg:place@L-bias", "no template bias"),
+        ("avg:@L", "write avg:FOLDER"),
+        ("avg:place@L-bias", "with a layer of 0"),
         ("avg:my folder", "a space is written %20"),
         ("avg:a,b", "too many positional arguments"),
     ],
 )
 def test_malformed_sources(source: str, reason: str) -> None:
     with pytest.raises(RecipeError, match=reason):
-        parse_mix(source)
+        Recipe(layers=source)
 
 
 def test_mismatched_folders(

@@ -18,7 +18,6 @@ from essent.cli.files import WRITERS, check_columns, check_output, write_vectors
 from essent.cli.save import learns, needs_texts, note_unused
 from essent.cli.texts import STANDARD_INPUT, TextTable, listed, read_files, read_table
 from essent.engine.choice import EngineChoice, check_graph, choose, computing_in
-from essent.engine.gain import offer_bfloat16
 from essent.errors import DataError, InputError
 
 if TYPE_CHECKING:
@@ -162,8 +161,11 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
         vectors = encoder.encode(table.texts, **reading, **finishing)
     write_vectors(output, table, vectors)
     seconds = time.monotonic() - start
-    if not is_quiet() and choice.is_default and (offer := offer_bfloat16(encoder, table.texts)) is not None:
-        show_note(f"{offer}.")
+    if not is_quiet() and choice.is_default:
+        from essent.engine.gain import offer_bfloat16  # late: it needs numpy, which light commands do without
+
+        if (offer := offer_bfloat16(encoder, table.texts)) is not None:
+            show_note(f"{offer}.")
     computed = getattr(encoder, "recipe", encoder)
     show_note(f"{output}: {len(vectors)} × {vectors.shape[1]} float32, {computed}, {seconds:.1f} s")
 

@@ -142,6 +142,8 @@ def _read(data: Sequence[str] | None, texts: Sequence[Path] | None, column: str,
         raise InputError("Give either --data (labels of any kind) or --texts (texts without labels).")
     if data is None:
         return read_files(texts or [], column)
+    if unlabelled := [name for name in data if name.lower().endswith(".txt")]:
+        raise InputError(f"{unlabelled[0]} has no labels. Texts without labels are for --texts.")
     tasks = [load_labelled(name, folder) for name in expand_groups(data)]
     return tasks[0] if len(tasks) == 1 else tasks
 

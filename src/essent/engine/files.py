@@ -89,7 +89,7 @@ def load(path: str | Path, *, threads: int | None = None, streams: int | None = 
         golden = read_arrays(root / STATE_FOLDER / GOLDEN_FILE)["golden"]
         kind = runtime_of(metadata["engine"], metadata["precision"])
         entries = {**metadata["inputs"]}
-        frame = {key: tuple(v) if isinstance(v, list) else v for key, v in entries.pop("frame").items()}
+        frame: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in entries.pop("frame").items()}
         inputs, loss = GraphInputs(Frame(**frame), **entries), metadata["loss"]
         runtime = kind(root, metadata["precision"], threads, streams)
         tokenizer = AutoTokenizer.from_pretrained(root, **guarded({}))

@@ -271,12 +271,13 @@ def first_position(model: PreTrainedModel) -> int:
 def find_layers(model: PreTrainedModel) -> tuple[str, ...] | None:
     """Path of attribute names to the list of transformer layers; None where layers share one module (ALBERT)."""
     depth = number_of_layers(model)
-    lists = [
+    lists: list[list[str]] = [
         name.split(".")
         for name, module in model.named_modules()
         if isinstance(module, nn.ModuleList) and len(module) == depth and depth > 0
     ]
-    return tuple(min(lists, key=len)) if lists else None
+    shortest = min(lists, key=len, default=None)
+    return None if shortest is None else tuple(shortest)
 
 
 def truncated(model: PreTrainedModel, depth: int, last: int) -> PreTrainedModel:

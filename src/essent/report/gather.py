@@ -277,7 +277,8 @@ def _lead(
     leads = {row: _mean(line) for row, line in gaps.items()}
     columns = [ROW, *tasks, *(["all tasks"] if len(tasks) > 1 else [])]
     heads = [Column(column, decimals if index else None) for index, column in enumerate(columns)]
-    lines: list[Line] = [(row.label, *gaps[row], leads[row])[: len(columns)] for row in behind]
+    cells: dict[Row, Line] = {row: (row.label, *gaps[row], leads[row]) for row in behind}
+    lines = [cells[row][: len(columns)] for row in behind]
     caption = HOW if any(number.interval for line in gaps.values() for number in line) else ""
     table = Table(f"Lead of {first.label}", tuple(heads), tuple(lines), caption, folded=len(lines) > 8)
     ahead = f"{behind[0].label} is {with_interval(leads[behind[0]], decimals)} behind"

@@ -225,8 +225,8 @@ class Guard:
             if max(size, len(body)) > self._most:
                 if more and size <= DRAINED and b"expect" not in headers:
                     await _drain(receive)
-                message = f"The body is larger than {self._settings.max_body_mb:g} MB. Send the texts in parts."
-                raise RequestError(413, message, "body_too_large")
+                too_large = f"The body is larger than {self._settings.max_body_mb:g} MB. Send the texts in parts."
+                raise RequestError(413, too_large, "body_too_large")
             if self._bytes + max(size - len(body), 0) > BODIES * self._most:
                 raise overloaded(1.0, "The server has too many large requests at once.")
             try:

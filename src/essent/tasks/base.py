@@ -91,7 +91,7 @@ class Task(ABC):
             InputError: vectors of another shape, or one that is not finite (the message names its text).
         """
         distinct, rows = distinct_texts(self.texts())
-        function = getattr(encode, "encode", encode)  # `.encode` first: a SentenceTransformer is callable too
+        function: Any = getattr(encode, "encode", encode)  # `.encode` first: a SentenceTransformer is callable too
         return self._measure(as_matrix(function(distinct), distinct), rows.tolist())
 
     def score_vectors(self, vectors: Any) -> Result:

@@ -334,9 +334,11 @@ def read_calibration(root: Path) -> Calibration | None:
 
 def _curve(path: Path, name: str, content: Any) -> Curve:
     """A curve as its file has it, which must rise over all cosines."""
-    x, y = (content.get(part) for part in ("cosines", "values")) if isinstance(content, dict) else ((), ())
+    knots_by_part = content if isinstance(content, dict) else {}
+    x: Any = knots_by_part.get("cosines")
+    y: Any = knots_by_part.get("values")
     fine = all(isinstance(knots, list) and 2 <= len(knots) <= MOST_KNOTS and _are_numbers(knots) for knots in (x, y))
-    rises = fine and len(x) == len(y) and (np.diff(x) > 0).all() and (np.diff(y) >= 0).all()
+    rises = fine and len(x) == len(y) and bool((np.diff(x) > 0).all() and (np.diff(y) >= 0).all())
     fine = rises and x[0] == -EDGE and x[-1] == EDGE and y[0] >= 0 and y[-1] <= 1
     expected = f"an object with cosines that increase from {-EDGE} to {EDGE}, and as many values that never decrease, "
     _require(path, name, fine, f"{expected}in [0, 1], 2 to {MOST_KNOTS:,} finite numbers each", content)

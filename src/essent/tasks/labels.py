@@ -130,12 +130,13 @@ class LabelTask(LabeledTask):
         if self.scale is not None:
             return np.array([example.target for example in self.examples], dtype=np.float64)
         number = {name: position for position, name in enumerate(self._known)}
-        return np.array([number[str(example.target)] for example in self.examples])
+        return np.array([number[str(example.target)] for example in self.examples], dtype=np.int64)
 
     @property
     def _gold(self) -> np.ndarray:
         """The labels of the scored examples (U,)."""
-        return self._labels[self.is_scored]
+        gold: np.ndarray = self._labels[self.is_scored]
+        return gold
 
     @cached_property
     def targets(self) -> np.ndarray:
@@ -243,7 +244,7 @@ class LabelTask(LabeledTask):
         number = 1 + self.shots.index(int(score.partition("@")[2])) if "@" in score else 0
         values = evidence[:, number * self.units : (number + 1) * self.units]
         if score == "accuracy":
-            return (values == self._gold).astype(np.float64)
+            values = (values == self._gold).astype(np.float64)
         return values.astype(np.int64) if score == "f1_macro" else values
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
@@ -254,7 +255,12 @@ class LabelTask(LabeledTask):
         evidence = self._evidence(features, probabilities)
         score = self._soft_scores if self.scale is not None else self._class_scores
         metrics, notes = score(probabilities[self.is_scored], evidence)
-        protocol = {"protocol": self.protocol, "strengths": strengths, "classes": self.classes, "seed": SEED}
+        protocol: dict[str, Any] = {
+            "protocol": self.protocol,
+            "strengths": strengths,
+            "classes": self.classes,
+            "seed": SEED,
+        }
         return self._scored(metrics, evidence, notes, **protocol)
 
     def _class_scores(self, probabilities: np.ndarray, evidence: np.ndarray) -> Scores:

@@ -49,7 +49,7 @@ def test_each_distinct_text_is_computed_a_single_time(tmp_path: Path, persistent
     assert again.computed == []
     np.testing.assert_array_equal(later[0], [[4, 4], [2, 2]])
     assert cache.vectors(["a"], (3,), [], again)[0].shape == (0, 3)
-    assert cache.vectors(["a"], (3,), ["\ud800", "é", "e\u0301"], compute)[0].shape == (3, 3)
+    assert cache.vectors(["a"], (3,), ["\ud800", "é", "e\u0301"], Counting((3,)))[0].shape == (3, 3)
     (tmp_path / "file").write_text("", "utf-8")
     with pytest.raises(DataError, match="is a file"):
         PooledCache(tmp_path / "file")

@@ -34,8 +34,8 @@ from essent._core.folders.names import ENCODER, STATE_FOLDER
 from essent._core.folders.places import check_replaceable, names_to_keep
 from essent._core.registry import Registry
 from essent.encoder.pipeline.module import RecipeModule
-from essent.encoder.saving.static_table import is_trivial, write_table
-from essent.encoder.saving.stock_modules import NoStockModulesError, framed_tokenizer, stock_modules
+from essent.encoder.saving.static_table import NoStockModulesError, is_trivial, write_table
+from essent.encoder.saving.stock_modules import framed_tokenizer, stock_modules
 from essent.errors import RecipeError
 from essent.recipe.pooling import reductions
 from essent.recipe.recipe import Recipe

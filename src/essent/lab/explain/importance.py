@@ -161,7 +161,9 @@ def correlate(rows: np.ndarray, against: np.ndarray) -> np.ndarray:
 
     ranks = rankdata(against)
     # one row at a time: float64 copies of all rows could fill the memory
-    return np.array([(_pearson(row, against), _pearson(rankdata(row), ranks)) for row in rows]).reshape(-1, 2).T
+    pairs: np.ndarray = np.array([(_pearson(row, against), _pearson(rankdata(row), ranks)) for row in rows])
+    correlations: np.ndarray = pairs.reshape(-1, 2).T
+    return correlations
 
 
 def _pearson(first: np.ndarray, second: np.ndarray) -> float:

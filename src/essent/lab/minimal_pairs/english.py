@@ -244,8 +244,8 @@ def negate_adjective(adjective: Token) -> Negation:
     """
     predicate = adjective.dep_ == "acomp"
     verb = adjective.head if predicate else _verb_of(adjective.head)
-    reached = verb is not None and verb.i < adjective.i and (carrier(verb) is not None or _is_governed(verb))
-    _refuse_if(not reached, "an adjective that no 'not' at a verb reaches")
+    if verb is None or verb.i >= adjective.i or (carrier(verb) is None and not _is_governed(verb)):
+        raise UnsuitableError("main verb", "an adjective that no 'not' at a verb reaches")
     grades = [token.left_edge.i for token in adjective.lefts if token.dep_ in ("advmod", "npadvmod")]
     first = adjective.doc[min([*grades, adjective.i])]  # *very* good
     between = adjective.doc[verb.i + 1 : first.i]

@@ -151,7 +151,9 @@ def _filled(tokenizer: Any, texts: Sequence[str], length: int, words: bool) -> d
     ids, special, *offsets = zip(*rows, strict=True) if rows else ((), ())
     columns = {"input_ids": list(ids), "special_tokens_mask": list(special)}
     padded_batch = tokenizer.pad(columns, padding="max_length", max_length=length, padding_side="right")
-    filled = {name: np.array(values, np.int32).reshape(-1, length) for name, values in padded_batch.items()}
+    filled: dict[str, np.ndarray] = {
+        name: np.array(values, np.int32).reshape(-1, length) for name, values in padded_batch.items()
+    }
     if offsets:
         padded = [[*row, *[(0, 0)] * (length - len(row))] for row in offsets[0]]
         filled["offset_mapping"] = np.array(padded, np.int32).reshape(-1, length, 2)
