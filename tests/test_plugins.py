@@ -79,11 +79,11 @@ def test_a_wrong_entry_point_is_named_and_ignored(tmp_path: Path) -> None:
     printed = run(USE, install(tmp_path, "seven", "right = seven:RSqrt"))
     for package, (entry, _, reason, exists) in WRONG.items():
         name, _, value = entry.partition(" = ")
-        message = f"The package {package!r} offers the token weighting {name!r} by the entry point {value!r}"
-        assert f"{message}, which does not work: {reason}" in printed
+        message = f"The package {package!r} defines the token weighting {name!r} by the entry point {value!r}"
+        assert f"{message}, which fails: {reason}" in printed
         assert (f"has weights={name}\n" in printed) == exists
         assert (f"{name} UnknownNameError {message}" in printed) != exists
-    assert printed.count("Correct or uninstall it. essent goes on without it.") == len(WRONG)
+    assert printed.count("Correct or uninstall it. It is ignored.") == len(WRONG)
     assert "has mean\n" in printed
     assert "has weights=right\n" in printed
 
@@ -96,7 +96,7 @@ def test_a_missing_part_is_named(bert: Path, tmp_path: Path, monkeypatch: pytest
     del weightings._parts["here"]
     for loader in (Encoder, essent.verify):
         with pytest.raises(
-            MissingDependencyError, match="needs the token weighting 'here', which 'parts_of_mine' brings"
+            MissingDependencyError, match="needs the token weighting 'here' of the package 'parts_of_mine'"
         ):
             loader(str(tmp_path / "model"))
 
@@ -119,10 +119,10 @@ def test_a_saved_encoder_names_its_package(bert: Path, tmp_path: Path) -> None:
     site = install(tmp_path / "site", "myparts", "rsqrt = myparts:RSqrt")
     stock, own = tmp_path / "stock", tmp_path / "own"
     printed = run(SAVE, site, bert, stock, own)
-    assert printed.count("needs 'myparts', which brings the token weighting 'rsqrt'") == 2
+    assert printed.count("loading needs the package 'myparts', which contains the token weighting 'rsqrt'") == 2
     assert "loaded" in printed
     SentenceTransformer(str(stock))  # stock modules need no package
     loaders = [(loader, folder) for folder in (stock, own) for loader in (Encoder, essent.verify)]
     for loader, folder in [*loaders, (lambda name: SentenceTransformer(name, trust_remote_code=True), own)]:
-        with pytest.raises(MissingDependencyError, match="needs the token weighting 'rsqrt', which 'myparts' brings"):
+        with pytest.raises(MissingDependencyError, match="needs the token weighting 'rsqrt' of the package 'myparts'"):
             loader(str(folder))

@@ -1,12 +1,15 @@
 """essent: the best sentence embeddings out of any pretrained transformer, without training.
 
-One equation, every published recipe a row of it:
+One equation covers every published recipe:
 
     e(s) = g( Σ_n ω_n · Σ_k α_k · h_n^(k) )
 
-    import essent
-    encoder = essent.Encoder("bert-base-uncased", "first-last | zscore").fit(texts)
-    vectors = encoder.encode(texts)
+Example:
+    >>> import essent
+    >>> texts = ["A man is playing a flute.", "How far is the moon?", "The cat sleeps."]
+    >>> encoder = essent.Encoder("sentence-transformers/all-MiniLM-L6-v2", "first-last | zscore").fit(texts)
+    >>> encoder.encode(texts).shape
+    (3, 384)
 """
 
 from __future__ import annotations

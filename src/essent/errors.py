@@ -1,22 +1,30 @@
 """The errors of essent.
 
-Everything that essent raises on purpose descends from `EssentError`:
+Every error that essent raises on purpose derives from `EssentError`:
 
     EssentError
-    ├── RecipeError (ValueError)            a recipe that is malformed
-    │   ├── UnknownNameError                a name that is not registered; says the nearest one
-    │   └── UnsupportedRecipeError          a well-formed recipe that this model cannot run
-    ├── InputError (TypeError, ValueError)  texts or arrays that cannot be embedded or fitted
-    │   ├── NoSpreadError                   vectors that are all equal, of which shaping would make zeros
-    │   └── NotFiniteError                  vectors with NaN or infinite numbers; says which texts
-    ├── DataError (ValueError)              a data file or row; names the file and line
-    ├── ModelError (OSError)                a model folder or hub name that cannot be loaded
-    │   └── DamagedError                    a folder that is damaged, has changed, or asks for more than to be read
-    ├── NotFittedError (ValueError, AttributeError)   `fit` must come first; scikit-learn's too where raised
-    ├── VerificationError                   a saved folder that no longer gives its golden vectors
-    ├── TrainingError (RuntimeError)         training stopped: a loss that is no number, no room for a checkpoint
-    ├── EngineError (RuntimeError)          a model that no graph can be made of, or that this machine cannot run
-    └── MissingDependencyError (ImportError)          names the extra to install
+    ├── RecipeError (ValueError)                     a malformed recipe
+    │   ├── UnknownNameError                         an unregistered name; the message suggests the nearest one
+    │   └── UnsupportedRecipeError                   a well-formed recipe that this model cannot run
+    ├── InputError (TypeError, ValueError)           texts or arrays that cannot be embedded or fitted
+    │   ├── NoSpreadError                            equal vectors, which shaping would map to zeros
+    │   └── NotFiniteError                           vectors with NaN or infinite numbers; the message names the texts
+    ├── DataError (ValueError)                       a malformed data file or row; the message names file and line
+    ├── ModelError (OSError)                         a model folder or hub name that cannot be loaded
+    │   └── DamagedError                             a folder that is damaged, has changed, or would run code
+    ├── NotFittedError (ValueError, AttributeError)  `fit` has not been called; also scikit-learn's NotFittedError
+    ├── VerificationError                            a saved folder that does not reproduce its golden vectors
+    ├── TrainingError (RuntimeError)                 training stopped: the loss is not finite, or no checkpoint fits
+    ├── EngineError (RuntimeError)                   a model that does not convert, or that this machine cannot run
+    └── MissingDependencyError (ImportError)         an optional library; the message names the extra to install
+
+Example:
+    >>> import essent
+    >>> try:
+    ...     essent.Recipe.parse("first-lst")
+    ... except essent.EssentError as error:
+    ...     print(type(error).__name__)
+    UnknownNameError
 """
 
 from __future__ import annotations
@@ -39,15 +47,15 @@ __all__ = [
     "UnknownNameError",
     "UnsupportedRecipeError",
     "VerificationError",
-]  # the rest is for packages of essent
+]  # other names are internal
 
 
 class EssentError(Exception):
-    """Anything that essent raises on purpose."""
+    """Base class of all errors that essent raises on purpose."""
 
 
 class RecipeError(EssentError, ValueError):
-    """A recipe is malformed: says the recipe, the part at fault and what is allowed there."""
+    """A recipe is malformed; the message contains the recipe, the wrong part and the allowed values."""
 
 
 class UnknownNameError(RecipeError):
@@ -55,7 +63,7 @@ class UnknownNameError(RecipeError):
 
 
 class UnsupportedRecipeError(RecipeError):
-    """A well-formed recipe cannot run on this model: says what the model allows."""
+    """A well-formed recipe cannot run on this model; the message states what the model allows."""
 
 
 class InputError(EssentError, TypeError, ValueError):
@@ -63,14 +71,14 @@ class InputError(EssentError, TypeError, ValueError):
 
 
 class NoSpreadError(InputError):
-    """Vectors to fit a shaping on are all equal, or vary only in what it would remove."""
+    """Vectors to fit a shaping on are all equal, or vary only in directions that the shaping removes."""
 
 
 class NotFiniteError(InputError):
-    """A model gives vectors with NaN or infinite numbers: says of which texts, and the probable cause.
+    """A model computes vectors with NaN or infinite numbers; the message names the texts and the probable cause.
 
     Attributes:
-        vectors: (N,K) as the model gave them.
+        vectors: (N,K) as the model computed them.
     """
 
     def __init__(self, message: str, vectors: Any = None) -> None:
@@ -79,7 +87,7 @@ class NotFiniteError(InputError):
 
 
 class DataError(EssentError, ValueError):
-    """A data file is missing or has a malformed row; the message names file and line."""
+    """A data file is missing or has a malformed row; the message names the file and the line."""
 
 
 class ModelError(EssentError, OSError):
@@ -87,21 +95,21 @@ class ModelError(EssentError, OSError):
 
 
 class DamagedError(ModelError):
-    """A folder is damaged, has changed since it was saved, or asks for more than to be read; names the file."""
+    """A folder is damaged, has changed since it was saved, or would run code; the message names the file."""
 
 
 class NotFittedError(EssentError, ValueError, AttributeError):
-    """The recipe learns something (idf, shaping, flow) and `fit` has not been called."""
+    """The recipe has learned parts (idf, shaping, flow) and `fit` has not been called."""
 
 
 def not_fitted(message: str) -> NotFittedError:
-    """The error to raise, which is scikit-learn's NotFittedError too: its pipelines and searches look for that one."""
+    """Return a NotFittedError that is also scikit-learn's, which its pipelines and searches catch."""
     return _unfitted_of_both()(message)
 
 
 @cache
 def _unfitted_of_both() -> type[NotFittedError]:
-    from sklearn.exceptions import NotFittedError as Unfitted  # late: who reads tables without torch needs none of it
+    from sklearn.exceptions import NotFittedError as Unfitted  # late: tables without torch do not need it
 
     class UnfittedError(NotFittedError, Unfitted):
         def __reduce__(self) -> tuple[Any, ...]:  # worker processes send errors back
@@ -116,12 +124,12 @@ class VerificationError(EssentError):
 
 
 class TrainingError(EssentError, RuntimeError):
-    """Training cannot go on: the loss is no number, a checkpoint cannot be saved; names the step and what is left."""
+    """Training cannot continue: the loss is not finite, or a checkpoint cannot be saved; the message names the step."""
 
 
 class EngineError(EssentError, RuntimeError):
-    """A graph cannot be made of a model, is not the one it was, or cannot run as asked on this machine."""
+    """A model does not convert to a graph, the graph has changed, or it cannot run as requested on this machine."""
 
 
 class MissingDependencyError(EssentError, ImportError):
-    """An optional library is not installed; the message gives the command."""
+    """An optional library is not installed; the message contains the command that installs it."""

@@ -1,4 +1,4 @@
-"""What saved folders import when plain sentence-transformers loads them."""
+"""The entry point that saved folders import when plain sentence-transformers loads them."""
 
 from essent.encoder.saving.load import load_folder
 

@@ -1,4 +1,4 @@
-"""The name by which folders saved between 0.1.0 and the sixteen packages call `portable`."""
+"""The former name of `portable`, which folders saved by early versions import."""
 
 from essent.portable import load_folder
 

@@ -57,7 +57,7 @@ def test_graphs(engine: str, compiled_by: Callable, tmp_path: Path, parquet: Cal
     path = parquet(200)
     encode(path, tmp_path / "graph", tmp_path / "out", rows_per_part=60)
     check(tmp_path / "out", compiled.encode(TEXTS))
-    with pytest.raises(EssentError, match=f"is a graph for {engine} in float32; export it again for torch"):
+    with pytest.raises(EssentError, match=f"is compiled for {engine} in float32. Export it again for torch"):
         encode(path, tmp_path / "graph", tmp_path / "b", engine="torch")
     with pytest.raises(EssentError, match="which takes no max_seq_length"):
         encode(path, tmp_path / "graph", tmp_path / "b", max_seq_length=10)

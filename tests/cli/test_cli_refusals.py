@@ -69,7 +69,7 @@ save -m TINY -o texts.txt -r mean ~ is a file
 save -m x -o out --format openvino --calibrate texts.txt ~ --calibrate is for graphs in --precision int8
 save -m x -o out --format openvino --match-score 3 ~ --match-score calibrates an encoder, not a graph
 save -m x -o out --format onnx --precision bfloat16 ~ onnx runs in float32
-save -m x -o out --format openvino --compare texts.txt ~ 4 different texts are too few
+save -m x -o out --format openvino --compare texts.txt ~ 4 distinct texts are too few
 save -m ./nowhere -o out --format openvino --fit texts.txt ~ There is no model folder
 save -m x -o out --compare texts.txt ~ --compare is for graphs
 check x --against http://localhost --texts a.txt ~ --texts does not go with --against

@@ -74,7 +74,7 @@ def test_a_graph_and_its_use(tiny: str, lines: Path, pairs: Path, tmp_path: Path
     recipe, folder = "layers=0+1 | zscore", tmp_path / "graph"
     log = run("save", *GRAPH, "-m", tiny, "-r", recipe, "--fit", lines, "-o", folder).stderr
     assert f"{folder}: {recipe}, openvino float32" in log
-    assert "Similarities are ranked as before: Spearman 1.0000 over 3" in log
+    assert "The ranking of similarities is unchanged: Spearman 1.0000 over 3" in log
     expected = Encoder(tiny, recipe).fit(TEXTS).encode(TEXTS)
     np.testing.assert_allclose(essent.load(folder, threads=1).encode(TEXTS), expected, atol=3e-5)
 
@@ -97,4 +97,4 @@ def test_speed_comparison(tiny: str, tmp_path: Path) -> None:
     comparison = run("save", *GRAPH, "-m", tiny, "-r", "layers=1", "-o", tmp_path / "graph", "--compare", texts).stdout
     assert re.search(r"All 20 texts at once: \d+\.\d\d times as fast \(\d+\.\d\d to \d+\.\d\d in 5 rounds", comparison)
     assert re.search(r"One text at a time: \d+\.\d\d times as fast .*ms instead of", comparison)
-    assert "Similarities are ranked as before: Spearman 1.0000 over 20 texts; lowest cosine" in comparison
+    assert "The ranking of similarities is unchanged: Spearman 1.0000 over 20 texts; lowest cosine" in comparison

@@ -82,7 +82,7 @@ def test_offline_a_wrong_name_fails_at_once_and_the_cache_is_read(bert: Path, tm
     check_the_name_is_refused(*named)
     for (module, *_), (name, message, seconds) in zip(wrong, refused, strict=True):
         assert name == ("DataError" if module == "tasks.data" else "ModelError")
-        assert f"no folder here, the cache does not have it, and {CLOSED} cannot be reached" in message
+        assert f"neither a folder nor cached, and {CLOSED} cannot be reached" in message
         assert seconds == 0  # huggingface_hub alone takes minutes
     assert read == ("nothing", "", 0)
 

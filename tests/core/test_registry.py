@@ -68,7 +68,7 @@ def test_create_builds_the_part(shapes: Registry) -> None:
 
 @pytest.mark.parametrize("spec", ["shape:1,2,3", "shape:weight=2"])
 def test_wrong_arguments_show_the_signature(shapes: Registry, spec: str) -> None:
-    with pytest.raises(RecipeError, match=r"'shape' takes: size.*2, colour"):
+    with pytest.raises(RecipeError, match=r"Arguments of 'shape': size.*2, colour"):
         shapes.create(spec)
 
 

@@ -94,7 +94,7 @@ def test_prompts_stand_before_the_text(encoder: Encoder) -> None:
     np.testing.assert_array_equal(encoder.encode(["dogs", "a man"], prompt="how : "), before)
     np.testing.assert_array_equal(encoder.encode_query(["dogs", "a man"]), before)
     np.testing.assert_array_equal(encoder.encode_document(["dogs", "a man"]), encoder.encode(["dogs", "a man"]))
-    with pytest.raises(ValueError, match="prompt_name='question': the model has 'query'"):
+    with pytest.raises(ValueError, match="prompt_name='question': must be one of 'query'"):
         encoder.encode("dogs", prompt_name="question")
 
 

@@ -95,15 +95,15 @@ def test_the_arguments_of_encode(encoder: Encoder, compiled: CompiledEncoder) ->
     tensor = compiled.encode(iter(texts), convert_to_tensor=True)
     assert compiled.similarity(tensor, tensor).shape == (5, 5)
     assert compiled.encode("one").shape == (compiled.get_embedding_dimension(),) == (32,)
-    with pytest.raises(InputError, match="sentence vectors only"):
+    with pytest.raises(InputError, match="only sentence vectors"):
         compiled.encode(["a"], output_value="token_embeddings")
     with pytest.raises(InputError, match="every text must be a str"):
         compiled.encode(["a", 3])
     with pytest.raises(EngineError, match="already uses every core"):
         compiled.start_multi_process_pool()
-    with pytest.raises(EngineError, match="vectors of texts"):
+    with pytest.raises(EngineError, match="runs on texts"):
         compiled({})
-    with pytest.raises(EngineError, match="keeps its maximum length of 256"):
+    with pytest.raises(EngineError, match="fixed maximum length of 256"):
         compiled.max_seq_length = 8
 
 
@@ -134,7 +134,7 @@ def test_a_folder_comes_back(compiled: CompiledEncoder, saved: Path, tmp_path: P
 def test_load_reads_saved_encoders_too(encoder: Encoder, bert: Path, tmp_path: Path) -> None:
     encoder.save(str(tmp_path), create_model_card=False)
     assert isinstance(essent.load(tmp_path), Encoder)
-    with pytest.raises(ModelError, match="not written by essent"):
+    with pytest.raises(ModelError, match="not saved by essent"):
         load(bert)
 
 
@@ -146,7 +146,7 @@ def test_load_reads_saved_encoders_too(encoder: Encoder, bert: Path, tmp_path: P
         ("model.xml", lambda data: b"no graph", "cannot read"),
         ("essent/engine.json", lambda data: b"[]", "expected a dict"),
         ("essent/engine.json", lambda data: data.replace(b'"format": 2', b'"format": 99'), "format 99"),
-        ("essent/engine.json", lambda data: data.replace(b'"format": 2', b'"format": 1'), "the graph has changed"),
+        ("essent/engine.json", lambda data: data.replace(b'"format": 2', b'"format": 1'), "graph in .* has changed"),
         ("essent/engine.json", lambda data: data.replace(b'"openvino"', b'"tensorrt"'), "tensorrt"),
         ("essent/engine.json", lambda data: data.replace(b'"dimensions": 32', b'"dimensions": 31'), "31"),
         ("essent/engine.json", lambda data: data.replace(b'"dimensions": 32', b'"dimensions": "x"'), "must be"),
@@ -168,13 +168,13 @@ def test_a_damaged_folder_is_refused(
 
 
 def test_what_does_not_compile(encoder: Encoder, bert: Path, shell_of: Callable[[str], SentenceTransformer]) -> None:
-    with pytest.raises(EngineError, match="known: openvino, onnx"):
+    with pytest.raises(EngineError, match="must be one of openvino, onnx"):
         essent.compile(encoder, "tensorrt")
     with pytest.raises(EngineError, match="float32, bfloat16, int8"):
         essent.compile(encoder, "openvino", precision="f16")
     with pytest.raises(EngineError, match="onnx runs in float32"):
         essent.compile(encoder, "onnx", precision="int8")
-    with pytest.raises(EngineError, match="calibration is for"):
+    with pytest.raises(EngineError, match="calibration= requires"):
         essent.compile(encoder, "openvino", calibration=["a"])
 
     with pytest.raises(InputError, match="no texts"):
@@ -187,10 +187,10 @@ def test_what_does_not_compile(encoder: Encoder, bert: Path, shell_of: Callable[
         essent.compile(SentenceTransformer(str(bert), device="cpu", model_kwargs={"dtype": torch.bfloat16}))
     shell = shell_of("bert")
     for modules, message in (
-        ([*shell, torch.nn.Identity()], "followed by Dense"),
-        ([shell[0]], "a model is a Transformer and a Pooling"),
-        ([shell[0], Pooling(32, "mean_sqrt_len_tokens")], "pooling modes that make a graph: mean, cls"),
-        ([shell[0], Pooling(32, "mean", include_prompt=False)], "leaves the prompt out"),
+        ([*shell, torch.nn.Identity()], "followed by any of Dense"),
+        ([shell[0]], "models of a Transformer and a Pooling"),
+        ([shell[0], Pooling(32, "mean_sqrt_len_tokens")], "Supported pooling modes: mean, cls"),
+        ([shell[0], Pooling(32, "mean", include_prompt=False)], "excludes the prompt"),
     ):
         with pytest.raises(EngineError, match=message):
             graph_of(SentenceTransformer(modules=modules, device="cpu"))

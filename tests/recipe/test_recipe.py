@@ -140,7 +140,7 @@ def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
         ("reduce=power:0", "p must be an integer ≥ 1"),
         ("weights=sif:-1", "positive number"),
         ("weights=remove:1.5", "integer ≥ 0"),
-        ("weights=idf:3", "takes: no arguments"),
+        ("weights=idf:3", "Arguments of 'idf': none"),
         ("layers=random:0", "dimensions must be an integer ≥ 1"),
         ('template="unclosed {text}', "unclosed"),
     ],

@@ -159,9 +159,9 @@ def test_prompts_of_the_folder(folder: Path) -> None:
         for settings in ({}, {"prompt": "the "}, {"prompt": ""}, {"prompt_name": "document"}):
             actual, expected = (getattr(model, name)(KNOWN, **settings) for model in (light, stock))
             np.testing.assert_allclose(actual, expected, atol=1e-6)
-    with pytest.raises(InputError, match="prompt_name='title': the model has 'query'"):
+    with pytest.raises(InputError, match="prompt_name='title': must be one of 'query'"):
         light.encode("dogs", prompt_name="title")
-    with pytest.raises(InputError, match="prompt=3: a prompt is a str"):
+    with pytest.raises(InputError, match="prompt=3: must be a str"):
         light.encode("dogs", prompt=3)  # type: ignore[arg-type]
 
 

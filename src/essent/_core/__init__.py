@@ -1,1 +1,1 @@
-"""Small helpers that know nothing of embeddings: errors, texts as users give them, whole files, registries, folders."""
+"""Helpers independent of embeddings: checks of arguments and texts, atomic writes, registries, saved folders."""

@@ -1,6 +1,6 @@
-"""What arguments that many functions share may be: names and folders, devices, sizes, prompts, a model's options.
+"""Checks of shared arguments: names and folders, devices, sizes, prompts, a model's options.
 
-Libraries would accept most of them, and fail later or, with `truncate_dim=0`, give nothing.
+Libraries accept most wrong values and fail later, or return nothing (`truncate_dim=0`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from essent._core.texts import check_texts
 from essent.errors import InputError
 
 Encode = TypeVar("Encode", bound=Callable[..., Any])
-LONGEST_PATH, LONGEST_NAME = 4096, 255  # bytes, on every system that essent runs on or more
+LONGEST_PATH, LONGEST_NAME = 4096, 255  # bytes; no supported system allows more
 CHOICES: dict[str, tuple[str | None, ...]] = {  # of `encode`
     "output_value": ("sentence_embedding", "token_embeddings", None),
     "precision": ("float32", "int8", "uint8", "binary", "ubinary", None),
@@ -26,45 +26,45 @@ SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
 
 def check_path(path: Any, name: str = "path", expected: str = "a str or a Path") -> str:
-    """A folder, a file or the name of a model as text.
+    """Return a folder, a file or the name of a model as str.
 
     Raises:
-        InputError: another type, or a text that no file and no model is called by.
+        InputError: another type, or a str that cannot be the name of a file or a model.
     """
     if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
         raise InputError(f"{name}={path!r:.60} is {type(path).__name__}: give {expected}.")
     text = os.fspath(path)
     if "\0" in text:
-        raise InputError(f"{name}={text!r:.60} has a NUL character, which no file and no model has in its name.")
+        raise InputError(f"{name}={text!r:.60}: names of files and models cannot contain a NUL character.")
     parts = [len(part.encode("utf-8", "surrogateescape")) for part in text.replace("\\", "/").split("/")]
     if sum(parts) + len(parts) > LONGEST_PATH or max(parts) > LONGEST_NAME:
         raise InputError(
-            f"{name}={text[:40]!r}… has {len(text):,} characters: a path may have {LONGEST_PATH:,} bytes, "
-            f"{LONGEST_NAME} between two slashes. Is it a text instead of a name?"
+            f"{name}={text[:40]!r}… has {len(text):,} characters: a path can have at most {LONGEST_PATH:,} bytes, "
+            f"{LONGEST_NAME} between two slashes. Is this a text instead of a name?"
         )
     return text
 
 
 def check_model(model: Any) -> str:
-    """The name or the folder of a model as text; see `check_path`."""
+    """Return the name or the folder of a model as str; see `check_path`."""
     return check_path(model, "model", "the name or the folder of a model, or a loaded one")
 
 
 def check_size(size: Any, name: str) -> None:
-    """Refuse what is no whole number of at least 1.
+    """Refuse a size that is not a whole number of at least 1.
 
     Raises:
-        InputError: says the argument.
+        InputError: names the argument and its value.
     """
     if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
         raise InputError(f"{name}={size!r}: must be a whole number of at least 1.")
 
 
 def check_device(device: Any) -> None:
-    """Refuse a device that nothing can be computed on here; None is the best there is.
+    """Refuse a device that cannot compute on this machine; None means the best one.
 
     Raises:
-        InputError: says what this machine has.
+        InputError: names the devices of this machine.
     """
     if device is None:
         return
@@ -72,109 +72,110 @@ def check_device(device: Any) -> None:
 
     try:
         usable = torch.empty(0, device=device).device.type != "meta"
-        reason = "it holds no numbers"
-    except (RuntimeError, TypeError, AssertionError, NotImplementedError) as error:  # of torch, by kind of device
+        reason = "it stores no values"
+    except (RuntimeError, TypeError, AssertionError, NotImplementedError) as error:  # torch's, depending on the device
         usable, reason = False, str(error).partition("\n")[0].rstrip(".")
-        reason = "torch knows no such device" if reason.startswith("Expected one of") else reason
+        reason = "torch has no such device" if reason.startswith("Expected one of") else reason
     if not usable:
         best = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         available = ["cpu"] if best is None else [best.type, "cpu"]
         raise InputError(
-            f"device={device!r} cannot be used here ({reason:.100}). This machine has {' and '.join(available)}; "
-            "without device= the best is taken."
+            f"device={device!r} cannot be used here ({reason:.100}). This machine has {' and '.join(available)}. "
+            "Omit device= to use the best one."
         )
 
 
 def check_vectors(first: Any, second: Any) -> None:
-    """Refuse what no similarity can be computed of: anything but vectors (N,K), or one (K,), of equal widths.
+    """Refuse inputs of a similarity that are not vectors (N,K), or one vector (K,), of equal width.
 
     Raises:
-        InputError: says what came in.
+        InputError: names the type or the widths.
     """
     for vectors in (first, second):
         if not isinstance(vectors, (list, tuple)) and getattr(vectors, "ndim", 0) not in (1, 2):
             raise InputError(
-                f"Expected vectors (N,K) or one (K,), got {type(vectors).__name__}: {str(vectors)[:60]!r}."
+                f"Expected vectors (N,K) or one vector (K,), got {type(vectors).__name__}: {str(vectors)[:60]!r}."
             )
     shapes = [tuple(getattr(vectors, "shape", ())) for vectors in (first, second)]
     if all(shapes) and shapes[0][-1] != shapes[1][-1]:
-        raise InputError(f"Vectors of {shapes[0][-1]} and {shapes[1][-1]} dimensions have no similarity.")
+        raise InputError(f"Cannot compare vectors of {shapes[0][-1]} and {shapes[1][-1]} dimensions.")
 
 
 def check_prompts(prompts: Any) -> None:
-    """Refuse prompts that are no texts by names.
+    """Refuse prompts that are not a mapping from names to texts.
 
     Raises:
-        InputError: says which.
+        InputError: names the wrong prompts.
     """
     if not isinstance(prompts, Mapping):
-        raise InputError(f"prompts={prompts!r:.60}: must be a dictionary of names and texts, such as {{'query': '…'}}.")
+        raise InputError(f"prompts={prompts!r:.60}: must be a dict from names to texts, such as {{'query': '…'}}.")
     if wrong := {key: text for key, text in prompts.items() if not isinstance(text, (str, type(None)))}:
         raise InputError(f"prompts={wrong!r:.60}: every prompt must be a str.")
 
 
 def check_prompt(prompt: Any, prompt_name: Any, prompts: Mapping[str, Any]) -> None:
-    """Refuse a prompt that is no text, and the name of one that the model does not have.
+    """Refuse a prompt that is not a str, and a prompt name that the model does not have.
 
     Raises:
-        InputError: says which prompts there are.
+        InputError: lists the model's prompts.
     """
     if not isinstance(prompt, (str, type(None))):
-        raise InputError(f"prompt={prompt!r:.60}: a prompt is a str, put before every text.")
+        raise InputError(f"prompt={prompt!r:.60}: must be a str, which is put before every text.")
     if prompt is None and prompt_name is not None and prompt_name not in prompts:
-        raise InputError(f"prompt_name={prompt_name!r:.60}: the model has {', '.join(map(repr, prompts)) or 'none'}.")
+        names = f"must be one of {', '.join(map(repr, prompts))}" if prompts else "the model has no prompts"
+        raise InputError(f"prompt_name={prompt_name!r:.60}: {names}.")
 
 
 def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """A model's options, SentenceTransformer's keyword arguments, before anything is read for them.
+    """Check a model's options, SentenceTransformer's keyword arguments, before anything is read.
 
-    `torch_dtype`, which transformers called `dtype` before, becomes `dtype`.
+    `torch_dtype`, the former name of `dtype` in transformers, becomes `dtype`.
 
     Raises:
-        InputError: an option that does not exist, or a value that no model can be loaded with.
+        InputError: an unknown option, or a value that no model can be loaded with.
     """
     from sentence_transformers import SentenceTransformer
 
     known = [key for key in inspect.signature(SentenceTransformer.__init__).parameters if key != "self"]
     if unknown := [key for key in options if key not in known]:
-        raise InputError(f"There is no option {unknown[0]!r}. {did_you_mean(str(unknown[0]), known)}")
+        raise InputError(f"Unknown option {unknown[0]!r}. {did_you_mean(str(unknown[0]), known)}")
     check_device(options.get("device"))
     if options.get("truncate_dim") is not None:
         check_size(options["truncate_dim"], "truncate_dim")
     if options.get("prompts") is not None:
         check_prompts(options["prompts"])
     if (similarity := options.get("similarity_fn_name")) is not None and similarity not in SIMILARITIES:
-        raise InputError(f"similarity_fn_name={similarity!r}: there are {', '.join(SIMILARITIES)}.")
+        raise InputError(f"similarity_fn_name={similarity!r}: must be one of {', '.join(SIMILARITIES)}.")
     if options.get("model_kwargs") is None:
         return dict(options)
     return {**options, "model_kwargs": _with_dtype(options["model_kwargs"])}
 
 
 def _with_dtype(settings: Any) -> dict[str, Any]:
-    """Keyword arguments for a model's weights, with their type by its present name."""
+    """Check the keyword arguments for a model's weights, and rename `torch_dtype` to `dtype`."""
     import torch
 
     if not isinstance(settings, Mapping):
-        raise InputError(f"model_kwargs={settings!r:.60}: must be a dictionary, such as {{'dtype': 'float32'}}.")
+        raise InputError(f"model_kwargs={settings!r:.60}: must be a dict, such as {{'dtype': 'float32'}}.")
     named = dict(settings)
     older = named.pop("torch_dtype", None)
     if older is not None and named.setdefault("dtype", older) != older:
-        raise InputError(f"model_kwargs has dtype={named['dtype']!r} and torch_dtype={older!r}: give dtype alone.")
+        raise InputError(f"model_kwargs has dtype={named['dtype']!r} and torch_dtype={older!r}. Use only dtype.")
     dtype = named.get("dtype")
     if dtype not in (None, "auto") and not isinstance(
         getattr(torch, str(dtype).removeprefix("torch."), 0), torch.dtype
     ):
-        raise InputError(f"model_kwargs has dtype={dtype!r}: give 'auto', or a type such as 'float32' or 'bfloat16'.")
+        raise InputError(f"model_kwargs: dtype={dtype!r} must be 'auto', or a type such as 'float32' or 'bfloat16'.")
     return named
 
 
 def with_checked_arguments(encode: Encode) -> Encode:
-    """SentenceTransformer's `encode`, its arguments checked, for all that `check_texts` takes; a str stays one text."""
+    """Wrap SentenceTransformer's `encode` to check its arguments and accept the inputs of `check_texts`, or one str."""
     signature = inspect.signature(encode)
 
     @wraps(encode)
     def checked(self: Any, *positional: Any, **named: Any) -> Any:
-        if "sentences" in named:  # what sentence-transformers called its inputs
+        if "sentences" in named:  # the former name in sentence-transformers
             named["inputs"] = named.pop("sentences")
         arguments = signature.bind(self, *positional, **named).arguments
         _check_encode(self, arguments)
@@ -197,7 +198,7 @@ def _check_encode(model: Any, arguments: Mapping[str, Any]) -> None:
         for name in device if isinstance(device, list) else [device]:
             check_device(name)
     if pool is not None and not (isinstance(pool, Mapping) and {"input", "output", "processes"} <= set(pool)):
-        raise InputError(f"pool={pool!r:.60}: must be what start_multi_process_pool gave.")
+        raise InputError(f"pool={pool!r:.60}: must be the return value of start_multi_process_pool.")
     for name, choices in CHOICES.items():
         if (choice := arguments.get(name, choices[0])) not in choices:
             raise InputError(f"{name}={choice!r:.60}: must be one of {', '.join(map(repr, choices))}.")

@@ -1,7 +1,7 @@
-"""Files and folders that are written beside their place and renamed when they are whole.
+"""Atomic writes: files and folders are written to a temporary path beside the target and renamed when complete.
 
-A process that is killed leaves the old content or the new content in the place, never a part and never a mixture. What
-it was writing stays beside the place under a name that says so, and the next run that writes there removes it.
+A killed process leaves either the old or the new content at the target, never a part and never a mixture. Its temporary
+file or folder remains beside the target until the next run that writes there removes it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from typing import Any
 from essent.errors import DataError
 
 PARTIAL, OLD = ".partial", ".old"
-FORGOTTEN = 86_400.0  # seconds after which something that another machine left over is removed
-LONGEST = 100  # bytes of the place's own name in a temporary name
+FORGOTTEN = 86_400.0  # seconds after which leftovers of another machine are removed
+LONGEST = 100  # maximum bytes of the target's name in a temporary name
 OWNER = re.compile(r"(?P<host>[0-9a-f]{8})-(?P<process>[1-9][0-9]*)-[0-9a-f]{8}")  # part of a temporary name
 
 
 def _host() -> str:
-    """Where a number names one process: containers of one name on one disk do not see each other's processes."""
+    """Identify the scope of process ids: containers with the same name on one disk have separate processes."""
     try:
         processes = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -40,15 +40,15 @@ def _host() -> str:
 
 
 _HOST = _host()
-_live: set[Path] = set()  # what this process is writing at the moment
+_live: set[Path] = set()  # temporary paths that this process is writing
 
 
 @contextmanager
 def replacing_file(path: str | Path) -> Iterator[Path]:
-    """A temporary file to write; it takes the place of `path` when the block ends without an error.
+    """Yield a temporary file to write; it replaces `path` when the block ends without an error.
 
-    It has the name of `path`, in a temporary folder beside it: some writers leave files of their own when they are
-    killed. A link is followed, so that what it points to is replaced. An old file passes its permissions on.
+    The temporary file has the name of `path`, in a temporary folder beside it, because some writers leave files of
+    their own when they are killed. If `path` is a link, its target is replaced. Permissions of an old file are copied.
 
     Raises:
         DataError: `path` is a folder, a device or a pipe, or it or its folder is read-only.
@@ -56,7 +56,7 @@ def replacing_file(path: str | Path) -> Iterator[Path]:
     target = _resolved(path)
     if target.exists() and not target.is_file():
         kind = "a folder" if target.is_dir() else "a device or a pipe"
-        raise DataError(f"{path} is {kind}; a file is to be written there. Choose another name.")
+        raise DataError(f"{path} is {kind}. Expected a file; choose another name.")
     _require_writable(path, target)
     with temporary_folder(target) as room:
         temporary = room / target.name
@@ -69,14 +69,14 @@ def replacing_file(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(path: str | Path, carried: Iterable[str] = ()) -> Iterator[Path]:
-    """A new folder beside `path` to fill; it takes the place of `path` when the block ends without an error.
+    """Yield a new folder beside `path` to fill; it replaces `path` when the block ends without an error.
 
     Args:
-        path: a folder, there or not; a link is followed.
-        carried: names of files and folders of the old folder that stay in the new one, unless it has its own.
+        path: a folder that need not exist; a link is followed.
+        carried: names of files and folders that the new folder keeps from the old one, unless it has its own.
 
     Raises:
-        DataError: see `require_replaceable`; or a place where folders cannot be renamed.
+        DataError: see `require_replaceable`; or a file system where folders cannot be renamed.
     """
     target = require_replaceable(path)
     with temporary_folder(target) as temporary:
@@ -91,14 +91,14 @@ def replacing_folder(path: str | Path, carried: Iterable[str] = ()) -> Iterator[
 
 
 def require_replaceable(path: str | Path) -> Path:
-    """Refuse a place that `replacing_folder` cannot replace, before work is done for it; gives the place itself.
+    """Refuse a path that `replacing_folder` cannot replace, before work is done for it; return the resolved path.
 
     Raises:
         DataError: a file, the current folder or one above it, a mount point, or something read-only.
     """
     target = _resolved(path)
     if target.exists() and not target.is_dir():
-        raise DataError(f"{path} is a file; a folder is to be written there. Choose another name.")
+        raise DataError(f"{path} is a file. Expected a folder; choose another name.")
     if target in (Path.cwd(), *Path.cwd().parents):
         raise DataError(
             f"{path} is the current folder or one above it, which cannot be replaced. Choose another folder."
@@ -110,7 +110,7 @@ def require_replaceable(path: str | Path) -> Path:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Replace a file by a text in UTF-8, with the line ends of the text."""
+    """Replace a file by a text in UTF-8; line ends are not changed."""
     write_bytes(path, text.encode("utf-8"))
 
 
@@ -124,16 +124,16 @@ def write_json(path: str | Path, value: Any, *, indent: int | None = 2) -> None:
     """Replace a file by JSON in UTF-8.
 
     Raises:
-        ValueError: NaN or an infinite number, which JSON does not have.
+        ValueError: NaN or an infinite number, which JSON cannot represent.
     """
     write_text(path, json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent) + "\n")
 
 
-# -- what a killed run leaves -----------------------------------------------------------------------------------------
+# -- leftovers of killed runs -----------------------------------------------------------------------------------------
 
 
 def recover(path: str | Path) -> None:
-    """Put a folder back that a killed run moved aside, as happens where the system cannot exchange two folders."""
+    """Restore a folder that a killed run moved aside, on systems that cannot exchange two folders."""
     target = _resolved(path)
     if target.exists():
         return
@@ -145,7 +145,7 @@ def recover(path: str | Path) -> None:
 
 
 def remove_leftovers(path: str | Path) -> None:
-    """Remove what killed runs left beside a place that they were writing; a folder moved aside is put back first."""
+    """Remove the temporary files of killed runs beside a path; a folder that was moved aside is restored first."""
     target = _resolved(path)
     recover(target)
     leftovers = _neighbours(target, PARTIAL) + (_neighbours(target, OLD) if target.exists() else [])
@@ -185,11 +185,11 @@ def _runs(process: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:
-        return True  # somebody else's
+        return True  # of another user
     return True
 
 
-# -- names and places -------------------------------------------------------------------------------------------------
+# -- paths ------------------------------------------------------------------------------------------------------------
 
 
 def _resolved(path: str | Path) -> Path:
@@ -199,7 +199,7 @@ def _resolved(path: str | Path) -> Path:
     except (OSError, RuntimeError):  # Python before 3.13
         resolved = Path(path)
     if resolved.is_symlink():
-        raise DataError(f"{path} is a link that leads in a circle. Choose another name.")
+        raise DataError(f"{path} is a circular link. Choose another name.")
     return resolved
 
 
@@ -215,7 +215,7 @@ def _require_writable(path: str | Path, target: Path) -> None:
 
 
 def _start(target: Path) -> str:
-    """What a temporary name begins with. A long name is stood for by its digest, so that no other one begins alike."""
+    """Return the prefix of a temporary name, with the digest of a long name, so that prefixes are unique."""
     name = os.fsencode(target.name)
     return f".{target.name if len(name) <= LONGEST else sha256(name).hexdigest()}."
 
@@ -226,7 +226,7 @@ def _beside(target: Path, kind: str) -> Path:
 
 @contextmanager
 def temporary_folder(target: Path) -> Iterator[Path]:
-    """A new folder beside `target`, which goes when the block ends; what killed runs left there goes first."""
+    """Yield a new folder beside `target`, and remove it afterwards; leftovers of killed runs are removed first."""
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(target)
     temporary = _beside(target, PARTIAL)
@@ -248,7 +248,7 @@ def _remove(path: Path) -> None:
 
 
 def _link(old: Path, new: Path) -> None:
-    """The same files under a second name; copies where the file system has no such links."""
+    """Hard-link files under a second name, or copy them if the file system has no hard links."""
     if old.is_dir() and not old.is_symlink():
         shutil.copytree(old, new, symlinks=True, copy_function=_link_file)
     else:
@@ -263,20 +263,20 @@ def _link_file(old: str | Path, new: str | Path) -> None:
 
 
 def _copy_permissions(old: Path, new: Path) -> None:
-    """What was private stays private; a new place has what the umask says."""
+    """Copy the permissions of an old file or folder, so that private ones stay private; new ones follow the umask."""
     with suppress(OSError):
         shutil.copymode(old, new)
 
 
 def _install(temporary: Path, target: Path) -> None:
-    """Put the new folder in its place; the old one takes the temporary name, and is removed with it."""
+    """Move the new folder to the target; the old one gets the temporary name and is removed later."""
     if not target.exists() or not any(target.iterdir()):
         if os.name != "posix" and target.exists():
             target.rmdir()
         try:
             temporary.rename(target)
             return
-        except OSError as error:  # another process may have filled the place in the meantime
+        except OSError as error:  # another process may have filled the target meanwhile
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
     if _exchange(temporary, target):
@@ -290,7 +290,7 @@ def _install(temporary: Path, target: Path) -> None:
         except OSError:
             old.rename(target)
             raise
-        old.rename(temporary)  # a folder with the name of an old one is always whole
+        old.rename(temporary)  # a folder named as an old one is always complete
     finally:
         _live.discard(old)
 
@@ -302,12 +302,12 @@ def _move_aside(target: Path, old: Path) -> None:
         if error.errno != errno.EXDEV:
             raise
         raise DataError(
-            f"{target} cannot be renamed, as where a folder is part of a container's image. Choose another folder."
+            f"{target} cannot be renamed: it may be part of a container's image. Choose another folder."
         ) from error
 
 
 def _exchange(new: Path, old: Path) -> bool:
-    """Exchange two folders in one step; False where the system has no such step."""
+    """Exchange two folders atomically; return False if the system has no such call."""
     library = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
     if sys.platform == "darwin" and hasattr(library, "renamex_np"):
         return bool(library.renamex_np(os.fsencode(new), os.fsencode(old), 2) == 0)  # type: ignore[union-attr]
@@ -317,11 +317,11 @@ def _exchange(new: Path, old: Path) -> bool:
     return False
 
 
-# -- to the disk ------------------------------------------------------------------------------------------------------
+# -- sync -------------------------------------------------------------------------------------------------------------
 
 
 def sync_tree(folder: Path) -> None:
-    """Have the system write a folder, and everything in it, to the disk."""
+    """Flush a folder, and everything in it, to the disk."""
     for parent, _, files in os.walk(folder):
         for name in files:
             sync(Path(parent, name))
@@ -329,15 +329,15 @@ def sync_tree(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Have the system write a file, or the list of a folder's files, to the disk.
+    """Flush a file, or the entries of a folder, to the disk.
 
     Raises:
-        OSError: the disk did not take a file.
+        OSError: the file could not be flushed.
     """
     folder = path.is_dir()
     if not folder and not path.is_file():
-        return  # a link that leads nowhere
-    try:  # Windows syncs only what is open for writing, and opens no folders
+        return  # a broken link
+    try:  # Windows syncs only files that are open for writing, and does not open folders
         number = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
     except OSError:
         if folder:

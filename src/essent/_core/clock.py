@@ -1,8 +1,8 @@
-"""Clocks by which plans and estimates time work; tests replace them by those of a faster or slower machine."""
+"""Clocks for plans and estimates; tests replace them by those of a faster or slower machine."""
 
 from __future__ import annotations
 
 import time
 
 elapsed = time.perf_counter  # seconds
-processor = time.process_time  # seconds of all processors of this process
+processor = time.process_time  # CPU seconds of this process, over all cores

@@ -1,9 +1,9 @@
-"""What essent uses of transformers and sentence-transformers beyond their documented names, all in this file.
+"""All uses of undocumented names of transformers and sentence-transformers.
 
-`tests/test_compat.py` holds that these names exist and mean what they mean here, with the newest and with the oldest
-versions that pyproject.toml allows (`make test-oldest`). Besides them, `Encoder` and `CompiledEncoder` override
-sentence-transformers' `_inference`, and the trainers their libraries' `_save`, `_load_best_model`
-and `_load_optimizer_and_scheduler`.
+`tests/test_compat.py` checks that these names exist and behave as expected, with the newest and the oldest versions
+that pyproject.toml allows (`make test-oldest`). In addition, `Encoder` and `CompiledEncoder` override
+sentence-transformers' `_inference`, and the trainers override `_save`, `_load_best_model` and
+`_load_optimizer_and_scheduler` of their libraries.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from essent._core.arguments import check_prompt
 
 
 def settings_of(model: SentenceTransformer) -> dict[str, Any]:
-    """What a model says beside its modules, as arguments of SentenceTransformer's __init__.
+    """Return a model's settings besides its modules, as arguments of SentenceTransformer's __init__.
 
-    `similarity_fn_name` itself would choose a similarity where none was chosen yet.
+    It reads `_similarity_fn_name`, because `similarity_fn_name` sets a default if none was chosen.
     """
     return {
         "prompts": {key: value for key, value in model.prompts.items() if value is not None} or None,
@@ -42,7 +42,7 @@ def settings_of(model: SentenceTransformer) -> dict[str, Any]:
 
 @contextmanager
 def prompts_unannounced() -> Iterator[None]:
-    """Keep sentence-transformers from warning of a default prompt; what applies one says so itself."""
+    """Suppress sentence-transformers' warning about a default prompt; callers that apply one report it."""
 
     def is_unrelated(record: logging.LogRecord) -> bool:
         return not record.getMessage().startswith("Default prompt name is set to")
@@ -56,7 +56,7 @@ def prompts_unannounced() -> Iterator[None]:
 
 
 def config_of(model: SentenceTransformer) -> dict[str, Any]:
-    """What sentence-transformers writes to config_sentence_transformers.json."""
+    """Return the content of config_sentence_transformers.json."""
     return dict(model._get_model_config())
 
 
@@ -66,13 +66,13 @@ def write_stock_card(model: SentenceTransformer, folder: str, name: str | None, 
 
 
 def prompt_of(model: SentenceTransformer, prompt: str | None, prompt_name: str | None) -> str:
-    """The text that `encode` puts before every text: the one given, the one named, or the model's default."""
+    """Return the text that `encode` puts before every text: `prompt`, the named prompt, or the model's default."""
     check_prompt(prompt, prompt_name, model.prompts)
     return model._resolve_prompt(prompt, prompt_name) or ""
 
 
 def device_for(model: SentenceTransformer, device: Any) -> torch.device:
-    """Where `encode` computes when it is asked for this device, or for none."""
+    """Return the device on which `encode` computes for its argument `device`."""
     resolved: torch.device = model._resolve_inference_device(device)
     return resolved
 
@@ -84,10 +84,10 @@ _INSTALLED = "_output_capturing_hooks_installed"
 
 
 def unread_weights(model: nn.Module) -> list[str]:
-    """Names of the weights that transformers, when it loaded the model, did not find in the checkpoint.
+    """Return the names of the weights that transformers did not find in the checkpoint.
 
-    It marks what it has read, so that it draws only the rest at random. sentence-transformers does not pass on
-    `output_loading_info`, which says the same.
+    transformers marks the weights that it has read, and initializes only the others at random. sentence-transformers
+    does not pass on `output_loading_info`, which contains the same names.
     """
     by_design = getattr(model, "_keys_to_ignore_on_load_missing", None) or ["(?!)"]  # the default matches nothing
     expected = re.compile("|".join(by_design))
@@ -100,42 +100,39 @@ def unread_weights(model: nn.Module) -> list[str]:
 
 
 def can_set_attention(model: PreTrainedModel) -> bool:
-    """Whether the family calls attention through transformers' interface: not MPNet, not DeBERTa-v2."""
+    """Whether the model calls attention through transformers' interface; MPNet and DeBERTa-v2 do not."""
     return bool(model._can_set_attn_implementation())
 
 
 def attention_of(config: PretrainedConfig) -> str | None:
-    """The name of the attention that layers of this configuration call."""
+    """Return the name of the attention implementation of a configuration."""
     implementation: str | None = getattr(config, "_attn_implementation", None)
     return implementation
 
 
 def set_attention(config: PretrainedConfig, name: str) -> None:
-    """Have layers of this configuration call the registered attention `name`, without the checks of the setter.
-
-    The setter would look for the name on the hub.
-    """
+    """Set the registered attention `name` without the checks of the setter, which searches the hub for the name."""
     if getattr(config, "_attn_implementation_internal", name) != name:
         config._attn_implementation_internal = name
 
 
 def hidden_states_of(model: PreTrainedModel, layers: list[int]) -> list[int] | bool:
-    """The argument `output_hidden_states` by which `hidden_states[k]` is layer k for each of these layers.
+    """Return the argument `output_hidden_states` with which `hidden_states[k]` is layer k for each of these layers.
 
-    A list keeps these layers only. Before transformers 5.23 it kept others, or counted them otherwise.
+    A list retains only these layers. Before transformers 5.23 it retained others, or counted differently.
     """
     selects = hasattr(output_capturing, "selected_hidden_states") and bool(getattr(model, "_can_record_outputs", None))
     return layers if selects else True
 
 
 def let_capture(module: PreTrainedModel) -> None:
-    """Have a model's states collected although it was unpickled, which the table of models that can does not notice."""
+    """Register an unpickled model in transformers' table of models whose hidden states can be collected."""
     registry: Any = output_capturing._CAN_RECORD_REGISTRY  # until 5.22 by class
     registry[str(module.__class__) if type(registry) is dict else module] = module._can_record_outputs
 
 
 def without_capturing(view: nn.Module, module: nn.Module) -> None:
-    """Give a copy of a module its hooks less those that collect states, which belong to the original."""
+    """Copy a module's hooks to its copy, except those that collect states, which belong to the original."""
     view._forward_hooks = OrderedDict(
         (key, hook) for key, hook in module._forward_hooks.items() if getattr(hook, "__module__", "") != _CAPTURING
     )

@@ -1,4 +1,4 @@
-"""How many cores this process may use, containers included."""
+"""The number of cores that this process can use, with the limits of containers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MEMBERSHIP = Path("/proc/self/cgroup")  # lines NUMBER:CONTROLLERS:GROUP; versio
 
 
 def cores(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
-    """Cores of this process: of its affinity, and of its control groups' shares of time (cgroup version 2 or 1)."""
+    """Return the number of cores by the process's affinity and its control groups' CPU limits (cgroup 2 or 1)."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return math.ceil(min([allowed, *_shares(root, membership)]))
 
 
 def _shares(root: Path, membership: Path) -> Iterator[float]:
-    """How many cores' time this process's group may use, and each group around it; a container sees its own as root."""
+    """Yield the CPU limits, in cores, of the process's group and its parents; a container sees its own as root."""
     lines = ["0::/", "0:cpu:/"]
     with suppress(OSError):  # not Linux, or a sandbox without it
         lines += membership.read_text("utf-8").splitlines()
@@ -35,7 +35,7 @@ def _shares(root: Path, membership: Path) -> Iterator[float]:
 
 
 def _share(group: Path) -> float | None:
-    """How many cores' time a group may use; None without a limit."""
+    """Return the CPU limit of a group in cores; None without a limit."""
     try:
         quota, period = (group / "cpu.max").read_text("ascii").split()
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
-"""Whether a name leads anywhere, asked once before libraries ask for file after file.
+"""Check once that a name can be found, before libraries request file after file.
 
-huggingface_hub retries each of several files six times: three minutes, without a network, until a mistyped name fails.
+huggingface_hub retries each of several files six times: without a network, a mistyped name fails after three minutes.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from essent._core.arguments import check_path
 from essent._core.atomic import recover
 from essent.errors import DataError, ModelError
 
-SECONDS = 10.0  # that the hub has to answer at all
-REMEMBERED = 30.0  # seconds for which an answer counts
-ENOUGH = ("config.json", "modules.json", "adapter_config.json", "tokenizer_config.json")  # one of them is in the cache
+SECONDS = 10.0  # timeout of the hub
+REMEMBERED = 30.0  # seconds for which an answer is cached
+ENOUGH = ("config.json", "modules.json", "adapter_config.json", "tokenizer_config.json")  # any of them means cached
 
 logger = logging.getLogger(__name__)
-_answers: dict[str, tuple[float, str]] = {}  # endpoint -> when it was asked, and why it cannot be reached
+_answers: dict[str, tuple[float, str]] = {}  # endpoint -> time of the request, and why it cannot be reached
 
 
 def reach_model(name: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The options to load a model with: those given, and the cache alone where the hub does not answer.
+    """Return the options to load a model with; with `local_files_only` if the hub cannot be reached.
 
     Args:
         options: of from_pretrained: cache_folder or cache_dir, revision, local_files_only.
 
     Raises:
-        ModelError: no such folder; or no folder, not in the cache, and the hub does not answer.
+        ModelError: no such folder; or neither a folder nor cached, and the hub cannot be reached.
     """
     _check_folder(check_path(name, "model"))
     options = dict(options or {})
     if Path(name).exists() or options.get("local_files_only") or not _is_repository(name):
-        return options  # what is no name of a repository, the library refuses at once
+        return options  # libraries refuse invalid repository names at once
     if not (reason := _unreachable()):
         return options
-    # sentence-transformers' own models go without their owner
+    # the owner of sentence-transformers' models can be omitted
     repositories = (name,) if "/" in name else (name, f"sentence-transformers/{name}")
     if any(_is_cached(repository, options) for repository in repositories):
-        logger.warning("%s: %s is read from the cache.", reason, name)
+        logger.warning("%s: reading %s from the cache.", reason, name)
         return {**options, "local_files_only": True}
     raise ModelError(
-        f"Cannot load the model {name!r}: it is no folder here, the cache does not have it, and {reason}. Give a "
+        f"Cannot load the model {name!r}: it is neither a folder nor cached, and {reason}. Give a "
         "folder with config.json, tokenizer.json and weights, or a hub name while the hub can be reached "
         "(HF_HUB_OFFLINE=1 uses only what is cached)."
     )
 
 
 def full_name(name: str) -> str:
-    """The name of a model with its owner; sentence-transformers takes "all-MiniLM-L6-v2" for one of its own."""
+    """Return the name of a model with its owner, which sentence-transformers adds to names such as all-MiniLM-L6-v2."""
     from sentence_transformers.util import ORIGINAL_TRANSFORMER_MODELS
 
     if "/" in name or Path(name).exists() or name.lower() in ORIGINAL_TRANSFORMER_MODELS or not _is_repository(name):
@@ -60,13 +60,13 @@ def full_name(name: str) -> str:
 
 
 def file_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of SentenceTransformer's options that its readers of single files take."""
+    """Select the options of SentenceTransformer that its functions for single files accept."""
     shared: dict[str, Any] = {key: options.get(key) for key in ("token", "cache_folder", "revision")}
     return shared | {"local_files_only": bool(options.get("local_files_only"))}
 
 
 def has_file(name: str, file: str, hub: Mapping[str, Any]) -> bool:
-    """Whether a repository has a file, which is not fetched: by the cache, else by the hub.
+    """Whether a repository has a file, according to the cache or else the hub; the file is not downloaded.
 
     Args:
         hub: see `file_options`.
@@ -80,13 +80,13 @@ def has_file(name: str, file: str, hub: Mapping[str, Any]) -> bool:
 
 
 def check_dataset(name: str, instead: str) -> None:
-    """Refuse a data set of the hub that is no folder, is not in its cache, and cannot be asked for.
+    """Refuse a data set of the hub that is neither a folder nor cached, if the hub cannot be reached.
 
     Args:
-        instead: how to give local files, for the message.
+        instead: how to pass local files, for the message.
 
     Raises:
-        DataError: names the data set and what can be given instead.
+        DataError: names the data set and the alternative.
     """
     if Path(name).exists() or not (reason := _unreachable()):
         return
@@ -94,14 +94,14 @@ def check_dataset(name: str, instead: str) -> None:
 
     if not (Path(config.HF_DATASETS_CACHE) / name.replace("/", "___")).exists():
         raise DataError(
-            f"Cannot load the data set {name!r}: it is no folder here, the cache does not have it, and {reason}. "
+            f"Cannot load the data set {name!r}: it is neither a folder nor cached, and {reason}. "
             f"Local files are an alternative: {instead}."
         )
 
 
 def _check_folder(name: str) -> None:
     path = Path(name)
-    recover(path)  # a run that was killed while it saved may have moved it aside
+    recover(path)  # a run killed while saving may have moved it aside
     looks_local = path.is_absolute() or name.startswith(".") or name.count("/") > 1 or "\\" in name
     if looks_local and not path.exists():
         beside = sorted(p.name for p in path.parent.iterdir() if p.is_dir())[:8] if path.parent.is_dir() else []
@@ -111,7 +111,7 @@ def _check_folder(name: str) -> None:
 
 
 def _is_repository(name: str) -> bool:
-    """Whether a repository of the hub can have this name."""
+    """Whether the name is valid for a repository on the hub."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
@@ -131,19 +131,19 @@ def _is_cached(repository: str, options: Mapping[str, Any]) -> bool:
 
 
 def _unreachable() -> str:
-    """Why the hub cannot be reached; "" where it answers, whatever it says, or must not be asked anyway."""
+    """Return why the hub cannot be reached; "" if it answers with any status, or in offline mode."""
     from huggingface_hub import constants
     from huggingface_hub.utils import get_session
 
     if constants.HF_HUB_OFFLINE:
-        return ""  # refused by the library itself, without a wait
+        return ""  # the library refuses at once
     seconds, endpoint = time.monotonic(), constants.ENDPOINT
     tried_at, reason = _answers.get(endpoint, (-REMEMBERED, ""))
     if seconds - tried_at >= REMEMBERED:
         try:
             get_session().head(endpoint, timeout=SECONDS)
             reason = ""
-        except Exception as error:  # the error of whichever HTTP library this version uses
+        except Exception as error:  # the HTTP library depends on the version
             reason = f"{endpoint} cannot be reached ({str(error) or type(error).__name__})"
         _answers[endpoint] = seconds, reason
     return reason

@@ -1,4 +1,4 @@
-"""Names that a package imports when they are first used, and the error where that needs an extra."""
+"""Lazy imports of a package's names, and errors that name the missing extra."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ IN_TORCH = ("torch", "transformers", "sentence_transformers", "sklearn", "filelo
 
 
 def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """`__getattr__`, `__dir__` and `__all__` of a package whose names stand in the `__init__.pyi` beside `file`."""
-    import lazy_loader  # late: the code in a saved folder does without
+    """Return `__getattr__`, `__dir__` and `__all__` of a package from the `__init__.pyi` beside `file`."""
+    import lazy_loader  # late: the code in a saved folder does not need it
 
     load, names, public = lazy_loader.attach_stub(package, file)
 
@@ -29,24 +29,24 @@ def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
 
 @contextmanager
 def needs_torch(purpose: str) -> Iterator[None]:
-    """Say how to install the libraries of the extra `torch` where an import inside finds that one is not installed.
+    """Explain how to install the extra `torch` if an import in this block fails for one of its libraries.
 
     Raises:
-        MissingDependencyError: names `what` and the library.
+        MissingDependencyError: names `purpose` and the library.
     """
     try:
         yield
     except (ModuleNotFoundError, MissingDependencyError) as error:
         if error.name not in IN_TORCH:
             raise
-        raise _missing(purpose, error.name) from None  # of nested ones the outermost is what was asked for
+        raise _missing(purpose, error.name) from None  # the outermost of nested blocks is the user's
 
 
 def check_torch(purpose: str) -> None:
-    """Look for the libraries of the extra `torch`, and import none of them.
+    """Check that the libraries of the extra `torch` are installed, without importing them.
 
     Raises:
-        MissingDependencyError: one is not installed; names `what` and the library.
+        MissingDependencyError: one is not installed; names `purpose` and the library.
     """
     for name in IN_TORCH:
         if find_spec(name) is None:
@@ -55,21 +55,21 @@ def check_torch(purpose: str) -> None:
 
 def _missing(purpose: str, name: str) -> MissingDependencyError:
     return MissingDependencyError(
-        f"{purpose} needs {name!r}, which is not installed. Install what runs models with: "
-        'pip install "essent[torch]". Without it essent runs static encoders: essent.StaticEncoder, essent encode.',
+        f"{purpose} needs {name!r}, which is not installed. Install it with: "
+        'pip install "essent[torch]". Static encoders run without it: essent.StaticEncoder, essent encode.',
         name=name,
     )
 
 
 def optional_import(module: str, extra: str) -> ModuleType:
-    """Import an optional library, or say which extra of essent brings it.
+    """Import an optional library; if it is missing, the error names the extra of essent that installs it.
 
     Raises:
-        MissingDependencyError: when `module` is not installed.
+        MissingDependencyError: `module` is not installed.
     """
     try:
         return importlib.import_module(module)
     except ImportError as error:
         raise MissingDependencyError(
-            f'{module!r} is not installed, and this needs it. Install it with: pip install "essent[{extra}]"'
+            f'The library {module!r} is not installed. Install it with: pip install "essent[{extra}]"'
         ) from error

@@ -1,4 +1,4 @@
-"""What a notebook shows of a value: a title, tables and pictures as HTML, of which every text is escaped."""
+"""HTML for notebooks: titles, tables and pictures, with every text escaped."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ MOST_ROWS = 200  # of a table; a page of thousands of rows is slow
 
 
 def html_block(*parts: str) -> str:
-    """Parts, each made by a function of this module, one below the other; empty ones are left out."""
+    """Return HTML parts of this module's functions one below the other; empty ones are omitted."""
     return "<div>" + "".join(part for part in parts if part) + "</div>"
 
 
 def html_title(text: str) -> str:
-    """A line in bold."""
+    """Return a line in bold."""
     return f"<p style='margin:0.4em 0'><b>{_escaped(text)}</b></p>" if text else ""
 
 
 def html_lines(lines: Iterable[str]) -> str:
-    """A paragraph a line, smaller than the table that they explain."""
+    """Return one paragraph per line, in smaller type than tables."""
     return "".join(f"<p style='margin:0.2em 0;font-size:90%'>{_escaped(line)}</p>" for line in lines if line)
 
 
@@ -31,12 +31,12 @@ def html_table(
     texts: Collection[int] = (0,),
     bold: Iterable[tuple[int, int]] = (),
 ) -> str:
-    """A table of plain texts; colours are left to the notebook, which may be light or dark.
+    """Return a table of plain texts; the notebook, light or dark, sets the colours.
 
     Args:
-        columns: their names; none at all gives a table without a head.
-        rows: cells of each row; a line break in a cell is kept.
-        texts: places of the columns of texts, which stand at the left; numbers stand at the right.
+        columns: names of the columns; without any, the table has no header.
+        rows: cells of each row; line breaks in a cell are retained.
+        texts: indices of text columns, which are left-aligned; others are right-aligned.
         bold: (row, column) of cells in bold.
     """
     marked = set(bold)
@@ -58,12 +58,12 @@ def html_table(
 
 
 def html_pairs(values: Mapping[str, str]) -> str:
-    """A table of two columns: names and what they are."""
+    """Return a table of names and values."""
     return html_table((), [(name, text) for name, text in values.items()], texts=(0, 1))
 
 
 def html_picture(png: bytes, description: str) -> str:
-    """A PNG inside the page; `description` is read where it cannot be shown."""
+    """Return an embedded PNG with `description` as its alternative text."""
     data = base64.b64encode(png).decode("ascii")
     return f"<img src='data:image/png;base64,{data}' alt='{_escaped(description)}' style='max-width:100%'>"
 

@@ -1,4 +1,4 @@
-"""How far a long loop has come: a bar for a terminal or notebook, a line now and then for a log."""
+"""Progress of long loops: a bar in a terminal or notebook, occasional lines in a log."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from contextlib import contextmanager
 
 from tqdm.auto import tqdm
 
-FIRST, LATER = 5.0, 30.0  # seconds before the first line, and between two
+FIRST, LATER = 5.0, 30.0  # seconds before the first line, and between lines
 
 
 @contextmanager
 def text_progress(total: int, enabled: bool, done: int = 0, desc: str = "Texts") -> Iterator[Callable[[int], object]]:
-    """What is called with the number of texts done since the last call; it shows them on standard error.
+    """Yield a function to call with the number of texts done since the last call; progress goes to standard error.
 
     Args:
         total: texts of the whole loop.
-        enabled: whether anything is shown at all.
-        done: texts of an earlier run, which do not count for the speed.
-        desc: what stands before the bar.
+        enabled: whether to show progress.
+        done: texts of an earlier run, excluded from the speed.
+        desc: text before the bar.
     """
     if enabled and not (sys.stderr.isatty() or "ipykernel" in sys.modules):
         yield _Lines(total, done).update
@@ -30,14 +30,14 @@ def text_progress(total: int, enabled: bool, done: int = 0, desc: str = "Texts")
 
 
 class _Lines:
-    """Lines for a file or pipe, in which a bar would be one endless line."""
+    """Progress lines for a file or pipe, where a bar would be one endless line."""
 
     def __init__(self, total: int, done: int) -> None:
         self.total, self.done, self.before, self.began = total, done, done, time.monotonic()
         self.due = self.began + FIRST
 
     def update(self, count: int) -> None:
-        """So many texts more; a line, if the last one is long ago."""
+        """Count more texts, and print a line if the last one was LATER seconds ago."""
         self.done += count
         seconds = time.monotonic()
         if seconds < self.due:
@@ -46,7 +46,7 @@ class _Lines:
         speed = (self.done - self.before) / max(seconds - self.began, 1e-9)
         seconds_to_go = (self.total - self.done) / max(speed, 1e-9)
         print(  # noqa: T201  a log's line
-            f"{self.done:,} of {self.total:,} texts, {speed:,.0f} a second, about {seconds_to_go:,.0f} s left",
+            f"{self.done:,} of {self.total:,} texts, {speed:,.0f} per second, about {seconds_to_go:,.0f} s left",
             file=sys.stderr,
             flush=True,
         )

@@ -1,7 +1,8 @@
-"""Names to parts: "idf", "ditto:1-10", "abtt:2". One registry a kind, one line a part.
+"""Registries of recipe parts by name: "idf", "ditto:1-10", "abtt:2"; one registry per kind of part.
 
-A spec is `name` or `name:argument[,argument…]`, arguments positional or `key=value`; numbers become numbers.
-Third parties add parts through the entry-point groups `essent.weightings`, `essent.shapers`, `essent.tables`.
+A spec is `name` or `name:argument[,argument…]`, with arguments positional or `key=value`; numbers are converted.
+Other packages add parts through the entry-point groups `essent.weightings`, `essent.shapers`, `essent.tables` and
+`essent.reductions`.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from essent.errors import RecipeError, UnknownNameError
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Argument = int | float | str
-_all_offered = cache(entry_points)  # which reads a file of every installed package
+_all_offered = cache(entry_points)  # it reads a file of every installed package
 
 
 def did_you_mean(name: str, known: list[str]) -> str:
-    """A clause that names the nearest known names, or lists them all when nothing is near."""
+    """Return a sentence with the nearest known names, or with all of them if none is near."""
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     if near:
         return f"Did you mean {' or '.join(repr(n) for n in near)}?"
@@ -31,7 +32,7 @@ def did_you_mean(name: str, known: list[str]) -> str:
 
 
 def parse_argument(text: str) -> Argument:
-    """ "2" -> 2, "1e-3" -> 0.001, "1-10" -> "1-10"."""
+    """Convert a number: "2" -> 2, "1e-3" -> 0.001, "1-10" -> "1-10"."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -46,20 +47,23 @@ def split_spec(spec: str) -> tuple[str, list[Argument], dict[str, Argument]]:
     positional: list[Argument] = []
     keyword: dict[str, Argument] = {}
     if colon and not arguments.strip():
-        raise RecipeError(f"{spec!r} ends in ':' without an argument; write {name!r} alone or give one.")
+        raise RecipeError(f"{spec!r} ends in ':' without an argument. Write {name!r} alone, or add an argument.")
     for piece in filter(None, (p.strip() for p in arguments.split(","))):
         key, equals, value = piece.partition("=")
         if equals:
             keyword[key.strip()] = parse_argument(value.strip())
         elif keyword:
-            raise RecipeError(f"{spec!r}: the argument {piece!r} stands after a key=value argument.")
+            raise RecipeError(
+                f"{spec!r}: the positional argument {piece!r} follows a key=value argument. Put it before, or write it "
+                "as key=value."
+            )
         else:
             positional.append(parse_argument(piece))
     return name.strip(), positional, keyword
 
 
 def offered(group: str) -> EntryPoints:
-    """What other packages offer under an entry-point group."""
+    """Return the entry points of other packages in a group."""
     return _all_offered().select(group=group)
 
 
@@ -67,23 +71,23 @@ class Registry(Generic[T]):
     """Parts of one kind by name, with did-you-mean errors.
 
     Args:
-        kind: what an entry is called in messages, e.g. "token weighting".
-        group: entry-point group in which other packages offer parts of this kind.
+        kind: the kind of part in messages, e.g. "token weighting".
+        group: the entry-point group for parts of this kind in other packages.
     """
 
     def __init__(self, kind: str, group: str) -> None:
         self.kind = kind
         self.group = group
         self._parts: dict[str, type[T]] = {}
-        self._packages: dict[str, str] = {}  # that offer a name by an entry point
-        self._failed: dict[str, str] = {}  # why there is no part of a name that a package offers
+        self._packages: dict[str, str] = {}  # name -> package with its entry point
+        self._failed: dict[str, str] = {}  # name -> why its entry point failed
         self._plugins_loaded = False
 
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
-        """Class decorator: make the part known under `name`.
+        """Return a class decorator that registers a part as `name`.
 
         Raises:
-            ValueError: when the name is taken.
+            ValueError: the name is taken.
         """
 
         def add(part: type[T]) -> type[T]:
@@ -106,13 +110,13 @@ class Registry(Generic[T]):
                 if not isinstance(part, type):
                     raise TypeError(f"it must name a class, as in '{point.module}:{point.attr or 'Class'}'")
                 self.register(point.name)(part)
-            except Exception as error:  # whatever the import of somebody else's package raises
+            except Exception as error:  # the import of another package raises any class
                 reason = f"{type(error).__name__}: {error}".rstrip(".")
                 self._failed[point.name] = (
-                    f"The package {package!r} offers the {self.kind} {point.name!r} by the entry point "
-                    f"{point.value!r}, which does not work: {reason}. Correct or uninstall it."
+                    f"The package {package!r} defines the {self.kind} {point.name!r} by the entry point "
+                    f"{point.value!r}, which fails: {reason}. Correct or uninstall it."
                 )
-                logger.warning("%s essent goes on without it.", self._failed[point.name])
+                logger.warning("%s It is ignored.", self._failed[point.name])
 
     def __iter__(self) -> Iterator[str]:
         self._load_plugins()
@@ -132,7 +136,7 @@ class Registry(Generic[T]):
             raise UnknownNameError(f"Unknown {self.kind} {name!r}. {did_you_mean(name, list(self))}") from None
 
     def package_of(self, name: str) -> str | None:
-        """The package that brings a part, or the module where there is no package of it; None for essent's own."""
+        """Return the package that contains a part, or its module if it has no package; None for essent's own."""
         module = self[name].__module__.partition(".")[0]
         return None if module == "essent" else self._packages.get(name, module)
 
@@ -140,8 +144,8 @@ class Registry(Generic[T]):
         """Build the part that `spec` names, e.g. "abtt:2".
 
         Raises:
-            UnknownNameError: no such name.
-            RecipeError: arguments that the part does not take; the message shows its signature.
+            UnknownNameError: an unknown name.
+            RecipeError: wrong arguments; the message shows the signature.
         """
         name, positional, keyword = split_spec(spec)
         part = self[name]
@@ -149,13 +153,13 @@ class Registry(Generic[T]):
         try:
             signature.bind(*positional, **keyword)
         except TypeError as error:
-            parameters = ", ".join(str(p) for p in signature.parameters.values()) or "no arguments"
-            raise RecipeError(f"{self.kind} {spec!r}: {error}. {name!r} takes: {parameters}.") from None
+            parameters = ", ".join(str(p) for p in signature.parameters.values()) or "none"
+            raise RecipeError(f"{self.kind} {spec!r}: {error}. Arguments of {name!r}: {parameters}.") from None
         return part(*positional, **keyword)
 
 
 def format_spec(name: str, values: dict[str, Any], defaults: dict[str, Any]) -> str:
-    """The shortest spec that `create` turns back into the same part: defaults left out."""
+    """Return the shortest spec from which `create` builds the same part, without defaults."""
     changed = {key: value for key, value in values.items() if value != defaults.get(key)}
     if not changed:
         return name

@@ -1,4 +1,4 @@
-"""Texts as users give them: lists, columns, generators; each distinct one once; letters that no tokenizer can read."""
+"""Input texts: lists, columns and generators; duplicates; characters that tokenizers cannot read."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 
 def check_texts(texts: Any) -> list[str]:
-    """The texts as a list, of anything that gives them one after the other: list, tuple, generator, column, array.
+    """Return the texts of any ordered iterable (list, tuple, generator, column, array) as a list.
 
     Raises:
-        InputError: a str, a table, something without order, or a member that is no str; says what came in and where.
+        InputError: a str, a table, an unordered set, or a value that is not a str; the message names type and index.
     """
     kind, shape = type(texts).__name__, getattr(texts, "shape", None)
-    if isinstance(shape, tuple) and len(shape) != 1:  # the members of a data frame would be its columns' names
+    if isinstance(shape, tuple) and len(shape) != 1:  # iterating a data frame yields its column names
         raise InputError(
-            f"Expected a list of texts, got {kind} of shape {shape}: give one column of it, one dimension of texts."
+            f"Expected a list of texts, got {kind} of shape {shape}: give one column or a one-dimensional array."
         )
     if isinstance(texts, Mapping):
-        raise InputError(f"Expected a list of texts, got {kind}: give list(texts.values()), or its keys.")
+        raise InputError(f"Expected a list of texts, got {kind}: give list(texts.values()) or list(texts).")
     if isinstance(texts, (set, frozenset)):
-        raise InputError(f"Expected a list of texts, got {kind}, which has no order: give a list, sorted(texts).")
+        raise InputError(f"Expected a list of texts, got {kind}, which has no order: give sorted(texts).")
     if isinstance(texts, (str, bytes, bytearray)) or not hasattr(texts, "__iter__"):
         raise InputError(f"Expected a list of texts, got {kind}: {str(texts)[:60]!r}.")
     as_list = next((getattr(texts, name) for name in ("to_pylist", "tolist") if hasattr(texts, name)), None)
@@ -35,16 +35,16 @@ def check_texts(texts: Any) -> list[str]:
         if not isinstance(text, str):
             raise InputError(
                 f"Text {index} is {type(text).__name__} ({str(text)[:60]!r}); every text must be a str. "  # noqa: S608
-                "Replace missing values by '' or leave them out."
+                "Replace missing values by '' or remove them."
             )
     return listed
 
 
 def texts_to_fit(texts: list[str], name: str) -> list[str]:
-    """The texts, of which there must be some.
+    """Return the texts, and refuse an empty list.
 
     Raises:
-        InputError: there are none; says which argument has none.
+        InputError: no texts; the message names the argument.
     """
     if not texts:
         raise InputError(f"fit needs at least one text in `{name}`, got none.")
@@ -52,29 +52,29 @@ def texts_to_fit(texts: list[str], name: str) -> list[str]:
 
 
 def require_finite(vectors: Any, texts: Sequence[str], weights: Iterable[tuple[str, Any]] = ()) -> Any:
-    """The vectors of the texts, an array or tensor (N,K) or (N,…,K), all of them finite.
+    """Return the vectors of the texts, an array or tensor (N,K) or (N,…,K), after checking that all are finite.
 
     Args:
-        weights: names and tensors of the model, to name the cause; read only where there is a fault.
+        weights: names and tensors of the model, to name the cause; read only if a vector is not finite.
 
     Raises:
-        NotFiniteError: says which texts, and why.
+        NotFiniteError: names the first text and the probable cause.
     """
-    import numpy as np  # late: the command line checks arguments and needs none of it
+    import numpy as np  # late: the command line checks arguments without it
 
     with np.errstate(all="ignore"):
-        if math.isfinite(float(vectors.sum())):  # NaN and infinity stay in a sum, which is taken in no time
+        if math.isfinite(float(vectors.sum())):  # a sum propagates NaN and infinity, and is fast
             return vectors
     numbers = vectors.detach().cpu().double().numpy() if hasattr(vectors, "detach") else vectors
     wrong = np.flatnonzero(~np.isfinite(numbers.reshape(len(numbers), -1)).all(axis=1))
-    if not len(wrong):  # the sum alone was too large
+    if not len(wrong):  # only the sum overflowed
         return vectors
     first, more = int(wrong[0]), f", nor are those of {len(wrong) - 1} more" if len(wrong) > 1 else ""
     broken = next((name for name, tensor in weights if not bool(tensor.isfinite().all())), None)
     cause = (
-        f"the weights {broken} have such numbers: get the model again from where it came from"
+        f"the weights {broken} contain such numbers: download or copy the model again"
         if broken is not None
-        else "config.json may have such a number (layer_norm_eps), or float16 is too narrow for the model: use float32"
+        else "config.json may have such a number (layer_norm_eps), or float16 overflows: use float32"
     )
     raise NotFiniteError(
         f"The vector of {texts[first][:60]!r} is not finite (text {first} of {len(texts)}){more}: NaN or infinite "
@@ -84,7 +84,7 @@ def require_finite(vectors: Any, texts: Sequence[str], weights: Iterable[tuple[s
 
 
 def encoded_anyway(encode: Callable[[], Any]) -> Any:
-    """What `encode` gives, or would give if it did not refuse vectors that are not finite."""
+    """Return the vectors of `encode`, also if they are not finite."""
     try:
         return encode()
     except NotFiniteError as error:
@@ -92,12 +92,12 @@ def encoded_anyway(encode: Callable[[], Any]) -> Any:
 
 
 def mend_surrogates(text: str) -> str:
-    """Join surrogate pairs and replace lone surrogates, which no tokenizer can read, by U+FFFD."""
+    """Join surrogate pairs, and replace lone surrogates, which no tokenizer can read, by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def distinct_texts(texts: Iterable[str]) -> tuple[list[str], np.ndarray]:
-    """Each text once, in the order of first appearance, and the place (N,) there of every text."""
+    """Return each text once, in the order of first appearance, and the index (N,) of every text in that list."""
     import numpy as np
 
     index_by_text: dict[str, int] = {}
@@ -106,14 +106,14 @@ def distinct_texts(texts: Iterable[str]) -> tuple[list[str], np.ndarray]:
 
 
 def repeat_in_place(vectors: Any, inverse: np.ndarray, rows: int = 8192) -> None:
-    """Turn the vectors of distinct texts, the first rows of `vectors` (N,K), into those of all texts, in place.
+    """Expand the vectors of distinct texts, the first rows of `vectors` (N,K), to those of all texts, in place.
 
-    No vector stands behind the place of its text (`inverse[i] <= i`). So, from the end on, no row is overwritten before
-    it is read.
+    Each text's vector is at or before its own row (`inverse[i] <= i`). Processed from the end, no row is overwritten
+    before it is read.
 
     Args:
-        inverse: of `distinct_texts` (N,).
-        rows: how many are moved at a time.
+        inverse: the indices (N,) of `distinct_texts`.
+        rows: number of rows moved at a time.
     """
     for start in reversed(range(0, len(inverse), rows)):
         vectors[start : start + rows] = vectors[inverse[start : start + rows]]

@@ -1,4 +1,4 @@
-"""Types that arguments of many functions share."""
+"""Types of shared arguments."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ TextsLike: TypeAlias = "Iterable[str]"  # a list, a column, an array, a generato
 
 
 class NamesItsModel(ABCMeta):
-    """The type of encoders whose class, as text, says that they encode like a SentenceTransformer.
+    """The metaclass of encoders, with "sentence_transformers" in the class's repr.
 
-    BERTopic and KeyBERT look for "sentence_transformers" in `str(type(model))` and nowhere else; where it is missing
-    they load another model from the hub and say nothing.
+    BERTopic and KeyBERT recognize an encoder only by "sentence_transformers" in `str(type(model))`; otherwise they
+    silently load another model from the hub.
     """
 
     def __repr__(cls) -> str:

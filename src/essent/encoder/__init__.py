@@ -1,4 +1,4 @@
-"""An Encoder is a SentenceTransformer that runs a recipe; EncoderTransformer is one in scikit-learn's pipelines."""
+"""Encoder, a SentenceTransformer that runs a recipe, and EncoderTransformer, its scikit-learn transformer."""
 
 from essent._core.lazy import needs_torch
 

@@ -1,4 +1,4 @@
-"""Similarities that say what they mean: a SentenceTransformer with a calibration."""
+"""A SentenceTransformer with calibrated similarities."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CalibratedTransformer(SentenceTransformer):
     """A SentenceTransformer that can be calibrated.
 
     Attributes:
-        calibration: what its cosines mean, once `calibrate` has found it; None before.
+        calibration: the map from cosines to calibrated similarities; None before `calibrate`.
     """
 
     calibration: Calibration | None = None
@@ -35,10 +35,10 @@ class CalibratedTransformer(SentenceTransformer):
     def _finished(
         self, vectors: torch.Tensor, texts: Sequence[str], dimensions: int | None, unit: bool | None
     ) -> torch.Tensor:
-        """The first dimensions of the texts' vectors (N,K), of length 1 when asked for.
+        """Truncate the texts' vectors (N,K) to `dimensions`, normalize them if `unit`, and check that they are finite.
 
         Raises:
-            NotFiniteError: a vector has NaN or infinite numbers; says which text, and why.
+            NotFiniteError: a vector has NaN or infinite numbers; the message names the text and the cause.
         """
         vectors = vectors if dimensions is None else truncate_embeddings(vectors, dimensions)
         vectors = torch.nn.functional.normalize(vectors, p=2, dim=1) if unit else vectors
@@ -57,21 +57,29 @@ class CalibratedTransformer(SentenceTransformer):
         show_progress_bar: bool | None = None,
         seed: int = 0,
     ) -> Self:
-        """Learn what cosines mean on texts like these; `similarity(…, calibrated=True)` says it, and `save` keeps it.
+        """Calibrate the cosines on `texts` for `similarity(…, calibrated=True)`; `save` stores the calibration.
 
-        Without judgements a calibrated similarity is the share of random pairs of these texts that are less similar,
-        with them the probability that a pair is a match. Either rises with the cosine: no rank changes. Calibrate after
-        whatever changes the vectors: `fit` forgets a calibration, training does not know of it.
+        Without labels, a calibrated similarity is the share of random pairs of these texts that are less similar. With
+        labelled pairs, it is the probability that a pair is a match. Both increase with the cosine, so no rank
+        changes. Calibrate after every change of the vectors: `fit` removes a calibration, training does not.
 
         Args:
-            texts: of which up to 1,000 different ones are drawn.
-            pairs: judged pairs: duplicates or scored pairs, as a task, a file, a task's name, or rows in memory.
-            match_score: the score from which on a scored pair counts as a match.
+            texts: up to 1,000 distinct ones are sampled.
+            pairs: labelled pairs: duplicates or scored pairs, as a task, a file, a task's name, or rows in memory.
+            match_score: the score from which a scored pair counts as a match.
             prompt_name, prompt: put before every text, as in `encode`.
-            seed: of the draw.
+            seed: of the sample.
 
         Raises:
-            InputError: a similarity other than cosine; or see `essent.tasks.calibration.calibrate`.
+            InputError: the similarity is not cosine; or see `essent.tasks.calibration.calibrate`.
+
+        Example:
+            >>> from essent import Encoder
+            >>> from essent.tasks.sample import sample_texts
+            >>> encoder = Encoder("sentence-transformers/all-MiniLM-L6-v2", "mean").calibrate(sample_texts()[:50])
+            >>> vectors = encoder.encode(["A dog runs.", "A dog is running."])
+            >>> round(float(encoder.similarity(vectors[:1], vectors[1:], calibrated=True)), 1)
+            1.0
         """
         require_cosine(str(self.similarity_fn_name))
         before = prompt_of(self, prompt, prompt_name)
@@ -83,27 +91,27 @@ class CalibratedTransformer(SentenceTransformer):
         return self
 
     def similarity(self, embeddings1: Any, embeddings2: Any, *, calibrated: bool = False) -> torch.Tensor:
-        """Similarity of every vector (N,K) with every other (M,K): (N,M).
+        """Compute the similarity of every vector (N,K) with every vector (M,K): (N,M).
 
         Args:
-            calibrated: what `calibrate` learned instead of the cosine: float64, on the CPU.
+            calibrated: return the calibrated similarity instead of the cosine, as float64 on the CPU.
 
         Raises:
-            NotFittedError: calibrated, and `calibrate` has not been called.
-            InputError: no vectors, or of different widths; calibrated, with a similarity other than cosine.
+            NotFittedError: `calibrated` is true and `calibrate` has not been called.
+            InputError: not vectors, or of different widths; or `calibrated` with a similarity other than cosine.
         """
         check_vectors(embeddings1, embeddings2)
         cosines = super().similarity(embeddings1, embeddings2)
         return self._calibrated(cosines) if calibrated else cosines
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any, *, calibrated: bool = False) -> torch.Tensor:
-        """Similarity of each vector (N,K) with the same row of the other: (N,). Arguments: see `similarity`."""
+        """Compute the similarity of each vector (N,K) with the same row of the other: (N,); see `similarity`."""
         check_vectors(embeddings1, embeddings2)
         cosines = super().similarity_pairwise(embeddings1, embeddings2)
         return self._calibrated(cosines) if calibrated else cosines
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """torch's `to`; a device that nothing can be computed on is refused, and the weights stay where they are."""
+        """Move the model as `torch.nn.Module.to` does; an unusable device raises before any weight moves."""
         for device in (*args[:1], kwargs.get("device")):
             if isinstance(device, (str, int, torch.device)):
                 check_device(device)

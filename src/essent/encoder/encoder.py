@@ -45,24 +45,31 @@ logger = logging.getLogger(__name__)
 
 
 class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
-    """Sentence embeddings by a recipe, from any pretrained transformer; everything else is SentenceTransformer's.
+    """A SentenceTransformer that computes sentence embeddings by a recipe, from any pretrained transformer.
 
     Args:
         model: a hub name, a folder (transformers, sentence-transformers, or one that an Encoder saved), or a loaded
             SentenceTransformer.
-        recipe: a Recipe or its text form, `"first-last | zscore"`. None: what the folder's own modules amount to.
+        recipe: a Recipe or its text form, `"first-last | zscore"`. None: the recipe of the folder's own modules.
         options: SentenceTransformer's keyword arguments (device, prompts, revision, token, cache_folder,
             trust_remote_code, local_files_only, model_kwargs, truncate_dim …).
 
     Attributes:
-        cache: keeps pooled vectors by weights, recipe, counts and text, so that another shaping of them needs no pass.
-        states: beside a cache, keeps hidden states in memory, so that other weights and layers need none either.
+        cache: stores pooled vectors by weights, recipe, counts and text, so that another shaping needs no pass.
+        states: with a cache, stores hidden states in memory, so that other weights and layers need no pass either.
         chosen: how its recipe was chosen, lines for the model card.
 
     Raises:
-        RecipeError: a malformed recipe, or one given for a folder that has its own.
-        UnsupportedRecipeError: the model cannot run the recipe; found before its weights are read.
+        RecipeError: a malformed recipe, or a recipe for a folder that has its own.
+        UnsupportedRecipeError: the model cannot run the recipe; raised before its weights are read.
         ModelError: the model cannot be loaded.
+
+    Example:
+        >>> from essent import Encoder
+        >>> encoder = Encoder("sentence-transformers/all-MiniLM-L6-v2", "first-last weights=idf | zscore")
+        >>> texts = ["A man is playing a flute.", "How far is the moon?", "The cat sleeps."]
+        >>> encoder.fit(texts).encode(texts).shape
+        (3, 384)
     """
 
     def __init__(self, model: ModelLike, recipe: Recipe | str | None = None, **options: Any) -> None:
@@ -87,22 +94,22 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         self._sign()
 
     def _sign(self) -> None:
-        """Tell what keeps results by name and revision (MTEB) one encoder from another: recipe, and what it learned."""
+        """Put recipe and learned state into the revision, by which MTEB distinguishes the results of encoders."""
         module = self.module
         learned = digest_of(module.shaping or torch.nn.Identity(), self._origin)
         self.model_card_data.base_model_revision = key_of(learned, module.recipe.digest(), module.stats)
 
     @property
     def module(self) -> RecipeModule:
-        """The recipe's module: backbone, plan, token counts, shaping chain."""
+        """The module that runs the recipe: backbone, plan, token counts, shaping chain."""
         first = self[0]
         if not isinstance(first, RecipeModule):
-            raise RecipeError(f"The first module is {type(first).__name__}, no longer a recipe.")
+            raise RecipeError(f"The first module is {type(first).__name__}: it must be the recipe's module.")
         return first
 
     @property
     def recipe(self) -> Recipe:
-        """What this encoder computes."""
+        """The recipe that this encoder computes."""
         return self.module.recipe
 
     def __repr__(self) -> str:
@@ -112,18 +119,18 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         return f"Encoder({str(self.recipe)!r}, {self._model}, dimensions={self.get_embedding_dimension()}{after})"
 
     def _repr_html_(self) -> str:
-        """The encoder as HTML; one whose modules were changed by hand as its plain text."""
+        """Return the encoder as HTML, or its plain text if its first module was replaced."""
         if not isinstance(self[0], RecipeModule):
             return html_block(html_lines(repr(self).splitlines()))
         properties = {
             "recipe": str(self.recipe),
             "model": self._model,
             "dimensions": str(self.get_embedding_dimension()),
-            "most tokens of a text": str(self.max_seq_length or "no limit"),
+            "maximum length": f"{self.max_seq_length} tokens" if self.max_seq_length else "no limit",
             "device": str(self.device),
         }
         if len(self) > 1:
-            properties["then"] = ", ".join(repr(module) for module in list(self)[1:])
+            properties["further modules"] = ", ".join(repr(module) for module in list(self)[1:])
         return html_block(html_title("Encoder"), html_pairs(properties))
 
     @property
@@ -142,10 +149,9 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         batch_size: int = 32,
         show_progress_bar: bool | None = None,
     ) -> Encoder:
-        """Learn what the recipe learns from texts: token counts (idf), then the shaping of the pooled vectors.
+        """Fit the recipe on texts: token counts (idf), then the shaping of the pooled vectors.
 
-        Duplicated texts count as often as they stand there, as in the papers. A recipe that learns nothing is left as
-        it is.
+        Duplicated texts count each time, as in the papers. A recipe without learned parts is left unchanged.
 
         Args:
             texts: the target task's texts, or any others (the papers' superscript W).
@@ -156,7 +162,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             The encoder itself.
 
         Raises:
-            InputError: no texts, or something that is not a text.
+            InputError: no texts, or a value that is not a str.
         """
         before = prompt_of(self, prompt, prompt_name)
         self._learn(texts, frequency_texts, before, batch_size, bool(show_progress_bar))
@@ -174,21 +180,21 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
     ) -> np.ndarray:
-        """`fit`, and the vectors (N,K) float32 of the same texts, which go through the model once.
+        """Fit on texts and return their vectors (N,K) float32, with one pass of the model.
 
         Args:
             texts, frequency_texts, prompt_name, prompt: as in `fit`.
             normalize_embeddings, truncate_dim: as in `encode`.
 
         Raises:
-            InputError: no texts, or something that is not a text.
+            InputError: no texts, or a value that is not a str.
         """
         if truncate_dim is not None:
             check_size(truncate_dim, "truncate_dim")
         fit_texts = texts_to_fit(check_texts(texts), "texts")
         before, progress = prompt_of(self, prompt, prompt_name), bool(show_progress_bar)
         pooled = self._learn(fit_texts, frequency_texts, before, batch_size, progress)
-        if pooled is None or len(self) > 1:  # nothing to shape, or modules behind the recipe's
+        if pooled is None or len(self) > 1:  # nothing to shape, or further modules
             vectors: np.ndarray = self.encode(
                 fit_texts,
                 prompt=before,
@@ -206,13 +212,13 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
     def _learn(
         self, texts: TextsLike, frequency_texts: TextsLike | None, before: str, batch_size: int, progress: bool
     ) -> torch.Tensor | None:
-        """Learn, and give the texts' pooled vectors (N,K) where the shaping was fitted on them."""
+        """Fit, and return the texts' pooled vectors (N,K) if the shaping was fitted on them, otherwise None."""
         check_size(batch_size, "batch_size")
         prompted = [before + text for text in check_texts(texts)]
         counted = prompted if frequency_texts is None else [before + text for text in check_texts(frequency_texts)]
         module, pooled = self.module, None
         if module.plan.reads_stats or module.chain.needs_fit:
-            self.calibration = None  # it belongs to the vectors as they were
+            self.calibration = None  # it describes the vectors before this fit
         if module.plan.reads_stats:
             name = "texts" if frequency_texts is None else "frequency_texts"
             module.stats = module.plan.count(texts_to_fit(counted, name), module.backbone)
@@ -229,7 +235,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
 
     @torch.inference_mode()
     def _inference(self, inputs: list[Any], **arguments: Any) -> Any:
-        """SentenceTransformer.encode's inner loop, with batches by number of tokens instead of by number of texts."""
+        """Run SentenceTransformer.encode's inner loop, with batches by number of tokens instead of texts."""
         texts: list[str] = inputs
         if arguments["output_value"] != "sentence_embedding":
             return super()._inference(texts, **arguments)
@@ -256,7 +262,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         on_cpu: bool = True,
         cache: PooledCache | None = None,
     ) -> torch.Tensor:
-        """Vectors of the texts in their order, each distinct text computed once: (N,K)."""
+        """Compute the vectors of the texts in their order, each distinct text once: (N,K)."""
         module, device = self.module, device or self.device
         module.require_fit(shape)
         self.eval()
@@ -282,7 +288,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
     def _batches(
         self, texts: list[str], batch_size: int, device: torch.device, shape: bool
     ) -> Iterator[tuple[torch.Tensor | slice, torch.Tensor]]:
-        """Row indices of some texts, and their vectors (B,K): batches, or slices where nothing must be padded."""
+        """Yield row indices and vectors (B,K) per batch; slices of rows if nothing must be padded."""
         module = self.module
         static_pooler = module.static_pooler if len(self) == 1 else None
         if static_pooler is not None:
@@ -290,7 +296,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
                 pooled = static_pooler.pool(static_pooler.ids(portion), module.stats)
                 yield slice(start, start + len(portion)), module.shaped(pooled, shape)
             return
-        for start in range(0, len(texts), PORTION):  # so that only some texts' ids are held at a time
+        for start in range(0, len(texts), PORTION):  # not all texts' ids are in memory at once
             sequences = module.ids(texts[start : start + PORTION])
             for chosen in batches([len(ids) for ids in sequences], batch_size):
                 features = batch_to_device(module.pad([sequences[i] for i in chosen]), device)
@@ -299,7 +305,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
     def _cached_vectors(
         self, cache: PooledCache, texts: list[str], batch_size: int, progress: bool, device: torch.device
     ) -> torch.Tensor:
-        """Pooled vectors that the cache has, or else that kept states give, or a pass: (N,K) float32, on the CPU."""
+        """Return pooled vectors (N,K) float32 on the CPU, from the cache, from cached states, or from a pass."""
         module, states = self.module, self.states
         recipe = replace(module.recipe, shaping=())
         stats = module.stats if module.plan.reads_stats else None
@@ -326,16 +332,16 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         *,
         layout: str = "stock",
     ) -> None:
-        """Write a folder that plain SentenceTransformer loads wherever that is exact; see `essent.encoder.saving`.
+        """Save a folder that plain SentenceTransformer loads, if stock modules compute the recipe exactly.
 
         Args:
             layout: "stock" (current sentence-transformers), or "legacy": class paths and boolean pooling flags that
                 servers such as vLLM and TEI parse.
 
         Raises:
-            NotFittedError: the recipe learns something and `fit` has not been called.
+            NotFittedError: the recipe has learned parts and `fit` has not been called.
             RecipeError: an unknown layout.
-            ModelError: the place is a file, or a folder that holds another model.
+            ModelError: the path is a file, or a folder with another model.
         """
         card = partial(self.write_card, name=model_name, datasets=train_datasets) if create_model_card else None
         reason = self.write_folder(Path(check_path(path)), layout, card)
@@ -347,22 +353,21 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
                 reason,
             )
         for part, package in packages_of(self.recipe).items():
-            logger.warning("%s: loading it with essent needs %r, which brings the %s.", path, package, part)
+            logger.warning("%s: loading needs the package %r, which contains the %s.", path, package, part)
 
     def write_folder(self, path: Path, layout: str, finish: Callable[[Path, str], None] | None = None) -> str:
-        """Write the folder; returns why plain sentence-transformers cannot load it, "" when it can.
+        """Write the folder, and return why plain sentence-transformers cannot load it ("" if it can).
 
         Args:
-            finish: writes what else belongs to the folder, before it appears: gets the place to write to, and that
-                reason.
+            finish: called with the temporary folder and that reason before the folder appears, to write further files.
 
         Raises:
-            RecipeError: see `save`; or modules follow the recipe's, which a recipe does not describe.
+            RecipeError: see `save`; or further modules follow the recipe's.
         """
         if len(self) > 1:
             raise RecipeError(
-                f"This Encoder has {len(self) - 1} module(s) after its recipe ({self[1]!r} …); save writes only the "
-                "recipe. Put the step into the recipe's shaping, or save SentenceTransformer(modules=list(encoder))."
+                f"save cannot write the {len(self) - 1} module(s) after the recipe ({self[1]!r} …). Add the step to "
+                "the recipe's shaping, or save SentenceTransformer(modules=list(encoder))."
             )
 
         def finish_folder(folder: Path, reason: str) -> None:
@@ -380,14 +385,14 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         """Write the model card of a folder: the recipe, and how to load it.
 
         Args:
-            reason: why plain sentence-transformers cannot load the folder; "" where it can.
+            reason: why plain sentence-transformers cannot load the folder; "" if it can.
         """
         write_stock_card(self, str(folder), name, datasets)
         amend_card(folder, self.recipe, reason, self.chosen)
 
 
 def open_as_it_is(model: ModelLike, options: dict[str, Any] | None = None) -> SentenceTransformer:
-    """An Encoder; where no recipe describes the modules (a Dense), the model as sentence-transformers runs it."""
+    """Open a model as an Encoder, or as a plain SentenceTransformer if no recipe describes its modules (a Dense)."""
     try:
         return Encoder(model, **(options or {}))
     except RecipeError:

@@ -1,4 +1,4 @@
-"""An Encoder as a scikit-learn transformer of texts, for pipelines and searches over recipes."""
+"""A scikit-learn transformer of texts, for pipelines and searches over recipes."""
 
 from __future__ import annotations
 
@@ -23,39 +23,48 @@ from essent.model.loading import load, open_model
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import reads_mlm_head
 
-READING = ("prompt_name", "prompt", "batch_size", "show_progress_bar")  # settings that `fit` and `encode` take
-FINISHING = ("normalize_embeddings", "truncate_dim")  # that `encode` takes too
+READING = ("prompt_name", "prompt", "batch_size", "show_progress_bar")  # arguments of `fit` and `encode`
+FINISHING = ("normalize_embeddings", "truncate_dim")  # arguments of `encode` only
 _loader_lock = Lock()
-POOLED_BYTES = 2**30  # bytes of pooled vectors kept in a temporary folder, after which they are forgotten
-STATES_BYTES = 2**30  # bytes of hidden states kept in memory, after which no more are
+POOLED_BYTES = 2**30  # pooled vectors in a temporary folder; above it the cache is emptied
+STATES_BYTES = 2**30  # hidden states in memory; above it no more are cached
 _pooled: list[PooledCache] = []
 _states = StatesStore(STATES_BYTES)
-_last: list[tuple[Any, SentenceTransformer]] = []  # the last model that was loaded by name, with what it was loaded by
+_last: list[tuple[Any, SentenceTransformer]] = []  # the last model loaded by name, by options and files
 
 
 class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Texts (N) to sentence vectors (N,K) by a recipe, which learns from the texts of `fit` alone.
+    """A scikit-learn transformer of texts (N) to sentence vectors (N,K) by a recipe.
 
-    The model is loaded in `fit`. One that is loaded by name stays in memory for the next fit on it, so that a search
-    over recipes reads its weights once; `forget_model` frees it. A loaded one is shared between copies. Pooled vectors
-    are kept by weights, recipe and text: a text goes through the model once for all folds and all shapings. When it
-    comes for the second time, for another recipe or other counts, its hidden states are kept too (1 GiB in all), and
-    it does not go through the model again.
+    `fit` loads the model. A model that is loaded by name stays in memory for the next fit, so a search over recipes
+    reads its weights once; `forget_model` frees it. Copies share a loaded model. Pooled vectors are cached by weights,
+    recipe and text, so all folds and shapings need one pass per text. If a text needs a second pass, for another recipe
+    or other counts, its hidden states are cached too (1 GiB in all), and further passes are unnecessary.
 
     Args:
-        model: a hub name, a folder, or a loaded SentenceTransformer, as `Encoder` takes them.
-        recipe: a Recipe or its text form; None: what the model's own modules amount to.
+        model: a hub name, a folder, or a loaded SentenceTransformer, as for `Encoder`.
+        recipe: a Recipe or its text form; None: the recipe of the model's own modules.
         prompt_name, prompt: put before every text; by default the model's default prompt.
-        batch_size: texts of a batch, see `Encoder.encode`.
+        batch_size: texts per batch, see `Encoder.encode`.
         normalize_embeddings: scale vectors to length 1.
-        truncate_dim: only the first dimensions.
-        device: "cpu", "cuda" …; None: the best there is.
-        show_progress_bar: whether bars count the texts.
-        cache: a folder that keeps pooled vectors for later runs; by default they are kept while this process runs.
+        truncate_dim: return only the first dimensions.
+        device: "cpu", "cuda" …; None: the best one available.
+        show_progress_bar: show progress bars.
+        cache: a folder that stores pooled vectors for later runs; by default they are cached for this process.
         options: SentenceTransformer's other keyword arguments (revision, token, trust_remote_code …).
 
     Attributes:
-        encoder_: the fitted Encoder; `encoder_.save(folder)` keeps it.
+        encoder_: the fitted Encoder; `encoder_.save(folder)` saves it.
+
+    Example:
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from essent import EncoderTransformer
+        >>> encoder = EncoderTransformer("sentence-transformers/all-MiniLM-L6-v2", "mean | zscore")
+        >>> texts = ["A great film.", "I loved it.", "A dull film.", "I hated it."]
+        >>> classifier = make_pipeline(encoder, LogisticRegression()).fit(texts, ["good", "good", "bad", "bad"])
+        >>> classifier.predict(["I hated this film."]).tolist()
+        ['bad']
     """
 
     def __init__(
@@ -86,14 +95,14 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.options = options
 
     def fit(self, X: TextsLike, y: Any = None) -> EncoderTransformer:
-        """Load the model, and learn from the texts what the recipe learns, if anything.
+        """Load the model, and fit the recipe on the texts if it has learned parts.
 
         Args:
             X: a list or column of texts.
             y: ignored.
 
         Raises:
-            InputError: no texts, or something that is not a text.
+            InputError: no texts, or a value that is not a str.
             RecipeError, UnsupportedRecipeError, ModelError: see `Encoder`.
         """
         texts = texts_to_fit(check_texts(X), "X")
@@ -101,18 +110,18 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         return self
 
     def fit_transform(self, X: TextsLike, y: Any = None) -> np.ndarray:
-        """`fit`, then the vectors (N,K) float32 of the same texts, which go through the model once."""
+        """Fit on texts and return their vectors (N,K) float32, with one pass of the model."""
         texts = texts_to_fit(check_texts(X), "X")
         self.encoder_ = self._load()
         vectors = self.encoder_.fit_encode(texts, **self._settings(READING + FINISHING))
         return np.asarray(vectors, np.float32)
 
     def transform(self, X: TextsLike) -> np.ndarray:
-        """Vectors (N,K) float32 of a list or column of texts.
+        """Compute the vectors (N,K) float32 of a list or column of texts.
 
         Raises:
-            NotFittedError: `fit` must come first.
-            InputError: something that is not a text.
+            NotFittedError: `fit` has not been called.
+            InputError: a value that is not a str.
         """
         if not hasattr(self, "encoder_"):
             raise not_fitted(f"This {type(self).__name__} is not fitted yet: call fit first.")
@@ -125,7 +134,7 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def _load(self) -> Encoder:
         options = {**(self.options or {}), **({} if self.device is None else {"device": self.device})}
         recipe, model = None if self.recipe is None else Recipe.parse(self.recipe), self.model
-        # what is learned in a folder that an Encoder saved belongs to its model, which is not shared
+        # a saved Encoder has its own learned parts, so its model is not shared
         own = not isinstance(model, (str, Path)) or is_exported_folder(str(model))
         if own or is_essent_folder(str(model), options):
             encoder = Encoder(model, recipe, **options)
@@ -141,7 +150,7 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         return {name: getattr(self, name) for name in names}
 
     @property
-    def _n_features_out(self) -> int:  # for scikit-learn's names of what comes out
+    def _n_features_out(self) -> int:  # for scikit-learn's get_feature_names_out
         dimensions = int(self.encoder_.get_embedding_dimension() or 0)
         return dimensions if self.truncate_dim is None else min(dimensions, self.truncate_dim)
 
@@ -153,17 +162,17 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         return tags
 
     def __sklearn_clone__(self) -> EncoderTransformer:
-        """An unfitted copy that shares a loaded model, which scikit-learn would copy with all its weights."""
+        """Return an unfitted copy that shares a loaded model; scikit-learn would copy all its weights."""
         settings = self.get_params(deep=False)
         clone_ = type(self)(**{k: v if k == "model" else clone(v, safe=False) for k, v in settings.items()})
-        for name in ("_sklearn_output_config", "_metadata_request"):  # what set_output and the like have set
+        for name in ("_sklearn_output_config", "_metadata_request"):  # of set_output and set_fit_request
             if hasattr(self, name):
                 setattr(clone_, name, copy.deepcopy(getattr(self, name)))
         return clone_
 
 
 def forget_model() -> None:
-    """Free the model that the last fit by name has left in memory, and the vectors and states that were kept."""
+    """Free the model that the last fit loaded by name, and the cached vectors and states."""
     with _loader_lock:
         _last.clear()
         _pooled.clear()
@@ -180,13 +189,13 @@ def _cache_of(folder: str | Path | None) -> PooledCache:
 
 
 def _opened(name: str, options: dict[str, Any], with_mlm_head: bool) -> SentenceTransformer:
-    """A model by its name, loaded unless it is the last one that was and has not changed."""
+    """Return a model by its name; load it unless it is the last loaded one and its files have not changed."""
     folder = Path(name)
     files = sorted(folder.rglob("*")) if folder.is_dir() else [folder]
     stats = [(str(path), path.stat()) for path in files if path.is_file()]
     key = (name, options, with_mlm_head, [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats])
     with _loader_lock:
         if not _last or _last[0][0] != key:
-            _last.clear()  # before another is loaded: both need not fit into memory
+            _last.clear()  # before loading, so that two models need not fit into memory
             _last.append((key, open_model(name, options, with_mlm_head=with_mlm_head)))
         return _last[0][1]

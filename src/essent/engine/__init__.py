@@ -1,6 +1,6 @@
-"""Whole recipes as one graph: OpenVINO and onnxruntime on the CPU; compile, export, load.
+"""Compile, save and load whole recipes as one graph for OpenVINO or onnxruntime on the CPU.
 
-A graph runs without torch: its runtime is imported alone.
+The runtime is imported without torch.
 """
 
 from essent._core.lazy import lazy_names

@@ -1,4 +1,4 @@
-"""What runs a model and in which precision: chosen here for every command."""
+"""The choice of engine and precision, for every command."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ ENGINES = (AUTO, "torch", "openvino", "onnx")
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """What runs a model, and what it computes in.
+    """The engine and the precision of a model.
 
     Attributes:
-        engine: auto runs what the model's folder is, a transformer in torch; openvino and onnx make a graph of it.
-        precision: auto is float32 on a CPU, and on a GPU what the model's folder says; bfloat16 where the machine has
-            such arithmetic.
+        engine: auto runs a saved graph with its engine and a transformer with torch; openvino and onnx compile the
+            model.
+        precision: auto is float32 on a CPU and the saved type on a GPU; bfloat16 needs a machine with such arithmetic.
 
     Raises:
-        EngineError, InputError: a name that is not known, or an engine that lacks the precision.
+        EngineError, InputError: an unknown name, or a precision that the engine lacks.
     """
 
     engine: str = AUTO
@@ -43,17 +43,17 @@ class EngineChoice:
 
     @property
     def makes_graph(self) -> bool:
-        """Whether a graph is made of a model."""
+        """Whether the model is compiled."""
         return self.engine in ("openvino", "onnx")
 
     @property
     def graph_precision(self) -> str:
-        """The precision of a graph."""
+        """The precision of the compiled model."""
         return FLOAT32 if self.precision == AUTO else self.precision
 
     @property
     def is_default(self) -> bool:
-        """Whether nothing was chosen."""
+        """Whether engine and precision are both auto."""
         return self == EngineChoice()
 
 
@@ -65,17 +65,25 @@ def choose(
     texts: Sequence[str] = (),
     threads: int | None = None,
 ) -> SentenceTransformer:
-    """An encoder that computes what `model` does, by an engine and in a precision; `model` itself is left as it is.
+    """Return an encoder that runs `model` with an engine and a precision; `model` itself is not modified.
 
     Args:
-        model: an Encoder or a sentence-transformers model, fitted where its recipe learns something; a graph.
-        engine: auto or torch; openvino or onnx, which make a graph of it.
+        model: an Encoder or a sentence-transformers model, fitted if its recipe has learned parts; or a
+            CompiledEncoder.
+        engine: auto or torch; openvino or onnx, which compile the model.
         precision: auto, float32 or bfloat16.
-        texts: like those that will be encoded, on which the loss of a graph in bfloat16 is judged.
-        threads: of a graph.
+        texts: like those that will be encoded; the loss of a graph in bfloat16 is measured on them.
+        threads: number of threads of a graph.
 
     Raises:
-        EngineError: the machine or the engine lacks the precision, or no graph can be made of the model.
+        EngineError: the machine or the engine lacks the precision, or the model does not convert.
+
+    Example:
+        >>> from essent import Encoder
+        >>> from essent.engine import choose
+        >>> encoder = Encoder("sentence-transformers/all-MiniLM-L6-v2", "static")
+        >>> choose(encoder, "openvino", threads=1)
+        CompiledEncoder('static', engine='openvino', precision='float32', threads=1, streams=1)
     """
     chosen = EngineChoice(engine, precision)
     if hasattr(model, "engine_module"):
@@ -89,25 +97,25 @@ def choose(
 
 
 def check_graph(graph: Any, chosen: EngineChoice) -> Any:
-    """A graph, which has its engine and precision already.
+    """Return a compiled encoder if it has the chosen engine and precision.
 
     Raises:
-        EngineError: another engine or precision was asked for.
+        EngineError: another engine or precision was chosen.
     """
     runtime = graph.engine_module.runtime
     if chosen.engine not in (AUTO, runtime.engine) or chosen.precision not in (AUTO, runtime.precision):
         raise EngineError(
-            f"The model is a graph for {runtime.engine} in {runtime.precision}; export it again for "
+            f"The model is compiled for {runtime.engine} in {runtime.precision}. Export it again for "
             f"{chosen.engine if chosen.engine != AUTO else runtime.engine} in {chosen.graph_precision}."
         )
     return graph
 
 
 def computing_in(model: SentenceTransformer, precision: str, *, shared: bool = True) -> SentenceTransformer:
-    """The model with its transformer's passes in a precision; pooling and shaping stay in float32.
+    """Run the model's transformer in a precision; pooling and shaping remain in float32.
 
     Args:
-        shared: whether somebody else uses the model: the result is then another one.
+        shared: whether the model is also used elsewhere; a copy is returned then.
 
     Raises:
         EngineError: the machine lacks the precision.
@@ -120,7 +128,7 @@ def computing_in(model: SentenceTransformer, precision: str, *, shared: bool = T
 
     check_bfloat16(precision, model.device.type)
     if isinstance(model, Encoder) and model.module.plan.is_static:
-        return model  # rows of a table are added up: nothing is computed in less than float32
+        return model  # sums of table rows are always float32
     converted = copy.deepcopy(model) if shared else model
     if isinstance(converted, Encoder):
         converted.module.backbone.compute_in(precision)

@@ -1,4 +1,4 @@
-"""CompiledEncoder: a SentenceTransformer whose whole recipe is one graph in OpenVINO or onnxruntime."""
+"""CompiledEncoder, a SentenceTransformer whose whole recipe is one graph in OpenVINO or onnxruntime."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from essent.errors import EngineError, InputError
 from essent.recipe.tokens.ids import Frame, batches, framed_ids, pad
 
 logger = logging.getLogger(__name__)
-WINDOW = 2048  # texts tokenised ahead while the ones before are computed,
-WINDOW_LETTERS = 2**22  # fewer where they are long: their ids are all in memory before they are cut
-TOLERANCES = {"openvino": 1e-5, "onnx": 1e-4}  # of float32, relative to the longest vector where that is above 1
-LOWEST_COSINE = {"bfloat16": 0.999, "int8": 0.5}  # with float32; below, something else than rounding has gone wrong
+WINDOW = 2048  # texts tokenized ahead while the previous ones are computed
+WINDOW_LETTERS = 2**22  # limits windows of long texts: all their ids are in memory before truncation
+TOLERANCES = {"openvino": 1e-5, "onnx": 1e-4}  # of float32, relative to the longest vector if that is above 1
+LOWEST_COSINE = {"bfloat16": 0.999, "int8": 0.5}  # with float32; rounding alone does not go below
 CALIBRATION_TEXTS = 300
 
 
 @dataclass(frozen=True)
 class GraphInputs:
-    """How texts become ids: the frame around them, the most tokens, the id of padding."""
+    """Settings that turn texts into ids: the frame around them, the maximum length, the padding id."""
 
     frame: Frame
     max_seq_length: int | None
@@ -53,12 +53,12 @@ class GraphInputs:
 
 
 class EngineModule(InputModule):
-    """Runs a converted graph.
+    """A module that tokenizes texts and runs a converted graph.
 
     Args:
         runtime: the engine with its file.
-        tokenizer: the model's own.
-        inputs: frame, maximum length, padding.
+        tokenizer: the model's tokenizer.
+        inputs: frame, maximum length, padding id.
         dimensions: K of the vectors.
     """
 
@@ -70,30 +70,30 @@ class EngineModule(InputModule):
     ) -> None:
         super().__init__()
         self.runtime = runtime
-        self.tokenizer = self.reader = tokenizer  # InputModule knows the first, with a type of its own
+        self.tokenizer = self.reader = tokenizer  # InputModule declares the first with another type
         self.inputs = inputs
         self.dimensions = dimensions
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text in its frame, cut to the maximum length."""
+        """Tokenize texts to ids in their frame, truncated to the maximum length."""
         return framed_ids(self.reader, self.inputs.frame, list(texts), self.max_seq_length)
 
     def batch(self, sequences: Sequence[list[int]]) -> tuple[np.ndarray, np.ndarray]:
-        """One batch as the graph takes it: ids and attention mask (B,T) int64, padded on the right."""
+        """Pad sequences to a batch for the graph: ids and attention mask (B,T) int64, padded on the right."""
         tokens = pad(sequences, self.inputs.frame, self.inputs.pad_id)
         return tokens.ids.numpy(), tokens.attention_mask.long().numpy()
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Features to vectors: refused, a graph takes texts."""
-        raise EngineError("A compiled encoder computes vectors of texts: CompiledEncoder.encode.")
+        """Raise: a graph runs on texts, not on features."""
+        raise EngineError("A compiled encoder runs on texts, not on features: call CompiledEncoder.encode.")
 
     # -- many texts -------------------------------------------------------------------------------------------------
 
     def vectors(self, texts: Sequence[str], batch_size: int, advance: Callable[[int], object]) -> np.ndarray:
-        """Vectors (N,K) of distinct texts in their order; `advance` is told how many texts are done.
+        """Compute the vectors (N,K) of distinct texts in their order; call `advance` with the number of texts done.
 
-        Texts are taken longest first by their letters, so that the windows that are tokenised ahead hold texts of
-        nearly the same length; within a window batches are made by tokens (essent.recipe.tokens.ids.batches).
+        Texts are processed longest first by characters, so that windows tokenized ahead contain texts of similar
+        length. Within a window, batches are formed by number of tokens (essent.recipe.tokens.ids.batches).
         """
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         if len(texts) == 1:
@@ -119,41 +119,42 @@ class EngineModule(InputModule):
         windows = list(_windows(order, letters))
         with ThreadPoolExecutor(1) as ahead:
 
-            def tokenised(rows: np.ndarray) -> Future[list[list[int]]]:
+            def tokenized(rows: np.ndarray) -> Future[list[list[int]]]:
                 return ahead.submit(self.ids, [texts[row] for row in rows])
 
-            coming = tokenised(windows[0])
+            coming = tokenized(windows[0])
             for number, rows in enumerate(windows):
                 sequences = coming.result()
                 if number + 1 < len(windows):
-                    coming = tokenised(windows[number + 1])
+                    coming = tokenized(windows[number + 1])
                 for chosen in batches([len(s) for s in sequences], batch_size):
                     yield rows[chosen], *self.batch([sequences[i] for i in chosen])
 
     # -- as a module of sentence-transformers -----------------------------------------------------------------------
 
     def get_embedding_dimension(self) -> int:
-        """The number of dimensions of a vector."""
+        """Return the number of dimensions of a vector."""
         return self.dimensions
 
     @property
     def max_seq_length(self) -> int | None:
-        """The most tokens of a text; None without a limit."""
+        """The maximum length in tokens; None without a limit."""
         return self.inputs.max_seq_length
 
     @max_seq_length.setter
     def max_seq_length(self, value: int | None) -> None:
         raise EngineError(
-            f"A compiled encoder keeps its maximum length of {self.max_seq_length} tokens: set it before compiling."
+            f"max_seq_length={value!r}: a compiled encoder has a fixed maximum length of {self.max_seq_length} tokens. "
+            "Set it before compiling."
         )
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Write the graph and what loads it into a folder."""
-        raise EngineError("A compiled encoder is saved as a whole: CompiledEncoder.save.")
+        """Raise: `CompiledEncoder.save` writes the graph."""
+        raise EngineError("A module of a compiled encoder cannot be saved alone: call CompiledEncoder.save.")
 
 
 def _windows(order: np.ndarray, letters: np.ndarray) -> Iterator[np.ndarray]:
-    """Parts of `order` (N,), longest first, of at most WINDOW texts and about WINDOW_LETTERS letters."""
+    """Split `order` (N,), longest first, into windows of at most WINDOW texts and about WINDOW_LETTERS characters."""
     start = 0
     while start < len(order):
         size = max(1, min(WINDOW, WINDOW_LETTERS // max(int(letters[order[start]]), 1)))
@@ -162,13 +163,24 @@ def _windows(order: np.ndarray, letters: np.ndarray) -> Iterator[np.ndarray]:
 
 
 class CompiledEncoder(CalibratedTransformer, metaclass=NamesItsModel):
-    """`encode`, `similarity` and prompts as SentenceTransformer has them; computed by an engine, on the CPU.
+    """A SentenceTransformer that runs as one graph on the CPU; made by `compile` or `load`.
+
+    `encode`, `similarity` and prompts work as in SentenceTransformer.
 
     Args:
         module: the engine with its file and tokenizer.
-        recipe: what it computes, as text.
-        loss: of a precision below float32.
+        recipe: the text form of the recipe.
+        loss: the loss of a precision below float32.
         settings: prompts, similarity … for SentenceTransformer.
+
+    Example:
+        >>> from essent import Encoder, compile
+        >>> encoder = Encoder("sentence-transformers/all-MiniLM-L6-v2", "static weights=idf").fit(["A cat.", "A dog."])
+        >>> compiled = compile(encoder, threads=1)
+        >>> compiled
+        CompiledEncoder('layers=static weights=idf', engine='openvino', precision='float32', threads=1, streams=1)
+        >>> compiled.encode(["A short text."]).shape
+        (1, 384)
     """
 
     def __init__(
@@ -181,15 +193,15 @@ class CompiledEncoder(CalibratedTransformer, metaclass=NamesItsModel):
 
     @property
     def engine_module(self) -> EngineModule:
-        """Tokenizer and runtime."""
+        """The module with tokenizer and runtime."""
         module = self[0]
         if not isinstance(module, EngineModule):
-            raise EngineError(f"The first module is {type(module).__name__}, no longer an engine.")
+            raise EngineError(f"The first module is {type(module).__name__}: it must be the engine's module.")
         return module
 
     @property
     def precision(self) -> str:
-        """float32, bfloat16 or int8: what is computed in; the vectors are float32."""
+        """The precision of the computation (float32, bfloat16 or int8); the vectors are float32."""
         return self.engine_module.runtime.precision
 
     def __repr__(self) -> str:
@@ -202,10 +214,13 @@ class CompiledEncoder(CalibratedTransformer, metaclass=NamesItsModel):
     encode = with_checked_arguments(SentenceTransformer.encode)
 
     def _inference(self, inputs: list[Any], **arguments: Any) -> torch.Tensor:
-        """SentenceTransformer.encode's inner part: each distinct text once, in batches by tokens, results in order."""
+        """Run SentenceTransformer.encode's inner loop: each distinct text once, in batches by number of tokens."""
         texts: list[str] = inputs
         if arguments["output_value"] != "sentence_embedding":
-            raise InputError("A compiled encoder gives sentence vectors only; token vectors come from an Encoder.")
+            raise InputError(
+                f"output_value={arguments['output_value']!r}: a compiled encoder computes only sentence vectors. Use "
+                "an Encoder for token vectors."
+            )
         module = self.engine_module
         prompt = arguments.get("prompt")
         distinct, inverse = distinct_texts([prompt + text for text in texts] if prompt else texts)
@@ -217,15 +232,15 @@ class CompiledEncoder(CalibratedTransformer, metaclass=NamesItsModel):
         return self._finished(vectors, texts, arguments.get("truncate_dim"), arguments.get("normalize_embeddings"))
 
     def start_multi_process_pool(self, *args: Any, **kwargs: Any) -> Any:
-        """Refused: one compiled encoder already keeps every core busy.
+        """Raise: one compiled encoder already uses every core.
 
         Raises:
             EngineError: always.
         """
-        raise EngineError("A compiled encoder already uses every core; choose them with threads= and streams=.")
+        raise EngineError("A compiled encoder already uses every core. Set their number with threads= and streams=.")
 
     def save(self, path: str, *args: Any, **kwargs: Any) -> None:
-        """Write a folder that `essent.load` reads: graph, tokenizer, recipe, golden vectors."""
+        """Save graph, tokenizer, recipe and golden vectors to a folder for `essent.load`."""
         from essent.engine.files import save_compiled
 
         save_compiled(self, Path(check_path(path)))
@@ -244,32 +259,40 @@ def compile(
     """Convert an Encoder, or a sentence-transformers model, into one graph, and check its vectors.
 
     Args:
-        model: fitted where its recipe learns something; left as it is.
+        model: fitted if its recipe has learned parts; it is not modified.
         engine: "openvino" or "onnx".
-        precision: float32; bfloat16, on CPUs that have it; int8 (OpenVINO): with `calibration` weights and activations,
-            without it the weights only. What these two cost is logged as a warning and kept as `loss`.
-        calibration: texts like those that will be encoded; the first 300 calibrate.
-        texts: like those that will be encoded; with the rest of `calibration` the loss is judged on them. Where they
-            are fewer than 300, essent's own 320 sentences are taken too.
+        precision: float32; bfloat16, on CPUs with such arithmetic; int8 (OpenVINO): weights and activations with
+            `calibration`, otherwise weights only. The loss of bfloat16 and int8 is logged as a warning and stored in
+            `loss`.
+        calibration: texts like those that will be encoded; the first 300 are used for calibration.
+        texts: like those that will be encoded; the loss is measured on them and the rest of `calibration`. If these
+            are fewer than 300, essent's 320 sample sentences are added.
         threads, streams: see `essent.engine.runtime.Runtime`.
 
     Raises:
         EngineError: the model does not convert, the machine lacks the precision, or the vectors differ from torch's.
-        NotFittedError: the recipe learns something and `fit` has not been called.
+        NotFittedError: the recipe has learned parts and `fit` has not been called.
         MissingDependencyError: the engine's library is not installed.
+
+    Example:
+        >>> from essent import Encoder, compile
+        >>> encoder = Encoder("sentence-transformers/all-MiniLM-L6-v2", "static")
+        >>> compiled = compile(encoder, "openvino")
+        >>> compiled.encode(["A short text."]).shape
+        (1, 384)
     """
     precision = SHORT.get(precision, precision)
     kind = runtime_of(engine, precision)
     calibrating = [] if calibration is None else list(dict.fromkeys(check_texts(calibration)))
     judging = [] if texts is None else check_texts(texts)
     if precision != "int8" and calibration is not None:
-        raise EngineError(f"calibration is for precision='int8', not {precision!r}.")
+        raise EngineError(f"calibration= requires precision='int8', not {precision!r}. Omit calibration=.")
     if not isinstance(model, SentenceTransformer):
-        raise InputError(f"compile takes an Encoder or a SentenceTransformer, not {type(model).__name__}.")
+        raise InputError(f"compile expects an Encoder or a SentenceTransformer, not {type(model).__name__}.")
     if calibration is not None and not calibrating:
-        raise InputError("calibration has no texts; without calibration= only the weights become int8.")
+        raise InputError("calibration= has no texts. Omit it to convert only the weights to int8.")
     if model.device.type != "cpu":
-        raise EngineError(f"Graphs are made on the CPU, this model is on {model.device}: load it with device='cpu'.")
+        raise EngineError(f"compile expects a model on the CPU, not on {model.device}. Load it with device='cpu'.")
     graph = graph_of(model)
     used, spare = calibrating[:CALIBRATION_TEXTS], calibrating[CALIBRATION_TEXTS:]
     folder = Path(tempfile.mkdtemp(prefix="essent-"))
@@ -281,7 +304,7 @@ def compile(
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    weakref.finalize(runtime, shutil.rmtree, folder, ignore_errors=True)  # it reads its files as long as it lives
+    weakref.finalize(runtime, shutil.rmtree, folder, ignore_errors=True)  # the runtime reads its files later
     recipe = graph.module
     inputs = GraphInputs(recipe.plan.frame, recipe.backbone.max_seq_length, recipe.backbone.pad_id)
     golden = _golden_vectors(graph, model)
@@ -297,7 +320,7 @@ def compile(
 
 
 def _calibration_batches(graph: Graph, texts: list[str]) -> list[tuple[Any, Any]]:
-    """Texts as padded batches of at most 8, as the engine will see them."""
+    """Pad texts to batches of at most 8, as the engine receives them."""
     recipe = graph.module
     sequences = recipe.ids(texts) if texts else []
     padded = []
@@ -312,15 +335,15 @@ def _calibration_batches(graph: Graph, texts: list[str]) -> list[tuple[Any, Any]
 
 
 def _difference(vectors: np.ndarray, golden: np.ndarray) -> float:
-    """The largest difference of an entry, relative to the longest golden vector where that is above 1."""
+    """The largest difference of an entry, relative to the longest golden vector if that is above 1."""
     return float(np.abs(vectors - golden).max()) / max(float(np.linalg.norm(golden, axis=1).max()), 1.0)
 
 
 def _golden_vectors(graph: Graph, model: SentenceTransformer) -> np.ndarray:
-    """The graph's vectors of the golden texts by torch, once they are the model's own.
+    """Compute the graph's vectors of the golden texts with torch, and check that they equal the model's.
 
     Raises:
-        EngineError: the graph is not what the model computes.
+        EngineError: the graph computes other vectors than the model.
     """
     recipe = graph.module
     tokens = pad(recipe.ids(GOLDEN_TEXTS), recipe.plan.frame, recipe.backbone.pad_id)
@@ -329,20 +352,26 @@ def _golden_vectors(graph: Graph, model: SentenceTransformer) -> np.ndarray:
     own = np.asarray(model.encode(list(GOLDEN_TEXTS), prompt="", show_progress_bar=False, truncate_dim=len(vectors[0])))
     noisy = any(spec.startswith("quantile") for spec in recipe.recipe.shaping)  # columns of noise: see QuantileGraph
     if not (cosines(own, vectors).min() > 0.98 if noisy else _difference(vectors, own) <= TOLERANCES["openvino"]):
-        raise EngineError(f"The graph of {graph.text!r} does not compute what the model does; please report it.")
+        raise EngineError(
+            f"The graph of {graph.text!r} computes other vectors than the model. This is a bug of essent: please "
+            "report it."
+        )
     return vectors
 
 
 def check_golden(compiled: CompiledEncoder, subject: str) -> None:
-    """Compare with the golden vectors, which torch computed in float32; each text alone and all in one batch.
+    """Compare each text alone and all in one batch with the golden vectors, which torch computed in float32.
 
     Raises:
-        EngineError: they differ by more than rounding.
+        EngineError: the vectors differ by more than rounding.
     """
     texts, golden = compiled.golden
     module, precision = compiled.engine_module, compiled.precision
     if golden.shape != (len(texts), module.dimensions) or not texts:
-        raise EngineError(f"{subject} has no golden vectors for {len(texts)} texts of {module.dimensions} dimensions.")
+        raise EngineError(
+            f"{subject} has golden vectors of shape {golden.shape}; expected ({len(texts)}, {module.dimensions}), one "
+            "per golden text."
+        )
     try:
         together = module.runtime.one(*module.batch(module.ids(texts)))
         alone = np.concatenate([module.runtime.one(*module.batch(module.ids([text]))) for text in texts])
@@ -350,16 +379,16 @@ def check_golden(compiled: CompiledEncoder, subject: str) -> None:
         raise EngineError(f"{subject} does not run: {str(error).strip().splitlines()[-1]}") from error
     for vectors in (together, alone):
         if vectors.shape != golden.shape:
-            raise EngineError(f"{subject} gives vectors of shape {vectors.shape}, the golden ones are {golden.shape}.")
+            raise EngineError(f"{subject} returns vectors of shape {vectors.shape}; expected {golden.shape}.")
         if precision == "float32":
             difference, allowed = _difference(vectors, golden), TOLERANCES[module.runtime.engine]
             if not difference <= allowed:
                 raise EngineError(
-                    f"{subject} does not give torch's vectors: they differ by {difference:.1e}, allowed is "
+                    f"{subject} does not reproduce torch's vectors: the difference is {difference:.1e}, the limit "
                     f"{allowed:.0e}."
                 )
         elif not (lowest := float(cosines(vectors, golden).min())) >= (allowed := LOWEST_COSINE[precision]):
             raise EngineError(
-                f"{subject} does not give torch's vectors in {precision}: the lowest cosine is {lowest:.3f}, allowed "
-                f"is {allowed}. Precision 'float32' keeps them, and int8 needs calibration on texts like yours."
+                f"{subject} does not reproduce torch's vectors in {precision}: the lowest cosine is {lowest:.3f}, the "
+                f"limit {allowed}. Use precision='float32', or calibrate int8 on texts like yours."
             )

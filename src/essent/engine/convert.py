@@ -1,4 +1,4 @@
-"""A `Graph` as files that an engine reads: OpenVINO's model.xml and model.bin, or model.onnx."""
+"""Convert a `Graph` to files for an engine: OpenVINO's model.xml and model.bin, or model.onnx."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ EXAMPLE = ("A man is playing a large flute.", "How far is the moon?", "the")
 
 
 def convert(graph: Graph, engine: str, folder: Path) -> None:
-    """Write the graph, float32, with both dimensions of its inputs free.
+    """Write the graph in float32, with dynamic batch size and length.
 
     Raises:
-        EngineError: an operation of the model has no counterpart there; says which.
+        EngineError: the engine lacks an operation of the model; the message names it.
         MissingDependencyError: the engine's library is not installed.
     """
     if engine == "openvino":
@@ -39,9 +39,9 @@ def convert(graph: Graph, engine: str, folder: Path) -> None:
             recipe = graph.module
             tokens = pad(recipe.ids(EXAMPLE), recipe.plan.frame, recipe.backbone.pad_id)
             example = tokens.ids, tokens.attention_mask.long()
-            graph(*example)  # tables that are made at first use must not be made inside the export
+            graph(*example)  # creates the tables of the first use before the export
             write(graph, example, folder / FILES[engine])
-    except Exception as error:  # whatever converters raise
+    except Exception as error:  # converters raise any class
         family = graph.module.backbone.family
         reason = next((line for line in reversed(str(error).strip().splitlines()) if line.strip()), "no reason given")
         raise EngineError(
@@ -68,7 +68,7 @@ def _write_openvino(graph: Graph, example: tuple[torch.Tensor, ...], path: Path)
 
 
 def _diagonal(context: Any) -> Any:
-    """Attention's diagonal for OpenVINO, which has none: entries 0, T+1, 2(T+1) … of the last two dimensions as one."""
+    """Gather the diagonal, which OpenVINO lacks: entries 0, T+1, 2(T+1) … of the last two dimensions flattened."""
     import numpy as np
     from openvino import opset14 as ops
 
@@ -93,13 +93,13 @@ def _write_onnx(graph: Graph, example: tuple[torch.Tensor, ...], path: Path) -> 
     )
     assert program is not None  # noqa: S101  (of `dynamo=True`)
     for node in program.model.graph.all_nodes():
-        node.metadata_props.clear()  # where in whose folders the code stood that made it
+        node.metadata_props.clear()  # paths of source files on this machine
     program.save(str(path))
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Converters' warnings and advice say nothing that a user could act on; what fails is raised."""
+    """Silence converters' warnings, which a user cannot act on; failures are raised."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -114,27 +114,27 @@ def _quiet() -> Iterator[None]:
 
 
 def quantise(path: Path, batches: list[tuple[Any, Any]]) -> None:
-    """Make an OpenVINO file int8 in place.
+    """Quantize an OpenVINO file to int8 in place.
 
     Args:
         path: model.xml.
-        batches: ids and attention mask of texts to calibrate activations on; without any only the weights become int8.
+        batches: ids and attention masks to calibrate activations on; without any, only the weights become int8.
 
     Raises:
         MissingDependencyError: nncf is not installed.
     """
     ov = openvino()
-    with redirect_stdout(sys.stderr):  # its progress bars, and what its logger writes to from its import on
+    with redirect_stdout(sys.stderr):  # its progress bars, and its logger, which binds the stream at import
         nncf = optional_import("nncf", "openvino")
     with _quiet(), redirect_stdout(sys.stderr):
         model = ov.Core().read_model(path)
         if batches:
             data = nncf.Dataset(batches, lambda batch: dict(zip(INPUTS, batch, strict=False)))
-            quantised = nncf.quantize(model, data, subset_size=len(batches), model_type=nncf.ModelType.TRANSFORMER)
+            quantized = nncf.quantize(model, data, subset_size=len(batches), model_type=nncf.ModelType.TRANSFORMER)
         else:
-            quantised = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
+            quantized = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
         beside = path.with_name("int8.xml")
-        ov.save_model(quantised, beside, compress_to_fp16=False)
-        del model, quantised
+        ov.save_model(quantized, beside, compress_to_fp16=False)
+        del model, quantized
     beside.replace(path)
     beside.with_suffix(".bin").replace(path.with_suffix(".bin"))

@@ -1,4 +1,4 @@
-"""A compiled encoder as a folder: the engine's file, the tokenizer, what it computes, golden vectors.
+"""Save and load compiled encoders: the engine's file, the tokenizer, the recipe, golden vectors.
 
 model.xml, model.bin  or  model.onnx       the graph (above 2 GB also model.onnx.data)
 tokenizer.json …                           the model's own tokenizer
@@ -39,7 +39,7 @@ from essent.recipe.tokens.ids import Frame
 from essent.tasks.calibration import read_calibration, write_calibration
 from essent.version import __version__
 
-FORMAT = 2  # 1 listed the digests of the graph alone, in engine.json
+FORMAT = 2  # format 1 listed only the graph's digests, in engine.json
 GRAPH_FILE, GOLDEN_FILE = "engine.json", "golden.safetensors"
 ENTRIES: dict[str, Kind] = {
     "engine": TEXT,
@@ -54,15 +54,24 @@ ENTRIES: dict[str, Kind] = {
 
 
 def load(path: str | Path, *, threads: int | None = None, streams: int | None = None) -> SentenceTransformer:
-    """Load a folder that essent wrote: a compiled encoder, checked against its golden vectors, or an Encoder.
+    """Load a compiled encoder or an Encoder from a folder that essent saved.
+
+    A compiled encoder is checked against its golden vectors.
 
     Args:
-        threads, streams: of a compiled encoder; by default as the machine has them.
+        threads, streams: of a compiled encoder; see `essent.engine.runtime.Runtime`.
 
     Raises:
-        ModelError: not a folder that essent wrote, or a damaged one.
-        EngineError: the graph does not give its golden vectors, or cannot run on this machine.
+        ModelError: not a folder that essent saved, or a damaged one.
+        EngineError: the graph does not reproduce its golden vectors, or cannot run on this machine.
         MissingDependencyError: the engine's library is not installed.
+
+    Example:
+        >>> import essent
+        >>> encoder = essent.Encoder("sentence-transformers/all-MiniLM-L6-v2", "static")
+        >>> essent.compile(encoder).save("compiled")
+        >>> essent.load("compiled", threads=1)
+        CompiledEncoder('static', engine='openvino', precision='float32', threads=1, streams=1)
     """
     root = Path(check_path(path))
     recover(root)
@@ -70,8 +79,8 @@ def load(path: str | Path, *, threads: int | None = None, streams: int | None = 
         if (root / STATE_FOLDER / "encoder.json").is_file():
             return Encoder(str(root))
         raise ModelError(
-            f"{str(path)!r} was not written by essent: it has neither {STATE_FOLDER}/{GRAPH_FILE} (a graph) nor "
-            f"{STATE_FOLDER}/encoder.json (essent save). Other models are loaded by essent.Encoder."
+            f"{str(path)!r} was not saved by essent: it has neither {STATE_FOLDER}/{GRAPH_FILE} (a compiled encoder) "
+            f"nor {STATE_FOLDER}/encoder.json (an Encoder). Load other models with essent.Encoder."
         )
     with damage_named(str(path)):
         check_folder(root)
@@ -93,10 +102,10 @@ def load(path: str | Path, *, threads: int | None = None, streams: int | None = 
 
 
 def read_graph_metadata(path: Path) -> dict[str, Any]:
-    """What engine.json says, with every entry that loading needs.
+    """Read engine.json and check every entry that loading needs.
 
     Raises:
-        ModelError: damaged, or of another format.
+        ModelError: the file is damaged or has another format.
     """
     metadata: dict[str, Any] = read_json(path)
     if metadata.get("format") not in (1, FORMAT):
@@ -104,22 +113,22 @@ def read_graph_metadata(path: Path) -> dict[str, Any]:
             f"{path} has format {metadata.get('format')!r} (essent {metadata.get('essent')}); this essent "
             f"{__version__} reads format {FORMAT}. Upgrade essent, or export the model again."
         )
-    if "inputs" not in metadata and isinstance(metadata.get("reading"), dict):  # its name at first
+    if "inputs" not in metadata and isinstance(metadata.get("reading"), dict):  # the key in early versions
         longest = metadata["reading"].pop("max_length", None)
         metadata["inputs"] = {**metadata["reading"], "max_seq_length": longest}
-    # version 0.1 wrote them
+    # version 0.1 wrote short names
     metadata["precision"] = SHORT.get(str(metadata.get("precision")), metadata.get("precision"))
     for key, kind in ENTRIES.items():
         if not kind.allows(metadata.get(key)):
-            raise DamagedError(f"{path} is damaged: {key!r} must be {kind.expected}, and is {metadata.get(key)!r:.60}.")
+            raise DamagedError(f"{path} is damaged: {key!r} must be {kind.expected}, not {metadata.get(key)!r:.60}.")
     return metadata
 
 
 def _check_files(root: Path, metadata: dict[str, Any]) -> None:
-    """Compare every file with its digest: golden texts read some rows of the vocabulary only.
+    """Compare every file with its digest: golden texts use only some rows of the vocabulary.
 
     Raises:
-        ModelError: names a file that is missing, changed or added.
+        ModelError: a file is missing, has changed or was added; the message names it.
     """
     if metadata["format"] == FORMAT:
         check_digests(root, whole=True)
@@ -127,14 +136,14 @@ def _check_files(root: Path, metadata: dict[str, Any]) -> None:
     written = metadata.get("files")
     digests = {name: digest_of_file(root / name) for name in ALL_FILES if (root / name).is_file()}
     if written != digests:
-        raise DamagedError(f"In {str(root)!r} the graph has changed since it was written: export it again.")
+        raise DamagedError(f"The graph in {str(root)!r} has changed since it was saved. Export it again.")
 
 
 def save_compiled(compiled: CompiledEncoder, path: Path) -> None:
-    """Write the folder, which appears when all of it is written; what lay in it beside an older graph stays.
+    """Write the folder atomically; files that are not part of an older graph remain in it.
 
     Raises:
-        ModelError: the place is a file, or the folder of another model.
+        ModelError: the path is a file, or the folder of another model.
     """
     check_replaceable(path, GRAPH)
     module = compiled.engine_module

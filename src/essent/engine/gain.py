@@ -1,4 +1,4 @@
-"""What a graph or another precision gains on this machine, and what it loses; no torch until something is compared."""
+"""Measure speed and accuracy of a graph or another precision on this machine; torch is imported only to compare."""
 
 from __future__ import annotations
 
@@ -20,25 +20,32 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-MIN_TEXTS = 16  # fewer take too little time to measure, and rank too few similarities
-ALONE = 20  # texts that are encoded one by one in a round
-CONSTANT = 1e-6  # similarities that differ by no more are rounding
+MIN_TEXTS = 16  # fewer run too briefly to time, and have too few similarities to rank
+ALONE = 20  # texts encoded one by one per round
+CONSTANT = 1e-6  # smaller differences of similarities are rounding
 FEWEST_RANKED, MOST_RANKED = 300, 512  # texts: all their pairs are ranked, 45,000 to 131,000
-RANKED = ((0.999, "as before"), (0.98, "nearly as before"))  # from which Spearman on
-WORTH = 1.2  # times as fast, from which another precision is worth a word
-ENOUGH = 2000  # texts from which it is worth trying
-TRIED = 64  # texts of the sample
+RANKED = ((0.999, "unchanged"), (0.98, "nearly unchanged"))  # by minimum Spearman
+WORTH = 1.2  # minimum speed ratio to recommend another precision
+ENOUGH = 2000  # minimum number of texts for the trial
+TRIED = 64  # sampled texts of the trial
 
 
-# -- what is lost -----------------------------------------------------------------------------------------------------
+# -- loss -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Loss:
-    """What a graph costs, on some texts: cosines with the float32 vectors of the same texts.
+    """The accuracy of a graph: cosines of its vectors with torch's float32 vectors of the same texts.
 
-    `spearman` compares the similarities of all pairs of the first 512 texts, 1 for the same order; `unseen` says
-    whether the texts are others than the calibration's.
+    `spearman` compares the similarities of all pairs of the first 512 texts; 1 is the same order. `unseen` is whether
+    none of the texts was used for calibration.
+
+    Example:
+        >>> from essent.engine import Loss
+        >>> loss = Loss(texts=400, mean_cosine=0.9998, lowest_cosine=0.9991, spearman=0.9995, unseen=True)
+        >>> print(loss)  # as in `compile(encoder, precision="bfloat16").loss`
+        The ranking of similarities is unchanged: Spearman 0.9995 over 400 texts; lowest cosine with torch's float32
+        vectors 0.99910
     """
 
     texts: int
@@ -48,16 +55,16 @@ class Loss:
     unseen: bool
 
     def __str__(self) -> str:
-        how = next((words for least, words in RANKED if self.spearman >= least), "otherwise than before")
-        warning = "" if self.unseen else ", with which it was calibrated, so that others may lose more"
+        how = next((words for least, words in RANKED if self.spearman >= least), "changed")
+        warning = "" if self.unseen else " (some of the calibration; the loss on other texts may be larger)"
         return (
-            f"Similarities are ranked {how}: Spearman {self.spearman:.4f} over {self.texts:,} texts{warning}; "
+            f"The ranking of similarities is {how}: Spearman {self.spearman:.4f} over {self.texts:,} texts{warning}; "
             f"lowest cosine with torch's float32 vectors {self.lowest_cosine:.5f}"
         )
 
 
 def texts_to_judge(texts: Sequence[str], calibration: Sequence[str]) -> list[str]:
-    """Distinct texts that did not calibrate, 300 to 512: the user's own, and essent's sample where these are few."""
+    """Select 300 to 512 distinct texts not used for calibration: the user's, plus essent's sample if these are few."""
     used = set(calibration)
     own = [text for text in dict.fromkeys(texts) if text not in used][:MOST_RANKED]
     if len(own) >= FEWEST_RANKED:
@@ -66,7 +73,7 @@ def texts_to_judge(texts: Sequence[str], calibration: Sequence[str]) -> list[str
 
 
 def loss_of(exact: np.ndarray, rounded: np.ndarray, unseen: bool) -> Loss:
-    """How far the vectors (N,K) of a graph are from the exact ones of the same texts."""
+    """Compare the vectors (N,K) of a graph with the exact vectors of the same texts."""
     from scipy.stats import spearmanr
 
     row_cosines = cosines(exact, rounded)
@@ -77,7 +84,7 @@ def loss_of(exact: np.ndarray, rounded: np.ndarray, unseen: bool) -> Loss:
 
 
 def measure_loss(model: SentenceTransformer, compiled: SentenceTransformer, texts: Sequence[str]) -> Loss:
-    """How far a graph's vectors are from the model's own; see `texts_to_judge` for the texts."""
+    """Compare a graph's vectors with the model's; see `texts_to_judge` for the texts."""
     return loss_of(_vectors_of(model, texts), _vectors_of(compiled, texts), True)
 
 
@@ -86,25 +93,25 @@ def _vectors_of(model: SentenceTransformer, texts: Sequence[str]) -> np.ndarray:
 
 
 def _similarities(vectors: np.ndarray) -> np.ndarray:
-    """Cosines of all pairs of the vectors (N,K), each pair once: (N·(N-1)/2,)."""
+    """Compute the cosines of all pairs of vectors (N,K), each pair once: (N·(N-1)/2,)."""
     exact = vectors.astype(np.float64)  # float32 products would rank their rounding
     units = exact / np.maximum(np.linalg.norm(exact, axis=1, keepdims=True), 1e-30)
     return np.asarray((units @ units.T)[np.triu_indices(len(units), 1)])
 
 
 def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Cosine of each row of (N,K) with the same row of the other, 1 where both are zeros: (N,)."""
+    """Compute the cosine of each row of (N,K) with the same row of the other, 1 if both are zeros: (N,)."""
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     same = ~a.any(axis=1) & ~b.any(axis=1)  # a text without tokens, in a table of token vectors
     return np.where(same, 1.0, np.einsum("nk,nk->n", a, b) / np.maximum(lengths, 1e-30))
 
 
-# -- what is gained ---------------------------------------------------------------------------------------------------
+# -- speed ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as fast, by rounds: each divides torch's time by the graph's of the same round.
+    """The speed of a graph relative to torch: in each round, torch's time divided by the graph's.
 
     Attributes:
         torch, graph: seconds of each round.
@@ -115,29 +122,40 @@ class Ratio:
 
     @property
     def by_round(self) -> list[float]:
-        """How many times as fast the graph was, round by round."""
+        """The relative speed of each round."""
         return [slow / fast for slow, fast in zip(self.torch, self.graph, strict=True)]
 
     @property
     def median(self) -> float:
-        """The median over the rounds."""
+        """The median relative speed."""
         return statistics.median(self.by_round)
 
     def __str__(self) -> str:
         low, high = min(self.by_round), max(self.by_round)
-        clear = "" if low > 1 or high < 1 else "; no difference is shown"
+        clear = "" if low > 1 or high < 1 else "; no clear difference"
         return f"{self.median:.2f} times as fast ({low:.2f} to {high:.2f} in {len(self.torch)} rounds{clear})"
 
 
 @dataclass(frozen=True)
 class Gain:
-    """What `compare` found.
+    """The result of `compare`: speed and accuracy of a graph on this machine.
 
     Attributes:
-        texts: how many.
-        together: all texts in one call.
-        alone: twenty texts in as many calls, as queries come.
-        loss: of the vectors against torch's.
+        texts: number of texts.
+        together: relative speed for all texts in one call.
+        alone: relative speed for twenty texts in twenty calls, like queries.
+        loss: accuracy of the vectors, compared with torch's.
+
+    Example:
+        >>> import essent
+        >>> from essent.engine import compare
+        >>> encoder = essent.Encoder("sentence-transformers/all-MiniLM-L6-v2", "static")
+        >>> texts = [f"Number {number} is on the list." for number in range(20)]
+        >>> gain = compare(essent.compile(encoder), encoder, texts, rounds=1)
+        >>> print(gain)
+        All 20 texts at once: ... times as fast ...
+        One text at a time: ... times as fast ...
+        The ranking of similarities is unchanged: Spearman 1.0000 over 20 texts; ...
     """
 
     texts: int
@@ -149,23 +167,21 @@ class Gain:
         rate = [self.texts / statistics.median(seconds) for seconds in (self.together.graph, self.together.torch)]
         query = [1000 * statistics.median(seconds) / ALONE for seconds in (self.alone.graph, self.alone.torch)]
         return (
-            f"All {self.texts:,} texts at once: {self.together}, {rate[0]:,.0f} texts a second instead of "
+            f"All {self.texts:,} texts at once: {self.together}, {rate[0]:,.0f} texts per second instead of "
             f"{rate[1]:,.0f}.\nOne text at a time: {self.alone}, {query[0]:.1f} ms instead of {query[1]:.1f}.\n"
             f"{self.loss}."
         )
 
 
 def texts_to_compare(texts: Iterable[str]) -> list[str]:
-    """Distinct texts, enough to time.
+    """Return the distinct texts, and check that they are enough to time.
 
     Raises:
-        InputError: too few.
+        InputError: too few texts.
     """
     distinct = list(dict.fromkeys(check_texts(texts)))
     if len(distinct) < MIN_TEXTS:
-        raise InputError(
-            f"{len(distinct)} different texts are too few to compare speeds on; give at least {MIN_TEXTS}."
-        )
+        raise InputError(f"{len(distinct)} distinct texts are too few to compare speeds. Give at least {MIN_TEXTS}.")
     return distinct
 
 
@@ -177,25 +193,37 @@ def compare(
     rounds: int = 5,
     calibration: Sequence[str] = (),
 ) -> Gain:
-    """Time a graph against its model in torch on the CPU, and compare their vectors.
+    """Compare a graph with its model in torch on the CPU: time and vectors.
 
-    Each round runs both, in turns the one or the other first, so that what else the machine does meets both alike. One
+    Each round runs both, alternating which runs first, so that other load on the machine affects both equally. One
     round before them is not counted.
 
     Args:
         compiled: the graph, a CompiledEncoder.
-        model: what was compiled, on the CPU; its threads are torch's (`torch.set_num_threads`).
-        texts: like those that will be encoded; each distinct one is taken once.
+        model: the model that was compiled, on the CPU; it uses torch's threads (`torch.set_num_threads`).
+        texts: like those that will be encoded; duplicates are removed.
+        rounds: number of timed rounds.
         calibration: texts that int8 was calibrated on.
 
     Raises:
-        InputError: fewer than 16 different texts, or no round; a model on another device.
+        InputError: fewer than 16 distinct texts, fewer than one round, or a model on another device.
+
+    Example:
+        >>> import essent
+        >>> from essent.engine import compare
+        >>> encoder = essent.Encoder("sentence-transformers/all-MiniLM-L6-v2", "static")
+        >>> texts = [f"Number {number} is on the list." for number in range(20)]
+        >>> gain = compare(essent.compile(encoder), encoder, texts, rounds=1)
+        >>> gain.texts, round(gain.loss.spearman, 2)
+        (20, 1.0)
     """
     distinct = texts_to_compare(texts)
     if rounds < 1:
-        raise InputError(f"rounds={rounds}: at least one is needed.")
+        raise InputError(f"rounds={rounds}: must be a whole number of at least 1.")
     if model.device.type != "cpu":
-        raise InputError(f"The model is on {model.device}; a graph runs on the CPU. Compare with device='cpu'.")
+        raise InputError(
+            f"The model is on {model.device}, but a graph runs on the CPU. Load the model with device='cpu'."
+        )
     exact, own = _vectors_of(model, distinct), _vectors_of(compiled, distinct)
     queries = sorted(distinct, key=len)[:: max(1, len(distinct) // ALONE)][:ALONE]
     queries = (queries * ALONE)[:ALONE]
@@ -223,16 +251,16 @@ def _ratio(
     return Ratio(tuple(seconds[0]), tuple(seconds[1]))
 
 
-# -- what bfloat16 would give -----------------------------------------------------------------------------------------
+# -- bfloat16 ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What bfloat16 would give on this machine.
+    """The speed and accuracy of bfloat16 on this machine.
 
     Attributes:
-        ratio: how many times as fast it is, the median of three interleaved rounds.
-        loss: what it costs.
+        ratio: the relative speed, the median of three interleaved rounds.
+        loss: the accuracy.
     """
 
     ratio: float
@@ -243,10 +271,10 @@ class Offer:
 
 
 def offer_bfloat16(model: Any, texts: Sequence[str]) -> Offer | None:
-    """What bfloat16 would give, tried on some of the texts; None where it is not worth it.
+    """Try bfloat16 on some of the texts; return None unless it is at least 1.2 times as fast.
 
-    Tried only where the CPU has such arithmetic, the model is a transformer in float32, and there are 2,000 texts or
-    more, so that the trial costs little beside them.
+    The trial runs only if the CPU has such arithmetic, the model is a transformer in float32, and there are at least
+    2,000 texts, so that its time is small compared with encoding them.
     """
     if len(texts) < ENOUGH or not hasattr(model, "module"):  # a static encoder runs without torch
         return None

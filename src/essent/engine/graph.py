@@ -1,4 +1,4 @@
-"""A whole recipe as one function of tensors, ids to vectors, that torch.export can follow: no look at the data.
+"""A whole recipe as one function of tensors, ids to vectors, without data-dependent branches, for torch.export.
 
 ids, mask ─ content ─ transformer up to the layer read, diagonals ─ mix α ─ weights ω ─ reduce Σ ─ shaping g ─ vectors
 """
@@ -29,19 +29,19 @@ from essent.recipe.tokens.ids import content_of
 from essent.recipe.types import Tokens
 
 HEADS = (Transformer, WordEmbeddings)
-TAILS = (Dense, LayerNorm, Normalize)  # what a sentence-transformers model may have behind its pooling
+TAILS = (Dense, LayerNorm, Normalize)  # supported modules after the pooling of a sentence-transformers model
 
 
 class Graph(nn.Module):
-    """A fitted recipe from ids and attention mask (B,T), padded on the right, to vectors (B,K).
+    """A fitted recipe as a module from ids and attention mask (B,T), padded on the right, to vectors (B,K).
 
     Args:
-        module: the recipe, with what it has learned.
+        module: the fitted recipe.
         tail: sentence-transformers modules that follow it, each from features to features.
 
     Raises:
-        NotFittedError: the recipe learns something and `fit` has not been called.
-        EngineError: template denoising without a maximum length, or a recipe that asks the masked-LM head.
+        NotFittedError: the recipe has learned parts and `fit` has not been called.
+        EngineError: template denoising without a maximum length, or a recipe that reads the masked-LM head.
     """
 
     def __init__(self, module: RecipeModule, tail: Sequence[nn.Module] = ()) -> None:
@@ -49,8 +49,9 @@ class Graph(nn.Module):
         module.require_fit()
         if module.plan.reads_mlm_head:
             raise EngineError(
-                f"layers={format_mix(module.recipe.layers)} runs the masked-LM head at the masks alone, and a graph "
-                "computes the same for every token. The recipe prompt reads the [MASK] itself and converts."
+                f"layers={format_mix(module.recipe.layers)} cannot be converted: it runs the masked-LM head only at "
+                "masks, and a graph computes the same for every token. Use the recipe 'prompt', which reads the state "
+                "of [MASK]."
             )
         self.module = module
         self.shaping = shaping_graph(module.chain)
@@ -61,7 +62,7 @@ class Graph(nn.Module):
             self.register_buffer(f"bias_{layer}", all_template_states(module, layer))
 
     def forward(self, ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Vectors (B,K) of ids and attention mask, both (B,T) int64."""
+        """Compute vectors (B,K) from ids and attention mask, both (B,T) int64."""
         plan, backbone = self.module.plan, self.module.backbone
         tokens = Tokens(ids, attention_mask.bool(), content_of(attention_mask.bool(), plan.frame))
         states = backbone.states(tokens, plan.required)
@@ -74,7 +75,7 @@ class Graph(nn.Module):
         return embedding
 
     def _bias(self, tokens: Tokens, layer: int) -> torch.Tensor:
-        """What the template alone gives at each of its own tokens, 0 at the user's words: (B,T,D)."""
+        """Look up the empty template's state at each of its tokens, 0 at the user's words: (B,T,D)."""
         table = getattr(self, self.biases[layer])
         words = tokens.content.long().sum(dim=1).clamp(max=table.shape[0] - 1)  # (B,)
         template = tokens.attention_mask & ~tokens.content  # (B,T)
@@ -84,12 +85,12 @@ class Graph(nn.Module):
 
     @property
     def text(self) -> str:
-        """What it computes, for people."""
+        """The recipe and the further modules, as text."""
         return " + ".join([str(self.module.recipe), *(type(step).__name__ for step in self.tail)])
 
     @contextlib.contextmanager
     def for_export(self) -> Iterator[None]:
-        """Texts start at the left and nothing learns: what a graph is made under."""
+        """Pad on the right, and disable training and gradients, for the export."""
         backbone = self.module.backbone
         self.eval()
         backbone.pads_right = True
@@ -101,10 +102,10 @@ class Graph(nn.Module):
 
 
 def all_template_states(module: RecipeModule, layer: int) -> torch.Tensor:
-    """States of the empty template for every number of words that a text may have: (W,F,D)."""
+    """Compute the empty template's states for every possible number of words: (W,F,D)."""
     frame, longest = module.plan.frame, module.backbone.max_seq_length
     if longest is None:
-        raise EngineError("Template denoising as a graph needs a maximum length: set encoder.max_seq_length first.")
+        raise EngineError("A graph with template denoising needs a maximum length: set encoder.max_seq_length first.")
     like = module.backbone.static_table
     lengths = np.array_split(np.arange(max(longest - len(frame), 0) + 1), max(longest // 64, 1))
     with torch.no_grad():
@@ -115,7 +116,7 @@ def all_template_states(module: RecipeModule, layer: int) -> torch.Tensor:
 
 
 def shaping_graph(chain: Chain) -> nn.Module:
-    """The chain with parts that can be exported: affine maps in float32, the quantile map as plain searches."""
+    """Convert the chain to modules that can be exported: affine maps in float32, the quantile map as searches."""
     parts: list[nn.Module] = []
     for step in chain.folded():
         part = QuantileGraph(step.learned("quantiles_")) if isinstance(step, QuantileUniform) else step.module()
@@ -129,23 +130,23 @@ def shaping_graph(chain: Chain) -> nn.Module:
 class QuantileGraph(nn.Module):
     """`essent.recipe.shaping.quantile.QuantileMap` by binary search over all quantiles, in float32 throughout.
 
-    Graph engines compute in float32: quantiles are rounded to it first and slopes are made of the rounded ones, so that
-    a value's place never jumps. A value within rounding of one that several quantiles share goes to the middle of their
-    places, as an equal one does there. A column that only has rounding noise in it (all-MiniLM-L6-v2 has three) is
-    held at 0, where a constant column is: its quantiles would be noise in every engine, and another in each.
+    Graph engines compute in float32: quantiles are rounded to float32 first, and slopes are computed from the rounded
+    ones, so that a value's level never jumps. A value within rounding of a quantile that several levels share maps to
+    the middle of these levels, like an equal one. A column with only rounding noise (all-MiniLM-L6-v2 has three) maps
+    to 0, like a constant column: its quantiles would be noise, and differ between engines.
     """
 
-    rounding = 3e-6  # of a column's range, by which an engine's values may differ from torch's
-    low: torch.Tensor  # (D,): the first and the last quantile
-    high: torch.Tensor
+    rounding = 3e-6  # difference between an engine's values and torch's, relative to a column's range
+    low: torch.Tensor  # (D,): the first quantile
+    high: torch.Tensor  # (D,): the last quantile
     near: torch.Tensor  # (D,): rounding in the column's own unit
-    alive: torch.Tensor  # (D,)
-    start: torch.Tensor  # (D,): where a column begins in the tables below
+    alive: torch.Tensor  # (D,): whether the column has more than noise
+    start: torch.Tensor  # (D,): index of a column's first row in the tables below
     quantiles: torch.Tensor  # (D·Q,)
     slope: torch.Tensor
     level: torch.Tensor
-    tied: torch.Tensor  # where a value that equals the quantile goes: the middle of the levels that share it
-    shared: torch.Tensor  # whether several do
+    tied: torch.Tensor  # the level of a value that equals the quantile: the middle of the levels that share it
+    shared: torch.Tensor  # whether the quantile equals the one before
 
     def __init__(self, quantiles: np.ndarray) -> None:
         super().__init__()
@@ -178,7 +179,7 @@ class QuantileGraph(nn.Module):
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Map each dimension of vectors (B,D) to its quantiles."""
         inside = torch.minimum(torch.maximum(vectors, self.low), self.high)  # (B,D)
-        at = torch.zeros_like(vectors, dtype=torch.int64)  # the last quantile ≤ the value, give or take rounding
+        at = torch.zeros_like(vectors, dtype=torch.int64)  # the last quantile ≤ the value, up to rounding
         for step in self.halvings:
             further = (at + step).clamp(max=self.count - 1)
             at = torch.where(self.quantiles[self.start + further] <= inside + self.near, further, at)
@@ -191,44 +192,47 @@ class QuantileGraph(nn.Module):
         return torch.where(self.alive, mapped, torch.zeros_like(mapped)).clamp(0.0, 1.0)
 
 
-# -- models that are no Encoder ---------------------------------------------------------------------------------------
+# -- sentence-transformers models -------------------------------------------------------------------------------------
 
 
 def graph_of(model: SentenceTransformer) -> Graph:
-    """The graph of an Encoder, or of a sentence-transformers model.
+    """Build the graph of an Encoder, or of a sentence-transformers model.
 
-    Such a model is Transformer, Pooling, then Dense, Normalize …, with StaticEmbedding or WordEmbeddings in the
-    transformer's place.
+    Such a model is Transformer or WordEmbeddings, then Pooling, or StaticEmbedding alone; then Dense, LayerNorm,
+    Normalize.
 
     Raises:
-        EngineError: a module that no graph is made of.
-        NotFittedError: the recipe learns something and `fit` has not been called.
+        EngineError: a module that does not convert.
+        NotFittedError: the recipe has learned parts and `fit` has not been called.
     """
     if types := {str(p.dtype) for p in model.parameters() if p.dtype != torch.float32}:
         raise EngineError(
-            f"Graphs are made of float32 weights, this model has {', '.join(sorted(types))}: load it with "
-            "model_kwargs={'dtype': torch.float32}; precision= says what is computed in."
+            f"A graph needs float32 weights, but this model has {', '.join(sorted(types))}. Load it with "
+            "model_kwargs={'dtype': torch.float32}, and set the precision of the graph with precision=."
         )
     if isinstance(model, Encoder):
         if len(model) > 1:
-            raise EngineError(f"The Encoder has {model[1]!r} after its recipe; put the step into the recipe's shaping.")
+            raise EngineError(
+                f"Cannot make a graph of an Encoder with {model[1]!r} after its recipe. Add the step to the recipe's "
+                "shaping."
+            )
         return Graph(model.module)
     modules = list(model)
-    whole = bool(modules) and isinstance(modules[0], StaticEmbedding)  # it pools by itself
+    whole = bool(modules) and isinstance(modules[0], StaticEmbedding)  # includes the pooling
     pooled = len(modules) > 1 and isinstance(modules[0], HEADS) and isinstance(modules[1], Pooling)
     tail = modules[1 if whole else 2 :]
     odd = [m for m in tail if not isinstance(m, TAILS)]
     if odd or not (whole or pooled):
         unsupported = (odd or modules or [model])[0]
         raise EngineError(
-            f"Cannot make a graph of {unsupported!r}: a model is a Transformer and a Pooling, or a StaticEmbedding, "
-            f"followed by {', '.join(kind.__name__ for kind in TAILS)}; or an essent Encoder with any recipe."
+            f"Cannot make a graph of {unsupported!r}. Supported are an essent Encoder, and models of a Transformer and "
+            f"a Pooling, or a StaticEmbedding, followed by any of {', '.join(kind.__name__ for kind in TAILS)}."
         )
     pooling: Any = modules[1] if pooled else None
     if pooling is not None and not pooling.include_prompt:
-        raise EngineError("Cannot make a graph of a model whose pooling leaves the prompt out (include_prompt=False).")
+        raise EngineError("Cannot make a graph of a model whose pooling excludes the prompt (include_prompt=False).")
     if pooling is not None and not (isinstance(pooling.pooling_mode, str) and pooling.pooling_mode in POOLING):
-        raise EngineError(f"Cannot make a graph of {pooling!r}; pooling modes that make a graph: {', '.join(POOLING)}.")
+        raise EngineError(f"Cannot make a graph of {pooling!r}. Supported pooling modes: {', '.join(POOLING)}.")
     try:
         recipe = Encoder(SentenceTransformer(modules=modules[: len(modules) - len(tail)], device="cpu"))
     except ModelError as error:

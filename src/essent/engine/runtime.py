@@ -1,4 +1,4 @@
-"""Engines that run a converted file: many batches at once on every core, or one with all of them; no torch."""
+"""Engines that run a converted file without torch: several batches in parallel, or one batch on all cores."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from essent._core.lazy import optional_import
 from essent.errors import EngineError
 
 FILES = {"openvino": "model.xml", "onnx": "model.onnx"}
-ALL_FILES = ("model.xml", "model.bin", "model.onnx", "model.onnx.data")  # the last where onnx has more than 2 GB
-Batch = tuple[np.ndarray, np.ndarray, np.ndarray]  # rows of the result (B,), ids (B,T), attention mask (B,T)
-Keep = Callable[[np.ndarray, np.ndarray], None]  # takes rows (B,) and vectors (B,K)
+ALL_FILES = ("model.xml", "model.bin", "model.onnx", "model.onnx.data")  # the last for onnx above 2 GB
+Batch = tuple[np.ndarray, np.ndarray, np.ndarray]  # row indices (B,), ids (B,T), attention mask (B,T)
+Keep = Callable[[np.ndarray, np.ndarray], None]  # receives row indices (B,) and vectors (B,K)
 Run = Callable[[np.ndarray, np.ndarray], np.ndarray]  # ids and attention mask (B,T) to vectors (B,K)
-# For how many shapes of batches OpenVINO keeps what it made, by default 5,000: with all-MiniLM-L6-v2 that took half a
-# gigabyte after 2,000 shapes at random. A server's lanes, which run for months, keep 16: with 16 a server is as fast as
-# with 64 (1.01 times the time, 0.87 to 1.07), while encoding a list takes 1.06 times the time (1.00 to 1.11).
+# Number of batch shapes that OpenVINO caches, by default 5,000: with all-MiniLM-L6-v2, 2,000 random shapes used half a
+# gigabyte. A server's lanes, which run for months, cache 16: a server is then as fast as with 64 (1.01 times the time,
+# 0.87 to 1.07), while encoding a list takes 1.06 times the time (1.00 to 1.11).
 SHAPES = "CPU_RUNTIME_CACHE_CAPACITY"
 SHAPES_KEPT, SHAPES_OF_LANES = 64, 16
 _tables_lock = Lock()
 
 
 def openvino() -> ModuleType:
-    """The library, without its telemetry: importing it sends a message to its makers unless that package is missing.
+    """Import OpenVINO without its telemetry, which sends a message at import unless its package is missing.
 
-    Its tables of number types are made here, by one thread. They are made at the first use of a tensor, and two threads
-    that meet there wait for each other for ever: one has the table's guard and wants the interpreter's lock, the other
-    the reverse (seen in 2026.4, in 3 of 100 starts with two streams).
+    Its tables of number types are initialized here, by one thread. Two threads that initialize them at the first use of
+    a tensor can deadlock: one holds the table's guard and waits for the interpreter's lock, the other the reverse (seen
+    in 2026.4, in 3 of 100 starts with two streams).
     """
     if "openvino" not in sys.modules and "openvino_telemetry" not in sys.modules:
-        sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]  # `import` then says it is not installed
+        sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]  # its import then fails
     with _tables_lock:
         library = optional_import("openvino", "openvino")
         _ = library.Tensor(np.zeros(1, np.int64)).data
@@ -50,23 +50,23 @@ def openvino() -> ModuleType:
 
 
 def onnxruntime() -> ModuleType:
-    """The library, without its telemetry."""
+    """Import onnxruntime without its telemetry."""
     os.environ.setdefault("ORT_TELEMETRY_DISABLED", "1")
     return optional_import("onnxruntime", "onnx")
 
 
 class Runtime(ABC):
-    """A converted file, ready to run. What runs batches is made at first use: for single ones, and for many.
+    """A converted file, ready to run; sessions for single and for many batches are created at first use.
 
     Args:
-        folder: holds the file.
-        precision: what to compute in.
-        threads: in all; the cores of the machine by default.
-        streams: batches at the same time; each has `threads / streams` threads. By default one a thread up to 4
-            threads, one for two threads from there: one stream waits for memory while another computes.
+        folder: the folder with the file.
+        precision: the precision of the computation.
+        threads: total number of threads; by default the machine's cores.
+        streams: batches in parallel, each with `threads / streams` threads. By default one stream per thread up to 4
+            threads, then one per two threads: one stream waits for memory while another computes.
 
     Raises:
-        EngineError: a precision that engine or machine do not have, or numbers that do not fit.
+        EngineError: a precision that the engine or the machine lacks, or more streams than threads.
     """
 
     engine: str
@@ -75,24 +75,24 @@ class Runtime(ABC):
     def __init__(self, folder: Path, precision: str, threads: int | None = None, streams: int | None = None) -> None:
         for name, value in (("threads", threads), ("streams", streams)):
             if value is not None and (not isinstance(value, int) or value < 1):
-                raise EngineError(f"{name} must be a whole number ≥ 1, not {value!r}.")
+                raise EngineError(f"{name}={value!r}: must be a whole number of at least 1.")
         self.threads = threads or cores()
         self.streams = streams or (self.threads if self.threads <= 4 else self.threads // 2)
         if self.streams > self.threads:
-            raise EngineError(f"{self.streams} streams need at least as many threads, got threads={self.threads}.")
-        self.path = Path(folder).absolute() / FILES[self.engine]  # read again at first use, wherever that is
+            raise EngineError(f"streams={self.streams}: must be at most the number of threads, {self.threads}.")
+        self.path = Path(folder).absolute() / FILES[self.engine]  # read at first use, possibly in another folder
         self.precision = precision
         self._quick_lock, self._bulk_lock = Lock(), Lock()  # a query does not wait for a corpus
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise EngineError(
-            "An engine can be neither copied nor sent to another process: save the compiled encoder, and read the "
+            "An engine can be neither copied nor sent to another process. Save the compiled encoder, and load the "
             "folder there with essent.load."
         )
 
     @abstractmethod
     def _runs(self, streams: int, count: int, shapes: int = SHAPES_KEPT) -> list[Run]:
-        """`count` functions for different threads, on an engine that computes `streams` batches at a time."""
+        """Return `count` functions for different threads, on an engine that runs `streams` batches in parallel."""
 
     @cached_property
     def _quick(self) -> Run:
@@ -100,19 +100,19 @@ class Runtime(ABC):
 
     @cached_property
     def _bulk(self) -> SimpleQueue[Run]:
-        """What runs many batches: two for each stream, so that the next batch is there when one is done."""
+        """Idle functions for many batches, two per stream, so that a stream never waits for its next batch."""
         idle: SimpleQueue[Run] = SimpleQueue()
         for run in self._runs(self.streams, 2 * self.streams):
             idle.put(run)
         return idle
 
     def one(self, ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
-        """Vectors (B,K) of one batch, with all threads."""
+        """Compute the vectors (B,K) of one batch, with all threads."""
         with self._quick_lock:
             return self._quick(ids, attention_mask)
 
     def many(self, batches: Iterable[Batch], keep: Keep) -> None:
-        """Run batches as they come, `streams` at a time, and hand each one's vectors over."""
+        """Run batches as they arrive, `streams` in parallel, and call `keep` with the vectors of each."""
         with self._bulk_lock:
             idle = self._bulk
 
@@ -135,12 +135,12 @@ class Runtime(ABC):
                 future.result()
 
     def lanes(self) -> list[Run]:
-        """As many functions as streams, each of which may run a batch while the others and `one` run theirs."""
+        """Return one function per stream; each can run a batch while the others and `one` run theirs."""
         return self._runs(self.streams, self.streams, SHAPES_OF_LANES)
 
 
 class OpenVINORuntime(Runtime):
-    """OpenVINO on the CPU: a compiled model for each use, with requests that may run at the same time."""
+    """OpenVINO on the CPU: one compiled model per use, with requests that can run in parallel."""
 
     engine = "openvino"
     precisions = ("float32", "bfloat16", "int8")
@@ -155,9 +155,9 @@ class OpenVINORuntime(Runtime):
             raise _unreadable("OpenVINO", self.path, error) from error
 
     def _compile(self, streams: int, shapes: int) -> Any:
-        kind = "bf16" if self.precision == "bfloat16" else "f32"  # int8 files say themselves what is int8 in them
+        kind = "bf16" if self.precision == "bfloat16" else "f32"  # int8 files specify their int8 parts
         settings = {"INFERENCE_PRECISION_HINT": kind, "INFERENCE_NUM_THREADS": self.threads, "NUM_STREAMS": streams}
-        with contextlib.suppress(RuntimeError):  # OpenVINO does not document this setting, and may drop it
+        with contextlib.suppress(RuntimeError):  # an undocumented setting that OpenVINO may remove
             return self._core.compile_model(self._model, "CPU", {**settings, SHAPES: shapes})
         return self._core.compile_model(self._model, "CPU", settings)
 
@@ -167,20 +167,20 @@ class OpenVINORuntime(Runtime):
 
 
 def _infer(request: Any, ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
-    return np.array(request.infer([ids, attention_mask])[0])  # a copy: the request's memory is used again
+    return np.array(request.infer([ids, attention_mask])[0])  # a copy: the request reuses its memory
 
 
 def check_precision(precision: str, capabilities: Iterable[str]) -> None:
-    """Refuse bfloat16 where the CPU has no such arithmetic: OpenVINO would compute in float32 without a word."""
+    """Refuse bfloat16 on a CPU without such arithmetic, where OpenVINO would silently compute in float32."""
     if precision == "bfloat16" and "BF16" not in capabilities:
         raise EngineError(
-            "This CPU has no bfloat16 arithmetic (AVX-512 BF16 or AMX), so precision='bfloat16' would be float32 under "
-            "another name. Use precision='float32', or 'int8' with calibration texts."
+            "precision='bfloat16': this CPU has no bfloat16 arithmetic (AVX-512 BF16 or AMX). Use precision='float32', "
+            "or 'int8' with calibration texts."
         )
 
 
 class OnnxRuntime(Runtime):
-    """onnxruntime on the CPU: a session for each use, which threads may share."""
+    """onnxruntime on the CPU: one session per use, which threads share."""
 
     engine = "onnx"
     precisions = ("float32",)
@@ -192,9 +192,9 @@ class OnnxRuntime(Runtime):
         options.log_severity_level = 3
         try:
             session = ort.InferenceSession(str(self.path), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime's own errors have no common base but Exception
+        except Exception as error:  # onnxruntime's errors share only Exception
             raise _unreadable("onnxruntime", self.path, error) from error
-        names = [graph_input.name for graph_input in session.get_inputs()]  # version 0.1 called them otherwise
+        names = [graph_input.name for graph_input in session.get_inputs()]  # version 0.1 wrote other names
 
         def run(ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
             return np.asarray(session.run(None, dict(zip(names, (ids, attention_mask), strict=True)))[0])
@@ -210,13 +210,13 @@ RUNTIMES: dict[str, type[Runtime]] = {kind.engine: kind for kind in (OpenVINORun
 
 
 def runtime_of(engine: str, precision: str) -> type[Runtime]:
-    """The class that runs an engine's files in a precision.
+    """Return the class that runs an engine's files in a precision.
 
     Raises:
-        EngineError: names what there is.
+        EngineError: an unknown engine, or a precision that it lacks; the message lists the allowed ones.
     """
     if engine not in RUNTIMES:
-        raise EngineError(f"Unknown engine {engine!r}; known: {', '.join(RUNTIMES)}.")
+        raise EngineError(f"engine={engine!r}: must be one of {', '.join(RUNTIMES)}.")
     kind = RUNTIMES[engine]
     if precision not in kind.precisions:
         raise EngineError(f"{engine} runs in {', '.join(kind.precisions)}, not in {precision!r}.")

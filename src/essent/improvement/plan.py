@@ -100,7 +100,8 @@ def make_plan(shell: SentenceTransformer, inputs: Inputs, budget: float, seed: i
         count = max(MIN_SEARCH_TEXTS, shares[share] / max(passes * seconds, 1e-9))
         return int(min(most, len(inputs.texts), count))
 
-    alone = len(shell.tokenizer) * seconds * min(1.0, 3 / max(tokens, 1.0))  # [CLS] token [SEP]
+    vocabulary = 0 if static else len(shell.tokenizer)  # the words of a static model may have no such tokenizer
+    alone = vocabulary * seconds * min(1.0, 3 / max(tokens, 1.0))  # [CLS] token [SEP]
     plan = {
         "own": str(encoder.recipe),
         "baseline": "static" if static else "mean",  # every gain is relative to it

@@ -120,7 +120,7 @@ def a_library_as_module(folder: Path, marker: Path) -> None:
     torch.save(Pickled(marker), folder / "pytorch_model.bin")
 
 
-@attack("stages", "leads out of the model's folder")
+@attack("stages", "outside the model's folder")
 def a_module_outside(folder: Path, marker: Path) -> None:
     listed = json.loads((folder / "modules.json").read_text())
     listed[-1]["path"] = f"../{folder.name}/2_Dense"
@@ -207,13 +207,13 @@ def route(folder: Path, name: str, kind: str) -> None:
     edit(folder / "router_config.json", types={**types, name: kind})
 
 
-@attack("router", "That is payload.py of the model itself")
+@attack("router", "The code is payload.py of the model itself")
 def a_route_of_its_own(folder: Path, marker: Path) -> None:
     code(folder, marker)
     route(folder, "query_9_Evil", "payload.EvilModule")
 
 
-@attack("router", "leads out of the model's folder")
+@attack("router", "outside the model's folder")
 def a_route_outside(folder: Path, marker: Path) -> None:
     route(folder, "../elsewhere", "sentence_transformers.models.Transformer")
 

@@ -72,7 +72,7 @@ def test_a_harmless_key_changes_nothing(file: str, keys: dict, folder: Path, cap
         np.testing.assert_array_equal(Encoder(str(folder), device="cpu").encode(TEXTS), before)
         Encoder(str(folder), device="cpu")
     messages = [record.message for record in caplog.records if record.name.startswith("essent")]
-    expected = [f"{folder / file}: Normalize does not know the key 'new_flag', which is ignored."]
+    expected = [f"{folder / file}: Normalize does not support the key 'new_flag', which is ignored."]
     assert messages == (expected if "Normalize" in file else [])  # once for every file
 
 
@@ -92,8 +92,8 @@ def test_an_unsupported_key_names_the_version(file: str, keys: dict, version: st
         Encoder(str(folder))
     message = str(caught.value)
     assert f"{folder / file}: " in message
-    assert "does not know the key 'pooling_dropout'" in message
-    newer = f"sentence-transformers ({version or 'the folder does not say which'}); installed is {INSTALLED}. Upgrade"
+    assert "does not support the key 'pooling_dropout'" in message
+    newer = f"sentence-transformers ({version or 'unknown'}) than the installed {INSTALLED}. Upgrade"
     assert ("Remove it." if version == "2.0.0" else newer) in message
     assert "trust" not in message
 
@@ -107,10 +107,10 @@ def add_module(folder: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "hint"),
     [
-        ("sentence_transformers.base.modules.Invented", f"installed is {INSTALLED}. Upgrade"),
-        ("payload.EvilModule", "That is payload.py of the model itself: read it, and if you trust it"),
-        ("somebody/code--payload.EvilModule", "That is payload.py of the repository 'somebody/code': read it"),
-        ("elsewhere.models.Module", "The code that it names, elsewhere.models.py, is not there"),
+        ("sentence_transformers.base.modules.Invented", f"than the installed {INSTALLED}. Upgrade"),
+        ("payload.EvilModule", "The code is payload.py of the model itself: read it, and if you trust it"),
+        ("somebody/code--payload.EvilModule", "The code is payload.py of the repository 'somebody/code': read it"),
+        ("elsewhere.models.Module", "The code that it names, elsewhere.models.py, is missing"),
     ],
 )
 def test_errors_mention_trust_only_where_code_exists(kind: str, hint: str, folder: Path, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_missing_code_is_named(bert: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     shutil.copytree(bert, folder)
     edit(folder / "config.json", model_type="new", auto_map={"AutoConfig": "modeling_new.Config"})
-    with pytest.raises(DamagedError, match=r"names, modeling_new\.py, is not there") as caught:
+    with pytest.raises(DamagedError, match=r"names, modeling_new\.py, is missing") as caught:
         Encoder(str(folder))
     assert "trust" not in str(caught.value)
 

@@ -91,7 +91,7 @@ def test_averages_outside_their_folder_are_refused(name: str, tmp_path: Path) ->
     (folder / name).unlink(missing_ok=True)
     outside.mkdir()
     (folder / name).symlink_to(outside)
-    with pytest.raises(DataError, match="link that leads out"):
+    with pytest.raises(DataError, match="outside the model's folder"):
         read_about(folder)
 
 
@@ -101,7 +101,7 @@ def test_a_too_large_settings_file_is_reported_once(tmp_path: Path, monkeypatch:
     path.write_text(json.dumps({"x": "y" * 100}))
     with pytest.raises(DamagedError) as caught:
         read_json(path)
-    assert str(caught.value) == f"{path} has 109 bytes; a file of settings has 10 at most."
+    assert str(caught.value) == f"{path} has 109 bytes; a settings file can have at most 10."
 
 
 def test_suggested_commands_quote_folder_names(tmp_path: Path) -> None:

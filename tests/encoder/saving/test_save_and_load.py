@@ -169,7 +169,7 @@ DAMAGED = {
     "no golden": (STATE, lambda _: save({"other": np.zeros(3)}), "damaged: KeyError"),
     "cut": (ABOUT, lambda data: data[:100], r"encoder\.json is damaged: it is not JSON"),
     "a list": (ABOUT, lambda _: b"[]", r"encoder\.json is damaged: expected a dict, found \[\]"),
-    "recipe": (ABOUT, lambda data: without(data, "recipe"), "'recipe' must be dict, and is missing"),
+    "recipe": (ABOUT, lambda data: without(data, "recipe"), "'recipe' must be dict, but is missing"),
     "counts": (ABOUT, lambda data: without(data, "texts_counted"), "must be int or null"),
     "format": (ABOUT, lambda data: without(data, "format"), r"has format None .* Upgrade essent"),
     "settings": (SETTINGS, lambda data: data[:100], r"transformers\.json is damaged: it is not JSON"),

@@ -36,9 +36,9 @@ DOES_NOT = {
     "static weights=idf": "does not end in normalize",
     "static weights=idf | zscore | normalize": "moves the origin",
     "static weights=remove*sif | centre": "divided by their sum",
-    "static weights=sif*sif": "no mean over the tokens",
+    "static weights=sif*sif": "not a mean over the tokens",
     "static weights=position": "not a fixed weight",
-    "static reduce=max": "reduce=max is no mean",
+    "static reduce=max": "reduce=max is not a mean",
     "static | normalize | centre": "not affine",
     "static | quantile": "not affine",
 }
@@ -149,7 +149,7 @@ def test_stored_in_fewer_bits(
     table[7, 1] = -65504.0
     assert quantised(table, "float16")["embeddings"][7, 1] == -65504.0
     table[2, 0] = -65505.0
-    with pytest.raises(InputError, match=r"Row 2 of the table has a number of the size 65505; .* as float32"):
+    with pytest.raises(InputError, match=r"Row 2 of the table contains 65505, .* as float32"):
         quantised(table, "float16")
 
     encoder = Encoder(copy.deepcopy(model), "static | normalize")

@@ -1,5 +1,5 @@
-"""What a model's folder may say: files read with limits, values that are safe, places inside, digests of every file.
+"""Safe reading of model folders: size limits, allowed values, paths inside the folder, digests of every file.
 
-A folder is data. Nothing in it can have code run, pickled weights read, files outside read, or anything downloaded;
-only the caller can allow that, with `trust_remote_code=True`. No torch is needed here.
+A folder is data. Nothing in it can run code, load pickled weights, read files outside or download anything; only the
+caller can allow that, with `trust_remote_code=True`. This package does not need torch.
 """

@@ -1,4 +1,4 @@
-"""Whether a folder, or a repository on the hub, would run code, read elsewhere or download; asked before loading."""
+"""Check before loading that a folder, or a repository on the hub, runs no code and reads or downloads nothing else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from essent._core.lazy import needs_torch
 from essent.errors import DamagedError
 
 ROUTERS = ("Router", "Asym")
-OWN_CLASS = "essent_module.RecipeModule"  # of a folder that no stock modules compute; essent reads it by itself
+OWN_CLASS = "essent_module.RecipeModule"  # in folders without stock modules; essent loads it without its code
 MOST_MODULES = 64
 LEGACY_SETTINGS = tuple(
     f"sentence_{name}_config.json" for name in "roberta distilbert camembert albert xlm-roberta xlnet".split()
@@ -41,13 +41,13 @@ CONFIGS = (
 
 
 class Files(Protocol):
-    """The files of a model, each by its name: "1_Pooling/config.json"."""
+    """The files of a model by name, such as "1_Pooling/config.json"."""
 
     def find(self, file: str) -> Path | None:
-        """Where the file lies; None where the model has none of this name."""
+        """Return the path of a file, or None if the model has no such file."""
 
     def has(self, file: str) -> bool:
-        """Whether the model has it; nothing is fetched, weights least of all."""
+        """Whether the model has a file; nothing is downloaded."""
 
 
 class Folder:
@@ -57,7 +57,7 @@ class Folder:
         self.root = root
 
     def find(self, file: str) -> Path | None:
-        """The path of a file, or None where there is none."""
+        """Return the path of a file, or None if there is no such file."""
         path = self.root / file
         if path.parent != self.root:
             check_places(self.root, path.parent)
@@ -69,15 +69,15 @@ class Folder:
 
 
 class Repository:
-    """The files of a repository on the hub, or what the cache has of it."""
+    """The files of a repository on the hub, or its cached files."""
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self.name, self.hub = name, file_options(options)
 
     def find(self, file: str) -> Path | None:
-        """The path of a file, or None where there is none."""
+        """Return the path of a file, or None if there is no such file."""
         with needs_torch(f"Reading {self.name!r}"):
-            from sentence_transformers.util import load_file_path  # late: static encoders do without
+            from sentence_transformers.util import load_file_path  # late: static encoders do not need it
 
         folder, _, last = file.rpartition("/")
         path = load_file_path(self.name, last, subfolder=folder, **self.hub)
@@ -89,29 +89,29 @@ class Repository:
 
 
 class Settings(NamedTuple):
-    """A module of sentence-transformers, and the file of its settings."""
+    """A module of sentence-transformers, and the path of its settings."""
 
     module: str
     path: Path
 
 
 def files_of(name: str, options: Mapping[str, Any]) -> Files:
-    """The files of a folder, or of a repository on the hub."""
+    """Return the files of a folder, or of a repository on the hub."""
     return Folder(Path(name)) if Path(name).is_dir() else Repository(name, options)
 
 
 def check_model(name: str, options: Mapping[str, Any]) -> list[Settings]:
-    """Refuse a model whose files would have code run, or anything read that is not its own.
+    """Refuse a model whose files would run code, or read anything outside the model.
 
     Args:
-        name: a folder, or a name on the hub, of which only the files of settings are fetched here.
+        name: a folder, or a name on the hub; only its settings files are downloaded here.
         options: SentenceTransformer's; with a true `trust_remote_code` nothing is checked.
 
     Returns:
         The settings of its modules.
 
     Raises:
-        DamagedError: names the file, the key, what is allowed there, and what to do.
+        DamagedError: names the file, the key, the allowed values, and the fix.
     """
     if options.get("trust_remote_code"):
         return []
@@ -125,10 +125,10 @@ def check_model(name: str, options: Mapping[str, Any]) -> list[Settings]:
 
 
 def check_folder(root: Path) -> list[Settings]:
-    """The same for a folder, whose links and special files are looked at too.
+    """Refuse a folder like `check_model`, and check its links and special files.
 
     Raises:
-        DamagedError: names the file, the key, what is allowed there, and what to do.
+        DamagedError: names the file, the key, the allowed values, and the fix.
     """
     check_places(root)
     return _check(Folder(root), str(root))
@@ -161,13 +161,13 @@ def _check(files: Files, name: str) -> list[Settings]:
 
 
 def _modules(files: Files, name: str) -> list[tuple[str, str]]:
-    """Folder ("" or "1_Pooling/") and class of each module; of a plain model the transformer in its root."""
+    """Return folder ("" or "1_Pooling/") and class of each module; a plain model has a transformer in its root."""
     path = files.find("modules.json")
     listed = None if path is None else read_json(path, list)
     if path is None or listed is None:
         return [("", "Transformer")]
     if not 0 < len(listed) <= MOST_MODULES:
-        raise DamagedError(f"{path}: lists {len(listed)} modules; 1 to {MOST_MODULES} are allowed.")
+        raise DamagedError(f"{path} lists {len(listed)} modules; 1 to {MOST_MODULES} are allowed.")
     modules = []
     for number, module in enumerate(listed):
         if not isinstance(module, dict) or not {"path", "type"} <= module.keys():
@@ -183,7 +183,7 @@ def _modules(files: Files, name: str) -> list[tuple[str, str]]:
 
 
 def _routed(files: Files, router: str) -> list[tuple[str, str]]:
-    """Folder and class of each module that a router sends texts to."""
+    """Return folder and class of each module of a router."""
     path = files.find(f"{router}{MODULES['Router']}") or files.find(f"{router}config.json")
     types = (read_json(path) or {}).get("types") if path is not None else None
     if path is None or not isinstance(types, dict) or not all(isinstance(kind, str) for kind in types.values()):
@@ -191,25 +191,25 @@ def _routed(files: Files, router: str) -> list[tuple[str, str]]:
             f"{path or router + MODULES['Router']} is damaged: 'types' must be an object of class paths."
         )
     if len(types) > MOST_MODULES:
-        raise DamagedError(f"{path}: lists {len(types)} modules; {MOST_MODULES} are allowed.")
+        raise DamagedError(f"{path} lists {len(types)} modules; at most {MOST_MODULES} are allowed.")
     modules = []
     for folder, kind in types.items():
         stock = _stock_class(files, path, f"{folder!r:.80}", kind)
         if stock in ROUTERS:
-            raise DamagedError(f"{path}: {folder!r:.80} is a {stock} inside another, which essent does not open.")
+            raise DamagedError(f"{path}: {folder!r:.80} is a {stock} inside another one, which essent does not load.")
         modules.append((router + _subfolder(path, f"{folder!r:.80}", folder), stock))
     return modules
 
 
 def _subfolder(path: Path, module: str, folder: str) -> str:
-    """The folder of a module as the beginning of a path."""
+    """Return the folder of a module as the prefix of a path."""
     if not is_inside(folder):
-        raise DamagedError(f"{path}: the path of {module}, {folder!r:.80}, leads out of the model's folder.")
+        raise DamagedError(f"{path}: the path of {module}, {folder!r:.80}, is outside the model's folder.")
     return "" if folder in ("", ".") else f"{folder}/"
 
 
 def _stock_class(files: Files, path: Path, module: str, kind: str) -> str:
-    """The bare name of a module's class, which must be one of sentence-transformers' for text."""
+    """Return the bare name of a module's class, and refuse all but sentence-transformers' modules for text."""
     if is_stock_class(kind, MODULES):
         return kind.rpartition(".")[2]
     unknown = (
@@ -217,19 +217,19 @@ def _stock_class(files: Files, path: Path, module: str, kind: str) -> str:
         f"({', '.join(MODULES)})"
     )
     if kind.startswith("sentence_transformers."):
-        raise DamagedError(f"{unknown}. {upgrade_or(files, 'essent does not open it.')}")
-    raise DamagedError(f"{unknown}, and would have code run. {_code_to_run(files, [kind])}")
+        raise DamagedError(f"{unknown}. {upgrade_or(files, 'essent does not load it.')}")
+    raise DamagedError(f"{unknown}, and would run code. {_code_to_run(files, [kind])}")
 
 
 def upgrade_or(files: Files, otherwise: str) -> str:
-    """What to do about something that the installed sentence-transformers does not know.
+    """Return the advice for something that the installed sentence-transformers does not support.
 
     Args:
-        otherwise: what to do where the folder says that no newer version wrote it.
+        otherwise: the advice if the folder was not written by a newer version.
     """
     with needs_torch("Reading this folder"):
         from packaging.version import parse
-        from sentence_transformers import __version__ as installed  # late: static encoders do without
+        from sentence_transformers import __version__ as installed  # late: static encoders do not need it
 
     path = files.find("config_sentence_transformers.json")
     versions = ((read_json(path) or {}) if path is not None else {}).get("__version__")
@@ -237,8 +237,8 @@ def upgrade_or(files: Files, otherwise: str) -> str:
     if written is not None and parse(str(written)) <= parse(installed):
         return otherwise
     return (
-        f"It was written by a newer version of sentence-transformers ({written or 'the folder does not say which'}); "
-        f"installed is {installed}. Upgrade: pip install -U sentence-transformers."
+        f"It was written by a newer version of sentence-transformers ({written or 'unknown'}) than the installed "
+        f"{installed}. Upgrade with: pip install -U sentence-transformers"
     )
 
 
@@ -246,7 +246,7 @@ def upgrade_or(files: Files, otherwise: str) -> str:
 
 
 def code_in(name: str, options: Mapping[str, Any]) -> str:
-    """Where a model says that code is to run, and what that code is; for a model that a library refused for it."""
+    """Describe which files of a refused model name code to run, and which code that is."""
     files = files_of(name, options)
     folders = dict.fromkeys(["", *(folder for folder, _ in _modules(files, name))])
     named: dict[str, list[str]] = {}
@@ -256,7 +256,7 @@ def code_in(name: str, options: Mapping[str, Any]) -> str:
         if isinstance(classes, dict):
             named[file] = [str(kind) for kind in _flat(classes.values()) if kind]
     has = f"{' and '.join(named)} {'have' if len(named) > 1 else 'has'}" if named else "its files have"
-    return f"{has} the key 'auto_map', which would have code run. {_code_to_run(files, _flat(named.values()))}"
+    return f"{has} the key 'auto_map', which would run code. {_code_to_run(files, _flat(named.values()))}"
 
 
 def _flat(values: Iterable[Any]) -> Iterator[Any]:
@@ -265,7 +265,7 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _code_to_run(files: Files, classes: Iterable[str]) -> str:
-    """Which files would run for classes as folders name them: "modeling.Model", "owner/repository--modeling.Model"."""
+    """Describe the files that would run for class names: `modeling.Model`, `owner/repository--modeling.Model`."""
     code, missing = [], []
     for kind in dict.fromkeys(classes):
         repository, _, module = kind.rpartition("--")
@@ -277,12 +277,12 @@ def _code_to_run(files: Files, classes: Iterable[str]) -> str:
         else:
             missing.append(file)
     if not code and not missing:
-        return "The files that essent reads do not say which."
+        return "The files that essent reads do not name the code."
     if not code:
-        return f"The code that it names, {' and '.join(dict.fromkeys(missing))}, is not there: get the whole folder."
+        return f"The code that it names, {' and '.join(dict.fromkeys(missing))}, is missing: download the whole folder."
     return (
-        f"That is {' and '.join(dict.fromkeys(code))}: read it, and if you trust it, trust_remote_code=True "
-        "(--trust-remote-code) runs it."
+        f"The code is {' and '.join(dict.fromkeys(code))}: read it, and if you trust it, run it with "
+        "trust_remote_code=True (--trust-remote-code)."
     )
 
 
@@ -290,28 +290,28 @@ def _code_to_run(files: Files, classes: Iterable[str]) -> str:
 
 
 def _check_transformer(files: Files, folder: str) -> Path | None:
-    """Check a transformer; the file of its settings."""
-    names = (MODULES["Transformer"], *LEGACY_SETTINGS)  # of which sentence-transformers reads the first that is there
+    """Check a transformer, and return the path of its settings."""
+    names = (MODULES["Transformer"], *LEGACY_SETTINGS)  # sentence-transformers reads the first existing one
     settings = next((path for name in names if (path := _check_file(files, folder + name, MODULE_SETTINGS))), None)
     _check_file(files, f"{folder}config.json", CONFIG)
     _check_tokenizer(files, folder, guarded=True)
     if (adapter := files.find(f"{folder}adapter_config.json")) is not None:
         raise DamagedError(
-            f"{adapter} makes this an adapter of another model, which essent does not load. Merge the two first, with "
-            "PEFT's merge_and_unload(), and save the result as a folder of its own."
+            f"{adapter} makes this an adapter of another model, which essent does not load. Merge both with PEFT's "
+            "merge_and_unload(), and save the result to a new folder."
         )
     return settings
 
 
 def _check_tokenizer(files: Files, folder: str, *, guarded: bool) -> None:
-    """Check a tokenizer's settings; `guarded`: the library that reads them is asked not to follow `auto_map`."""
+    """Check a tokenizer's settings; if `guarded`, the library that reads them is told not to follow `auto_map`."""
     rule = TOKENIZER if guarded else Rule({**TOKENIZER.keys, "auto_map": NULL}, endings=TOKENIZER.endings)
     _check_file(files, f"{folder}tokenizer_config.json", rule)
     _check_file(files, f"{folder}special_tokens_map.json", SPECIAL_TOKENS)
 
 
 def _check_weights(files: Files, folder: str, name: str, kind: str) -> None:
-    """Refuse weights that are pickled, and lists of parts that lie elsewhere."""
+    """Refuse pickled weights, and lists of parts outside the folder."""
     if files.has(f"{folder}model.safetensors"):
         return
     if (index := files.find(f"{folder}model.safetensors.index.json")) is not None:
@@ -321,19 +321,19 @@ def _check_weights(files: Files, folder: str, name: str, kind: str) -> None:
         for part in sorted(set(parts.values())):
             if set("/\\") & set(part) or not part.endswith(".safetensors"):
                 raise DamagedError(
-                    f"{index}: weight_map names {part!r:.80}, which is not a safetensors file of the folder itself."
+                    f"{index}: weight_map names {part!r:.80}, which is not a safetensors file in the folder itself."
                 )
         return
     for file in ("pytorch_model.bin", "pytorch_model.bin.index.json"):
         if files.has(folder + file):
             raise DamagedError(
-                f"{name}/{folder}{file} holds pickled weights, which can run code when they are read; essent reads "
-                f"safetensors. Convert them where that does no harm: {_conversion(name, kind)}"
+                f"{name}/{folder}{file} holds pickled weights, which can run code when they are loaded; essent loads "
+                f"only safetensors. Convert them in an isolated environment: {_conversion(name, kind)}"
             )
 
 
 def _conversion(name: str, kind: str) -> str:
-    """Commands to paste into a shell; whoever named the folder must not have written a part of them."""
+    """Return commands to paste into a shell; the folder's name is quoted so that it cannot inject a command."""
     whole = f"from sentence_transformers import SentenceTransformer as S; S({name!r}).save('converted')"
     command = f"python -c {shlex.quote(whole)} writes a sentence encoder to the folder 'converted'"
     if kind != "Transformer":
@@ -346,7 +346,7 @@ def _conversion(name: str, kind: str) -> str:
 
 
 def _check_file(files: Files, file: str, rule: Rule) -> Path | None:
-    """Check the keys and values of a file; None where there is no such file."""
+    """Check the keys and values of a file, and return its path; None if there is no such file."""
     path = files.find(file)
     content = None if path is None else read_json(path)
     if path is None or content is None:
@@ -356,7 +356,7 @@ def _check_file(files: Files, file: str, rule: Rule) -> Path | None:
 
 
 def _check_keys(path: Path, before: str, content: Mapping[str, Any], rule: Rule) -> None:
-    """Refuse values that a key may not have."""
+    """Refuse values that are not allowed for their key."""
     for key, value in content.items():
         kind = rule.kind_of(key)
         if isinstance(kind, Rule):
@@ -367,7 +367,7 @@ def _check_keys(path: Path, before: str, content: Mapping[str, Any], rule: Rule)
             raise DamagedError(
                 f"{path}: {before + key!r:.100} must be {kind.expected}, not {value!r:.60}. Correct or remove it."
             )
-        elif rule.deep and key not in rule.keys:  # configurations of parts hold the same keys as the whole
+        elif rule.deep and key not in rule.keys:  # configurations of parts have the same keys as the whole
             for inner in value if isinstance(value, list) else [value]:
                 if isinstance(inner, dict):
                     _check_keys(path, f"{before}{key}.", inner, rule)

@@ -1,9 +1,9 @@
-"""What a model's folder says of itself: whether essent saved it, its settings; clear errors where it is damaged.
+"""Read a model folder's metadata: whether essent saved it, its settings and modules.
 
 essent/encoder.json        the recipe, the golden texts, versions
 essent/state.safetensors   token counts, learned shaping, golden vectors
 essent/files.json          length and SHA-256 of every file, see `essent._core.folders.digests`
-essent/engine.json         what encoder.json says, for a graph that `essent save --format openvino` wrote
+essent/engine.json         replaces encoder.json for a graph that `essent save --format openvino` wrote
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ _TABLES = ("bare", "folded", None)
 
 
 def check_layout(layout: str) -> None:
-    """Refuse a layout that no folder has.
+    """Refuse an unknown layout.
 
     Raises:
-        RecipeError: names those there are.
+        RecipeError: lists the layouts.
     """
     if layout not in LAYOUTS:
-        raise RecipeError(f"Unknown layout {layout!r}; known: {', '.join(LAYOUTS)}.")
+        raise RecipeError(f"Unknown layout {layout!r}. Known: {', '.join(LAYOUTS)}.")
 
 
-# -- whose folder it is -----------------------------------------------------------------------------------------------
+# -- kinds of folders -------------------------------------------------------------------------------------------------
 
 
 def is_essent_folder(name: str, options: dict[str, Any]) -> bool:
     """Whether a folder, or a repository on the hub, was saved by an Encoder.
 
     Raises:
-        ModelError: neither the cache nor the hub can have it.
+        ModelError: the name is neither a folder nor cached, and the hub cannot be reached.
     """
     if Path(name).is_dir():
         return (Path(name) / STATE_FOLDER / ABOUT).is_file()
@@ -63,19 +63,19 @@ def is_essent_folder(name: str, options: dict[str, Any]) -> bool:
     try:
         return find_file(name, ABOUT, file_options(options), STATE_FOLDER) is not None
     except (OSError, ValueError):
-        return False  # no such repository, no network: loading the model will say so
+        return False  # no such repository or no network: loading the model raises
 
 
 def is_exported_folder(name: str) -> bool:
-    """Whether a folder holds a graph that `essent save --format openvino` wrote, which `essent.load` reads."""
+    """Whether a folder contains a graph that `essent save --format openvino` wrote; `essent.load` reads it."""
     return (Path(name) / STATE_FOLDER / "engine.json").is_file()
 
 
 def is_bare_table(name: str, options: dict[str, Any]) -> bool:
-    """Whether a folder that an Encoder saved is a table of token vectors and nothing else: other recipes run on it.
+    """Whether an Encoder's folder is only a table of token vectors, on which other recipes run.
 
     Raises:
-        ModelError: see `read_about`; or a link that leads out of the folder.
+        ModelError: see `read_about`; or a link to a file outside the folder.
     """
     if Path(name).is_dir():
         check_places(Path(name))
@@ -87,14 +87,14 @@ def is_bare_table(name: str, options: dict[str, Any]) -> bool:
 
 
 def read_about(path: Path) -> dict[str, Any]:
-    """What encoder.json says, with every entry that loading needs.
+    """Read encoder.json, and check every entry that loading needs.
 
     Raises:
-        ModelError: no such file, damaged, or of another format.
+        ModelError: the file is missing, damaged, or of another format.
     """
     metadata = read_json(path)
     if metadata is None:
-        raise ModelError(f"There is no {str(path)!r}: an Encoder writes it.")
+        raise ModelError(f"There is no file {str(path)!r}. Save the encoder with Encoder.save or essent save.")
     if metadata.get("format") != FORMAT:
         raise ModelError(
             f"{str(path)!r} has format {metadata.get('format')!r} (essent {metadata.get('essent')}); this essent "
@@ -104,48 +104,48 @@ def read_about(path: Path) -> dict[str, Any]:
         if name not in metadata or not isinstance(metadata[name], allowed):
             kinds = " or ".join("null" if kind is type(None) else kind.__name__ for kind in allowed)
             current = f"{metadata[name]!r:.60}" if name in metadata else "missing"
-            raise DamagedError(f"{path} is damaged: {name!r} must be {kinds}, and is {current}.")
+            raise DamagedError(f"{path} is damaged: {name!r} must be {kinds}, but is {current}.")
     if not all(isinstance(text, str) for text in metadata["golden_texts"]):
         raise DamagedError(f"{path} is damaged: 'golden_texts' must be a list of strings.")
     if metadata.get("table") not in _TABLES:
         raise DamagedError(
-            f"{path} is damaged: 'table' must be 'bare', 'folded' or null, and is {metadata['table']!r:.60}."
+            f"{path} is damaged: 'table' must be 'bare', 'folded' or null, not {metadata['table']!r:.60}."
         )
     return dict(metadata)
 
 
 def read_settings(root: Path) -> dict[str, Any]:
-    """What config_sentence_transformers.json says, {} without one.
+    """Read config_sentence_transformers.json; {} if there is none.
 
     Raises:
-        ModelError: no JSON, prompts that are no texts, or a default one that is not among them.
+        ModelError: not JSON, prompts that are not texts, or an unknown default prompt.
     """
     settings = read_json(root / "config_sentence_transformers.json") or {}
     prompts, name = settings.get("prompts") or {}, settings.get("default_prompt_name")
     if not isinstance(prompts, dict) or not all(isinstance(text, (str, type(None))) for text in prompts.values()):
-        raise ModelError(f"{str(root)!r}: prompts must be texts by their names, not {prompts!r:.60}.")
+        raise ModelError(f"{str(root)!r}: prompts must be an object from names to texts, not {prompts!r:.60}.")
     if name is not None and (not isinstance(name, str) or name not in prompts):
         raise ModelError(
-            f"{str(root)!r}: the default prompt {name!r:.60} is none of {', '.join(prompts) or 'no prompts'}."
+            f"{str(root)!r}: the default prompt {name!r:.60} is not among the prompts ({', '.join(prompts) or 'none'})."
         )
     return dict(settings)
 
 
 def saved_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Prompts, similarity and dimensions that a file says, as arguments of SentenceTransformer's __init__."""
+    """Return saved prompts, similarity and dimensions as arguments of SentenceTransformer's __init__."""
     prompts = {key: value for key, value in (config.get("prompts") or {}).items() if value is not None}
     named = {key: config.get(key) for key in ("default_prompt_name", "similarity_fn_name", "truncate_dim")}
     return {"prompts": prompts or None, **named}
 
 
 def read_modules(name: str, hub: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """The modules that sentence-transformers lists for a folder or hub name; None where it has no list.
+    """Read the list of sentence-transformers modules of a folder or hub name; None if there is no list.
 
     Args:
         hub: see `essent._core.hub.file_options`.
 
     Raises:
-        ModelError: no JSON, or no list of objects.
+        ModelError: not JSON, or not a list of objects.
     """
     path = find_file(name, "modules.json", hub)
     listed = None if path is None else read_json(path, list)
@@ -155,19 +155,19 @@ def read_modules(name: str, hub: dict[str, Any]) -> list[dict[str, Any]] | None:
 
 
 def read_config(name: str, hub: dict[str, Any]) -> dict[str, Any] | None:
-    """config.json of a folder or hub name; None where there is none.
+    """Read config.json of a folder or hub name; None if there is none.
 
     Raises:
-        ModelError: no JSON, or no object.
+        ModelError: not JSON, or not an object.
     """
     path = find_file(name, "config.json", hub)
     return None if path is None else read_json(path)
 
 
 def find_file(name: str, file: str, hub: dict[str, Any], subfolder: str = "") -> Path | None:
-    """The path of a file of a folder, or of a repository on the hub, which is fetched; None where there is none."""
+    """Return the path of a file of a folder, or of a repository on the hub, which is downloaded; None if missing."""
     with needs_torch(f"Reading {name!r}"):
-        from sentence_transformers.util import load_file_path  # late: static encoders do without
+        from sentence_transformers.util import load_file_path  # late: static encoders do not need it
 
     path = load_file_path(name, file, subfolder=subfolder, **hub)
     return None if path is None else Path(path)

@@ -1,8 +1,8 @@
-"""SHA-256 and length of every file of a folder, written when it is saved: a changed byte is found, and its file named.
+"""SHA-256 and length of every file of a folder, written when it is saved, to detect changed files and name them.
 
 essent/files.json   {"format": 1, "files": {"config.json": {"bytes": 751, "sha256": "…"}, …}}
 
-The model card is not listed: people edit it, and no vector depends on it.
+The model card is not listed: users edit it, and no vector depends on it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from essent.errors import DamagedError
 DIGESTS = f"{STATE_FOLDER}/files.json"
 FORMAT = 1
 NOT_LISTED = ("README.md", DIGESTS)
-SMALL = 4 * 2**20  # bytes up to which a file's digest is compared whenever a model is loaded
+SMALL = 4 * 2**20  # bytes; digests of smaller files are compared at every loading
 SHA256 = re.compile("[0-9a-f]{64}")
-MEND = "Get the folder again from where it came from, or save the model once more"
+MEND = "Download or copy the folder again, or save the model again"
 
 
 def write_digests(root: Path) -> None:
-    """Write the list for what the folder holds now, its subfolders included."""
+    """Write the digests of the folder's present files, including subfolders."""
     files = {
         path.relative_to(root).as_posix(): {"bytes": path.stat().st_size, "sha256": digest_of_file(path)}
         for path in sorted(root.rglob("*"))
@@ -38,7 +38,7 @@ def write_digests(root: Path) -> None:
 
 
 def digest_of_file(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
+    """Return the SHA-256 of a file as hexadecimal digits."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while block := stream.read(1 << 20):
@@ -47,23 +47,23 @@ def digest_of_file(path: Path) -> str:
 
 
 def has_digests(root: Path) -> bool:
-    """Whether the folder has a list; those that essent 0.1 saved do not."""
+    """Whether the folder has a list of digests; folders of essent 0.1 do not."""
     return (root / DIGESTS).is_file()
 
 
 def listed_names(root: Path) -> set[str]:
-    """Names of the files and folders directly in the folder that were saved there with it."""
+    """Return the names of the top-level files and folders that were saved with the folder."""
     return {name.partition("/")[0] for name in _listed(root)}
 
 
 def check_digests(root: Path, *, whole: bool) -> int:
-    """Compare a folder with its list, and give the number of files on it.
+    """Compare a folder with its list, and return the number of listed files.
 
     Args:
         whole: compare the digest of every file; otherwise every length, and the digests of files up to 4 MiB.
 
     Raises:
-        DamagedError: names a file that is missing, changed, or was added where libraries would read it.
+        DamagedError: a file is missing, has changed, or was added where libraries read it; the message names it.
     """
     listed = _listed(root)
     for name, entry in listed.items():
@@ -76,13 +76,13 @@ def check_digests(root: Path, *, whole: bool) -> int:
                 f"{path} has changed since it was saved: it has {size:,} bytes, not {entry['bytes']:,}. {MEND}."
             )
         if (whole or size <= SMALL) and digest_of_file(path) != entry["sha256"]:
-            raise DamagedError(f"{path} has changed since it was saved: its SHA-256 is another one. {MEND}.")
+            raise DamagedError(f"{path} has changed since it was saved: its SHA-256 differs. {MEND}.")
     folders = {Path(name).parent for name in listed} | {Path(STATE_FOLDER)}
     for path in _files_in(root, folders):
         name = path.relative_to(root).as_posix()
         if name not in listed and name not in NOT_LISTED and is_read(path.name):
             raise DamagedError(
-                f"{path} was not saved with this model, and libraries that load models would read it. Remove it, or "
+                f"{path} was not saved with this model, but libraries that load the model would read it. Remove it, or "
                 "move it to another folder."
             )
     return len(listed)
@@ -98,13 +98,15 @@ def _listed(root: Path) -> dict[str, dict[str, Any]]:
     path = root / DIGESTS
     content = read_json(path)
     if content is None:
-        raise DamagedError(f"There is no {path}: the folder does not list the digests of its files.")
+        raise DamagedError(f"There is no file {path}: the folder has no digests of its files.")
     files = content.get("files")
     if content.get("format") != FORMAT or not isinstance(files, dict):
-        raise DamagedError(f"{path} is damaged, or of a newer essent: expected format {FORMAT} and an object of files.")
+        raise DamagedError(
+            f"{path} is damaged, or was written by a newer essent: expected format {FORMAT} and an object of files."
+        )
     for name, entry in files.items():
         if not _is_entry(name, entry):
-            raise DamagedError(f"{path} is damaged: the entry {name!r:.80} must have bytes and sha256.")
+            raise DamagedError(f"{path} is damaged: the entry {name!r:.80} must have 'bytes' and 'sha256'.")
     return files
 
 

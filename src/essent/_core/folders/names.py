@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fnmatch import fnmatch
 
-STATE_FOLDER = "essent"  # what essent itself writes into a folder
-ENCODER, GRAPH = f"{STATE_FOLDER}/encoder.json", f"{STATE_FOLDER}/engine.json"  # what it is, for each kind of folder
+STATE_FOLDER = "essent"  # the subfolder of essent's own files
+ENCODER, GRAPH = f"{STATE_FOLDER}/encoder.json", f"{STATE_FOLDER}/engine.json"  # the metadata of each kind of folder
 # Files that transformers and sentence-transformers look for in the folder of a model for text, and engines beside their
-# graph. A vector may depend on them. Others may lie there: nobody opens them.
+# graph. Vectors can depend on them. Other files are never opened.
 READ = (
     "config.json",
     "generation_config.json",
@@ -21,7 +21,7 @@ READ = (
     "merges.txt",
     "bpe.codes",
     "tekken.json",
-    "*.model",  # of sentencepiece and tiktoken: transformers takes the first one that it finds
+    "*.model",  # of sentencepiece and tiktoken: transformers uses the first one
     "model*.safetensors",
     "model.safetensors.index.json",
     "pytorch_model*.bin",

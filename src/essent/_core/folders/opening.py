@@ -1,4 +1,4 @@
-"""The way in to every model that a library loads: its files are checked first, and its errors are turned into one."""
+"""The context in which libraries load models: files are checked first, and libraries' errors become ModelError."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def opening(name: str, options: Mapping[str, Any]) -> Iterator[None]:
-    """Load a model in this block.
+    """Check a model's files, then convert the errors of the block that loads it.
 
     Args:
         name: a folder, or a name on the hub.
         options: SentenceTransformer's, or those of a `from_pretrained`.
 
     Raises:
-        DamagedError: see `essent._core.folders.check.check_model`; or a folder that cannot be loaded, says why.
-        ModelError: a name that cannot be loaded; says why and what can be done.
+        DamagedError: see `essent._core.folders.check.check_model`; or a folder that cannot be loaded, with the reason.
+        ModelError: a name that cannot be loaded, with the reason and the fix.
     """
     settings: list[Settings] = []
     try:
@@ -38,15 +38,15 @@ def opening(name: str, options: Mapping[str, Any]) -> Iterator[None]:
             _say_ignored(module, path, key)
     except EssentError:
         raise
-    except Exception as error:  # damaged files make libraries raise whatever they stumble over
-        # a ValueError like any other, known by its text alone; should the text change, the error is still a ModelError
+    except Exception as error:  # libraries raise any class for damaged files
+        # a plain ValueError, recognized by its text; if the text changes, the error is still a ModelError
         if "custom code" in str(error):
             raise DamagedError(f"Cannot load the model {name!r}: {code_in(name, options)}") from error
         if isinstance(error, TypeError) and "unexpected keyword" in str(error):
             for module, path in settings:
                 if unknown := [key for key in _keys(read_json(path)) if repr(key) in str(error)]:
                     raise DamagedError(
-                        f"{path}: {module} does not know the key {unknown[0]!r:.100}. "
+                        f"{path}: {module} does not support the key {unknown[0]!r:.100}. "
                         f"{upgrade_or(files_of(name, options), 'Remove it.')}"
                     ) from error
         reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else ""
@@ -60,14 +60,14 @@ def opening(name: str, options: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _keys(content: Any) -> Iterator[str]:
-    """The keys of an object, and of the objects in it."""
+    """Yield the keys of an object and of nested objects."""
     for key, value in content.items() if isinstance(content, dict) else ():
         yield key
         yield from _keys(value)
 
 
 def _unknown_keys(settings: list[Settings]) -> Iterator[tuple[str, Path, str]]:
-    """Module, file and key of settings that the installed sentence-transformers does not know."""
+    """Yield module, file and key of settings that the installed sentence-transformers does not support."""
     if not settings:
         return
     from sentence_transformers.sentence_transformer import modules
@@ -80,17 +80,17 @@ def _unknown_keys(settings: list[Settings]) -> Iterator[tuple[str, Path, str]]:
         yield from ((module, path, key) for key in content if key not in known)
 
 
-@cache  # once for every file
+@cache  # once per file
 def _say_ignored(module: str, path: Path, key: str) -> None:
-    logger.warning("%s: %s does not know the key %r, which is ignored.", path, module, key)
+    logger.warning("%s: %s does not support the key %r, which is ignored.", path, module, key)
 
 
 def guarded(options: Mapping[str, Any], *, weights: bool = False) -> dict[str, Any]:
-    """Options for a `from_pretrained` of transformers: no code of the model runs unless the caller allows it.
+    """Return options for a `from_pretrained` of transformers; code of the model runs only if the caller allows it.
 
     Args:
-        options: the caller's, whose own choices stay.
-        weights: for one that reads weights: only safetensors, which hold no code.
+        options: the caller's options, which take precedence.
+        weights: whether it loads weights; then only from safetensors, which contain no code.
     """
     trusted = bool(options.get("trust_remote_code"))
     safe: dict[str, Any] = {"use_safetensors": True} if weights and not trusted else {}

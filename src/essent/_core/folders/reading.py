@@ -1,4 +1,4 @@
-"""Files of a folder that somebody else may have written: JSON and arrays, with the file named where one is damaged."""
+"""Read JSON and arrays of untrusted folders; errors name the damaged file."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from essent.errors import DamagedError, DataError, EssentError, InputError, Reci
 if TYPE_CHECKING:
     import numpy as np
 
-LARGEST = 32 * 2**20  # bytes of a JSON file of settings; a tokenizer.json, which may be larger, is not read here
+LARGEST = 32 * 2**20  # bytes of a JSON settings file; a tokenizer.json, which can be larger, is not read here
 
 
 def read_json(path: Path, kind: type = dict) -> Any:
-    """What a JSON file holds; None where there is no such file.
+    """Read a JSON file; None if there is no such file.
 
     Raises:
-        DamagedError: too large, nested too deeply, not JSON, or not of this kind; names the file.
+        DamagedError: too large, nested too deeply, not JSON, or not of this type; the message names the file.
     """
     if not path.is_file():
         return None
     if (size := path.stat().st_size) > LARGEST:
-        raise DamagedError(f"{path} has {size:,} bytes; a file of settings has {LARGEST:,} at most.")
+        raise DamagedError(f"{path} has {size:,} bytes; a settings file can have at most {LARGEST:,}.")
     try:
         content = json.loads(path.read_text("utf-8"))
     except RecursionError:
@@ -40,10 +40,10 @@ def read_json(path: Path, kind: type = dict) -> Any:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a safetensors file.
+    """Read all arrays of a safetensors file.
 
     Raises:
-        DamagedError: no such file, or a damaged one.
+        DamagedError: the file is missing or damaged.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
@@ -56,18 +56,18 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 @contextlib.contextmanager
 def damage_named(name: str) -> Iterator[None]:
-    """Turn whatever libraries raise while they read a folder that essent wrote into one error that names the folder.
+    """Convert any error of reading a folder that essent wrote to a DamagedError that names the folder.
 
     Raises:
-        DamagedError: "is damaged".
+        DamagedError: the folder is damaged.
     """
     try:
         yield
-    except (RecipeError, InputError, DataError) as error:  # of what the files say, not of what the caller asks for
+    except (RecipeError, InputError, DataError) as error:  # caused by the files, not by the caller's arguments
         raise DamagedError(f"The folder {name!r}, which essent wrote, is damaged: {error}") from error
     except EssentError:
         raise
-    except Exception as error:  # any library's own class: tokenizers raises the bare one
+    except Exception as error:  # libraries raise any class; tokenizers raises Exception itself
         first_line = str(error).strip().splitlines()[:1] or [type(error).__name__]
         raise DamagedError(
             f"The folder {name!r}, which essent wrote, is damaged: {type(error).__name__}: {first_line[0]}"

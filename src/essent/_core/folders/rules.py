@@ -1,7 +1,7 @@
-"""Keys by which a model's folder could run code, read elsewhere or download, with the values that are safe.
+"""Safe values of the keys by which a model's folder could run code, read files outside or download.
 
-Other keys are plain settings: they go to sentence-transformers and transformers as they are, whatever version wrote
-them (`essent._core.folders.opening` says so where a library does not know one).
+Other keys are plain settings: they are passed unchanged to sentence-transformers and transformers, whatever version
+wrote them (`essent._core.folders.opening` warns about keys that a library ignores).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Kind:
-    """The values that a key may have: `expected` says them in words for an error."""
+    """The allowed values of a key; `expected` describes them in errors."""
 
     expected: str
     allows: Callable[[Any], bool]
 
 
 def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**31  # 1e30 stands for no limit
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**31  # 1e30 means no limit
 
 
 def _number(value: Any) -> bool:
@@ -45,7 +45,7 @@ ANYTHING = Kind("anything", lambda value: True)
 NULL = Kind("null", lambda value: value is None)
 PLAIN = Kind("a string, a number, true, false or null", lambda v: v is None or isinstance(v, (str, bool, int, float)))
 NO_PATH = Kind(
-    "a value without / and \\, which lead to other folders and repositories", lambda value: not _has_path(value)
+    "a value without / and \\, which name other folders and repositories", lambda value: not _has_path(value)
 )
 FILE_NAME = Kind(
     "the name of a file in the folder itself, or null",
@@ -54,29 +54,29 @@ FILE_NAME = Kind(
 
 
 def optional(kind: Kind) -> Kind:
-    """The same, or null."""
+    """Allow null as well."""
     return Kind(f"{kind.expected}, or null", lambda value: value is None or kind.allows(value))
 
 
 def either(*kinds: Kind) -> Kind:
-    """What any of the kinds allows."""
+    """Allow the values of any of the kinds."""
     return Kind(" or ".join(kind.expected for kind in kinds), lambda value: any(kind.allows(value) for kind in kinds))
 
 
 def listed(kind: Kind) -> Kind:
-    """A list of such values."""
+    """Allow lists of such values."""
     return Kind(f"a list (each value: {kind.expected})", lambda v: isinstance(v, list) and all(map(kind.allows, v)))
 
 
 def mapping(kind: Kind) -> Kind:
-    """An object with such values."""
+    """Allow objects with such values."""
     return Kind(
         f"an object (each value: {kind.expected})", lambda v: isinstance(v, dict) and all(map(kind.allows, v.values()))
     )
 
 
 def one_of(*values: Any) -> Kind:
-    """One of these."""
+    """Allow only these values."""
     return Kind(
         " or ".join(map(repr, values)), lambda value: any(value == v and type(value) is type(v) for v in values)
     )
@@ -84,13 +84,13 @@ def one_of(*values: Any) -> Kind:
 
 @dataclass(frozen=True)
 class Rule:
-    """What the keys of a file, or of an object in it, may be.
+    """The allowed values of the keys of a file, or of an object in it.
 
     Attributes:
         keys: kinds, or rules for objects, by key.
-        unlisted: what keys that are not listed may be.
-        endings: the same for unlisted keys that end so.
-        deep: whether the rule holds for objects below unlisted keys too.
+        unlisted: the kind of unlisted keys.
+        endings: kinds of unlisted keys by their ending; they take precedence over `unlisted`.
+        deep: whether the rule also holds for objects below unlisted keys.
     """
 
     keys: Mapping[str, Kind | Rule]
@@ -99,7 +99,7 @@ class Rule:
     deep: bool = False
 
     def kind_of(self, key: str) -> Kind | Rule:
-        """What a key may be."""
+        """Return the kind or rule of a key."""
         if key in self.keys:
             return self.keys[key]
         return next((kind for ending, kind in self.endings.items() if key.endswith(ending)), self.unlisted)
@@ -110,7 +110,7 @@ class Rule:
 ATTENTION = optional(one_of("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"))
 DTYPE = optional(one_of("float32", "float16", "bfloat16", "float64", "auto"))
 SIDE = one_of("left", "right")
-# Keys of a configuration that lead elsewhere: other kernels, other weights, other layouts of the numbers.
+# Keys of a configuration that select other kernels, other weights or other number formats.
 STEERING: dict[str, Kind] = {
     **dict.fromkeys(
         ("attn_implementation", "_attn_implementation", "_attn_implementation_internal"),
@@ -129,7 +129,7 @@ STEERING: dict[str, Kind] = {
     "torch_dtype": DTYPE,
     "dtype": DTYPE,
 }
-# Arguments of from_pretrained, which choose what is read, and from where. In config.json they have no effect.
+# Arguments of from_pretrained that select what is read, and from where. In config.json they have no effect.
 SAFETY: dict[str, Kind] = {
     "trust_remote_code": one_of(False),
     "weights_only": one_of(True),
@@ -153,7 +153,7 @@ CONFIG = Rule(
         **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layers", "n_layer"), optional(LAYERS)),
     },
     deep=True,
-)  # it may have an auto_map, which nobody follows without trust_remote_code
+)  # it can have an auto_map, which is ignored without trust_remote_code
 ARGUMENTS = Rule(
     {**STEERING, **SAFETY, **ELSEWHERE},
     NO_PATH,
@@ -175,7 +175,7 @@ TOKENIZER = Rule(
         "init_inputs": Kind("an empty list", lambda value: value == []),
         "fast_tokenizer_files": optional(listed(FILE_NAME)),
         "tokenizer_object": NULL,
-        # where these lay on the machine that wrote them: transformers looks in the folder all the same
+        # paths on the machine that wrote them, which transformers ignores: it reads the files of the folder
         **dict.fromkeys(("tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file"), optional(TEXT)),
     },
     endings={"_file": FILE_NAME},
@@ -208,7 +208,7 @@ def _is_word_tokenizer(value: Any) -> bool:
 
 
 def is_stock_class(path: str, names: Collection[str]) -> bool:
-    """Whether a dotted path leads to one of these classes inside sentence-transformers."""
+    """Whether a dotted path names one of these classes inside sentence-transformers."""
     *packages, name = path.split(".")
     return packages[:1] == ["sentence_transformers"] and name in names and all(p.isidentifier() for p in packages)
 
@@ -229,7 +229,7 @@ MODULE_SETTINGS = Rule(
     },
     endings={"_name_or_path": NULL},
 )
-# The modules for text, and the file in which each has its settings.
+# The modules for text, and the settings file of each.
 MODULES: dict[str, str] = {
     "Transformer": "sentence_bert_config.json",
     "StaticEmbedding": "",

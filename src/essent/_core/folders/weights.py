@@ -1,4 +1,4 @@
-"""Names and shapes of a model's weights, from the headers of its safetensors files: no weight is read."""
+"""Names and shapes of a model's weights, from the headers of its safetensors files, without reading the weights."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ WEIGHTS = "model.safetensors"
 
 
 def weight_shapes(name: str, hub: dict[str, Any], subfolder: str = "", file: str = WEIGHTS) -> dict[str, list[int]]:
-    """The shape of every tensor by its name; {} where the weights are in files of another kind.
+    """Return the shape of every tensor by name; {} if the weights are not safetensors.
 
     Args:
         name: a folder, or a name on the hub.
         hub: see `essent._core.hub.file_options`.
-        subfolder: where the transformer is, "" for the root.
-        file: of the weights, whole or an index of parts.
+        subfolder: the transformer's folder, "" for the root.
+        file: the weights' file name; if it is split into parts, its index is read.
     """
     path = find_file(name, file, hub, subfolder) or find_file(name, f"{file}.index.json", hub, subfolder)
     if path is None:

@@ -1,12 +1,12 @@
-"""What is kept between tasks, so that no text goes through a model again: pooled vectors, and hidden states.
+"""Caches of pooled vectors and hidden states, which avoid repeated passes over the same texts.
 
-Pooled vectors are rows by (recipe and what it has counted, text), in files of a folder: a temporary one, or one that is
-kept and that several processes may use at once. Texts are known by their SHA-256; nothing of them is written. A row
-that is not what was written, as its check says, is computed again.
+Pooled vectors are rows by (recipe and token counts, text), in files of a temporary folder, or of a permanent one that
+several processes can share. Texts are identified by their SHA-256 and never written. A row whose checksum differs is
+computed again.
 
-Hidden states stay in memory, for other recipes and for weights that are counted anew: a grid search asks for one recipe
-after the other, and for each fold of the same texts. A text that goes through the model for the second time leaves the
-states of all its layers and the diagonals of all heads here, as long as there is room.
+Hidden states stay in memory, for other recipes and for new token counts: a grid search runs one recipe after the other,
+on each fold of the same texts. The second pass of a text stores the states of all its layers and the diagonals of all
+heads, while there is memory.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from essent.model.backbone import Backbone, RequiredOutputs
 from essent.recipe.tokens.ids import Frame, batches, pad
 from essent.recipe.types import States, Tokens
 
-MOST_SEEN = 2**20  # texts that are remembered to have gone through a model
+MOST_SEEN = 2**20  # maximum number of texts whose first pass is recorded
 FLOAT = np.dtype("<f4")
 ENTRY = np.dtype([("text", "V32"), ("check", "<u4")])  # SHA-256 of a text, CRC-32 of it and its row
 Listed = dict[bytes, tuple[int, int]]  # text -> its row and check
 
 
 class PooledCache:
-    """Rows (K,) float32 by key and text.
+    """A cache of rows (K,) float32 by key and text.
 
     Args:
-        folder: where rows are kept for later runs; None keeps them until the cache is garbage.
+        folder: the folder that stores rows for later runs; None uses a temporary one, removed with the cache.
 
     Raises:
         DataError: the folder is a file.
@@ -57,18 +57,18 @@ class PooledCache:
         if folder is None:
             weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         if self.folder.exists() and not self.folder.is_dir():
-            raise DataError(f"The cache {self.folder} is a file; give a folder.")
+            raise DataError(f"The cache {self.folder} is a file. Choose a folder.")
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = FileLock(self.folder / "lock")
         self._listed: dict[str, Listed] = {}
 
     def __reduce__(self) -> tuple[type[PooledCache], tuple[Path | None]]:
-        """Copies share a folder that is kept; one that is not begins anew."""
+        """Copies share a permanent folder; the copy of a temporary cache starts empty."""
         return PooledCache, (self.folder if self.kept else None,)
 
     @property
     def size(self) -> int:
-        """Bytes of the rows."""
+        """The size of the rows in bytes."""
         return sum(file.stat().st_size for file in self.folder.glob("*.f32"))
 
     def vectors(
@@ -78,16 +78,16 @@ class PooledCache:
         texts: Sequence[str],
         compute: Callable[[list[str]], list[np.ndarray]],
     ) -> list[np.ndarray]:
-        """Rows of the texts, (N,K) for each key; what some key lacks is computed, for all keys in one call.
+        """Return the rows (N,K) of the texts for each key; missing rows are computed for all keys in one call.
 
         Args:
-            keys: one for each recipe, see `essent.encoder.pipeline.key_of`.
-            widths: K of each.
-            compute: distinct texts to their rows for every key, in the order of the keys.
+            keys: one per recipe, see `essent.encoder.pipeline.digests.key_of`.
+            widths: K of each key.
+            compute: function from distinct texts to their rows for every key, in the order of the keys.
         """
         names = {text: hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in dict.fromkeys(texts)}
         stored = [self._read(key, width, list(names.values())) for key, width in zip(keys, widths, strict=True)]
-        lacking = ~np.logical_and.reduce([is_stored for _, is_stored in stored])  # (N,), by some key
+        lacking = ~np.logical_and.reduce([is_stored for _, is_stored in stored])  # (N,), for any key
         if lacking.any():
             computed = compute([text for text, lacks in zip(names, lacking, strict=True) if lacks])
             for key, width, (rows, is_stored), new_rows in zip(keys, widths, stored, computed, strict=True):
@@ -102,7 +102,7 @@ class PooledCache:
         return self.folder / f"{key}.{suffix}"
 
     def _read(self, key: str, width: int, names: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-        """Stored rows (N,K) of texts, and which are there and whole: (N,) bool."""
+        """Read the stored rows (N,K) of texts, and which of them are present and undamaged: (N,) bool."""
         if key not in self._listed:
             with self._lock:
                 self._listed[key] = self._list(key, width)
@@ -112,7 +112,7 @@ class PooledCache:
         if row_indices:
             try:
                 stored = np.memmap(self._path(key, "f32"), FLOAT, "r", shape=(max(row_indices) + 1, width))
-            except (OSError, ValueError):  # removed, or shortened, since it was listed
+            except (OSError, ValueError):  # removed or truncated since it was listed
                 return rows, np.zeros(len(names), bool)
             rows[is_stored] = stored[row_indices]
             is_stored &= [
@@ -122,12 +122,12 @@ class PooledCache:
         return rows, is_stored
 
     def _list(self, key: str, width: int) -> Listed:
-        """Text -> row and check in the files; what a killed run left of rows and names without each other is cut off.
+        """List text -> row and checksum; incomplete rows or names of a killed run are truncated.
 
-        A text that is there twice has its last row: the first was damaged.
+        If a text is listed twice, its last row counts: the first was damaged.
         """
         names, vectors = self._path(key, "names"), self._path(key, "f32")
-        listed = np.fromfile(names, ENTRY) if names.is_file() else np.empty(0, ENTRY)  # half an entry is not read
+        listed = np.fromfile(names, ENTRY) if names.is_file() else np.empty(0, ENTRY)  # a partial entry is not read
         size = vectors.stat().st_size if vectors.is_file() else 0
         complete = min(len(listed), size // (width * FLOAT.itemsize))
         for path, length in ((names, ENTRY.itemsize), (vectors, width * FLOAT.itemsize)):
@@ -137,9 +137,9 @@ class PooledCache:
         return {name: (row, check) for row, (name, check) in enumerate(entries)}
 
     def _append(self, key: str, width: int, names: Sequence[bytes], vectors: np.ndarray) -> None:
-        """Write rows that were not there, or damaged, unless another process has written them in the meantime.
+        """Append missing or damaged rows, unless another process has written them meanwhile.
 
-        Rows are on the disk before they get names, so that a name never stands for a row that was lost.
+        Rows are flushed to the disk before their names, so that a name never refers to a lost row.
         """
         if not names:
             return
@@ -159,7 +159,7 @@ class PooledCache:
 
 
 def _check(name: bytes, row: np.ndarray) -> int:
-    """What tells a row of a text from another text's, and from one that has changed on the disk."""
+    """Return the checksum of a text's row, which detects rows of other texts and changes on the disk."""
     return zlib.crc32(row, zlib.crc32(name))  # type: ignore[arg-type]  # an array is a buffer
 
 
@@ -167,30 +167,30 @@ def _check(name: bytes, row: np.ndarray) -> int:
 
 
 class TextStates(NamedTuple):
-    """What the model computed for one text: layers (L+1,T,D), and diagonals (H,T) of all heads."""
+    """The hidden states of one text: layers (L+1,T,D), and diagonals (H,T) of all heads."""
 
     layers: torch.Tensor
     diagonals: torch.Tensor
 
     @property
     def bytes(self) -> int:
-        """What it takes in memory."""
+        """The size in memory."""
         return self.layers.nbytes + self.diagonals.nbytes
 
 
 @dataclass
 class Entry:
-    """The texts of one model, frame and length limit: which went through the model, and what was kept of them."""
+    """The texts of one model, frame and maximum length: those that had a pass, and their cached states."""
 
     seen: set[int] = field(default_factory=set)  # hashes
     kept: dict[str, TextStates] = field(default_factory=dict)
 
 
 class StatesStore:
-    """States by model, frame, length limit and text, up to a number of bytes; one model's give way to another's.
+    """A store of states by model, frame, maximum length and text; another model replaces all of them.
 
     Args:
-        most: bytes of states.
+        most: maximum size of the states in bytes.
     """
 
     def __init__(self, most: int) -> None:
@@ -199,12 +199,12 @@ class StatesStore:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all states."""
+        """Remove all states."""
         self.size, self._model = 0, ""
         self._entries: dict[tuple[Frame, int | None], Entry] = {}
 
     def entry(self, model: str, frame: Frame, max_seq_length: int | None) -> Entry:
-        """What is known of the texts; of another model than the last one nothing is."""
+        """Return the entry of the texts; a model other than the last one clears the store."""
         with self._one_writer:
             if model != self._model:
                 self.clear()
@@ -212,7 +212,7 @@ class StatesStore:
             return self._entries.setdefault((frame, max_seq_length), Entry())
 
     def keep(self, entry: Entry, text: str, states: TextStates) -> None:
-        """Keep a text's states, unless they do not fit, or their entry was given up in the meantime."""
+        """Store a text's states, unless they do not fit, or their entry was removed meanwhile."""
         with self._one_writer:
             is_known = any(entry is known for known in self._entries.values())
             if is_known and text not in entry.kept and self.size + states.bytes <= self.most:
@@ -224,16 +224,16 @@ class KeptStates:
     """A store for one backbone.
 
     Args:
-        whole: the model's backbone, not cut.
+        whole: the model's backbone with all layers.
     """
 
     def __init__(self, whole: Backbone, store: StatesStore) -> None:
         self.whole, self.store = whole, store
         heads = range(1, whole.attention_heads + 1)
-        self.heads = [(layer, head) for layer in range(1, whole.last + 1) for head in heads]  # as diagonals are kept
+        self.heads = [(layer, head) for layer in range(1, whole.last + 1) for head in heads]  # order of the diagonals
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
-        """A copy or another process has None in its place."""
+        """Pickle as None: copies and other processes have no states."""
         return type(None), ()
 
     def pool(
@@ -243,15 +243,15 @@ class KeptStates:
         batch_size: int,
         compute: Callable[[list[str]], torch.Tensor],
     ) -> torch.Tensor:
-        """Pooled vectors (N,K) of distinct texts before shaping, on the CPU.
+        """Return the pooled vectors (N,K) of distinct texts before shaping, on the CPU.
 
         Args:
-            module: the recipe on `whole`, or on a cut of it.
-            compute: gives those of texts whose states are not to be kept.
+            module: the recipe on `whole`, or on its lower layers.
+            compute: computes the vectors of texts without cached states.
         """
         parameters = {name: value.data_ptr() for name, value in self.whole.state_dict().items()}
         if any(parameters.get(name) != value.data_ptr() for name, value in module.backbone.state_dict().items()):
-            return compute(texts)  # another model's
+            return compute(texts)  # of another model
         entry = self.store.entry(digest_of_backbone(self.whole), module.plan.frame, module.backbone.max_seq_length)
         ids = dict(zip(texts, module.ids(texts), strict=True))
         again = [text for text in texts if hash(text) in entry.seen and text not in entry.kept]
@@ -270,7 +270,7 @@ class KeptStates:
         return vectors
 
     def _run(self, module: RecipeModule, entry: Entry, ids: dict[str, list[int]], batch_size: int) -> None:
-        """Keep all layers and diagonals of texts that have been through the model before, as far as there is room."""
+        """Run texts that had a pass before, and store all their layers and diagonals, while there is memory."""
         texts, layers = list(ids), range(self.whole.last + 1)
         everything = RequiredOutputs(frozenset(layers), attention_heads=frozenset(self.heads))
         bytes_per_token = len(layers) * self.whole.dimensions * self.whole.static_table.element_size()  # at least
@@ -280,7 +280,7 @@ class KeptStates:
             tokens = self._batch(module, [ids[text] for text in batch])
             lengths = tokens.attention_mask.sum(dim=1).tolist()
             if self.store.size + sum(lengths) * bytes_per_token > self.store.most:
-                return  # the layers above those that are read would be computed for nothing
+                return  # computing all layers would be wasted
             states = self.whole.states(tokens, everything)
             hidden = torch.stack([states.hidden[layer] for layer in layers], dim=1)  # (B,L+1,T,D)
             diagonals = torch.stack([states.diagonals[head] for head in self.heads], dim=1)  # (B,H,T)
@@ -289,7 +289,7 @@ class KeptStates:
                 self.store.keep(entry, text, TextStates(*own))
 
     def _pooled(self, module: RecipeModule, ids: list[list[int]], cached: list[TextStates]) -> torch.Tensor:
-        """Vectors (B,K) of a batch from what was kept of its texts."""
+        """Compute the vectors (B,K) of a batch from the cached states of its texts."""
         tokens, plan = self._batch(module, ids), module.plan
 
         def padded(rows: list[torch.Tensor]) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Digests of what makes a vector: weights, configuration, tokenizer, recipe, counts."""
+"""Digests of everything that determines a vector: weights, configuration, tokenizer, recipe, token counts."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
     from essent.model.backbone import Backbone
 
-NOT_COMPUTED = ("_name_or_path", "transformers_version")  # entries of a configuration that change nothing
-BLOCK = 1024  # words of 8 bytes that are added up together
-MOST = 64  # digests that are remembered: a grid search has one for each depth at which it cuts the model
+NOT_COMPUTED = ("_name_or_path", "transformers_version")  # entries of a configuration without effect on vectors
+BLOCK = 1024  # 8-byte words per sum
+MOST = 64  # cached digests: a grid search has one per depth at which it cuts the model
 _digests: dict[str, str] = {}  # by fingerprint, the hash of sums
 _lock = Lock()
 
 
 def key_of(model: str, recipe: str, stats: CorpusStats | None) -> str:
-    """The key of a recipe's rows: the model's digest, the recipe's, and what it has counted."""
+    """Return the cache key of a recipe's rows, from the digests of model and recipe and the token counts."""
     total = hashlib.sha256(f"{model}\n{recipe}\n".encode())
     if stats is not None:
         total.update(str(stats.texts).encode() + stats.document_frequency.tobytes() + stats.count.tobytes())
@@ -36,7 +36,7 @@ def key_of(model: str, recipe: str, stats: CorpusStats | None) -> str:
 
 
 def digest_of_backbone(backbone: Backbone, *settings: object) -> str:
-    """SHA-256 of what makes a backbone's states: parameters, configuration, tokenizer, length limit; settings."""
+    """Return the SHA-256 of a backbone's parameters, configuration, tokenizer, maximum length and other settings."""
     config = {key: value for key, value in backbone.model.config.to_dict().items() if key not in NOT_COMPUTED}
     computed = json.dumps(config, sort_keys=True, default=str)
     passes = [BFLOAT16] if backbone.precision == BFLOAT16 else []
@@ -46,10 +46,10 @@ def digest_of_backbone(backbone: Backbone, *settings: object) -> str:
 
 
 def digest_of(model: nn.Module, *settings: object) -> str:
-    """SHA-256 of a model's parameters and settings: other weights under the same name are another model.
+    """Return the SHA-256 of a model's parameters and settings, which distinguishes weights under the same name.
 
-    Every weight is read, each time: torch's counts of changes miss those through `.data`. What has the fingerprint of
-    weights that this process has digested before has their digest, which costs a tenth of SHA-256.
+    Every weight is read each time, because torch's version counters miss changes through `.data`. Digests are cached by
+    a fingerprint of the weights, which takes a tenth of the time of SHA-256.
     """
     fingerprint = _hashed(model, settings, _sums)
     digest = _digests.get(fingerprint)
@@ -74,9 +74,9 @@ def _hashed(
 
 
 def _sums(content: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Sums of bytes as whole numbers, modulo 2^64: those across blocks, those of blocks; and what is left over.
+    """Return sums of 8-byte words modulo 2^64, across blocks and within blocks, and the remaining bytes.
 
-    Any other byte changes both, and so do weights that have changed places.
+    A changed byte changes both sums, and so do swapped weights.
     """
     whole = len(content) // (8 * BLOCK) * (8 * BLOCK)
     blocks = content[:whole].view(np.uint64).reshape(-1, BLOCK)

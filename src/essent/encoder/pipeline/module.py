@@ -1,4 +1,4 @@
-"""The recipe as one sentence-transformers module: texts in, `sentence_embedding` out, a trainer or server around it."""
+"""The recipe as one sentence-transformers module from texts to `sentence_embedding`, for trainers and servers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from essent.recipe.types import CorpusStats, Tokens
 
 
 class RecipeModule(InputModule):
-    """A recipe on a backbone, with what `fit` has learned.
+    """A recipe on a backbone, with its learned parts.
 
     Args:
-        backbone: the transformer, cut here to the highest layer that the recipe reads.
-        recipe: what to compute.
-        stats: token counts, when the weights read them.
-        chain: fitted shaping; by default the recipe's, not fitted yet.
-        tables: rows of sources that are not to be read again, see `essent.encoder.pipeline.plan.Plan`.
+        backbone: the transformer; layers above the highest one that the recipe reads are removed.
+        recipe: the recipe to compute.
+        stats: token counts, if the weights read them.
+        chain: fitted shaping; by default the recipe's, unfitted.
+        tables: rows of sources that are already loaded, see `essent.encoder.pipeline.plan.Plan`.
 
     Raises:
         UnsupportedRecipeError: the model cannot run the recipe.
@@ -57,7 +57,7 @@ class RecipeModule(InputModule):
         self.set_chain(Chain.parse(recipe.shaping) if chain is None else chain)
 
     def set_chain(self, chain: Chain) -> None:
-        """Put a fitted (or not yet fitted) chain in place."""
+        """Set the shaping chain, fitted or not."""
         self.chain = chain
         ready = chain.is_fitted or not chain.needs_fit
         self.shaping: nn.Module | None = chain.module().to(self.backbone.static_table.device) if ready else None
@@ -65,19 +65,19 @@ class RecipeModule(InputModule):
     # -- texts to tokens --------------------------------------------------------------------------------------------
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text in its frame, cut to the maximum length."""
+        """Tokenize texts to ids in their frame, truncated to the maximum length."""
         return framed_ids(self.backbone.tokenizer, self.plan.frame, list(texts), self.backbone.max_seq_length)
 
     def pad(self, sequences: Sequence[list[int]], side: str = "right") -> dict[str, Any]:
-        """One batch of features."""
+        """Pad sequences to one batch of features."""
         ids, attention_mask = pad_arrays(sequences, self.backbone.pad_id, side)  # (B,T) each
         return {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(attention_mask).long()}
 
     def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Texts to features: `input_ids`, `attention_mask` (B,T), padded on the tokenizer's side.
+        """Convert texts to features: `input_ids`, `attention_mask` (B,T), padded on the tokenizer's side.
 
         Raises:
-            InputError: an input that is not a text.
+            InputError: an input that is not a str.
         """
         texts = check_texts(inputs)
         side = "left" if self.backbone.tokenizer.padding_side == "left" else "right"
@@ -86,13 +86,13 @@ class RecipeModule(InputModule):
     # -- tokens to vectors ------------------------------------------------------------------------------------------
 
     def forward(self, features: dict[str, Any], shape: bool = True, **kwargs: Any) -> dict[str, Any]:
-        """Features to `sentence_embedding` (B,K), `token_embeddings` (B,T,D) and `token_weights` (B,T).
+        """Add `sentence_embedding` (B,K), `token_embeddings` (B,T,D) and `token_weights` (B,T) to the features.
 
         Args:
-            shape: False gives the pooled vector as it is before the shaping chain.
+            shape: apply the shaping chain; otherwise `sentence_embedding` is the pooled vector.
 
         Raises:
-            NotFittedError: the recipe learns something and `fit` has not been called.
+            NotFittedError: the recipe has learned parts and `fit` has not been called.
         """
         attention_mask = features["attention_mask"].bool()
         tokens = Tokens(features["input_ids"], attention_mask, content_of(attention_mask, self.plan.frame))
@@ -104,20 +104,20 @@ class RecipeModule(InputModule):
 
     @cached_property
     def static_pooler(self) -> StaticPooler | None:
-        """The way to pooled vectors without padding, where the recipe has one: sums of rows, weights by token."""
+        """The pooler without padding for recipes that sum table rows with weights by token; None for others."""
         return static_pooler_of(self.plan, self.backbone)
 
     @property
     def can_be_cached(self) -> bool:
-        """Whether pooled vectors are worth keeping: float32, and not sums of rows, which take no time."""
+        """Whether pooled vectors are worth caching: float32, and not sums of table rows, which are fast."""
         return not self.plan.is_static and self.backbone.static_table.dtype == torch.float32
 
     def shaped(self, vectors: torch.Tensor, shape: bool = True) -> torch.Tensor:
-        """Pooled vectors after the shaping chain, or as they are: (N,K)."""
+        """Apply the shaping chain to pooled vectors if `shape`: (N,K)."""
         return vectors if self.shaping is None or not shape else self.shaping(vectors)
 
     def require_fit(self, shape: bool = True) -> None:
-        """Raise NotFittedError, with what is missing, unless everything the recipe learns is there."""
+        """Raise NotFittedError with the missing parts, unless all learned parts of the recipe are fitted."""
         missing = []
         if self.plan.reads_stats and self.stats is None:
             missing.append("token counts for weights=" + "*".join(self.recipe.weights))
@@ -126,11 +126,11 @@ class RecipeModule(InputModule):
         if missing:
             raise not_fitted(
                 f"The recipe {str(self.recipe)!r} learns {' and '.join(missing)}: call fit(texts) before encode, "
-                "with the texts of your task or any similar ones."
+                "with texts of your task or similar ones."
             )
 
     def get_embedding_dimension(self) -> int:
-        """The number of dimensions of a vector."""
+        """Return the number of dimensions of a vector."""
         return int(self.chain.dim_out(self.plan.width(self.backbone)))
 
     @property
@@ -140,7 +140,7 @@ class RecipeModule(InputModule):
 
     @property
     def max_seq_length(self) -> int | None:
-        """The most tokens of a text; None without a limit."""
+        """The maximum length in tokens; None without a limit."""
         return self.backbone.max_seq_length
 
     @max_seq_length.setter

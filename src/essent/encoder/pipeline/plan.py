@@ -1,4 +1,4 @@
-"""A recipe bound to a model: what it reads, and how its vectors come out of the states; static ones without padding.
+"""A recipe bound to a model: the outputs that it requires and its pooling; static recipes without padding.
 
 tokens ─ states ─ mix α ─ weights ω ─ reduce Σ          (shaping g follows in essent.encoder.encoder)
 texts ─ ids of all texts ─ Σ ω_t h_t                    of static recipes, one text after the other
@@ -30,15 +30,15 @@ from essent.recipe.weighting.base import ByToken, Weighting, combine_many, weigh
 from essent.recipe.weighting.frequency import Sif
 from essent.recipe.weighting.position import Content, Uniform
 
-PORTION = 8192  # texts whose words and ids are held at a time
-BiasOf = Callable[[Tokens, int], torch.Tensor]  # what the template gives at its tokens (B,T,D), in a layer
+PORTION = 8192  # texts whose words and ids are in memory at a time
+BiasOf = Callable[[Tokens, int], torch.Tensor]  # the template's states at its tokens (B,T,D), in a layer
 
 
 class Plan(nn.Module):
-    """One recipe on one backbone, up to the pooled vector. External tables are buffers: they move with the module.
+    """One recipe on one backbone, up to the pooled vector; external tables are buffers and move with the module.
 
     Args:
-        tables: rows (V,D) of sources that are not to be read again, as when a saved encoder has them in its folder.
+        tables: rows (V,D) of sources that are already loaded, for example from a saved encoder.
 
     Raises:
         UnsupportedRecipeError: the model cannot run the recipe.
@@ -73,7 +73,8 @@ class Plan(nn.Module):
         if len(set(widths)) > 1:
             listed = ", ".join(f"{name} has {width}" for (name, _), width in zip(recipe.layers, widths, strict=True))
             raise UnsupportedRecipeError(
-                f"layers={format_mix(recipe.layers)} mixes sources of different widths: {listed} dimensions."
+                f"layers={format_mix(recipe.layers)} mixes sources of different widths: {listed} dimensions. Mix only "
+                "sources of the same width."
             )
 
     def _source_width(self, source: Source, backbone: Backbone) -> int:
@@ -81,11 +82,11 @@ class Plan(nn.Module):
         return int(self.rows_of(source, backbone).shape[1]) if rows else backbone.dimensions
 
     def width(self, backbone: Backbone) -> int:
-        """Dimensions of the pooled vector."""
+        """Return the number of dimensions of the pooled vector."""
         return self.reduction.width(self._source_width(self.sources[0], backbone))
 
     def rows_of(self, source: Source, backbone: Backbone) -> torch.Tensor:
-        """Rows (V,D) of a source that is a table; the model's own table for any other."""
+        """Return the rows (V,D) of a token table; the model's own table for any other source."""
         buffer = self.tables.get(str(source.key))
         rows: torch.Tensor = backbone.static_table if buffer is None else getattr(self, buffer)
         return rows
@@ -96,17 +97,17 @@ class Plan(nn.Module):
         return self.required.depth is None
 
     def carried(self) -> dict[str, torch.Tensor]:
-        """Tables that a saved encoder must take along, by their source."""
+        """Return the tables that a saved encoder must contain, by source."""
         return {key: getattr(self, buffer) for key, buffer in self.tables.items() if token_tables.create(key).carried}
 
     @cached_property
     def rows_digest(self) -> str:
-        """SHA-256 of the carried tables, which other files under the same name would change; "" without any."""
+        """The SHA-256 of the carried tables, which distinguishes files of the same name; "" without any."""
         total = [rows.detach().cpu().contiguous().numpy().tobytes() for rows in self.carried().values()]
         return hashlib.sha256(b"".join(total)).hexdigest() if total else ""
 
     def count(self, texts: Sequence[str], backbone: Backbone) -> CorpusStats:
-        """Token counts of a corpus, duplicated texts included, as this recipe tokenises them."""
+        """Count the tokens of a corpus, including duplicated texts, as this recipe tokenizes them."""
         if (pooler := static_pooler_of(self, backbone)) is not None:
             return pooler.count(texts)
 
@@ -123,10 +124,10 @@ class Plan(nn.Module):
         stats: CorpusStats | None,
         bias_of: BiasOf | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The vectors (B,K), and what they were made of: mixed states Σ_k α_k h^(k) (B,T,D), weights ω (B,T).
+        """Compute the vectors (B,K), the mixed states Σ_k α_k h^(k) (B,T,D) and the weights ω (B,T).
 
         Args:
-            bias_of: what the template alone gives at its tokens; by default a pass of its own does.
+            bias_of: returns the empty template's states at its tokens; by default an extra pass computes them.
 
         Raises:
             NotFittedError: the weights need token counts and `stats` is None.
@@ -145,7 +146,7 @@ class Plan(nn.Module):
                 )
             if source.top:  # rows of the most probable tokens at the template's masks, 0 elsewhere: (B,T,E)
                 head = backbone.mlm_head
-                assert head is not None  # noqa: S101 — `check` has refused models without one
+                assert head is not None  # noqa: S101 — `check_recipe` refuses models without one
                 at = tokens.attention_mask & (tokens.ids == backbone.vocabulary.mask_id)  # (B,T)
                 values = expected_rows(values, at, source.top, head, backbone.static_table)
             hidden.append(values)
@@ -154,16 +155,16 @@ class Plan(nn.Module):
         return self.reduction.reduce(mixed, weights, tokens.attention_mask), mixed, weights
 
 
-# -- weights that depend on the token alone ---------------------------------------------------------------------------
+# -- weights by token -------------------------------------------------------------------------------------------------
 
 
 def by_token(weighting: Weighting) -> Weighting:
-    """The same weights by token alone, where no template stands around the text."""
+    """Return the equivalent weighting by token for texts without a template."""
     return weighting.by_token if isinstance(weighting, Content) else weighting
 
 
 def weights_by_token(factors: Iterable[Weighting], vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
-    """The product of the weights that depend on the token alone, (V,) float64; others count as 1."""
+    """Compute the product of the weights by token, (V,) float64; other weights count as 1."""
     product = np.ones(len(vocabulary))
     for factor in map(by_token, factors):
         if isinstance(factor, ByToken):
@@ -172,19 +173,19 @@ def weights_by_token(factors: Iterable[Weighting], vocabulary: Vocabulary, stats
 
 
 def static_pooler_of(plan: Plan, backbone: Backbone) -> StaticPooler | None:
-    """The fast way to the plan's pooled vectors, None where there is none.
+    """Return the fast pooler of a plan, or None.
 
-    There is one for sums of table rows (`static`, `random` …) with weights by token, without a template.
+    It exists for sums of table rows (`static`, `random` …) with weights by token, without a template.
     """
     simple = plan.is_static and plan.recipe.template is None and plan.recipe.reduce == "sum"
-    weighed = (Uniform.weights, Content.weights, ByToken.weights, Sif.weights)  # up to one factor a text
+    weighed = (Uniform.weights, Content.weights, ByToken.weights, Sif.weights)  # up to one factor per text
     return StaticPooler(plan, backbone) if simple and all(type(w).weights in weighed for w in plan.weightings) else None
 
 
 class StaticPooler:
-    """Pooled vectors of a static plan: Σ_t ω_t h_t over the ids of each text, nothing padded.
+    """A pooler for static plans: Σ_t ω_t h_t over the ids of each text, without padding.
 
-    Equal to `Plan.pool` on padded batches up to the order of float sums. See `static_pooler_of` for when it applies.
+    It equals `Plan.pool` on padded batches up to the order of float sums. See `static_pooler_of` for its conditions.
     """
 
     def __init__(self, plan: Plan, backbone: Backbone) -> None:
@@ -193,27 +194,27 @@ class StaticPooler:
 
     @cached_property
     def by_word(self) -> WordIds | None:
-        """Ids by words, where the tokenizer keeps them apart."""
+        """Tokenization word by word, if the tokenizer splits texts into words first; otherwise None."""
         if not words_apart(fast_backend(self.backbone.tokenizer)):
             return None
         vocabulary, unknown = self.backbone.vocabulary, self.backbone.tokenizer.unk_token_id
-        rare = [vocabulary.text(token) for token in vocabulary.tokens[-16:]]  # tables of words may have no marks
-        return WordIds(self._tokenise, [*SEPARATORS, *rare], unknown)
+        rare = [vocabulary.text(token) for token in vocabulary.tokens[-16:]]  # tables of words can lack punctuation
+        return WordIds(self._tokenize, [*SEPARATORS, *rare], unknown)
 
-    def _tokenise(self, texts: list[str]) -> list[list[int]]:
+    def _tokenize(self, texts: list[str]) -> list[list[int]]:
         return text_ids(self.backbone.tokenizer, texts, self.plan.frame.plain_text)
 
     def ids(self, texts: Sequence[str]) -> Ragged:
-        """Ids of each text (at least one) as `framed_ids` has them, less the frame."""
+        """Return the ids of each text (at least one) as in `framed_ids`, without the frame."""
         prepared = self.plan.frame.prepare(list(texts))
-        ids, lengths = self.by_word(prepared) if self.by_word is not None else whole_ids(self._tokenise, prepared)
+        ids, lengths = self.by_word(prepared) if self.by_word is not None else whole_ids(self._tokenize, prepared)
         if self.backbone.max_seq_length is None:
             return ids, lengths
         at_start = getattr(self.backbone.tokenizer, "truncation_side", "right") == "left"
         return cut(ids, lengths, max(self.backbone.max_seq_length - len(self.frame_ids), 0), at_start)
 
     def count(self, texts: Sequence[str]) -> CorpusStats:
-        """Token counts of a corpus, duplicated texts and the frame included, as `count_tokens` has them."""
+        """Count the tokens of a corpus, including duplicated texts and the frame, like `count_tokens`."""
         rows = len(self.backbone.vocabulary)
         frequency, count = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
         for _, portion in portions(texts, PORTION):
@@ -226,17 +227,17 @@ class StaticPooler:
         return CorpusStats(len(texts), frequency, count)
 
     def pool(self, ragged: Ragged, stats: CorpusStats | None) -> torch.Tensor:
-        """The pooled vectors (N,K) of texts by their `ids`, on the table's device.
+        """Compute the pooled vectors (N,K) of texts from their `ids`, on the table's device.
 
         Raises:
             NotFittedError: the weights need token counts and `stats` is None.
         """
         ids, lengths = ragged
-        if not len(self.frame_ids) and not lengths.all():  # a text of nothing at all is one pad token
+        if not len(self.frame_ids) and not lengths.all():  # an empty text is one pad token
             ids = np.insert(ids, (np.cumsum(lengths) - lengths)[lengths == 0], self.backbone.pad_id)
             lengths = np.maximum(lengths, 1)
         vocabulary, factors = self.backbone.vocabulary, self.plan.weightings
-        table = vocabulary.cached(  # (V,), before anything is divided by lengths
+        table = vocabulary.cached(  # (V,), before any division by lengths
             ("bags", *factors, stats), lambda: weights_by_token(factors, vocabulary, stats).astype(np.float32)
         )
         weights, around = table[ids], table[self.frame_ids]  # (tokens,), (F,)
@@ -244,7 +245,7 @@ class StaticPooler:
             around = np.zeros_like(around)
         total = np.bincount(np.repeat(np.arange(len(lengths)), lengths), weights, len(lengths)) + around.sum()  # (N,)
         empty = total <= 0
-        weights[np.repeat(empty, lengths)] = 1.0  # nothing is left of these: uniform, as in `combine_many`
+        weights[np.repeat(empty, lengths)] = 1.0  # all weights are zero: uniform, as in `combine_many`
         sums = self._sums(ids, lengths, weights)  # (N,K)
         if len(around):
             own, uniform = (self._sums(self.frame_ids, [len(around)], w) for w in (around, np.ones_like(around)))
@@ -257,13 +258,13 @@ class StaticPooler:
         return sums.div_(torch.from_numpy(divisor[:, None]).to(sums.device, sums.dtype))
 
     def _sums(self, ids: np.ndarray, lengths: Sequence[int] | np.ndarray, weights: np.ndarray) -> torch.Tensor:
-        """Σ_t ω_t Σ_k α_k h_t^(k) of each text: (N,K)."""
+        """Compute Σ_t ω_t Σ_k α_k h_t^(k) of each text: (N,K)."""
         parts = []
         offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]))
         for source, factor in zip(self.plan.sources, self.plan.factors, strict=True):
             rows = self.plan.rows_of(source, self.backbone)  # (V,D)
             row_ids, kind = torch.from_numpy(ids).to(rows.device), torch.promote_types(rows.dtype, torch.float32)
-            if rows.dtype != kind:  # 16 bits: sums are taken in 32, of the rows that occur
+            if rows.dtype != kind:  # 16 bits: sum in 32 bits, only the rows that occur
                 used, row_ids = row_ids.unique(return_inverse=True)
                 rows = rows[used].to(kind)
             scaled = torch.from_numpy(weights * np.float32(factor)).to(rows.device, kind)

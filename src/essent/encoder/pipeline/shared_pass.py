@@ -1,6 +1,6 @@
-"""Many recipes, few forward passes: recipes with the same template share one pass over the texts.
+"""Many recipes in few forward passes: recipes with the same template share one pass over the texts.
 
-The pass gives the union of the layers and heads that the recipes read; each then pools its own vectors from it.
+The pass computes the union of the layers and heads that the recipes read; each recipe then pools its own vectors.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from essent.recipe.types import CorpusStats
 
 
 def count_frames(backbone: Backbone, plans: Sequence[Plan], texts: Sequence[str]) -> dict[Frame, CorpusStats]:
-    """Token counts of the texts for every frame in which some plan reads them."""
+    """Count the tokens of the texts for every frame of a plan that reads counts."""
     counting = [plan for plan in plans if plan.reads_stats]
-    counting.sort(key=operator.attrgetter("is_static"))  # of one frame the last one counts: static ones pad nothing
+    counting.sort(
+        key=operator.attrgetter("is_static")
+    )  # the last plan of each frame counts: static ones need no padding
     return {frame: plan.count(texts, backbone) for frame, plan in {plan.frame: plan for plan in counting}.items()}
 
 
@@ -38,13 +40,15 @@ def pool_texts(
     batch_size: int = 32,
     progress: bool = False,
 ) -> list[np.ndarray]:
-    """Pooled vectors (N,K) of every plan, before shaping: one pass a template, each distinct text once.
+    """Compute the pooled vectors (N,K) of every plan before shaping, with one pass per template.
+
+    Each distinct text is computed once.
 
     Args:
         stats: token counts by frame, see `count_frames`.
 
     Raises:
-        NotFiniteError: names a text.
+        NotFiniteError: a vector has NaN or infinite numbers; the message names the text.
     """
     distinct, inverse = distinct_texts(texts)
     pooled = [np.empty((len(distinct), plan.width(backbone)), np.float32) for plan in plans]
@@ -79,5 +83,5 @@ def pool_texts(
 
 
 def as_module(backbone: Backbone, plans: Sequence[Plan]) -> nn.ModuleList:
-    """Everything with buffers in one module, to move between devices together."""
+    """Return backbone and plans as one module, to move between devices together."""
     return nn.ModuleList([backbone, *plans])

@@ -1,1 +1,1 @@
-"""A recipe's module as a folder: stock sentence-transformers modules where they compute the same, golden vectors."""
+"""Save and load encoders: stock sentence-transformers modules if they compute the same, and golden vectors."""

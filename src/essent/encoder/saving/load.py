@@ -1,4 +1,4 @@
-"""A folder that `essent.encoder.saving.save` wrote, as a recipe's module and settings for SentenceTransformer."""
+"""Load a folder that `essent.encoder.saving.save` wrote: the recipe's module and SentenceTransformer's settings."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from essent.recipe.types import CorpusStats
 
 
 def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[str, Any]]:
-    """Read what `save_folder` wrote: the module, and settings for SentenceTransformer's __init__.
+    """Load the module and the settings for SentenceTransformer's __init__ from a folder of `save_folder`.
 
     Raises:
-        ModelError: files are missing or unreadable, or a newer essent wrote them.
+        ModelError: files are missing or unreadable, or were written by a newer essent.
     """
     root = folder_of(name, options)
     with damage_named(name):
@@ -54,32 +54,32 @@ def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[
         state = {key.removeprefix("chain."): value for key, value in arrays.items() if key.startswith("chain.")}
         chain = Chain.from_state(recipe.shaping, state) if state else None
         module = SavableModule(backbone, recipe, stats, chain, _carried(recipe, backbone, arrays))
-        if not backbone.only_static and (shapes := weight_shapes(str(root), {})):  # a table stands in a file of its own
+        if not backbone.only_static and (shapes := weight_shapes(str(root), {})):  # a table is in a separate file
             require_weights(name, backbone.model, shapes, trusted=bool(options.get("trust_remote_code")))
         module.max_seq_length = metadata["max_length"]
         return module, {**saved_settings(read_settings(root)), "device": None}
 
 
 def _counts(root: Path, metadata: dict[str, Any], arrays: dict[str, np.ndarray], tokens: int) -> CorpusStats | None:
-    """The token counts that were fitted, where the recipe reads any."""
+    """Return the fitted token counts; None if the recipe reads none."""
     if metadata["texts_counted"] is None:
         return None
     counts = [arrays[f"stats.{name}"] for name in ("document_frequency", "count")]
     if any(count.shape != (tokens,) or count.dtype != np.int64 for count in counts):
         raise DamagedError(
-            f"{root / STATE_FOLDER / ARRAYS} does not belong to the model beside it: its counts have the shape "
-            f"{counts[0].shape}, and the model has {tokens} tokens."
+            f"{root / STATE_FOLDER / ARRAYS} does not match the model in the folder: its counts have the shape "
+            f"{counts[0].shape}, but the model has {tokens} tokens."
         )
     return CorpusStats(metadata["texts_counted"], *counts)
 
 
 def folder_of(name: str, options: dict[str, Any]) -> Path:
-    """The folder itself, or that of the hub's cache."""
+    """Return the folder itself, or the one in the hub's cache."""
     return Path(name if Path(name).is_dir() else str(load_dir_path(name, subfolder="", **file_options(options))))
 
 
 def _carried(recipe: Recipe, backbone: Backbone, arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
-    """Rows of the tables that the folder holds, by their source."""
+    """Return the rows of the saved tables, by source."""
     sources = [name for name, _ in recipe.layers if name.partition(":")[0] in token_tables]
     sources = [name for name in sources if token_tables.create(name).carried]
     keys = [f"table.{index}" for index in range(len(sources))]
@@ -98,9 +98,9 @@ def _recipe(root: Path, metadata: dict[str, Any]) -> Recipe:
             raise DamagedError(
                 f"{root / STATE_FOLDER / ABOUT} is damaged, or needs a package that is not installed: {error}"
             ) from error
-        requirements = " and ".join(f"the {part}, which {package!r} brings" for part, package in packages.items())
+        requirements = " and ".join(f"the {part} of the package {package!r}" for part, package in packages.items())
         raise MissingDependencyError(
-            f"The encoder in {str(root)!r} needs {requirements}. Install that package, or import that module first. "
+            f"The encoder in {str(root)!r} needs {requirements}. Install the package, or import its module first. "
             f"({error})"
         ) from error
     except RecipeError as error:
@@ -119,11 +119,11 @@ def _read_backbone(
         static = rows_backbone(rows, tokenizer, dropped=dropped_ids(tokenizer), max_seq_length=metadata["max_length"])
         static.model.config.stored = (read_json(root / "config.json") or {})["embedding_dtype"]
         return static
-    if kind == "WordEmbeddings":  # static: only the rows are there; the rest of the model is never run
+    if kind == "WordEmbeddings":  # static: only the rows are saved; the rest of the model is never run
         config = AutoConfig.from_pretrained(root / STATE_FOLDER, **trust)
         words = WordEmbeddings.load(str(root / str(first["path"])))
         table = torch.nn.Embedding.from_pretrained(words.emb_layer.weight.detach())
-        with torch.device("meta"):  # the module cuts the rest off
+        with torch.device("meta"):  # the module removes the other layers
             model = AutoModel.from_config(config, **trust)
         model.set_input_embeddings(table)
         return Backbone(model.eval(), tokenizer, metadata["max_length"], metadata["layers"])
@@ -133,7 +133,7 @@ def _read_backbone(
         backbone = Backbone(whole.base_model, tokenizer, metadata["max_length"], metadata["layers"])
         backbone.mlm_head = MaskedLMHead(whole)
         return backbone
-    # the one setting of the model that a saved folder has: whether a pooler, which no recipe reads, is built
+    # the only model setting in a saved folder: whether to build a pooler, which no recipe reads
     saved = (read_json(root / "sentence_bert_config.json") or {}).get("model_kwargs") or {}
     own_settings = {key: saved[key] for key in ("add_pooling_layer",) if key in saved}
     transformer = Transformer(

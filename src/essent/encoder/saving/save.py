@@ -1,11 +1,11 @@
-"""An Encoder as a folder: stock sentence-transformers modules wherever they compute the same, and golden vectors.
+"""Save an Encoder as a folder: stock sentence-transformers modules if they compute the same, and golden vectors.
 
 config.json, model.safetensors, tokenizer…, 1_Pooling/ …   the stock model, or
 essent_module.py, code/                                     the recipe's own module and essent's code for it
 essent/encoder.json        the recipe, the golden texts, versions
 essent/state.safetensors   token counts, learned shaping, golden vectors
 essent/files.json          length and SHA-256 of every file
-essent/tokenizer/          the model's own tokenizer, where the stock one carries a template
+essent/tokenizer/          the model's own tokenizer, if the stock one contains a template
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ LEGACY_FLAGS = {
     "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }
-# What the recipe's module needs of this package, in the folder for machines without essent.
+# The parts of this package that the recipe's module needs on machines without essent.
 SHIPPED = "version.py errors.py portable.py _core recipe model encoder".split()
 MODULE_FILE = '''"""Loads the recipe beside this file: with the installed essent, or with the code in `code`."""
 
@@ -87,7 +87,7 @@ class RecipeModule:
         portable = importlib.import_module("essent.portable")
         return portable.load_folder(model_name_or_path, options)[0]
 '''
-PLAIN = "[sentence-transformers](https://www.SBERT.net) model trained. "  # what ST says of a model that no trainer made
+PLAIN = "[sentence-transformers](https://www.SBERT.net) model trained. "  # ST's sentence on a model without a trainer
 USAGE = re.compile(r"### Direct Usage \(Sentence Transformers\)\n(?P<whole>.*?)(?=<!--\n### Direct Usage)", re.DOTALL)
 
 
@@ -100,21 +100,21 @@ def save_folder(
     settings: dict[str, Any],
     finish: Callable[[Path, str], None],
 ) -> str:
-    """Write an encoder; returns why plain sentence-transformers cannot load it, "" when it can.
+    """Write an encoder, and return why plain sentence-transformers cannot load it ("" if it can).
 
-    The folder appears when all of it is written. What lay in it beside an older encoder stays.
+    The folder is written atomically. Files in it that are not part of an older encoder remain.
 
     Args:
-        module: what the encoder computes.
+        module: the recipe's module.
         layout: see `Encoder.save`.
-        encode: gives the vectors (N,K) of texts, as the encoder does.
-        settings: what config_sentence_transformers.json is to say.
-        finish: writes what else belongs to the folder, before it appears: gets the place to write to, and that reason.
+        encode: computes the vectors (N,K) of texts.
+        settings: the content of config_sentence_transformers.json.
+        finish: called with the temporary folder and the reason before the folder appears, to write further files.
 
     Raises:
-        RecipeError: an unknown layout, or the legacy one for a recipe that has no stock modules.
-        NotFittedError: `fit` must come first.
-        ModelError: the place is a file, or holds another model.
+        RecipeError: an unknown layout, or the legacy one for a recipe without stock modules.
+        NotFittedError: `fit` has not been called.
+        ModelError: the path is a file, or a folder with another model.
     """
     check_layout(layout)
     module.require_fit()
@@ -126,13 +126,13 @@ def save_folder(
         reason, modules = str(error), []
         if layout == "legacy":
             raise RecipeError(
-                f"The recipe {str(module.recipe)!r} has no legacy layout: {reason}. Save it with layout='stock', which "
-                "loads with essent."
+                f"The recipe {str(module.recipe)!r} has no legacy layout: {reason}. Save it with layout='stock', and "
+                "load it with essent."
             ) from None
-    # an empty text for a tokenizer without special tokens has nothing that plain sentence-transformers could pool
+    # plain sentence-transformers cannot pool an empty text of a tokenizer without special tokens
     texts = [text for text, ids in zip(GOLDEN_TEXTS, module.ids(GOLDEN_TEXTS), strict=True) if ids]
     golden = encode(texts)
-    # essent 0.1 listed no digests; of what it wrote libraries do not read these
+    # essent 0.1 listed no digests; libraries do not read these of its files
     older = {"code", "essent_module.py", *(entry.name for entry in path.glob("[0-9]_*"))}
     with replacing_folder(path, names_to_keep(path, ENCODER, older)) as folder:
         if reason:
@@ -147,7 +147,7 @@ def save_folder(
 
 
 class SavableModule(RecipeModule):
-    """A recipe's module that trainers, which save module by module, can save too: without golden vectors."""
+    """A recipe's module that trainers, which save module by module, can save without golden vectors."""
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
         """Write the module in essent's own layout."""
@@ -157,7 +157,7 @@ class SavableModule(RecipeModule):
 
 
 def packages_of(recipe: Recipe) -> dict[str, str]:
-    """The parts of a recipe that are not essent's own, each with the package that brings it."""
+    """Return the parts of a recipe from other packages, each with its package."""
     registries: list[tuple[Registry[Any], Iterable[str]]] = [
         (token_tables, [source for source, _ in recipe.layers]),
         (weightings, recipe.weights),
@@ -177,7 +177,7 @@ def _write_json(path: Path, content: Any, **options: Any) -> None:
 
 
 def _write_stock(module: RecipeModule, modules: list[nn.Module], path: Path, legacy: bool) -> None:
-    """Write stock modules: transformer or StaticEmbedding in the root (WordEmbeddings in 0_…), the rest numbered."""
+    """Write stock modules: transformer or StaticEmbedding in the root (WordEmbeddings in 0_…), others numbered."""
     entries: list[tuple[str, type]] = []
     if isinstance(modules[0], StaticEmbedding):
         write_table(module, modules[0].embedding.weight.detach().numpy(), len(modules) > 1, path)
@@ -212,7 +212,7 @@ def _write_stock(module: RecipeModule, modules: list[nn.Module], path: Path, leg
 def _write_transformer(
     module: RecipeModule, tokenizer: PreTrainedTokenizerBase, path: Path, layers_returned: bool = False
 ) -> None:
-    """Write the cut transformer, with its masked-LM head if the recipe reads it, and a tokenizer to the root."""
+    """Write the truncated transformer, with its masked-LM head if the recipe reads it, and a tokenizer to the root."""
     model, head = module.backbone.model, module.backbone.mlm_head
     whole = head.whole(model) if head is not None and module.plan.reads_mlm_head else model
     whole.save_pretrained(path)
@@ -226,7 +226,7 @@ def _write_transformer(
 
 
 def _write_own(module: RecipeModule, path: Path) -> None:
-    """Write the recipe as a module of its own, with the code that runs it."""
+    """Write the recipe as essent's own module, with the code that runs it."""
     path.mkdir(parents=True, exist_ok=True)
     _write_transformer(module, module.backbone.tokenizer, path)
     (path / "essent_module.py").write_text(MODULE_FILE, encoding="utf-8")
@@ -239,27 +239,27 @@ def _write_own(module: RecipeModule, path: Path) -> None:
             shutil.copy(package / name, code / name)
         else:
             shutil.copytree(package / name, code / name, ignore=without_caches, dirs_exist_ok=True)
-    # `Encoder` itself needs packages that stay behind
+    # `Encoder` itself needs packages that are not copied
     (code / "encoder" / "__init__.py").write_text("")
-    (code / "__init__.py").write_text("from essent.version import __version__\n")  # no names of packages left behind
+    (code / "__init__.py").write_text("from essent.version import __version__\n")  # no names of missing packages
 
 
 def _write_state(
     module: RecipeModule, folder: Path, texts: list[str], golden: np.ndarray, reason: str, first: type | None
 ) -> None:
-    """Write what the modules do not say; `first` is the class of the first one after the transformer."""
+    """Write the state that modules do not contain; `first` is the class of the first one after the transformer."""
     folder.mkdir(parents=True, exist_ok=True)
     backbone, plan, stats = module.backbone, module.plan, module.stats
     arrays: dict[str, np.ndarray] = {"golden": np.ascontiguousarray(golden, dtype=np.float32)}
     if stats is not None:
         arrays |= {"stats.document_frequency": stats.document_frequency, "stats.count": stats.count}
-    if first is not WordEmbeddings:  # which holds the rows
+    if first is not WordEmbeddings:  # it contains the rows itself
         carried = plan.carried().values()
         arrays |= {f"table.{index}": rows.detach().float().cpu().numpy() for index, rows in enumerate(carried)}
     if first is StaticEmbedding:
-        if not is_trivial(module):  # folded rows; the recipe reads its own
+        if not is_trivial(module):  # the saved rows are folded; the recipe reads the original ones
             arrays["rows"] = backbone.static_table.detach().float().cpu().numpy()[:-1]
-        with torch.inference_mode():  # which knows zeros alone: essent.static.StaticEncoder reads it
+        with torch.inference_mode():  # StaticEmbedding returns zeros; essent.static.StaticEncoder reads this vector
             arrays["empty"] = module(module.pad([[]]))["sentence_embedding"][0].float().cpu().numpy()
     state = module.chain.state() if module.chain.needs_fit else {}
     arrays |= {f"chain.{key}": np.ascontiguousarray(value) for key, value in state.items()}
@@ -292,12 +292,12 @@ def _write_state(
 
 
 def amend_card(path: Path, recipe: Recipe, reason: str, chosen: Sequence[str] = ()) -> None:
-    """Rewrite the README that sentence-transformers has written: what is computed, and how it is loaded.
+    """Add the recipe, and how to load it, to the README of sentence-transformers.
 
     Args:
         path: the saved folder.
-        reason: why plain sentence-transformers cannot load it, "" when it can.
-        chosen: sentences that say how the recipe was chosen.
+        reason: why plain sentence-transformers cannot load it; "" if it can.
+        chosen: sentences on how the recipe was chosen.
     """
     file = path / "README.md"
     if not file.is_file():
@@ -321,7 +321,7 @@ def amend_card(path: Path, recipe: Recipe, reason: str, chosen: Sequence[str] = 
 
 
 def _usage(stock: str, reason: str) -> str:
-    """sentence-transformers' own example where it loads the folder; essent's, with the reason, where it does not."""
+    """Return sentence-transformers' example if it loads the folder, otherwise essent's, with the reason."""
     if not reason:
         return f"### Direct Usage (Sentence Transformers)\n{stock}With essent: `essent.Encoder(name_or_folder)`.\n\n"
     for words, own in (

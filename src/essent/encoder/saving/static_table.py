@@ -1,7 +1,7 @@
-"""A static recipe as one table: weights and affine shaping folded into the rows, so that a text is their mean.
+"""A static recipe as one table: weights and affine shaping are folded into the rows, and a text is their mean.
 
 g(1/n Σ_t u_t h_t) with an affine g(x) = (x − m) M + b is the mean of the rows (u_t h_t − m) M + b. Such a table is
-sentence-transformers' StaticEmbedding, and what model2vec reads: as fast as tokenising.
+sentence-transformers' StaticEmbedding and can be read by model2vec; encoding is as fast as tokenizing.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from essent.recipe.weighting.frequency import Sif
 if TYPE_CHECKING:
     from essent.encoder.pipeline.module import RecipeModule
 
-NEGLIGIBLE = 1e-9  # of the largest weight: a removed token, which counts only where nothing else is left
+NEGLIGIBLE = 1e-9  # of the largest weight: a removed token, which counts only in texts without other tokens
 STORED = ("float32", "float16", "int8")
 HALF = float(np.finfo(np.float16).max)
 
 
 class NoStockModulesError(EssentError):
-    """No stock modules compute this recipe; the message says which part."""
+    """No stock modules compute this recipe; the message names the part."""
 
 
 def folded(module: RecipeModule) -> tuple[np.ndarray, bool]:
@@ -55,7 +55,7 @@ def folded(module: RecipeModule) -> tuple[np.ndarray, bool]:
     if not backbone.only_static or len(plan.frame):
         raise NoStockModulesError("special tokens around a text count in its mean")
     if plan.recipe.reduce != "sum":
-        raise NoStockModulesError(f"reduce={plan.recipe.reduce} is no mean")
+        raise NoStockModulesError(f"reduce={plan.recipe.reduce} is not a mean")
     affine, unit = _shaping(module)
     tokens = 1 + max(backbone.tokenizer.get_vocab().values())
     weights, scaled = _weights(module)
@@ -85,14 +85,14 @@ def _shaping(module: RecipeModule) -> tuple[Affine | None, bool]:
 
 
 def _weights(module: RecipeModule) -> tuple[np.ndarray, bool]:
-    """A weight u_t for each token (V,), and whether they are scaled to sum 1 in each text instead of divided by n."""
+    """Return the weight u_t of each token (V,), and whether weights are scaled to sum 1 per text, not divided by n."""
     factors = [factor for factor in module.plan.weightings if factor.name != "uniform"]
     if other := [factor for factor in factors if not isinstance(by_token(factor), ByToken)]:
         raise NoStockModulesError(f"weights={other[0].spec()} is not a fixed weight for each token")
     weights = weights_by_token(factors, module.backbone.vocabulary, module.stats)
     sifs = sum(isinstance(factor, Sif) for factor in factors)
     if sifs > 1 or not all(factor.normalized or isinstance(factor, Sif) for factor in factors):
-        raise NoStockModulesError(f"weights={'*'.join(module.recipe.weights)} are no mean over the tokens")
+        raise NoStockModulesError(f"weights={'*'.join(module.recipe.weights)} are not a mean over the tokens")
     return weights, bool(factors) and not sifs
 
 
@@ -100,17 +100,17 @@ def _weights(module: RecipeModule) -> tuple[np.ndarray, bool]:
 
 
 def stock_modules_of(module: RecipeModule) -> list[torch.nn.Module]:
-    """StaticEmbedding, and Normalize where the recipe ends in it.
+    """Return StaticEmbedding, followed by Normalize if the recipe ends in it.
 
     Raises:
-        NoStockModulesError: the recipe is no mean of rows.
+        NoStockModulesError: the recipe is not a mean of rows.
     """
     table, unit = folded(module)
     return [StaticEmbedding(_limited(module), torch.from_numpy(table)), *([Normalize()] if unit else [])]
 
 
 def _limited(module: RecipeModule) -> Tokenizer:
-    """The tokenizer, which cuts texts where the encoder does."""
+    """Return the tokenizer with the encoder's truncation."""
     backbone = module.backbone
     backend: Tokenizer = copy.deepcopy(fast_backend(backbone.tokenizer))
     if backbone.max_seq_length is not None:
@@ -119,7 +119,7 @@ def _limited(module: RecipeModule) -> Tokenizer:
 
 
 def is_trivial(module: RecipeModule) -> bool:
-    """Whether the folded rows are the model's own: the recipe is their mean, scaled to unit length or not."""
+    """Whether the folded rows are the model's own: the recipe is their mean, normalized or not."""
     recipe = module.recipe
     return recipe.weights == ("uniform",) and recipe.layers == (("static", 1.0),) and recipe.shaping in ((), UNIT)
 
@@ -128,10 +128,10 @@ UNIT = ("normalize",)
 
 
 def write_table(module: RecipeModule, table: np.ndarray, unit: bool, path: Path) -> None:
-    """Write the table as model2vec lays out its folders, in the root: config.json, model.safetensors, tokenizer.json.
+    """Write the table in model2vec's layout to the root: config.json, model.safetensors, tokenizer.json.
 
-    Rows of 16 or 8 bits have weights beside them (1, or the scale of the row), which both sentence-transformers and
-    model2vec multiply by: nothing else is lost than the rounding.
+    Rows of 16 or 8 bits have weights (1, or the scale of the row), by which both sentence-transformers and model2vec
+    multiply, so that only rounding is lost.
     """
     kind = str(getattr(module.backbone.model.config, "stored", "float32")) if is_trivial(module) else "float32"
     save_file(quantised(table, kind), path / "model.safetensors")
@@ -148,7 +148,7 @@ def write_table(module: RecipeModule, table: np.ndarray, unit: bool, path: Path)
 
 
 def read_table(path: Path) -> np.ndarray:
-    """The table (V,K) float32 that `write_table` wrote."""
+    """Read the table (V,K) float32 that `write_table` wrote."""
     return _unpacked(load_file(path / "model.safetensors"))
 
 
@@ -158,10 +158,10 @@ def _unpacked(arrays: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def quantised(table: np.ndarray, kind: str) -> dict[str, np.ndarray]:
-    """`embeddings` in the type (float32, float16, int8 of 255 steps a row), and `weights` (V,) to multiply them by.
+    """Convert a table to `embeddings` (float32, float16, or int8 with 255 steps per row) and `weights` (V,) per row.
 
     Raises:
-        InputError: a number beyond what float16 holds; names its row.
+        InputError: a number beyond the range of float16; the message names its row.
     """
     if kind == "float32":
         return {"embeddings": np.ascontiguousarray(table, np.float32)}
@@ -170,8 +170,8 @@ def quantised(table: np.ndarray, kind: str) -> dict[str, np.ndarray]:
         if largest.max() > HALF:
             row = int(largest.argmax())
             raise InputError(
-                f"Row {row} of the table has a number of the size {largest[row]:g}; float16 holds {HALF:g} at most. "
-                "Store the table as float32."
+                f"Row {row} of the table contains {largest[row]:g}, but the maximum of float16 is {HALF:g}. Store the "
+                "table as float32."
             )
         return {"embeddings": table.astype(np.float16), "weights": np.ones(len(table), np.float32)}
     scale = np.where(largest > 0, largest / 127, 1.0).astype(np.float32)  # (V,)
@@ -179,5 +179,5 @@ def quantised(table: np.ndarray, kind: str) -> dict[str, np.ndarray]:
 
 
 def rounded(table: np.ndarray, kind: str) -> np.ndarray:
-    """The table (V,K) float32 as it is after being stored in the type."""
+    """Return the table (V,K) float32 after storing it in the type."""
     return _unpacked(quantised(table, kind))

@@ -1,11 +1,11 @@
-"""A recipe as stock sentence-transformers modules, where that is exact.
+"""A recipe as stock sentence-transformers modules, if that is exact.
 
-template            the tokenizer's post-processor (ids around the text), its normaliser (dot rule, leading space)
+template            the tokenizer's post-processor (ids around the text), its normalizer (dot rule, leading space)
 layer mix           WeightedLayerPooling, with every hidden state returned
-token weights       WordWeights, when they depend on the token alone
+token weights       WordWeights, if they depend only on the token
 reduction           Pooling: mean, max, first token, last token, rising weights
 affine shaping      one Dense without activation;  unit length: Normalize
-static, random      WordEmbeddings instead of the transformer; StaticEmbedding where all of it is a mean of rows
+static, random      WordEmbeddings instead of the transformer; StaticEmbedding if the whole recipe is a mean of rows
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ if TYPE_CHECKING:
 POOLING_OF = {"cls": "cls", "last": "lasttoken", "position": "weightedmean", "uniform": "mean"}
 DOT_RULE = Regex(r"(?<=[^.?\"'])\z")  # the end of a text that does not end in . ? " '
 # WordWeights divides by the sum of the weights, at least 1e-9. Weights are therefore scaled up, and a removed token
-# keeps 1e-18 of the largest: nothing beside the others, and the plain mean where nothing else is left.
+# has 1e-18 of the largest: negligible beside others, and the plain mean in texts without other tokens.
 LARGEST, NEGLIGIBLE = 1e12, 1e-6
 
 
 def stock_modules(module: RecipeModule) -> list[nn.Module]:
-    """The stock modules that follow the Transformer; for static recipes WordEmbeddings and what follows it.
+    """Return the stock modules after the Transformer; for static recipes WordEmbeddings and the modules after it.
 
     Raises:
-        NoStockModulesError: names the part of the recipe that has no stock module.
+        NoStockModulesError: names the part of the recipe without a stock module.
     """
     try:
         return stock_modules_of(module)
-    except NoStockModulesError:  # not all of it is a mean of rows: the parts, one by one
+    except NoStockModulesError:  # the whole recipe is not a mean of rows: convert its parts
         return [*_source_modules(module), *_pooling_modules(module), *_shaping_modules(module)]
 
 
@@ -84,7 +84,7 @@ def _source_modules(module: RecipeModule) -> list[nn.Module]:
     if layers == [backbone.top] and plan.factors == [1.0]:
         return []
     if abs(sum(plan.factors) - 1.0) > 1e-9:
-        raise NoStockModulesError(f"the layer weights sum to {sum(plan.factors):g}, WeightedLayerPooling's to 1")
+        raise NoStockModulesError(f"the layer weights sum to {sum(plan.factors):g}, but WeightedLayerPooling's to 1")
     weights = torch.zeros(backbone.top + 1)
     for layer, factor in zip(layers, plan.factors, strict=True):
         weights[int(layer)] += factor
@@ -101,7 +101,7 @@ def _pooling_modules(module: RecipeModule) -> list[nn.Module]:
     factors = [w for w in plan.weightings if w.name != "uniform"]
     dropped = dropped_ids(module.backbone.tokenizer)
     if dropped and plan.recipe.reduce != "sum":
-        raise NoStockModulesError(f"reduce={plan.recipe.reduce} would count tokens that leave every text")
+        raise NoStockModulesError(f"reduce={plan.recipe.reduce} would count tokens that are removed from every text")
     if plan.recipe.reduce == "max" and not factors:
         return [Pooling(width, "max")]
     if plan.recipe.reduce != "sum":
@@ -122,7 +122,7 @@ def _word_weights(module: RecipeModule, factors: list[Weighting]) -> WordWeights
     table[dropped_ids(module.backbone.tokenizer)] = 0.0
     largest = float(table.max())
     scaled = np.where(table > 0, table / largest * LARGEST, NEGLIGIBLE) if largest > 0 else np.ones_like(table)
-    # WordWeights looks weights up by name, and names may repeat in padded tables: number them
+    # WordWeights finds weights by name, and names can repeat in padded tables: number them
     names = [str(index) for index in range(len(vocabulary))]
     return WordWeights(names, dict(zip(names, scaled.tolist(), strict=True)))
 
@@ -151,11 +151,11 @@ def _shaping_modules(module: RecipeModule) -> list[nn.Module]:
 
 
 def framed_tokenizer(tokenizer: PreTrainedTokenizerBase, frame: Frame) -> PreTrainedTokenizerBase:
-    """A copy of the tokenizer that puts every text into the frame by itself, and truncates the text, not the frame.
+    """Return a copy of the tokenizer that adds the frame to every text, and truncates the text, not the frame.
 
-    A tokenizer without a pad token (GPT-2, Llama) gets its end-of-text as one: sentence-transformers pads batches.
+    A tokenizer without a pad token (GPT-2, Llama) uses its end-of-text token: sentence-transformers pads batches.
     """
-    # without a template its own special tokens are the whole frame
+    # without a template, its own special tokens are the whole frame
     framed = _with_frame(tokenizer, frame) if frame.plain_text else copy.deepcopy(tokenizer)
     if framed.pad_token is None:
         framed.pad_token = framed.eos_token or framed.unk_token
@@ -170,7 +170,7 @@ def _with_frame(tokenizer: PreTrainedTokenizerBase, frame: Frame) -> PreTrainedT
     ]
     single = [*(["before"] if frame.before else []), "$A", *(["after"] if frame.after else [])]
     template = processors.TemplateProcessing(single=single, special_tokens=pieces)
-    # a byte-level post-processor only mends offsets; the template replaces it like any other
+    # a byte-level post-processor only corrects offsets; the template replaces it like any other
     backend.post_processor = template
     steps: list[Any] = [normalizers.Replace(DOT_RULE, ".")] if frame.dot_rule else []
     steps += [normalizers.Prepend(" ")] if frame.space else []
@@ -180,6 +180,6 @@ def _with_frame(tokenizer: PreTrainedTokenizerBase, frame: Frame) -> PreTrainedT
         key: getattr(tokenizer, key)
         for key in ("padding_side", "truncation_side", "model_max_length", "model_input_names")
     }
-    # special tokens within a text are its letters: the normaliser would take what stands between them for whole texts
+    # special tokens within a text are plain characters: otherwise the normalizer runs on each part between them
     copied["split_special_tokens"] = True
     return PreTrainedTokenizerFast(tokenizer_object=backend, **copied, **tokenizer.special_tokens_map)
