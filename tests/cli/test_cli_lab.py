@@ -48,7 +48,7 @@ def test_recipes(tiny: str, few: Path, tmp_path: Path) -> None:
 
 
 def test_single_original_has_no_similarity(tiny: str, tmp_path: Path) -> None:
-    """It is counted from the mean cosine of different originals: a note says so, and no figure is shown."""
+    """It is counted from the cosine of two different originals: a note says so, and no figure is shown."""
     pairs = tmp_path / "one.jsonl"
     pairs.write_text('{"original": "The cat sat.", "changed": "The cat did not sit.", "subset": "Negation (Main)"}\n')
     completed = run("lab", "minimal-pairs", "evaluate", "-m", tiny, "-r", "mean", "-d", pairs)

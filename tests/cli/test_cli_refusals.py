@@ -27,7 +27,7 @@ encode texts.txt -m x -o texts.txt/v.npy ~ not a folder
 encode texts.txt -m TINY -r first-lats -o parts --id number ~ Did you mean 'first-last'
 encode bytes.parquet -m x -o v.jsonl ~ The column 'id' contains bytes, which JSON cannot represent
 encode texts.txt -m x -o v.npy -r maen ~ Did you mean 'mean'
-encode texts.txt -m x -o v.txt ~ unknown format '.txt'. Files of vectors end in .npy, .parquet, .jsonl; a folder of parts has no suffix
+encode texts.txt -m x -o v.txt ~ Files of vectors end in .npy, .parquet, .jsonl; a folder of parts has no suffix
 encode none.txt -m x -o v.npy ~ does not exist
 encode texts.txt -m ./nowhere -o v.npy ~ There is no model folder
 encode texts.txt -m x -o v.npy --workers 2 ~ --workers is for a folder of parts, but v.npy is a file
