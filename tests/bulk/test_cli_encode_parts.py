@@ -26,7 +26,7 @@ def test_rows_in_and_parts_out(static_folder: Path, tmp_path: Path, parquet: Cal
     path, out = parquet(123, texts=[*TEXTS, None, "", " "]), tmp_path / "out"
     output = run(path, "-m", static_folder, "-o", out, "--rows-per-part", 50)
     assert f"{out}: 123 rows in 3 parts" in output
-    assert "1 row: null (there is no text); the first is row" in output
+    assert "1 row: null (there is no text), first: row" in output
     assert "2 rows: empty (the text is empty, or blank)" in output
     np.testing.assert_array_equal(vectors_of(table_of(out))[:120], StaticEncoder.load(static_folder).encode(TEXTS))
     output = run(path, "-m", static_folder, "-o", out, "--rows-per-part", 50)

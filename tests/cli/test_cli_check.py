@@ -29,9 +29,9 @@ def test_a_changed_folder_is_exit_code_1(tiny: str, tmp_path: Path) -> None:
     write_digests(model)
     assert "golden vectors" in run("check", model, code=1).stderr
     untrusted = run("check", model, "--files-only").stdout
-    assert "files are the ones that were saved" in untrusted
-    assert "Nothing was loaded" in untrusted
-    assert "not a folder that essent saved" in run("check", tiny, "--files-only", code=2).stderr
+    assert "files are unchanged" in untrusted
+    assert "nothing was loaded" in untrusted
+    assert "was not saved by essent" in run("check", tiny, "--files-only", code=2).stderr
 
 
 def table(seed: int, width: int = 12) -> SentenceTransformer:
@@ -48,16 +48,16 @@ def test_against_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         model.save(path)
     with running([prepare(saved, "auto", tmp_path / "unused")], keys=("secret",)) as server:
         refused = run("check", saved, "--against", server.url, code=2).stderr
-        assert "answers 401" in refused
+        assert "returned 401" in refused
         monkeypatch.setenv("OPENAI_API_KEY", "secret")
         for model, address in ((saved, server.url), (plain, server.url + "/v1/")):
             output = run("check", model, "--against", address).stdout
-            assert f"✓ {server.url}/v1/embeddings gives the model's vectors for " in output
+            assert f"✓ {server.url}/v1/embeddings returns the model's vectors for " in output
             assert "lowest cosine 1.000000" in output
         assert "same vectors" in run("check", saved, "--against", server.url).stdout  # the folder itself, too
         wrong = run("check", different, "--against", server.url, code=1).stderr
-        assert f"does not give the vectors of {different!r}: cosine " in wrong
+        assert f"does not return the vectors of {different!r}: cosine " in wrong
         narrower = run("check", narrow, "--against", server.url, code=1).stderr
-        assert f"gives 12 dimensions, and {narrow!r} has 6" in narrower
+        assert f"returns 12 dimensions, but {narrow!r} has 6" in narrower
     unreachable = run("check", plain, "--against", server.url, code=2).stderr
     assert f"{server.url}/v1/embeddings cannot be read" in unreachable

@@ -124,7 +124,7 @@ def test_debug_shows_tracebacks_and_library_logs(
         ("evaluate -m MODEL -r mean -d PAIRS", "results", "my-pairs"),
         ("search -m MODEL -d PAIRS -s layers", "trials", "spearman"),
         ("lab templates -m MODEL -d PAIRS --grammar GRAMMAR", "template", "Best template: "),
-        ("lab minimal-pairs evaluate -m MODEL -d HEROS -q", "results", "In words:"),
+        ("lab minimal-pairs evaluate -m MODEL -d HEROS -q", "results", "Comparisons:"),
         ("lab explain mask -m MODEL dogs", "rows", "dogs"),
         ("recipes", "recipes", "Published recipes"),
     ],

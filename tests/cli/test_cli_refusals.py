@@ -16,7 +16,7 @@ COMMANDS = """
 serch ~ Unknown command "serch". Did you mean "search"?
 lab explian ~ Did you mean "explain"?
 encode a.txt -m x -o v.npy --presicion float32 ~ Unknown option: --presicion. Did you mean --precision?
-encode --nope a.txt -m x -o v.npy ~ Unknown option: --nope. A file of that name is ./--nope.
+encode --nope a.txt -m x -o v.npy ~ Unknown option: --nope. Write ./--nope for a file of this name.
 recipes --json --force ~ Unknown option: --force.
 encode a.txt -m x -m y -o v.npy ~ Parameter -m specified multiple times.
 encode a.txt -m x -o v.npy --engine tf ~ Choose from: "auto", "torch", "openvino", "onnx".
@@ -25,40 +25,40 @@ recipes maen ~ Unknown recipe 'maen'. Did you mean 'mean'
 encode texts.txt -m x -o folder.npy ~ is a folder
 encode texts.txt -m x -o texts.txt/v.npy ~ not a folder
 encode texts.txt -m TINY -r first-lats -o parts --id number ~ Did you mean 'first-last'
-encode bytes.parquet -m x -o v.jsonl ~ The column 'id' holds bytes, which JSON has no form for
+encode bytes.parquet -m x -o v.jsonl ~ The column 'id' contains bytes, which JSON cannot represent
 encode texts.txt -m x -o v.npy -r maen ~ Did you mean 'mean'
-encode texts.txt -m x -o v.txt ~ ends in .npy, .parquet, .jsonl, and '.txt' is none; a folder of parts has no suffix
+encode texts.txt -m x -o v.txt ~ Files of vectors end in .npy, .parquet, .jsonl; a folder of parts has no suffix
 encode none.txt -m x -o v.npy ~ does not exist
 encode texts.txt -m ./nowhere -o v.npy ~ There is no model folder
-encode texts.txt -m x -o v.npy --workers 2 ~ --workers is for a folder of parts, and v.npy is a file
-encode -m x -o parts ~ A folder of parts takes files, folders, patterns or addresses, not standard input
+encode texts.txt -m x -o v.npy --workers 2 ~ --workers is for a folder of parts, but v.npy is a file
+encode -m x -o parts ~ A folder of parts needs files, folders, patterns or addresses, not standard input
 encode nulls.jsonl -m x -o v.jsonl --strict ~ line 2: 'text' is null, one of 1 such rows (--strict)
 encode null.jsonl -m x -o v.jsonl ~ No row has a text: 'text' is null in all 1
 encode vectors.jsonl -m x -o v.jsonl ~ has a column 'embedding'
-encode mixed.jsonl -m x -o v.parquet ~ 'id' does not fit into one type
+encode mixed.jsonl -m x -o v.parquet ~ 'id' has values of several types
 evaluate -m ./nowhere -d stsbb ~ stsb
 evaluate -m TINY -d my-pairs.jsonl -r ditto:9-1 ~ It allows heads LAYER-HEAD from 1-1 to 3-4
 evaluate -m TINY -d bad.csv ~ bad.csv, line 3
-evaluate -m x -d my-pairs.jsonl --as-is --fit texts.txt ~ --as-is runs no recipe
+evaluate -m x -d my-pairs.jsonl --as-is --fit texts.txt ~ --as-is runs none
 evaluate -m TINY ./nowhere -r mean -d my-pairs.jsonl ~ Error: There is no model folder './nowhere'
-evaluate results.json -m x ~ add --report FILE
-evaluate results.json --report out ~ is none. Known: .html
-evaluate results.json --report o.html -r mean ~ Give a model
-search -m x ~ Give either --data
+evaluate results.json -m x ~ Add --report FILE
+evaluate results.json --report out ~ unknown format ''. Known: .html
+evaluate results.json --report o.html -r mean ~ Pass a model
+search -m x ~ Pass either --data
 search -m x --data stsb.dev --space hats ~ Unknown search space 'hats'
 search -m x --data stsb.dev --report a.gif ~ .png
 search -m x --data my-pairs.jsonl --test my-pairs.jsonl ~ all of its 4 pairs
 search -m x --data texts.txt ~ Texts without labels are for --texts
-search -m x --texts many.txt --ask-file judge.csv ~ --ask-file belongs to --ask
-search -m x --data my-pairs.jsonl --ask 5 ~ give these with --texts
+search -m x --texts many.txt --ask-file judge.csv ~ --ask-file needs --ask
+search -m x --data my-pairs.jsonl --ask 5 ~ Pass the texts with --texts
 search -m TINY --texts many.txt --ask 5 --ask-file judge.txt ~ .csv
 search -m TINY --texts many.txt --ask 99999 --ask-file judge.csv ~ Cannot select 99999 pairs to annotate
 search -m TINY --texts many.txt --ask 2 --ask-file bad.csv ~ line 3: 'score' must be a finite number, not 'much'
 improve -m TINY -t one.txt -o out ~ 50
-train -m TINY -o out ~ Give either --texts
+train -m TINY -o out ~ Pass either --texts
 train -m TINY -o out --texts many.txt --batch-size 99 ~ batch_size of at most 60
 train -m TINY -o out --texts many.txt --device tpu ~ device='tpu': on this machine training runs on
-distill -m TINY -o out -t many.txt --validate my-pairs.jsonl --shaping centre ~ give either it or these
+distill -m TINY -o out -t many.txt --validate my-pairs.jsonl --shaping centre ~ pass either --validate or these
 distill -m TINY -o out -t many.txt --contexts texts.txt ~ is a file
 distill -m x -o out -t many.txt --validate my-pairs.jsonl classes.csv ~ Expected scored pairs, but
 distill -m x -o out -t blank.txt ~ No texts in
@@ -72,23 +72,23 @@ save -m x -o out --format onnx --precision bfloat16 ~ onnx runs in float32
 save -m x -o out --format openvino --compare texts.txt ~ 4 distinct texts are too few
 save -m ./nowhere -o out --format openvino --fit texts.txt ~ There is no model folder
 save -m x -o out --compare texts.txt ~ --compare is for graphs
-check x --against http://localhost --texts a.txt ~ --texts does not go with --against
-check x --files-only --against http://localhost ~ --against does not go with --files-only
+check x --against http://localhost --texts a.txt ~ --texts cannot be combined with --against
+check x --files-only --against http://localhost ~ --against cannot be combined with --files-only
 check x --texts none.txt ~ none.txt does not exist
 lab pretrain -o out -t many.txt --config mini ~ Give either max_steps or epochs: none was given
 lab pretrain -o out -t many.txt --config mini --max-steps 1 --held-out none.txt ~ does not exist
 lab reproduce ditto-9 ~ Did you mean
-lab reproduce ditto-6 -m llama=x ~ has no model 'llama'; it has bert
-lab reproduce ditto-6 --only-rows nothing* nobody ~ Nothing is called 'nothing*,nobody' here. There is: BERT static
-lab reproduce stankevicius-A1 --only-columns XX ~ There is: T0, T4, BERT
-lab minimal-pairs evaluate -m TINY -d bad.tsv --fit texts.txt ~ name one with --recipe
+lab reproduce ditto-6 -m llama=x ~ has no model 'llama'. Its models: bert
+lab reproduce ditto-6 --only-rows nothing* nobody ~ 'nothing* nobody' matches nothing. Known: BERT static
+lab reproduce stankevicius-A1 --only-columns XX ~ Known: T0, T4, BERT
+lab minimal-pairs evaluate -m TINY -d bad.tsv --fit texts.txt ~ Add one with --recipe
 lab minimal-pairs evaluate -m TINY -d bad.tsv --report heros.jpg ~ .png
 lab minimal-pairs evaluate -m TINY -d bad.tsv ~ bad.tsv, line 3
 lab minimal-pairs build -t none.txt -o pairs.jsonl ~ does not exist
 lab minimal-pairs fit none.csv -m x -o fitted.txt ~ .json
 lab minimal-pairs sheet none.jsonl -o sheet.csv ~ does not exist
-lab explain mask -m x ~ Give texts
-lab explain mask -m x dogs --json results.json ~ exists already
+lab explain mask -m x ~ Pass texts
+lab explain mask -m x dogs --json results.json ~ already exists
 lab explain bias -m TINY -o texts.txt ~ is a file
 lab templates -m TINY -d my-pairs.jsonl --t5 x ~ --t5 is for --method generate
 lab templates -m TINY -d my-pairs.jsonl --method generate --grammar promptbert ~ --grammar is for --method greedy

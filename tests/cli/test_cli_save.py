@@ -26,7 +26,7 @@ def test_portable_or_the_reason(tiny: str, lines: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(SentenceTransformer(str(output)).encode(TEXTS), expected, atol=1e-5)
     completed = run("save", "-m", tiny, "-r", "ditto:1-2", "--fit", lines, "-o", tmp_path / "other")
     assert "cannot load this folder: weights=ditto:1-2 reads attention" in completed.stdout
-    assert f"ditto:1-2 learns nothing: --fit {lines} is not used." in completed.stderr
+    assert f"ditto:1-2 has nothing to fit: --fit {lines} is ignored." in completed.stderr
     (output / "mine.txt").touch()
     assert not run("save", "-m", tiny, "-r", "mean", "-o", output, "--force", "-q").stdout
     assert (output / "mine.txt").exists()
@@ -42,7 +42,7 @@ def test_calibrated(tiny: str, tmp_path: Path) -> None:
     duplicates = ("--match-pairs", write_rows(tmp_path / "duplicates.jsonl", rows), "--force")
     command = ("save", "-m", tiny, "-r", "mean", "-o", tmp_path / "model", "--calibrate", tmp_path / "texts.txt")
     log = run(*command).stderr
-    assert "A calibrated similarity is the share of 190 random pairs of 20 texts that are less similar." in log
+    assert "Calibrated similarity: share of 190 random pairs of 20 texts that are less similar." in log
     log = " ".join(run(*command, *duplicates).stderr.split())
     assert "probability of a match, from 40 labelled pairs of duplicates (20 matches)" in log
     calibration = Encoder(str(tmp_path / "model")).calibration

@@ -101,7 +101,7 @@ def test_a_file_is_written_filled_in_and_used(tiny: str, many: Path, tmp_path: P
     file, board, work = tmp_path / "judge.csv", tmp_path / "board.json", tmp_path / "work"
     command = ("search", "-m", tiny, "--texts", many, "-s", "weights", "--ask", 12, "--ask-file", file, "--work", work)
     first = run(*command, "--json", board)
-    assert "12 pairs to judge are in" in first.stderr
+    assert "Wrote 12 pairs to" in first.stderr
     assert "run the same command again" in first.stderr
     assert not board.exists()
     assert first.stdout == ""
@@ -126,8 +126,8 @@ def test_interrupted_questions_are_resumed(
     command = ("search", "-m", tiny, "--texts", many, "-s", "weights", "--ask", 6)
     first = run(*command, stdin=b"3\nmuch\n7\n4,5\ns\nq\n")
     questions = first.stderr
-    assert "'much' is not a number from 0 to 5" in questions
-    assert "'7' is not a number from 0 to 5" in questions
+    assert "'much': must be a number from 0 to 5" in questions
+    assert "'7': must be a number from 0 to 5" in questions
     assert "4 of 6" in questions  # the question that q answered
     assert "5 of 6" not in questions
     assert [score for _, _, score in read_pairs(terminal)] == [3.0, 4.5, None, None, None, None]

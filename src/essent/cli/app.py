@@ -1,4 +1,4 @@
-"""The program `essent`: its commands, and what it does with errors."""
+"""The program `essent`: its commands, error messages and exit codes."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from essent.errors import DamagedError, EssentError, VerificationError
 from essent.version import __version__
 
 DONE, DAMAGED, WRONG_INPUT, INTERRUPTED, UNREAD = 0, 1, 2, 130, 1
-HELP = """Sentence embeddings out of any pretrained transformer, without training.
+HELP = """Sentence embeddings from any pretrained transformer, without training.
 
-A recipe says how a text becomes a vector, e(s) = g( Σₙ ωₙ · Σₖ αₖ · hₙ⁽ᵏ⁾ ): a template, layers, token weights and a
-shaping chain. `essent recipes` lists the published recipes and the parts to build others from; `essent demo` shows what
-they do, offline, in about half a minute.
+A recipe describes how a text becomes a vector, e(s) = g( Σₙ ωₙ · Σₖ αₖ · hₙ⁽ᵏ⁾ ): a template, layers, token weights and
+a shaping chain. `essent recipes` lists the published recipes and the parts to build others from; `essent demo`
+compares sixteen of them, offline, in about half a minute.
 """
-EPILOGUE = f"""Exit codes: 0 done · 1 a folder is damaged or gives other vectors than it was saved with · 2 wrong input
-· {PROBLEMS} `essent check` reports problems · 130 interrupted. Results go to standard output or the named file,
-everything else to standard error. Every command takes --quiet (-q) and --debug (or ESSENT_DEBUG=1).
+EPILOGUE = f"""Exit codes: 0 success · 1 a folder is damaged or its vectors differ from the saved ones · 2 wrong input
+· {PROBLEMS} `essent check` found problems · 130 interrupted. Results go to standard output or the named file,
+messages to standard error. Every command accepts --quiet (-q) and --debug (or ESSENT_DEBUG=1).
 """
 COMMANDS = (recipes, evaluate, search, improve, train, distill, encode, save, check, demo)
 
@@ -66,8 +66,8 @@ for number, command in enumerate(COMMANDS):
     app.command(command, sort_key=number, help_epilogue="")  # type: ignore[call-overload]  # of different signatures
 app.command(serve, sort_key=len(COMMANDS), help_epilogue="", config=Env(ENVIRONMENT, command=False))
 lab = App(name="lab", help="Research: minimal pairs, published tables, pretraining.", help_epilogue="", sort_key=99)
-pairs_app = App(name="minimal-pairs", help="Minimal pairs: which changes of a sentence does a model notice?")
-explain_app = App(name="explain", help="Look into a model: predictions at a mask, biases of its token embeddings.")
+pairs_app = App(name="minimal-pairs", help="Minimal pairs: which changes of a sentence change its vector?")
+explain_app = App(name="explain", help="Inspect a model: predictions at a mask, biases of its token embeddings.")
 explain_app.command(mask)
 explain_app.command(bias)
 pairs_app.command(evaluate_pairs)
@@ -91,12 +91,12 @@ def start(
     quiet: Annotated[bool, Parameter(alias="-q", group=ALWAYS)] = False,
     debug: Annotated[bool, Parameter(group=ALWAYS)] = False,
 ) -> Any:
-    """Run one command with the options that every command has.
+    """Run a command with the options that all commands share.
 
     Args:
         words: The command and its own options.
-        quiet: Show no notes and no progress bar.
-        debug: Show tracebacks and the logs of libraries.
+        quiet: Show no notes and no progress bars.
+        debug: Show tracebacks and library logs.
     """
     set_quiet(quiet)
     if debug:
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code: Any = app.meta(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of standard output, such as head, has ended
+    except BrokenPipeError:  # the reader of standard output, such as head, has exited
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
     except Exception as error:
@@ -127,10 +127,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _exit_code(error: Exception) -> int:
-    """Show a foreseeable error in one line and return its exit code.
+    """Print an expected error in one line and return its exit code.
 
     Raises:
-        Exception: the error itself, where it is a fault of the program.
+        Exception: the error itself, if it is a bug.
     """
     if isinstance(error, (EssentError, CycloptsError)):
         show_error(str(error))

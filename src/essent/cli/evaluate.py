@@ -1,4 +1,4 @@
-"""`essent evaluate`: recipes × tasks as one table, and as a report."""
+"""`essent evaluate`: scores of recipes × tasks, as a table and a report."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def evaluate(
 ) -> None:
     """Score recipes on labelled data.
 
-    The data are scored pairs, duplicates, triplets, classes, clusters, retrieval or geometry. The table shows scores
-    ×100 with ± half of their 95 % interval; below it each recipe is compared with the first, on the same pairs, texts
-    or queries. What a recipe learns (idf, shaping) it learns anew from each task's own texts, as in the papers, unless
+    Tasks are scored pairs, duplicates, triplets, classes, clusters, retrieval or geometry. The table shows scores ×100
+    with ± half of their 95 % interval. Each recipe is then compared with the first, on the same pairs, texts or
+    queries. Recipes that learn something (idf, shaping) are fitted on each task's own texts, as in the papers, unless
     --fit names other texts.
 
     ```console
@@ -55,35 +55,34 @@ def evaluate(
     ```
 
     Args:
-        files: Results that earlier runs of evaluate, search and lab minimal-pairs wrote with --json, for the report.
+        files: Files that evaluate, search and lab minimal-pairs wrote with --json, for the report.
         model: Models on the hub, or folders. With several, each row names its model.
-        recipe: Recipes, one row each: they share the forward passes. Default: eight that every model runs.
-        as_is: Add a row for the unchanged model, with its own pooling, Dense layers and prompts; without --recipe it is
-            the only row.
+        recipe: Recipes, one row each; they share forward passes. Default: eight that every model runs.
+        as_is: Add a row for the unchanged model, with its own pooling, Dense layers and prompts; the only row without
+            --recipe.
         data: Tasks (stsb, trec, agnews, geometry:stsb), groups (sts7, transfer7, clustering6, classification12) or
             files (pairs.csv, classification:FILE, clustering:FILE). Default: sts7.
         data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
-        fit: Texts that the recipe learns from (token counts, shaping), the papers' superscript W.
-        shots: A second table for classes: accuracy with so many labels per class, as in 8 16 64.
-        json_file: Write every result with its provenance; - is standard output.
-        report: Write a page or a picture: .html, .md or .png.
+        fit: Texts to fit the recipes on (token counts, shaping), the papers' superscript W.
+        shots: Add a table of accuracies with this number of labels per class, e.g. 8 16 64.
+        json_file: Write the results with their provenance as JSON; - is standard output.
+        report: Write a page (.html, .md) or a picture (.png).
         batch_size: Texts of about 64 tokens per batch.
-        engine: What runs the model: auto runs it as its folder is, a transformer in torch; openvino and onnx make a
-            graph.
-        precision: Arithmetic: auto is float32 on CPUs; bfloat16 where the machine has such arithmetic.
+        engine: Engine; auto runs a model as it was saved (a transformer in torch), openvino and onnx compile a graph.
+        precision: Arithmetic; auto is float32 on CPUs, bfloat16 needs hardware support.
     """
     if files and report is None:
-        raise InputError(f"{files[0]}: results are for a report; add --report FILE. Models are named by --model.")
+        raise InputError(f"{files[0]}: result files are for a report. Add --report FILE, or name models with --model.")
     check_output(json_file, run.force)
     check_report(report, run.force)
     earlier, boards = _read_files(files or [])
     if model is None:
         if report is None or not files or recipe or data or as_is:
-            raise InputError("Give a model with --model, or files of results and --report alone.")
+            raise InputError("Pass a model with --model, or only result files and --report.")
         write_page(earlier, boards, report)
         return
     if as_is and not recipe and fit is not None:
-        raise InputError("--fit gives texts that a recipe learns from; --as-is runs no recipe. Add one with --recipe.")
+        raise InputError("--fit needs a recipe to fit, but --as-is runs none. Add one with --recipe.")
     prepare_torch("essent evaluate")
     from essent._core.hub import reach_model
     from essent.engine.choice import EngineChoice
@@ -104,10 +103,10 @@ def evaluate(
 
 
 def _read_files(files: Sequence[Path]) -> tuple[list[Result], list[Leaderboard]]:
-    """Results and leaderboards out of files that --json wrote.
+    """Read results and leaderboards from files that --json wrote.
 
     Raises:
-        DataError: a file that cannot be read, or is neither.
+        DataError: a file that cannot be read, or contains neither.
     """
     from essent.report.read import read_results
 
@@ -124,11 +123,15 @@ def score_models(
     settings: dict[str, Any],
     fitted: dict[str, Any],
 ) -> ByRecipe:
-    """The results of every model and recipe, one per task; rows are labelled by both where there are several models.
+    """Score every model and recipe; with several models, rows are labelled by model and recipe.
 
     Args:
-        settings: of every evaluation.
-        fitted: of those of recipes.
+        models: models on the hub, or folders.
+        recipes: recipes, one row each.
+        tasks: the tasks.
+        as_is: also score each model unchanged.
+        settings: keyword arguments of every evaluation.
+        fitted: keyword arguments of evaluations of recipes only.
     """
     from essent.selection.by_recipe import ByRecipe
     from essent.selection.evaluation import default_recipes
@@ -148,7 +151,7 @@ def score_models(
 
 
 def _show(scores: ByRecipe, json_file: Path | None) -> None:
-    """Print the tables and comparisons, and write the results as JSON where a file is given."""
+    """Print the tables and comparisons, and write the results as JSON if a file is named."""
     from essent.tasks.result import few_labels_tables, results_table, save_results
 
     every_result = [result for by_task in scores.values() for result in by_task]

@@ -1,4 +1,4 @@
-"""Output files: refused early; vectors in three formats, results as JSON, reports."""
+"""Output files: early checks, vectors in three formats, results as JSON, reports."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
     from essent.tasks.result import Result
 
 EMBEDDING = "embedding"
-ROWS = 65_536  # of one block in a Parquet file
+ROWS = 65_536  # per row group of a Parquet file
 REPORTS = (".html", ".md", ".png")
 
 
 def check_output(path: Path | None, force: bool, suffixes: Sequence[str] = ()) -> None:
-    """Refuse an output, if one is wanted, before anything is computed.
+    """Raise an error for an output that cannot be written, before anything is computed.
 
-    "-" is standard output where no suffix names a format.
+    Without suffixes, "-" is standard output.
 
     Raises:
-        DataError: an unknown suffix, a file that exists (unless `force`), or a place that cannot be written to.
+        DataError: an unknown suffix, an existing file (unless `force`), or a folder that is not writable.
     """
     if path is None or (is_stream(path) and not suffixes):
         return
     if suffixes and path.suffix.lower() not in suffixes:
         hint = did_you_mean(path.suffix, list(suffixes)) if path.suffix else f"Known: {', '.join(suffixes)}."
-        raise DataError(f"{path}: the output's suffix tells its format, and {path.suffix!r} is none. {hint}")
+        raise DataError(f"{path}: unknown format {path.suffix!r}. {hint}")
     if path.is_dir():
-        raise DataError(f"{path} is a folder; the output is a file.")
+        raise DataError(f"{path} is a folder. Expected a file.")
     if path.exists() and not force:
-        raise DataError(f"{path} exists already. --force replaces it.")
+        raise DataError(f"{path} already exists. Use --force to replace it.")
     parent = next(parent for parent in path.absolute().parents if parent.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         fault = "read-only" if parent.is_dir() else "not a folder"
@@ -51,7 +51,7 @@ def check_output(path: Path | None, force: bool, suffixes: Sequence[str] = ()) -
 
 
 def check_folder(output: Path | None, force: bool) -> None:
-    """Refuse an output folder, if one is wanted, before anything is loaded.
+    """Raise an error for an output folder that is a file or not empty, before anything is loaded.
 
     Raises:
         DataError: a file, or a folder that is not empty (unless `force`).
@@ -59,13 +59,13 @@ def check_folder(output: Path | None, force: bool) -> None:
     if output is None:
         return
     if output.is_file():
-        raise DataError(f"{output} is a file; what is saved there is a folder.")
+        raise DataError(f"{output} is a file. Expected a folder.")
     if output.is_dir() and any(output.iterdir()) and not force:
-        raise DataError(f"The folder {output} exists and is not empty. --force writes into it.")
+        raise DataError(f"The folder {output} is not empty. Use --force to write into it.")
 
 
 def write_json_file(path: Path | None, write: Callable[[Path], object]) -> None:
-    """Let `write` write a file of JSON, if one is wanted; "-" prints it to standard output."""
+    """Call `write` with the path of a JSON file, if there is one; "-" prints the file to standard output."""
     if path is None:
         return
     if not is_stream(path):
@@ -81,10 +81,10 @@ def write_json_file(path: Path | None, write: Callable[[Path], object]) -> None:
 
 
 def check_report(path: Path | None, force: bool) -> None:
-    """Refuse a report that cannot be written, before anything is computed.
+    """Raise an error for a report that cannot be written, before anything is computed.
 
     Raises:
-        DataError: another suffix, or a file that exists (unless `force`).
+        DataError: an unknown suffix, or an existing file (unless `force`).
         MissingDependencyError: without Jinja (.html) or matplotlib (.png).
     """
     if path is not None:
@@ -95,7 +95,7 @@ def check_report(path: Path | None, force: bool) -> None:
 
 
 def write_page(results: Sequence[Result], boards: Sequence[Leaderboard], path: Path) -> None:
-    """Write the report, and say so."""
+    """Write the report and print a note."""
     from essent.report.write import write_report
 
     write_report(results, path, searches=boards)
@@ -106,10 +106,10 @@ def write_page(results: Sequence[Result], boards: Sequence[Leaderboard], path: P
 
 
 def check_columns(output: Path, table: TextTable) -> None:
-    """Refuse columns that the output cannot hold, before anything is encoded.
+    """Raise an error for columns that the output cannot represent, before anything is encoded.
 
     Raises:
-        DataError: a column of the name `embedding`, or values that the format has no form for; says what to do.
+        DataError: a column named `embedding`, or values that the format cannot represent.
         MissingDependencyError: .parquet without pyarrow.
     """
     suffix = output.suffix.lower()
@@ -117,19 +117,19 @@ def check_columns(output: Path, table: TextTable) -> None:
         return
     if EMBEDDING in table.columns:
         raise DataError(
-            f"The input has a column {EMBEDDING!r}, and that is what the output calls its vectors. Rename it, or write "
-            "the vectors alone to a .npy file."
+            f"The input has a column {EMBEDDING!r}, the name of the output's vectors. Rename it, or write only the "
+            "vectors to a .npy file."
         )
     if suffix == ".parquet":
         _arrow_columns(table)
         return
     for name in table.extra_columns:
         if any(isinstance(value, bytes) for value in table.columns[name]):
-            raise DataError(f"The column {name!r} holds bytes, which JSON has no form for. Write a .parquet file.")
+            raise DataError(f"The column {name!r} contains bytes, which JSON cannot represent. Write a .parquet file.")
 
 
 def write_vectors(path: Path, table: TextTable, vectors: np.ndarray) -> None:
-    """Write the vectors (M,K) float32 of a table's texts, in the format that the suffix names.
+    """Write the vectors (M,K), float32, of a table's texts in the format of the suffix.
 
     A row without a text has no vector: null, or NaN in a .npy file.
     """
@@ -192,7 +192,7 @@ def _arrow_columns(table: TextTable) -> dict[str, Any]:
             arrays[name] = arrow.array(values, kind)
         except (arrow.ArrowException, OverflowError) as error:
             raise DataError(
-                f"The column {name!r} does not fit into one type of a .parquet file ({error}). Write a .jsonl file."
+                f"The column {name!r} has values of several types ({error}). Write a .jsonl file."
             ) from error
     return arrays
 

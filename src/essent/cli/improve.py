@@ -1,4 +1,4 @@
-"""`essent improve`: from a model and texts to the best encoder that a budget buys."""
+"""`essent improve`: the best encoder within a time budget."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def improve(
     goal: Literal["quality", "speed", "size"] = "quality",
     run: opt.Run = opt.Run(),
 ) -> None:
-    """Make the best encoder within a budget of time.
+    """Make the best encoder within a time budget.
 
-    The steps are recipes, training, recipes again, a static table, a graph. Every step is measured before the next step
-    is paid for, on --data or without labels on the texts, and a step without a gain is dropped. The plan is printed
-    first. Ctrl-C stops the run, and the same command resumes it; --force starts over.
+    The steps are a search of recipes, training, another search, a static table and a graph. Every step is measured on
+    --data, or without labels on the texts, before the next step starts; a step without a gain is dropped. The plan is
+    printed first. Ctrl-C stops the run and the same command resumes it; --force starts over.
 
     ```console
     $ essent improve -m bert-base-uncased --texts corpus.jsonl --budget 60m -o better
@@ -35,15 +35,15 @@ def improve(
 
     Args:
         model: A model on the hub, or a folder.
-        texts: Texts like those to be encoded: 50 or more, better thousands.
+        texts: Texts like those that you will encode: at least 50, better thousands.
         output: The folder to write: encoder, static, graph, report.html.
-        data: Labels of any kind to choose on, as in search. Default: everything is chosen without labels.
-        test: Tasks on which the results are measured, and nothing is chosen.
+        data: Labelled data of any kind to choose on, as in search. Default: choose without labels.
+        test: Tasks on which the results are measured; the choice never reads them.
         data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
-        budget: Maximum time for everything together, such as 90s, 30m or 1.5h.
-        goal: Which result is the answer: quality (the encoder), speed or size (the static table, or the graph, where it
-            keeps most of the quality).
+        budget: Maximum total time, such as 90s, 30m or 1.5h.
+        goal: Which result to recommend: quality (the encoder), speed or size (the static table or the graph, if it
+            retains most of the quality).
     """
     prepare_torch("essent improve")
     from essent.improvement.run import improve as run_improvement

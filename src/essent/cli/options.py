@@ -1,6 +1,6 @@
 """Options that several commands share: one name, one letter and one meaning in every command.
 
-An option that takes several values takes them after one another or repeated: `-r mean cls`, `-r mean -r cls`.
+An option with several values accepts them in a row or repeated: `-r mean cls`, `-r mean -r cls`.
 """
 
 from collections.abc import Mapping
@@ -20,23 +20,23 @@ ALWAYS = Group("Every command", sort_key=9)
 
 
 def _check_stream(_: Any, words: Any) -> None:
-    """Refuse unknown options where a leading hyphen is allowed."""
+    """Raise an error for unknown options of arguments that allow a leading hyphen."""
     for word in map(str, words if isinstance(words, list) else [words]):
         if word.startswith("-") and word != "-":
-            raise CycloptsError(msg=f"Unknown option: {word}. A file of that name is ./{word}.")
+            raise CycloptsError(msg=f"Unknown option: {word}. Write ./{word} for a file of this name.")
 
 
 def changes(options: Any) -> dict[str, Any]:
-    """The options of a class that differ from their defaults, by name."""
+    """Return the options that differ from their defaults, by name."""
     values = ((part.name, getattr(options, part.name), part.default) for part in fields(options))
     return {name: value for name, value, default in values if value != default}
 
 
 def refuse(options: Mapping[str, Any], reason: str) -> None:
-    """Refuse options that do not go with others.
+    """Raise an error if one of these options is used.
 
     Raises:
-        InputError: the first of them that has a value, and why not.
+        InputError: the first option that is not None, followed by the reason.
     """
     for name, value in options.items():
         if value is not None:
@@ -71,10 +71,10 @@ Precision: TypeAlias = Annotated[Literal["auto", "float32", "bfloat16"], Paramet
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Run:
-    """How a command runs a model, and what it says meanwhile."""
+    """How a command runs a model and treats existing output."""
 
     device: Annotated[str | None, Parameter(group=RUN)] = None
-    """cpu, cuda, cuda:1, mps … The best available device by default."""
+    """cpu, cuda, cuda:1, mps … Default: the best available device."""
     trust_remote_code: Annotated[bool, Parameter(group=RUN)] = False
     """Run Python code from the model's folder."""
     force: Annotated[bool, Parameter(alias="-f", group=OUTPUTS)] = False
@@ -82,10 +82,10 @@ class Run:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Keyword arguments for Encoder and evaluate: those that were given."""
+        """Return the keyword arguments for Encoder and evaluate that were set."""
         return self.hub_options if self.device is None else {"device": self.device, **self.hub_options}
 
     @property
     def hub_options(self) -> dict[str, Any]:
-        """Keyword arguments for loading, without the device."""
+        """Return the keyword arguments for loading, without the device."""
         return {"trust_remote_code": True} if self.trust_remote_code else {}

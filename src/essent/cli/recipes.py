@@ -1,8 +1,8 @@
-"""`essent recipes`: the published recipes, and the parts to build others from, without torch and scikit-learn.
+"""`essent recipes`: the published recipes and the parts to build others from, without torch and scikit-learn.
 
-Weightings, reductions and token tables are registered by modules that import quickly. The steps of shaping are
-scikit-learn classes, whose import takes seconds: what a list of them needs is read from their source. Other packages'
-steps have to be imported; where there are any, all steps come from the registry.
+Weightings, reductions and token tables are registered by modules that import quickly. Shaping steps are scikit-learn
+classes, whose import needs seconds, so their names and arguments are read from their source. Steps of other packages
+must be imported; if there are any, all steps come from the registry.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NOTHING = inspect.Parameter.empty
 
 
 def parts() -> dict[str, Described]:
-    """Every part by its kind."""
+    """Return all parts by kind."""
     from essent.recipe.pooling import reductions
     from essent.recipe.sources.layers import token_tables
     from essent.recipe.weighting.base import weightings
@@ -49,7 +49,7 @@ def parts() -> dict[str, Described]:
 
 
 def shaping_steps() -> Described:
-    """The steps of shaping, essent's and those of other packages."""
+    """Return the shaping steps of essent and of other packages."""
     if offered("essent.shapers"):
         from essent.recipe.shaping.base import shapers
 
@@ -58,7 +58,7 @@ def shaping_steps() -> Described:
 
 
 def registered(registry: Any) -> Described:
-    """The parts of a registry."""
+    """Describe the parts of a registry."""
     described: Described = {}
     for name in registry:
         parameters = inspect.signature(registry[name]).parameters.values()
@@ -67,9 +67,9 @@ def registered(registry: Any) -> Described:
 
 
 def in_source(package: str) -> Described:
-    """The classes below `@….register("name")` in a package, as `registered` describes them; imports none of it.
+    """Describe the classes decorated with `@….register("name")` in a package, like `registered`, without importing it.
 
-    Their arguments are those of their own `__init__`, with defaults that are written out.
+    The arguments are those of their own `__init__`, with literal defaults.
     """
     spec = find_spec(package)
     folders = spec.submodule_search_locations if spec is not None else None
@@ -90,18 +90,18 @@ def in_source(package: str) -> Described:
 
 
 def _described(parameters: list[tuple[str, Any]], docstring: str | None) -> tuple[str, str]:
-    """Arguments with their defaults, and the first paragraph on one line."""
+    """Return the arguments with their defaults, and the first paragraph of the docstring on one line."""
     arguments = (name if default in (NOTHING, "") else f"{name}={default}" for name, default in parameters)
     return ", ".join(arguments), " ".join((docstring or "").split("\n\n")[0].split())
 
 
 NARROW = 120  # columns of a terminal
 FIELDS = {
-    "template": ("t", "text with one {text} and any number of [MASK], or the name of one below; by default none"),
+    "template": ("t", "text with one {text} and any number of [MASK], or a name from the table below; default: none"),
     "layers": ("h, α", "sources, mixed: L (last), 0 (embedding output), L-1, 0+L, 0.3*0+0.7*L, static, topk:200 …"),
-    "weights": ("ω", "token weights, multiplied: idf, ditto:1-10, idf*content; by default uniform"),
-    "reduce": ("Σ", "how the weighted tokens become one vector; by default their sum"),
-    "| step": ("g", "shaping, a chain: | zscore, | whiten:256 | normalize; by default none"),
+    "weights": ("ω", "token weights, multiplied: idf, ditto:1-10, idf*content; default: uniform"),
+    "reduce": ("Σ", "reduction of the weighted tokens to one vector; default: sum"),
+    "| step": ("g", "shaping, a chain: | zscore, | whiten:256 | normalize; default: none"),
 }
 
 
@@ -111,7 +111,7 @@ def recipes(
     *,
     json_file: opt.Json = None,
 ) -> None:
-    """List the published recipes and their parts, or show one.
+    """List the published recipes and all parts, or show one recipe.
 
     ```console
     $ essent recipes
@@ -120,8 +120,8 @@ def recipes(
     ```
 
     Args:
-        recipe: Show one recipe in full, e.g. "ditto:1-10 | zscore".
-        json_file: Also write them as JSON; - is standard output.
+        recipe: Show the fields of this recipe, e.g. "ditto:1-10 | zscore".
+        json_file: Also write the list or the recipe as JSON; - is standard output.
     """
     console = results(json_file)
     if recipe is None:
@@ -152,19 +152,21 @@ def _describe_all(known: Mapping[str, Described]) -> dict[str, Any]:
 
 def _show_all(known: Mapping[str, Described], console: Console) -> None:
     published = [(row.form, row.about, row.fields, f"{row.paper}, {row.section}") for row in NAMED.values()]
-    _show_table(console, "Published recipes", ("recipe", "what it does", "the same in fields", "paper"), published)
+    _show_table(console, "Published recipes", ("recipe", "what it does", "its fields", "paper"), published)
     fields = [(f"{field:<10}{symbol}", summary) for field, (symbol, summary) in FIELDS.items()]
     _show_table(console, "Fields of a recipe, e(s) = g( Σₙ ωₙ · Σₖ αₖ · hₙ⁽ᵏ⁾ )", ("field", "values"), fields)
     for kind, members in known.items():
         described = [(part, summary, arguments) for part, (arguments, summary) in members.items()]
         _show_table(console, f"Parts: {kind}", ("name", "what it does", "arguments"), described)
     _show_table(console, "Templates, byte for byte", ("name", "text"), list(TEMPLATES.items()))
-    console.print('Write one as NAME, NAME field=value, or field=value … | step, e.g. "mean layers=3 | whiten:256".')
-    console.print("essent recipes NAME shows the fields of one.")
+    console.print(
+        'Write recipes as NAME, NAME field=value, or field=value … | step, e.g. "mean layers=3 | whiten:256".'
+    )
+    console.print("essent recipes NAME shows the fields of a recipe.")
 
 
 def _show_table(console: Console, title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """A table; on a narrow terminal the third and later columns stand below the second, so that no word is broken."""
+    """Print a table; on a narrow terminal, later columns move below the second, so that no word breaks."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -195,7 +197,7 @@ def _show_recipe(name: str, console: Console) -> Recipe:
     if row is not None:
         show(f"{row.about} — {row.paper}, {row.section}")
         if row.argument:
-            show(f"Written {row.form}, e.g. {row.instance}.")
+            show(f"Form: {row.form}, e.g. {row.instance}")
     weights, shaping = "*".join(recipe.weights), " | ".join(recipe.shaping)
     values = (recipe.template, format_mix(recipe.layers), weights, recipe.reduce, shaping)
     named = zip(FIELDS.items(), values, strict=True)

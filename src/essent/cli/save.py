@@ -1,4 +1,4 @@
-"""`essent save`: a model with its recipe as one folder, for sentence-transformers or as a graph."""
+"""`essent save`: a model with its recipe as a folder for sentence-transformers, or as a graph."""
 
 from __future__ import annotations
 
@@ -38,14 +38,13 @@ def save(
 ) -> None:
     """Save a model with its recipe as a folder.
 
-    Wherever possible it is a folder that plain sentence-transformers loads. A recipe that learns something (idf,
-    shaping) needs --fit. A folder that essent saved has its own recipe: without --recipe it is saved again, in another
-    format or with calibrated similarities. The folder is loaded again and checked, in every way it promises; if plain
-    sentence-transformers cannot load it, the reason is printed.
+    Plain sentence-transformers loads the folder if it can run the recipe; otherwise the reason is printed. The saved
+    folder is loaded again and its vectors are compared. A recipe that learns something (idf, shaping) needs --fit. A
+    folder that essent saved has its own recipe; without --recipe, it is saved again in another format or with
+    calibrated similarities.
 
-    The formats openvino and onnx write one graph, from token ids to shaped vectors, that runs on CPUs without torch's
-    layers; its vectors are compared with torch's before anything is written. int8 costs quality, and the loss is
-    printed.
+    The formats openvino and onnx write one graph, from token ids to shaped vectors, for fast inference on CPUs. Its
+    vectors are compared with torch's before anything is written. int8 reduces quality; the loss is printed.
 
     ```console
     $ essent save -m bert-base-uncased -r "first-last | whiten:256" --fit corpus.txt -o my-model
@@ -58,17 +57,17 @@ def save(
     Args:
         model: A model on the hub, or a folder.
         output: The folder to write.
-        recipe: Recipe of the vectors. Default: the folder's own, else mean.
-        format: stock for sentence-transformers; legacy with class paths and flags that servers such as vLLM and TEI
-            parse; openvino or onnx for a graph.
-        fit: Texts that the recipe learns from (token counts, shaping), the papers' superscript W.
+        recipe: Recipe of the vectors. Default: the recipe or pooling of the model's folder, otherwise mean.
+        format: stock for sentence-transformers; legacy for servers such as vLLM and TEI (older class paths and flags);
+            openvino or onnx for a graph.
+        fit: Texts to fit the recipe on (token counts, shaping), the papers' superscript W.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         precision: Arithmetic of a graph.
-        calibrate: Texts like those to come. stock and legacy: the saved model says which share of random pairs is less
-            similar than a cosine. int8: without them only the weights are int8.
-        match_pairs: Duplicates or scored pairs; the saved model then says how probable a match is at a cosine.
-        match_score: The score from which on a scored pair counts as a match.
-        compare: Measure on these texts how much faster the graph is than torch, and its loss in similarity.
+        calibrate: Texts like those that you will encode. stock and legacy: add calibrated similarities, the share
+            of random pairs that are less similar. int8: also quantize activations; without these texts only weights.
+        match_pairs: Duplicates or scored pairs; calibrated similarities are then the probability of a match.
+        match_score: Minimum score of a scored pair that counts as a match.
+        compare: Measure on these texts the graph's speedup over torch and its loss in similarity.
         max_seq_length: Maximum number of tokens per text, its template included. Default: the model's limit.
     """
     check_folder(output, run.force)
@@ -82,9 +81,9 @@ def save(
         runtime_of(format, precision)
     else:
         of_graphs = {"--compare": compare, "--precision": None if precision == "float32" else precision}
-        opt.refuse(of_graphs, "is for graphs: add --format openvino or --format onnx.")
+        opt.refuse(of_graphs, "is for graphs. Add --format openvino or --format onnx.")
         if calibrate is None:
-            opt.refuse(matching, "needs --calibrate FILES, texts to compare with.")
+            opt.refuse(matching, "needs --calibrate FILES with texts.")
     parsed = None if recipe is None else Recipe.parse(recipe)
     prepare_torch("essent save")
     from essent._core.folders.names import GRAPH
@@ -109,14 +108,14 @@ def save(
     if fit_texts is not None and learns(encoder):
         encoder.fit(fit_texts, show_progress_bar=wants_progress())
     elif needs_texts(encoder):
-        raise NotFittedError(f"The recipe {str(encoder.recipe)!r} learns from texts: give them with --fit FILE.")
+        raise NotFittedError(f"The recipe {str(encoder.recipe)!r} must be fitted on texts. Pass them with --fit FILE.")
     if is_graph:
         samples = [*(compared or []), *(fit_texts or [])]
         _save_graph(encoder, output, format, precision, samples, calibration, compared)
         return
     if calibration is not None:
         encoder.calibrate(calibration, pairs, match_score=match_score, show_progress_bar=wants_progress())
-        show_note(f"A calibrated similarity is the {encoder.calibration}.")
+        show_note(f"Calibrated similarity: {encoder.calibration}.")
     encoder.save(str(output), layout=format)
     verification = verify(str(output))
     if not is_quiet():
@@ -132,7 +131,7 @@ def _save_graph(
     calibration: list[str] | None,
     compared: list[str] | None,
 ) -> None:
-    """Compile a graph, save it, and print its loss and, with texts to compare, its speed."""
+    """Compile and save a graph; print its loss or, with texts to compare, its speedup and loss."""
     from essent.engine.compiled import compile
     from essent.engine.gain import compare as compare_speed
     from essent.engine.gain import measure_loss, texts_to_judge
@@ -141,24 +140,24 @@ def _save_graph(
     compiled = compile(encoder, engine, precision=precision, calibration=calibration, texts=samples)
     compiled.save(str(output))
     megabytes = sum(file.stat().st_size for file in output.rglob("*") if file.is_file()) / 1e6
-    show_note(f"{output}: {compiled.recipe}, {engine} {precision}, {megabytes:.1f} MB; for essent.load, essent encode")
+    show_note(f"{output}: {compiled.recipe}, {engine} {precision}, {megabytes:.1f} MB; load it with essent.load")
     if compared is not None:
         show_lines([str(compare_speed(compiled, encoder, compared, calibration=calibration or ()))])
     elif compiled.loss is None:
         show_note(f"{measure_loss(encoder, compiled, texts_to_judge(samples, ()))}.")
 
 
-# -- what recipes learn from texts, here and in `essent encode` --------------------------------------------------------
+# -- fitting, also for `essent encode` ---------------------------------------------------------------------------------
 
 
 def learns(encoder: Any) -> bool:
-    """Whether the recipe learns anything from texts; graphs, static encoders and plain models learn nothing."""
+    """Return whether the recipe learns from texts; graphs, static encoders and plain models never do."""
     module = getattr(encoder, "module", None)
     return module is not None and bool(module.plan.reads_stats or module.chain.needs_fit)
 
 
 def needs_texts(encoder: Any) -> bool:
-    """Whether the recipe has yet to learn something before it can encode."""
+    """Return whether the recipe must be fitted before it can encode."""
     if not learns(encoder):
         return False
     try:
@@ -169,7 +168,7 @@ def needs_texts(encoder: Any) -> bool:
 
 
 def note_unused(encoder: Any, fit: Sequence[Path] | None) -> None:
-    """Say that the encoder has no use for the texts of --fit."""
+    """Print a note if the encoder does not use the texts of --fit."""
     if fit and not learns(encoder):
         recipe = getattr(encoder, "recipe", None) or "The model"
-        show_note(f"{recipe} learns nothing: --fit {listed(fit)} is not used.")
+        show_note(f"{recipe} has nothing to fit: --fit {listed(fit)} is ignored.")

@@ -1,4 +1,4 @@
-"""`essent search`: the best recipe for a model and data, one pass per template."""
+"""`essent search`: the best recipe for a model and data, with one forward pass per template."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from essent.selection.annotation import AnnotatedPairs, Annotation, ScoredPair
     from essent.selection.leaderboard import Leaderboard
 
-ASK_FILE = Path("ask.csv")  # where the answers of the terminal are kept
+ASK_FILE = Path("ask.csv")  # answers from the terminal
 
 
 @Parameter(name="*")
@@ -31,39 +31,39 @@ class SearchOptions(opt.Run):
     """Options of both searches, over recipes and over templates."""
 
     criterion: Annotated[list[str] | None, Parameter(alias="-c")] = None
-    """What ranks the recipes; of several the first, all are shown. Default: the main score of the data (spearman,
-    accuracy, ndcg@10 …), the recommended label-free criterion without labels."""
+    """Score that ranks the recipes; further ones are only shown. Default: the main score of the data (spearman,
+    accuracy, ndcg@10 …); without labels, the recommended label-free criterion."""
     test: list[str] | None = None
-    """Report the best recipe on these tasks or files; nothing is chosen on them."""
+    """Score the best recipe on these tasks or files; the choice never reads them."""
     data_folder: opt.Folder = None
     """Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub."""
     top: opt.Count = 20
-    """Rows to show."""
+    """Number of rows to show."""
     output: Annotated[Path | None, Parameter(alias="-o")] = None
-    """Save the best recipe, fitted on the data, as a folder."""
+    """Save the best recipe, fitted on the data, as an encoder in this folder."""
     json_file: opt.Json = None
-    """Write every trial; - is standard output."""
+    """Write all trials as JSON; - is standard output."""
     work: opt.Folder = None
-    """Folder for intermediate results; the same command resumes from them."""
+    """Folder for intermediate results; run the same command to resume from them."""
     batch_size: opt.BatchSize = 32
     """Texts of about 64 tokens per batch."""
     precision: opt.Precision = "auto"
-    """Arithmetic: auto is float32 on CPUs; bfloat16 where the machine has such arithmetic."""
+    """Arithmetic; auto is float32 on CPUs, bfloat16 needs hardware support."""
 
     def check_outputs(self) -> None:
-        """Refuse outputs that cannot be written, before anything is computed."""
+        """Raise an error for outputs that cannot be written, before anything is computed."""
         check_folder(self.output, self.force)
         check_output(self.json_file, self.force)
 
     @property
     def passes(self) -> dict[str, Any]:
-        """Keyword arguments of whatever runs the passes."""
+        """Return the keyword arguments of functions that run forward passes."""
         settings = {"batch_size": self.batch_size, "precision": self.precision}
         return {**settings, "progress": wants_progress(), "report": show_note}
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Keyword arguments of both searches."""
+        """Return the keyword arguments of both searches."""
         searched = {"criterion": self.criterion or [], "folder": self.data_folder, "test": expand_groups(self.test)}
         return {**self.passes, **searched, "top": self.top}
 
@@ -82,10 +82,10 @@ def search(
 ) -> None:
     """Find the best recipe for a model.
 
-    Heads, layers, weights, shaping and templates take one forward pass per template. The recipes are ranked on --data
-    by the score of its kind, or without labels on --texts for the similarity of sentences. A baseline stays the answer
-    unless the first recipe is significantly better: on --test, or else by cross-validation. Test parts of --data are
-    not read.
+    All heads, layers, weights and shaping of a template share one forward pass. Recipes are ranked on --data by the
+    score of its kind, or without labels on --texts for the similarity of sentences. A baseline is retained unless the
+    first recipe is significantly better, on --test or otherwise in cross-validation. The choice never reads the test
+    part of --data.
 
     ```console
     $ essent search -m bert-base-uncased --data stsb.dev --test stsb sickr -o best --report search.png
@@ -97,20 +97,21 @@ def search(
 
     Args:
         model: A model on the hub, or a folder.
-        data: Labels to choose on: tasks such as stsb.dev or trec, files, folders. The columns tell the kind: scored
-            pairs, duplicates, triplets, classes, clusters, retrieval; or KIND:FILE. Of several, the mean rank decides.
-        texts: Choose without labels on these texts; running text must be in its order.
+        data: Labelled data: tasks such as stsb.dev or trec, files, folders. The columns determine the kind (scored
+            pairs, duplicates, triplets, classes, clusters, retrieval), or KIND:FILE. With several data sets, the mean
+            rank decides.
+        texts: Choose without labels on these texts; sentences of running text must be in their original order.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
-        space: The space: heads, layers, weights, shaping, full, or a .yaml file of grids.
-        ask: Choose this number of pairs of --texts to annotate by hand, the pairs that separate the recipes best.
-        ask_file: A .csv or .jsonl file for --ask: written to be filled in, and used once it has scores. Default: the
-            terminal asks, and ask.csv holds the answers.
-        report: Write a picture (.png) or a page (.html, .md): heads × layers, the layer curve, the first rows.
+        space: Search space: heads, layers, weights, shaping, full, or a .yaml file of grids.
+        ask: Select this number of pairs of --texts to annotate by hand: those on which the recipes disagree most.
+        ask_file: A .csv or .jsonl file for --ask: the first run writes the pairs; fill in the scores and run the same
+            command again. Default: annotate in the terminal, and save the answers in ask.csv.
+        report: Write a page (.html, .md) or a picture (.png): heads × layers, scores by layer, the first rows.
     """
     if ask is None:
-        opt.refuse({"--ask-file": ask_file}, "belongs to --ask N.")
+        opt.refuse({"--ask-file": ask_file}, "needs --ask N.")
     if texts is None:
-        opt.refuse({"--ask": ask}, "chooses pairs of unlabelled texts to judge; give these with --texts.")
+        opt.refuse({"--ask": ask}, "selects pairs of unlabelled texts to annotate. Pass the texts with --texts.")
     options.check_outputs()
     check_report(report, options.force)
     prepare_torch("essent search")
@@ -139,7 +140,7 @@ def _read(data: Sequence[str] | None, texts: Sequence[Path] | None, column: str,
     from essent.tasks.locate import load_labelled
 
     if (data is None) == (texts is None):
-        raise InputError("Give either --data (labels of any kind) or --texts (texts without labels).")
+        raise InputError("Pass either --data (labelled data of any kind) or --texts (texts without labels).")
     if data is None:
         return read_files(texts or [], column)
     if unlabelled := [name for name in data if name.lower().endswith(".txt")]:
@@ -152,22 +153,23 @@ def _read(data: Sequence[str] | None, texts: Sequence[Path] | None, column: str,
 
 
 def on_terminal() -> bool:
-    """Whether somebody can answer."""
+    """Return whether standard input is a terminal."""
     return sys.stdin.isatty()
 
 
 def annotated_pairs(ask_file: Path | None, texts: list[str], choose: Callable[[], Annotation]) -> AnnotatedPairs | None:
-    """Annotated pairs of the texts, from a file or from whoever sits at the terminal.
+    """Return annotated pairs of the texts, from a file or from the terminal.
 
     Args:
-        ask_file: None asks on the terminal, and keeps the answers in ASK_FILE.
-        choose: gives the pairs to annotate; called where there is no file yet.
+        ask_file: None asks in the terminal and saves the answers in ASK_FILE.
+        texts: the texts of the search.
+        choose: returns the pairs to annotate; called only if the file does not exist.
 
     Returns:
-        None where a file has been written that is to be filled in first.
+        None if the file has just been written and must be filled in first.
 
     Raises:
-        DataError: a file of another kind, a score that is not a number, or none at all.
+        DataError: another file format, a score that is not a number, or no scores.
     """
     from essent.selection.annotation import read_annotated, read_pairs
 
@@ -178,9 +180,9 @@ def annotated_pairs(ask_file: Path | None, texts: list[str], choose: Callable[[]
         annotation.write(file)
         if not answers:
             show_note(
-                f"{len(annotation.pairs)} pairs to judge are in {file}. Fill in the column score, for example from 0 "
-                "(unrelated) to 5 (the same meaning), and run the same command again; pairs may be left without a "
-                "score."
+                f"Wrote {len(annotation.pairs)} pairs to {file}. Fill in the column score, for example from 0 "
+                "(unrelated) to 5 (the same meaning), and run the same command again. Pairs without a score are "
+                "skipped."
             )
             return None
     if answers:
@@ -189,14 +191,14 @@ def annotated_pairs(ask_file: Path | None, texts: list[str], choose: Callable[[]
 
 
 def _ask_all(pairs: list[ScoredPair], file: Path) -> None:
-    """Ask for the scores that are missing, and write the file after each answer."""
+    """Ask for the missing scores and write the file after each answer."""
     from essent.selection.annotation import write_pairs
 
     missing = [index for index, (_, _, score) in enumerate(pairs) if score is None]
     if missing:
         show_note(
-            "How alike in meaning are the two texts? 0 (unrelated) to 5 (the same meaning); s skips a pair, q stops. "
-            f"Every answer is kept in {file} at once."
+            "How similar are the meanings of the two texts? 0 (unrelated) to 5 (the same meaning); s skips a pair, q "
+            f"stops. Every answer is saved in {file} at once."
         )
     for number, index in enumerate(missing, start=1):
         first, second, _ = pairs[index]
@@ -210,7 +212,7 @@ def _ask_all(pairs: list[ScoredPair], file: Path) -> None:
 
 
 def _answer() -> str:
-    """A number on the scale, "s" or "q"; the end of the input is "q"."""
+    """Read a number on the scale, "s" or "q"; the end of the input is "q"."""
     while True:
         print("score: ", end="", file=sys.stderr, flush=True)  # noqa: T201
         line = sys.stdin.readline()
@@ -218,14 +220,14 @@ def _answer() -> str:
         with suppress(ValueError):
             if answer in ("s", "q") or 0 <= float(answer) <= 5:
                 return answer
-        show_note(f"{answer!r} is not a number from 0 to 5, nor s or q.")
+        show_note(f"{answer!r}: must be a number from 0 to 5, s or q.")
 
 
 # -- output -----------------------------------------------------------------------------------------------------------
 
 
 def save_best(board: Leaderboard, folder: Path | None) -> None:
-    """Write the best recipe as an encoder, where a folder is given."""
+    """Save the best recipe as an encoder, if a folder is named."""
     if folder is not None:
         board.encoder().save(str(folder))
         show_note(f"Saved {board.best} to {folder}.")

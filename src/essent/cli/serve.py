@@ -1,4 +1,4 @@
-"""`essent serve`: an embeddings server for OpenAI's, TEI's and essent's own clients."""
+"""`essent serve`: an embeddings server for clients of OpenAI, TEI and essent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from essent.cli.console import show_note
 from essent.serving.settings import Settings
 
-ENVIRONMENT = "ESSENT_"  # prefix: ESSENT_MAX_INPUTS stands for --max-inputs
+ENVIRONMENT = "ESSENT_"  # prefix: ESSENT_MAX_INPUTS sets --max-inputs
 
 
 def serve(
@@ -21,11 +21,11 @@ def serve(
 ) -> None:
     """Serve embeddings over HTTP.
 
-    Clients of OpenAI and of text-embeddings-inference work unchanged. The server starts when every model has given its
-    golden vectors (of a few fixed texts, saved with the encoder or computed when it is loaded), and its engine gives
-    them again after every restart. Texts that are too long are refused, or cut where --truncate allows it, which every
-    answer then says. Queries overtake large requests. Every option has an environment variable: --max-inputs is
-    ESSENT_MAX_INPUTS.
+    Clients of OpenAI and of text-embeddings-inference work unchanged. The server starts after every model has
+    reproduced its golden vectors (of a few fixed texts, saved with the encoder or computed when it is loaded), and
+    checks them again after every restart of an engine. Texts that are too long are refused or, with --truncate,
+    truncated and reported in the response. Queries overtake large requests. Every option has an environment variable:
+    --max-inputs is ESSENT_MAX_INPUTS.
 
     ```console
     $ essent serve all-MiniLM-L6-v2
@@ -34,12 +34,12 @@ def serve(
     ```
 
     Args:
-        models: Folders or models on the hub, each MODEL or NAME=MODEL; requests choose among several by name.
+        models: Models on the hub, or folders, each MODEL or NAME=MODEL; requests select one by its name.
     """
     from essent.serving.run import serve as run_server
     from essent.tasks.sample import sample_pairs_path
 
-    if not logging.root.handlers:  # --debug has set up the logs of everything
+    if not logging.root.handlers:  # --debug has configured logging
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
         logging.getLogger("essent.serving").setLevel(logging.INFO)
     run_server(models, settings, pairs=sample_pairs_path(), note=show_note)

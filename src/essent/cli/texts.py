@@ -1,4 +1,4 @@
-"""What commands read: texts from files or standard input, tables of them with their other columns, and labels."""
+"""Input of commands: texts of files or standard input, tables with their other columns, and labelled data."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ STANDARD_INPUT = "-"
 
 
 def read_texts(path: Path, columns: str | Sequence[str] | None) -> list[str]:
-    """Texts of a file, see `essent.tasks.read_texts`; "-" is standard input, one text a line."""
+    """Read texts of a file, see `essent.tasks.read_texts`; "-" is standard input, one text per line."""
     if not is_stream(path):
         return tasks.read_texts(path, columns)
     if sys.stdin.isatty():
-        show_note("Reading texts from the terminal, one a line; Ctrl-D ends them.")
+        show_note("Reading texts from the terminal, one per line. Press Ctrl-D to end.")
     if texts := split_lines(decoded(sys.stdin.buffer.read(), "Standard input")):
         return texts
-    raise DataError("Standard input has no texts.")
+    raise DataError("Standard input contains no texts.")
 
 
 def read_files(paths: Sequence[Path], columns: str | Sequence[str] | None = "text") -> list[str]:
-    """Texts of several files, in their order; see `read_texts`.
+    """Read texts of several files, in order; see `read_texts`.
 
     Raises:
         InputError: standard input twice.
@@ -45,10 +45,10 @@ def read_files(paths: Sequence[Path], columns: str | Sequence[str] | None = "tex
 
 
 def read_corpus(paths: Sequence[Path], columns: Sequence[str] | None) -> list[str]:
-    """As `read_files`; empty and repeated texts are left out.
+    """Read texts of several files without empty and repeated ones.
 
     Raises:
-        DataError: nothing left.
+        DataError: no texts are left.
     """
     texts = [text for text in dict.fromkeys(read_files(paths, columns)) if text.strip()]
     if not texts:
@@ -58,11 +58,11 @@ def read_corpus(paths: Sequence[Path], columns: Sequence[str] | None) -> list[st
 
 def _check_streams(paths: Sequence[Path]) -> None:
     if sum(map(is_stream, paths)) > 1:
-        raise InputError("Standard input (-) can be read once only.")
+        raise InputError("Standard input (-) can be read only once.")
 
 
 def listed(paths: Sequence[Path]) -> str:
-    """Files as a message names them."""
+    """Format file names for a message."""
     return ", ".join("standard input" if is_stream(path) else str(path) for path in paths)
 
 
@@ -70,7 +70,7 @@ def listed(paths: Sequence[Path]) -> str:
 
 
 def expand_groups(data: Sequence[str] | None) -> list[str]:
-    """Names of tasks and files; a group such as sts7 becomes its tasks, and each different name stands once."""
+    """Return distinct names of tasks and files, with groups such as sts7 replaced by their tasks."""
     from essent.tasks.catalogue import CLASSIFICATION12, CLUSTERING6, STS7, TRANSFER7
 
     groups = {"sts7": STS7, "transfer7": TRANSFER7, "classification12": CLASSIFICATION12, "clustering6": CLUSTERING6}
@@ -78,7 +78,7 @@ def expand_groups(data: Sequence[str] | None) -> list[str]:
 
 
 def read_pairs(names: Sequence[str], folder: Path | None) -> PairTask:
-    """Scored pairs by the names of several tasks and files, put together, as a note says.
+    """Read scored pairs of several tasks and files as one task, and print a note.
 
     Raises:
         DataError, InputError: see `essent.tasks.load_pairs`.
@@ -92,7 +92,7 @@ def read_pairs(names: Sequence[str], folder: Path | None) -> PairTask:
 
 
 def read_labelled(data: Sequence[str] | None) -> LabeledTask | None:
-    """What something is chosen on, if anything: labels of any kind, without a test part; scored pairs of several names.
+    """Read labelled data to choose on, without the test part; several names must be scored pairs.
 
     Raises:
         DataError, InputError: see `essent.tasks.load_labelled`.
@@ -113,10 +113,10 @@ class TextTable:
     """Columns of one length, in the order of the files.
 
     Attributes:
-        column: the one that has the texts; None where a row has none.
-        columns: all of them by their names.
-        types: Arrow's types of the columns of one Parquet file.
-        null_rows: where each row without a text stands, for messages.
+        column: name of the column with the texts; a row without a text has None.
+        columns: all columns by name.
+        types: Arrow types of the columns of a single Parquet file.
+        null_rows: locations of the rows without a text, for messages.
     """
 
     column: str
@@ -126,27 +126,27 @@ class TextTable:
 
     @property
     def all_texts(self) -> list[str | None]:
-        """The texts, None for a row without one."""
+        """All texts; None for rows without a text."""
         return self.columns[self.column]
 
     @property
     def texts(self) -> list[str]:
-        """Those that are there."""
+        """The texts that are not None."""
         return [text for text in self.all_texts if text is not None]
 
     @property
     def extra_columns(self) -> list[str]:
-        """Names of the columns besides the texts."""
+        """Names of the columns other than the texts."""
         return [name for name in self.columns if name != self.column]
 
 
 def read_table(paths: Sequence[Path], column: str) -> TextTable:
-    """Read files with all of their columns; a column that a file lacks is empty (None) in its rows.
+    """Read files with all their columns; columns that a file lacks are None in its rows.
 
-    Null, NaN and a missing key are no text. A file of lines has the one column `text`, and an empty line is a text.
+    Null, NaN and a missing key are None. A file of lines has only the column of texts; an empty line is a text.
 
     Raises:
-        DataError: as `read_texts`; no row of a file has the column, or no row a text.
+        DataError: as `read_texts`; the column is missing in a file, or no row has a text.
         InputError: standard input twice.
     """
     _check_streams(paths)
@@ -165,9 +165,9 @@ def read_table(paths: Sequence[Path], column: str) -> TextTable:
     columns[column] = [_text_or_none(row, column) for row in rows]
     null_rows = tuple(row.where for row, text in zip(rows, columns[column], strict=True) if text is None)
     if len(null_rows) == len(rows):
-        raise DataError(f"No row has a text: {column!r} is null in all {len(rows)} of them, the first {null_rows[0]}.")
+        raise DataError(f"No row has a text: {column!r} is null in all {len(rows)} rows, the first {null_rows[0]}.")
     types: dict[str, Any] = {}
-    if len(paths) == 1 and paths[0].suffix.lower() == ".parquet":  # another file may have other types
+    if len(paths) == 1 and paths[0].suffix.lower() == ".parquet":  # other files may have other types
         schema = optional_import("pyarrow.parquet", "data").read_schema(paths[0])
         types = dict(zip(schema.names, schema.types, strict=True))
     return TextTable(column, columns, types, null_rows)

@@ -17,32 +17,32 @@ from essent.cli.files import check_folder
 from essent.cli.texts import read_files, read_labelled
 from essent.errors import InputError
 
-LEARNING = Group("Training, by default as the preset says", sort_key=0)
+LEARNING = Group("Training (defaults: the preset's)", sort_key=0)
 
 
 @Parameter(name="*", group=LEARNING)
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Settings of `essent.training.Settings`; None leaves the preset's."""
+    """Settings of `essent.training.Settings`; None is the preset's value."""
 
     recipe: opt.Recipe = None
-    """Recipe of the trained encoder: prompt or prompt-denoised; with simcse cls, mean and others."""
+    """Recipe of the trained encoder: prompt or prompt-denoised; with simcse, cls, mean or another."""
     templates: Annotated[list[str] | None, Parameter(name="--template")] = None
-    """Template with {text} and [MASK], by name or as text; two for objectives with different templates."""
+    """Template with {text} and [MASK], or its name; two for objectives with different templates."""
     batch_size: int | None = None
     """Texts (or pairs) per step; also the number of negatives."""
     learning_rate: float | None = None
-    """Learning rate of AdamW without weight decay; it falls linearly to 0."""
+    """Learning rate of AdamW without weight decay, decreasing linearly to 0."""
     epochs: float | None = None
-    """Passes through the texts or pairs."""
+    """Number of passes over the texts or pairs."""
     max_steps: int | None = None
     """Number of steps, instead of epochs."""
     max_seq_length: int | None = None
-    """Maximum number of tokens per text, special tokens and template not counted."""
+    """Maximum number of tokens per text, without special tokens and template."""
     precision: Literal["float32", "bfloat16", "float16"] | None = None
     """Arithmetic; bfloat16 and float16 are mixed precision."""
     seed: int | None = None
-    """Seed of the order of the data, dropout and the head."""
+    """Seed of the data order, dropout and the projection head."""
 
 
 def train(
@@ -60,11 +60,11 @@ def train(
 ) -> None:
     """Train a model contrastively and save it as an encoder.
 
-    The objectives are PromptBERT's and SimCSE's. Without labels two views of a text are drawn together and apart from
-    the other texts of the batch; with --pairs a text and its positive. The views are dropout's, or different
-    templates'; optiprompt trains the words of a template as free vectors, with the model frozen. Ctrl-C saves a
-    checkpoint. --resume continues from the last checkpoint to the same weights as without the break, and with more
-    steps or epochs extends a run; --force starts over.
+    The objectives of PromptBERT and SimCSE pull two views of a text together and push the other texts of the batch
+    away. The views come from dropout or different templates; with --pairs, they are a text and its positive.
+    optiprompt freezes the model and trains the words of a template as free vectors. Ctrl-C saves a checkpoint.
+    --resume continues from the last checkpoint, with the same weights as an uninterrupted run; with more steps or
+    epochs, it extends a run. --force starts over.
 
     ```console
     $ essent train -m bert-base-uncased --texts wiki1m.txt --validate stsb.dev -o my-promptbert
@@ -74,13 +74,13 @@ def train(
 
     Args:
         model: A model on the hub, or a folder.
-        output: The folder of the encoder and its checkpoints.
+        output: Folder of the encoder and its checkpoints.
         texts: Unlabelled texts, one per line or column.
-        pairs: Pairs instead: columns anchor, positive and optionally negative (or premise, entailment, contradiction;
-            sent0, sent1, hard_neg).
+        pairs: File of pairs instead of texts: columns anchor, positive and optionally negative (or premise, entailment,
+            contradiction; sent0, sent1, hard_neg).
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         preset: A paper's settings. Default: PromptBERT's, for texts or for pairs.
-        validate: Labels of any kind, as in search; the best checkpoint on them becomes the encoder.
+        validate: Labelled data of any kind, as in search; the best checkpoint on them becomes the encoder.
         resume: Continue from the last checkpoint in the output folder.
     """
     prepare_torch("essent train")
@@ -119,7 +119,7 @@ def train(
 
 def _read(texts: Sequence[Path] | None, pairs: Path | None, column: str) -> Any:
     if (texts is None) == (pairs is None):
-        raise InputError("Give either --texts (unlabelled) or --pairs (anchor, positive and perhaps negative).")
+        raise InputError("Pass either --texts (unlabelled) or --pairs (anchor, positive and optionally negative).")
     if pairs is None:
         return read_files(texts or [], column)
     from essent.training.examples import read_examples

@@ -1,4 +1,4 @@
-"""Is this folder what was saved, is its encoder healthy, does that server give the same vectors."""
+"""Verify saved folders, find problems of models, compare servers with folders."""
 
 from essent.verification.golden import Verification, verify
 from essent.verification.report import Problem, Report, check

@@ -1,10 +1,10 @@
-"""The health checks: how a model reads texts, its folder, the space of its vectors, this machine, other servers.
+"""The health checks of texts, folders, vectors, this machine and other servers.
 
-A check is a generator of problems with a line in CHECKS; the first line of its docstring says when there is a problem.
-What servers make of a folder is by their own sources: text-embeddings-inference (TEI) 1.9 reads 1_Pooling/config.json
-by its boolean keys (cls, mean, last token) and nothing else of the modules; without that file it takes CLS for every
-BERT. vLLM looks for modules of sentence_transformers.models by their full class path, and for the first key of the
-pooling's file that is true. Neither runs a Dense module or a table of token vectors.
+A check is a generator of problems, listed in CHECKS; the first line of its docstring is the condition of its problem.
+The behaviour of servers follows their sources: text-embeddings-inference (TEI) 1.9 reads the boolean keys of
+1_Pooling/config.json (cls, mean, last token) and nothing else of the modules; without that file it uses CLS for every
+BERT. vLLM recognizes modules of sentence_transformers.models by their full class path, and uses the first true key of
+the pooling file. Neither runs a Dense module or a table of token vectors.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from essent.verification.vectors import (
     negation,
 )
 
-# -- how it reads texts -----------------------------------------------------------------------------------------------
+# -- texts ------------------------------------------------------------------------------------------------------------
 
-CUT = 0.01  # of the texts: what the end of a rare long text says is lost without harm to the others
-UNKNOWN = 0.02  # of the tokens: a name or a sign now and then, and not a language or a script
+CUT = 0.01  # of the texts: truncating a rare long text does not affect the others
+UNKNOWN = 0.02  # of the tokens: below it, rare names and symbols; above it, a language or script
 
 
 def truncation(model: ModelUnderTest) -> Iterator[Problem]:
-    """More than 1 % of the texts are longer than what the model reads of a text."""
+    """More than 1 % of the texts are longer than the model's limit."""
     if model.room is None:
         return
     lengths = np.array([len(ids) for ids in model.ids])
     share, lost = float((lengths > model.room).mean()), int(np.maximum(lengths - model.room, 0).sum())
     if share > CUT:
         yield Problem(
-            f"It cuts {100 * share:.1f} % of the texts, and reads {100 * (1 - lost / lengths.sum()):.0f} % of their "
-            f"tokens: a text may have {model.room}, the longest has {lengths.max()}.",
+            f"{100 * share:.1f} % of the texts are truncated; the model reads {100 * (1 - lost / lengths.sum()):.0f} % "
+            f"of all tokens. The limit is {model.room} tokens per text, the longest text has {lengths.max()}.",
             _longer(model, int(lengths.max())),
             figures={"cut": share, "room": model.room, "longest": int(lengths.max())},
         )
@@ -65,50 +65,50 @@ def _longer(model: ModelUnderTest, longest: int) -> str:
     if positions is not None and positions > limit:
         return f"encoder.max_seq_length = {min(positions, required)}  # the model has {positions} positions"
     return model.command(
-        "essent encode … -o FOLDER --chunk tokens:256, which gives every piece of a long text a vector of its own"
+        "essent encode … -o FOLDER --chunk tokens:256, which splits long texts into chunks with one vector each"
     )
 
 
 def unknown_tokens(model: ModelUnderTest) -> Iterator[Problem]:
-    """More than 2 % of the tokens of the texts are unknown to the tokenizer."""
+    """More than 2 % of the tokens are unknown to the tokenizer."""
     if model.unknown is None:
         return
     flat = np.concatenate([np.asarray(ids, np.int64) for ids in model.ids])
     share = float((flat == model.unknown).mean()) if len(flat) else 0.0
     if share > UNKNOWN:
         yield Problem(
-            f"{100 * share:.1f} % of the tokens of the texts are unknown to the tokenizer and look all alike.",
-            "Take a model of the language and script of the texts, or one that reads bytes; look whether the "
-            "tokenizer's files belong to the weights.",
+            f"{100 * share:.1f} % of the tokens are unknown to the tokenizer, so the model cannot distinguish them.",
+            "Use a model of the language and script of the texts, or a byte-level model; check that the tokenizer's "
+            "files belong to the weights.",
             figures={"unknown": share},
         )
 
 
 def capacity(model: ModelUnderTest) -> Iterator[Problem]:
-    """The folder promises longer texts than the model has positions for."""
+    """The folder allows more tokens than the model has positions."""
     declared, positions = model.transformer_settings.get("max_seq_length"), positions_of(model)
     if isinstance(declared, int) and positions is not None and declared > positions:
         yield Problem(
-            f"sentence_bert_config.json allows {declared} tokens, and the model has {positions} positions: plain "
+            f"sentence_bert_config.json allows {declared} tokens, but the model has only {positions} positions: plain "
             "sentence-transformers fails on longer texts.",
-            f'Write "max_seq_length": {positions} into sentence_bert_config.json.',
+            f'Set "max_seq_length": {positions} in sentence_bert_config.json.',
             figures={"declared": declared, "positions": positions},
         )
 
 
 def positions_of(model: ModelUnderTest) -> int | None:
-    """How many positions the model has a vector for; None where it counts distances, or the file does not say it."""
+    """Return the number of position embeddings; None for relative positions, or if config.json does not declare it."""
     positions = model.config.get("max_position_embeddings")
     absolute = model.config.get("position_embedding_type", "absolute") == "absolute"
     if not isinstance(positions, int) or positions < 1 or not absolute:
         return None
     padding = model.config.get("pad_token_id") if "roberta" in str(model.config.get("model_type")) else None
-    return positions - (padding + 1 if isinstance(padding, int) else 0)  # RoBERTa counts from the id of the padding on
+    return positions - (padding + 1 if isinstance(padding, int) else 0)  # RoBERTa's start after the padding id
 
 
 # -- the folder -------------------------------------------------------------------------------------------------------
 
-# Families that were trained with words before every text, by a part of their names (their model cards say so).
+# Families trained with a prompt before every text (according to their model cards), by a part of their names.
 TRAINED_WITH = {
     r"\be5\b": {"query": "query: ", "passage": "passage: "},
     r"\bnomic-embed": {"query": "search_query: ", "document": "search_document: "},
@@ -136,7 +136,7 @@ PHRASE = re.compile(r"\b(mean|cls|max|last[- ]?token)[- ]pool", re.IGNORECASE)
 
 
 def prompts(model: ModelUnderTest) -> Iterator[Problem]:
-    """Prompts that the model was trained with are missing from the folder, or are not used unless asked for."""
+    """Prompts that the model was trained with are missing from the folder, or are not used by default."""
     own = {name: text for name, text in model.encoder.prompts.items() if text}
     named = " ".join(str(part) for part in (model.root.name, model.name, model.config.get("_name_or_path", "")))
     expected = next((known for part, known in TRAINED_WITH.items() if re.search(part, named, re.IGNORECASE)), {})
@@ -144,51 +144,52 @@ def prompts(model: ModelUnderTest) -> Iterator[Problem]:
     missing = [text for text in expected.values() if not any(text.strip() in known for known in own.values())]
     if missing:
         yield Problem(
-            f"The model was trained with {' and '.join(map(repr, expected.values()))} before its texts, by its name or "
-            f"its card, and config_sentence_transformers.json lacks {' and '.join(map(repr, missing))}.",
+            f"According to its name or card, the model was trained with the prompts "
+            f"{' and '.join(map(repr, expected.values()))}; config_sentence_transformers.json lacks "
+            f"{' and '.join(map(repr, missing))}.",
             f'model.prompts = {expected}; model.default_prompt_name = "{next(iter(expected))}"; model.save(…)',
             figures={"missing": missing},
         )
     elif "query" in own and set(own) & {"document", "passage", "corpus"} and model.encoder.default_prompt_name is None:
         yield Problem(
-            f"The model has prompts for both sides ({', '.join(map(repr, own.values()))}), and `encode` puts none of "
-            "them before a text.",
-            "Encode with encode_query and encode_document, or encode(…, prompt_name=…); or set default_prompt_name in "
+            f"The model has prompts for queries and documents ({', '.join(map(repr, own.values()))}), but `encode` "
+            "uses none of them by default.",
+            "Use encode_query and encode_document, or encode(…, prompt_name=…); or set default_prompt_name in "
             "config_sentence_transformers.json.",
             figures={"prompts": own},
         )
 
 
 def pooling(model: ModelUnderTest) -> Iterator[Problem]:
-    """The pooling that is computed is another one than the model card's, or does not fit the model."""
+    """The pooling differs from the model card, or does not match the model."""
     if model.pooling is None and (model.root / "1_Pooling" / "config.json").is_file():
         yield Problem(
-            "The folder 1_Pooling is there, and modules.json does not list it: its pooling is not computed.",
-            "Get modules.json again from where the model came from.",
+            "The folder 1_Pooling exists, but modules.json does not list it: its pooling is not applied.",
+            "Download modules.json again from the model's source.",
         )
         return
     settings, size = model.pooling or {}, model.config.get("hidden_size")
     width = settings.get("embedding_dimension", settings.get("word_embedding_dimension"))
     if isinstance(width, int) and isinstance(size, int) and width != size and len(model.modules) > 1:
         yield Problem(
-            f"The Pooling module is for vectors of {width} dimensions, and the model's have {size}.",
-            "Get the folder of the Pooling module again from where the model came from.",
+            f"The Pooling module expects vectors of {width} dimensions; the model's have {size}.",
+            "Download the folder of the Pooling module again from the model's source.",
             figures={"pooling": width, "model": size},
         )
         return
     if model.modules and model.pooling is None:
-        return  # no transformer that is pooled: a table of token vectors, or a recipe's own module
+        return  # no pooled transformer: a table of token vectors, or a recipe's own module
     computed, declared = mode_of(model), _modes_of_card(model.card)
     if declared and computed not in declared:
         yield Problem(
-            f"{computed} pooling is computed, and the model card says {' or '.join(sorted(declared))}.",
-            f"{_with_pooling(model, min(declared))}, where the card is right.",
+            f"The folder uses {computed} pooling, but the model card describes {' or '.join(sorted(declared))}.",
+            f"{_with_pooling(model, min(declared))}, if the card is right.",
             figures={"computed": computed, "card": sorted(declared)},
         )
 
 
 def mode_of(model: ModelUnderTest) -> str:
-    """The pooling that sentence-transformers computes; mean where the folder says nothing."""
+    """Return the pooling that sentence-transformers computes; mean if the folder does not declare it."""
     settings = model.pooling or {}
     if isinstance(settings.get("pooling_mode"), str):
         return str(settings["pooling_mode"])
@@ -196,15 +197,15 @@ def mode_of(model: ModelUnderTest) -> str:
 
 
 def _modes_of_card(card: str) -> set[str]:
-    """What the card says of the pooling: the modules that it prints, otherwise its sentences and code."""
+    """Return the pooling modes in the card: those of the printed modules, otherwise those in its text and code."""
     printed = {MODES[flag] for flag in FLAG.findall(card) if flag in MODES} | set(MODE.findall(card))
     return printed or {re.sub("[- ]", "", phrase.lower()) for phrase in PHRASE.findall(card)}
 
 
 def _with_pooling(model: ModelUnderTest, mode: str) -> str:
-    """What gives the model this pooling and changes nothing else of it."""
+    """Return the fix that changes the pooling and nothing else."""
     if mode not in RECIPES or not isinstance(model.encoder, Encoder):
-        return f'Write "pooling_mode": "{mode}" for the other keys of this name into the config.json of the Pooling'
+        return f'In the config.json of the Pooling module, replace the pooling_mode keys by "pooling_mode": "{mode}"'
     recipe = replace(Recipe.parse(RECIPES[mode]), shaping=model.encoder.recipe.shaping)
     return model.command(f"essent save -m MODEL -r {shlex.quote(str(recipe))} -o fixed")
 
@@ -215,33 +216,33 @@ SLOW = ("float64", "float16")  # on a CPU
 
 
 def speed(model: ModelUnderTest) -> Iterator[Problem]:
-    """It is slower than it needs to be on this machine: number format, threads, engine."""
+    """The model is slower than necessary on this machine: number format, threads, engine."""
     encoder = model.encoder
     if encoder.device.type != "cpu" or isinstance(encoder, CompiledEncoder):
         return
     stored = str(model.config.get("dtype") or model.config.get("torch_dtype") or "float32")
     if stored in SLOW or (stored == "bfloat16" and not has_bfloat16("cpu")):
         yield Problem(
-            f"config.json says {stored}, in which plain sentence-transformers computes more slowly on this CPU than in "
+            f"config.json declares {stored}, which plain sentence-transformers computes more slowly on this CPU than "
             "float32; essent reads the weights as float32.",
-            'Write "dtype": "float32" into config.json, or SentenceTransformer(…, model_kwargs={"dtype": "float32"}).',
+            'Set "dtype": "float32" in config.json, or SentenceTransformer(…, model_kwargs={"dtype": "float32"}).',
             fault=False,
             figures={"dtype": stored},
         )
     threads, available = torch.get_num_threads(), cores()
     if threads < available:
         yield Problem(
-            f"torch computes with {threads} of {available} cores.",
-            f"Unset OMP_NUM_THREADS, or torch.set_num_threads({available}).",
+            f"torch uses {threads} of {available} cores.",
+            f"Unset OMP_NUM_THREADS, or call torch.set_num_threads({available}).",
             fault=False,
             figures={"threads": threads, "cores": available},
         )
     runs = not isinstance(encoder, Encoder) or encoder.module.plan.required.depth is not None
     if runs and find_spec("openvino") is not None:
         yield Problem(
-            "It runs in torch; OpenVINO is installed, and is faster on a CPU, most of all for single texts.",
+            "The model runs in torch; OpenVINO is installed and faster on a CPU, especially for single texts.",
             model.command(
-                "essent save -m MODEL --format openvino -o graph --compare texts.txt, which measures how much"
+                "essent save -m MODEL --format openvino -o graph --compare texts.txt, which measures the speedup"
                 + ("; this CPU has bfloat16: --precision bfloat16" if has_bfloat16("cpu") else "")
             ),
             fault=False,
@@ -257,11 +258,11 @@ SERVED_MODES = {
     "lasttoken": "pooling_mode_lasttoken",
 }
 LEGACY = "sentence_transformers.models."
-AGAIN = "essent save -m MODEL --format legacy -o for-servers, or serve it as it is: essent serve MODEL"
+AGAIN = "essent save -m MODEL --format legacy -o for-servers, or serve it unchanged: essent serve MODEL"
 
 
 def servers(model: ModelUnderTest) -> Iterator[Problem]:
-    """TEI or vLLM would refuse the folder, or compute other vectors from it."""
+    """TEI or vLLM would refuse the folder, or compute different vectors."""
     if not (model.root / "modules.json").is_file() and not (model.root / "config.json").is_file():
         return
     for message, fix in _server_problems(model):
@@ -269,27 +270,26 @@ def servers(model: ModelUnderTest) -> Iterator[Problem]:
 
 
 def _server_problems(model: ModelUnderTest) -> Iterator[tuple[str, str]]:
-    """Messages and fixes."""
     if unserved := [kind for _, _, kind in model.modules if kind not in SERVED]:
         yield (
-            f"TEI and vLLM do not run the module {' and '.join(unserved)}: they refuse it, or give other vectors.",
+            f"TEI and vLLM do not run the module {' and '.join(unserved)}: they refuse it or return other vectors.",
             "essent serve MODEL",
         )
         return
     files = {"tokenizer.json": "", "config.json": "", "model.safetensors": "model*.safetensors"}
     if missing := [name for name, pattern in files.items() if not list(model.root.glob(pattern or name))]:
-        yield f"{' and '.join(missing)} is missing, without which TEI does not start.", AGAIN
+        yield f"TEI does not start without {' and '.join(missing)}.", AGAIN
     yield from _server_pooling(model, mode_of(model))
     settings = model.transformer_settings
     if settings and not isinstance(settings.get("max_seq_length"), int):
         yield (
-            "sentence_bert_config.json has no max_seq_length, which TEI does not read.",
-            f'Write "max_seq_length": {model.encoder.max_seq_length or 512} into sentence_bert_config.json.',
+            "sentence_bert_config.json has no max_seq_length; TEI cannot read it without one.",
+            f'Set "max_seq_length": {model.encoder.max_seq_length or 512} in sentence_bert_config.json.',
         )
     if model.modules and model.modules[-1][2] != "Normalize":
         yield (
-            "The vectors have any length, and TEI scales them to length 1 unless a request says otherwise.",
-            'Ask with "normalize": false, or compare by the cosine alone.',
+            "The vectors are not normalized, but TEI normalizes them unless a request disables it.",
+            'Send "normalize": false, or compare by cosine only.',
         )
 
 
@@ -297,23 +297,22 @@ def _server_pooling(model: ModelUnderTest, mode: str) -> Iterator[tuple[str, str
     bert = "bert" in str(model.config.get("model_type")).lower()
     if not (model.root / "1_Pooling" / "config.json").is_file():
         if mode != "cls" or not bert:
-            does = "computes the CLS token instead, without a word" if bert else "does not start"
-            yield f"There is no 1_Pooling/config.json: TEI {does}; what is computed here is {mode} pooling.", AGAIN
+            behaviour = "silently uses the CLS token instead" if bert else "does not start"
+            yield f"1_Pooling/config.json is missing: TEI {behaviour}. The model uses {mode} pooling.", AGAIN
         return
     settings = model.pooling or {}
     if mode not in SERVED_MODES:
         yield f"TEI and vLLM do not compute {mode} pooling.", "essent serve MODEL"
     elif not any(key.startswith("pooling_mode_") for key in settings):
         yield (
-            "1_Pooling/config.json has the key pooling_mode alone: TEI, which reads the older keys, does not start.",
+            "1_Pooling/config.json has only the key pooling_mode: TEI, which reads the older keys, does not start.",
             AGAIN,
         )
     elif (first := next((key for key, flag in settings.items() if flag is True), "")) != SERVED_MODES[mode]:
-        yield f"vLLM takes the first key of 1_Pooling/config.json that is true, {first}, for the pooling.", AGAIN
-    if unrecognised := [path for _, path, kind in model.modules if kind in SERVED[1:] and path != f"{LEGACY}{kind}"]:
+        yield f"vLLM reads the first true key of 1_Pooling/config.json, {first}, as the pooling.", AGAIN
+    if unrecognized := [path for _, path, kind in model.modules if kind in SERVED[1:] and path != f"{LEGACY}{kind}"]:
         yield (
-            f"vLLM knows modules as {LEGACY}…, and not as {unrecognised[0]}: it would leave out the "
-            "pooling's settings.",
+            f"vLLM recognizes modules as {LEGACY}…, not as {unrecognized[0]}: it would ignore the pooling's settings.",
             AGAIN,
         )
 
@@ -336,8 +335,8 @@ CHECKS: dict[str, Callable[[ModelUnderTest], Iterator[Problem]]] = {
     "speed": speed,
     "servers": servers,
 }
-# Checks whose faults explain another's, the deepest cause first. Wrong pooling gives vectors that are not the model's;
-# the shaping that fixes a dominating dimension or a bias of length subtracts the mean too.
+# Checks whose faults explain another's, the deepest cause first. Wrong pooling changes all vectors;
+# the shaping that fixes a dominating dimension or a length bias also subtracts the mean.
 CAUSES = {
     "anisotropy": ("pooling", "dominating-dimension", "length-bias"),
     "dead-dimensions": ("pooling",),
@@ -349,13 +348,13 @@ NEED_FINITE_VECTORS = (*CAUSES, "float16")
 
 
 def find_problems(model: ModelUnderTest, skip: Sequence[str] = ()) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
-    """The names of the checks that were made, and their problems: faults first, each followed by those it explains.
+    """Run the checks; return their names and their problems, faults first, each followed by those that it explains.
 
     Raises:
         InputError: a check that does not exist.
     """
     if unknown := [name for name in skip if name not in CHECKS]:
-        raise InputError(f"There is no check {unknown[0]!r}. {did_you_mean(unknown[0], list(CHECKS))}")
+        raise InputError(f"Unknown check {unknown[0]!r}. {did_you_mean(unknown[0], list(CHECKS))}")
     problems: dict[str, list[Problem]] = {}
     for name, check in CHECKS.items():
         if name not in skip and not (name in NEED_FINITE_VECTORS and problems.get("finite")):
@@ -364,7 +363,7 @@ def find_problems(model: ModelUnderTest, skip: Sequence[str] = ()) -> tuple[tupl
     ordered = []
     for problem in (problem for several in problems.values() for problem in several):
         cause = next((name for name in CAUSES.get(problem.check, ()) if name in faults), "") if problem.fault else ""
-        ordered.append(replace(problem, cause=cause, fix=f"Fix {cause}, and check again.") if cause else problem)
+        ordered.append(replace(problem, cause=cause, fix=f"Fix {cause} and check again.") if cause else problem)
     rank = list(CHECKS).index
     ordered.sort(key=lambda problem: (not problem.fault, rank(problem.cause or problem.check), bool(problem.cause)))
     return tuple(problems), tuple(ordered)

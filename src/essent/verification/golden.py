@@ -1,4 +1,4 @@
-"""Whether a folder, or a server, gives what was saved: files by their digests, vectors by the golden vectors."""
+"""Compare folders and servers with what was saved: files by their digests, vectors by the golden vectors."""
 
 from __future__ import annotations
 
@@ -26,21 +26,31 @@ from essent.errors import EssentError, InputError, MissingDependencyError, Model
 from essent.static.encoder import StaticEncoder
 
 TOLERANCE = 1e-5
-COSINE_TOLERANCE = 1e-3  # of a server's vectors: servers compute in half precision
+COSINE_TOLERANCE = 1e-3  # servers compute in half precision
 TIMEOUT = 60.0  # seconds
 
 
 @dataclass(frozen=True)
 class Verification:
-    """A saved folder beside what was saved, see `verify`.
+    """The result of `verify`.
 
     Attributes:
-        recipe: what the folder computes, as text.
-        portable: whether plain sentence-transformers loads it; `reason` says why not. None for a graph of an engine,
-            which it never loads.
-        differences: the largest difference to the golden vectors, by each way of loading the folder.
-        files: how many files have the digests that they were saved with; None where the folder lists no digests.
+        recipe: the recipe of the folder, as text.
+        portable: whether plain sentence-transformers loads the folder; None for an exported graph, which only essent
+            loads.
+        reason: why plain sentence-transformers cannot load it.
+        differences: the largest difference from the golden vectors, per way of loading the folder.
+        files: number of files whose digests match; None if the folder lists no digests.
         allowed: the largest difference that passes.
+
+    Example:
+        >>> from essent import Encoder, verify
+        >>> Encoder("sentence-transformers/all-MiniLM-L6-v2", "mean").save("verified")
+        >>> verification = verify("verified")
+        >>> verification.passed, verification.portable
+        (True, True)
+        >>> print(next(verification.summary()))
+        ✓ ... files are unchanged (SHA-256)
     """
 
     recipe: str
@@ -52,50 +62,59 @@ class Verification:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing differs."""
+        """Whether every difference is at most `allowed`."""
         return all(difference <= self.allowed for difference in self.differences.values())
 
     def summary(self) -> Iterator[str]:
-        """What was compared, and what loads the folder, line by line."""
+        """Yield the lines of a summary: what was compared, and what loads the folder."""
         if self.files is None:
-            yield "The folder lists no digests of its files: an older version saved it."
+            yield "The folder lists no digests: it was saved by an older version of essent."
         else:
-            yield f"✓ {self.files} files are the ones that were saved (SHA-256)"
+            yield f"✓ {self.files} files are unchanged (SHA-256)"
         if not self.differences:
-            yield "Nothing was loaded, so the vectors were not compared."
+            yield "The vectors were not compared, because nothing was loaded."
             return
-        yield "Largest difference to the saved vectors, by what loads the folder:"
+        yield "Largest difference from the saved vectors, per way of loading the folder:"
         for loader, difference in self.differences.items():
             yield f"  {loader:<21}  {difference:.1e}  ✓ same vectors"
         if self.portable is False:
-            yield "  sentence-transformers  –        only with essent's code, trust_remote_code=True"
+            yield "  sentence-transformers  –        needs essent and trust_remote_code=True"
         if self.portable:
-            yield "Plain sentence-transformers loads this folder; essent need not be installed."
+            yield "Plain sentence-transformers loads this folder without essent."
         else:
             yield f"Plain sentence-transformers cannot load this folder: {self.reason}."
 
 
 def verify(name: str, *, untrusted: bool = False) -> Verification:
-    """Compare a saved folder with what was saved: its files with their digests, its vectors with the golden vectors.
+    """Compare the files of a saved folder with their digests, and its vectors with the saved golden vectors.
 
-    Where torch is not installed, a static encoder is loaded by `StaticEncoder` alone.
+    Without torch, a static encoder is loaded by `StaticEncoder` only.
 
     Args:
         name: a folder that `Encoder.save` or `essent save --format openvino` wrote, or a name on the hub.
-        untrusted: look at the files alone, and load nothing.
+        untrusted: compare the files only, and load nothing.
 
     Raises:
         ModelError: not an essent folder.
-        VerificationError: a file is missing, damaged, changed, or asks for more than to be read; a way of loading
-            differs by more than 1e-5; or there is nothing to compare with.
+        VerificationError: a file is missing, damaged, changed, or would run code; a way of loading differs by more than
+            1e-5; or there is nothing to compare with.
         MissingDependencyError: loading the folder needs torch, which is not installed.
+
+    Example:
+        >>> from essent import Encoder, verify
+        >>> Encoder("sentence-transformers/all-MiniLM-L6-v2", "first-last").save("to-verify")
+        >>> verification = verify("to-verify")
+        >>> sorted(verification.differences)
+        ['essent', 'sentence-transformers']
+        >>> max(verification.differences.values()) < 1e-5
+        True
     """
     name = check_path(name)
     recover(name)
     exported = is_exported_folder(name)
     if not exported and not is_essent_folder(name, {}):
         raise ModelError(
-            f"{name!r} is not a folder that essent saved: it has neither {STATE_FOLDER}/{ABOUT} (essent save) nor "
+            f"{name!r} was not saved by essent: it contains neither {STATE_FOLDER}/{ABOUT} (an encoder) nor "
             f"{STATE_FOLDER}/engine.json (a graph)."
         )
     root = saved_folder(name)
@@ -105,27 +124,27 @@ def verify(name: str, *, untrusted: bool = False) -> Verification:
             files = check_digests(root, whole=True) if has_digests(root) else None
             report = (_graph if exported else _encoder)(root, files, untrusted)
     except MissingDependencyError:
-        raise  # which says nothing about the folder
+        raise  # not a fault of the folder
     except EssentError as error:
-        raise VerificationError(f"{name!r} is not what was saved: {error}") from error
+        raise VerificationError(f"{name!r} differs from what was saved: {error}") from error
     if untrusted and files is None:
         raise VerificationError(
-            f"{name!r} lists no digests, as essent 0.1 saved none: without loading it there is nothing to compare. "
+            f"{name!r} lists no digests: it was saved by essent 0.1, and cannot be compared without loading it. "
             "Save it again with this version."
         )
     if not report.differences and files is None:
-        raise VerificationError(f"{name!r} has no golden vectors ({report.reason}); save it with Encoder.save.")
+        raise VerificationError(f"{name!r} has no golden vectors ({report.reason}). Save it with Encoder.save.")
     if not report.passed:
         differences_text = ", ".join(f"{loader}: {difference:.1e}" for loader, difference in report.differences.items())
         raise VerificationError(
-            f"{name!r} does not give its golden vectors back (largest difference {differences_text}; allowed "
+            f"{name!r} does not reproduce its golden vectors (largest difference {differences_text}; allowed "
             f"{report.allowed:.0e}). The weights, the tokenizer or a library have changed since it was saved."
         )
     return report
 
 
 def saved_folder(name: str) -> Path:
-    """The folder itself, or that of the hub's cache."""
+    """Return the folder itself, or the model's folder in the hub's cache."""
     if Path(name).is_dir():
         return Path(name)
     from essent.encoder.saving.load import folder_of
@@ -134,7 +153,7 @@ def saved_folder(name: str) -> Path:
 
 
 def _encoder(root: Path, files: int | None, untrusted: bool) -> Verification:
-    """What a folder of `Encoder.save` gives, in every way of loading it."""
+    """Verify a folder of `Encoder.save` in every way of loading it."""
     metadata, arrays = read_about(root / STATE_FOLDER / ABOUT), read_arrays(root / STATE_FOLDER / ARRAYS)
     texts, golden, portable = metadata["golden_texts"], arrays["golden"], metadata["portable"]
     loaders = _loaders(root, portable, metadata["table"] is not None) if texts and not untrusted else {}
@@ -145,7 +164,7 @@ def _encoder(root: Path, files: int | None, untrusted: bool) -> Verification:
 
 
 def _loaders(root: Path, portable: bool, static: bool) -> dict[str, Any]:
-    """The encoder as each way of loading the folder gives it."""
+    """Load the folder in every way that it supports."""
     try:
         check_torch("Loading this folder")
     except MissingDependencyError:
@@ -164,12 +183,12 @@ def _loaders(root: Path, portable: bool, static: bool) -> dict[str, Any]:
 
 
 def _graph(root: Path, files: int | None, untrusted: bool) -> Verification:
-    """The vectors of a saved graph; loading it compares precisions below float32 by their cosines."""
+    """Verify the vectors of a saved graph; below float32, loading it already compares cosines."""
     from essent.engine.compiled import TOLERANCES
     from essent.engine.files import load, read_graph_metadata
 
     metadata = read_graph_metadata(root / STATE_FOLDER / "engine.json")
-    engine, reason = metadata["engine"], "it holds a graph for an engine, which essent.load reads"
+    engine, reason = metadata["engine"], "it contains an exported graph; use essent.load"
     if untrusted:
         return Verification(metadata["recipe"], None, reason, {}, files)
     compiled: Any = load(root)
@@ -181,7 +200,7 @@ def _graph(root: Path, files: int | None, untrusted: bool) -> Verification:
 
 
 def _difference(vectors: np.ndarray, golden: np.ndarray) -> float:
-    """Largest difference of an entry, relative to the length of the longest golden vector where that is above 1."""
+    """Return the largest difference of an entry, divided by the length of the longest golden vector if above 1."""
     if vectors.shape != golden.shape or not np.isfinite(vectors).all():
         return float("inf")
     scale = max(float(np.linalg.norm(golden, axis=1).max(initial=0.0)), 1.0)
@@ -195,10 +214,10 @@ def compare_with_server(model: str, url: str, **options: Any) -> dict[str, Any]:
     """Compare a server's vectors with those of a folder or hub model.
 
     Args:
-        model: a folder of `Encoder.save` is compared by the golden vectors in it; any other model is loaded.
+        model: a folder of `Encoder.save`, compared by its golden vectors; any other model is loaded.
         url: address of a server with OpenAI's `/v1/embeddings` (essent, vLLM, TEI, Infinity …). The environment
-            variable OPENAI_API_KEY is sent as bearer token where it is set.
-        options: SentenceTransformer's, for a model that is loaded.
+            variable OPENAI_API_KEY, if set, is sent as bearer token.
+        options: keyword arguments of SentenceTransformer, for a model that is loaded.
 
     Returns:
         `url` of the endpoint, number of `texts`, `lowest_cosine` of a text's two vectors, `largest_difference` of an
@@ -206,8 +225,8 @@ def compare_with_server(model: str, url: str, **options: Any) -> dict[str, Any]:
 
     Raises:
         InputError: not an http(s) address.
-        ModelError: the server cannot be reached, or answers something else than vectors.
-        VerificationError: other vectors; says the width, or the lowest cosine and its text.
+        ModelError: the server cannot be reached, or its answer contains no vectors.
+        VerificationError: the vectors differ in width, or a cosine is too low.
     """
     check_address(url)
     texts, expected = _expected(model, options)
@@ -215,16 +234,16 @@ def compare_with_server(model: str, url: str, **options: Any) -> dict[str, Any]:
     served = _request(endpoint, texts)
     if served.shape != expected.shape:
         raise VerificationError(
-            f"{endpoint} gives {served.shape[1]} dimensions, and {model!r} has {expected.shape[1]}: it serves another "
-            "model."
+            f"{endpoint} returns {served.shape[1]} dimensions, but {model!r} has {expected.shape[1]}: the server runs "
+            "a different model."
         )
     lengths = np.linalg.norm(served, axis=1) * np.linalg.norm(expected, axis=1)  # (N,)
     cosines = (served * expected).sum(axis=1) / np.maximum(lengths, np.finfo(np.float64).tiny)
     worst = int(cosines.argmin())
     if cosines[worst] < 1 - COSINE_TOLERANCE:
         raise VerificationError(
-            f"{endpoint} does not give the vectors of {model!r}: cosine {cosines[worst]:.3f} for {texts[worst]!r}. "
-            "Compare pooling, prompts and the maximum length of the server with the folder's."
+            f"{endpoint} does not return the vectors of {model!r}: cosine {cosines[worst]:.3f} for {texts[worst]!r}. "
+            "Compare the server's pooling, prompts and maximum length with the folder's."
         )
     return {
         "url": endpoint,
@@ -235,13 +254,13 @@ def compare_with_server(model: str, url: str, **options: Any) -> dict[str, Any]:
 
 
 def check_address(url: str) -> None:
-    """Raise InputError where it is not an http(s) address."""
+    """Raise InputError for anything but an http(s) address."""
     if not url.startswith(("http://", "https://")):
-        raise InputError(f"--against {url!r}: give the address of a server, such as http://127.0.0.1:8080.")
+        raise InputError(f"--against {url!r}: must be the address of a server, such as http://127.0.0.1:8080.")
 
 
 def _expected(model: str, options: dict[str, Any]) -> tuple[list[str], np.ndarray]:
-    """Texts, and their vectors (N,K) float64."""
+    """Return texts and their vectors (N,K), float64."""
     if is_essent_folder(model, {}):
         state = saved_folder(model) / STATE_FOLDER
         texts, vectors = read_about(state / ABOUT)["golden_texts"], read_arrays(state / ARRAYS)["golden"]
@@ -256,7 +275,7 @@ def _expected(model: str, options: dict[str, Any]) -> tuple[list[str], np.ndarra
 
 
 def _request(endpoint: str, texts: list[str]) -> np.ndarray:
-    """The server's vectors (N,K) float64."""
+    """Return the server's vectors (N,K), float64."""
     key = os.environ.get("OPENAI_API_KEY")
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
     name = _served_name(endpoint.removesuffix("embeddings") + "models", headers)
@@ -266,11 +285,11 @@ def _request(endpoint: str, texts: list[str]) -> np.ndarray:
         rows = sorted(answer["data"], key=lambda row: row["index"])
         return np.array([row["embedding"] for row in rows], dtype=np.float64).reshape(len(texts), -1)
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"{endpoint} answers something else than {len(texts)} embeddings: {error!r}.") from None
+        raise ModelError(f"{endpoint} did not return {len(texts)} embeddings: {error!r}.") from None
 
 
 def _served_name(endpoint: str, headers: dict[str, str]) -> str:
-    """The name of the first model that the server lists, "" without a list."""
+    """Return the name of the first model that the server lists, "" without a list."""
     try:
         return str(_json(urllib.request.Request(endpoint, headers=headers))["data"][0]["id"])  # noqa: S310
     except (ModelError, LookupError, TypeError):
@@ -283,6 +302,6 @@ def _json(request: urllib.request.Request) -> Any:
             return json.load(response)
     except urllib.error.HTTPError as error:
         detail = error.read(500).decode("utf-8", "replace")
-        raise ModelError(f"{request.full_url} answers {error.code} {error.reason}: {detail}") from None
+        raise ModelError(f"{request.full_url} returned {error.code} {error.reason}: {detail}") from None
     except (OSError, ValueError) as error:
         raise ModelError(f"{request.full_url} cannot be read: {error}.") from None

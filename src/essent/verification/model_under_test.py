@@ -1,4 +1,4 @@
-"""What the health checks read: a model's files, texts, and their ids and vectors; each is read once, when asked for."""
+"""The inputs of the health checks: a model's files, texts, token ids and vectors, each computed once, when needed."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from essent.tasks.heros import HerosTask, load_heros
 from essent.tasks.locate import load_pairs
 from essent.tasks.sample import sample_minimal_pairs_path, sample_pairs_path
 
-NO_LIMIT = 10**9  # tokenizers write 1e30 where there is none
-MAX_TEXTS = 2000  # of the user's: more of them change no figure here by as much as its threshold allows
+NO_LIMIT = 10**9  # tokenizers without a limit write 1e30
+MAX_TEXTS = 2000  # more texts change no figure enough to cross its threshold
 
 
 class ModelUnderTest:
-    """A model, and the texts that it is looked at with.
+    """A model and the texts for its checks.
 
     Args:
         name: a folder, or a name on the hub.
-        texts: of the user; None: 320 sentences of the demonstration. The first 2,000 different ones are taken.
-        options: SentenceTransformer's.
+        texts: texts of the user; None: 320 English sentences of essent's own. The first 2,000 distinct texts are used.
+        options: keyword arguments of SentenceTransformer.
 
     Raises:
-        InputError: fewer than two different texts.
+        InputError: fewer than two distinct texts.
     """
 
     def __init__(self, name: str, texts: TextsLike | None, options: dict[str, Any]) -> None:
@@ -48,36 +48,34 @@ class ModelUnderTest:
         all_texts = load_pairs(sample_pairs_path()).texts() if texts is None else check_texts(texts)
         self.texts = list(dict.fromkeys(all_texts))[:MAX_TEXTS]
         if len(self.texts) < 2:
-            raise InputError(
-                f"{len(self.texts)} different texts are too few to look at a model with; give two or more."
-            )
+            raise InputError(f"Only {len(self.texts)} distinct texts. Pass at least two.")
 
     # -- files --------------------------------------------------------------------------------------------------------
 
     @cached_property
     def root(self) -> Path:
-        """The model's folder, or that of the hub's cache."""
+        """The model's folder, or its folder in the hub's cache."""
         return folder_of(self.name, self.options)
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """What config.json says; {} without one."""
+        """The contents of config.json; {} without one."""
         return dict(read_json(self.root / "config.json") or {})
 
     @cached_property
     def transformer_settings(self) -> dict[str, Any]:
-        """What sentence_bert_config.json says; {} without one."""
+        """The contents of sentence_bert_config.json; {} without one."""
         return dict(read_json(self.root / "sentence_bert_config.json") or {})
 
     @cached_property
     def modules(self) -> list[tuple[str, str, str]]:
-        """The path, class path and bare class of each listed module; [] for a plain model of transformers."""
+        """Folder, class path and class name of each listed module; [] for a plain transformers model."""
         listed = read_json(self.root / "modules.json", list) or []
         return [(str(m["path"]), str(m["type"]), str(m["type"]).rpartition(".")[2]) for m in listed]
 
     @cached_property
     def pooling(self) -> dict[str, Any] | None:
-        """What the Pooling module's file says; None without such a module."""
+        """The configuration of the Pooling module; None without such a module."""
         folder = next((path for path, _, kind in self.modules if kind == "Pooling"), None)
         return None if folder is None else dict(read_json(self.root / folder / "config.json") or {})
 
@@ -91,19 +89,19 @@ class ModelUnderTest:
 
     @cached_property
     def encoder(self) -> SentenceTransformer:
-        """The model: an Encoder wherever a recipe describes it, a graph, or what sentence-transformers makes of it."""
+        """The loaded model: an Encoder if a recipe describes it, otherwise a graph or a SentenceTransformer."""
         if is_exported_folder(self.name):
             return load(self.name)
         return open_as_it_is(self.name, self.options)
 
     @property
     def recipe(self) -> str:
-        """What it computes, as a recipe where there is one."""
+        """The recipe of the model, as text."""
         return str(getattr(self.encoder, "recipe", "a model that no recipe describes"))
 
     @cached_property
     def tokenizer(self) -> Any:
-        """Its tokenizer: transformers' or, for tables of token vectors, that of tokenizers."""
+        """The tokenizer: transformers' or, for tables of token vectors, that of the library tokenizers."""
         if isinstance(self.encoder, Encoder):
             return self.encoder.module.backbone.tokenizer
         if isinstance(self.encoder, CompiledEncoder):
@@ -112,12 +110,12 @@ class ModelUnderTest:
 
     @cached_property
     def ids(self) -> list[list[int]]:
-        """Ids of all words of the texts, uncut, after the default prompt; without special tokens."""
+        """Token ids of the texts with the default prompt: not truncated, without special tokens."""
         before = prompt_of(self.encoder, None, None)
         return self.ids_of([before + text for text in self.texts])
 
     def ids_of(self, texts: list[str]) -> list[list[int]]:
-        """Ids of texts, uncut and without special tokens."""
+        """Return token ids of texts: not truncated, without special tokens."""
         if hasattr(self.tokenizer, "encode_batch"):
             return [encoding.ids for encoding in self.tokenizer.encode_batch(texts, add_special_tokens=False)]
         if isinstance(self.tokenizer, WordTokenizer):
@@ -127,12 +125,12 @@ class ModelUnderTest:
 
     @cached_property
     def unknown(self) -> int | None:
-        """The id that stands for what the tokenizer does not know; None where it knows everything."""
+        """The id of the unknown token; None if the tokenizer has none."""
         return getattr(self.tokenizer, "unk_token_id", None)
 
     @cached_property
     def room(self) -> int | None:
-        """The most tokens of a text's own that are read; None without a limit."""
+        """The maximum number of tokens per text, without special tokens and template; None without a limit."""
         limit = self.encoder.max_seq_length
         if limit is None or limit > NO_LIMIT:
             return None
@@ -144,7 +142,7 @@ class ModelUnderTest:
 
     @cached_property
     def vectors(self) -> np.ndarray:
-        """The texts' vectors (N,D) float64."""
+        """The vectors of the texts (N,D), float64."""
         encode = partial(self.encoder.encode, self.texts, show_progress_bar=False)
         return np.asarray(encoded_anyway(encode), np.float64)
 
@@ -155,19 +153,19 @@ class ModelUnderTest:
 
     @cached_property
     def minimal_pairs(self) -> HerosTask:
-        """Sentences of the demonstration beside the same with a synonym, a typo, a negation and other changes."""
+        """essent's own sentences, each with a synonym, a typo, a negation and other changes."""
         return load_heros(sample_minimal_pairs_path())
 
     def command(self, words: str) -> str:
-        """A command with this model in the place of MODEL, to be pasted into a shell."""
+        """Replace MODEL in a command by this model, quoted for a shell."""
         return words.replace("MODEL", shlex.quote(self.name))
 
     def command_with(self, step: str) -> str:
-        """The command that saves the model with one more step of shaping."""
+        """Return the command that saves the model with another shaping step."""
         if is_exported_folder(self.name) or is_essent_folder(self.name, self.options):
-            return f'save it again from the model that it was made of, with "| {step}" at the end of its recipe'
+            return f'Save it again from the original model, with "| {step}" at the end of the recipe'
         if not isinstance(self.encoder, Encoder):
-            return f"shape its vectors with {step!r} of essent.recipe.shaping: no recipe has its modules"
+            return f"Shape its vectors with {step!r} of essent.recipe.shaping (no recipe describes its modules)"
         recipe = self.recipe.removesuffix("normalize").rstrip(" |")
         quoted = shlex.quote(f"{recipe} | {step}")
         return f"essent save -m {shlex.quote(self.name)} -r {quoted} --fit texts.txt -o fixed"

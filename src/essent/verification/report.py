@@ -1,4 +1,4 @@
-"""`check`: whether a model is what was saved, is healthy, and is what a server serves; its report. Imports no torch."""
+"""`check` and its report: a model compared with what was saved, its health, its server. Imports no torch."""
 
 from __future__ import annotations
 
@@ -15,15 +15,25 @@ from essent.verification.golden import Verification, check_address, compare_with
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is wrong, or that could be better.
+    """A problem of a model, with its fix.
 
     Attributes:
-        message: what is wrong.
-        fix: the command or the line that fixes it.
-        fault: whether vectors are wrong or bad by it; otherwise it is advice, about speed or about other servers.
-        figures: plain numbers and words, for scripts.
-        check: the name of the check that reports it.
-        cause: the check whose fault explains this one, and whose command comes first; "" for a fault of its own.
+        message: the problem.
+        fix: the command or line of code that fixes it.
+        fault: True if it makes vectors wrong or bad; False for advice on speed and other servers.
+        figures: the measured numbers, for scripts.
+        check: name of the check that reports it.
+        cause: name of the check whose fault explains this one and must be fixed first; "" if there is none.
+
+    Example:
+        >>> from essent import check
+        >>> texts = ["A short text.", "A long text. " * 300]
+        >>> report = check("sentence-transformers/all-MiniLM-L6-v2", texts, skip=["speed", "float16"])
+        >>> problem = report.problems[0]
+        >>> problem.check, problem.fault, problem.figures["cut"]
+        ('truncation', True, 0.5)
+        >>> print(problem.fix)
+        encoder.max_seq_length = 512  # the model has 512 positions
     """
 
     message: str
@@ -36,17 +46,27 @@ class Problem:
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of `check`.
+    """The result of `check`.
 
     Attributes:
         model: the folder or name.
         verification: the comparison with what was saved; None for a folder that essent did not save.
         server: address, number of texts, lowest cosine and largest difference of the comparison with a server, or None.
-        recipe: what the model computes.
-        texts: the number of texts that the health checks read; `own_texts` whether they are the user's.
-        checks: names of the health checks that were made.
-        problems: faults first, what a fault explains right after it.
-        left_out: why no health checks were made, where torch is missing.
+        recipe: the recipe of the model.
+        texts: number of texts that the health checks read.
+        own_texts: whether these are the user's texts.
+        checks: names of the health checks that ran.
+        problems: faults first, each followed by the faults that it explains.
+        left_out: why no health checks ran (torch is not installed); otherwise "".
+
+    Example:
+        >>> from essent import check
+        >>> texts = ["A man plays a flute.", "Two dogs run."]
+        >>> report = check("sentence-transformers/all-MiniLM-L6-v2", texts, skip=["speed"])
+        >>> report.healthy, report.texts, "truncation" in report.checks
+        (True, 2, True)
+        >>> list(report.summary())[1]
+        'mean | normalize; 13 checks on 2 texts'
     """
 
     model: str
@@ -61,42 +81,42 @@ class Report:
 
     @property
     def healthy(self) -> bool:
-        """Whether there is no fault; advice does not count."""
+        """Whether there is no fault; advice is ignored."""
         return not any(problem.fault for problem in self.problems)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `verified` says whether the vectors were compared with those that were saved."""
+        """Return plain values for JSON; `verified` is True if the folder was compared with what was saved."""
         plain = asdict(self)
         verified = bool(plain.pop("verification"))
         return {**plain, "verified": verified, "healthy": self.healthy}
 
     def summary(self) -> Iterator[str]:
-        """What was compared, each problem and its fix, line by line."""
+        """Yield the lines of a summary: the comparisons, then each problem and its fix."""
         if self.verification is not None:
             yield f"{self.model}: {self.verification.recipe}"
             yield from self.verification.summary()
         if self.server is not None:
             yield (
-                "✓ {url} gives the model's vectors for {texts} texts: lowest cosine {lowest_cosine:.6f}, largest "
+                "✓ {url} returns the model's vectors for {texts} texts: lowest cosine {lowest_cosine:.6f}, largest "
                 "difference {largest_difference:.1e}".format(**self.server)
             )
         if not self.checks:
             return
         yield self.model
-        origin = "of yours" if self.own_texts else "of essent's own; --texts FILE looks at it with yours"
-        yield f"{self.recipe}; {len(self.checks)} checks with {self.texts:,} texts {origin}"
+        origin = "texts" if self.own_texts else "built-in texts (--texts FILE uses yours)"
+        yield f"{self.recipe}; {len(self.checks)} checks on {self.texts:,} {origin}"
         for problem in self.problems:
             if problem.cause:
-                yield f"    may follow from it: {problem.check}: {problem.message}"
+                yield f"    possibly a consequence: {problem.check}: {problem.message}"
                 continue
             yield f"{'✗' if problem.fault else '·'} {problem.check}: {problem.message}"
             yield f"    → {problem.fix}"
         if self.healthy and self.verification is not None:
-            yield "✓ No fault found."
+            yield "✓ No faults found."
         elif self.healthy:
             yield (
-                "✓ These checks find no fault; changed weights would go unnoticed: there is nothing to compare with, "
-                "since essent did not save the folder."
+                "✓ No faults found. Changed weights would go unnoticed: essent did not save this folder, so it has no "
+                "golden vectors to compare with."
             )
 
 
@@ -109,30 +129,39 @@ def check(
     files_only: bool = False,
     **options: Any,
 ) -> Report:
-    """Check a model: whether it is what was saved, is healthy, and is what a server serves.
+    """Find problems of a model, with the command that fixes each.
 
-    A folder that essent saved is compared with its digests and golden vectors first, see `verify`. The health checks
-    follow, or, with `against`, the comparison with a server. Without torch a saved folder has no health checks.
+    A folder that essent saved is first compared with its digests and golden vectors, see `verify`. The health checks
+    follow, or, with `against`, the comparison with a server. Without torch, the health checks are skipped.
 
     Args:
         model: a folder (essent's, sentence-transformers', transformers', a graph), or a name on the hub.
-        texts: like those that will be encoded; the first 2,000 different ones are read. None: 320 English sentences of
-            essent's own.
+        texts: texts like those that will be encoded; the first 2,000 distinct texts are read. None: 320 English
+            sentences of essent's own.
         against: address of a server with OpenAI's `/v1/embeddings`, see `compare_with_server`.
-        skip: names of health checks to leave out.
+        skip: names of health checks to skip.
         files_only: compare the files with their digests, and load nothing from the folder.
-        options: SentenceTransformer's (device, revision, trust_remote_code …).
+        options: keyword arguments of SentenceTransformer (device, revision, trust_remote_code …).
 
     Raises:
-        InputError: fewer than two different texts, a check that does not exist, or an address that is none.
+        InputError: fewer than two distinct texts, an unknown check, or not an http(s) address.
         ModelError: the model cannot be loaded, or the server cannot be reached.
-        VerificationError: the folder is not what was saved, or the server gives other vectors.
+        VerificationError: the folder differs from what was saved, or the server returns other vectors.
         MissingDependencyError: torch is not installed, and essent did not save the folder.
+
+    Example:
+        >>> from essent import check
+        >>> texts = ["A man plays a flute.", "Two dogs run."]
+        >>> report = check("sentence-transformers/all-MiniLM-L6-v2", texts, skip=["speed"])
+        >>> report.healthy
+        True
+        >>> [(problem.check, problem.fix) for problem in report.problems if problem.fault]
+        []
     """
     if against is not None:
         check_address(against)
         if files_only:
-            raise InputError("files_only loads nothing, and against compares vectors: leave one of them out.")
+            raise InputError("files_only loads nothing, but against compares vectors: omit one of them.")
     saved = is_exported_folder(model) or is_essent_folder(model, {})
     verification = verify(model, untrusted=files_only) if saved or files_only else None
     if files_only:
@@ -144,7 +173,7 @@ def check(
     except MissingDependencyError as error:
         if not saved:
             raise
-        return Report(model, verification, left_out=f"The health checks are left out. {error}")
+        return Report(model, verification, left_out=f"The health checks were skipped. {error}")
     from essent.verification.checks import find_problems
     from essent.verification.model_under_test import ModelUnderTest
 

@@ -1,1 +1,1 @@
-"""`essent lab`: commands for researchers, one file each."""
+"""`essent lab`: commands for research, one file per command."""

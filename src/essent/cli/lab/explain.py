@@ -1,4 +1,4 @@
-"""`essent lab explain`: what a model predicts at a template's mask, and how its token embeddings are biased."""
+"""`essent lab explain`: predictions at a template's mask, and biases of token embeddings."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def mask(
 ) -> None:
     """Show the most probable tokens at a template's [MASK].
 
-    They are predicted by the model's own masked-LM head (PromptBERT, Table 7). Probabilities are of the whole
-    vocabulary. A model that was saved without its head, as sentence encoders are, is refused.
+    The model's own masked-LM head predicts them (PromptBERT, Table 7), with probabilities over the whole vocabulary.
+    Models that were saved without this head, such as sentence encoders, are refused.
 
     ```console
     $ essent lab explain mask "i am sad." "the man is playing the guitar." -m bert-base-uncased --denoised
@@ -41,18 +41,18 @@ def mask(
     ```
 
     Args:
-        text: Texts to look at.
+        text: Texts to put into the template.
         model: A model on the hub, or a folder.
-        texts: Files of texts, one per line or column.
+        texts: Files of texts: one per line, or .jsonl, .csv, .tsv or .parquet with --column.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
-        template: T0 … T4, bert, roberta, or a text with {text} and [MASK].
-        top: Number of tokens to show.
+        template: T0 to T4, bert, roberta, or a text with {text} and [MASK].
+        top: Number of tokens to show per text.
         denoised: Also show the predictions after template denoising (PromptBERT 4.3, Table 7).
-        json_file: Also write the predictions; - is standard output.
+        json_file: Also write the predictions as JSON; - is standard output.
         batch_size: Texts per batch.
     """
     if not text and texts is None:
-        raise InputError('Give texts: essent lab explain mask "a text", or --texts FILE.')
+        raise InputError('Pass texts: essent lab explain mask "a text", or --texts FILE.')
     check_output(json_file, run.force)
     prepare_torch("essent lab explain")
     from essent.lab.explain.predictions import mask_predictions
@@ -78,8 +78,8 @@ def bias(
 ) -> None:
     """Draw the biases of token embeddings and measure anisotropy.
 
-    The biases are by frequency, sub-word and case: PromptBERT's Figures 1 and 2 (two principal components) and Tables 1
-    and 2. A masked-LM head that is not tied to the word embeddings has a row of panels of its own.
+    The biases by frequency, sub-word and case are those of PromptBERT, Figures 1 and 2 (two principal components) and
+    Tables 1 and 2. A masked-LM head that is not tied to the word embeddings gets its own row of panels.
 
     ```console
     $ essent lab explain bias -m bert-base-cased --texts wikipedia.txt --data stsb --output bias
@@ -88,11 +88,11 @@ def bias(
     Args:
         model: A model on the hub, or a folder.
         output: Folder for the picture (PNG, SVG), the numbers and a table.
-        texts: Texts to count tokens in and to measure sentences on. Default: the vocabulary's order, no sentences.
-        data: Scored pairs whose Spearman correlation stands beside the anisotropy, e.g. stsb sickr.
+        texts: Texts for token counts and sentence measures. Default: the order of the vocabulary, and no sentences.
+        data: Scored pairs; their Spearman correlation is shown next to the anisotropy, e.g. stsb sickr.
         data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
-        seed: Seed of the sample of texts where there are many.
+        seed: Seed of the sample that is taken from many texts.
         batch_size: Texts per batch.
     """
     prepare_torch("essent lab explain")

@@ -1,4 +1,4 @@
-"""`essent lab minimal-pairs evaluate`: how similar a sentence stays to itself after one small change."""
+"""`essent lab minimal-pairs evaluate`: similarity of sentences and their copies with one small change."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def evaluate(
 ) -> None:
     """Compare models on minimal pairs (HEROS).
 
-    The pairs are synonyms, typos, antonyms, random words and negations (Chiang et al. 2023). Similarity is 1 for the
-    same and 0 for any other sentence: (cos − b) / (1 − b), b the mean cosine of the first half of the originals with
-    the second. Below it stands its 95 % bootstrap interval.
+    The changes are synonyms, typos, antonyms, random words and negations (Chiang et al. 2023). Similarity is 1 for the
+    same sentence and 0 for any other: (cos − b) / (1 − b), where b is the mean cosine of the first half of the
+    originals with the second. The second line of a row is the 95 % bootstrap interval.
 
-    The file has one row per original with a column for each change, or one row per pair with the columns original,
-    converted and subset.
+    A file has one row per original with a column per change, or one row per pair with the columns original, converted
+    and subset.
 
     ```console
     $ essent lab minimal-pairs evaluate -m all-MiniLM-L6-v2 bert-base-uncased --report heros.png
@@ -52,23 +52,22 @@ def evaluate(
 
     Args:
         model: Models on the hub, or folders. With several, each row names its model.
-        data: A file of minimal pairs; hub is dcml0714/Heros, hub:NAME another data set there.
+        data: A file of minimal pairs; hub for dcml0714/Heros, hub:NAME for another data set of the hub.
         recipe: Recipes, one row each. Default: each model's own pooling.
-        fit: Texts that the recipe learns from (token counts, shaping), the papers' superscript W.
+        fit: Texts to fit the recipes on (token counts, shaping), the papers' superscript W.
         column: Column with the texts of --fit, in .jsonl, .csv, .tsv and .parquet files.
-        json_file: Also write every result with its provenance; - is standard output.
-        report: Also write a page or a picture: .html, .md or .png.
+        json_file: Also write the results with their provenance as JSON; - is standard output.
+        report: Also write a page (.html, .md) or a picture (.png).
         batch_size: Texts of about 64 tokens per batch.
-        engine: What runs the model: auto runs it as its folder is, a transformer in torch; openvino and onnx make a
-            graph.
-        precision: Arithmetic: auto is float32 on CPUs; bfloat16 where the machine has such arithmetic.
+        engine: Engine; auto runs a model as it was saved (a transformer in torch), openvino and onnx compile a graph.
+        precision: Arithmetic; auto is float32 on CPUs, bfloat16 needs hardware support.
     """
     check_output(json_file, run.force)
     check_report(report, run.force)
-    for text in recipe or []:  # an unknown one is refused before data are read
+    for text in recipe or []:  # unknown recipes are refused before data are read
         Recipe.parse(text)
     if not recipe and fit is not None:
-        raise InputError("--fit gives texts that a recipe learns from; name one with --recipe.")
+        raise InputError("--fit needs a recipe to fit. Add one with --recipe.")
     prepare_torch("essent lab minimal-pairs")
     from essent.cli.evaluate import score_models
     from essent.tasks.heros import load_heros, verdict
@@ -85,12 +84,12 @@ def evaluate(
         write_page(list(results_by_label.values()), [], report)
     console = results(json_file)
     console.print(similarity_table(results_by_label))
-    console.print("Synonym and typo keep the meaning, the others change it. In words:")
+    console.print("Synonym and typo preserve the meaning, the others change it. Comparisons:")
     for label, result in results_by_label.items():
         cosine = result.metrics["baseline"]["all"]
-        base = "" if math.isnan(cosine) else f" (cosine of two different originals: {cosine:.2f})"
+        base = "" if math.isnan(cosine) else f" (mean cosine of different originals: {cosine:.2f})"
         show_lines([f"{label}{base}", *(f"  {sentence}" for sentence in verdict(result))], json_file)
-    show_note(f"Columns read {task.source['columns_read']}.")
+    show_note(f"Read the columns {task.source['columns_read']}.")
     for note in scores.notes():
         show_note(note)
 
@@ -102,7 +101,7 @@ def _show_recipe(recipe: str, result: Result) -> None:
 
 
 def similarity_table(results_by_label: Mapping[str, Result]) -> Table:
-    """One row a model and recipe: similarity and interval of each subset."""
+    """Return a table with one row per model and recipe: similarity and interval of each subset."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -122,7 +121,7 @@ def similarity_table(results_by_label: Mapping[str, Result]) -> Table:
 def _cell(scores: dict[str, float] | None) -> Any:
     from rich.text import Text
 
-    if scores is None or math.isnan(scores["similarity"]):  # a note says why
+    if scores is None or math.isnan(scores["similarity"]):  # explained in a note
         return Text("–")
     interval = f"{scores['low']:.2f}–{scores['high']:.2f}"
     return Text.assemble(f"{scores['similarity']:.2f}", "\n", (interval, "dim"))

@@ -1,4 +1,4 @@
-"""`essent lab minimal-pairs build`, `check`, `sheet` and `fit`: minimal pairs of your own sentences."""
+"""`essent lab minimal-pairs build`, `check`, `sheet` and `fit`: minimal pairs from your own sentences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from essent.lab.minimal_pairs.overlap import Tokenize
 
 SAMPLE = 2  # pairs per subset
-MAX_PROBLEMS = 20  # problems
+MAX_PROBLEMS = 20  # printed
 COLUMNS = {"rouge1": "R1", "rouge2": "R2", "rougeL": "RL", "levenshtein": "Lev", "length": "Len"}
 
 
@@ -49,9 +49,10 @@ def build(
 ) -> None:
     """Build minimal pairs from your own sentences.
 
-    As in HEROS (Chiang et al. 2023, section 2): declarative sentences are chosen by their parse, one verb or adjective
-    in each, and changed in six ways: synonym, antonym, random word, typo, negation of the main verb and of the word.
-    The first three need WordNet and a masked language model; what is missing is named, and the other subsets are built.
+    As in HEROS (Chiang et al. 2023, section 2): a parser selects declarative sentences and one verb or adjective in
+    each. Six changes are made: synonym, antonym, random word, typo, negation of the main verb and of the word. The
+    first three need WordNet and a masked language model; without them, a note is printed and the other subsets are
+    built.
 
     ```console
     $ essent lab minimal-pairs build --texts reviews.txt --output pairs.jsonl --model bert-large-uncased
@@ -59,16 +60,16 @@ def build(
     ```
 
     Args:
-        texts: Texts of one or more sentences.
+        texts: Texts of one or more sentences each.
         output: A .jsonl file, one minimal pair per line.
         originals: Number of original sentences.
-        look_at: With WordNet and --model: sentences examined per original; the surest originals are written.
-        seed: Seed of the sample of sentences and of random changes.
+        look_at: With WordNet and --model: sentences examined per original; the most confident ones are written.
+        seed: Seed of the sampled sentences and the random changes.
         model: A masked language model such as bert-large-uncased, for Synonym, Antonym and Random MLM.
-        wordnet: NLTK's data folder with WordNet. Default: where NLTK looks.
-        parser: A spaCy pipeline with a parser. Default: en_core_web_sm; en_core_web_trf is surer.
-        confidence: Coefficients of essent lab minimal-pairs fit, a file. Default: essent's own.
-        json_file: Also write why sentences were left out, and the overlaps; - is standard output.
+        wordnet: NLTK's data folder with WordNet. Default: NLTK's own search path.
+        parser: A spaCy pipeline with a parser. Default: en_core_web_sm; en_core_web_trf is more accurate.
+        confidence: File of coefficients from essent lab minimal-pairs fit. Default: essent's own.
+        json_file: Also write why sentences were excluded, and the overlaps, as JSON; - is standard output.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         batch_size: Sentences per batch.
     """
@@ -106,7 +107,7 @@ def build(
     if not is_quiet():
         _print(rows, quality, unit, tokenize, results(json_file))
         if quality.originals < originals:
-            show_note(f"{originals} originals were wanted; the texts give {quality.originals}.")
+            show_note(f"Built {quality.originals} of {originals} originals: no more sentences are suitable.")
 
 
 def check(
@@ -117,15 +118,15 @@ def check(
 ) -> None:
     """Find faulty pairs.
 
-    They are equal, differ in more than their subset's rule allows, or look ungrammatical. Both sentences are parsed. A
-    reported pair is worth reading; a pair without a report may still be wrong. Exit code 1 when there is a report.
+    Reports pairs that are equal, differ in more than the rule of their subset allows, or look ungrammatical, according
+    to a parser. Read the reported pairs; other pairs may still be wrong. Exit code 1 if a pair is reported.
 
     ```console
     $ essent lab minimal-pairs check pairs.jsonl
     ```
 
     Args:
-        file: Minimal pairs, as evaluate reads them.
+        file: A file of minimal pairs, in a format that evaluate reads.
         parser: A spaCy pipeline with a parser. Default: en_core_web_sm.
     """
     check_torch("essent lab minimal-pairs")
@@ -139,12 +140,12 @@ def check(
         pair = problem.pair
         show_lines([f"pair {problem.number}, {pair.subset}: {problem.problem}\n  {pair.original}\n  {pair.changed}"])
     if len(problems) > MAX_PROBLEMS:
-        show_note(f"… and {len(problems) - MAX_PROBLEMS} more.")
+        show_note(f"… and {len(problems) - MAX_PROBLEMS} more problems.")
     if problems:
         kinds = Counter(problem.problem for problem in problems).most_common()
         counts = "; ".join(f"{number} × {kind}" for kind, number in kinds)
         raise VerificationError(f"{len(problems)} of {len(pairs)} pairs break the rule of their subset: {counts}.")
-    show_lines([f"{len(pairs)} pairs, none breaks the rule of its subset."])
+    show_lines([f"{len(pairs)} pairs; all follow the rule of their subset."])
 
 
 def sheet(
@@ -158,16 +159,16 @@ def sheet(
 ) -> None:
     """Write an annotation sheet.
 
-    It has random pairs of each subset, with an empty column "good" for 1 or 0.
+    It contains random pairs of each subset, and an empty column "good" for 1 or 0.
 
     ```console
     $ essent lab minimal-pairs sheet pairs.jsonl --output sheet.csv
     ```
 
     Args:
-        file: Minimal pairs, as evaluate reads them.
-        output: A .csv sheet to fill in.
-        count: Random pairs per subset.
+        file: A file of minimal pairs, in a format that evaluate reads.
+        output: A .csv file to fill in.
+        count: Number of random pairs per subset.
         seed: Seed of the sample.
         force: Replace existing output.
     """
@@ -176,7 +177,7 @@ def sheet(
 
     check_output(output, force, (".csv",))
     rows = write_sheet(load_heros(file).pairs, output, count, seed)
-    show_lines([f"{output}: {rows} pairs. Put 1 into the column good where a pair is, otherwise 0:"])
+    show_lines([f"{output}: {rows} pairs. In the column good, write 1 for pairs that follow their rule, 0 for others:"])
     show_lines(f"  {subset}: {rule}" for subset, rule in RULES.items())
 
 
@@ -192,18 +193,18 @@ def fit(
 ) -> None:
     """Fit the confidence in synonyms and antonyms to annotations.
 
-    The features are of the model and WordNet. The file has the digest of the annotations. Fit it anew for another
-    masked language model, or with more annotations; essent's own are src/essent/lab/minimal_pairs/data/judgements.tsv.
+    The features come from the model and WordNet. The file contains a digest of the annotations. Fit again for another
+    masked language model or with more annotations; essent's own are src/essent/lab/minimal_pairs/data/judgements.tsv.
 
     ```console
     $ essent lab minimal-pairs fit sheet.csv --output confidence.json --model bert-large-uncased
     ```
 
     Args:
-        sheets: Filled sheets.
+        sheets: Annotation sheets that are filled in.
         output: A .json file of coefficients, for build --confidence.
         model: A masked language model such as bert-large-uncased.
-        wordnet: NLTK's data folder with WordNet. Default: where NLTK looks.
+        wordnet: NLTK's data folder with WordNet. Default: NLTK's own search path.
         parser: A spaCy pipeline with a parser. Default: en_core_web_sm.
     """
     from essent.lab.minimal_pairs.judge import fit_judgements
@@ -214,9 +215,9 @@ def fit(
     fitted.save(output)
     for relation, area in fitted.fitted_on["held-out area"].items():
         number = fitted.fitted_on["judgements"][relation]
-        show_lines([f"{relation}: {number} judgements, held-out area under the curve {area:.2f}"])
+        show_lines([f"{relation}: {number} annotations, held-out AUC {area:.2f}"])
     if unused:
-        show_note(f"{unused} judgements are of words that WordNet does not offer there, or that are excluded now.")
+        show_note(f"{unused} annotations are ignored: WordNet lacks their words there, or they are now excluded.")
 
 
 def _reasons(quality: Quality) -> str:
@@ -232,8 +233,8 @@ def _print(rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Token
     from essent.lab.minimal_pairs.build import overlaps, sample
 
     funnel = _table("filter", "left")
-    funnel.add_column("why others were left out", overflow="fold")
-    funnel.add_row("sentences looked at", str(quality.seen), "")
+    funnel.add_column("why others were excluded", overflow="fold")
+    funnel.add_row("sentences examined", str(quality.seen), "")
     for name, count in quality.left.items():
         reasons = [f"{reason} {number}" for reason, number in quality.fallen.get(name, {}).items()]
         reasons_text = ", ".join(reasons[:3]) + (" …" if len(reasons) > 3 else "")
@@ -243,11 +244,11 @@ def _print(rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Token
     for name, values in overlaps(rows, tokenize).items():
         overlap.add_row(name, *(f"{values[c]:.{2 if c == 'levenshtein' else 1}f}" for c in COLUMNS))
     console.print(overlap)
-    console.print(f"Lev and Len in {unit}; the paper's in tokens of bert-base-uncased.", markup=False)
+    console.print(f"Lev and Len in {unit}; the paper counts tokens of bert-base-uncased.", markup=False)
     if quality.good:
         shares = " and ".join(f"{share:.0%} of the {relation}s" for relation, share in quality.good.items())
-        console.print(f"By the regression {shares} are good. With a smaller -n more of them are.", soft_wrap=True)
-    console.print("A sample of each subset:")
+        console.print(f"The regression estimates that {shares} are good. A smaller -n raises this.", soft_wrap=True)
+    console.print("Examples of each subset:")
     for subset, subset_rows in sample(rows, SAMPLE).items():
         console.print(Text(subset, style="bold"))
         for row in subset_rows:
@@ -265,7 +266,7 @@ def _table(name: str, *numbers: str) -> Table:
 
 
 def _misspellings() -> dict[str, tuple[str, ...]]:
-    """codespell's, or none with a note."""
+    """Return codespell's misspellings, or none and print a note."""
     from essent.lab.minimal_pairs.check import misspellings
 
     try:
@@ -278,7 +279,7 @@ def _misspellings() -> dict[str, tuple[str, ...]]:
 def _resources(
     parser: str | None, wordnet_folder: Path | None, mlm: str | None, batch_size: int, run: opt.Run
 ) -> Resources:
-    """What pairs are built from; cheap things first."""
+    """Load the resources of the pairs, cheap ones first."""
     from essent.lab.minimal_pairs.build import Resources
     from essent.lab.minimal_pairs.masked import MaskedModel
     from essent.lab.minimal_pairs.parsing import Parser
@@ -288,12 +289,12 @@ def _resources(
     try:
         wordnet = WordNet(wordnet_folder)
     except DataError as error:
-        if wordnet_folder is not None:  # asked for by name
+        if wordnet_folder is not None:  # set by the user
             raise
-        show_note(f"Without WordNet the subsets Synonym, Antonym and Random MLM are left out. {error}")
+        show_note(f"Without WordNet, the subsets Synonym, Antonym and Random MLM are skipped. {error}")
     known_typos = _misspellings()
     if mlm is None:
-        show_note("Without --model the subsets Synonym, Antonym and Random MLM are left out.")
+        show_note("Without --model, the subsets Synonym, Antonym and Random MLM are skipped.")
     elif wordnet is not None:
         model = MaskedModel(mlm, run.device, batch_size, **run.hub_options)
     return Resources(parse, wordnet, model, known_typos)

@@ -1,4 +1,4 @@
-"""`essent lab pretrain`: texts in, a masked language model out."""
+"""`essent lab pretrain`: a masked language model from texts."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def pretrain(
     resume: bool = False,
     run: opt.Run = opt.Run(),
 ) -> None:
-    """Train a masked language model.
+    """Pretrain a masked language model.
 
-    It starts from scratch or from an existing model. Some tokens are hidden, and the model learns to predict them from
-    the others (BERT). The output is a folder that transformers, sentence-transformers and essent load. Ctrl-C saves a
-    checkpoint; --resume continues from it to the same weights.
+    Training starts from scratch or from an existing model. Some tokens are masked, and the model learns to predict them
+    from the others (BERT). transformers, sentence-transformers and essent load the output folder. Ctrl-C saves a
+    checkpoint; --resume continues from it, with the same weights as an uninterrupted run.
 
     ```console
     $ essent lab pretrain -t texts.txt --config mini --epochs 3 -o my-model
@@ -45,10 +45,10 @@ def pretrain(
         texts: Texts to learn from: one per line, or .jsonl, .csv, .tsv or .parquet with --column.
         output: Folder of the model and its checkpoints.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
-        held_out: Texts to measure on, not to learn from. Default: one in a hundred.
+        held_out: Texts for validation only. Default: one in a hundred of --texts.
         model: An existing model to train further.
-        config: A new model: tiny, mini, small, medium or base (BERT's), or a config.json of any encoder.
-        tokenizer: The tokenizer of a new model, by name or folder. Default: word pieces are learned from the texts.
+        config: Architecture of a new model: tiny, mini, small, medium or base (BERT), or a config.json of any encoder.
+        tokenizer: Tokenizer of a new model, a name on the hub or a folder. Default: learn word pieces from the texts.
         vocabulary: Maximum number of word pieces to learn.
         resume: Continue from the last checkpoint in the output folder.
     """
@@ -58,7 +58,7 @@ def pretrain(
 
     corpus = read_files(texts, column)
     measured = None if held_out is None else read_files(held_out, column)
-    if os.environ.get("RANK", "0") != "0":  # of the processes that torchrun starts the first one speaks
+    if os.environ.get("RANK", "0") != "0":  # only the first process of torchrun prints
         set_quiet(True)
     outcome = run_pretraining(
         corpus,

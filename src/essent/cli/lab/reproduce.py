@@ -1,4 +1,4 @@
-"""`essent lab reproduce`: a published table run again beside its figures."""
+"""`essent lab reproduce`: published tables, measured again."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ def reproduce(
     batch_size: opt.BatchSize = 32,
     run: opt.Run = opt.Run(),
 ) -> None:
-    """Run a published table again.
+    """Reproduce a published table.
 
-    Each figure stands beside the paper's, with difference and 95 % interval. Without a table the tables are listed.
-    What cannot be run (no data, no checkpoint, a recipe that the model does not allow) stays empty and is named below.
+    Each score is shown with its 95 % interval, the paper's score and the difference. Without TABLE, all tables are
+    listed. Cells that cannot be run (no data, no checkpoint, a recipe that the model cannot run) stay empty, and the
+    reasons are printed.
 
     ```console
     $ essent lab reproduce
@@ -53,18 +54,18 @@ def reproduce(
 
     Args:
         table: Name of a table, such as ditto-6.
-        model: Models in place of the paper's, each MODEL or ROLE=MODEL; without a role for the table's main model.
-            Several for more roles, or as checkpoints of one. Default: the paper's models, from the hub.
+        model: Models that replace the paper's, each MODEL (for the table's main model) or ROLE=MODEL. Several for more
+            roles, or as checkpoints of one role. Default: the paper's models, from the hub.
         data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
-        texts: Texts in place of the corpus on which the paper counted, fitted or measured.
-        contexts: Token averages that essent distill --contexts wrote, for Avg. Default: averaged over --texts.
+        texts: Texts that replace the paper's corpus for counts, fits and measures.
+        contexts: Token averages from essent distill --contexts, for Avg. Default: averages over --texts.
         only_rows: Only these rows, e.g. "avg.*" "idf^T".
         only_columns: Only these columns, e.g. RE T0.
-        only_tasks: Only these tasks, e.g. "sts*" cr; means are taken over these alone.
+        only_tasks: Only these tasks, e.g. "sts*" cr; means are over these tasks.
         seeds: Maximum number of seeds of random embeddings.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
-        json_file: Also write every cell; - is standard output.
-        cache: Folder for vectors; later runs encode only new texts.
+        json_file: Also write all cells as JSON; - is standard output.
+        cache: Folder for vectors, so that later runs encode only new texts.
         batch_size: Texts of about 64 tokens per batch.
     """
     if table is None:
@@ -101,9 +102,9 @@ def reproduce(
     write_json_file(json_file, partial(write_json, value=to_dict(done)))
     show_lines(
         [
-            f"{published.name}: {published.caption}. Above measured ± 95 %, below published (difference).",
+            f"{published.name}: {published.caption}. First line: measured ± 95 %; second line: published (difference).",
             *(
-                f"Run on {', '.join(names)} where the paper has {published.models[role]}."
+                f"Run with {', '.join(names)} instead of the paper's {published.models[role]}."
                 for role, names in done.models.items()
             ),
         ],
@@ -117,7 +118,7 @@ def reproduce(
         else:
             show_note(line)
     if all(cell.score is None for cell in done.cells):
-        raise InputError("No cell could be run; the reasons are listed above.")
+        raise InputError("No cell could be run. The reasons are listed above.")
 
 
 def _list() -> None:
@@ -126,7 +127,7 @@ def _list() -> None:
 
     from essent.lab.reproduce.tables import tables
 
-    listing = Table("table", "what it shows", "models", box=None)
+    listing = Table("table", "contents", "models", box=None)
     for table in tables().values():
         listing.add_row(*map(escape, (table.name, table.caption, ", ".join(table.roles))))
     results().print(listing)
@@ -137,7 +138,7 @@ def _tasks(table: Table) -> list[str]:
 
 
 def _models(arguments: list[str] | None, table: Table) -> dict[str, list[str]] | None:
-    """ "sbert=DIR" and "DIR" to role -> models."""
+    """Parse "sbert=DIR" and "DIR" to role -> models."""
     if not arguments:
         return None
     models: dict[str, list[str]] = {}
@@ -145,17 +146,17 @@ def _models(arguments: list[str] | None, table: Table) -> dict[str, list[str]] |
         role, sign, name = item.partition("=")
         if not sign or role not in table.roles:
             if sign and not Path(item).exists():
-                raise InputError(f"{table.name} has no model {role!r}; it has {', '.join(table.roles)}.")
+                raise InputError(f"{table.name} has no model {role!r}. Its models: {', '.join(table.roles)}.")
             role, name = table.roles[0], item
         models.setdefault(role, []).append(name)
     return models
 
 
 def _chosen(patterns: list[str] | None, names: list[str]) -> Callable[[str], bool]:
-    """Which names some pattern fits, all without patterns; brackets stand for themselves."""
+    """Return a test whether a name matches a pattern (any name without patterns); brackets are literal."""
     globs = [pattern.replace("[", "[[]") for pattern in patterns or ["*"]]
     chosen = {name for name in names if any(fnmatchcase(name, pattern) for pattern in globs)}
     if not chosen:
         known = ", ".join(dict.fromkeys(names))
-        raise InputError(f"Nothing is called {','.join(patterns or [])!r} here. There is: {known}.")
+        raise InputError(f"{' '.join(patterns or [])!r} matches nothing. Known: {known}.")
     return chosen.__contains__
