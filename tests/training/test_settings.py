@@ -67,7 +67,7 @@ def test_changes_of_the_objective_change_templates_and_recipe() -> None:
         ({"batch_size": 2.5}, InputError, r"batch_size=2\.5: must be a whole number"),
         ({"epochs": float("nan")}, InputError, "epochs=nan: must be a number above 0"),
         ({"precision": "half"}, InputError, "allowed: float32, bfloat16, float16"),
-        ({"templates": ["{text} [MASK]"]}, InputError, r"takes 2 template\(s\), not 1"),
+        ({"templates": ["{text} [MASK]"]}, InputError, r"needs 2 template\(s\), got 1"),
         ({"templates": ["{text} [MASK]"] * 2}, InputError, "The templates are equal"),
         ({"templates": ["{text} [MASK]", "{text}"]}, RecipeError, r"has no \[MASK\]"),
         ({"recipe": "mean"}, RecipeError, "recipe='prompt' or 'prompt-denoised'"),
@@ -98,7 +98,7 @@ def test_pairs_and_triplets(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("", "no rows"),
-        ("text\na\n", r"line 2: no column 'anchor' \(accepted: anchor, premise, .*it has 'text'"),
+        ("text\na\n", r"line 2: no column 'anchor' \(accepted: anchor, premise, .*Columns of the file: 'text'"),
         ("premise,label\na,b\n", "no column 'positive'"),
         ("anchor,positive\na,b\nc, \n", "line 3: 'positive' is blank"),
         ("anchor,positive\na,b\n", "at least two different pairs, got 1"),

@@ -118,7 +118,7 @@ def test_changed_checkpoint_is_refused(
     content = bytearray(optimizer.read_bytes())
     content[len(content) // 2] ^= 1
     optimizer.write_bytes(content)
-    with pytest.raises(DataError, match=rf"optimizer.pt has changed.*Remove .*{optimizer.parent.name} to go on"):
+    with pytest.raises(DataError, match=rf"optimizer.pt has changed.*Remove .*{optimizer.parent.name} to resume"):
         again(resume=True)
 
 
@@ -366,7 +366,7 @@ def test_a_full_disk(again: Callable[..., Encoder], tmp_path: Path) -> None:
     ("data", "settings", "message"),
     [
         (["same", "same", " "], {}, "at least two different texts, got 1"),
-        ("a text", {}, "list of texts, pairs or triplets, not str"),
+        ("a text", {}, "list of texts, pairs or triplets, got str"),
         (["a", None], {}, "Example 1 is 'None' .NoneType"),
         ([("a", "b"), ("a",)], {}, "Example 1 has 1 texts, the first one 2"),
         ([("a", "b"), ("a", "")], {}, "Example 1 contains a blank text"),

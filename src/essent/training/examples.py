@@ -136,7 +136,7 @@ def _read_row(row: Row) -> tuple[str, ...]:
             if role == "negative":
                 continue
             raise DataError(
-                f"{row.where}: no column {role!r} (accepted: {', '.join(names)}). The columns are "
+                f"{row.where}: no column {role!r} (accepted: {', '.join(names)}). Columns of the file: "
                 f"{', '.join(map(repr, row.values))}."
             )
         text = text_value(row, column, row.values[column])
