@@ -330,11 +330,11 @@ BROKEN = {
     "other arrays": (_store(matrix=TABLE), "no table of token vectors, which is called embedding.weight or embeddings"),
     "a vector": (_store(embeddings=TABLE[0]), r"shape \(V,D\), not \(3,\)"),
     "weights by rows": (_store(embeddings=TABLE, weights=TABLE), r"weights must have the shape \(V,\), not \(300, 3\)"),
-    "few rows": (_store(embeddings=TABLE[:5]), "ids up to [0-9]+, the table 5 rows"),
+    "few rows": (_store(embeddings=TABLE[:5]), "ids up to [0-9]+, but the table only 5 rows"),
     "few weights": (_store(embeddings=TABLE, weights=TABLE[:5, 0]), "ids up to [0-9]+, but the table only 5 weights"),
     "few places": (
         _store(embeddings=TABLE, mapping=np.arange(5)),
-        "ids up to [0-9]+, but the table only 5 entries of mapping",
+        "ids up to [0-9]+, .* 5 entries of mapping",
     ),
     "no such row": (_store(embeddings=TABLE[:9], mapping=np.arange(ROWS)), "contains rows 0 to 299: must be 0 to 8"),
     "NaN": (_store(**{"embedding.weight": np.where(np.arange(ROWS)[:, None] == 4, np.nan, TABLE)}), "first in row 4"),

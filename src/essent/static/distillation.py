@@ -237,9 +237,9 @@ def distill(
     Example:
         >>> from essent import distill
         >>> texts = ["A man plays a flute.", "Two dogs run through a field.", "It rains."]
-        >>> distilled = distill("sentence-transformers/all-MiniLM-L6-v2", texts, dimensions=64, unseen="static")
+        >>> distilled = distill("my-mlm", texts, dimensions=16)
         >>> distilled.encoder.encode(["Two men play."]).shape
-        (1, 64)
+        (1, 16)
     """
     chosen = choice or Choice()
     check_choice(chosen, dtype, dimensions)
