@@ -75,7 +75,7 @@ save -m x -o out --compare texts.txt ~ --compare is for graphs
 check x --against http://localhost --texts a.txt ~ --texts does not go with --against
 check x --files-only --against http://localhost ~ --against does not go with --files-only
 check x --texts none.txt ~ none.txt does not exist
-lab pretrain -o out -t many.txt --config mini ~ Give either max_steps or epochs: none was given
+lab pretrain -o out -t many.txt --config mini ~ Set either max_steps or epochs. Got neither
 lab pretrain -o out -t many.txt --config mini --max-steps 1 --held-out none.txt ~ does not exist
 lab reproduce ditto-9 ~ Did you mean
 lab reproduce ditto-6 -m llama=x ~ has no model 'llama'; it has bert

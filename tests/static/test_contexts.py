@@ -181,7 +181,7 @@ def test_refusals(backbone: Backbone, backbone_of: Callable[[str], Backbone], tm
     with pytest.raises(InputError, match="cannot be computed in the same pass"):
         average_contexts(backbone, CORPUS, None, Plan(Recipe.parse("layers=L weights=idf"), backbone))
     tokenizer = build_tokenizer("wordpiece").backend_tokenizer
-    with pytest.raises(ModelError, match="no states"):
+    with pytest.raises(ModelError, match="no contextual states"):
         average_contexts(rows_backbone(np.ones((tokenizer.get_vocab_size(), 2)), tokenizer), CORPUS)
     for text, reason in ((None, "has no contexts.json"), ('{"format": 7}', "format 7"), ("{", "damaged")):
         if text is not None:

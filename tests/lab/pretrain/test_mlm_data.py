@@ -41,10 +41,10 @@ def test_split_is_a_partition() -> None:
 @pytest.mark.parametrize(
     ("texts", "validation", "message"),
     [
-        ([], None, "no held-out text"),
-        (["One.", "One.", " "], None, "1 different texts, 1 of them held out"),
+        ([], None, "no held-out texts"),
+        (["One.", "One.", " "], None, "1 of 1 different texts are held out"),
         ("One.", None, "Expected a list of texts"),
-        (["One.", "Two."], [""], "no held-out text"),
+        (["One.", "Two."], [""], "no held-out texts"),
     ],
 )
 def test_too_few_texts(texts, validation, message: str) -> None:
@@ -97,7 +97,7 @@ def test_special_tokens_in_a_text_are_its_letters(tokenizer) -> None:
 @pytest.mark.parametrize("words", [False, True])
 def test_texts_without_tokens(tokenizer, words: bool) -> None:
     assert len(pack(tokenizer, ["\u200b"], 16, words=words)) == 0
-    with pytest.raises(InputError, match="held-out texts have no token to predict"):
+    with pytest.raises(InputError, match="held-out texts contain no token to predict"):
         masked_once(pack(tokenizer, ["\u200b"], 16, words=words), masking_of(tokenizer, 0.15, words), 0)
 
 
