@@ -16,15 +16,8 @@ from scipy import stats
 from essent import Encoder, evaluate
 from essent.errors import InputError
 from essent.lab.explain.importance import head_agreement, impact_agreement
-from essent.lab.reproduce.run import (
-    Reproduction,
-    Score,
-    mean_over_seeds,
-    mean_over_tasks,
-    over_checkpoints,
-    run_table,
-    score_of,
-)
+from essent.lab.reproduce.run import Reproduction, run_table
+from essent.lab.reproduce.scores import Score, mean_over_seeds, mean_over_tasks, over_checkpoints, score_of
 from essent.lab.reproduce.show import agrees, render, settings_of, summary, to_dict
 from essent.lab.reproduce.tables import find_table, tables
 from essent.tasks.locate import load_pairs, load_task
