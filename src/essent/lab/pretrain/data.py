@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SHARE, MOST = 0.01, 2000  # share and maximum number of texts that are held out by default
 LEAST = 64  # minimum number of held-out sequences; fewer are repeated, each time with other masks
-OPEN = 64  # number of last sequences of which the first one with room gets the next text
+OPEN = 64  # the next text goes to the first of the last 64 sequences that has room
 IGNORED = -100  # the label of a token that is not predicted
 FRAMES = (  # none is a template of PromptBERT, so those remain a fair test
     'The text " {text} " is about {first} .',
@@ -94,8 +94,8 @@ def in_frames(texts: Sequence[str], share: float, seed: int = 0) -> list[str]:
             framed = True
     if not framed:
         raise InputError(
-            f"frames={share}: no text has {SHORTEST} to {LONGEST} words, two of which occur in {FEWEST_TEXTS} texts. "
-            "Use more texts, one sentence each, or frames=0."
+            f"frames={share}: no text of {SHORTEST} to {LONGEST} words has two words that occur in {FEWEST_TEXTS} "
+            "texts. Use more texts, one sentence per text, or frames=0."
         )
     return texts
 
