@@ -56,7 +56,7 @@ search -m TINY --texts many.txt --ask 99999 --ask-file judge.csv ~ 99999 pairs t
 search -m TINY --texts many.txt --ask 2 --ask-file bad.csv ~ line 3: 'score' must be a finite number, not 'much'
 improve -m TINY -t one.txt -o out ~ 50
 train -m TINY -o out ~ Give either --texts
-train -m TINY -o out --texts many.txt --batch-size 99 ~ batch_size of at most 60
+train -m TINY -o out --texts many.txt --batch-size 99 ~ batch_size=99: must be between 2 and 60
 train -m TINY -o out --texts many.txt --device tpu ~ device='tpu': must be
 distill -m TINY -o out -t many.txt --validate my-pairs.jsonl --shaping centre ~ give either it or these
 distill -m TINY -o out -t many.txt --contexts texts.txt ~ is a file

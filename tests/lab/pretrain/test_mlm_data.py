@@ -84,7 +84,7 @@ def test_texts_longer_than_a_sequence_are_cut(tokenizer) -> None:
     ids = [ids_of(tokenizer, text) for text in TEXTS]
     expected = sorted(own[i : i + 6] for own in ids for i in range(0, len(own), 6))
     assert pieces_of(pack(tokenizer, TEXTS, 8), tokenizer) == expected
-    with pytest.raises(InputError, match="max_seq_length=2 leaves no room"):
+    with pytest.raises(InputError, match="max_seq_length=2: must be at least 3"):
         pack(tokenizer, TEXTS, 2)
 
 
@@ -184,7 +184,7 @@ def test_share_of_framed_texts() -> None:
 
 
 def test_frame_refusals() -> None:
-    with pytest.raises(InputError, match="no text has 4 to 22 words"):
+    with pytest.raises(InputError, match="no text of 4 to 22 words"):
         in_frames(["One two.", "Three."], 0.5)
 
 
