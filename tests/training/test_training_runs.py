@@ -322,7 +322,7 @@ def test_nonfinite_loss(bert: Path, tmp_path: Path, dev: PairTask) -> None:
     with pytest.raises(TrainingError, match=r"(The loss of step|After step) \d.*1e\+30"):
         train(bert, TEXTS, output=tmp_path / "steep", **{**settings, "learning_rate": 1e30})
     assert not list((tmp_path / "steep" / "checkpoints").glob("checkpoint-[2-9]"))
-    with pytest.raises(TrainingError, match=r"Validation at step 0 failed:  The vector of .* is not finite"):
+    with pytest.raises(TrainingError, match=r"Validation at step 0 failed: The vector of .* is not finite"):
         train(spoiled(bert), TEXTS, output=tmp_path / "validated", validate=dev, **settings)
 
 

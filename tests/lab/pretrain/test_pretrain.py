@@ -140,11 +140,11 @@ def test_killed_and_resumed_is_the_same(
     (half / "trainer_state.json").write_text('{"global_step": 6', "utf-8")
     with pytest.raises(DataError, match=r"contains an earlier run, with the checkpoint .*checkpoint-4\. --resume"):
         pretrain(TEXTS, folder, start, SETTINGS, device="cpu")
-    with pytest.raises(DataError, match=r"with another model, other data or other settings:  seed was 0 and is 1"):
+    with pytest.raises(DataError, match=r"with another model, other data or other settings: seed was 0 and is 1"):
         pretrain(TEXTS, folder, start, replace(SETTINGS, seed=1), device="cpu", resume=True)
     notes: list[str] = []
     outcome = pretrain(TEXTS, folder, start, SETTINGS, device="cpu", resume=True, note=notes.append)
-    assert notes[0] == f"{folder}: resuming after step  4 of 8."
+    assert notes[0] == f"{folder}: resuming after step 4 of 8."
     assert weights_of(folder) == weights_of(whole)
     assert not (folder / "checkpoints").exists()
     assert [row["step"] for row in outcome.history if "eval_masked_loss" in row] == [0, 4, 8]
