@@ -78,7 +78,7 @@ check x --texts none.txt ~ none.txt does not exist
 lab pretrain -o out -t many.txt --config mini ~ Set either max_steps or epochs. Got neither
 lab pretrain -o out -t many.txt --config mini --max-steps 1 --held-out none.txt ~ does not exist
 lab reproduce ditto-9 ~ Did you mean
-lab reproduce ditto-6 -m llama=x ~ has no model 'llama'; it has bert
+lab reproduce ditto-6 -m llama=x ~ has no role 'llama'. Its roles are bert
 lab reproduce ditto-6 --only-rows nothing* nobody ~ Nothing is called 'nothing*,nobody' here. There is: BERT static
 lab reproduce stankevicius-A1 --only-columns XX ~ There is: T0, T4, BERT
 lab minimal-pairs evaluate -m TINY -d bad.tsv --fit texts.txt ~ name one with --recipe
