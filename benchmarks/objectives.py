@@ -2,8 +2,8 @@
 
 python benchmarks/objectives.py --model DIR --texts FILE --data DIR [--steps 500] [--batch 64] [--seeds 3]
 
-Each row is a recipe, each column a training; Spearman ×100 on the tasks of --test, the checkpoint and Ditto's head
-chosen on --dev. PromptBERT, Tables 5, 6 and 8.
+Each row is a recipe, each column a training; Spearman ×100 on the tasks of --test, the checkpoint and Ditto's attention
+head chosen on --dev. PromptBERT, Tables 5, 6 and 8.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def scored(backbone: Backbone, recipes: dict[str, Recipe], task: PairTask) -> di
 
 
 def table_of(backbone: Backbone, prompt: Recipe, dev: PairTask, tests: list[PairTask]) -> dict[str, dict[str, float]]:
-    """Row -> task -> score. Ditto's head is the one that is best on the development pairs."""
-    projection_heads = [
-        f"{layer}-{head}" for layer in range(1, backbone.last + 1) for head in range(1, backbone.projection_heads + 1)
+    """Row -> task -> score. Ditto's attention head is the one with the best score on the development pairs."""
+    attention_heads = [
+        f"{layer}-{head}" for layer in range(1, backbone.last + 1) for head in range(1, backbone.attention_heads + 1)
     ]
-    on_dev = scored(backbone, {head: Recipe.parse(f"ditto:{head}") for head in projection_heads}, dev)
-    best = max(projection_heads, key=lambda head: on_dev[head])
+    on_dev = scored(backbone, {head: Recipe.parse(f"ditto:{head}") for head in attention_heads}, dev)
+    best = max(attention_heads, key=lambda head: on_dev[head])
     names = ("mean", "cls", "first-last", "static", "static-remove-biases")
     recipes = {name: Recipe.parse(name) for name in names}
     recipes |= {"ditto, best head": Recipe.parse(f"ditto:{best}"), "prompt": prompt}
@@ -114,7 +114,7 @@ def main() -> None:
         preset = "simcse-unsup" if objective == "simcse" else "promptbert-unsup"
         changes: dict[str, Any] = {"objective": objective, "max_steps": options.steps, "batch_size": options.batch}
         changes |= {"learning_rate": options.learning_rate, "validate_every": options.validate_every}
-        changes |= {"projection_head": options.head} if options.head else {}
+        changes |= {"projection_head": options.projection_head} if options.projection_head else {}
         for seed in range(42, 42 + options.seeds):
             with tempfile.TemporaryDirectory() as folder:
                 trained = train(options.model, texts, preset, output=folder, validate=dev, seed=seed, **changes)

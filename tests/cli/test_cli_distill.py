@@ -40,7 +40,7 @@ def test_a_static_encoder_and_its_averages(command: tuple, tiny: str, pairs: Pat
     for phrase in (
         "9 texts of",
         "each once",
-        "% of the variance kept",
+        "% of the variance retained",
         "Fewer bits",
         "layers=L weights=uniform, ridge",
     ):
@@ -62,7 +62,7 @@ def test_damaged_checkpoint(command: tuple, tmp_path: Path) -> None:
     folder = tmp_path / "static"
     folder.mkdir()
     (folder / CHECKPOINT).write_bytes(b"half")
-    assert "delete it" in error(*command)
+    assert "Delete it" in error(*command)
     (folder / "notes.txt").write_text("mine")
     run(*command, "--force")  # what cannot be read is begun anew
     assert not (folder / CHECKPOINT).exists()
@@ -82,7 +82,7 @@ def test_a_run_killed_while_it_saved_goes_on(
     assert [path.name for path in (tmp_path / "static").iterdir()] == [CHECKPOINT]
     monkeypatch.setattr("essent._core.progress.FIRST", 0.0)
     again = run(*command).stderr
-    assert "Goes on after 9 of 9 texts" in again
+    assert "Resuming after 9 of 9 texts" in again
     assert " a second, " not in again  # nothing is read again
     assert Encoder(str(tmp_path / "static")).encode(["dogs"]).any()
     distill(tiny, read_corpus([corpus], None), state=tmp_path / "static" / CHECKPOINT)

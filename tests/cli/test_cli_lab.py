@@ -186,7 +186,7 @@ def test_pretrain(many: Path, lines: Path, tiny: str, tmp_path: Path) -> None:
     texts = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))["texts"]
     assert texts["train"] + texts["held_out"] == 63
     run("encode", lines, "-m", tmp_path / "model", "-r", "prompt", "-o", tmp_path / "v.npy")
-    assert "holds a model already" in error(*command)
+    assert "already contains a model" in error(*command)
 
 
 @pytest.mark.slow

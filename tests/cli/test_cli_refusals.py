@@ -56,8 +56,8 @@ search -m TINY --texts many.txt --ask 99999 --ask-file judge.csv ~ Cannot select
 search -m TINY --texts many.txt --ask 2 --ask-file bad.csv ~ line 3: 'score' must be a finite number, not 'much'
 improve -m TINY -t one.txt -o out ~ 50
 train -m TINY -o out ~ Pass either --texts
-train -m TINY -o out --texts many.txt --batch-size 99 ~ batch_size of at most 60
-train -m TINY -o out --texts many.txt --device tpu ~ device='tpu': on this machine training runs on
+train -m TINY -o out --texts many.txt --batch-size 99 ~ batch_size=99: must be between 2 and 60
+train -m TINY -o out --texts many.txt --device tpu ~ device='tpu': must be
 distill -m TINY -o out -t many.txt --validate my-pairs.jsonl --shaping centre ~ pass either --validate or these
 distill -m TINY -o out -t many.txt --contexts texts.txt ~ is a file
 distill -m x -o out -t many.txt --validate my-pairs.jsonl classes.csv ~ Expected scored pairs, but
@@ -75,10 +75,10 @@ save -m x -o out --compare texts.txt ~ --compare is for graphs
 check x --against http://localhost --texts a.txt ~ --texts cannot be combined with --against
 check x --files-only --against http://localhost ~ --against cannot be combined with --files-only
 check x --texts none.txt ~ none.txt does not exist
-lab pretrain -o out -t many.txt --config mini ~ Give either max_steps or epochs: none was given
+lab pretrain -o out -t many.txt --config mini ~ Set either max_steps or epochs. Got neither
 lab pretrain -o out -t many.txt --config mini --max-steps 1 --held-out none.txt ~ does not exist
 lab reproduce ditto-9 ~ Did you mean
-lab reproduce ditto-6 -m llama=x ~ has no model 'llama'. Its models: bert
+lab reproduce ditto-6 -m llama=x ~ 'llama'
 lab reproduce ditto-6 --only-rows nothing* nobody ~ 'nothing* nobody' matches nothing. Known: BERT static
 lab reproduce stankevicius-A1 --only-columns XX ~ Known: T0, T4, BERT
 lab minimal-pairs evaluate -m TINY -d bad.tsv --fit texts.txt ~ Add one with --recipe

@@ -29,7 +29,7 @@ def test_texts(tiny: str, lines: Path, many: Path, pairs: Path, tmp_path: Path) 
     assert "2 steps on 63 examples" in completed.stderr  # one of the texts is empty
     vectors = Encoder(str(output)).encode(["A text."])
     np.testing.assert_allclose(SentenceTransformer(str(output)).encode(["A text."]), vectors, atol=1e-5)
-    assert "--resume (resume=True) goes on from there; --force (force=True) begins anew" in error(*command)
+    assert "--resume (resume=True) resumes it; --force (force=True) removes its checkpoints" in error(*command)
     resumed = run(*command, "--resume")
     assert resumed.stdout == completed.stdout  # nothing was left to do
     assert "all 2 steps are done" in resumed.stderr
@@ -54,7 +54,7 @@ def test_ctrl_c_in_a_process(tiny: str, many: Path, tmp_path: Path) -> None:
     printed, errors = process.communicate(timeout=LIMIT)
     assert (process.returncode, printed) == (130, ""), errors
     stopped = re.search(
-        r"Stopped after step (\d+) of 100000\. The last good checkpoint is .*checkpoint-(\d+)\.", errors
+        r"Stopped after step (\d+) of 100000\. The last valid checkpoint is .*checkpoint-(\d+)\.", errors
     )
     assert stopped, errors
     assert stopped[1] == stopped[2]

@@ -144,7 +144,7 @@ def test_a_killed_run_goes_on(
         with pytest.raises(DataError, match=reason):
             average_contexts(model, texts, Settings(layers=layers, state=path), Plan(Recipe.parse("mean"), model))
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(DataError, match="delete it to begin again"):
+    with pytest.raises(DataError, match="Delete it to start over"):
         average_contexts(backbone, CORPUS, settings, plan)
     average_contexts(backbone, CORPUS, replace(settings, renew=True), plan)
 
@@ -170,18 +170,18 @@ def test_refusals(backbone: Backbone, backbone_of: Callable[[str], Backbone], tm
     for texts, settings, reason in (
         ([], None, "no texts"),
         ("a text", None, "list of texts"),
-        (CORPUS, Settings(layers=[9]), "Layer 9: the model has layers 0 to 3"),
+        (CORPUS, Settings(layers=[9]), "Layer 9 does not exist: the model has layers 0 to 3"),
         (CORPUS, Settings(layers=[]), r"layers=\[\]"),
         (CORPUS, Settings(unseen="guess"), "alone, static, zero, mean"),
     ):
         with pytest.raises(InputError, match=reason):
             average_contexts(backbone, texts, settings)
-    with pytest.raises(InputError, match="24 dimensions, its states 32"):
+    with pytest.raises(InputError, match="24 dimensions, but its states 32"):
         average_contexts(backbone_of("electra"), CORPUS, Settings(unseen="static"))
-    with pytest.raises(InputError, match="cannot run along"):
+    with pytest.raises(InputError, match="cannot be computed in the same pass"):
         average_contexts(backbone, CORPUS, None, Plan(Recipe.parse("layers=L weights=idf"), backbone))
     tokenizer = build_tokenizer("wordpiece").backend_tokenizer
-    with pytest.raises(ModelError, match="no states"):
+    with pytest.raises(ModelError, match="no contextual states"):
         average_contexts(rows_backbone(np.ones((tokenizer.get_vocab_size(), 2)), tokenizer), CORPUS)
     for text, reason in ((None, "has no contexts.json"), ('{"format": 7}', "format 7"), ("{", "damaged")):
         if text is not None:

@@ -178,15 +178,15 @@ def test_choices_are_tried_and_ordered(material: Material, shell_of: Callable[[s
 @pytest.mark.parametrize(
     ("choice", "options", "error", "message"),
     [
-        (Choice("static"), {}, RecipeError, "'static' is no layer"),
+        (Choice("static"), {}, RecipeError, "'static' is not a layer"),
         (Choice("9"), {}, InputError, "Layer 9"),
-        (Choice(ridge=-1.0), {}, InputError, "ridge=-1.0 must be a positive number"),
+        (Choice(ridge=-1.0), {}, InputError, "ridge=-1.0: must be a positive number"),
         (Choice(), {"dtype": "int4"}, InputError, "float32, float16, int8"),
         (Choice(), {"dimensions": 33}, InputError, "between 1 and the model's 32"),
-        (Choice(shaping="whiten:8"), {"dimensions": 9}, InputError, "what shaping 'whiten:8' leaves: 8"),
-        (Choice(), {"dimensions": 2.0}, InputError, r"dimensions=2\.0 must be a whole number from 1"),
-        (Choice(), {"teacher": "t0-mean"}, InputError, "cannot run along"),
-        (Choice(), {"teacher": "mean | zscore"}, RecipeError, "leave the shaping out"),
+        (Choice(shaping="whiten:8"), {"dimensions": 9}, InputError, "the output of shaping 'whiten:8', 8"),
+        (Choice(), {"dimensions": 2.0}, InputError, r"dimensions=2\.0: must be a whole number of at least 1"),
+        (Choice(), {"teacher": "t0-mean"}, InputError, "cannot be computed in the same pass"),
+        (Choice(), {"teacher": "mean | zscore"}, RecipeError, "Remove the shaping"),
     ],
 )
 def test_refused_before_the_pass(
@@ -203,7 +203,7 @@ def test_refused_before_the_pass(
 
 
 def test_no_fit_without_sentence_vectors(material: Material) -> None:
-    with pytest.raises(InputError, match="were not taken along"):
+    with pytest.raises(InputError, match="were not collected"):
         replace(material, vectors=None, fits={}).table(Choice())
 
 

@@ -280,9 +280,9 @@ def test_arguments_are_checked(settings: dict[str, object], message: str, folder
 def test_mismatched_vectors_are_refused(folder: Path) -> None:
     light, vectors = StaticEncoder.load(folder), np.ones((2, 12))
     for other in (np.ones((2, 5)), ["a", "b"], np.ones((2, 2, 2)), []):
-        with pytest.raises(InputError, match=r"Expected vectors|cannot be compared"):
+        with pytest.raises(InputError, match=r"Expected vectors|Cannot compare"):
             light.similarity(other, vectors)
-    with pytest.raises(InputError, match=r"\(2, 12\) and \(3, 12\) cannot be compared"):
+    with pytest.raises(InputError, match=r"Cannot compare vectors of the shapes \(2, 12\) and \(3, 12\)"):
         light.similarity_pairwise(vectors, np.ones((3, 12)))
 
 
@@ -296,11 +296,11 @@ def test_unsupported_models_are_refused(wordpiece: Tokenizer, bert: Path, tmp_pa
     }
     for number, (kinds, model) in enumerate(models.items()):
         model.save(str(tmp_path / str(number)))
-        with pytest.raises(ModelError, match=rf"is a model of {kinds}\. .* load other models with essent\.Encoder"):
+        with pytest.raises(ModelError, match=rf"is a model of {kinds}\. .* Load other models with essent\.Encoder"):
             StaticEncoder.load(tmp_path / str(number))
-    with pytest.raises(ModelError, match=r"no static encoder: it has no modules\.json, and its config\.json"):
+    with pytest.raises(ModelError, match=r"not a static encoder: it has no modules\.json, and its config\.json"):
         StaticEncoder.load(bert)
-    with pytest.raises(ModelError, match=r"There is no folder '.*nowhere'"):
+    with pytest.raises(ModelError, match=r"No such folder: '.*nowhere'"):
         StaticEncoder.load(tmp_path / "nowhere")
     static_model(wordpiece, Normalize("token_embeddings")).save(str(tmp_path / "tokens"))
     with pytest.raises(ModelError, match=r"Normalize works on .*token_embeddings"):
@@ -319,23 +319,29 @@ ROWS = 300  # at least as many as the tests' tokenizer has ids
 TABLE = np.ones((ROWS, 3), np.float32)
 BROKEN = {
     "no file": (lambda folder: next(folder.rglob("model.safetensors")).unlink(), r"without model\.safetensors in"),
-    "no tokenizer": (lambda folder: next(folder.rglob("tokenizer.json")).unlink(), r"tokenizer\.json: cannot be read"),
-    "cut off": (_write("model.safetensors", "abc"), r"model\.safetensors: cannot be read without torch"),
+    "no tokenizer": (lambda folder: next(folder.rglob("tokenizer.json")).unlink(), "Cannot read the tokenizer"),
+    "cut off": (_write("model.safetensors", "abc"), r"Cannot read .*model\.safetensors without torch"),
     "modules": (_write("modules.json", "[{"), r"modules\.json is damaged: it is not JSON"),
     "names": (_write("modules.json", '["a"]'), r"modules\.json is damaged: module 0 must be an object"),
     "dimensions": (
         _write("config_sentence_transformers.json", '{"truncate_dim": 0}'),
         "'truncate_dim' must be a whole number above 0",
     ),
-    "other arrays": (_store(matrix=TABLE), "no table of token vectors, which is called embedding.weight or embeddings"),
-    "a vector": (_store(embeddings=TABLE[0]), r"shape \(V,D\), not \(3,\)"),
-    "weights by rows": (_store(embeddings=TABLE, weights=TABLE), r"weights must have the shape \(V,\), not \(300, 3\)"),
-    "few rows": (_store(embeddings=TABLE[:5]), "ids up to [0-9]+, the table 5 rows"),
-    "few weights": (_store(embeddings=TABLE, weights=TABLE[:5, 0]), "ids up to [0-9]+, the table 5 weights"),
-    "few places": (_store(embeddings=TABLE, mapping=np.arange(5)), "ids up to [0-9]+, the table 5 places in mapping"),
-    "no such row": (_store(embeddings=TABLE[:9], mapping=np.arange(ROWS)), "points to rows 0 … 299 of 9"),
+    "other arrays": (_store(matrix=TABLE), "no table of token vectors, named embedding.weight or embeddings"),
+    "a vector": (_store(embeddings=TABLE[0]), r"shape \(V,D\), got \(3,\)"),
+    "weights by rows": (_store(embeddings=TABLE, weights=TABLE), r"weights must have the shape \(V,\), got \(300, 3\)"),
+    "few rows": (_store(embeddings=TABLE[:5]), "ids up to [0-9]+, but the table only 5 rows"),
+    "few weights": (_store(embeddings=TABLE, weights=TABLE[:5, 0]), "ids up to [0-9]+, but the table only 5 weights"),
+    "few places": (
+        _store(embeddings=TABLE, mapping=np.arange(5)),
+        "ids up to [0-9]+, .* 5 entries of mapping",
+    ),
+    "no such row": (_store(embeddings=TABLE[:9], mapping=np.arange(ROWS)), "contains rows 0 to 299: must be 0 to 8"),
     "NaN": (_store(**{"embedding.weight": np.where(np.arange(ROWS)[:, None] == 4, np.nan, TABLE)}), "first in row 4"),
-    "infinite": (_store(embeddings=TABLE, weights=np.full(ROWS, np.inf, np.float32)), "weights have NaN or infinite"),
+    "infinite": (
+        _store(embeddings=TABLE, weights=np.full(ROWS, np.inf, np.float32)),
+        "weights contain NaN",
+    ),
 }
 
 
@@ -350,8 +356,8 @@ def test_damaged_folders_are_refused(case: str, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("vector", "message"),
     [
-        (np.ones((1, 12), np.float32), r"must be \(12,\) floats like the others, not \(1, 12\) float32"),
-        (np.full(12, np.nan, np.float32), "has NaN or infinite values"),
+        (np.ones((1, 12), np.float32), r"must be \(12,\) floats like the others, got \(1, 12\) float32"),
+        (np.full(12, np.nan, np.float32), "contains NaN or infinite values"),
     ],
 )
 def test_malformed_empty_text_vectors_are_refused(vector: np.ndarray, message: str, folder: Path) -> None:
@@ -367,6 +373,6 @@ def test_dtypes_unknown_to_numpy_are_refused(folder: Path) -> None:
     if "ml_dtypes" in sys.modules:  # another test has loaded onnx, which teaches NumPy the type
         assert StaticEncoder.load(folder).encode(["dogs"]).shape == (1, 3)
     else:
-        with pytest.raises(ModelError, match=r"cannot be read without torch: .* essent\.Encoder may read it"):
+        with pytest.raises(ModelError, match=r"Cannot read .* without torch: .* Try essent\.Encoder"):
             StaticEncoder.load(folder)
     assert Encoder(str(folder)).encode(["dogs"]).shape == (1, 3)

@@ -62,7 +62,7 @@ def test_only_the_template_is_trained(bert: Path, dev: PairTask, tmp_path: Path)
 
 
 def test_refusals(bert: Path, tmp_path: Path, folder_of: Callable[[str], Path]) -> None:
-    with pytest.raises(InputError, match="with one template"):
+    with pytest.raises(InputError, match="one at a time, got 2"):
         train(bert, TEXTS, "optiprompt", output=tmp_path, objective="different-templates", **SMALL)
     with pytest.raises(UnsupportedRecipeError, match="no words"):
         train(bert, TEXTS, "optiprompt", output=tmp_path, templates=["{text}[MASK]"], **SMALL)

@@ -174,5 +174,5 @@ def test_machines_with_an_accelerator(
 
 def test_an_accelerator_without_bf16_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transformers.utils.is_torch_bf16_gpu_available", lambda: False)
-    with pytest.raises(InputError, match="'mps' does not compute in it; take float32"):
+    with pytest.raises(InputError, match="is not supported on the device 'mps'"):
         on_device("mps", "bfloat16")

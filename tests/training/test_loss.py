@@ -167,7 +167,7 @@ def test_half_precision_and_zero_rows() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(InputError, match=r"positives must have the anchors' shape \(2, 3\)"):
+    with pytest.raises(InputError, match=r"positives has the shape \(3, 3\): must be that of the anchors, \(2, 3\)"):
         info_nce(torch.ones(2, 3), torch.ones(3, 3))
     with pytest.raises(InputError, match="at least one row"):
         info_nce(torch.ones(0, 3), torch.ones(0, 3))

@@ -64,17 +64,17 @@ def test_changes_of_the_objective_change_templates_and_recipe() -> None:
         ({"objectiv": "simcse"}, UnknownNameError, "Did you mean 'objective'"),
         ({"objective": "simsce"}, UnknownNameError, "Did you mean 'simcse'"),
         ({"projection_head": "dense"}, UnknownNameError, "dense-tanh"),
-        ({"batch_size": 2.5}, InputError, r"batch_size=2\.5: it must be a whole number"),
-        ({"epochs": float("nan")}, InputError, "epochs=nan: it must be a number above 0"),
+        ({"batch_size": 2.5}, InputError, r"batch_size=2\.5: must be a whole number"),
+        ({"epochs": float("nan")}, InputError, "epochs=nan: must be a number above 0"),
         ({"precision": "half"}, InputError, "allowed: float32, bfloat16, float16"),
-        ({"templates": ["{text} [MASK]"]}, InputError, r"takes 2 template\(s\), not 1"),
+        ({"templates": ["{text} [MASK]"]}, InputError, r"needs 2 template\(s\), got 1"),
         ({"templates": ["{text} [MASK]"] * 2}, InputError, "The templates are equal"),
         ({"templates": ["{text} [MASK]", "{text}"]}, RecipeError, r"has no \[MASK\]"),
         ({"recipe": "mean"}, RecipeError, "recipe='prompt' or 'prompt-denoised'"),
-        ({"objective": "simcse", "recipe": "prompt"}, RecipeError, "take 'same-template'"),
+        ({"objective": "simcse", "recipe": "prompt"}, RecipeError, "use objective='same-template'"),
         ({"objective": "simcse", "recipe": "mean | whiten"}, RecipeError, "fit it afterwards"),
         ({"objective": "simcse", "recipe": "static"}, RecipeError, "no transformer layer"),
-        ({"recipe": "prompt-denoised", "keep_projection_head": True}, InputError, "take recipe='prompt'"),
+        ({"recipe": "prompt-denoised", "keep_projection_head": True}, InputError, "Use recipe='prompt'"),
     ],
 )
 def test_refusals(changes: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -98,7 +98,7 @@ def test_pairs_and_triplets(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("", "no rows"),
-        ("text\na\n", r"line 2: no column 'anchor' \(accepted: anchor, premise, .*it has 'text'"),
+        ("text\na\n", r"line 2: no column 'anchor' \(accepted: anchor, premise, .*Columns of the file: 'text'"),
         ("premise,label\na,b\n", "no column 'positive'"),
         ("anchor,positive\na,b\nc, \n", "line 3: 'positive' is blank"),
         ("anchor,positive\na,b\n", "at least two different pairs, got 1"),
@@ -166,6 +166,6 @@ def test_seeds(bert: Path, dev: PairTask, tmp_path: Path) -> None:
     for name in ("dev", "other"):  # the same pairs
         assert spreads[name].scores == pytest.approx((first, second))
     assert str(spreads["dev"]) == f"{(first + second) / 2:.2f} ± {abs(first - second) / 2**0.5:.2f}"
-    for seeds, test, message in ((2, [dev], "one is given twice"), ([1, 1], [], "different"), (0, [], "at least 1")):
+    for seeds, test, message in ((2, [dev], "contain a task twice"), ([1, 1], [], "different"), (0, [], "at least 1")):
         with pytest.raises(InputError, match=message):
             train_seeds(bert, TEXTS, seeds=seeds, output=tmp_path, validate=dev, test=test, **settings)

@@ -1,4 +1,4 @@
-"""Static encoders: one vector per token or word, whatever its context; `StaticEncoder` needs no torch."""
+"""Static encoders: one vector per token or word, independent of context; `StaticEncoder` needs no torch."""
 
 from essent._core.lazy import lazy_names
 

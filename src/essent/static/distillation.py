@@ -1,4 +1,4 @@
-"""A static encoder of any model: context averages, fitted to whole sentences, shaped, reduced, as one table.
+"""Distil any model into a static encoder: one table of context averages, fitted to sentences, shaped and reduced.
 
 contexts ─ layer mix α ─ token weights u ─ fit to sentences ─ shaping g ─ dimensions ─ bits ─ StaticEmbedding
 """
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MANY_NEW = 0.02  # share of the tokens of further texts that the corpus lacks, from which on a warning is logged
+MANY_NEW = 0.02  # a warning is logged if the corpus lacks a larger share of the tokens of further texts
 WEIGHTS = ("uniform", "sif:0.01", "sif:0.001", "idf")
 SHAPINGS = ("", "centre", "abtt:1", "abtt:2")
 FITS = (0.03, 0.1, 0.3, 1.0)
@@ -61,28 +61,38 @@ def collect(
     settings: Settings | None = None,
     options: dict[str, Any] | None = None,
 ) -> tuple[Material, Backbone]:
-    """One pass over the corpus: averages of the layers, and the model's sentence vectors.
+    """Average the model's layers over a corpus and compute its sentence vectors, in one pass.
 
     Args:
-        model: a hub name, folder or loaded SentenceTransformer.
-        layers: the mixes that will be asked for; None averages every layer.
-        teacher: the recipe of the sentence vectors, without shaping; None takes the model's own pooling, `mean` for a
-            plain transformer.
-        dimensions: that the table will be asked for, so that too many are refused before the model runs.
-        settings: how to pass; `layers` are set here.
+        model: a hub name, a folder or a loaded SentenceTransformer.
+        corpus: texts like those that will be encoded; no labels.
+        layers: the layer mixes that tables will use; None averages every layer.
+        teacher: the recipe of the sentence vectors, without shaping; by default the model's own pooling, or `mean` for
+            a plain transformer.
+        dimensions: the dimensions that tables will have, so that too many raise an error before the model runs.
+        settings: settings of the pass; `layers` overrides theirs.
+        options: SentenceTransformer's keyword arguments (device, revision …).
+
+    Returns:
+        The material for `make_encoder` and `find_choice`, and the model.
 
     Raises:
         RecipeError: a teacher with shaping.
         InputError, RecipeError, ModelError: see `essent.static.gather.average_contexts`.
+
+    Example:
+        >>> from essent.static import Choice, collect, make_encoder
+        >>> material, backbone = collect("my-mlm", ["A short text.", "Another short text."])
+        >>> sorted(material.contexts.tables) == list(range(backbone.last + 1))
+        True
+        >>> encoder = make_encoder(material, Choice("0+L")).encoder
     """
     texts, how = check_texts(corpus), settings or Settings()
     names = None if layers is None else {name for mix in map(parse_layers, layers) for name, _ in mix}
     recipe = None if teacher is None else Recipe.parse(teacher)
-    if recipe is not None and recipe.shaping not in ((), UNIT):  # lengths do not matter to the fit
-        raise RecipeError(
-            f"teacher={teacher!r}: sentence vectors are fitted as they are pooled; leave the shaping out."
-        )
-    # with a teacher the model's own pooling may be anything; `mean` reads the last layer: none is cut
+    if recipe is not None and recipe.shaping not in ((), UNIT):  # the fit ignores the lengths of vectors
+        raise RecipeError(f"teacher={teacher!r}: the sentence vectors must not be shaped. Remove the shaping.")
+    # with a teacher the model's own pooling does not matter; `mean` reads the last layer, so all layers are loaded
     loaded = load(model, [] if recipe is None else [Recipe()], options or {})
     backbone = loaded.backbone
     backbone.compute_in(how.precision)
@@ -97,8 +107,8 @@ def collect(
     ids = text_ids(tokenizer, texts)
     if (share := share_of_new(ids)) > MANY_NEW:
         logger.warning(
-            "The corpus is small: it lacks about %.0f %% of the tokens of further texts of the same kind, and more of "
-            "texts of another kind. Their rows come from the rule unseen=%s. Add texts like those to be encoded.",
+            "The corpus is small: it lacks about %.0f %% of the tokens of further texts of the same kind, and more for "
+            "other kinds of text. Their rows follow the rule unseen=%s. Add texts like those to be encoded.",
             100 * share,
             how.unseen,
         )
@@ -109,12 +119,15 @@ def collect(
 
 @dataclass(frozen=True)
 class Distilled:
-    """A static encoder and how it came about.
+    """A static encoder and how it was made.
 
     Attributes:
-        losses: what making the table smaller lost: `variance`, the share that fewer dimensions keep, 0 … 1;
-            `dimensions` and `bits`, Spearman ×100 between similarities before and after each. What was not done has no
-            entry.
+        encoder: the static encoder.
+        choice: the choice that it was made with.
+        losses: effects of reducing the table: `variance`, the share of variance that fewer dimensions retain, 0 … 1;
+            `dimensions` and `bits`, Spearman ×100 between the similarities before and after each reduction. A
+            reduction that was not requested has no entry.
+        material: the averages and sentence vectors that it was made from.
     """
 
     encoder: Encoder
@@ -123,7 +136,7 @@ class Distilled:
     material: Material
 
     def summary(self) -> Iterator[str]:
-        """The choice, how much of the vocabulary the corpus has, and what making the table smaller lost."""
+        """Yield lines about the choice, the share of the vocabulary in the corpus, and the effect of reductions."""
         contexts, losses = self.material.contexts, self.losses
         yield (
             f"{self.choice}; {contexts.about['tokens']} tokens, {int(contexts.seen.sum())} of {len(contexts.count)} "
@@ -131,7 +144,7 @@ class Distilled:
         )
         if "variance" in losses:
             yield (
-                f"Fewer dimensions: {100 * losses['variance']:.1f} % of the variance kept, similarities agree to "
+                f"Fewer dimensions: {100 * losses['variance']:.1f} % of the variance retained, similarities agree to "
                 f"{losses['dimensions']:.2f} (Spearman ×100)"
             )
         if "bits" in losses:
@@ -141,14 +154,26 @@ class Distilled:
 def make_encoder(
     material: Material, choice: Choice, *, dimensions: int | None = None, dtype: str = "float32", progress: bool = False
 ) -> Distilled:
-    """The static encoder of a choice.
+    """Make a static encoder from collected averages.
 
     Args:
-        dimensions: fewer than the model's; None keeps them.
-        dtype: float32, float16 or int8: how the saved table is stored. The encoder has the rounded rows already.
+        material: the averages, from `collect`.
+        choice: layers, weights, ridge and shaping of the table.
+        dimensions: number of dimensions, at most the model's; by default the model's.
+        dtype: number format of the saved table: float32, float16 or int8. The encoder already has the rounded rows.
+        progress: show a progress bar.
 
     Raises:
         InputError: an unknown dtype, too many dimensions, or numbers too large for float16.
+
+    Example:
+        >>> from essent.static import Choice, collect, make_encoder
+        >>> material, _ = collect("my-mlm", ["A short text.", "Another short text."])
+        >>> distilled = make_encoder(material, Choice(shaping="centre"), dimensions=8, dtype="int8")
+        >>> distilled.encoder.encode(["A text."]).shape
+        (1, 8)
+        >>> sorted(distilled.losses)
+        ['bits', 'dimensions', 'variance']
     """
     check_choice(choice, dtype, dimensions)
     table = material.table(choice, progress=progress)
@@ -162,7 +187,7 @@ def make_encoder(
 
 
 def encoder_of(table: np.ndarray, tokenizer: Any, dtype: str = "float32") -> Encoder:
-    """An Encoder `static | normalize` of a table."""
+    """Create an Encoder with the recipe `static | normalize` from a table."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Normalize
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
@@ -187,24 +212,34 @@ def distill(
     progress: bool = False,
     **options: Any,
 ) -> Distilled:
-    """A static encoder of a model: as fast as tokenising, no training.
+    """Distil a model into a static encoder, which is as fast as tokenization. Nothing is trained.
 
     Args:
         model: a hub name, a folder or a loaded SentenceTransformer.
-        corpus: texts like those that will be encoded; no labels. Duplicates count as often as they stand there.
+        corpus: texts like those that will be encoded; no labels. Duplicates count as often as they occur.
         choice: layers, weights, ridge and shaping.
-        dimensions: dimensions of a row, fewer than the model's; by default as many.
-        dtype: how rows are stored: float32, float16 or int8.
-        unseen: rows of tokens that the corpus lacks: alone, static, zero or mean (essent.static.gather).
-        teacher: the recipe of the sentence vectors that the rows are fitted to; None takes the model's own.
-        state: a file that a killed run goes on from.
+        dimensions: dimensions per row, at most the model's; by default the model's.
+        dtype: number format of the rows: float32, float16 or int8.
+        unseen: how to fill the rows of tokens that the corpus lacks: alone, static, zero or mean
+            (`essent.static.gather.Settings`). "alone" runs the model once per such token.
+        teacher: the recipe of the sentence vectors that the rows are fitted to; by default the model's own.
+        state: a checkpoint file from which a killed run resumes.
+        batch_size: size of a batch: 32 holds as many tokens as 32 texts of 64 tokens.
+        progress: show progress bars.
         options: SentenceTransformer's keyword arguments (device, revision …).
 
     Returns:
-        The encoder, whose `save` writes sentence-transformers' StaticEmbedding, and what making it smaller lost.
+        The encoder, whose `save` writes sentence-transformers' StaticEmbedding, and the effect of the reductions.
 
     Raises:
-        InputError, RecipeError, ModelError, DataError: bad texts, mixes, models, states.
+        InputError, RecipeError, ModelError, DataError: unsuitable texts, layers, models or checkpoint files.
+
+    Example:
+        >>> from essent import distill
+        >>> texts = ["A man plays a flute.", "Two dogs run through a field.", "It rains."]
+        >>> distilled = distill("my-mlm", texts, dimensions=16)
+        >>> distilled.encoder.encode(["Two men play."]).shape
+        (1, 16)
     """
     chosen = choice or Choice()
     check_choice(chosen, dtype, dimensions)
@@ -215,22 +250,33 @@ def distill(
     return make_encoder(material, chosen, dimensions=dimensions, dtype=dtype, progress=progress)
 
 
-# -- choosing, and what a table keeps of its model --------------------------------------------------------------------
+# -- find a choice, compare a table with its model --------------------------------------------------------------------
 
 
 def find_choice(
     material: Material, task: LabeledTask, *, report: Callable[[float, Choice], object] = lambda score, choice: None
 ) -> list[tuple[float, Choice]]:
-    """Try layers × weights × shaping without a fit, then strengths of the fit × shaping on the best of them.
+    """Find the best choice on labels: score layers × weights × shaping without a fit, then fits of the best one.
 
-    Layers: every averaged one alone, the last two, the first and the last.
+    The layers are every averaged one alone, the last two, and the first and the last.
 
     Args:
-        task: judgements of any kind; use none that results are reported on.
+        material: the averages, from `collect`.
+        task: labels of any kind, other than those that results are reported on.
         report: called with each score and choice.
 
     Returns:
         Scores and choices, best first.
+
+    Example:
+        >>> from essent.static import collect, find_choice
+        >>> from essent.tasks import load_task
+        >>> texts = ["A man plays a flute.", "Two dogs run.", "It rains.", "The shop is closed.", "Where is the key?"]
+        >>> material, _ = collect("my-mlm", texts, layers=["L"])
+        >>> trials = find_choice(material, load_task("pairs.jsonl"))
+        >>> len(trials)  # 4 weights × 4 shapings without a fit, 4 fits × 4 shapings
+        32
+        >>> score, choice = trials[0]
     """
     token_counts = bag_matrix(text_ids(material.tokenizer, task.texts()), material.rows)
     layers, last = sorted(material.contexts.tables), material.contexts.last
@@ -255,12 +301,12 @@ def find_choice(
 
 
 class TaskScores(NamedTuple):
-    """Both main scores on a task.
+    """Main scores of a model and its static encoder on a task.
 
     Attributes:
-        task: its name.
+        task: the name of the task.
         model, static: the main scores, ×100.
-        coverage: the share of the task's tokens that the corpus has.
+        coverage: the share of the task's tokens that occur in the corpus.
     """
 
     task: str
@@ -270,16 +316,26 @@ class TaskScores(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The static encoder's score in per cent of the model's; NaN where that is 0."""
+        """The static encoder's score as a percentage of the model's; NaN if the model's is 0."""
         return 100 * self.static / self.model if self.model else math.nan
 
 
 def compare(distilled: Distilled, model: Callable[[list[str]], Any], tasks: Sequence[Task]) -> list[TaskScores]:
-    """The static encoder beside the model that it was made of, task by task.
+    """Compare a static encoder with its model, task by task.
 
     Args:
-        model: its `encode`, or anything that gives vectors (N,D) of N texts.
+        distilled: the static encoder.
+        model: the model's `encode`, or another function from N texts to vectors (N,D).
         tasks: tasks with a main score.
+
+    Example:
+        >>> from essent import Encoder
+        >>> from essent.static import compare, distill
+        >>> from essent.tasks import load_task
+        >>> distilled = distill("my-mlm", ["A short text.", "Another short text."])
+        >>> (scores,) = compare(distilled, Encoder("my-mlm", "mean").encode, [load_task("data/sts/stsb.jsonl")])
+        >>> scores.task, 0 < scores.coverage < 1
+        ('stsb', True)
     """
     return [
         TaskScores(
@@ -293,15 +349,15 @@ def compare(distilled: Distilled, model: Callable[[list[str]], Any], tasks: Sequ
 
 
 def coverage_of(material: Material, texts: Sequence[str]) -> float:
-    """The share of the texts' tokens, each place counted, that the corpus has; NaN for texts without tokens."""
+    """Return the share of the texts' tokens, counting repetitions, that occur in the corpus; NaN without tokens."""
     ids = flat_ids(text_ids(material.tokenizer, list(texts)))
     return float((material.contexts.count[ids] > 0).mean()) if len(ids) else math.nan
 
 
 def share_of_new(sequences: Sequence[Sequence[int]]) -> float:
-    """The share of the tokens of further texts that these texts lack: their tokens found once among all (Good 1953).
+    """Estimate the share of tokens of further texts that these texts lack: the share of tokens seen once (Good 1953).
 
-    Right for texts of one kind in random order; too low for texts of another kind.
+    Accurate for further texts of the same kind in random order; too low for texts of another kind.
     """
     ids = flat_ids(sequences)
     return float((np.bincount(ids) == 1).sum() / len(ids)) if len(ids) else math.nan

@@ -1,4 +1,4 @@
-"""A saved static encoder without torch: texts ─ ids by words ─ one sparse product of counts and rows ─ vectors."""
+"""Run a saved static encoder without torch: texts ─ ids by word ─ one sparse product of counts and rows ─ vectors."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from essent.static.stored import StoredTable, read_table
 from essent.tasks.calibration import Calibration, calibrated_similarities, read_calibration
 
 NAMES = ("cosine", "dot", "euclidean", "manhattan")
-TINY = np.float32(1e-12)  # the least length that is divided by, as torch has it
+TINY = np.float32(1e-12)  # lower bound of the length to divide by, as in torch
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """Rows (N,D) scaled to length 1; zeros stay zeros."""
+    """Scale rows (N,D) to length 1; zeros stay zeros."""
     lengths: np.ndarray = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]
     scaled: np.ndarray = vectors / np.maximum(lengths, TINY)
     return scaled
 
 
 def similarities(name: str, first: Any, second: Any, *, pairwise: bool = False) -> np.ndarray:
-    """Similarity of every vector of one array (N,D), or (D,), with every one of the other (M,D): (N,M) float32.
+    """Compute the similarity of every vector (N,D), or (D,), with every vector (M,D): (N,M) float32.
 
     Args:
-        name: cosine, dot, euclidean or manhattan (distances with a minus).
-        pairwise: of each vector with the same row of the other array instead: (N,).
+        name: cosine, dot, euclidean or manhattan (negative distances).
+        pairwise: compare each vector with the same row of the other array instead: (N,).
 
     Raises:
-        InputError: no vectors, or of different widths; for pairs, arrays of different shapes.
+        InputError: no vectors, or vectors of different dimensions; for pairs, arrays of different shapes.
     """
     first, second = _rows(first), _rows(second)
     if first.shape[1] != second.shape[1] or (pairwise and len(first) != len(second)):
-        raise InputError(f"Vectors of the shapes {first.shape} and {second.shape} cannot be compared.")
+        raise InputError(f"Cannot compare vectors of the shapes {first.shape} and {second.shape}.")
     if name == "cosine":
         first, second = unit(first), unit(second)
     if name in ("cosine", "dot"):
@@ -53,7 +53,7 @@ def similarities(name: str, first: Any, second: Any, *, pairwise: bool = False) 
         apart = first - second
         distances = np.sqrt(np.einsum("nd,nd->n", apart, apart)) if name == "euclidean" else np.abs(apart).sum(axis=1)
     else:
-        from scipy.spatial.distance import cdist  # late: most ask for cosines
+        from scipy.spatial.distance import cdist  # imported here since most users need cosines only
 
         distances = cdist(first, second, "euclidean" if name == "euclidean" else "cityblock")
     return np.asarray(-distances, np.float32)
@@ -62,24 +62,34 @@ def similarities(name: str, first: Any, second: Any, *, pairwise: bool = False) 
 def _rows(vectors: Any) -> np.ndarray:
     rows = np.asarray(vectors)
     if rows.ndim not in (1, 2) or rows.dtype.kind not in "fiub":
-        raise InputError(f"Expected vectors (N,D) or one (D,), got an array of {rows.dtype} of shape {rows.shape}.")
+        raise InputError(f"Expected vectors (N,D) or (D,), got an array of shape {rows.shape} and type {rows.dtype}.")
     return np.atleast_2d(rows).astype(np.float32, copy=False)
 
 
-MOST_TEXTS, MOST_LETTERS = 4096, 1_000_000  # of one portion, which bounds what is held beside the vectors
-FEW, FEW_TOKENS = 8, 4096  # texts and their tokens that are added up without scipy
+MOST_TEXTS, MOST_LETTERS = 4096, 1_000_000  # per portion, which bounds the memory beside the vectors
+FEW, FEW_TOKENS = 8, 4096  # texts and tokens up to which sums are computed without scipy
 
 
 class StaticEncoder(metaclass=NamesItsModel):
-    """The vectors of `Encoder(folder)` for a static encoder, by NumPy and SciPy: starts at once, needs little memory.
+    """Encoder for static models that needs only NumPy and SciPy: no torch, fast start, little memory.
 
-    Reads what `essent distill` and `Encoder.save` write as a table, a `StaticEmbedding` of sentence-transformers with
-    or without Normalize, and model2vec's folders. Several threads may encode at once.
+    Its vectors equal those of `Encoder(folder)`. It loads the tables that `essent distill` and `Encoder.save` write,
+    sentence-transformers' `StaticEmbedding` with or without Normalize, and model2vec's folders. Several threads may
+    encode at the same time.
 
     Args:
-        table: what `essent.static.stored.read_table` read; `load` takes a folder.
-        similarity_fn_name: what `similarity` computes: cosine (the default), dot, euclidean, manhattan.
-        truncate_dim: how many dimensions `encode` gives by default; None: all.
+        table: the table, from `essent.static.stored.read_table`; `load` accepts a folder.
+        similarity_fn_name: the similarity that `similarity` computes: cosine (default), dot, euclidean or manhattan.
+        truncate_dim: number of dimensions that `encode` returns by default; None returns all.
+
+    Example:
+        >>> from essent import StaticEncoder, distill
+        >>> path = distill("my-mlm", ["A short text.", "Another short text."], dimensions=8).encoder.save("my-static")
+        >>> encoder = StaticEncoder.load("my-static")
+        >>> encoder
+        StaticEncoder(... rows of float32, dimensions=8, normalized)
+        >>> encoder.encode(["A short text."]).shape
+        (1, 8)
     """
 
     def __init__(
@@ -89,40 +99,40 @@ class StaticEncoder(metaclass=NamesItsModel):
         self.similarity_fn_name = similarity_fn_name or NAMES[0]
         self.truncate_dim = truncate_dim
         self.calibration: Calibration | None = None
-        self.prompts = {"query": "", "document": "", **table.prompts}  # sentence-transformers has these two always
-        self.default_prompt_name = table.prompt_name  # put before a text when none is asked for
-        self._tokenise = partial(read_ids, table.tokenizer)
-        self._by_word = WordIds(self._tokenise, *_rare(table)) if words_apart(table.tokenizer) else None
+        self.prompts = {"query": "", "document": "", **table.prompts}  # sentence-transformers always has these two
+        self.default_prompt_name = table.prompt_name
+        self._tokenize = partial(read_ids, table.tokenizer)
+        self._by_word = WordIds(self._tokenize, *_rare(table)) if words_apart(table.tokenizer) else None
 
     @classmethod
     def load(cls, folder: str | Path) -> StaticEncoder:
-        """Read a folder.
+        """Load a static encoder from a folder.
 
         Raises:
-            ModelError: no such folder, another kind of model, or files that are missing, damaged or do not fit.
+            ModelError: no such folder, another kind of model, or files that are missing, damaged or inconsistent.
         """
         folder = check_path(folder, "folder")
         table, settings = read_table(folder), read_settings(Path(folder))
         similarity, dimensions = settings.get("similarity_fn_name"), settings.get("truncate_dim")
         if similarity not in (None, *NAMES):
-            raise ModelError(f"{str(folder)!r}: no similarity {similarity!r:.60}; there are {', '.join(NAMES)}.")
+            raise ModelError(f"{str(folder)!r}: similarity {similarity!r:.60} must be one of {', '.join(NAMES)}.")
         if not isinstance(dimensions, (int, type(None))) or (dimensions is not None and dimensions < 1):
-            raise ModelError(f"{str(folder)!r}: truncate_dim must be an integer ≥ 1, not {dimensions!r:.60}.")
+            raise ModelError(f"{str(folder)!r}: truncate_dim={dimensions!r:.60} must be a whole number of at least 1.")
         encoder = cls(table, similarity_fn_name=similarity, truncate_dim=dimensions)
         encoder.calibration = read_calibration(Path(folder))
         return encoder
 
     @property
     def dimensions(self) -> int:
-        """D of the vectors."""
+        """The number of dimensions D of the vectors."""
         return min(int(self.table.rows.shape[1]), self.truncate_dim or int(self.table.rows.shape[1]))
 
     def get_embedding_dimension(self) -> int:
-        """D, by sentence-transformers' name for it."""
+        """Return the number of dimensions, by sentence-transformers' name."""
         return self.dimensions
 
     def get_sentence_embedding_dimension(self) -> int:
-        """D, by the name that sentence-transformers had for it up to version 5."""
+        """Return the number of dimensions, by sentence-transformers' name up to version 5."""
         return self.dimensions
 
     def __repr__(self) -> str:
@@ -142,26 +152,26 @@ class StaticEncoder(metaclass=NamesItsModel):
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
     ) -> np.ndarray:
-        """The texts' vectors in their order: (N,D) float32, (D,) for one str, (0,) for none.
+        """Return the vectors of texts, in their order: (N,D) float32, (D,) for one str, (0,) for an empty list.
 
-        A text's vector does not depend on the others. One without tokens is zeros, or what the recipe that was saved
-        makes of them. The arguments are SentenceTransformer's.
+        The vector of a text does not depend on the other texts. A text without tokens has a vector of zeros, or the
+        vector that the saved recipe gives it. The arguments are SentenceTransformer's.
 
         Args:
             inputs: a text, or a list or column of texts.
-            prompt_name, prompt: put before every text: one of the folder's prompts, or any; by default the folder's
-                own default, as SentenceTransformer has it.
-            batch_size: changes nothing here: there is no padding.
-            show_progress_bar: whether a bar counts the texts.
-            convert_to_numpy, convert_to_tensor: True and False; anything else needs torch.
-            normalize_embeddings: scale vectors to length 1, after they are cut.
-            truncate_dim: only the first dimensions; by default as many as the folder says.
+            prompt_name, prompt: prompt to put before every text, by its name in the folder or as text; by default the
+                folder's default prompt, as in SentenceTransformer.
+            batch_size: has no effect: there is no padding.
+            show_progress_bar: show a progress bar.
+            convert_to_numpy, convert_to_tensor: must be True and False; tensors need torch.
+            normalize_embeddings: scale vectors to length 1, after they are truncated.
+            truncate_dim: return only the first dimensions; by default as many as the folder defines.
 
         Raises:
-            InputError: something that is not a text, a prompt that is none or unknown, or another argument's value.
+            InputError: an input that is not a text, an unknown prompt, or another argument that is not allowed.
         """
         if convert_to_tensor or not convert_to_numpy:
-            raise InputError("StaticEncoder gives NumPy arrays: torch.from_numpy(vectors) makes a tensor of them.")
+            raise InputError("StaticEncoder returns NumPy arrays only. Use torch.from_numpy(vectors) for a tensor.")
         width = self.truncate_dim if truncate_dim is None else truncate_dim
         check_size(batch_size, "batch_size")
         if width is not None:
@@ -177,32 +187,35 @@ class StaticEncoder(metaclass=NamesItsModel):
         return vectors if len(vectors) else np.empty(0, np.float32)
 
     def encode_query(self, inputs: str | TextsLike, **arguments: Any) -> np.ndarray:
-        """`encode` with the prompt "query", unless one is given."""
+        """Encode with the prompt "query", unless there is another prompt argument."""
         return self.encode(inputs, **self._with_prompt(("query",), arguments))
 
     def encode_document(self, inputs: str | TextsLike, **arguments: Any) -> np.ndarray:
-        """`encode` with the prompt "document", unless one is given."""
+        """Encode with the prompt "document", unless there is another prompt argument."""
         return self.encode(inputs, **self._with_prompt(("document", "passage", "corpus"), arguments))
 
     def similarity(self, embeddings1: Any, embeddings2: Any, *, calibrated: bool = False) -> np.ndarray:
-        """Similarity of every vector (N,D) with every other (M,D), by `similarity_fn_name`: (N,M) float32.
+        """Compute the similarity of every vector (N,D) with every other (M,D), by `similarity_fn_name`: (N,M) float32.
 
         Args:
-            calibrated: what the folder's calibration says instead, see `Encoder.calibrate`: float64.
+            embeddings1, embeddings2: the vectors.
+            calibrated: return calibrated similarities (float64), see `Encoder.calibrate`.
 
         Raises:
-            InputError: no vectors, or of different widths.
-            NotFittedError: calibrated, and the folder has no calibration.
+            InputError: no vectors, or vectors of different dimensions.
+            NotFittedError: `calibrated`, but the folder has no calibration.
         """
         scores = similarities(self.similarity_fn_name, embeddings1, embeddings2)
         return calibrated_similarities(self.calibration, scores, self.similarity_fn_name) if calibrated else scores
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any, *, calibrated: bool = False) -> np.ndarray:
-        """Similarity of each vector (N,D) with the same row of the other array: (N,) float32; see `similarity`.
+        """Compute the similarity of each vector (N,D) with the same row of the other array: (N,) float32.
+
+        Arguments as in `similarity`.
 
         Raises:
             InputError: no vectors, or arrays of different shapes.
-            NotFittedError: calibrated, and the folder has no calibration.
+            NotFittedError: `calibrated`, but the folder has no calibration.
         """
         scores = similarities(self.similarity_fn_name, embeddings1, embeddings2, pairwise=True)
         return calibrated_similarities(self.calibration, scores, self.similarity_fn_name) if calibrated else scores
@@ -213,7 +226,7 @@ class StaticEncoder(metaclass=NamesItsModel):
         return {**arguments, "prompt_name": next((name for name in names if name in self.prompts), None)}
 
     def _vectors(self, texts: list[str], limit: int | None, scaled: bool, progress: bool) -> np.ndarray:
-        """Vectors (N,D) of the texts, their prompts before them; the first `limit` dimensions."""
+        """Return vectors (N,D) of texts that include their prompts; the first `limit` dimensions."""
         width = self.table.rows.shape[1]
         vectors = np.empty((len(texts), width if limit is None else min(limit, width)), np.float32)
         portions: Iterable[tuple[int, int]] = _portions(texts)
@@ -228,25 +241,25 @@ class StaticEncoder(metaclass=NamesItsModel):
         return checked
 
     def ids(self, texts: list[str]) -> Ragged:
-        """Ids of all texts (at least one), one after the other, and how many each has; no prompt is put before them."""
+        """Return the concatenated ids of all texts (at least one), and the number of ids per text; adds no prompt."""
         table = self.table
-        ids, lengths = whole_ids(self._tokenise, texts) if self._by_word is None else self._by_word(texts)
+        ids, lengths = whole_ids(self._tokenize, texts) if self._by_word is None else self._by_word(texts)
         if table.dropped is not None:
             present = ids != table.dropped
             if not present.all():
-                before = np.concatenate([[0], np.cumsum(present)])  # kept ones before each place
+                before = np.concatenate([[0], np.cumsum(present)])  # remaining ids before each position
                 ends = np.cumsum(lengths)
                 ids, lengths = ids[present], before[ends] - before[ends - lengths]
         return (ids, lengths) if table.limit is None else cut(ids, lengths, table.limit, table.cuts_left)
 
     def means(self, ragged: Ragged) -> np.ndarray:
-        """Means of the rows of ids that `ids` gave, scaled to length 1 where the encoder does: (n,D) float32."""
+        """Return means of the rows of ids from `ids`, scaled to length 1 if the table is normalized: (n,D) float32."""
         ids, lengths = ragged
         table = self.table
         weights = np.ones(len(ids), np.float32) if table.weights is None else table.weights[ids]
         row_numbers = ids if table.mapping is None else table.mapping[ids]
         rows = table.rows
-        if rows.dtype != np.float32:  # sums are taken in 32 bits, of the rows that occur
+        if rows.dtype != np.float32:  # sums are computed in 32 bits; only rows that occur are converted
             occurs = np.zeros(len(rows), bool)
             occurs[row_numbers] = True
             rows, row_numbers = rows[occurs].astype(np.float32), (np.cumsum(occurs, dtype=np.int32) - 1)[row_numbers]
@@ -259,9 +272,9 @@ class StaticEncoder(metaclass=NamesItsModel):
 
 
 def _sums(weights: np.ndarray, row_numbers: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The weighted sum of each text's rows: (n,D) float32; its tokens stand from `starts` of the text to the next.
+    """Return the weighted sum of each text's rows: (n,D) float32; `starts` has the index of each text's first token.
 
-    A few short texts are added up without scipy, which takes longer to import than all else takes to start.
+    A few short texts are summed without scipy, whose import takes longer than the rest of the start.
     """
     count = len(starts) - 1
     if count > FEW or len(row_numbers) > FEW_TOKENS:
@@ -269,17 +282,17 @@ def _sums(weights: np.ndarray, row_numbers: np.ndarray, starts: np.ndarray, rows
 
         return np.asarray(sparse.csr_matrix((weights, row_numbers, starts), shape=(count, len(rows))) @ rows)
     sums = np.zeros((count, rows.shape[1]), np.float32)
-    for text, (start, stop) in enumerate(pairwise(starts.tolist())):  # token after token, as the product does
+    for text, (start, stop) in enumerate(pairwise(starts.tolist())):  # token after token, as in the sparse product
         np.sum(rows[row_numbers[start:stop]] * weights[start:stop, None], axis=0, out=sums[text])
     return sums
 
 
 def static_of(model: str | Path) -> StaticEncoder | None:
-    """The encoder of a static folder, which needs no torch and starts at once; None for any other model.
+    """Return the StaticEncoder of a static folder, which needs no torch; None for any other model.
 
     Raises:
         DamagedError: the folder is damaged.
-        MissingDependencyError: another model, and torch is not installed; says why StaticEncoder refuses it.
+        MissingDependencyError: another model, and torch is not installed; explains why StaticEncoder cannot load it.
     """
     try:
         return StaticEncoder.load(model)
@@ -294,7 +307,7 @@ def static_of(model: str | Path) -> StaticEncoder | None:
 
 
 def _portions(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Starts and ends of parts of so many texts and letters at most, a longer text alone."""
+    """Yield starts and ends of portions with at most MOST_TEXTS and MOST_LETTERS; a longer text is a portion alone."""
     letters = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
     start = 0
     while start < len(texts):
@@ -306,7 +319,7 @@ def _portions(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _rare(table: StoredTable) -> tuple[list[str], int | None]:
-    """Words that may stand between others, and the id that may not, see `WordIds`."""
+    """Return the separators and the unknown token's id for `WordIds`."""
     backend = table.tokenizer
     tokens = [backend.id_to_token(index) for index in range(max(table.tokens - 16, 0), table.tokens)]
     words = [token.removeprefix("##").removeprefix("▁") for token in tokens if token]

@@ -1,4 +1,4 @@
-"""One streaming pass over a corpus: every token's states summed, for all layers at once; resumable.
+"""One streaming, resumable pass over a corpus that sums every token's states, for all layers at once.
 
 texts ─ portions ─ batches by tokens ─ states h^(k) ─ index_add to (V,D) per layer ─ divided by the counts
 """
@@ -29,25 +29,25 @@ from essent.model.template import make_frame
 from essent.recipe.sources.contexts import UNSEEN, Contexts
 from essent.recipe.tokens.ids import Frame, batches, count_tokens, framed_ids, pad, portions
 
-PORTION = 4096  # texts between two looks at the clock
+PORTION = 4096  # texts between two checks of the time
 
 
 @dataclass
 class Settings:
-    """How to pass.
+    """Settings of the pass over a corpus.
 
     Attributes:
-        layers: which of 0…L; None averages all.
+        layers: the layers to average, from 0…L; None averages all.
         unseen: vectors of tokens that the corpus lacks: `alone` (the model's state of the token between its special
-            tokens), `static` (its row of the input table, with the mean and the spread that the averages have),
-            `zero`, `mean` (of all places of all tokens).
-        state: a file to keep what has been summed, for a run that is killed; None keeps nothing.
-        renew: begin again where `state` holds another run, or cannot be read, instead of refusing it.
-        every: seconds between two writings of it.
-        batch_size: how much a batch holds: 32 is as much as 32 texts of 64 tokens.
-        precision: of the passes, see `essent._core.arithmetic`; sums are in float64 whatever it is.
-        progress: whether to show a bar, or lines where standard error is a file or pipe.
-        note: is called with a line about what takes a while, and where a run goes on.
+            tokens), `static` (its row of the input table, shifted and scaled to the mean and spread of the averages),
+            `zero`, or `mean` (over all positions of all tokens).
+        state: checkpoint file for resuming a killed run; None writes none.
+        renew: start over if `state` belongs to another run or cannot be read, instead of raising an error.
+        every: seconds between two checkpoints.
+        batch_size: size of a batch: 32 holds as many tokens as 32 texts of 64 tokens.
+        precision: arithmetic of the model, see `essent._core.arithmetic`; sums are always in float64.
+        progress: show a bar, or lines if standard error is a file or pipe.
+        note: called with a line about slow steps and about the text at which a run resumes.
     """
 
     layers: Sequence[int] | None = None
@@ -63,7 +63,7 @@ class Settings:
 
 @dataclass
 class Sums:
-    """What has been summed over the first `texts` texts: float64 (V,D) a layer; vectors of those texts."""
+    """Sums over the first `texts` texts, float64 (V,D) per layer, and the vectors of those texts."""
 
     tables: dict[int, torch.Tensor]
     count: np.ndarray
@@ -75,18 +75,20 @@ class Sums:
 def average_contexts(
     backbone: Backbone, texts: Sequence[str], settings: Settings | None = None, plan: Plan | None = None
 ) -> tuple[Contexts, np.ndarray | None]:
-    """Average every token's states over its places in the texts, special tokens included.
+    """Average every token's states over its occurrences in texts, including special tokens.
 
     Args:
-        texts: the corpus; duplicated texts count as often as they stand there.
-        plan: a recipe whose pooled vectors of the same texts are taken along.
+        backbone: the model.
+        texts: the corpus; duplicates count as often as they occur.
+        settings: settings of the pass.
+        plan: a recipe whose pooled vectors of the same texts are computed in the same pass.
 
     Returns:
-        The averages, and the pooled vectors (N,K) of `plan`, or None without one.
+        The averages, and the pooled vectors (N,K) of `plan`, or None without a plan.
 
     Raises:
-        InputError: no texts, a layer that the model lacks, an unknown rule for tokens never seen.
-        DataError: `state` holds another run (other texts, another model or other settings) and `renew` is not set.
+        InputError: no texts, a layer that the model lacks, or an unknown value of `unseen`.
+        DataError: `state` belongs to another run (other texts, another model or other settings), without `renew`.
         ModelError: a static model, which has no states.
     """
     how = settings or Settings()
@@ -100,7 +102,7 @@ def average_contexts(
         sums = Sums(tables, np.zeros(rows, np.int64), np.zeros(rows, np.int64))
     sums.tables = {layer: table.to(device) for layer, table in sums.tables.items()}
     if sums.texts:
-        how.note(f"Goes on after {sums.texts:,} of {len(corpus):,} texts, which an earlier run has read.")
+        how.note(f"Resuming after {sums.texts:,} of {len(corpus):,} texts.")
     written = time.monotonic()
     backbone.eval()
     with torch.inference_mode(), text_progress(len(corpus), how.progress, sums.texts, "Contexts") as advance:
@@ -117,24 +119,26 @@ def average_contexts(
 
 def _checked_layers(backbone: Backbone, texts: list[str], how: Settings, plan: Plan | None) -> list[int]:
     if backbone.only_static:
-        raise ModelError("A static model has no states of tokens in context; average a transformer's.")
+        raise ModelError("A static model has no contextual states to average. Use a transformer.")
     if not texts:
-        raise InputError("Cannot average over no texts.")
+        raise InputError("There are no texts to average over.")
     if how.unseen not in UNSEEN:
-        raise InputError(f"unseen={how.unseen!r}; tokens never seen can be filled by {', '.join(UNSEEN)}.")
+        raise InputError(f"unseen={how.unseen!r}: must be one of {', '.join(UNSEEN)}.")
     width = int(backbone.static_table.shape[1])
     if how.unseen == "static" and width != backbone.dimensions:
         raise InputError(
-            f"unseen='static': the model's input table has {width} dimensions, its states {backbone.dimensions}; "
-            "choose alone, zero or mean."
+            f"unseen='static': the model's input table has {width} dimensions, but its states {backbone.dimensions}. "
+            "Use alone, zero or mean."
         )
     layers = sorted(set(range(backbone.last + 1) if how.layers is None else how.layers))
     if wrong := [layer for layer in layers if layer not in range(backbone.last + 1)]:
-        raise InputError(f"Layer {wrong[0]!r}: the model has layers 0 to {backbone.last}.")
+        raise InputError(f"Layer {wrong[0]!r} does not exist: the model has layers 0 to {backbone.last}.")
     if not layers:
-        raise InputError("layers=[] averages nothing; leave it out for all layers.")
+        raise InputError("layers=[] contains no layer. Omit layers= to average all.")
     if plan is not None and (plan.reads_stats or plan.frame != make_frame(backbone.tokenizer, None)):
-        raise InputError(f"{str(plan.recipe)!r} cannot run along: it has a template or learns from texts.")
+        raise InputError(
+            f"The recipe {str(plan.recipe)!r} has a template or token counts: it cannot be computed in the same pass."
+        )
     return layers
 
 
@@ -147,7 +151,7 @@ def _add(
     sums: Sums,
     advance: Callable[[int], object],
 ) -> None:
-    """Add one portion of texts; `advance` is called with the number of texts of each batch."""
+    """Add a portion of texts to the sums; `advance` is called with the number of texts of each batch."""
     required = RequiredOutputs(frozenset(sums.tables)) | (RequiredOutputs() if plan is None else plan.required)
     sequences = framed_ids(backbone.tokenizer, frame, list(texts), backbone.max_seq_length)
     stats = count_tokens(lambda _: sequences, texts, len(sums.count))
@@ -157,7 +161,7 @@ def _add(
     for chosen in batches([len(ids) for ids in sequences], batch_size):
         tokens = pad([sequences[index] for index in chosen], frame, backbone.pad_id).to(device)
         states = backbone.states(tokens, required)
-        has_tokens = torch.tensor([[bool(sequences[index])] for index in chosen], device=device)  # else one pad stands
+        has_tokens = torch.tensor([[bool(sequences[index])] for index in chosen], device=device)  # else it is one pad
         occurrences = tokens.attention_mask & has_tokens  # (B,T)
         for layer, table in sums.tables.items():
             table.index_add_(0, tokens.ids[occurrences], states.hidden[layer][occurrences].double())
@@ -173,13 +177,13 @@ def _add(
 
 
 def _contexts(backbone: Backbone, frame: Frame, sums: Sums, how: Settings) -> Contexts:
-    """Sums divided by counts, and vectors for tokens never seen."""
+    """Divide the sums by the counts, and fill the rows of unseen tokens."""
     number = torch.from_numpy(np.maximum(sums.count, 1)).to(backbone.static_table.device)
     names = np.array([bool(name) for name in backbone.vocabulary.tokens])  # tables may have more rows than tokens
     unseen = np.flatnonzero((sums.count == 0) & names)
     alone: dict[int, np.ndarray] = {}
     if how.unseen == "alone" and len(unseen):
-        how.note(f"{len(unseen):,} tokens that the texts lack are read alone.")
+        how.note(f"Running the model on {len(unseen):,} single tokens that do not occur in the texts.")
         alone = _alone(backbone, frame, list(sums.tables), unseen, how.batch_size)
     tables = {}
     for layer, table in sums.tables.items():
@@ -199,9 +203,9 @@ def _contexts(backbone: Backbone, frame: Frame, sums: Sums, how: Settings) -> Co
 
 
 def _among(rows: np.ndarray, averages: np.ndarray, observed: np.ndarray) -> np.ndarray:
-    """Rows (V,D) with the mean and the mean distance from it that the averages have, both taken over the seen tokens.
+    """Shift and scale rows (V,D) to the mean of the averages and their mean distance from it, over observed tokens.
 
-    An input row is several times shorter than a state: as it is, it would count for almost nothing in a text's mean.
+    An input row is several times shorter than a state: unscaled, it would hardly change a text's mean.
     """
     rows_mean, averages_mean = rows[observed].mean(axis=0), averages[observed].mean(axis=0)
     spread = np.linalg.norm(rows[observed] - rows_mean, axis=1).mean()
@@ -213,7 +217,7 @@ def _among(rows: np.ndarray, averages: np.ndarray, observed: np.ndarray) -> np.n
 def _alone(
     backbone: Backbone, frame: Frame, layers: Sequence[int], tokens: np.ndarray, batch_size: int
 ) -> dict[int, np.ndarray]:
-    """The states (n,D) of tokens that stand alone between the special tokens."""
+    """Compute the states (n,D) of single tokens between the special tokens."""
     states = {layer: np.empty((len(tokens), backbone.dimensions), np.float32) for layer in layers}
     sequences = [[*frame.before, int(token), *frame.after] for token in tokens]
     for chosen in batches([len(ids) for ids in sequences], batch_size):
@@ -224,11 +228,11 @@ def _alone(
     return states
 
 
-# -- a run that is killed ---------------------------------------------------------------------------------------------
+# -- checkpoints ------------------------------------------------------------------------------------------------------
 
 
 def _identity(backbone: Backbone, texts: Sequence[str], layers: Sequence[int], plan: Plan | None) -> dict[str, str]:
-    """What a run must share with the one whose state it takes over."""
+    """Return the values that a run must share with the run whose checkpoint it resumes from."""
     corpus = json.dumps(texts).encode()
     settings = [list(layers), PORTION, "" if plan is None else plan.recipe.digest()]
     return {
@@ -239,7 +243,7 @@ def _identity(backbone: Backbone, texts: Sequence[str], layers: Sequence[int], p
 
 
 def _write_state(path: Path, identity: dict[str, str], sums: Sums) -> None:
-    """Write all at once, with what the run is."""
+    """Write the sums and the identity of the run in one step."""
     observed = np.flatnonzero(sums.count)
     arrays: dict[str, np.ndarray] = {"seen": observed, "count": sums.count, "frequency": sums.document_frequency}
     arrays |= {f"layer.{layer}": table.cpu().numpy()[observed] for layer, table in sums.tables.items()}
@@ -250,7 +254,7 @@ def _write_state(path: Path, identity: dict[str, str], sums: Sums) -> None:
 
 
 def _read_state(how: Settings, identity: dict[str, str]) -> Sums | None:
-    """What an earlier run has summed; None where there is nothing to go on from."""
+    """Read the sums of an earlier run; None if there is no checkpoint."""
     path = how.state
     if path is None or not path.exists():
         return None
@@ -260,8 +264,8 @@ def _read_state(how: Settings, identity: dict[str, str]) -> Sums | None:
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  not a dictionary
         if changed := [name for name in identity if metadata.get(name) != identity[name]]:
             raise DataError(
-                f"{path} holds what another run has summed: the {' and the '.join(changed)} differ. Give the same "
-                "again, or another place, or delete the file."
+                f"{path} is the checkpoint of another run: the {' and the '.join(changed)} differ. Use the same ones, "
+                "choose another path, or delete the file."
             )
         tables = {}
         for key in (key for key in arrays if key.startswith("layer.")):
@@ -275,4 +279,4 @@ def _read_state(how: Settings, identity: dict[str, str]) -> Sums | None:
             return None
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{path} cannot be read ({error!r}); delete it to begin again.") from error
+        raise DataError(f"Cannot read {path} ({error!r}). Delete it to start over.") from error

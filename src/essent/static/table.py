@@ -1,11 +1,11 @@
-"""A static table out of averages: layer mix, weights, a fit to whole sentences, shaping; then fewer dimensions.
+"""Make a static table from averages: layer mix, weights, a fit to whole sentences, shaping, fewer dimensions.
 
-The fit gives the rows R whose means come closest to a model's own sentence vectors e(s), at unit length:
+The fit finds the rows R whose means are closest to the model's own sentence vectors e(s), at unit length:
 
 min_R  Σ_s |mean_{t∈s} R_t − e(s)|² + λ Σ_t |R_t − P_t|²
 
-with P the context averages. It is linear least squares: one solution, no seed and no learning rate, found by conjugate
-gradients on the sparse matrix of texts × tokens.
+where P are the context averages. This is linear least squares, with a unique solution, no seed and no learning rate,
+solved by conjugate gradients on the sparse matrix of texts × tokens.
 """
 
 from __future__ import annotations
@@ -34,21 +34,26 @@ from essent.recipe.weighting.base import ByToken, weightings
 from essent.tasks.base import unit_rows
 
 TOLERANCE = 1e-4  # of the first residual, in each dimension
-STEPS = 100  # at most; preconditioned, a few dozen are taken
-PAIRS = 20_000  # random pairs of texts on which a loss is measured
+STEPS = 100  # maximum; with preconditioning a few dozen suffice
+PAIRS = 20_000  # random pairs of texts on which the agreement of similarities is measured
 PORTION = 8192  # texts whose vectors are in memory at a time
 
 
 @dataclass(frozen=True)
 class Choice:
-    """How a table is made of context averages.
+    """Settings of a static table: how its rows are computed from context averages.
 
     Attributes:
         layers: layers whose states are averaged, as a mix: L, L-1+L, 0+L.
         weights: weights by token, or a product of them: uniform, sif:1e-2, idf, remove.
         ridge: strength λ of the ridge regression that fits the averages to the model's own sentence vectors;
-            0 or None takes the averages alone.
+            0 or None uses the averages without a fit.
         shaping: an affine chain, fitted on the corpus's static vectors: centre, abtt:2, whiten:256.
+
+    Example:
+        >>> from essent.static import Choice
+        >>> print(Choice("0+L", weights="sif:0.01", shaping="abtt:2"))
+        layers=0+L weights=sif:0.01, ridge 0.1 | abtt:2
     """
 
     layers: str = "L"
@@ -66,40 +71,40 @@ class Choice:
 
 
 def parse_layers(layers: str) -> Mix:
-    """A mix of layers 0 … L.
+    """Parse a mix of layers 0 … L.
 
     Raises:
-        RecipeError: a source that is no layer.
+        RecipeError: a source that is not a layer.
     """
     mix = parse_mix(layers)
     for name, _ in mix:
         source = resolve(name, 1)
         if not isinstance(source.key, int) or source.debiased:
-            raise RecipeError(f"layers={layers} — {name!r} is no layer; a table is made of layers 0 … L.")
+            raise RecipeError(f"layers={layers}: {name!r} is not a layer. A table is made of layers 0 to L.")
     return mix
 
 
 def check_choice(choice: Choice, dtype: str = "float32", dimensions: int | None = None) -> None:
-    """Refuse what can be refused before a corpus is read.
+    """Check the settings of a table before a corpus is read.
 
     Raises:
-        RecipeError, UnknownNameError: a mix, weights or shaping that no table has.
-        InputError: an unknown dtype, a strength that is not positive, or more dimensions than the shaping leaves.
+        RecipeError, UnknownNameError: layers, weights or shaping that are not possible in a table.
+        InputError: an unknown dtype, a ridge that is not positive, or more dimensions than the shaping leaves.
     """
     if dtype not in STORED:
-        raise InputError(f"dtype={dtype!r}; a table is stored as {', '.join(STORED)}.")
+        raise InputError(f"dtype={dtype!r}: must be one of {', '.join(STORED)}.")
     ridge = choice.ridge
     if ridge is not None and not (isinstance(ridge, Real) and not isinstance(ridge, bool) and 0 < ridge < math.inf):
-        raise InputError(f"ridge={ridge!r} must be a positive number, e.g. 0.1, or None for averages alone.")
+        raise InputError(f"ridge={ridge!r}: must be a positive number such as 0.1, or None for averages without a fit.")
     parse_layers(choice.layers)
     for spec in choice.weights.split("*"):
         if spec.strip() != "uniform" and not isinstance(weightings.create(spec), ByToken):
-            raise RecipeError(f"weights={choice.weights} — {spec.strip()} is not a fixed weight for each token.")
+            raise RecipeError(f"weights={choice.weights}: {spec.strip()} is not a fixed weight per token.")
     chain = _chain_of(choice.shaping)
     if not all(isinstance(step, AffineShaper) for step in chain.steps):
-        raise RecipeError(f"shaping {choice.shaping!r} is not affine: it does not fold into a table.")
+        raise RecipeError(f"shaping={choice.shaping!r} is not affine, so it cannot be folded into a table.")
     if dimensions is not None:
-        check_dimensions(dimensions, chain.dim_out(dimensions), f"what shaping {choice.shaping!r} leaves:")
+        check_dimensions(dimensions, chain.dim_out(dimensions), f"the output of shaping {choice.shaping!r},")
 
 
 def _chain_of(shaping: str) -> Chain:
@@ -108,11 +113,11 @@ def _chain_of(shaping: str) -> Chain:
 
 @dataclass
 class Material:
-    """What one pass over the corpus gave, enough for tables of every choice.
+    """Results of one pass over a corpus, from which tables are made with any choice.
 
     Attributes:
-        tokenizer: of the static encoder: nothing around a text, words of its own perhaps.
-        contexts: averages of all layers that were asked for.
+        tokenizer: the static encoder's tokenizer, without special tokens around a text.
+        contexts: averages of all requested layers.
         vectors: the model's sentence vectors (N,D), or None.
         texts: the corpus.
         token_counts: texts × tokens, see `bag_matrix`.
@@ -132,11 +137,11 @@ class Material:
 
     @cached_property
     def stats(self) -> CorpusStats:
-        """Counts without special tokens around the texts."""
+        """Token counts, without special tokens around the texts."""
         return count_tokens(lambda portion: text_ids(self.tokenizer, list(portion)), self.texts, self.rows)
 
     def table(self, choice: Choice, *, progress: bool = False) -> np.ndarray:
-        """The table (V,K) of a choice, unknown tokens zero.
+        """Compute the table (V,K) of a choice; the row of the unknown token is zero.
 
         Raises:
             RecipeError: weights that are not by token, or shaping that is not affine.
@@ -148,9 +153,12 @@ class Material:
             rows = self._mixed(choice.layers) * self._weights(choice.weights)[:, None]
             if choice.ridge is not None:
                 if self.vectors is None:
-                    raise InputError("A fit needs the model's sentence vectors, which were not taken along.")
+                    raise InputError(
+                        f"ridge={choice.ridge} needs the model's sentence vectors, which were not collected. Use "
+                        "ridge=None."
+                    )
                 rows = fit_rows(self.token_counts, self.vectors, rows, choice.ridge, progress=progress)
-            self.fits = {key: self._known(rows.astype(np.float32))}  # the last one is kept: shapings share it
+            self.fits = {key: self._known(rows.astype(np.float32))}  # cache the last one, which all shapings share
         rows, chain = np.array(self.fits[key]), _chain_of(choice.shaping)
         if chain.steps:  # fitted on the means of the corpus's texts
             affine = chain.fit(self.token_counts @ rows).as_affine()
@@ -159,7 +167,7 @@ class Material:
         return self._known(rows)
 
     def _mixed(self, layers: str) -> np.ndarray:
-        """Σ_k α_k of the averages: (V,D)."""
+        """Return the averages mixed over layers with weights α_k: (V,D)."""
         last = self.contexts.last
         parts = [
             np.float32(factor) * self.contexts.table(int(resolve(name, last).key))[: self.rows]
@@ -168,13 +176,13 @@ class Material:
         return np.asarray(np.sum(parts, axis=0))
 
     def _weights(self, text: str) -> np.ndarray:
-        """The product of weights by token: (V,) float32."""
+        """Return the product of weights by token: (V,) float32."""
         specs = [spec.strip() for spec in text.split("*") if spec.strip() != "uniform"]
         factors = [cast("ByToken", weightings.create(spec)).table(self.vocabulary, self.stats) for spec in specs]
         return np.asarray(np.prod([np.ones(self.rows), *factors], axis=0), np.float32)
 
     def _known(self, rows: np.ndarray) -> np.ndarray:
-        """The rows with the unknown token's zero: sentence-transformers counts it in a mean, model2vec does not."""
+        """Set the unknown token's row to zero: sentence-transformers counts the token in a mean, model2vec does not."""
         if self.unknown is not None:
             rows[self.unknown] = 0.0
         return rows
@@ -188,7 +196,7 @@ class Material:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The tokens of the table by their ids."""
+        """The tokens of the table by id."""
         return Vocabulary(self.tokenizer, self.rows)
 
 
@@ -196,12 +204,12 @@ class Material:
 
 
 def flat_ids(sequences: Sequence[Sequence[int]]) -> np.ndarray:
-    """The ids of all texts in one row, int64."""
+    """Concatenate the ids of all texts, int64."""
     return np.concatenate([np.asarray(ids, np.int64) for ids in sequences]) if len(sequences) else np.zeros(0, np.int64)
 
 
 def bag_matrix(sequences: Sequence[Sequence[int]], rows: int) -> sparse.csr_matrix:
-    """Texts × tokens: each text's shares of its tokens, which sum to 1; a text without tokens is a row of zeros.
+    """Return the matrix of texts × tokens: each token's share of the text; a text without tokens is a row of zeros.
 
     Returns:
         (N,V) float32.
@@ -223,15 +231,16 @@ def fit_rows(
     *,
     progress: bool = False,
 ) -> np.ndarray:
-    """The rows that minimise the sum above.
+    """Compute the rows that minimize the sum in the module docstring.
 
-    A token that no text has keeps its prior row. The prior is first scaled, by one number, to fit the vectors best.
+    A token that occurs in no text retains its prior row. The prior is first scaled by one factor to fit the vectors.
 
     Args:
         token_counts: texts × tokens (N,V), see `bag_matrix`.
-        vectors: the model's sentence vectors (N,D); their lengths do not matter.
-        prior: rows (V,D) to stay near.
-        strength: λ > 0; a token in texts of n tokens needs about λ·n² of them to leave its prior behind.
+        vectors: the model's sentence vectors (N,D); their lengths are ignored.
+        prior: prior rows (V,D).
+        strength: λ > 0; a token in texts of n tokens needs about λ·n² of them to move away from its prior.
+        progress: show a progress bar.
 
     Returns:
         (V,D) float32.
@@ -240,7 +249,7 @@ def fit_rows(
         InputError: vectors that are not finite.
     """
     if not np.isfinite(vectors).all():
-        raise InputError("The sentence vectors have NaN or infinite values.")
+        raise InputError("The sentence vectors contain NaN or infinite values.")
     target = unit_rows(vectors)  # (N,D)
     means = token_counts @ prior
     size = float((means * means).sum())
@@ -250,7 +259,7 @@ def fit_rows(
 
 
 def _solve(token_counts: sparse.csr_matrix, target: np.ndarray, strength: float, progress: bool) -> np.ndarray:
-    """(XᵀX + λ) Δ = Xᵀ target by conjugate gradients, all dimensions at once, preconditioned by the diagonal."""
+    """Solve (XᵀX + λ) Δ = Xᵀ target by conjugate gradients, all dimensions at once, preconditioned by the diagonal."""
     turned = token_counts.T.tocsr()
     diagonal = np.asarray(token_counts.multiply(token_counts).sum(axis=0)).reshape(-1, 1) + strength  # (V,1)
     residual = (turned @ target).astype(np.float32)  # (V,D)
@@ -273,19 +282,20 @@ def _solve(token_counts: sparse.csr_matrix, target: np.ndarray, strength: float,
     return np.asarray(change, np.float32)
 
 
-# -- smaller tables, and what that loses ------------------------------------------------------------------------------
+# -- smaller tables, and their agreement with the original ------------------------------------------------------------
 
 
 def reduce_table(
     token_counts: sparse.csr_matrix, table: np.ndarray, dimensions: int
 ) -> tuple[np.ndarray, float, float]:
-    """The table in fewer dimensions: components of the corpus's unit vectors about the origin, which cosines keep.
+    """Reduce the dimensions of a table to principal components of the corpus's unit vectors, not centred.
 
     Returns:
-        table (V,K), share of the squared length kept, and Spearman ×100 between similarities before and after.
+        The table (V,K), the share of the squared length retained, and Spearman ×100 between the similarities before
+        and after.
 
     Raises:
-        InputError: more dimensions than there are, or fewer than one.
+        InputError: more dimensions than the table has, or fewer than one.
     """
     check_dimensions(dimensions, table.shape[1])
     products = np.zeros((table.shape[1], table.shape[1]))  # Σ_s v_s v_sᵀ: (D,D)
@@ -294,26 +304,26 @@ def reduce_table(
         products += vectors.T @ vectors
     values, components = np.linalg.eigh(products)
     axes = components[:, ::-1][:, :dimensions]  # (D,K)
-    largest = axes[np.abs(axes).argmax(axis=0), np.arange(dimensions)]  # signs are arbitrary: made positive
+    largest = axes[np.abs(axes).argmax(axis=0), np.arange(dimensions)]  # signs are arbitrary: make them positive
     smaller = (table @ (axes * np.where(largest < 0, -1.0, 1.0))).astype(np.float32)
     share = float(values[::-1][:dimensions].sum() / max(values.sum(), 1e-30))
     return smaller, share, agreement(token_counts, table, smaller)
 
 
 def check_dimensions(dimensions: int, width: int, owner: str = "the model's") -> None:
-    """Refuse what is no number of dimensions, or more than there are.
+    """Check a number of dimensions.
 
     Raises:
-        InputError: names both.
+        InputError: not a whole number from 1 to `width`.
     """
     if isinstance(dimensions, bool) or not isinstance(dimensions, (int, np.integer)) or dimensions < 1:
-        raise InputError(f"dimensions={dimensions!r} must be a whole number from 1.")
+        raise InputError(f"dimensions={dimensions!r}: must be a whole number of at least 1.")
     if dimensions > width:
-        raise InputError(f"dimensions={dimensions} must be between 1 and {owner} {width}.")
+        raise InputError(f"dimensions={dimensions}: must be between 1 and {owner} {width}.")
 
 
 def agreement(token_counts: sparse.csr_matrix, first: np.ndarray, second: np.ndarray) -> float:
-    """Spearman ×100 between the cosines of random pairs of the corpus's texts by two tables."""
+    """Compute Spearman ×100 between the cosines of two tables, on random pairs of the corpus's texts."""
     first_texts, second_texts = np.random.default_rng(0).integers(0, token_counts.shape[0], (2, PAIRS))
     cosines = [
         (unit_rows(token_counts[first_texts] @ table) * unit_rows(token_counts[second_texts] @ table)).sum(axis=1)
@@ -323,8 +333,8 @@ def agreement(token_counts: sparse.csr_matrix, first: np.ndarray, second: np.nda
 
 
 def rank_agreement(first: np.ndarray, second: np.ndarray) -> float:
-    """Spearman ×100 between two arrays of cosines; NaN where one is constant and the other is not the same."""
-    first, second = first.round(6), second.round(6)  # rounding must not order equals
+    """Compute Spearman ×100 between two arrays of cosines; NaN if one is constant and the arrays differ."""
+    first, second = first.round(6), second.round(6)  # rounding errors must not order equal values
     if min(np.ptp(first), np.ptp(second)) == 0:
         return 100.0 if np.array_equal(first, second) else math.nan
     return 100.0 * float(stats.spearmanr(first, second).statistic)

@@ -1,12 +1,9 @@
-"""Contrastive training of encoders: SimCSE and PromptBERT's objectives, their presets, continuous templates.
+"""Contrastive training of encoders: the objectives of SimCSE and PromptBERT, their presets, continuous templates.
 
-Masked language models are trained by `essent.lab.pretrain.run`.
+`essent.lab.pretrain` trains masked language models.
 
-In one line:
-
-    from essent.training import train
-
-    encoder = train("bert-base-uncased", texts, "promptbert-unsup", output="my-model", validate="stsb.dev")
+    >>> from essent.training import train
+    >>> encoder = train("bert-base-uncased", texts, "promptbert-unsup", output="my-model", validate="stsb.dev")
 """
 
 from essent._core.lazy import needs_torch

@@ -1,7 +1,7 @@
-"""Checkpoints of a run: written, sealed, looked through; going on from one; Ctrl-C, which leaves one.
+"""Checkpoints of a run: write and check them, resume from one, save one on Ctrl-C.
 
-transformers' trainer writes a checkpoint file by file. When the last one is on the disk, the digests of all of them
-are written (`essent._core.folders`): a checkpoint without them, or with other files, is not whole.
+transformers' trainer writes a checkpoint file by file. When the last file is on the disk, the digests of all files
+are written (`essent._core.folders`). A checkpoint without digests, or with other files, is incomplete.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from essent.training.device import retained_memory
 logger = logging.getLogger(__name__)
 
 CHECKPOINTS, STARTED = "checkpoints", "run.json"
-STATE = "trainer_state.json"  # what transformers' trainer writes last
+STATE = "trainer_state.json"  # transformers' trainer writes it last
 TIMES = ("runtime", "samples_per_second", "steps_per_second", "total_flos")  # these differ from run to run
-# What a full disk looks like: an OSError, safetensors' own error, or torch's RuntimeError of its zip writer.
+# A full disk raises an OSError, safetensors' own error, or a RuntimeError of torch's zip writer.
 WRITE_ERRORS = (OSError, SafetensorError, RuntimeError)
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest whole checkpoint."""
+    """Return the newest complete checkpoint, or None."""
     return next((path for path in reversed(_numbered(folder)) if is_whole(path)), None)
 
 
 def check_unfinished(output: Path) -> None:
-    """Refuse a folder that holds the checkpoints of a run, or of runs with several seeds.
+    """Check that a folder contains no checkpoints of a run, or of runs with several seeds.
 
     Raises:
-        DataError: says how to go on from them, and how to begin anew.
+        DataError: it does; explains how to resume and how to start over.
     """
     folders = [output / CHECKPOINTS, *output.glob(f"seed-*/{CHECKPOINTS}")]
     if checkpoint := next(filter(None, map(last_checkpoint, folders)), None):
         raise DataError(
-            f"{output} holds a run, its last checkpoint is {checkpoint}. --resume (resume=True) goes on from there; "
-            "--force (force=True) begins anew and removes its checkpoints."
+            f"{output} contains an earlier run, with the checkpoint {checkpoint}. --resume (resume=True) resumes it; "
+            "--force (force=True) removes its checkpoints and starts over."
         )
 
 
@@ -57,16 +57,16 @@ def remove_checkpoints(folder: Path) -> None:
     """Remove the checkpoints of an earlier run, and nothing else.
 
     Raises:
-        DataError: they are not essent's.
+        DataError: the folder was not written by essent.
     """
     if (folder / STARTED).is_file():
         shutil.rmtree(folder)
     elif folder.exists():
-        raise DataError(f"{folder} is not essent's, and force leaves it alone. Choose another folder.")
+        raise DataError(f"{folder} was not written by essent, so it is not removed. Choose another output folder.")
 
 
 def _numbered(folder: Path) -> list[Path]:
-    """Checkpoints, whole or not, by their steps."""
+    """Return the checkpoints, complete or not, sorted by step."""
     return sorted((path for path in folder.glob("checkpoint-*") if path.name[11:].isdigit()), key=_step_of)
 
 
@@ -75,7 +75,7 @@ def _step_of(checkpoint: Path) -> int:
 
 
 def is_whole(checkpoint: Path) -> bool:
-    """Whether a checkpoint was written to its end, and has every file in its length."""
+    """Return whether a checkpoint was written completely: every file is there, with its length."""
     try:
         check_digests(checkpoint, whole=False)
         return STATE in listed_names(checkpoint)
@@ -84,25 +84,28 @@ def is_whole(checkpoint: Path) -> bool:
 
 
 def check_checkpoint(checkpoint: Path) -> None:
-    """Compare every byte of a checkpoint with what was written, before a run goes on from it.
+    """Compare every byte of a checkpoint with its digests, before a run resumes from it.
 
-    What a run that was killed has left beside the digests is removed.
+    Leftovers of a killed run beside the digests are removed.
 
     Raises:
-        DataError: names the file that has changed.
+        DataError: a file has changed; names it.
     """
     remove_leftovers(checkpoint / DIGESTS)
     try:
         check_digests(checkpoint, whole=True)
     except ModelError as error:
         reason = str(error).split(" Get the folder again")[0]
-        raise DataError(f"{reason} Remove {checkpoint} to go on from the checkpoint before it.") from error
+        raise DataError(f"{reason} Remove {checkpoint} to resume from the checkpoint before it.") from error
 
 
 def check_same_run(started: Path, metadata: Mapping[str, Any], output: Path, may_change: Sequence[str] = ()) -> None:
-    """Compare what a run wrote down about itself when it began with the run that would go on with its checkpoints.
+    """Check that a run has the model, data and settings of the run whose checkpoints it would resume from.
 
     Args:
+        started: the file that the earlier run wrote when it started.
+        metadata: the same values of the new run.
+        output: the folder of the run, for the error message.
         may_change: settings that may differ.
 
     Raises:
@@ -111,11 +114,11 @@ def check_same_run(started: Path, metadata: Mapping[str, Any], output: Path, may
     try:
         before = json.loads(started.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"{output} cannot be resumed: {started} cannot be read ({error}).") from error
+        raise DataError(f"Cannot resume {output}: cannot read {started} ({error}).") from error
     old, new = _flat(before), _flat(json.loads(json.dumps(metadata)))
     if changed := [name for name in new if old.get(name) != new[name] and name not in may_change]:
         differences = ", ".join(f"{name} was {old.get(name)!r} and is {new[name]!r}" for name in changed)
-        raise DataError(f"{output} cannot be resumed with another run's model, data or settings: {differences}.")
+        raise DataError(f"Cannot resume {output} with another model, other data or other settings: {differences}.")
 
 
 def _flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,32 +131,33 @@ def _flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def history_of(state: Any) -> list[dict[str, Any]]:
-    """The log of transformers' trainer without times, so that it is the same for the same run."""
+    """Return the log of transformers' trainer without times, so that equal runs have equal logs."""
     return [{key: value for key, value in row.items() if not key.endswith(TIMES)} for row in state.log_history]
 
 
 def checkpoint_note(folder: Path) -> str:
-    """What to say about the last good checkpoint."""
+    """Return the sentence about the last valid checkpoint, for error messages."""
     checkpoint = last_checkpoint(folder)
-    return f"The last good checkpoint is {checkpoint}." if checkpoint else "There is no checkpoint yet."
+    return f"The last valid checkpoint is {checkpoint}." if checkpoint else "There is no checkpoint yet."
 
 
 def where_it_goes_on(output: Path, checkpoint: Path | None, steps: int) -> str:
-    """What to say about a run that is resumed: from which of how many steps, or that there is nothing to resume."""
+    """Return a line about a resumed run: its step and number of steps, or that there is nothing to resume."""
     if checkpoint is None:
-        return f"{output} has no checkpoint to resume from: the run begins at step 0."
+        return f"{output} has no checkpoint to resume from: the run starts at step 0."
     done = _step_of(checkpoint)
     if done >= steps:
-        return f"{output}: all {steps} steps are done. More of them (max_steps or epochs) would extend the run."
-    return f"{output}: going on after step {done} of {steps}."
+        return f"{output}: all {steps} steps are done. Increase max_steps or epochs to extend the run."
+    return f"{output}: resuming after step {done} of {steps}."
 
 
 @contextlib.contextmanager
 def writing_checkpoint(trainer: Any) -> Iterator[None]:
-    """Have transformers' trainer write its checkpoint in this block; older ones go when the new one is whole.
+    """Let transformers' trainer write its checkpoint in this block; remove older ones once it is complete.
 
     Raises:
-        TrainingError: it cannot be written (a full disk, say); half of it is removed, and the error says what is left.
+        TrainingError: it cannot be written (a full disk, say). The incomplete checkpoint is removed, and the error
+            names the last valid one.
     """
     arguments, step = trainer.args, trainer.state.global_step
     folder = Path(str(arguments.output_dir))
@@ -161,7 +165,7 @@ def writing_checkpoint(trainer: Any) -> Iterator[None]:
     arguments.save_total_limit = None
     try:
         if arguments.should_save:
-            shutil.rmtree(checkpoint, ignore_errors=True)  # half of one, of a run that was killed
+            shutil.rmtree(checkpoint, ignore_errors=True)  # an incomplete one, of a killed run
         trainer.accelerator.wait_for_everyone()
         yield
         trainer.accelerator.wait_for_everyone()
@@ -173,24 +177,24 @@ def writing_checkpoint(trainer: Any) -> Iterator[None]:
     except WRITE_ERRORS as error:
         shutil.rmtree(checkpoint, ignore_errors=True)
         raise TrainingError(
-            f"The checkpoint of step {step} cannot be written to {folder}: {error}. {checkpoint_note(folder)} "
-            "Free some space and resume."
+            f"Cannot write the checkpoint of step {step} to {folder}: {error}. {checkpoint_note(folder)} "
+            "Free some disk space and resume."
         ) from error
     finally:
         arguments.save_total_limit = limit
 
 
 def _seal(checkpoint: Path) -> None:
-    """Write the digests of all files, which are on the disk before."""
+    """Write the digests of all files, after the files themselves are on the disk."""
     sync_tree(checkpoint)
     write_digests(checkpoint)
     sync(checkpoint.parent)
 
 
 def _rotate(written: Path, limit: int | None, best: str | None) -> None:
-    """Remove what is not whole, and the oldest checkpoints; the one just written and the best one stay.
+    """Remove incomplete checkpoints and the oldest ones; retain the one just written and the best one.
 
-    One that is removed in part has no longer the files of its digests.
+    A checkpoint that is removed only in part no longer has the files of its digests, so it counts as incomplete.
     """
     checkpoints = _numbered(written.parent)
     whole = [path for path in checkpoints if is_whole(path)]
@@ -204,14 +208,14 @@ def _rotate(written: Path, limit: int | None, best: str | None) -> None:
 
 
 class StopGently(TrainerCallback):
-    """On the first Ctrl-C (or SIGTERM) the step is finished and a checkpoint saved; a second one stops at once."""
+    """Callback that finishes the step and saves a checkpoint on Ctrl-C or SIGTERM; a second signal stops at once."""
 
     def __init__(self) -> None:
         self.requested = False
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Within the block the signals are taken; only the main thread can."""
+        """Handle the signals in this block; in another thread than the main one, do nothing."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -219,7 +223,7 @@ class StopGently(TrainerCallback):
 
         def take(number: int, frame: Any) -> None:
             self.requested = True
-            logger.warning("Stopping after this step, with a checkpoint. Ctrl-C again stops at once, without one.")
+            logger.warning("Stopping after this step, with a checkpoint. Press Ctrl-C again to stop without one.")
             signal.signal(number, before[number] or signal.SIG_DFL)
 
         for number in before:
@@ -231,27 +235,27 @@ class StopGently(TrainerCallback):
                 signal.signal(number, handler or signal.SIG_DFL)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        """Save and stop, if asked."""
+        """Save and stop if a signal was received."""
         if self.requested and state.global_step < state.max_steps:
             control.should_save = control.should_training_stop = True
         return control
 
 
 def total_steps(trainer: Any) -> int:
-    """How many steps the whole run of transformers' trainer has, those before its checkpoint too."""
+    """Return the number of steps of the whole run, including those before the checkpoint."""
     if trainer.args.max_steps > 0:
         return int(trainer.args.max_steps)
     return math.ceil(float(trainer.args.num_train_epochs) * len(trainer.get_train_dataloader()))
 
 
 def go_on(trainer: Any, checkpoint: Path | None) -> bool:
-    """Have transformers' trainer train, from a checkpoint if there is one; False if nothing was left to train.
+    """Run transformers' trainer, from a checkpoint if there is one; return False if no step was left.
 
-    Of a run whose steps are all done the checkpoint is only read: in the middle of an epoch transformers would make one
-    step more.
+    When all steps are done, the checkpoint is only loaded: in the middle of an epoch transformers would run one more
+    step.
 
     Raises:
-        KeyboardInterrupt: it was stopped, after a checkpoint; says at which step.
+        KeyboardInterrupt: the run was stopped, after a checkpoint; names the step.
     """
     if checkpoint is not None:
         state = TrainerState.load_from_json(str(checkpoint / STATE))
@@ -266,7 +270,7 @@ def go_on(trainer: Any, checkpoint: Path | None) -> bool:
     if trainer.state.global_step < trainer.state.max_steps:
         raise KeyboardInterrupt(
             f"Stopped after step {trainer.state.global_step} of {trainer.state.max_steps}. "
-            f"{checkpoint_note(Path(str(trainer.args.output_dir)))} The same command with --resume goes on from there "
+            f"{checkpoint_note(Path(str(trainer.args.output_dir)))} Run the same command with --resume to continue "
             "(in Python: resume=True)."
         )
     return True

@@ -1,8 +1,8 @@
-"""Continuous templates: the words of a template become free vectors, and nothing else is trained.
+"""Continuous templates: train the words of a template as free vectors, and nothing else.
 
-Every token of the template, other than [MASK] and the special tokens around a text, becomes a new token "[V1]", "[V2]"
-and so on, whose row of the embedding table begins as a copy of that token's. The template is then literally
-"[V1][V2]{text}[V3]" on a model with a few more rows, so that whatever runs, saves or loads a model runs this one too.
+Every token of the template, except [MASK] and the special tokens around a text, becomes a new token "[V1]", "[V2]"
+and so on. Its row of the embedding table is initialized with a copy of the original token's row. The template is then
+literally "[V1][V2]{text}[V3]" on a model with a few more rows, so all code for models also runs, saves and loads it.
 
 Source: PromptBERT (Jiang et al. 2022), 4.2 and App. B; OptiPrompt (Zhong et al. 2021).
 """
@@ -28,19 +28,19 @@ from essent.recipe.tokens.ids import Frame
 
 
 def free_template(encoder: Encoder, templates: Sequence[str]) -> str:
-    """Give an encoder a row and a token for each word of its one template, in place, and let nothing else be trained.
+    """Add a token and an embedding row for each word of a template to an encoder, in place, and freeze the rest.
 
     Returns:
-        The template as a recipe takes it, "[V1][V2]{text}[V3][MASK][V4]".
+        The template for a recipe, "[V1][V2]{text}[V3][MASK][V4]".
 
     Raises:
-        InputError: other than one template.
-        UnsupportedRecipeError: no words in the template, or a tokenizer that does not keep the new tokens whole.
+        InputError: no template, or more than one.
+        UnsupportedRecipeError: no words in the template, or a tokenizer that splits the new tokens.
     """
     if len(templates) != 1:
         raise InputError(
-            "A continuous template is trained with one template: objective='same-template' or "
-            f"'same-template-denoised', not with {len(templates)}."
+            f"Continuous templates are trained one at a time, got {len(templates)}. Use objective='same-template' or "
+            "'same-template-denoised'."
         )
     (template,) = templates
     old = encoder.module.backbone
@@ -49,7 +49,7 @@ def free_template(encoder: Encoder, templates: Sequence[str]) -> str:
     inner = (frame.before[len(own.before) :], frame.after[: len(frame.after) - len(own.after)])
     words = [index for part in inner for index in part if index not in special]
     if not words:
-        raise UnsupportedRecipeError(f"The template {template!r} has no words that could become free vectors.")
+        raise UnsupportedRecipeError(f"The template {template!r} contains no words to train as free vectors.")
     tokenizer = copy.deepcopy(old.tokenizer)
     vocabulary = tokenizer.get_vocab()
     names = list(islice((name for number in count(1) if (name := f"[V{number}]") not in vocabulary), len(words)))
@@ -68,7 +68,7 @@ def free_template(encoder: Encoder, templates: Sequence[str]) -> str:
 
 
 def replace_module(encoder: Encoder, module: RecipeModule) -> None:
-    """Put another recipe's module in the place of the encoder's."""
+    """Replace the encoder's recipe module."""
     encoder._modules[next(iter(encoder._modules))] = module
     encoder._sign()
 
@@ -78,13 +78,13 @@ def _check_frame(actual: Frame, expected: Frame, began_as: dict[int, int], templ
     rules_differ = (actual.space, actual.dot_rule) != (expected.space, expected.dot_rule)
     if back != [expected.before, expected.after] or rules_differ:
         raise UnsupportedRecipeError(
-            f"This tokenizer does not read the words of {template!r} as single new tokens: {actual} instead of "
+            f"The tokenizer does not keep the new tokens for the words of {template!r} whole: got {actual}, expected "
             f"{expected}."
         )
 
 
 def _append_rows(model: Any, rows: Sequence[int], began_as: Sequence[int]) -> None:
-    """Put copies of rows into the embedding table, which grows where the tokens have no row (tables may be padded)."""
+    """Copy rows of the embedding table to the new tokens; it grows if they have no row yet (tables may be padded)."""
     size = max(model.get_input_embeddings().weight.shape[0], max(rows) + 1)
     weight = model.resize_token_embeddings(size, mean_resizing=False).weight
     with torch.no_grad():
@@ -92,9 +92,9 @@ def _append_rows(model: Any, rows: Sequence[int], began_as: Sequence[int]) -> No
 
 
 def _freeze_all_but(model: Any, rows: Sequence[int]) -> None:
-    """Let gradients reach these rows of the embedding table and nothing else.
+    """Freeze all weights except these rows of the embedding table.
 
-    The others get a gradient of exactly 0, with which Adam without weight decay changes no bit.
+    The other rows have a gradient of exactly 0, so Adam without weight decay changes no bit of them.
     """
     for weight in model.parameters():
         weight.requires_grad_(False)

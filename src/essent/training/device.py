@@ -1,7 +1,7 @@
-"""What training computes on: the device and its precision, quick dropout on a CPU, memory that steps reuse.
+"""The hardware side of training: device and precision, fast dropout on CPUs, memory that steps reuse.
 
-A trainer of transformers takes the machine's accelerator unless it is given `use_cpu`, and refuses bf16 where it finds
-no accelerator and was not. So the device is found first, the precision follows from it, and the trainer is given both.
+transformers' trainer uses the machine's accelerator unless `use_cpu` is set, and rejects bf16 when it finds no
+accelerator and `use_cpu` is not set. So the device is determined first, then the precision; both go to the trainer.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from essent.model.attention import probabilities
 
 
 def find_device(requested: str | None) -> str:
-    """The kind of device that a trainer will use: "cpu", or the machine's accelerator ("cuda", "mps" …).
+    """Return the type of device that a trainer will use: "cpu", or the machine's accelerator ("cuda", "mps" …).
 
     Args:
-        requested: the kind that is wanted; None for the accelerator, or the CPU where there is none.
+        requested: the type of device; None for the accelerator, or the CPU if there is none.
 
     Raises:
-        InputError: a device that this machine does not have, or one of several devices.
+        InputError: a device that this machine does not have, or a single one of several devices.
     """
     best = torch.device(get_device_name()).type
     if requested in (None, best, "cpu"):
         return requested or best
     allowed = " or ".join(repr(kind) for kind in dict.fromkeys((best, "cpu")))
-    several = " Of several GPUs the environment variable CUDA_VISIBLE_DEVICES chooses one." * (best == "cuda")
-    raise InputError(f"device={requested!r}: on this machine training runs on {allowed}.{several}")
+    several = " To choose one of several GPUs, set the environment variable CUDA_VISIBLE_DEVICES." * (best == "cuda")
+    raise InputError(f"device={requested!r}: must be {allowed} on this machine.{several}")
 
 
 def on_device(device: str, precision: str) -> dict[str, Any]:
-    """A device and a precision as keyword arguments of transformers' TrainingArguments.
+    """Return the arguments of transformers' TrainingArguments for a device and a precision.
 
     Args:
-        device: the kind of device, from `find_device` or of the model that is trained.
+        device: the type of device, from `find_device` or of the model that is trained.
         precision: "bfloat16" or "float16" for mixed precision; any other name is float32.
 
     Raises:
-        InputError: the device does not compute in that precision at all.
+        InputError: the device does not support that precision.
     """
     from transformers.utils import is_torch_bf16_gpu_available
 
     if precision == "float16" and device == "cpu":
-        raise InputError("precision='float16' needs a GPU; on a CPU take float32, or 'bfloat16' where the CPU has it.")
+        raise InputError("precision='float16' needs a GPU. On a CPU, use 'float32', or 'bfloat16' if it supports it.")
     if precision == "bfloat16" and device != "cpu" and not is_torch_bf16_gpu_available():
-        raise InputError(f"precision='bfloat16': the device {device!r} does not compute in it; take float32.")
+        raise InputError(f"precision='bfloat16' is not supported on the device {device!r}. Use 'float32'.")
     return {
         "use_cpu": device == "cpu",
         "bf16": precision == "bfloat16",
@@ -65,16 +65,16 @@ def on_device(device: str, precision: str) -> dict[str, Any]:
 
 # -- dropout ----------------------------------------------------------------------------------------------------------
 
-# torch draws one 53-bit random number per element, on one core: with a model of 12 layers a quarter of the processor
-# time of a training step, in bfloat16 a third (docs/training.md). Here one 64-bit number decides four elements.
+# torch draws one 53-bit random number per element, on one core. With a model of 12 layers this takes a quarter of the
+# CPU time of a training step, in bfloat16 a third (docs/training.md). Here one 64-bit number decides four elements.
 STEPS = 2**16  # probabilities are multiples of 1 / STEPS: 0.1 is 0.100006
 
 
 def keep_mask(shape: Sequence[int], p: float) -> torch.Tensor:
-    """True with probability 1 - p, on the CPU, from torch's random numbers.
+    """Draw a mask on the CPU that is True with probability 1 - p, from torch's random numbers.
 
     Args:
-        shape: of the mask.
+        shape: shape of the mask.
         p: share of False, in steps of 1/65,536.
     """
     count = math.prod(shape)
@@ -83,10 +83,10 @@ def keep_mask(shape: Sequence[int], p: float) -> torch.Tensor:
 
 
 class QuickDropout(TorchFunctionMode):
-    """In this block, `dropout` of tensors on a CPU, in attention too, draws its masks with `keep_mask`.
+    """Context in which `dropout` of tensors on a CPU, in attention too, draws its masks with `keep_mask`.
 
-    Their numbers come from torch's default generator, so that a seed or a checkpoint repeats them. The functions that
-    it replaces are those of transformers' models; `torch.dropout` and torch's own layers stay as they are.
+    The random numbers come from torch's default generator, so a seed or a checkpoint repeats them. It replaces the
+    functions that transformers' models call; `torch.dropout` and torch's own layers are unchanged.
     """
 
     def __torch_function__(
@@ -99,10 +99,10 @@ class QuickDropout(TorchFunctionMode):
 
 
 def quick_dropout(device: str, model: torch.nn.Module) -> contextlib.AbstractContextManager[object]:
-    """`QuickDropout` for a training step on a CPU, nothing elsewhere: GPUs draw masks in parallel.
+    """Return `QuickDropout` for a training step on a CPU, and an empty context elsewhere: GPUs draw masks in parallel.
 
-    Nothing with gradient checkpointing either: torch leaves function modes in the backward pass, where states are
-    computed again and need the same masks.
+    With gradient checkpointing the context is empty too: torch leaves function modes in the backward pass, which
+    computes the states again and needs the same masks.
     """
     again = any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
     return QuickDropout() if device == "cpu" and not again else contextlib.nullcontext()
@@ -125,7 +125,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """What torch computes too where attention has dropout, as its fast paths have none on a CPU."""
+    """Compute attention with dropout explicitly, as torch does: its fast paths on CPUs do not support dropout."""
     refused = enable_gqa or (is_causal and attn_mask is not None) or query.device.type != "cpu"
     refused = refused or query.dim() != 4 or query.shape[:2] != key.shape[:2]
     if refused or not 0 < round(dropout_p * STEPS) < STEPS:
@@ -145,22 +145,22 @@ _OWN: dict[Any, Callable[..., Any]] = {
 
 # -- memory -----------------------------------------------------------------------------------------------------------
 
-# Each step allocates the same hundreds of megabytes, and glibc gives them back to the system in between. Asking for
-# them again, page by page, takes about an eighth of a step of a small model on a CPU (docs/training.md).
+# Each step allocates the same hundreds of megabytes, and glibc returns them to the system in between. Allocating them
+# again, page by page, takes about an eighth of a step of a small model on a CPU (docs/training.md).
 TRIM, MAPPED = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
-NEVER = -1  # bytes at the end of the heap that go back
+NEVER = -1  # bytes at the end of the heap that are returned
 LARGEST = 2**31 - 1  # bytes; mallopt takes an int
 USUAL_TRIM, USUAL_MAPPED = 2**26, 2**25  # where glibc's own thresholds end, once large memory was freed
 
 
 @contextlib.contextmanager
 def retained_memory() -> Iterator[None]:
-    """In this block freed memory stays with the process; after it, it goes back. Nothing without glibc."""
+    """Retain freed memory in this block, and return it to the system afterwards. No effect without glibc."""
     library = ctypes.CDLL(None) if sys.platform == "linux" else None
     if library is None or not hasattr(library, "mallopt"):  # another C library
         yield
         return
-    # The first call ends glibc's own changes of both, so this one comes first; older ones allow 32 MB at most.
+    # The first call stops glibc from adapting both, so this one comes first; older versions allow 32 MB at most.
     if not library.mallopt(MAPPED, LARGEST):
         library.mallopt(MAPPED, USUAL_MAPPED)
     library.mallopt(TRIM, NEVER)

@@ -1,4 +1,4 @@
-"""What is trained on: texts, pairs or triplets; read from files, checked, and known by a digest."""
+"""Training examples: texts, pairs or triplets, read from files, checked, and identified by a digest."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from essent._core.texts import mend_surrogates
 from essent.errors import DataError, InputError
 from essent.tasks.data import Row, located_rows, text_value
 
-# The names under which a column is accepted, without regard to case; the first one present counts. sent0, sent1 and
-# hard_neg are those of SimCSE's NLI file.
+# Accepted column names, ignoring case; the first one present is used. sent0, sent1 and hard_neg are the names in
+# SimCSE's NLI file.
 COLUMNS = {
     "anchor": ("anchor", "premise", "sent0", "sentence1", "query", "question"),
     "positive": ("positive", "entailment", "sent1", "sentence2", "answer"),
@@ -24,11 +24,19 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Examples:
-    """Rows of texts of one width: 1 (texts), 2 (anchor, positive) or 3 (and a hard negative).
+    """Training examples of one width: 1 (texts), 2 (anchor, positive) or 3 (and a hard negative).
 
     Attributes:
-        rows: in their order.
-        notes: sentences about what was left out.
+        rows: the texts of each example, in the order of the data.
+        notes: sentences about excluded rows.
+
+    Example:
+        >>> from essent.training import Examples
+        >>> examples = Examples((("A man plays.", "Somebody plays."), ("Two dogs run.", "Animals are running.")))
+        >>> len(examples), examples.width
+        (2, 2)
+        >>> examples.columns()["positive"]
+        ['Somebody plays.', 'Animals are running.']
     """
 
     rows: tuple[tuple[str, ...], ...]
@@ -43,7 +51,7 @@ class Examples:
         return len(self.rows[0])
 
     def columns(self) -> dict[str, list[str]]:
-        """Columns for a data set."""
+        """The examples as columns, for a data set."""
         names = list(COLUMNS)[: self.width] if self.width > 1 else ["text"]
         return {name: [row[index] for row in self.rows] for index, name in enumerate(names)}
 
@@ -56,10 +64,10 @@ class Examples:
 
 
 def as_examples(data: Any) -> Examples:
-    """Check what is trained on.
+    """Check training data and convert it to `Examples`.
 
-    A list of texts: blank ones and repeated ones are left out (a text is no negative of itself). A list of pairs or
-    triplets of texts is kept unchanged.
+    In a list of texts, blank and repeated ones are excluded (a text must not be its own negative). A list of pairs or
+    triplets of texts is unchanged.
 
     Raises:
         InputError: not such a list, rows of different widths, a blank text in a pair, or fewer than two examples.
@@ -67,7 +75,7 @@ def as_examples(data: Any) -> Examples:
     if isinstance(data, Examples):
         return data
     if isinstance(data, (str, bytes)) or not hasattr(data, "__iter__"):
-        raise InputError(f"Train on a list of texts, pairs or triplets, not {type(data).__name__}: {str(data)[:60]!r}.")
+        raise InputError(f"Expected a list of texts, pairs or triplets, got {type(data).__name__}: {str(data)[:60]!r}.")
     rows = [(row,) if isinstance(row, str) else row for row in data]
     for index, row in enumerate(rows):
         _check_row(row, index, rows)
@@ -77,10 +85,10 @@ def as_examples(data: Any) -> Examples:
     if kind == "texts":
         examples = list(dict.fromkeys(row for row in examples if row[0].strip()))
         if omitted := len(rows) - len(examples):
-            notes = (f"{omitted} of {len(rows)} texts left out: blank or repeated.",)
+            notes = (f"{omitted} of {len(rows)} texts excluded: blank or repeated.",)
     if len(examples) < 2:
         raise InputError(
-            f"Contrastive training needs at least two different {kind}, got {len(examples)}: every text's negatives "
+            f"Contrastive training needs at least two different {kind}, got {len(examples)}: the negatives of a text "
             "are the others of its batch."
         )
     return Examples(tuple(examples), notes)
@@ -89,22 +97,32 @@ def as_examples(data: Any) -> Examples:
 def _check_row(row: Any, index: int, rows: Sequence[Any]) -> None:
     if not isinstance(row, (tuple, list)) or not 1 <= len(row) <= 3 or not all(isinstance(text, str) for text in row):
         raise InputError(
-            f"Example {index} is {str(row)[:60]!r} ({type(row).__name__}); an example is a text, or a pair or triplet "
-            "of texts."
+            f"Example {index} is {str(row)[:60]!r} ({type(row).__name__}). Each example must be a text, or a pair or "
+            "triplet of texts."
         )
     if len(row) != len(rows[0]):
-        raise InputError(f"Example {index} has {len(row)} texts, the first one {len(rows[0])}; all must be alike.")
+        raise InputError(
+            f"Example {index} has {len(row)} texts, the first one {len(rows[0])}. All examples must have the same "
+            "number of texts."
+        )
     if len(row) > 1 and not all(text.strip() for text in row):
-        raise InputError(f"Example {index} has a blank text: {row!r}; leave it out.")
+        raise InputError(f"Example {index} contains a blank text: {row!r}. Remove the example.")
 
 
 def read_examples(path: str | Path) -> Examples:
     """Read pairs or triplets from a file with named columns (.jsonl, .json, .csv, .tsv, .parquet).
 
-    Columns: see `COLUMNS`; other columns are not read. With a column of negatives every row must have one.
+    Columns are `anchor`, `positive` and optionally `negative`, or another name in `COLUMNS`; other columns are
+    ignored. With a column of negatives every row must have one.
 
     Raises:
         DataError: no such file, no such columns, a value that is blank or not a text; names file and line.
+
+    Example:
+        >>> from essent.training import read_examples
+        >>> examples = read_examples("questions.jsonl")
+        >>> examples.rows[0]
+        ('How was the soup?', 'The soup of day 0 was not good.')
     """
     return as_examples([_read_row(row) for row in located_rows(path)])
 
@@ -118,11 +136,11 @@ def _read_row(row: Row) -> tuple[str, ...]:
             if role == "negative":
                 continue
             raise DataError(
-                f"{row.where}: no column {role!r} (accepted: {', '.join(names)}); it has "
+                f"{row.where}: no column {role!r} (accepted: {', '.join(names)}). Columns of the file: "
                 f"{', '.join(map(repr, row.values))}."
             )
         text = text_value(row, column, row.values[column])
         if not text.strip():
-            raise DataError(f"{row.where}: {column!r} is blank; leave the row out.")
+            raise DataError(f"{row.where}: {column!r} is blank. Remove the row.")
         texts.append(text)
     return tuple(texts)

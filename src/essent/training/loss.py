@@ -2,11 +2,11 @@
 
     ℓ_i = − log [ exp(cos(e_i, e'_i)/τ) / Σ_j ( exp(cos(e_i, e'_j)/τ) + exp(cos(e_i, n_j)/τ) ) ]
 
-e_i is text i under one view, e'_i its positive under the same or another view, n_j the hard negative of text j where
-there are any. With denoising e_i = h_i − ĥ_i: the template's own vector is taken off first.
+e_i is text i under one view, e'_i its positive under the same or another view, n_j the hard negative of text j, if
+any. With denoising e_i = h_i − ĥ_i: the template's own vector is subtracted first.
 
-The collator tokenises each column once and sets it into the frame of each view. The loss then runs the model with the
-view's plan, and once more on the templates alone where their bias is taken off: one row for each distinct length.
+The collator tokenizes each column once and puts it into the frame of each view. The loss then runs the model with the
+view's plan and, with denoising, once more on the templates alone: one row per distinct length.
 
 Source: SimCSE (Gao et al. 2021, eq. 1 and 5); PromptBERT (Jiang et al. 2022, 4.3, eq. 4, Table 8).
 """
@@ -43,24 +43,33 @@ ColumnView = tuple[int, int]  # column of the data, view
 def info_nce(
     anchors: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor | None = None, *, temperature: float = 0.05
 ) -> torch.Tensor:
-    """InfoNCE over the negatives of a batch: the mean of ℓ_i, a scalar.
+    """Compute the InfoNCE loss with in-batch negatives: the mean of ℓ_i, a scalar.
 
     Args:
-        anchors: (B,D). A zero vector has cosine 0 with everything.
-        positives: (B,D), row i that of anchor i; the other rows are its negatives.
+        anchors: (B,D). A zero vector has cosine 0 with every vector.
+        positives: (B,D). Row i is the positive of anchor i; the other rows are its negatives.
         negatives: (B,D) hard negatives, each a negative of every anchor.
         temperature: τ.
 
     Raises:
         InputError: other shapes.
+
+    Example:
+        >>> import torch
+        >>> from essent.training import info_nce
+        >>> anchors = torch.eye(4)
+        >>> round(info_nce(anchors, anchors).item(), 2), round(info_nce(anchors, anchors.roll(1, dims=0)).item(), 2)
+        (0.0, 20.0)
     """
     for name, vectors in (("positives", positives), ("negatives", negatives)):
         if vectors is not None and vectors.shape != anchors.shape:
-            raise InputError(f"{name} must have the anchors' shape {tuple(anchors.shape)}, not {tuple(vectors.shape)}.")
+            raise InputError(
+                f"{name} has the shape {tuple(vectors.shape)}: must be that of the anchors, {tuple(anchors.shape)}."
+            )
     if anchors.ndim != 2 or not len(anchors):
-        raise InputError(f"anchors must be (B,D) with at least one row, not {tuple(anchors.shape)}.")
+        raise InputError(f"anchors has the shape {tuple(anchors.shape)}: must be (B,D) with at least one row.")
     candidates = positives if negatives is None else torch.cat([positives, negatives])  # (B,D) or (2B,D)
-    with torch.autocast(anchors.device.type, enabled=False):  # cosines of 16 bits have three digits
+    with torch.autocast(anchors.device.type, enabled=False):  # 16-bit cosines have only three digits
         exact = torch.promote_types(anchors.dtype, torch.float32)
         units = functional.normalize(anchors.to(exact), dim=1)  # (B,D)
         cosines = units @ functional.normalize(candidates.to(exact), dim=1).T  # (B,B) or (B,2B)
@@ -71,9 +80,9 @@ def info_nce(
 
 
 class ViewedModule(SavableModule):
-    """A recipe's module that also runs other plans on its backbone: one a view.
+    """A recipe's module that also runs other plans on its backbone: one per view.
 
-    Everything goes through the model's own `forward`, so that a trainer may wrap the model (DistributedDataParallel).
+    All plans run through the model's own `forward`, so a trainer may wrap the model (DistributedDataParallel).
     """
 
     forward_kwargs: set[str] = {"shape", "plan"}  # noqa: RUF012
@@ -81,10 +90,10 @@ class ViewedModule(SavableModule):
     def forward(
         self, features: dict[str, Any], shape: bool = True, plan: Plan | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """Features to `sentence_embedding` (B,K), by `plan` where one is given.
+        """Add `sentence_embedding` (B,K) to features, computed by `plan` if there is one.
 
         Args:
-            features: as of `RecipeModule.forward`; `positions` (B,T), counted from 0, when they are not the places.
+            features: as in `RecipeModule.forward`; `positions` (B,T) from 0 if they differ from the token indices.
         """
         if plan is None:
             return super().forward(features, shape=shape, **kwargs)
@@ -96,7 +105,7 @@ class ViewedModule(SavableModule):
 
 
 def bare_template(frame: Frame, lengths: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Features of a template with an empty slot, one row a length (U): ids, mask, positions, all (U,F).
+    """Return features of a template with an empty slot, one row per length (U): ids, mask, positions, all (U,F).
 
     The positions after the slot are shifted by the length of the missing text (PromptBERT 4.3).
     """
@@ -107,7 +116,7 @@ def bare_template(frame: Frame, lengths: torch.Tensor) -> dict[str, torch.Tensor
 
 
 def places_of(columns: int, views: int) -> tuple[ColumnView, ...]:
-    """Which column is read under which view: a text twice, or an anchor under the first and all others under the last.
+    """Return which column is read under which view: a text twice, or the anchor under the first, others under the last.
 
     Args:
         columns: 1 (texts), 2 (pairs) or 3 (with hard negatives).
@@ -119,7 +128,7 @@ def places_of(columns: int, views: int) -> tuple[ColumnView, ...]:
 
 @dataclass(kw_only=True)
 class ViewCollator(SentenceTransformerDataCollator):
-    """Rows of texts to the features of each place: `view0_input_ids`, `view0_attention_mask`, `view1_…`."""
+    """Collator from rows of texts to features of each view: `view0_input_ids`, `view0_attention_mask`, `view1_…`."""
 
     backbone: Backbone
     frames: Sequence[Frame]
@@ -127,13 +136,13 @@ class ViewCollator(SentenceTransformerDataCollator):
     max_seq_length: int = 32
 
     def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
-        """One batch of rows, columns in the order of the data."""
+        """Return the features of a batch of rows, whose columns are in the order of the data."""
         columns = [[str(row[name]) for row in features] for name in features[0]]
         known: dict[tuple[int, bool, bool], list[list[int]]] = {}
         batch: dict[str, Any] = {}
         for number, (column, view) in enumerate(self.places):
             frame = self.frames[view]
-            key = (column, frame.space, frame.dot_rule)  # all that the ids of a text depend on
+            key = (column, frame.space, frame.dot_rule)  # the ids of a text depend on nothing else
             if key not in known:
                 known[key] = self._ids(columns[column], frame)
             sequences = [[*frame.before, *ids, *frame.after] for ids in known[key]]
@@ -149,7 +158,7 @@ class ViewCollator(SentenceTransformerDataCollator):
 
 
 class ShuffledBatches(DefaultBatchSampler):
-    """Batches in an order that depends on seed and epoch alone, so that a resumed run sees the same ones."""
+    """Batch sampler whose order depends only on seed and epoch, so a resumed run has the same batches."""
 
     def __iter__(self) -> Iterator[list[int]]:
         order = torch.randperm(len(self.sampler), generator=torch.Generator().manual_seed(self.seed + self.epoch))  # type: ignore[arg-type]
@@ -161,18 +170,28 @@ class ShuffledBatches(DefaultBatchSampler):
 
 
 class ContrastiveLoss(nn.Module):
-    """InfoNCE between views of texts, with or without their templates' biases.
+    """InfoNCE between views of texts, with or without subtracting the bias of their templates.
 
-    The bias ĥ of a template is computed once a step for each distinct number of tokens among the texts under it, with
-    dropout and with its gradient, as in PromptBERT's code: the template's own reading is trained too.
+    The bias ĥ of a template is computed once per step for each distinct number of tokens of its texts, with dropout
+    and with its gradient, as in PromptBERT's code: the vector of the bare template is trained too.
 
     Args:
         model: an Encoder whose first module is a `ViewedModule`.
-        plans: one a view, each the [MASK] of a template or a recipe without one, not denoised.
+        plans: one per view, each for the [MASK] of a template or a recipe without template, not denoised.
         column_views: which column of the data is read under which view, in the order of `features`.
-        projection_head: between the vectors and the loss.
-        denoised: take the bias of each view's template off.
+        projection_head: module between the vectors and the loss.
+        denoised: subtract the bias of each view's template.
         temperature: τ.
+
+    Example:
+        >>> from essent import Encoder
+        >>> from essent.training import make_collator, make_loss, resolve_settings
+        >>> encoder = Encoder("my-mlm", "mean")
+        >>> loss = make_loss(encoder, resolve_settings("simcse-unsup", "bert", {}))
+        >>> batch = make_collator(encoder, loss)([{"text": "Two dogs run."}, {"text": "A man plays a flute."}])
+        >>> views = [{name[6:]: batch[name] for name in batch if name.startswith(view)} for view in ("view0", "view1")]
+        >>> loss(views).shape
+        torch.Size([])
     """
 
     def __init__(
@@ -186,7 +205,7 @@ class ContrastiveLoss(nn.Module):
         temperature: float = 0.05,
     ) -> None:
         super().__init__()
-        self.model: Any = model  # a trainer may put a wrapped model in its place
+        self.model: Any = model  # a trainer may replace it with a wrapped model
         self.plans = list(plans)
         self.tables = nn.ModuleList(plans)  # their buffers move with the loss
         self.places = tuple(column_views)
@@ -195,17 +214,17 @@ class ContrastiveLoss(nn.Module):
         self.temperature = temperature
 
     def forward(self, features: Iterable[dict[str, Any]], labels: torch.Tensor | None = None) -> torch.Tensor:
-        """The loss of a batch, a scalar.
+        """Compute the loss of a batch, a scalar.
 
         Args:
             features: `input_ids` and `attention_mask` (B,T) of the anchors, the positives and, if any, hard negatives.
-            labels: not read; the trainer's convention.
+            labels: ignored; the trainer passes them.
         """
         vectors = self.embed(list(features))
         return info_nce(*vectors, temperature=self.temperature)
 
     def embed(self, features: Sequence[dict[str, Any]]) -> list[torch.Tensor]:
-        """What the loss compares, (B,D) for each of the places."""
+        """Compute the vectors that the loss compares: (B,D) for each item of `features`."""
         views, head = [view for _, view in self.places], self.projection_head
         states = [self._vectors(part, view) for part, view in zip(features, views, strict=True)]
         if not self.denoised:
@@ -220,7 +239,7 @@ class ContrastiveLoss(nn.Module):
         return vectors  # (B,D)
 
     def _biases(self, features: Sequence[dict[str, Any]], views: Sequence[int]) -> list[torch.Tensor]:
-        """ĥ of every row of every part: one pass a view, one row a distinct length."""
+        """Compute ĥ for every row of every part: one pass per view, one row per distinct length."""
         biases: dict[int, torch.Tensor] = {}
         for view in dict.fromkeys(views):
             members = [index for index, own in enumerate(views) if own == view]
@@ -234,18 +253,27 @@ class ContrastiveLoss(nn.Module):
 
 
 def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpoint: str = "") -> ContrastiveLoss:
-    """The loss of a run, for a trainer of your own; the encoder takes on the recipe that will predict.
+    """Create the loss of a run, for a trainer of your own, and set the encoder's recipe for prediction.
 
     The head `whiten` must then be fitted: `loss.projection_head.fit(encoder.encode(texts))`.
 
     Args:
-        encoder: changed in place, as training changes it.
-        columns: of the data: 1 (texts), 2 (pairs), 3 (with hard negatives).
-        checkpoint: where the prediction head's weights may be found.
+        encoder: the encoder to train; it is changed in place.
+        settings: the settings of the run, from `resolve_settings`.
+        columns: number of text columns in the data: 1 (texts), 2 (pairs), 3 (with hard negatives).
+        checkpoint: folder or hub name from which the prediction transform reads its weights.
 
     Raises:
         UnsupportedRecipeError: the model cannot run the templates, or has no room for them.
-        RecipeError: weights that count tokens, `keep_projection_head` for a head or a recipe that has no stock modules.
+        RecipeError: weights that count tokens, or `keep_projection_head` for a head or recipe without stock modules.
+
+    Example:
+        >>> from essent import Encoder
+        >>> from essent.training import make_loss, resolve_settings
+        >>> encoder = Encoder("my-mlm", "mean")
+        >>> loss = make_loss(encoder, resolve_settings("promptbert-unsup", "bert", {"projection_head": "none"}))
+        >>> len(loss.plans), loss.denoised, loss.temperature
+        (2, True, 0.05)
     """
     backbone = encoder.module.backbone
     settings.check(capabilities_of(backbone))
@@ -254,18 +282,19 @@ def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpo
     module = ViewedModule(backbone, settings.predicts)
     if module.plan.reads_stats:
         raise RecipeError(
-            f"{str(settings.predicts)!r} counts tokens, which nothing does in training; train with weights that do not "
-            "(mean, cls …), and take these afterwards."
+            f"Cannot train with the recipe {str(settings.predicts)!r}: its weights need token counts. Train with "
+            "another recipe (mean, cls …) and set these weights afterwards."
         )
     plans = [Plan(recipe, backbone) for recipe in settings.views]
     replace_module(encoder, module)
-    if settings.keep_projection_head:  # refused before anything is trained
+    if settings.keep_projection_head:  # raise before training rather than after it
         head.stock()
         try:
             stock_modules(encoder.module)
         except NoStockModulesError as error:
             raise RecipeError(
-                f"keep_projection_head saves stock modules, and {str(encoder.recipe)!r} has none: {error}."
+                f"keep_projection_head=True needs stock modules, and the recipe {str(encoder.recipe)!r} has none: "
+                f"{error}."
             ) from None
     return ContrastiveLoss(
         encoder,
@@ -278,7 +307,21 @@ def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpo
 
 
 def make_collator(encoder: Encoder, loss: ContrastiveLoss, max_seq_length: int = 32) -> ViewCollator:
-    """What makes the batches of such a loss: give it to the trainer as `data_collator`."""
+    """Create the data collator for a contrastive loss; pass it to the trainer as `data_collator`.
+
+    Args:
+        encoder: the encoder whose tokenizer is used.
+        loss: the loss, from `make_loss`.
+        max_seq_length: maximum number of tokens per text, special tokens and template not counted.
+
+    Example:
+        >>> from essent import Encoder
+        >>> from essent.training import make_collator, make_loss, resolve_settings
+        >>> encoder = Encoder("my-mlm", "mean")
+        >>> collator = make_collator(encoder, make_loss(encoder, resolve_settings("promptbert-unsup", "bert", {})))
+        >>> sorted(collator([{"text": "Two dogs run."}, {"text": "A man plays a flute."}]))
+        ['view0_attention_mask', 'view0_input_ids', 'view1_attention_mask', 'view1_input_ids']
+    """
     return ViewCollator(
         encoder.preprocess,
         backbone=encoder.module.backbone,

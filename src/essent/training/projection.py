@@ -1,7 +1,7 @@
-"""Heads between the pooled vector and the loss: there in training, dropped afterwards.
+"""Projection heads between the pooled vector and the loss: used in training, dropped afterwards.
 
 Source: SimCSE 3 ("MLP during training only"); PromptBERT's code for the supervised model: BERT's prediction-head
-transform, which maps h and ĥ each, before they are subtracted. The whitening is ours.
+transform, which maps h and ĥ separately, before the subtraction. The whitening head is essent's own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from essent._core.registry import Registry
 from essent.errors import InputError, RecipeError
 from essent.recipe.shaping.affine import Whiten
 
-# Where masked language models keep the transform: keys of its linear map and of its LayerNorm.
+# Keys of the transform's linear map and LayerNorm in checkpoints of masked language models.
 TRANSFORMS = (
     ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"),  # BERT
     ("lm_head.dense", "lm_head.layer_norm"),  # RoBERTa, XLM-R, MPNet
@@ -31,25 +31,25 @@ TRANSFORMS = (
 
 
 class ProjectionHead(nn.Module):
-    """Maps vectors (B,D) to vectors (B,D) that only the loss sees."""
+    """A map from vectors (B,D) to vectors (B,D) that only the loss reads."""
 
     name: ClassVar[str]
     before_denoising: ClassVar[bool] = False  # head(h) − head(ĥ) instead of head(h − ĥ)
-    fitted_on: ClassVar[int] = 0  # how many of the texts it is fitted on, before training
-    origin: str = ""  # where its weights began
+    fitted_on: ClassVar[int] = 0  # number of texts that it is fitted on before training
+    origin: str = ""  # where its initial weights are from
 
     def fit(self, vectors: np.ndarray) -> None:
-        """Learn from vectors (N,D) of texts by the model before training."""
+        """Fit the head to vectors (N,D) that the model computes before training."""
 
     def stock(self) -> list[nn.Module]:
-        """The same as modules of sentence-transformers.
+        """Return the head as modules of sentence-transformers.
 
         Raises:
-            RecipeError: it has none that compute exactly this.
+            RecipeError: no modules of sentence-transformers compute exactly the same.
         """
         raise RecipeError(
-            f"keep_projection_head: sentence-transformers has no module that computes the head {self.name!r} exactly; "
-            "take projection_head='dense-tanh', or let it be dropped."
+            f"keep_projection_head=True: sentence-transformers has no module for the head {self.name!r}. Use "
+            "projection_head='dense-tanh', or keep_projection_head=False."
         )
 
 
@@ -64,11 +64,11 @@ class NoProjection(ProjectionHead):
         super().__init__()
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Give vectors (B,D) back unchanged."""
+        """Return vectors (B,D) unchanged."""
         return vectors
 
     def stock(self) -> list[nn.Module]:
-        """No modules: there is nothing to save."""
+        """Return no modules: there is nothing to save."""
         return []
 
 
@@ -79,14 +79,14 @@ class DenseTanh(ProjectionHead):
     def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
         super().__init__()
         self.dense = _linear(dimensions, config, generator)
-        self.origin = "initialised"
+        self.origin = "initialized"
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Map vectors (B,D) by a dense layer and tanh."""
         return torch.tanh(self.dense(vectors))  # (B,D)
 
     def stock(self) -> list[nn.Module]:
-        """The head as a stock Dense module."""
+        """Return the head as a stock Dense module."""
         size = self.dense.in_features
         dense = Dense(size, size, activation_function=nn.Tanh())
         dense.linear.load_state_dict(self.dense.state_dict())
@@ -95,10 +95,10 @@ class DenseTanh(ProjectionHead):
 
 @projection_heads.register("whiten")
 class WhiteningHead(ProjectionHead):
-    """(e − μ) W, the whitening of the texts' vectors before training; it does not change afterwards.
+    """(e − μ) W: whitens the model's vectors before training and stays fixed afterwards.
 
-    Vectors of a pretrained model lie in a narrow cone, and most of what a contrastive step then does is to spread them.
-    Whitened ones are spread, so that the steps go into what texts have in common.
+    Vectors of a pretrained model lie in a narrow cone, so the first contrastive steps mostly spread them. Whitened
+    vectors are already spread, and the steps improve similarity instead.
     """
 
     fitted_on = 3000
@@ -107,11 +107,11 @@ class WhiteningHead(ProjectionHead):
         super().__init__()
         self.centre = nn.Buffer(torch.zeros(dimensions))
         self.matrix = nn.Buffer(torch.eye(dimensions))
-        self.texts = nn.Buffer(torch.tensor(0))  # that it is fitted on; a checkpoint keeps it
+        self.texts = nn.Buffer(torch.tensor(0))  # how many it is fitted on; saved in checkpoints
         self.origin = "fitted on the texts"
 
     def fit(self, vectors: np.ndarray) -> None:
-        """Take the mean and the whitening of vectors (N,D)."""
+        """Compute the mean and the whitening matrix of vectors (N,D)."""
         shaper = Whiten().fit(np.asarray(vectors, np.float64))
         self.centre.copy_(torch.from_numpy(shaper.mean_))
         self.matrix.copy_(torch.from_numpy(shaper.matrix_))
@@ -121,21 +121,21 @@ class WhiteningHead(ProjectionHead):
         """Whiten vectors (B,D).
 
         Raises:
-            InputError: nothing has been fitted, so that the head would change nothing.
+            InputError: the head is not fitted, so it would change nothing.
         """
         if not int(self.texts):
             raise InputError(
-                "The head 'whiten' is not fitted: call loss.projection_head.fit(encoder.encode(texts)) first, "
-                "as essent.training.train does."
+                "The head 'whiten' is not fitted. Call loss.projection_head.fit(encoder.encode(texts)) first, as "
+                "essent.training.train does."
             )
         return (vectors.to(self.matrix.dtype) - self.centre) @ self.matrix  # (B,D)
 
 
 @projection_heads.register("prediction-transform")
 class PredictionTransform(ProjectionHead):
-    """LayerNorm(activation(W e + b)): what a masked language model does before it predicts words.
+    """LayerNorm(activation(W e + b)), the step of a masked language model before it predicts words.
 
-    Its weights are the checkpoint's own where they are there; otherwise they are initialised, and `origin` says so.
+    The weights are the checkpoint's own if it has them; otherwise they are initialized at random (see `origin`).
     """
 
     before_denoising = True
@@ -149,22 +149,22 @@ class PredictionTransform(ProjectionHead):
         transform = _own_transform(checkpoint, dimensions)
         if transform:
             self.load_state_dict(transform)
-        self.origin = "taken from the checkpoint" if transform else "initialised: the checkpoint has no prediction head"
+        self.origin = "taken from the checkpoint" if transform else "initialized: the checkpoint has no prediction head"
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Map vectors (B,D) by the masked-LM head's transformation."""
+        """Map vectors (B,D) by the masked-LM head's transform."""
         normed: torch.Tensor = self.norm(self.activation(self.dense(vectors)))  # (B,D)
         return normed
 
 
 def with_head(model: SentenceTransformer, head: ProjectionHead) -> SentenceTransformer:
-    """A model that ends in a head, as it is now, in stock modules."""
+    """Return a model followed by a head, in stock modules with the head's current weights."""
     prompts: dict[str, Any] = {"prompts": model.prompts, "default_prompt_name": model.default_prompt_name}
     return SentenceTransformer(modules=[*model, *head.stock()], device=str(model.device), **prompts)
 
 
 def _linear(dimensions: int, config: Any, generator: torch.Generator) -> nn.Linear:
-    """A linear map (D,D), N(0, 0.02²) or whatever the model initialises with, bias 0."""
+    """Create a linear map (D,D), weights N(0, σ²) with the model's `initializer_range` (default 0.02) as σ, bias 0."""
     linear = nn.Linear(dimensions, dimensions)
     deviation = float(getattr(config, "initializer_range", None) or 0.02)
     with torch.no_grad():
@@ -174,7 +174,7 @@ def _linear(dimensions: int, config: Any, generator: torch.Generator) -> nn.Line
 
 
 def _own_transform(checkpoint: str, dimensions: int) -> dict[str, torch.Tensor]:
-    """The prediction head's transform in a folder or hub repository, {} where there is none of (D,D)."""
+    """Read the prediction head's transform from a folder or hub repository; {} if there is none of shape (D,D)."""
     try:
         path = load_file_path(checkpoint, "model.safetensors") if checkpoint else None
         if path is None:
@@ -187,5 +187,5 @@ def _own_transform(checkpoint: str, dimensions: int) -> dict[str, torch.Tensor]:
                     transform = {name: file.get_tensor(key).float() for name, key in names.items()}
                     return transform if transform["dense.weight"].shape == (dimensions, dimensions) else {}
     except (OSError, ValueError, SafetensorError):
-        pass  # no such repository, no network: the head is initialised, and says so
+        pass  # no such repository or no network: the head is initialized at random, as `origin` reports
     return {}

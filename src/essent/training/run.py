@@ -1,4 +1,4 @@
-"""A training run: a model and texts in, an Encoder out; the same run with several seeds."""
+"""Training runs: train an encoder on texts or pairs, once or with several seeds."""
 
 from __future__ import annotations
 
@@ -77,38 +77,48 @@ def train(
     """Train a model contrastively and save the encoder.
 
     Args:
-        model: a hub name, a folder, or a loaded SentenceTransformer, which does not change (a copy is trained).
+        model: a hub name, a folder, or a loaded SentenceTransformer, which is copied and not changed.
         data: texts (unsupervised), pairs (anchor, positive) or triplets (… and hard negative); a list or `Examples`.
-        preset: a paper's settings, a name of `PRESETS`. With "optiprompt" the words of the template become free
-            vectors, and nothing else is trained.
-        output: the folder to write: the encoder, `training.json` about the run, and its checkpoints.
-        validate: judgements of any kind, a task's name or a file: the checkpoint that does best on them is kept, not
-            the last. A test part is not read.
-        resume: go on from the last whole checkpoint in `output`; the same weights come out as without a break. More
-            steps or epochs than before extend the run, be it finished or not.
-        force: begin anew where `output` holds a run, and remove its checkpoints.
-        device: "cpu", "cuda" or another accelerator of this machine, or None for the best there is.
+        preset: a paper's settings, a name in `PRESETS`. With "optiprompt", only the words of the template are trained,
+            as free vectors.
+        output: the folder to write: the encoder, `training.json` with settings and scores, and the checkpoints.
+        validate: labels of any kind, a task's name or a file: the best checkpoint on them becomes the encoder, instead
+            of the last one. A test part is not read.
+        resume: resume from the last complete checkpoint in `output`, to the same weights as an uninterrupted run. With
+            more steps or epochs than before, it extends a run, finished or not.
+        force: start over if `output` contains a run, and remove its checkpoints.
+        device: "cpu", "cuda" or another accelerator of this machine; by default the best available one.
+        progress: show progress bars.
         options: keyword arguments for Encoder.
-        note: is called with a line about where a resumed run goes on; by default it is logged.
-        changes: fields of `Settings`, instead of the preset's.
+        note: called with a line about the step at which a run resumes; by default the line is logged.
+        changes: fields of `Settings` that override the preset.
 
     Returns:
-        The trained encoder, head dropped unless `keep_projection_head`; also in `output`.
+        The trained encoder, without the head unless `keep_projection_head`; it is also saved in `output`.
 
     Raises:
-        InputError: data or settings that cannot be trained on; for optiprompt, other than one template.
+        InputError: unsuitable data or settings; for optiprompt, no template or more than one.
         UnsupportedRecipeError: the model cannot run the templates; for optiprompt, a template without words.
-        TrainingError: a loss that is not finite, a checkpoint that cannot be saved; the last good one stays.
-        DataError: `output` holds another run.
-        KeyboardInterrupt: it was stopped, after a checkpoint; says at which step.
-        MissingDependencyError: without the extra `train`.
+        TrainingError: a loss that is not finite, or a checkpoint that cannot be saved; the last valid one remains.
+        DataError: `output` contains another run.
+        KeyboardInterrupt: the run was stopped, after a checkpoint; names the step.
+        MissingDependencyError: the extra `train` is not installed.
+
+    Example:
+        >>> from essent import train
+        >>> texts = ["Two dogs run.", "A man plays a flute.", "It rains.", "The shop is closed."]
+        >>> encoder = train(
+        ...     "my-mlm", texts, "simcse-unsup", output="my-simcse", batch_size=4, max_steps=1, recipe="mean"
+        ... )
+        >>> str(encoder.recipe), len(encoder.encode(texts))
+        ('mean', 4)
     """
     output = Path(output)
     find_device(device)
     examples = as_examples(data)
     task = None if validate is None else load_labelled(validate).for_choice()
     if isinstance(task, PairTask) and len({pair.score for pair in task.pairs}) < 2:
-        raise InputError(f"All gold scores of {task.name!r} are equal: no checkpoint does better on it than another.")
+        raise InputError(f"All scores of the validation pairs {task.name!r} are equal: they cannot rank checkpoints.")
     encoder = open_encoder(model, device, options)
     settings = resolve_settings(preset, tokenizer_kind(encoder), changes)
     checkpoint = str(model) if isinstance(model, (str, Path)) else encoder.module.backbone.model.config._name_or_path
@@ -116,10 +126,10 @@ def train(
         settings = replace(settings, templates=(free_template(encoder, settings.templates),))
     if not 2 <= settings.batch_size <= len(examples):
         raise InputError(
-            f"batch_size={settings.batch_size} on {len(examples)} examples: take a batch_size of at most "
-            f"{len(examples)} and at least 2, as a text's negatives are the others of its batch."
+            f"batch_size={settings.batch_size}: must be between 2 and {len(examples)}, the number of examples. The "
+            "negatives of a text are the others of its batch."
         )
-    on_device(encoder.device.type, settings.precision)  # refused before a folder is made
+    on_device(encoder.device.type, settings.precision)  # raises before a folder is created
     backbone = encoder.module.backbone
     loss = make_loss(encoder, settings, examples.width, checkpoint=checkpoint)
     metadata: dict[str, Any] = {
@@ -138,14 +148,14 @@ def train(
         trainer = make_trainer(
             encoder, loss, examples, settings, output / CHECKPOINTS, collator, task, progress=progress
         )
-        trainer.args.eval_on_start &= resumed is None  # which the run before has done
-        if resumed is None:  # otherwise the checkpoint has it
+        trainer.args.eval_on_start &= resumed is None  # the interrupted run has already done it
+        if resumed is None:  # otherwise the checkpoint contains the fitted head
             _fit_head(encoder, loss.projection_head, examples, settings.seed)
         steps = total_steps(trainer)
         if resumed is not None and steps < (before := TrainerState.load_from_json(str(resumed / STATE)).max_steps):
             raise DataError(
-                f"The run in {output} has {before} steps, and {steps} would be fewer. A run that is resumed keeps its "
-                "max_steps or epochs, or is given more."
+                f"Cannot shorten the run in {output} from {before} to {steps} steps. Resume with the same or larger "
+                "max_steps or epochs."
             )
         if resume:
             note(where_it_goes_on(output, resumed, steps))
@@ -159,7 +169,7 @@ def train(
 
 
 def open_encoder(model: ModelLike, device: str | None = None, options: Mapping[str, Any] | None = None) -> Encoder:
-    """All layers of a model, in float32, as an Encoder of its own."""
+    """Open a model with all its layers in float32; a loaded model is copied."""
     for name in ("accelerate", "datasets"):
         optional_import(name, "train")
     arguments = {**(options or {}), **({} if device is None else {"device": device})}
@@ -170,12 +180,12 @@ def open_encoder(model: ModelLike, device: str | None = None, options: Mapping[s
 
 
 def tokenizer_kind(encoder: Encoder) -> str:
-    """ "bert" where word pieces continue a word with "##", "roberta" where a mark begins one."""
+    """Return "bert" if "##" marks tokens that continue a word, "roberta" if a marker starts words."""
     return "bert" if encoder.module.backbone.vocabulary.marker == "##" else "roberta"
 
 
 def has_dropout(encoder: Encoder) -> bool:
-    """Whether the configuration of an encoder's model has a dropout above 0."""
+    """Return whether the configuration of an encoder's model has a dropout rate above 0."""
     settings = encoder.module.backbone.model.config.to_dict().items()
     unused = ("classifier", "summary")
     return any(
@@ -184,7 +194,7 @@ def has_dropout(encoder: Encoder) -> bool:
 
 
 def _fit_head(encoder: Encoder, head: ProjectionHead, examples: Examples, seed: int) -> None:
-    """Fit a projection head that learns from the model's vectors before training, on some of the texts."""
+    """Fit the projection head, if it has something to fit, to the model's vectors of some of the texts."""
     if head.fitted_on:
         texts = distinct_texts(text for row in zip(*examples.rows, strict=True) for text in row)[0]
         chosen = np.sort(np.random.default_rng(seed).permutation(len(texts))[: head.fitted_on])
@@ -192,19 +202,19 @@ def _fit_head(encoder: Encoder, head: ProjectionHead, examples: Examples, seed: 
 
 
 def warn(encoder: Encoder, settings: Settings, examples: Examples) -> None:
-    """Warn of settings that can be trained but are probably a mistake."""
+    """Warn about settings that work but are probably a mistake."""
     if examples.width == 1 and settings.row.templates < 2 and not has_dropout(encoder):
         logger.warning("The model has no dropout: both views of a text are equal under %r.", settings.objective)
     if settings.predicts.weights == ("cls",) and encoder.module.backbone.tokenizer.cls_token is None:
         logger.warning(
-            "The tokenizer has no token that stands for a text: recipe='cls' reads the first word, and in a decoder "
-            "that sees nothing of the others. recipe='last-token' does."
+            "The tokenizer has no CLS token: recipe='cls' uses the first word, which in a decoder does not depend on "
+            "the other words. Use recipe='last-token' instead."
         )
 
 
 @contextlib.contextmanager
 def _progress_bars(enabled: bool) -> Iterator[None]:
-    """Without the libraries' own progress bars in this block, unless they are to be shown."""
+    """Disable the progress bars of datasets and transformers in this block, unless `enabled`."""
     import datasets
     from transformers.utils import logging as transformers_logging
 
@@ -222,7 +232,7 @@ def _progress_bars(enabled: bool) -> Iterator[None]:
 
 
 def _prepare_folder(output: Path, metadata: Mapping[str, Any], *, resume: bool, force: bool) -> Path | None:
-    """Make the folder of a new run, or find the checkpoint from which an old one goes on."""
+    """Create the folder of a new run, or find the checkpoint from which to resume."""
     checkpoints = output / CHECKPOINTS
     require_replaceable(output)
     check_replaceable(output, ENCODER)
@@ -241,12 +251,12 @@ def _prepare_folder(output: Path, metadata: Mapping[str, Any], *, resume: bool, 
 
 
 def _report(state: Any, head: ProjectionHead, examples: Examples, task: LabeledTask | None) -> dict[str, Any]:
-    """What came of a run, the same for the same run."""
+    """Return the outcome of a run for `training.json`; equal runs have equal reports."""
     history, notes, best = history_of(state), list(examples.notes), state.best_metric
     metric = "" if task is None else f"eval_{task.score_names[0]}"
     before = next((row[metric] for row in history if metric in row and row["step"] == 0), None)
     if best is not None and before is not None and best <= before:
-        notes.append(f"Training did not help: {before:.2f} before, {best:.2f} at best afterwards.")
+        notes.append(f"Training did not improve the score: {before:.2f} before, at most {best:.2f} afterwards.")
     return {
         "steps": state.global_step,
         "before": before,
@@ -260,13 +270,13 @@ def _report(state: Any, head: ProjectionHead, examples: Examples, task: LabeledT
 
 
 def _save(encoder: Encoder, head: ProjectionHead | None, output: Path, metadata: Mapping[str, Any]) -> None:
-    """Write the encoder, with a head that is kept behind it, and training.json, which appear together."""
+    """Write the encoder, with its head if that is retained, and training.json in one step."""
 
     def finish(folder: Path, reason: str) -> None:
         encoder.write_card(folder, reason)
         if head is not None:
             stock = SentenceTransformer(str(folder), device="cpu")
-            shutil.rmtree(folder / STATE_FOLDER)  # the recipe alone is not what the folder computes any more
+            shutil.rmtree(folder / STATE_FOLDER)  # the folder no longer computes the recipe alone
             with_head(stock, head.cpu()).save(str(folder))
         (folder / HISTORY).write_text(json.dumps(metadata, ensure_ascii=False, indent=2), encoding="utf-8")
 
@@ -276,8 +286,8 @@ def _save(encoder: Encoder, head: ProjectionHead | None, output: Path, metadata:
         raise
     except WRITE_ERRORS as error:
         raise TrainingError(
-            f"The encoder is trained and cannot be written to {output}: {error}. "
-            f"{checkpoint_note(output / CHECKPOINTS)} It is a whole encoder too."
+            f"Training is finished, but the encoder cannot be written to {output}: {error}. "
+            f"{checkpoint_note(output / CHECKPOINTS)} Encoder can load it too."
         ) from error
 
 
@@ -286,18 +296,27 @@ def _save(encoder: Encoder, head: ProjectionHead | None, output: Path, metadata:
 
 @dataclass(frozen=True)
 class Spread:
-    """Scores of one task over seeds."""
+    """Scores of one task over several seeds.
+
+    Example:
+        >>> from essent.training import Spread
+        >>> spread = Spread((76.1, 76.9, 77.0))
+        >>> print(spread)
+        76.67 ± 0.49
+        >>> round(spread.mean, 1)
+        76.7
+    """
 
     scores: tuple[float, ...]
 
     @property
     def mean(self) -> float:
-        """Their mean."""
+        """The mean of the scores."""
         return statistics.fmean(self.scores)
 
     @property
     def deviation(self) -> float | None:
-        """Their sample standard deviation (n − 1), None for one seed."""
+        """The sample standard deviation of the scores (n − 1), None for one seed."""
         return statistics.stdev(self.scores) if len(self.scores) > 1 else None
 
     def __str__(self) -> str:
@@ -314,29 +333,43 @@ def train_seeds(
     test: Sequence[str | Path | LabeledTask] = (),
     **settings: Any,
 ) -> dict[str, Spread]:
-    """Train once per seed, each run in `output`/seed-N, and say how far they lie apart; also in `output`/seeds.json.
+    """Train once per seed and return mean and standard deviation of the scores, as in Table 10 of PromptBERT.
+
+    Each run is saved in `output`/seed-N, and the scores in `output`/seeds.json.
 
     Args:
-        seeds: how many, from the setting `seed` (42) upwards, or which ones.
-        validate: what each run chooses its checkpoint on, judgements of any kind.
-        test: tasks that the chosen encoders are scored on.
-        arguments, settings: as of `train`.
+        model, data: as for `train`.
+        seeds: the number of seeds, from the setting `seed` (42) upwards, or a list of seeds.
+        output: the folder to write.
+        validate: labels of any kind, on which each run chooses its checkpoint.
+        test: tasks on which the chosen encoders are scored.
+        arguments, settings: further arguments of `train`.
 
     Returns:
-        Name of the task -> its scores: the best of the validation, then the tests.
+        Name of the task -> its scores: the best validation score of each run, then the scores on the tests.
 
     Raises:
-        InputError: no seed, or one twice; and whatever `train` raises.
+        InputError: no seed, or one twice; and all errors that `train` raises.
+
+    Example:
+        >>> from essent.training import train_seeds
+        >>> texts = ["Two dogs run.", "A man plays a flute.", "It rains.", "The shop is closed."]
+        >>> settings = {"batch_size": 4, "max_steps": 1, "recipe": "mean"}
+        >>> spreads = train_seeds(
+        ...     "my-mlm", texts, "simcse-unsup", seeds=2, output="my-seeds", validate="data/sts/stsb.jsonl", **settings
+        ... )
+        >>> len(spreads["stsb"].scores)
+        2
     """
     first = settings.pop("seed", 42)
     chosen = list(range(first, first + seeds)) if isinstance(seeds, int) else list(seeds)
     if not chosen or len(set(chosen)) < len(chosen):
-        raise InputError(f"seeds={seeds!r}: give a number of at least 1, or different seeds.")
+        raise InputError(f"seeds={seeds!r}: must be a number of at least 1, or a list of different seeds.")
     task, *tests = map(load_labelled, (validate, *test))
     task = task.for_choice()
     scores: dict[str, list[float]] = {part.name: [] for part in (task, *tests)}
     if len(scores) <= len(tests):
-        raise InputError(f"Of the tasks {', '.join(scores)} one is given twice; test on others than you validate on.")
+        raise InputError(f"validate and test contain a task twice ({', '.join(scores)}). Use different tasks.")
     for seed in chosen:
         folder = Path(output) / f"seed-{seed}"
         encoder = train(model, data, *arguments, output=folder, validate=task, seed=seed, **settings)

@@ -1,4 +1,4 @@
-"""The objectives of training as rows, the settings of a run, and the papers' settings as presets."""
+"""The training objectives, the settings of a run, and the papers' settings as presets."""
 
 from __future__ import annotations
 
@@ -21,14 +21,20 @@ CONTINUOUS = "optiprompt"  # the preset that trains the words of a template as f
 
 @dataclass(frozen=True)
 class Objective:
-    """Where the positive of a text comes from.
+    """A training objective: how the two views of a text are made.
 
     Attributes:
-        name: of the row.
-        templates: how many it needs: 0, none; 1, both views under it, which differ by dropout; 2, one for each view.
-        denoised: whether each view's template bias is taken off.
-        about: one line.
+        name: the name of the objective, a key of `OBJECTIVES`.
+        templates: the number of templates: 0; 1, for both views, which differ by dropout; or 2, one per view.
+        denoised: whether the bias of each view's template is subtracted.
+        about: a description in one line.
         source: paper and section.
+
+    Example:
+        >>> from essent.training import OBJECTIVES
+        >>> objective = OBJECTIVES["different-templates-denoised"]
+        >>> objective.templates, objective.denoised, objective.source
+        (2, True, 'PromptBERT 4.3, eq. 4')
     """
 
     name: str
@@ -54,29 +60,35 @@ OBJECTIVES: dict[str, Objective] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that a run depends on besides the model and the texts.
+    """The settings of a training run: everything that it depends on besides the model and the data.
 
     Attributes:
-        objective: which views are drawn together: simcse, same-template, different-templates,
+        objective: how the two views of a text are made: simcse, same-template, different-templates,
             different-templates-denoised or same-template-denoised.
-        templates: templates of the views, names such as "T0" or texts; the first is the one that predicts afterwards.
+        templates: templates of the views, as names such as "T0" or as texts; the trained encoder uses the first one.
             Empty without a template.
-        recipe: what the trained encoder computes: "prompt" or "prompt-denoised" on the first template, or for "simcse"
+        recipe: recipe of the trained encoder: "prompt" or "prompt-denoised" on the first template, or for "simcse"
             any recipe without a template, such as "cls" or "mean".
         projection_head: head between the pooled vector and the loss: none, dense-tanh, prediction-transform or whiten.
-        keep_projection_head: save the head behind the encoder instead of dropping it.
+        keep_projection_head: save the head with the encoder instead of dropping it.
         temperature: τ of the loss.
-        batch_size: texts (or pairs) in a step; also the number of negatives.
-        learning_rate: learning rate of AdamW without weight decay; it falls linearly to 0.
+        batch_size: texts (or pairs) per step; also the number of negatives.
+        learning_rate: initial learning rate of AdamW without weight decay; it decreases linearly to 0.
         epochs: length of the run in passes through the texts or pairs.
         max_steps: length of the run in steps, instead of epochs.
-        max_seq_length: the most tokens of a text itself, special tokens and template not counted.
-        validate_every: steps between validations, which are also checkpoints.
+        max_seq_length: maximum number of tokens per text, special tokens and template not counted.
+        validate_every: steps between validations; each writes a checkpoint.
         precision: arithmetic in float32, or bfloat16 or float16 for mixed precision.
-        seed: seed of the data's order, dropout and the head.
+        seed: seed of the order of the data, dropout and the head.
 
     Raises:
-        InputError, RecipeError, UnknownNameError: a value that is not allowed; says what is.
+        InputError, RecipeError, UnknownNameError: a value that is not allowed; names the allowed ones.
+
+    Example:
+        >>> from essent.training import Settings
+        >>> settings = Settings("simcse", recipe="mean", batch_size=64, max_steps=500)
+        >>> settings.temperature, settings.projection_head
+        (0.05, 'dense-tanh')
     """
 
     objective: str
@@ -101,24 +113,24 @@ class Settings:
             value, least = getattr(self, name), int(name != "seed")
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
             if not whole and not (value is None and name == "max_steps"):
-                raise InputError(f"{name}={value!r}: it must be a whole number of at least {least}.")
+                raise InputError(f"{name}={value!r}: must be a whole number of at least {least}.")
         for name in ("temperature", "learning_rate", "epochs"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-                raise InputError(f"{name}={value!r}: it must be a number above 0.")
+                raise InputError(f"{name}={value!r}: must be a number above 0.")
         object.__setattr__(self, "precision", precision_of(self.precision, PRECISIONS))
-        objective, _ = self.row, projection_heads[self.projection_head]  # which refuse unknown names
+        objective, _ = self.row, projection_heads[self.projection_head]  # both raise for unknown names
         if len(self.templates) != objective.templates:
             raise InputError(
-                f"The objective {objective.name!r} takes {objective.templates} template(s), not {len(self.templates)}: "
+                f"The objective {objective.name!r} needs {objective.templates} template(s), got {len(self.templates)}: "
                 f"{self.templates}."
             )
         if len(set(self.templates)) < len(self.templates):
-            raise InputError(f"The templates are equal: {self.templates[0]!r}. Take objective='same-template'.")
+            raise InputError(f"The templates are equal: {self.templates[0]!r}. Use objective='same-template'.")
         _check_recipe(self.predicts, objective, self.templates)
         if self.keep_projection_head and any(name.endswith("-bias") for name, _ in self.predicts.layers):
             raise InputError(
-                "keep_projection_head: the head of a denoised recipe has no stock modules; take recipe='prompt'."
+                "keep_projection_head=True: a denoised recipe with a head has no stock modules. Use recipe='prompt'."
             )
 
     @property
@@ -134,46 +146,67 @@ class Settings:
 
     @property
     def views(self) -> tuple[Recipe, ...]:
-        """What the loss encodes with, before denoising: one recipe a view."""
+        """The recipes of the views that the loss compares, before denoising: one per view."""
         if not self.templates:
             return (self.predicts,)
         return tuple(Recipe(template=template, weights=("mask",)) for template in self.templates)
 
     def check(self, capabilities: ModelCapabilities) -> None:
-        """Refuse what the model cannot run.
+        """Check that a model can run the recipes.
 
         Raises:
-            UnsupportedRecipeError: shows the recipe and what the model allows.
+            UnsupportedRecipeError: it cannot; names the recipe and what the model supports.
         """
         for recipe in (self.predicts, *self.views):
             check_recipe(replace(recipe, layers=(("L-bias", 1.0),)) if self.row.denoised else recipe, capabilities)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """The settings as JSON values."""
         return {**asdict(self), "templates": list(self.templates)}
 
 
 def _check_recipe(recipe: Recipe, objective: Objective, templates: tuple[str, ...]) -> None:
     if objective.templates == 0:
         if recipe.template is not None:
-            raise RecipeError(f"objective='simcse' has no template; for {str(recipe)!r} take 'same-template'.")
+            raise RecipeError(
+                f"objective='simcse' uses no template. For the recipe {str(recipe)!r}, use objective='same-template'."
+            )
     elif recipe.weights != ("mask",) or recipe.layers not in ((("L", 1.0),), (("L-bias", 1.0),)):
         raise RecipeError(
-            f"The objective {objective.name!r} trains the {MASK} of a template: recipe='prompt' or 'prompt-denoised', "
-            f"not {str(recipe)!r}."
+            f"The objective {objective.name!r} trains the {MASK} of a template. Use recipe='prompt' or "
+            f"'prompt-denoised' instead of {str(recipe)!r}."
         )
     for template in templates:
         if MASK not in template:
-            raise RecipeError(f"The template {template!r} has no {MASK}, and that is what is trained.")
+            raise RecipeError(f"The template {template!r} has no {MASK}, whose vector is trained. Add it.")
     if recipe.shaping:
-        raise RecipeError(f"{str(recipe)!r} shapes its vectors; train without the shaping and fit it afterwards.")
+        raise RecipeError(
+            f"Cannot train with shaping: the recipe is {str(recipe)!r}. Train without it and fit it afterwards."
+        )
     if all(name == "static" or name.startswith("random") for name, _ in recipe.layers):
-        raise RecipeError(f"{str(recipe)!r} reads no transformer layer: there is no dropout, and both views are equal.")
+        raise RecipeError(
+            f"The recipe {str(recipe)!r} reads no transformer layer: without dropout, both views of a text are equal."
+        )
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A paper's settings; `by_kind` has what it sets for BERT's word pieces and for RoBERTa's byte pairs apart."""
+    """The training settings of a paper.
+
+    Attributes:
+        name: the name of the preset, a key of `PRESETS`.
+        source: paper and section.
+        about: a description in one line.
+        supervised: whether it trains on pairs.
+        values: fields of `Settings` and their values.
+        by_kind: values for one kind of tokenizer only: "bert" (word pieces) or "roberta" (byte pairs).
+
+    Example:
+        >>> from essent.training import PRESETS
+        >>> preset = PRESETS["promptbert-unsup"]
+        >>> preset.values["batch_size"], preset.supervised, preset.source
+        (256, False, 'PromptBERT App. B, Tables 13, 14')
+    """
 
     name: str
     source: str
@@ -223,7 +256,7 @@ PRESETS: dict[str, Preset] = {
         Preset(
             "simcse-sup",
             "SimCSE App. A",
-            "the first token; dense + tanh, which the paper keeps (keep_projection_head)",
+            "the first token; dense + tanh, which the paper retains (keep_projection_head)",
             True,
             {**SIMCSE, **SUPERVISED},
         ),
@@ -240,10 +273,10 @@ PRESETS: dict[str, Preset] = {
 
 
 def find(kind: str, name: str, table: Mapping[str, Row]) -> Row:
-    """The row of a name.
+    """Return the row with a name.
 
     Raises:
-        UnknownNameError: there is none; says the nearest.
+        UnknownNameError: there is none; suggests the nearest name.
     """
     if name not in table:
         raise UnknownNameError(f"Unknown {kind} {name!r}. {did_you_mean(name, list(table))}")
@@ -251,15 +284,23 @@ def find(kind: str, name: str, table: Mapping[str, Row]) -> Row:
 
 
 def resolve_settings(preset: str, kind: str, changes: Mapping[str, Any]) -> Settings:
-    """A preset's settings for a kind of tokenizer, with changes; templates that a changed objective lacks are dropped.
+    """Return a preset's settings for a kind of tokenizer, with changes.
+
+    If the changes include another objective, the number of templates is adapted to it.
 
     Args:
-        preset: a name of `PRESETS`.
-        kind: "bert" (word pieces marked "##") or "roberta" (words marked, byte pairs and SentencePiece).
-        changes: fields of Settings.
+        preset: a name in `PRESETS`.
+        kind: "bert" (word pieces marked with "##") or "roberta" (words marked, byte pairs and SentencePiece).
+        changes: fields of `Settings`.
 
     Raises:
-        UnknownNameError: no such preset or field; says the nearest.
+        UnknownNameError: no such preset or field; suggests the nearest name.
+
+    Example:
+        >>> from essent.training import resolve_settings
+        >>> settings = resolve_settings("simcse-unsup", "bert", {"max_steps": 500})
+        >>> settings.batch_size, settings.learning_rate, settings.max_steps
+        (64, 3e-05, 500)
     """
     row = find("preset", preset, PRESETS)
     for name in changes:

@@ -1,6 +1,6 @@
-"""sentence-transformers' trainer for encoders: whole checkpoints only, the head with them, no step on a broken loss.
+"""sentence-transformers' trainer for encoders: complete checkpoints that include the head, no step on a NaN loss.
 
-Import this where training begins: it needs accelerate and datasets (the extra `train`).
+Import this only when training starts: it needs accelerate and datasets (the extra `train`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from essent.training.projection import ProjectionHead, with_head
 from essent.training.settings import Settings
 
 HEAD_FILE = "projection_head.safetensors"
-UNDEFINED = -100.0  # stands for an undefined correlation: no checkpoint is worse
+UNDEFINED = -100.0  # replaces an undefined correlation: the lowest score ×100
 
 
 def make_trainer(
@@ -42,7 +42,7 @@ def make_trainer(
     *,
     progress: bool = False,
 ) -> ContrastiveTrainer:
-    """The trainer of a run, not started; `task` chooses the best of its `checkpoints`."""
+    """Create the trainer of a run without starting it; `task` chooses the best of its `checkpoints`."""
     validation: dict[str, Any] = (
         {}
         if task is None
@@ -72,7 +72,7 @@ def make_trainer(
         batch_sampler=ShuffledBatches,
         **validation,
     )
-    if arguments.n_gpu > 1:  # one process on several GPUs would multiply the batch; torchrun starts one for each
+    if arguments.n_gpu > 1:  # one process on several GPUs would multiply the batch; torchrun starts one per GPU
         arguments._n_gpu = 1
     saved_head = loss.projection_head if settings.keep_projection_head else None
     trainer = ContrastiveTrainer(
@@ -88,11 +88,11 @@ def make_trainer(
 
 
 class TaskScore(BaseEvaluator):
-    """The main score ×100 of a task: Spearman's correlation of scored pairs, accuracy of labelled texts ….
+    """Evaluator that returns the main score ×100 of a task: Spearman's correlation, accuracy ….
 
     Args:
-        task: judgements of any kind.
-        projection_head: applied to the vectors, when it is kept; None while it is dropped after training.
+        task: labels of any kind.
+        head: the head to apply to the vectors if the saved encoder retains it; None if it is dropped.
     """
 
     def __init__(self, task: LabeledTask, head: ProjectionHead | None = None) -> None:
@@ -105,7 +105,7 @@ class TaskScore(BaseEvaluator):
     def __call__(
         self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1
     ) -> dict[str, float]:
-        """The score by its name, {"spearman": …}; an undefined one (equal vectors everywhere) is the lowest there is.
+        """Return the score with its name, {"spearman": …}; an undefined one (all vectors equal) becomes the lowest.
 
         Raises:
             TrainingError: vectors that are not finite; names the step.
@@ -116,7 +116,7 @@ class TaskScore(BaseEvaluator):
                 score = self.task.run(whole).main_score
         except InputError as error:  # a vector that is not finite
             note = checkpoint_note(Path(output_path).parent) if output_path else ""
-            raise TrainingError(f"Step {steps} cannot be validated: {error} {note}") from error
+            raise TrainingError(f"Validation at step {steps} failed: {error} {note}") from error
         metrics = {str(self.primary_metric): score if score == score else UNDEFINED}
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)  # type: ignore[arg-type]
         return metrics
@@ -124,7 +124,7 @@ class TaskScore(BaseEvaluator):
 
 @contextlib.contextmanager
 def exact_forward(model: Any) -> Iterator[None]:
-    """The model's own forward pass in this block: for mixed precision, accelerate puts one in 16 bits in its place."""
+    """Use the model's own forward pass in this block: for mixed precision, accelerate replaces it with a 16-bit one."""
     wrapped = {name: vars(model).pop(name) for name in ("forward", "_original_forward") if name in vars(model)}
     try:
         yield
@@ -133,7 +133,7 @@ def exact_forward(model: Any) -> Iterator[None]:
 
 
 class ContrastiveTrainer(SentenceTransformerTrainer):
-    """The trainer of `essent.training`: its model is an Encoder, its loss a `ContrastiveLoss`."""
+    """The trainer of `essent.training`, for an Encoder with a `ContrastiveLoss`."""
 
     def __init__(self, encoder: Encoder, loss: ContrastiveLoss, **parts: Any) -> None:
         super().__init__(model=encoder, loss=loss, **parts)
@@ -143,16 +143,16 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         """Train, from a checkpoint if there is one.
 
         Raises:
-            KeyboardInterrupt: it was stopped, after a checkpoint; says at which step.
+            KeyboardInterrupt: the run was stopped, after a checkpoint; names the step.
         """
         if not go_on(self, resumed) and self.args.load_best_model_at_end:
             self._load_best_model()
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
-        """One step; the weights do not change when its loss is not finite.
+        """Run one step; the weights do not change if the loss is not finite.
 
         Raises:
-            TrainingError: names the step and the last good checkpoint.
+            TrainingError: the loss is not finite; names the step and the last valid checkpoint.
         """
         with quick_dropout(self.args.device.type, model):
             loss = super().training_step(model, inputs, num_items_in_batch)
@@ -163,8 +163,8 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
 
     def _broken(self, reason: str, checkpoints: Path) -> TrainingError:
         return TrainingError(
-            f"{reason} {checkpoint_note(checkpoints)} A lower learning rate (it is {self.args.learning_rate:g}) or "
-            "precision='float32' may help."
+            f"{reason} {checkpoint_note(checkpoints)} Try a learning rate below {self.args.learning_rate:g}, or "
+            "precision='float32'."
         )
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
@@ -174,9 +174,9 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
             super()._save_checkpoint(model, trial)
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """The encoder as a folder that loads by itself, and the head beside it.
+        """Save the encoder as a folder that Encoder loads, and the head next to it.
 
-        Saving draws random numbers; they are put back, so that a checkpoint more (after Ctrl-C) changes no dropout.
+        Saving draws random numbers. Their state is restored, so an extra checkpoint (after Ctrl-C) changes no dropout.
         """
         folder = Path(str(output_dir or self.args.output_dir))
         after = f"After step {self.state.global_step}"
@@ -191,19 +191,19 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
             raise self._broken(f"{after} no vector is finite: {error}", folder.parent) from error
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        """Weights of the encoder and the head back from `_save`."""
+        """Load the weights of the encoder and the head that `_save` wrote."""
         path = Path(resume_from_checkpoint)
         check_checkpoint(path)
         saved = Encoder(str(path), device="cpu").module.backbone.model
         backbone = self.encoder.module.backbone
         backbone.model.load_state_dict(saved.state_dict())
-        backbone.template_states.clear()  # of the weights before, which the last validation has kept
+        backbone.template_states.clear()  # the last validation cached those of the earlier weights
         self.head.load_state_dict(load_file(path / HEAD_FILE))
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """Transformers' own; the next step has the learning rate of the run's length now, which may have been extended.
+        """Load the optimizer, and set the learning rate for the current length of the run, which may be extended.
 
-        A finished run's optimizer has the learning rate 0.
+        The optimizer of a finished run has the learning rate 0.
         """
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None and self.optimizer is not None:
@@ -213,12 +213,12 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
                 group["lr"] = base * factor(schedule.last_epoch)
 
     def _load_best_model(self) -> None:
-        """By the number of its step: the path that the state remembers is that of a folder moved since.
+        """Load the best checkpoint of a finished run.
 
-        A run that was stopped has no need of it.
+        It is found by its step: the path in the state is outdated if the folder was moved.
         """
         if self.state.global_step >= self.state.max_steps:
             best = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.best_global_step}"
             if not is_whole(best):
-                raise TrainingError(f"The best checkpoint {best} is gone or broken.")
+                raise TrainingError(f"The best checkpoint {best} is missing or damaged. Start over (force=True).")
             self._load_from_checkpoint(str(best))

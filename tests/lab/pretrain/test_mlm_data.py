@@ -41,10 +41,10 @@ def test_split_is_a_partition() -> None:
 @pytest.mark.parametrize(
     ("texts", "validation", "message"),
     [
-        ([], None, "no held-out text"),
-        (["One.", "One.", " "], None, "1 different texts, 1 of them held out"),
+        ([], None, "no held-out texts"),
+        (["One.", "One.", " "], None, "1 of 1 different texts are held out"),
         ("One.", None, "Expected a list of texts"),
-        (["One.", "Two."], [""], "no held-out text"),
+        (["One.", "Two."], [""], "no held-out texts"),
     ],
 )
 def test_too_few_texts(texts, validation, message: str) -> None:
@@ -84,7 +84,7 @@ def test_texts_longer_than_a_sequence_are_cut(tokenizer) -> None:
     ids = [ids_of(tokenizer, text) for text in TEXTS]
     expected = sorted(own[i : i + 6] for own in ids for i in range(0, len(own), 6))
     assert pieces_of(pack(tokenizer, TEXTS, 8), tokenizer) == expected
-    with pytest.raises(InputError, match="max_seq_length=2 leaves no room"):
+    with pytest.raises(InputError, match="max_seq_length=2: must be at least 3"):
         pack(tokenizer, TEXTS, 2)
 
 
@@ -97,7 +97,7 @@ def test_special_tokens_in_a_text_are_its_letters(tokenizer) -> None:
 @pytest.mark.parametrize("words", [False, True])
 def test_texts_without_tokens(tokenizer, words: bool) -> None:
     assert len(pack(tokenizer, ["\u200b"], 16, words=words)) == 0
-    with pytest.raises(InputError, match="held-out texts have no token to predict"):
+    with pytest.raises(InputError, match="held-out texts contain no token to predict"):
         masked_once(pack(tokenizer, ["\u200b"], 16, words=words), masking_of(tokenizer, 0.15, words), 0)
 
 
@@ -184,7 +184,7 @@ def test_share_of_framed_texts() -> None:
 
 
 def test_frame_refusals() -> None:
-    with pytest.raises(InputError, match="no text has 4 to 22 words"):
+    with pytest.raises(InputError, match="no text of 4 to 22 words"):
         in_frames(["One two.", "Three."], 0.5)
 
 

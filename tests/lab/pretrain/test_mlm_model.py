@@ -98,10 +98,10 @@ def test_a_new_head_depends_on_the_seed(bert: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "config", "kind", "message"),
     [
-        (None, None, InputError, "none was given"),
+        (None, None, InputError, "Got neither"),
         (None, "minni", InputError, "Did you mean 'mini'"),
         ("./nowhere", None, ModelError, "There is no model folder './nowhere'"),
-        (None, "bad.json", InputError, "is no configuration"),
+        (None, "bad.json", InputError, "is not a configuration"),
         (None, "unknown.json", InputError, "model_type='bertt' is unknown"),
         (None, "gpt2.json", ModelError, "no masked language model for model_type='gpt2'"),
         (None, "heads.json", InputError, "heads.json: "),
@@ -121,7 +121,7 @@ def test_read_config_refusals(model, config, kind, message: str, tmp_path: Path,
 
 
 def test_tokenizer_refusals(bert: Path, folder_of) -> None:
-    with pytest.raises(InputError, match="keeps its own tokenizer"):
+    with pytest.raises(InputError, match="has its own tokenizer"):
         open_tokenizer(str(bert), "other", [], {}, 100)
     with pytest.raises(ModelError, match="has no mask token"):
         open_tokenizer(None, str(folder_of("gpt2")), [], {}, 100)
@@ -134,10 +134,10 @@ def test_fit_config(bert: Path) -> None:
     assert config.vocab_size == len(tokenizer)
     assert config.pad_token_id == tokenizer.pad_token_id
     assert not config.tie_word_embeddings
-    with pytest.raises(InputError, match="max_seq_length=513: the model has positions for 512"):
+    with pytest.raises(InputError, match="max_seq_length=513: must be at most 512"):
         fit_config(config, tokenizer, 513, new=True, untied=False)
     config.vocab_size = 10
-    with pytest.raises(InputError, match="vocab_size=10 of the model is smaller"):
+    with pytest.raises(InputError, match="vocab_size=10 of the model: must be at least"):
         fit_config(config, tokenizer, 64, new=False, untied=False)
 
 

@@ -138,13 +138,13 @@ def test_killed_and_resumed_is_the_same(
     half = folder / "checkpoints" / "checkpoint-6"  # killed while a checkpoint was written
     half.mkdir()
     (half / "trainer_state.json").write_text('{"global_step": 6', "utf-8")
-    with pytest.raises(DataError, match=r"holds a run, its last checkpoint is .*checkpoint-4\. --resume"):
+    with pytest.raises(DataError, match=r"contains an earlier run, with the checkpoint .*checkpoint-4\. --resume"):
         pretrain(TEXTS, folder, start, SETTINGS, device="cpu")
-    with pytest.raises(DataError, match=r"cannot be resumed with another run.*: seed was 0 and is 1"):
+    with pytest.raises(DataError, match=r"with another model, other data or other settings: seed was 0 and is 1"):
         pretrain(TEXTS, folder, start, replace(SETTINGS, seed=1), device="cpu", resume=True)
     notes: list[str] = []
     outcome = pretrain(TEXTS, folder, start, SETTINGS, device="cpu", resume=True, note=notes.append)
-    assert notes[0] == f"{folder}: going on after step 4 of 8."
+    assert notes[0] == f"{folder}: resuming after step 4 of 8."
     assert weights_of(folder) == weights_of(whole)
     assert not (folder / "checkpoints").exists()
     assert [row["step"] for row in outcome.history if "eval_masked_loss" in row] == [0, 4, 8]
@@ -154,7 +154,7 @@ def test_runs_are_reproducible(whole: Path, start: Start, tmp_path: Path) -> Non
     notes: list[str] = []
     torch.manual_seed(99)
     pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu", resume=True, note=notes.append)
-    assert "no checkpoint to resume from: the run begins at step 0" in notes[0]
+    assert "no checkpoint to resume from: the run starts at step 0" in notes[0]
     assert weights_of(tmp_path / "model") == weights_of(whole)
 
 
@@ -167,7 +167,7 @@ def test_nonfinite_gradients(start: Start, tmp_path: Path, monkeypatch: pytest.M
         return loss if self.state.global_step + 1 < 6 else loss + zero
 
     monkeypatch.setattr(MaskedTrainer, "compute_loss", broken)
-    with pytest.raises(TrainingError, match=r"Step 6: .* are not finite.*checkpoint-4.*A lower learning rate"):
+    with pytest.raises(TrainingError, match=r"Step 6: .* are not finite.*checkpoint-4.*Try a learning rate below"):
         pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu")
     weights = load_file(tmp_path / "model" / "checkpoints" / "checkpoint-4" / "model.safetensors")
     assert all(torch.isfinite(weight).all() for weight in weights.values())
@@ -188,7 +188,7 @@ def test_force_replaces_the_model_only(whole: Path, start: Start, tmp_path: Path
 
 def test_a_model_is_not_written_over(whole: Path, start: Start, tmp_path: Path) -> None:
     before = weights_of(whole)
-    with pytest.raises(DataError, match="holds a model already"):
+    with pytest.raises(DataError, match="already contains a model"):
         pretrain(TEXTS, whole, start, SETTINGS, device="cpu")
     with pytest.raises(DataError, match="no unfinished run to resume"):
         pretrain(TEXTS, whole, start, SETTINGS, device="cpu", resume=True)
@@ -205,9 +205,9 @@ def test_a_model_is_not_written_over(whole: Path, start: Start, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("texts", "changes", "message"),
     [
-        (["One sentence."], {}, "leave none to learn from"),
-        (["One.", "Two."], {}, "batch_size=16 is larger than the 1 sequences of 16 tokens that the texts fill"),
-        (TEXTS, {"max_seq_length": 33}, "max_seq_length=33: the model has positions for 32"),
+        (["One sentence."], {}, "No texts to train on"),
+        (["One.", "Two."], {}, "batch_size=16: must be at most 1, the number of sequences of 16 tokens"),
+        (TEXTS, {"max_seq_length": 33}, "max_seq_length=33: must be at most 32"),
     ],
 )
 def test_text_refusals(texts, changes, message: str, start: Start, tmp_path: Path, monkeypatch) -> None:
@@ -220,15 +220,15 @@ def test_text_refusals(texts, changes, message: str, start: Start, tmp_path: Pat
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"epochs": 1}, "both were given"),
-        ({"max_steps": None}, "none was given"),
-        ({"max_steps": 2.5}, r"max_steps=2\.5; it must be a whole number"),
-        ({"max_seq_length": None}, "max_seq_length=None; it must be a whole number"),
+        ({"epochs": 1}, "Got both"),
+        ({"max_steps": None}, "Got neither"),
+        ({"max_steps": 2.5}, r"max_steps=2\.5: must be a whole number"),
+        ({"max_seq_length": None}, "max_seq_length=None: must be a whole number"),
         ({"learning_rate": True}, "learning_rate=True"),
         ({"max_steps": None, "epochs": math.nan}, "epochs=nan"),
         ({"mask_probability": "0.15"}, "between 0 and 1"),
-        ({"warmup": 8}, "warmup=8; it must be a share from 0 to below 1"),
-        ({"frames": 1.5}, "frames=1.5; it must be a share between 0 and 1"),
+        ({"warmup": 8}, "warmup=8: must be a share of at least 0 and below 1"),
+        ({"frames": 1.5}, "frames=1.5: must be a share between 0 and 1"),
         ({"seed": -1}, "seed=-1"),
         ({"precision": "f16"}, "precision='f16'; allowed: float32, bfloat16"),
     ],

@@ -16,15 +16,8 @@ from scipy import stats
 from essent import Encoder, evaluate
 from essent.errors import InputError
 from essent.lab.explain.importance import head_agreement, impact_agreement
-from essent.lab.reproduce.run import (
-    Reproduction,
-    Score,
-    mean_over_seeds,
-    mean_over_tasks,
-    over_checkpoints,
-    run_table,
-    score_of,
-)
+from essent.lab.reproduce.run import Reproduction, run_table
+from essent.lab.reproduce.scores import Score, mean_over_seeds, mean_over_tasks, over_checkpoints, score_of
 from essent.lab.reproduce.show import agrees, render, settings_of, summary, to_dict
 from essent.lab.reproduce.tables import find_table, tables
 from essent.tasks.locate import load_pairs, load_task
@@ -157,7 +150,7 @@ def test_problems_are_named(folder_of: Callable[[str], Path], toy_data: Path, tm
     assert "not on this model" in problems(folder_of("gpt2"), toy_data)["BERT last manual prompt"]
     assert problems(folder_of("bert"), tmp_path)["BERT static avg."] == "no data for sts12"
     assert problems(tmp_path / "no", toy_data)["BERT static avg."] == "model not loaded"
-    with pytest.raises(InputError, match="has no model 'llama'; it has bert"):
+    with pytest.raises(InputError, match=r"has no role 'llama'\. Its roles are bert"):
         run_table(find_table("ditto-6"), {"llama": "m"}, data=toy_data)
     options = {"data": toy_data, "corpus": CORPUS, "most_seeds": 1, "rows": {"avg."}.__contains__}
     done = run_table(find_table("stankevicius-A6"), {"bert": str(tmp_path / "no-such-model")}, **options)

@@ -65,7 +65,7 @@ def test_templates_are_valid_and_distinct(generator: Generator, t5: str, tmp_pat
     # with more beams than tokens the empty filling is always found, however seldom a random T5 writes a sentinel
     generated = generate_templates(generator, PAIRS, candidates=400, longest=3, keep=tmp_path / "kept.json")
     assert generated == generate_templates(t5, PAIRS, candidates=400, longest=3, keep=tmp_path / "kept.json")
-    with pytest.raises(DataError, match="templates by another T5"):
+    with pytest.raises(DataError, match="templates of another T5"):
         generate_templates(t5, PAIRS, candidates=40, keep=tmp_path / "kept.json")
     templates = [candidate.template for candidate in generated]
     assert "{text} [MASK]" in templates
@@ -103,7 +103,7 @@ def test_definitions(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no column 'definition'"):
         read_definitions(path)
     path.write_text("word,definition\nmoon, \n", "utf-8")
-    with pytest.raises(DataError, match=r"words\.csv.*2.*'definition' must be a text that is not empty"):
+    with pytest.raises(DataError, match=r"words\.csv.*2.*'definition' must be a text that is not blank"):
         read_definitions(path)
 
 
@@ -114,7 +114,7 @@ def test_generator_refusals(tmp_path: Path, t5: str, bert: Path, folder_of: Call
     T5ForConditionalGeneration.from_pretrained(t5).save_pretrained(tmp_path / "plain")
     with pytest.raises(ModelError, match="the tokenizer has no sentinel <extra_id_0>"):
         Generator(str(tmp_path / "plain"))
-    with pytest.raises(InputError, match="got none"):
+    with pytest.raises(InputError, match="pairs is empty"):
         generate_templates(t5, [])
     with pytest.raises(InputError, match="at least 2"):
         generate_templates(t5, PAIRS, candidates=1)
@@ -146,7 +146,7 @@ def test_unusable_templates_are_skipped(shell_of: Shells, monkeypatch: pytest.Mo
     ranking = search_candidates(shell_of("bert"), TASK, [glued, fine, long])
     assert ranking.left_out == (glued.template, long.template)
     assert ranking.template == fine.template
-    with pytest.raises(InputError, match="None of 1 generated"):
+    with pytest.raises(InputError, match="None of the 1 generated"):
         search_candidates(shell_of("bert"), TASK, [glued])
     with pytest.raises(UnsupportedRecipeError, match="no mask token"):
         search_candidates(shell_of("gpt2"), TASK, [fine])

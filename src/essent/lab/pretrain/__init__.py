@@ -1,6 +1,6 @@
-"""Masked language modelling: BERT, RoBERTa and ModernBERT from texts, tied or untied embeddings, frames.
+"""Masked language modelling: train BERT, RoBERTa or ModernBERT on texts, with tied or untied embeddings, and frames.
 
-What runs is imported when it is first used: the settings need no torch.
+Heavy modules are imported on first use: the settings need no torch.
 """
 
 from essent._core.lazy import lazy_names

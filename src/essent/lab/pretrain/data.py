@@ -1,7 +1,7 @@
-"""Texts in frames, texts to packed sequences, and the masks of a batch.
+"""Put texts into frames, pack texts into sequences, and mask tokens.
 
-A frame says what a sentence is about, so that the model learns to answer prompts: `The text " Two dogs run on a beach "
-is about beach .` There are no labels and no pairs: the fillings are rare words of the sentence itself.
+A frame names the topic of a sentence, so that the model learns to answer prompts: `The text " Two dogs run on a beach "
+is about beach .` This needs no labels and no pairs: the frame is filled with rare words of the sentence itself.
 """
 
 from __future__ import annotations
@@ -24,28 +24,30 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
 
-SHARE, MOST = 0.01, 2000  # of the texts that are held out by default
-LEAST = 64  # held-out sequences to measure on; fewer are taken several times, each time with other masks
-OPEN = 64  # the last sequences, of which the first with room takes a text
+SHARE, MOST = 0.01, 2000  # share and maximum number of texts that are held out by default
+LEAST = 64  # minimum number of held-out sequences; fewer are repeated, each time with other masks
+OPEN = 64  # the next text goes to the first of the last 64 sequences that has room
 IGNORED = -100  # the label of a token that is not predicted
-FRAMES = (  # none is a template of PromptBERT, so that those remain a test
+FRAMES = (  # none is a template of PromptBERT, so those remain a fair test
     'The text " {text} " is about {first} .',
     '" {text} " is about {first} and {second} .',
     '" {text} " : {first} , {second} .',
     'This text : " {text} " says {first} .',
     'What " {text} " tells is {first} .',
 )
-SHORTEST, LONGEST = 4, 22  # words of a sentence that leaves room for its frame
-FEWEST_TEXTS = 4  # texts that a filling occurs in; rarer ones are names and misspellings
-RAREST = 3  # words of a sentence that can be fillings
+SHORTEST, LONGEST = 4, 22  # words of a sentence that fits into a frame
+FEWEST_TEXTS = 4  # minimum number of texts with a filling; rarer words are names and misspellings
+RAREST = 3  # number of words of a sentence that can be fillings
 LETTERS = re.compile(r"[^\W\d_]{3,}")
 
 
 def split_texts(texts: Sequence[str], held_out: Sequence[str] | None, seed: int) -> tuple[list[str], list[str]]:
-    """Texts to learn from and texts to measure on: each different text once, and none in both.
+    """Split texts into training texts and held-out texts, without duplicates and without overlap.
 
     Args:
-        held_out: texts to measure on; by default one in a hundred, at least one and at most 2000.
+        texts: all texts.
+        held_out: held-out texts; by default one in a hundred of `texts`, at least 1 and at most 2000.
+        seed: seed of the default choice.
 
     Raises:
         InputError: not texts, or too few of them.
@@ -58,13 +60,11 @@ def split_texts(texts: Sequence[str], held_out: Sequence[str] | None, seed: int)
     else:
         measured = _different(check_texts(held_out))
     if not measured:
-        raise InputError("There is no held-out text that is not empty.")
+        raise InputError("There are no held-out texts, or all of them are blank. Use more texts.")
     excluded = set(measured)
     learned = [text for text in different if text not in excluded]
     if not learned:
-        raise InputError(
-            f"{len(different)} different texts, {len(measured)} of them held out, leave none to learn from."
-        )
+        raise InputError(f"No texts to train on: {len(measured)} of {len(different)} different texts are held out.")
     return learned, measured
 
 
@@ -73,12 +73,13 @@ def _different(texts: Iterable[str]) -> list[str]:
 
 
 def in_frames(texts: Sequence[str], share: float, seed: int = 0) -> list[str]:
-    """Texts of which a random `share` is put into one of `FRAMES`, with one or two of its three rarest words.
+    """Put a random `share` of texts into one of `FRAMES` each, with one or two of the text's three rarest words.
 
-    A text stays unchanged if it has under 4 or over 22 words, or under two words that occur in four texts or more.
+    A text is unchanged if it has fewer than 4 or more than 22 words, or fewer than two words that occur in at least
+    four texts.
 
     Raises:
-        InputError: not one of the texts can be framed.
+        InputError: none of the texts can be framed.
     """
     counts = Counter(word for text in texts for word in {word.lower() for word in LETTERS.findall(text)})
     generator = np.random.default_rng([seed, 2])
@@ -93,14 +94,14 @@ def in_frames(texts: Sequence[str], share: float, seed: int = 0) -> list[str]:
             framed = True
     if not framed:
         raise InputError(
-            f"frames={share}: no text has {SHORTEST} to {LONGEST} words and two words that {FEWEST_TEXTS} texts have. "
-            "Give more texts, one sentence each, or frames=0."
+            f"frames={share}: no text of {SHORTEST} to {LONGEST} words has two words that occur in {FEWEST_TEXTS} "
+            "texts. Use more texts, one sentence per text, or frames=0."
         )
     return texts
 
 
 def _fillings(text: str, counts: Counter[str]) -> list[str]:
-    """The rarest words of a text that are not too rare, spelled as in the text."""
+    """Return the rarest words of a text that are frequent enough, spelled as in the text."""
     if not SHORTEST <= len(text.split()) <= LONGEST:
         return []
     written = {word.lower(): word for word in LETTERS.findall(text)}
@@ -112,15 +113,18 @@ def _fillings(text: str, counts: Counter[str]) -> list[str]:
 
 
 def pack(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int, *, words: bool = False) -> Dataset:
-    """Sequences of `length` tokens: [CLS] text [SEP] [CLS] text [SEP] …, filled first fit in the order of the texts.
+    """Pack texts into sequences of `length` tokens: [CLS] text [SEP] [CLS] text [SEP] …, first fit, in order.
 
-    Only a text that is longer than a sequence is cut. What looks like a special token in a text is read as letters.
+    Only texts that are longer than a sequence are split. Strings that look like special tokens are read as text.
 
     Args:
-        words: keep the offsets of the tokens, by which transformers finds the words of whole-word masks.
+        tokenizer: a fast tokenizer.
+        texts: the texts to pack.
+        length: number of tokens per sequence.
+        words: include the offsets of the tokens, which transformers needs for whole-word masks.
 
     Returns:
-        Rows with `input_ids`, `attention_mask`, `special_tokens_mask` (T,) and, of words, `offset_mapping` (T,2).
+        Rows with `input_ids`, `attention_mask`, `special_tokens_mask` (T,) and, with `words`, `offset_mapping` (T,2).
 
     Raises:
         InputError: no room between the special tokens.
@@ -129,9 +133,9 @@ def pack(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int, 
 
     special = tokenizer.num_special_tokens_to_add()
     if length <= special:
-        raise InputError(f"max_seq_length={length} leaves no room for a text between {special} special tokens.")
-    fast_backend(tokenizer)  # refuses a tokenizer that cannot give what follows
-    reading = copy.deepcopy(tokenizer)  # keeps the truncation that it is called with
+        raise InputError(f"max_seq_length={length}: must be at least {special + 1}, for {special} special tokens.")
+    fast_backend(tokenizer)  # raises for slow tokenizers, which lack the options below
+    reading = copy.deepcopy(tokenizer)  # the calls below change its truncation
     columns: dict[str, list[np.ndarray]] = {}
     for _, portion in portions(texts):
         for name, rows in _filled(reading, portion, length, words).items():
@@ -140,7 +144,7 @@ def pack(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int, 
 
 
 def _filled(tokenizer: Any, texts: Sequence[str], length: int, words: bool) -> dict[str, np.ndarray]:
-    """The columns of `pack` for some texts."""
+    """Return the columns of `pack` for a portion of texts."""
     rows: list[list[list[Any]]] = []
     for piece in _pieces(tokenizer, texts, length, words):
         row = next((row for row in rows[-OPEN:] if len(row[0]) + len(piece[0]) <= length), None)
@@ -161,7 +165,7 @@ def _filled(tokenizer: Any, texts: Sequence[str], length: int, words: bool) -> d
 
 
 def _pieces(tokenizer: Any, texts: Sequence[str], length: int, words: bool) -> Iterator[tuple[Sequence[Any], ...]]:
-    """Ids, which of them are special, and offsets if words are wanted, of all pieces of texts that have tokens."""
+    """Yield ids, special-token masks and (with `words`) offsets of all pieces of texts that have tokens."""
     encoded = tokenizer(
         [mend_surrogates(text) for text in texts],
         truncation=True,
@@ -179,7 +183,7 @@ def _pieces(tokenizer: Any, texts: Sequence[str], length: int, words: bool) -> I
 
 
 def masking_of(tokenizer: PreTrainedTokenizerBase, probability: float, whole_words: bool) -> Any:
-    """transformers' masks: 80 % [MASK], 10 % any token, 10 % unchanged; of whole words always [MASK]."""
+    """Return transformers' masking: 80 % [MASK], 10 % a random token, 10 % unchanged; whole words always [MASK]."""
     return DataCollatorForLanguageModeling(
         tokenizer,
         whole_word_mask=whole_words,
@@ -190,9 +194,9 @@ def masking_of(tokenizer: PreTrainedTokenizerBase, probability: float, whole_wor
 
 
 def mask(rows: Mapping[str, torch.Tensor], masking: Any) -> dict[str, torch.Tensor]:
-    """Rows of `pack` with masks, and labels (B,T), which are -100 where nothing is predicted.
+    """Mask rows of `pack` and return them with labels (B,T), which are -100 for tokens that are not predicted.
 
-    The masks come from the masking's own generator or, if it has none, from torch's on the CPU.
+    The random numbers come from the masking's own generator or, if it has none, from torch's on the CPU.
     """
     on_cpu = {name: values.cpu() for name, values in rows.items()}
     ids, labels = masking.torch_mask_tokens(
@@ -203,10 +207,10 @@ def mask(rows: Mapping[str, torch.Tensor], masking: Any) -> dict[str, torch.Tens
 
 
 def masked_once(packed: Dataset, masking: Any, seed: int) -> Dataset:
-    """Sequences with masks that every validation shares.
+    """Mask sequences once, with masks that all validations share.
 
     Raises:
-        InputError: not one token is masked.
+        InputError: no token is masked.
     """
     from datasets import Dataset
 
@@ -216,5 +220,5 @@ def masked_once(packed: Dataset, masking: Any, seed: int) -> Dataset:
     rows = {name: torch.cat([values] * -(-LEAST // len(packed))) for name, values in rows.items()}
     masked_rows = mask(rows, seeded) if rows else {}
     if not rows or not (masked_rows["labels"] != IGNORED).any():
-        raise InputError("The held-out texts have no token to predict. Give more of them.")
+        raise InputError("The held-out texts contain no token to predict. Use more held-out texts.")
     return Dataset.from_dict({name: values.numpy() for name, values in masked_rows.items()}).with_format("torch")

@@ -1,4 +1,4 @@
-"""The masked language model of a run: loaded or built, tied or untied, its logits at masked tokens, its WordPieces."""
+"""The masked language model of a run: load or build it, untie its embeddings, train its WordPiece tokenizer."""
 
 from __future__ import annotations
 
@@ -28,25 +28,26 @@ from essent.lab.pretrain.settings import SIZES
 from essent.model.weights import require_weights
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-LETTERS = 1000  # the most frequent ones get a token; a word with any other is [UNK]
+LETTERS = 1000  # number of letters that get a token, by frequency; a word with another letter is [UNK]
 
 
 def train_word_pieces(texts: Sequence[str], size: int = 30_522) -> Any:
-    """A lower-case `BertTokenizer` with a vocabulary learned from texts. Equal texts give equal bytes.
+    """Train a lower-case `BertTokenizer` on texts; equal texts give the same vocabulary file, byte for byte.
 
     Args:
-        size: the most tokens of the vocabulary; few texts give fewer.
+        texts: the texts to learn from.
+        size: maximum number of tokens of the vocabulary; few texts give fewer.
     """
     from tokenizers.implementations import BertWordPieceTokenizer
     from transformers import BertTokenizer
 
     readable = [mend_surrogates(text) for text in texts]
     learning: Any = BertWordPieceTokenizer()
-    # The most frequent letters are chosen here, as tokenizers' choice among rare ones differs between runs.
+    # The most frequent letters are chosen here, since tokenizers' choice among rare ones differs between runs.
     counts = Counter(chain.from_iterable(map(learning.normalizer.normalize_str, readable)))
     letters = sorted((c for c in counts if not c.isspace()), key=lambda c: (-counts[c], c))[:LETTERS]
-    # tokenizers numbers "##a" and the like in the order of a hash table and breaks ties by these numbers, so that two
-    # runs differ. Given as special tokens they have fixed numbers; in the tokenizer that comes out they are ordinary.
+    # tokenizers numbers "##a" and the like in the order of a hash table and breaks ties by these numbers, so two runs
+    # differ. As special tokens they have fixed numbers; in the resulting tokenizer they are ordinary tokens.
     pieces = [f"##{letter}" for letter in letters if _may_continue(letter)]
     learning.train_from_iterator(
         readable,
@@ -61,7 +62,7 @@ def train_word_pieces(texts: Sequence[str], size: int = 30_522) -> Any:
 
 
 def _may_continue(letter: str) -> bool:
-    """Whether a letter may stand within a word: BERT's pre-tokenizer cuts at punctuation and around Chinese."""
+    """Return whether a letter can occur within a word: BERT splits at punctuation and around Chinese characters."""
     punctuation = letter in string.punctuation or unicodedata.category(letter).startswith("P")
     return not punctuation and not "\u4e00" <= letter <= "\u9fff"
 
@@ -70,16 +71,16 @@ def _may_continue(letter: str) -> bool:
 
 
 def read_config(model: str | None, config: str | None, options: dict[str, Any]) -> Any:
-    """The configuration of a model to go on with, or of one to build: a name of `SIZES` or a config.json.
+    """Read the configuration of an existing model, or of a new one: a name in `SIZES` or a config.json.
 
     Raises:
-        InputError: both or neither, an unknown size.
-        ModelError: nothing to load there, or no masked language model.
+        InputError: both or neither, or an unknown size.
+        ModelError: the model cannot be loaded, or is not a masked language model.
     """
     if (model is None) == (config is None):
         raise InputError(
-            "Give a model to go on with, or the config of a new one"
-            f" ({', '.join(SIZES)}, or a config.json): {'both were' if model else 'none was'} given."
+            "Pass either model= to train an existing model, or config= for a new one "
+            f"({', '.join(SIZES)}, or a config.json). Got {'both' if model else 'neither'}."
         )
     if model is not None:
         options = reach_model(model, options)
@@ -89,8 +90,8 @@ def read_config(model: str | None, config: str | None, options: dict[str, Any]) 
         configuration = _new(str(config))
     if type(configuration) not in MODEL_FOR_MASKED_LM_MAPPING or configuration.is_encoder_decoder:
         raise ModelError(
-            f"transformers has no masked language model for model_type={configuration.model_type!r}; "
-            "encoders such as bert, roberta, distilbert, electra, mpnet, deberta-v2 and modernbert have one."
+            f"transformers has no masked language model for model_type={configuration.model_type!r}. Use an encoder "
+            "such as bert, roberta, distilbert, electra, mpnet, deberta-v2 or modernbert."
         )
     return configuration
 
@@ -105,37 +106,40 @@ def _new(name: str) -> Any:
     except (TypeError, ValueError, StrictDataclassError) as error:
         raise InputError(f"{name}: {' '.join(str(error).split())}") from None
     if "vocab_size" not in values:
-        config.vocab_size = 0  # `fit_config` takes that of the tokenizer
+        config.vocab_size = 0  # `fit_config` sets that of the tokenizer
     return config
 
 
 def _read(name: str) -> dict[str, Any]:
-    """The values of a size or of a config.json."""
+    """Return the values of a size or of a config.json."""
     if name in SIZES:
         layers, width = SIZES[name]
         values = {"num_hidden_layers": layers, "hidden_size": width}
         return {"model_type": "bert", **values, "num_attention_heads": width // 64, "intermediate_size": 4 * width}
     if not Path(name).is_file():
         hint = did_you_mean(name, list(SIZES))
-        raise InputError(f"config={name!r} is neither a file (a config.json with model_type) nor a size. {hint}")
+        raise InputError(f"config={name!r} is neither a config.json with model_type nor a size. {hint}")
     try:
         read = dict(json.loads(Path(name).read_text(encoding="utf-8")))
         return {**read, "model_type": read["model_type"]}
     except (ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{name} is no configuration: JSON with a model_type is expected ({error!r}).") from None
+        raise InputError(f"{name} is not a configuration: expected JSON with a model_type ({error!r}).") from None
 
 
 def open_tokenizer(
     model: str | None, tokenizer: str | None, texts: Sequence[str], options: dict[str, Any], vocabulary: int
 ) -> Any:
-    """The model's own tokenizer, a named one, or by default one that is trained on the texts.
+    """Open the model's own tokenizer or a named one; by default, train one on the texts.
 
     Raises:
-        InputError: another tokenizer than the model's own.
-        ModelError: nothing to load there, or no mask or padding token in it.
+        InputError: both a model and a tokenizer.
+        ModelError: the tokenizer cannot be loaded, or has no mask or padding token.
     """
     if model is not None and tokenizer is not None:
-        raise InputError(f"A model keeps its own tokenizer: leave out tokenizer={tokenizer!r}, or give a config.")
+        raise InputError(
+            f"tokenizer={tokenizer!r}: an existing model has its own tokenizer. Omit tokenizer=, or use config= for a "
+            "new model."
+        )
     if model is None and tokenizer is None:
         return train_word_pieces(texts, vocabulary)
     name = str(model or tokenizer)
@@ -144,12 +148,12 @@ def open_tokenizer(
         loaded_tokenizer = AutoTokenizer.from_pretrained(name, **guarded(options))
     for kind in ("mask", "pad"):
         if getattr(loaded_tokenizer, f"{kind}_token_id") is None:
-            raise ModelError(f"The tokenizer of {name!r} has no {kind} token, which masked language modelling needs.")
+            raise ModelError(f"The tokenizer of {name!r} has no {kind} token. Masked language modelling needs one.")
     return loaded_tokenizer
 
 
 def fit_config(config: Any, tokenizer: Any, length: int, *, new: bool, untied: bool) -> None:
-    """Set what a new model's configuration takes from the tokenizer, and check what it must hold.
+    """Set the values of a new model's configuration that depend on the tokenizer, and check the sizes.
 
     Raises:
         InputError: sequences longer than the model's positions, or a vocabulary smaller than the tokenizer's.
@@ -163,10 +167,10 @@ def fit_config(config: Any, tokenizer: Any, length: int, *, new: bool, untied: b
                 setattr(config, f"{name}_token_id", index)
         config.tie_word_embeddings = not untied
     if config.vocab_size < rows:
-        raise InputError(f"vocab_size={config.vocab_size} of the model is smaller than the tokenizer's {rows} tokens.")
+        raise InputError(f"vocab_size={config.vocab_size} of the model: must be at least {rows}, as in the tokenizer.")
     positions = getattr(config, "max_position_embeddings", None)
     if positions is not None and positions < length:
-        raise InputError(f"max_seq_length={length}: the model has positions for {positions} tokens; take that at most.")
+        raise InputError(f"max_seq_length={length}: must be at most {positions}, the model's number of positions.")
 
 
 # -- weights ----------------------------------------------------------------------------------------------------------
@@ -175,9 +179,9 @@ def fit_config(config: Any, tokenizer: Any, length: int, *, new: bool, untied: b
 def open_model(
     model: str | None, config: Any, options: dict[str, Any], *, untied: bool, seed: int
 ) -> tuple[nn.Module, list[str]]:
-    """The model in float32 on the CPU, and the names of the weights that are new: all, or those of a missing head.
+    """Open the model in float32 on the CPU; also return the names of its new weights: all, or those of a missing head.
 
-    An untied model that was tied begins with two equal matrices.
+    A tied model that is untied starts with two equal matrices.
 
     Raises:
         ModelError: weights of the encoder itself are missing.
@@ -200,7 +204,7 @@ def open_model(
 
 
 def untie(model: Any) -> None:
-    """Give the output a matrix (and bias) of its own, equal to what it shared so far (PromptBERT, App. A.2)."""
+    """Separate the output matrix (and bias) from the embedding table, as a copy (PromptBERT, App. A.2)."""
     output = model.get_output_embeddings()
     owners = Counter(id(weight) for _, weight in model.named_parameters(remove_duplicate=False))
     for name, weight in list(output.named_parameters(recurse=False)):
@@ -211,10 +215,10 @@ def untie(model: Any) -> None:
 
 @contextlib.contextmanager
 def logits_at(model: Any, chosen: torch.Tensor) -> Iterator[None]:
-    """Within the block a masked language model gives logits (1,M,V) of the M tokens chosen by (B,T), and no others.
+    """Let a masked language model return only the logits (1,M,V) of the M tokens chosen by a mask (B,T), in this block.
 
-    The other logits are most of its work. A prediction head works on each token by itself, so that it gives the same
-    logits when a hook on the encoder passes on the states (B,T,D) of the chosen tokens alone, as (1,M,D).
+    The other logits are most of the computation. The prediction head treats each token separately, so the logits are
+    the same when a hook on the encoder passes on only the states of the chosen tokens, (1,M,D) instead of (B,T,D).
     """
 
     def select(module: nn.Module, arguments: Any, output: Any) -> Any:

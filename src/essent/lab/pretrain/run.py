@@ -1,6 +1,6 @@
-"""Masked language modelling, from scratch or continued: texts in, a plain transformers folder out, runs that resume.
+"""Train masked language models, new or existing, with resumable runs; the output is a plain transformers folder.
 
-The trainer is transformers' own, with logits at masked tokens only, and no step on broken gradients.
+The trainer is transformers' own, with logits of masked tokens only, and no step on gradients that are not finite.
 
 Source: Devlin et al. 2019 (the objective); PromptBERT, App. A.2 and Table 12 (an output matrix tied to the static
 embeddings, or not).
@@ -58,15 +58,25 @@ from essent.training.checkpoints import (
 from essent.training.device import find_device, on_device, quick_dropout
 
 HISTORY = "training.json"
-VALIDATION, LOG = 0.1, 0.01  # how often, by default, in shares of the run
+VALIDATION, LOG = 0.1, 0.01  # default intervals, as shares of the run
 
 
 @dataclass(frozen=True)
 class Pretrained:
-    """What came of a run; `loss` (nats) and `accuracy` are of the masked tokens of the held-out texts.
+    """The result of a run.
 
-    `history` is the log of transformers' trainer: rows with `step` and either `loss` and `learning_rate`, or
-    `eval_masked_loss` and `eval_masked_accuracy`.
+    Attributes:
+        folder, steps: the folder of the model, and the number of steps.
+        loss, accuracy: loss (nats) and accuracy on the masked tokens of the held-out texts.
+        history: the log of transformers' trainer: rows with `step` and either `loss` and `learning_rate`, or
+            `eval_masked_loss` and `eval_masked_accuracy`.
+
+    Example:
+        >>> from essent.lab.pretrain import Pretraining, Start, pretrain
+        >>> texts = ["A man plays a flute.", "Two dogs run through a field.", "It rains.", "The shop is closed."]
+        >>> outcome = pretrain(texts, "further", Start("my-mlm"), Pretraining(max_steps=1, batch_size=1))
+        >>> outcome.folder.name, outcome.steps, [row["step"] for row in outcome.history if "eval_masked_loss" in row]
+        ('further', 1, [0, 1])
     """
 
     folder: Path
@@ -89,33 +99,40 @@ def pretrain(
     progress: bool = False,
     note: Callable[[str], None] = lambda line: None,
 ) -> Pretrained:
-    """Train a masked language model on texts; save it as a transformers folder with `training.json` about the run.
+    """Train a masked language model on texts and save it as a transformers folder that includes `training.json`.
 
     Args:
-        texts: texts to learn from; of equal texts one is used.
-        output: the folder to write. Checkpoints stand below it until the run is done.
-        start: the model, or what a new one is like.
+        texts: texts to learn from; each different text is used once.
+        output: the folder to write. It contains the checkpoints until the run is finished.
+        start: the existing model, or the configuration of a new one.
         settings: the settings of the run.
         held_out: texts to measure on; by default one in a hundred of `texts`.
-        resume: go on from the last whole checkpoint in `output`; on a CPU the same bytes come out as without a break.
-        force: replace a model that is there, and drop the checkpoints of an unfinished run.
-        device: "cpu", "cuda" or another accelerator of this machine, or None for the best there is.
-        progress: show a bar.
-        note: called with a line about each validation, and about what else a user should know.
+        resume: resume from the last complete checkpoint in `output`; on a CPU, the result is the same byte for byte.
+        force: replace an existing model, and remove the checkpoints of an unfinished run.
+        device: "cpu", "cuda" or another accelerator of this machine; by default the best available one.
+        progress: show a progress bar.
+        note: called with a line about each validation and other events.
 
     Raises:
-        InputError: texts or settings that cannot be trained on, or a device that is not there.
-        ModelError: no masked language model there.
-        DataError: `output` holds something else.
-        TrainingError: a loss that is not finite, or a folder that cannot be written; the last good checkpoint stays.
-        KeyboardInterrupt: it was stopped, after a checkpoint; says at which step.
-        MissingDependencyError: without the extra `train`.
+        InputError: unsuitable texts or settings, or an unavailable device.
+        ModelError: the model is not a masked language model, or cannot be loaded.
+        DataError: `output` contains something else.
+        TrainingError: a loss that is not finite, or a folder that cannot be written; valid checkpoints remain.
+        KeyboardInterrupt: the run was stopped, after a checkpoint; names the step.
+        MissingDependencyError: the extra `train` is not installed.
+
+    Example:
+        >>> from essent.lab.pretrain import Pretraining, Start, pretrain
+        >>> texts = ["A man plays a flute.", "Two dogs run through a field.", "It rains.", "The shop is closed."]
+        >>> settings = Pretraining(max_steps=1, batch_size=2, max_seq_length=16)
+        >>> pretrain(texts, "tiny-bert", Start(config="tiny", vocabulary=100), settings).steps
+        1
     """
     for name in ("accelerate", "datasets"):
         optional_import(name, "train")
     device = find_device(device)
     precision = settings.precision or ("bfloat16" if has_bfloat16(device) else "float32")
-    on_device(device, precision)  # refuses a precision that the device lacks
+    on_device(device, precision)  # raises if the device does not support the precision
     output = Path(output)
     resumed = check_output(output, resume=resume, force=force)
 
@@ -130,8 +147,8 @@ def pretrain(
     sequences = pack(tokenizer, learned, length, words=words)
     if len(sequences) < settings.batch_size:
         raise InputError(
-            f"batch_size={settings.batch_size} is larger than the {len(sequences)} sequences of {length} tokens that "
-            f"the texts fill: take a batch_size of at most {len(sequences)}, shorter sequences or more texts."
+            f"batch_size={settings.batch_size}: must be at most {len(sequences)}, the number of sequences of {length} "
+            "tokens that the texts fill. Use a smaller batch, shorter sequences or more texts."
         )
     masking = masking_of(tokenizer, settings.mask_probability, words)
     measured_rows = masked_once(pack(tokenizer, measured, length, words=words), masking, settings.seed)
@@ -148,9 +165,9 @@ def pretrain(
 
     model, new = open_model(start.model, config, options, untied=settings.untied, seed=settings.seed)
     if new and start.model is not None:
-        note(f"The model has no weights for its prediction head ({', '.join(new)}): they begin at random.")
+        note(f"The model has no weights for its prediction head ({', '.join(new)}): they are initialized at random.")
     arguments = arguments_of(settings, output / CHECKPOINTS, device=device, precision=precision)
-    arguments.eval_on_start = resumed is None  # which the run before has done
+    arguments.eval_on_start = resumed is None  # the interrupted run has already done it
     trainer = MaskedTrainer(
         model,
         arguments,
@@ -184,7 +201,7 @@ def pretrain(
 
 
 def _measured(trainer: Any, folder: Path) -> Pretrained:
-    """The scores of the last step, which is validated now if it has not been yet."""
+    """Return the scores of the last step; validate it first if necessary."""
     state = trainer.state
     if not any("eval_masked_loss" in row and row["step"] == state.global_step for row in state.log_history):
         trainer.evaluate()
@@ -197,14 +214,10 @@ def _measured(trainer: Any, folder: Path) -> Pretrained:
 
 
 def check_output(output: Path, *, resume: bool, force: bool) -> Path | None:
-    """The last whole checkpoint, from which a run is to go on; None to begin.
-
-    Args:
-        resume: go on from the last whole checkpoint, if there is one.
-        force: replace a model that is there, and drop the checkpoints of an unfinished run.
+    """Check the output folder and return the last complete checkpoint to resume from; None to start a run.
 
     Raises:
-        DataError: the folder holds something that must not be replaced.
+        DataError: the folder contains something that must not be replaced.
     """
     require_replaceable(output)
     remove_leftovers(output)
@@ -213,24 +226,22 @@ def check_output(output: Path, *, resume: bool, force: bool) -> Path | None:
     newest = last_checkpoint(output / CHECKPOINTS) if resume else None
     if (output / "modules.json").exists():
         raise DataError(
-            f"{output} holds a sentence-transformers model (modules.json), whose files would mix with this one's; "
-            "choose another folder."
+            f"{output} contains a sentence-transformers model (modules.json), whose files would mix with the new "
+            "model's. Choose another folder."
         )
     if newest is None and not force and (output / "config.json").exists():
-        finished = "holds a model already" + (", no unfinished run to resume" if resume else "")
-        raise DataError(f"{output} {finished}. force=True (--force) replaces it.")
+        finished = "already contains a model" + (" and no unfinished run to resume" if resume else "")
+        raise DataError(f"{output} {finished}. Use force=True (--force) to replace it.")
     if newest is not None:
         check_checkpoint(newest)
     return newest
 
 
 def _begin(output: Path, metadata: Mapping[str, Any], resumed: Path | None) -> None:
-    """Write down which run this is, and drop the checkpoints of another; of a resumed run, compare.
-
-    Of the processes that torchrun starts only the first one writes.
+    """Write the identity of a new run and remove older checkpoints (first process only), or compare it when resuming.
 
     Raises:
-        DataError: the run that is resumed was another one; says what differs.
+        DataError: the checkpoints belong to another run; names the differences.
     """
     checkpoints = output / CHECKPOINTS
     if resumed is not None:
@@ -243,12 +254,12 @@ def _begin(output: Path, metadata: Mapping[str, Any], resumed: Path | None) -> N
 
 
 def finish(output: Path, model: Any, tokenizer: Any, metadata: Mapping[str, Any]) -> None:
-    """Save model, tokenizer and `training.json`; in one step they appear, and an older model and checkpoints go.
+    """Save model, tokenizer and `training.json`, and remove an older model and the checkpoints, in one step.
 
-    Files that libraries do not read as a part of a model stay.
+    Files that libraries do not read as part of a model remain.
 
     Raises:
-        TrainingError: they cannot be written; the checkpoints stay.
+        TrainingError: the files cannot be written; the checkpoints remain.
     """
     foreign_names = {entry.name for entry in output.iterdir() if not is_read(entry.name)}
     try:
@@ -258,8 +269,8 @@ def finish(output: Path, model: Any, tokenizer: Any, metadata: Mapping[str, Any]
             (whole / HISTORY).write_text(json.dumps(metadata, ensure_ascii=False, indent=2), encoding="utf-8")
     except WRITE_ERRORS as error:
         raise TrainingError(
-            f"The model is trained and cannot be written to {output}: {error}. {checkpoint_note(output / CHECKPOINTS)} "
-            "Free some space and resume."
+            f"Training is finished, but the model cannot be written to {output}: {error}. "
+            f"{checkpoint_note(output / CHECKPOINTS)} Free some disk space and resume."
         ) from error
 
 
@@ -267,7 +278,7 @@ def finish(output: Path, model: Any, tokenizer: Any, metadata: Mapping[str, Any]
 
 
 def arguments_of(settings: Pretraining, folder: Path, *, device: str, precision: str) -> TrainingArguments:
-    """The settings as transformers' training arguments; checkpoints are written below `folder`."""
+    """Convert the settings to transformers' training arguments, with checkpoints in `folder`."""
     often = settings.validate_every or VALIDATION
     arguments = TrainingArguments(
         output_dir=str(folder),
@@ -275,7 +286,7 @@ def arguments_of(settings: Pretraining, folder: Path, *, device: str, precision:
         num_train_epochs=settings.epochs or 1,
         learning_rate=settings.learning_rate,
         warmup_steps=settings.warmup,
-        weight_decay=0.01,  # BERT's; transformers leaves out biases and normalisations
+        weight_decay=0.01,  # as in BERT; transformers excludes biases and normalization layers
         seed=settings.seed,
         data_seed=settings.seed,
         eval_strategy="steps",
@@ -284,7 +295,7 @@ def arguments_of(settings: Pretraining, folder: Path, *, device: str, precision:
         save_steps=often,
         save_total_limit=2,
         logging_steps=LOG,
-        logging_nan_inf_filter=False,  # `FiniteGradients` stops there
+        logging_nan_inf_filter=False,  # `FiniteGradients` stops the run
         label_names=["labels"],
         remove_unused_columns=False,
         report_to="none",
@@ -292,7 +303,7 @@ def arguments_of(settings: Pretraining, folder: Path, *, device: str, precision:
         disable_tqdm=True,  # its bar prints the log to standard output
         **on_device(device, precision),
     )
-    if arguments.n_gpu > 1:  # one process on several GPUs would multiply the batch; torchrun starts one for each
+    if arguments.n_gpu > 1:  # one process on several GPUs would multiply the batch; torchrun starts one per GPU
         arguments._n_gpu = 1
     arguments.per_device_train_batch_size = max(1, settings.batch_size // arguments.world_size)
     arguments.per_device_eval_batch_size = arguments.per_device_train_batch_size
@@ -300,7 +311,7 @@ def arguments_of(settings: Pretraining, folder: Path, *, device: str, precision:
 
 
 def masked_scores(evaluated: EvalPrediction) -> dict[str, float]:
-    """Mean loss (nats) over the masked tokens, and the share of them whose most probable token is the right one."""
+    """Compute the mean loss (nats) over the masked tokens, and the share of them that are predicted correctly."""
     predictions: Any = evaluated.predictions
     losses, hits = predictions
     count = int(np.count_nonzero(evaluated.label_ids != IGNORED))
@@ -308,12 +319,11 @@ def masked_scores(evaluated: EvalPrediction) -> dict[str, float]:
 
 
 class MaskedTrainer(Trainer):
-    """transformers' trainer, with masks that are drawn at each step and logits of the masked tokens alone.
+    """transformers' trainer, with masks drawn at each step and logits of the masked tokens only.
 
     Args:
         masking: from `masking_of`. Its masks come from torch's random numbers, whose state is in every checkpoint, so
-            that a resumed run has the masks of one without a break. Rows that have labels keep their masks.
-        parts: keyword arguments of transformers' trainer.
+            a resumed run has the same masks as an uninterrupted one. Rows with labels retain their masks.
     """
 
     def __init__(self, model: Any, arguments: TrainingArguments, masking: Any, **parts: Any) -> None:
@@ -325,14 +335,14 @@ class MaskedTrainer(Trainer):
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """Mean cross-entropy (nats) of the masked tokens; as outputs the losses and hits (B,T), 0 at other tokens."""
+        """Compute the mean cross-entropy (nats) of masked tokens; outputs are losses and hits (B,T), 0 elsewhere."""
         if "labels" not in inputs:
             inputs = mask(inputs, self.masking)
         labels = inputs["labels"]
         chosen = labels != IGNORED  # (B,T)
         with logits_at(self.model, chosen):
             logits = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
-        logits = logits.reshape(-1, logits.shape[-1]).float()  # (M,V); a loss of bf16 logits has two digits
+        logits = logits.reshape(-1, logits.shape[-1]).float()  # (M,V); a loss of bf16 logits has only two digits
         losses = functional.cross_entropy(logits, labels[chosen], reduction="none")
         loss = losses.sum() / max(1, len(losses))
         if not return_outputs:
@@ -342,7 +352,7 @@ class MaskedTrainer(Trainer):
         return loss, {"losses": whole[0], "hits": whole[1]}
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
-        """One step of transformers' own, with quick dropout on a CPU."""
+        """Run one step, with quick dropout on a CPU."""
         with quick_dropout(self.args.device.type, model):
             return super().training_step(model, inputs, num_items_in_batch)
 
@@ -352,21 +362,21 @@ class MaskedTrainer(Trainer):
 
 
 class FiniteGradients(TrainerCallback):
-    """Stops before a step whose loss or gradients are infinite or not a number: it would ruin the weights."""
+    """Callback that stops before a step with infinite or NaN loss or gradients, which would ruin the weights."""
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Gradients have been clipped: a norm that was not finite has left NaN in them."""
+        """Check the gradients, which are already clipped: a norm that was not finite has made them NaN."""
         gradients = [weight.grad for weight in kwargs["model"].parameters() if weight.grad is not None]
         if not torch.isfinite(torch.nn.utils.get_total_norm(gradients)):
             raise TrainingError(
                 f"Step {state.global_step + 1}: the loss or its gradients are not finite. "
-                f"{checkpoint_note(Path(str(args.output_dir)))} A lower learning rate (it is {args.learning_rate:g}), "
-                "a longer warmup or precision='float32' may help."
+                f"{checkpoint_note(Path(str(args.output_dir)))} Try a learning rate below {args.learning_rate:g}, a "
+                "longer warmup or precision='float32'."
             )
 
 
 class Bar(ProgressCallback):
-    """transformers' progress bar, with the last loss beside it instead of the whole log on standard output."""
+    """transformers' progress bar, showing the last loss instead of printing the log to standard output."""
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Show the last loss."""
@@ -375,13 +385,13 @@ class Bar(ProgressCallback):
 
 
 class Notes(TrainerCallback):
-    """Calls `note` with a line about each validation."""
+    """Callback that calls `note` with a line about each validation."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self.note = note
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
-        """Say the held-out loss and accuracy."""
+        """Report the held-out loss and accuracy."""
         if state.is_world_process_zero:
             with tqdm.external_write_mode():
                 self.note(

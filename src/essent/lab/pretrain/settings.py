@@ -1,4 +1,4 @@
-"""What a masked-language-model run starts from, its settings, and the sizes of encoders built from nothing."""
+"""Settings of masked-language-model runs: the model to start from, hyperparameters, and sizes of new encoders."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from essent._core.arithmetic import precision_of
 from essent.errors import InputError
 
 PRECISIONS = ("float32", "bfloat16")
-# Layers and dimensions of BERT and its miniatures (Turc et al. 2019): heads of 64 dimensions, four times as wide inside
+# Layers and dimensions of BERT and its miniatures (Turc et al. 2019); attention heads have 64 dimensions, and the
+# feed-forward layers four times the width
 SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 512), "base": (12, 768)}
 
 
-Rule: TypeAlias = tuple[Any, Callable[[Any], bool], str]  # the type, which of its values, and these in words
+Rule: TypeAlias = tuple[Any, Callable[[Any], bool], str]  # type, check of the value, description of allowed values
 NUMBER: Rule = ((int, float), lambda value: 0 < value < math.inf, "a number above 0")
-WHOLE: Rule = (int, lambda value: value >= 1, "a whole number, 1 or more")
+WHOLE: Rule = (int, lambda value: value >= 1, "a whole number of at least 1")
 ALLOWED: dict[str, Rule] = {
     **dict.fromkeys(("epochs", "learning_rate"), NUMBER),
     **dict.fromkeys(("max_steps", "batch_size", "max_seq_length", "validate_every"), WHOLE),
-    "warmup": ((int, float), lambda value: 0 <= value < 1, "a share from 0 to below 1"),
+    "warmup": ((int, float), lambda value: 0 <= value < 1, "a share of at least 0 and below 1"),
     "mask_probability": ((int, float), lambda value: 0 < value < 1, "a number between 0 and 1"),
     "frames": ((int, float), lambda value: 0 <= value <= 1, "a share between 0 and 1"),
     "seed": (int, lambda value: 0 <= value < 2**32, "a whole number from 0 to 4294967295"),
@@ -32,15 +33,22 @@ ALLOWED: dict[str, Rule] = {
 
 @dataclass(frozen=True)
 class Start:
-    """A model to go on with, or the configuration of a new one and its tokenizer.
+    """The model to train: an existing one, or the configuration and tokenizer of a new one.
 
     Attributes:
-        model: a hub name or folder; a prediction head that it lacks is made new.
+        model: a hub name or folder; a missing prediction head is initialized at random.
         config: a size of BERT ("tiny", "mini", "small", "medium", "base") or a config.json.
-        tokenizer: the tokenizer of a new model: a hub name or folder; by default lower-case word pieces are learned
+        tokenizer: the tokenizer of a new model, a hub name or folder; by default lower-case word pieces are learned
             from the texts.
-        vocabulary: the most word pieces that are learned.
+        vocabulary: maximum number of word pieces to learn.
         options: keyword arguments for transformers' from_pretrained (revision, token, trust_remote_code …).
+
+    Example:
+        >>> from essent.lab.pretrain import Start
+        >>> Start(model="bert-base-uncased").vocabulary
+        30522
+        >>> Start(config="tiny", vocabulary=8000).config
+        'tiny'
     """
 
     model: str | None = None
@@ -53,7 +61,7 @@ class Start:
         check_size(self.vocabulary, "vocabulary")
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values; of a path on this machine its last part."""
+        """Return the fields as JSON values; a path on this machine is reduced to its last part."""
         named = {name: getattr(self, name) for name in ("model", "config", "tokenizer")}
         short = {name: Path(value).name if value and Path(value).exists() else value for name, value in named.items()}
         return {**short, "vocabulary": self.vocabulary}
@@ -61,27 +69,32 @@ class Start:
 
 @dataclass(frozen=True)
 class Pretraining:
-    """Everything that a run depends on besides the model and the texts.
+    """Settings of a run: everything that it depends on besides the model and the texts.
 
     Attributes:
-        max_steps: Length of the run in steps; give either max_steps or epochs.
+        max_steps: Length of the run in steps; set either max_steps or epochs.
         epochs: Length of the run in passes through the texts.
-        batch_size: Sequences of a step, over all processes together.
-        max_seq_length: Tokens of a sequence, special tokens counted.
-        learning_rate: The highest learning rate of AdamW; it falls linearly to 0.
-        warmup: Share of the steps in which the learning rate rises from 0.
-        mask_probability: Probability that a token is to be predicted. Of these 80 % are masked, 10 % replaced by any
-            token and 10 % left unchanged.
+        batch_size: Sequences per step, over all processes.
+        max_seq_length: Tokens per sequence, including special tokens.
+        learning_rate: Highest learning rate of AdamW, after warmup; it decreases linearly to 0.
+        warmup: Share of the steps in which the learning rate increases from 0.
+        mask_probability: Probability that a token is predicted. Of these tokens 80 % are masked, 10 % are replaced by
+            a random token and 10 % are unchanged.
         whole_words: Choose words instead of tokens; all tokens of a word are masked.
         frames: Share of the texts that are put into frames such as '" … " is about … .', so that prompts work.
-        untied: Train an output matrix of its own instead of sharing the embedding table (PromptBERT, App. A.2).
-        precision: Arithmetic in float32 or bfloat16 (mixed precision); by default bfloat16 where the device computes
-            in it.
-        validate_every: Steps between validations, each with a checkpoint; by default there are ten in a run.
-        seed: Seed of the first weights, the order of the data, the masks and dropout.
+        untied: Train a separate output matrix instead of sharing the embedding table (PromptBERT, App. A.2).
+        precision: Arithmetic in float32 or bfloat16 (mixed precision). Default: bfloat16 if the device supports it.
+        validate_every: Steps between validations, each with a checkpoint. Default: ten validations per run.
+        seed: Seed of the initial weights, the order of the data, the masks and dropout.
 
     Raises:
-        InputError: a value that is not allowed; says what is.
+        InputError: a value that is not allowed; names the allowed ones.
+
+    Example:
+        >>> from essent.lab.pretrain import Pretraining
+        >>> settings = Pretraining(epochs=3, whole_words=True)
+        >>> settings.batch_size, settings.mask_probability
+        (64, 0.15)
     """
 
     max_steps: int | None = None
@@ -101,12 +114,12 @@ class Pretraining:
     def __post_init__(self) -> None:
         lengths = [name for name in ("max_steps", "epochs") if getattr(self, name) is not None]
         if len(lengths) != 1:
-            raise InputError(f"Give either max_steps or epochs: {'both were' if lengths else 'none was'} given.")
+            raise InputError(f"Set either max_steps or epochs. Got {'both' if lengths else 'neither'}.")
         for name, (kind, fine, allowed) in ALLOWED.items():
             value = getattr(self, name)
             if value is None and name in ("max_steps", "epochs", "validate_every"):
                 continue
             if isinstance(value, bool) or not isinstance(value, kind) or not fine(value):
-                raise InputError(f"{name}={value!r}; it must be {allowed}.")
+                raise InputError(f"{name}={value!r}: must be {allowed}.")
         if self.precision is not None:
             object.__setattr__(self, "precision", precision_of(self.precision, PRECISIONS))

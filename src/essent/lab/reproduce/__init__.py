@@ -1,13 +1,10 @@
-"""The papers' tables: published figures as data, run again, side by side.
+"""Reproduce the papers' tables: run published tables again, and compare the figures.
 
-One table with a model for each of its roles:
+For a table with a model for each of its roles:
 
-    import rich
-    from essent.lab.reproduce import find_table, run_table
-    from essent.lab.reproduce.show import render
-
-    done = run_table(find_table("ditto-6"), {"bert": "bert-base-uncased"}, data="my-data")
-    rich.print(render(done))
+    >>> import rich
+    >>> from essent.lab.reproduce import find_table, render, run_table
+    >>> rich.print(render(run_table(find_table("ditto-6"), {"bert": "bert-base-uncased"}, data="my-data")))
 """
 
 from essent._core.lazy import needs_torch

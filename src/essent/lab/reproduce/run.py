@@ -1,12 +1,7 @@
-"""A published table run again: cells grouped by what they share, each text encoded once per model.
-
-Standard errors: correlations by Bonett & Wright (2000), shares as binomial, k-means from the spread of its runs. Tasks
-and seeds are taken as independent. Intervals are 95 %, value ± 1.96 standard errors.
-"""
+"""Run a published table again; each text is encoded once per model."""
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +14,7 @@ from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.errors import DataError, EssentError, InputError
 from essent.lab.explain.importance import backbone_of, head_agreement, impact_agreement
 from essent.lab.minimal_pairs.overlap import lexical_overlap
+from essent.lab.reproduce.scores import Score, mean_over_seeds, mean_over_tasks, over_checkpoints, score_of
 from essent.lab.reproduce.tables import Cell, Table
 from essent.model.capabilities import check_recipe
 from essent.model.loading import load, read_capabilities
@@ -31,33 +27,25 @@ from essent.tasks.geometry import average_cosine
 from essent.tasks.heros import HerosTask, load_heros
 from essent.tasks.locate import load_task
 from essent.tasks.pairs import PairTask
-from essent.tasks.result import Result
 
-# What tables measure besides task scores: cosines of sentences and tokens, word importance, lexical overlap.
+# Measures besides task scores: cosines of sentences and tokens, word importance, lexical overlap.
 COSINES = ("average-cosine", "average-cosine-with-self")
 OF_A_CORPUS = (*COSINES, "impact-pearson", "impact-spearman", "head-pearson", "head-spearman")
 ROUGE = {"rouge-1": "rouge1", "rouge-2": "rouge2", "rouge-l": "rougeL"}
 OVERLAPS = {**ROUGE, "levenshtein": "levenshtein", "length": "length"}
 MEASURES = (*OF_A_CORPUS, "token-cosine", *OVERLAPS)
-NORMAL_95 = 1.96
-
-
-@dataclass(frozen=True)
-class Score:
-    """A value and its standard error; NaN where none is known."""
-
-    value: float
-    error: float = math.nan
-
-    @property
-    def half_width(self) -> float:
-        """Of the 95 % interval."""
-        return NORMAL_95 * self.error
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured for a cell, with how many seeds, or why it was not."""
+    """The measured score of a cell and its number of seeds, or the reason why there is none.
+
+    Example:
+        >>> from essent.lab.reproduce import Cell, Measured, Published
+        >>> measured = Measured(Cell("T0", "STS-B", Published(73.4), {}), problem="no data for stsb")
+        >>> measured.problem, measured.difference
+        ('no data for stsb', None)
+    """
 
     cell: Cell
     score: Score | None = None
@@ -66,7 +54,7 @@ class Measured:
 
     @property
     def difference(self) -> float | None:
-        """Measured less published; None where one of them is missing or the published one is over other tasks."""
+        """Measured minus published; None if one of them is missing or the published one covers other tasks."""
         if self.score is None or self.cell.published is None or self.cell.published.over_all:
             return None
         return self.score.value - self.cell.published.value
@@ -77,10 +65,17 @@ class Reproduction:
     """A table with its measured cells.
 
     Attributes:
-        cells: block by block, row by row; those that were not asked for are left out.
-        models: role -> what was run.
-        sources: task -> where its data came from, with its digest.
-        corpus: how many texts the corpus had, 0 without one.
+        table: the published table.
+        cells: the selected cells, block by block, row by row.
+        models: role -> models.
+        sources: task -> source of its data, with its digest.
+        corpus: number of texts of the corpus, 0 without one.
+
+    Example:
+        >>> from essent.lab.reproduce import find_table, run_table
+        >>> done = run_table(find_table("heros-1"), {"bert": "my-mlm"}, data="data", rows=lambda row: row == "STS-b")
+        >>> [cell.cell.column for cell in done.cells if cell.score is not None]
+        ['R1', 'R2', 'RL', 'Lev', 'Len']
     """
 
     table: Table
@@ -90,7 +85,7 @@ class Reproduction:
     corpus: int = 0
 
     def _repr_html_(self) -> str:
-        from essent.lab.reproduce.show import html_of  # which reads this class
+        from essent.lab.reproduce.show import html_of  # imports this class
 
         return html_of(self)
 
@@ -111,28 +106,36 @@ def run_table(
     report: Callable[[str], None] = lambda line: None,
     **options: Any,
 ) -> Reproduction:
-    """Run the cells of a table that can be run here.
+    """Run a published table again, as far as its models and data are available.
 
     Args:
-        models: role -> model or several checkpoints of it; roles that are not named are not run. None: the paper's own
-            models, from the hub.
+        table: the table, from `find_table`.
+        models: role -> model, or several checkpoints of it; other roles are not run. Default: the paper's models.
         data: a folder for `load_task`; None is the hub.
-        corpus: texts for what the paper fitted or counted on other texts, and for measures of a corpus.
-        rows, columns: which are wanted, by name.
-        most_seeds: at most so many seeds of random embeddings.
-        cache: a folder that keeps pooled vectors for later runs.
-        contexts: a folder of the model's token vectors averaged over a corpus (`essent distill --contexts`), for the
-            columns Avg. and BERT + Avg.; None averages them over `corpus` here.
-        report: called with a line of progress.
+        corpus: texts for counts, fits and measures of the paper that are not on the tasks' own texts.
+        rows, columns: functions that select rows and columns by name.
+        most_seeds: maximum number of seeds of random embeddings.
+        batch_size: size of a batch: 32 holds as many tokens as 32 texts of 64 tokens.
+        progress: show progress bars.
+        cache: a folder that retains pooled vectors for later runs.
+        contexts: a folder of token vectors averaged over a corpus (`essent distill --contexts`), for the columns Avg.
+            and BERT + Avg.; None averages over `corpus`.
+        report: called with a line about each step.
         options: SentenceTransformer's keyword arguments.
 
     Raises:
-        InputError: a role that the table has not, or no seed.
+        InputError: a role that the table does not have, or `most_seeds` below 1.
+
+    Example:
+        >>> from essent.lab.reproduce import find_table, run_table, summary
+        >>> done = run_table(find_table("heros-1"), {"bert": "my-mlm"}, data="data", rows=lambda row: row == "STS-b")
+        >>> len(done.cells)
+        5
     """
     if models is not None and (unknown := sorted(set(models) - set(table.roles))):
-        raise InputError(f"{table.name} has no model {unknown[0]!r}; it has {', '.join(table.roles)}.")
+        raise InputError(f"{table.name} has no role {unknown[0]!r}. Its roles are {', '.join(table.roles)}.")
     if most_seeds is not None and most_seeds < 1:
-        raise InputError(f"most_seeds={most_seeds} must be at least 1.")
+        raise InputError(f"most_seeds={most_seeds}: must be at least 1.")
     by_role = {
         role: (names,) if isinstance(names, str) else tuple(names)
         for role, names in (table.models if models is None else models).items()
@@ -152,7 +155,7 @@ def run_table(
 
 @dataclass
 class _Job:
-    """A cell that can be run: its recipes, one per seed, its tasks, and per model its score or why there is none."""
+    """A cell that can be run: its recipes, one per seed, its tasks, and per model its score or the problem."""
 
     cell: Cell
     recipes: list[Recipe]
@@ -164,7 +167,7 @@ class _Job:
         return str(self.cell.settings["model"])
 
     def measured(self) -> Measured:
-        """The cell with its score over all models."""
+        """Return the cell with its score over all models."""
         if problem := next((outcome for outcome in self.outcomes if isinstance(outcome, str)), None):
             return Measured(self.cell, problem=problem)
         scores = [outcome for outcome in self.outcomes if isinstance(outcome, Score)]
@@ -174,7 +177,7 @@ class _Job:
 
 @dataclass
 class _Run:
-    """What the cells of a table share: tasks, measurements, averaged token vectors."""
+    """Data that the cells of a table share: tasks, measurements, averaged token vectors."""
 
     models: Mapping[str, Sequence[str]]
     data: str | Path | None
@@ -186,12 +189,12 @@ class _Run:
     report: Callable[[str], None]
     cache: Path = Path()
     contexts: str | Path | None = None
-    tasks: dict[str, Task | str] = field(default_factory=dict)  # or why there is none
+    tasks: dict[str, Task | str] = field(default_factory=dict)  # or the reason why there is none
     sources: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    shared: dict[tuple[str, ...], Any] = field(default_factory=dict)  # measurements of which cells show parts
+    shared: dict[tuple[str, ...], Any] = field(default_factory=dict)  # measurements that several cells use
 
     def plan(self, cell: Cell) -> _Job | Measured:
-        """What is to be run for a cell, or why it cannot be run."""
+        """Return the job of a cell, or the cell with the reason why it cannot be run."""
         settings = cell.settings
         lowered = settings.get("lowercase", ())
         tasks = {f"{name} lowered" if name in lowered else name: name for name in settings.get("tasks", ())}
@@ -207,7 +210,7 @@ class _Run:
         return _Job(cell, recipes, list(tasks))
 
     def _problem(self, cell: Cell) -> str:
-        """Why a cell cannot be run, before its tasks are looked for; empty when it can."""
+        """Return why a cell cannot be run, without checking its tasks; empty if it can."""
         settings, contexts = cell.settings, cell.reads_contexts
         role = str(settings.get("model"))
         reads_corpus = "corpus" in (settings.get("fit"), settings.get("counts"))
@@ -222,7 +225,7 @@ class _Run:
         return cell.missing or next((problem for problem, applies in problems.items() if applies), "")
 
     def _load(self, key: str, name: str) -> str:
-        """Why a task's data is not there; empty when it is, and `tasks` has it."""
+        """Load a task's data into `tasks`; return why there is none, or an empty string."""
         if key not in self.tasks:
             try:
                 task: Any = _load_heros(self.data) if name == "heros" else load_task(name, self.data)
@@ -235,7 +238,7 @@ class _Run:
         return problem if isinstance(problem, str) else ""
 
     def _averaged(self, model: str) -> tuple[str, str]:
-        """The model's token vectors averaged over the corpus, as `avg:` writes their folder; or why there are none."""
+        """Return the folder of the model's averaged token vectors, as written in `avg:`, or the problem."""
         if ("contexts",) not in self.shared:
             try:
                 folder = self.contexts or self._average(model)
@@ -246,10 +249,10 @@ class _Run:
         return place, problem
 
     def _average(self, model: str) -> Path:
-        """Average them, or find them in the cache."""
+        """Average the token vectors over the corpus, unless they are cached."""
         backbone = load(model, [Recipe()], self.options).backbone
         layers = sorted({1, backbone.last})
-        self.report(f"{model}: token vectors of layers {layers} averaged over {len(self.corpus)} texts")
+        self.report(f"{model}: averaging token vectors of layers {layers} over {len(self.corpus)} texts")
         corpus = sha256("\0".join(self.corpus).encode("utf-8", "surrogatepass")).hexdigest()
         folder = self.cache / f"contexts-{digest_of_backbone(backbone, layers, corpus)[:16]}"
         if not folder.is_dir():
@@ -287,7 +290,7 @@ class _Run:
         return Bench(model, recipes, cache=cache, **shared)
 
     def _score_together(self, model: str, jobs: Sequence[_Job], counts: str, fit: str) -> None:
-        """Jobs that learn from the same texts: one bench, each task's texts once."""
+        """Score jobs that learn from the same texts, encoding each task's texts once."""
         recipes = list(dict.fromkeys(recipe for job in jobs for recipe in job.recipes))
         bench = self._bench(model, recipes, self.cache)
         learned = (self.corpus if fit == "corpus" else None, self.corpus if counts == "corpus" else None)
@@ -305,7 +308,7 @@ class _Run:
         return [task for name in names if not isinstance(task := self.tasks[name], str)]
 
     def _measure(self, measure: str, model: str, job: _Job) -> float:
-        """One of `MEASURES`. Several cells show parts of one measurement, which is made once per model and tasks."""
+        """Compute one of `MEASURES`. Cells that share a measurement compute it once per model and tasks."""
         if measure in COSINES:
             ((_, vectors),) = self._bench(model, job.recipes[:1]).vectors(self.corpus, None, None)
             return average_cosine(vectors, self_pairs=measure.endswith("with-self"))
@@ -351,44 +354,3 @@ def _lowered(task: Any) -> PairTask:
     pairs = tuple(p._replace(sentence1=p.sentence1.lower(), sentence2=p.sentence2.lower()) for p in task.pairs)
     lowered: PairTask = replace(task, pairs=pairs, notes=(*task.notes, "Texts lowered."))
     return lowered
-
-
-# -- scores -----------------------------------------------------------------------------------------------------------
-
-
-def score_of(result: Result) -> Score:
-    """A result's main score."""
-    metric, _ = result.main or ("", "")
-    value, share = result.main_score, min(abs(result.main_score) / 100, 1.0)
-    if metric in {"spearman", "pearson"}:
-        wide = 1 + share**2 / 2 if metric == "spearman" else 1.0
-        error = (1 - share**2) * math.sqrt(wide / (result.n - 3)) if result.n > 3 else math.nan
-        return Score(value, 100 * error)
-    if runs := result.provenance.get("runs"):
-        return Score(value, result.metrics[metric]["std"] / math.sqrt(len(runs)))
-    return Score(value, 100 * math.sqrt(share * (1 - share) / result.n))
-
-
-def mean_over_tasks(scores: Sequence[Score]) -> Score:
-    """Plain mean of independent scores."""
-    value = math.fsum(score.value for score in scores) / len(scores)
-    return Score(value, math.sqrt(math.fsum(score.error**2 for score in scores)) / len(scores))
-
-
-def mean_over_seeds(scores: Sequence[Score]) -> Score:
-    """Mean of runs on the same data: its error is that of the data and of the drawing of seeds."""
-    count = len(scores)
-    value = math.fsum(score.value for score in scores) / count
-    between = math.fsum((score.value - value) ** 2 for score in scores) / (count - 1) / count if count > 1 else 0.0
-    within = math.fsum(score.error**2 for score in scores) / count
-    return Score(value, math.sqrt(within + between))
-
-
-def over_checkpoints(scores: Sequence[Score], statistic: str) -> Score:
-    """Mean (its error that of the data and of the drawing of checkpoints), maximum or minimum."""
-    if len(scores) == 1:
-        return scores[0]
-    if statistic == "mean":
-        return mean_over_seeds(scores)
-    chosen = {"max": max, "min": min}[statistic]
-    return chosen(scores, key=lambda score: score.value)

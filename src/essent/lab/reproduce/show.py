@@ -1,4 +1,4 @@
-"""A reproduction as a table to read and as plain values."""
+"""Show a reproduction as a table, as HTML, or as JSON values."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ NEAR = 1.0  # a difference up to this, or within the interval, counts as agreeme
 
 
 def agrees(measured: Measured) -> bool | None:
-    """Whether the figures agree: they differ by 1.0 at most, or the published one lies in the 95 % interval.
+    """Return whether two figures agree: they differ by at most 1.0, or the published one is in the 95 % interval.
 
-    For figures below 1 (cosines) the measure of agreement is 0.01. None when nothing was measured.
+    For figures up to 1 (cosines) the largest difference is 0.01. None if nothing was measured.
     """
     if measured.difference is None or measured.score is None:
         return None
@@ -28,13 +28,21 @@ def agrees(measured: Measured) -> bool | None:
 
 
 def _near(measured: Measured) -> float:
-    """The difference that counts as agreement: figures below 1 are cosines."""
+    """Return the largest difference that counts as agreement; figures up to 1 are cosines."""
     published = measured.cell.published
     return NEAR / 100 if published is not None and abs(published.value) <= 1 else NEAR
 
 
 def render(done: Reproduction) -> RichTable:
-    """A `rich.table.Table`: in each cell the measured figure ± its 95 % interval, below it the published one."""
+    """Return a `rich.table.Table` with the measured figure ± its 95 % interval and the published one in each cell.
+
+    Example:
+        >>> from essent.lab.reproduce import find_table, render, run_table
+        >>> done = run_table(find_table("heros-1"), {"bert": "my-mlm"}, data="data", rows=lambda row: row == "STS-b")
+        >>> table = render(done)
+        >>> [column.header.plain for column in table.columns[1:]]
+        ['R1', 'R2', 'RL', 'Lev', 'Len']
+    """
     from rich import box
     from rich.table import Column, Table
     from rich.text import Text
@@ -47,7 +55,7 @@ def render(done: Reproduction) -> RichTable:
 
 
 def html_of(done: Reproduction) -> str:
-    """The same table, how many cells agree, and every setting, for notebooks."""
+    """Return the table as HTML for notebooks, with the number of agreeing cells and all settings."""
     columns, lines = _lines(done)
     return html_block(
         html_title(f"{done.table.name}, {done.table.paper}: measured ± 95 % interval, and published below"),
@@ -61,7 +69,7 @@ def html_of(done: Reproduction) -> str:
 
 
 def _lines(done: Reproduction) -> tuple[list[str], list[tuple[str, list[Any]]]]:
-    """The columns that have a cell, and the rows: title and texts of the cells; of a block its title and no cells."""
+    """Return the columns with cells, and the rows with title and cell texts; a block's heading has no cells."""
     outcomes = {id(outcome.cell): outcome for outcome in done.cells}
     columns = [name for name in done.table.columns if any(outcome.cell.column == name for outcome in done.cells)]
     lines: list[tuple[str, list[Any]]] = []
@@ -78,7 +86,7 @@ def _lines(done: Reproduction) -> tuple[list[str], list[tuple[str, list[Any]]]]:
 def _cell(outcome: Measured | None) -> Any:
     from rich.text import Text
 
-    if outcome is None or outcome.cell.published is None:  # nothing is printed there
+    if outcome is None or outcome.cell.published is None:  # the paper prints nothing
         return Text("")
     published = outcome.cell.published
     digits = 3 if abs(published.value) <= 1 else 1
@@ -94,7 +102,7 @@ def _cell(outcome: Measured | None) -> Any:
 
 
 def settings_of(done: Reproduction) -> list[str]:
-    """Every setting in words: models, recipes and what they learn from, data, and why cells are empty."""
+    """Return lines about all settings: models, recipes and their corpora, data, and the reasons for empty cells."""
     table = done.table
     lines = [f"Paper: {table.paper}."]
     lines += [f"Model {role} ({table.models[role]} in the paper): {', '.join(m)}." for role, m in done.models.items()]
@@ -108,12 +116,12 @@ def settings_of(done: Reproduction) -> list[str]:
     over_all = {outcome.cell.published.over_all for outcome in printed if outcome.cell.published} - {0}
     lines += [f'Figures "of {number}" are the paper\'s means over all {number} tasks.' for number in over_all]
     if done.corpus:
-        lines.append(f"Corpus: {done.corpus} texts given; in the paper {table.corpus}.")
+        lines.append(f"Corpus: {done.corpus} texts; in the paper {table.corpus}.")
     lines += [f"{task}: {source['source']} (sha256 {source['sha256'][:12]})" for task, source in done.sources.items()]
     problems = Counter(outcome.problem for outcome in printed if outcome.score is None)
     lines += [f"Not run: {count} cells, {problem}." for problem, count in problems.items()]
     if any(outcome.problem.startswith("no data") and len(outcome.cell.settings["tasks"]) > 1 for outcome in done.cells):
-        lines.append("--only-tasks takes means over the tasks that there is data for.")
+        lines.append("Use --only-tasks for means over the tasks that have data.")
     return lines
 
 
@@ -128,7 +136,13 @@ def _described(outcome: Measured) -> str:
 
 
 def summary(done: Reproduction) -> str:
-    """How many cells agree."""
+    """Return a sentence about the number of cells that agree.
+
+    Example:
+        >>> from essent.lab.reproduce import find_table, run_table, summary
+        >>> print(summary(run_table(find_table("heros-1"), {})))
+        Nothing can be compared: no cell has both a measured and a published figure over the same tasks.
+    """
     compared = [outcome for outcome in done.cells if outcome.difference is not None]
     if not compared:
         return "Nothing can be compared: no cell has both a measured and a published figure over the same tasks."
@@ -141,7 +155,7 @@ def summary(done: Reproduction) -> str:
 
 
 def to_dict(done: Reproduction) -> dict[str, Any]:
-    """Plain values that JSON can hold."""
+    """Return the reproduction as JSON values."""
     titles = {id(cell): block.title for block in done.table.blocks for row in block.rows.values() for cell in row}
     values: dict[str, Any] = plain(
         {

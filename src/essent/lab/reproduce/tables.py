@@ -1,17 +1,18 @@
-"""Published tables, read from one file a paper (`papers/*.yaml`): figures, and what each cell was computed with.
+"""Published tables, read from one file per paper (`papers/*.yaml`): figures, and the settings of each cell.
 
-A cell's settings are merged from what its block, row and column say, the later ones winning. A row named "idf^W +
-zscore" has what "idf^W" and "zscore" set. The settings:
+A cell's settings are merged from those of its block, row and column; later ones override earlier ones. A row named
+"idf^W + zscore" has the settings of "idf^W" and of "zscore". The settings:
 
     model       role of the model, a key of the paper's `models`
-    recipe      text form, {head} filled in; or its parts: template, layers ({contexts} filled in), weights, shaping
-    fit, counts where shaping and token counts come from: task (default) or corpus
+    recipe      text form, with {head} filled in; or its parts: template, layers ({contexts} filled in), weights,
+                shaping
+    fit, counts source of shaping and token counts: task (default) or corpus
     tasks       names of tasks; the figure is the mean of their main scores
-    measure     what is measured instead of the main score, see `essent.lab.reproduce.run`
-    seeds       the recipe's {seed} runs from 0; the figure is the mean
-    most_seeds  a bound on that: k-means is slow, and has runs of its own
+    measure     a measure instead of the main score, see `essent.lab.reproduce.run`
+    seeds       number of values of {seed} in the recipe, from 0; the figure is the mean
+    most_seeds  maximum of `seeds`: k-means is slow, and repeats its own runs
     statistic   over several checkpoints of one role: mean (default), max or min
-    lowercase   tasks whose texts are lowered first
+    lowercase   tasks whose texts are converted to lower case first
     missing     why the cell cannot be run
 """
 
@@ -34,11 +35,17 @@ PAPERS = ("ditto", "promptbert", "stankevicius", "heros")
 
 @dataclass(frozen=True)
 class Published:
-    """A printed figure.
+    """A published figure.
 
     Attributes:
-        spread: the ± behind it, if there is one.
-        over_all: over how many tasks it is a mean, where its cell is one over fewer of them; otherwise 0.
+        value: the figure.
+        spread: the value after ±, if there is one.
+        over_all: the number of tasks that the figure is a mean over, if its cell covers fewer tasks; otherwise 0.
+
+    Example:
+        >>> from essent.lab.reproduce import Published
+        >>> Published.read("71.56±0.18")
+        Published(value=71.56, spread=0.18, over_all=0)
     """
 
     value: float
@@ -47,7 +54,7 @@ class Published:
 
     @classmethod
     def read(cls, printed: float | str | None) -> Published | None:
-        """56.02, "71.56±0.18", or None where nothing is printed."""
+        """Parse a figure such as 56.02 or "71.56±0.18"; None if the paper prints nothing."""
         if printed is None:
             return None
         value, _, spread = str(printed).partition("±")
@@ -56,11 +63,18 @@ class Published:
 
 @dataclass(frozen=True)
 class Cell:
-    """One figure of a table and what it was computed with.
+    """One figure of a table and its settings.
 
     Attributes:
-        published: None where the paper prints nothing.
-        settings: see this module's head.
+        row, column: name of the row, and heading of the column.
+        published: the figure; None if the paper prints nothing.
+        settings: see the docstring of `essent.lab.reproduce.tables`.
+
+    Example:
+        >>> from essent.lab.reproduce import find_table
+        >>> cell = find_table("heros-1").cells()[0]
+        >>> cell.row, cell.column, cell.published.value, cell.settings["measure"]
+        ('STS-b', 'R1', 55.8, 'rouge-1')
     """
 
     row: str
@@ -70,21 +84,22 @@ class Cell:
 
     @property
     def missing(self) -> str | None:
-        """Why it cannot be run, None when it can."""
+        """The reason why the cell cannot be run; None if it can."""
         if self.published is None:
             return "not printed"
         return self.settings.get("missing")
 
     @property
     def reads_contexts(self) -> bool:
-        """Whether it needs token vectors averaged over a corpus."""
+        """Whether the cell needs token vectors averaged over a corpus."""
         return "{contexts}" in str(self.settings.get("layers", ""))
 
     def recipe(self, seed: int = 0, contexts: str = "contexts") -> Recipe | None:
-        """What makes its vectors; None for a measure without vectors.
+        """Return the recipe of the cell's vectors; None for a measure without vectors.
 
         Args:
-            contexts: the folder of averaged token vectors, as `avg:` writes it.
+            seed: the value of {seed}.
+            contexts: the folder of averaged token vectors, as written in `avg:`.
         """
         settings = self.settings
         if not {"recipe", "layers", "template"} & {*settings}:
@@ -121,14 +136,22 @@ class Table:
     """A published table.
 
     Attributes:
-        name: e.g. "ditto-6".
+        name: name such as "ditto-6".
         paper: title, authors, year.
-        caption: what it shows, in our words.
+        caption: caption, written for essent.
         columns: headings.
         blocks: cells, row by row.
         models: role -> the model of the paper, a hub name.
-        corpus: the texts that the paper used beside the tasks' own.
-        note: what a reader of the comparison must know.
+        corpus: the texts that the paper used besides the tasks' own.
+        note: remarks about the comparison.
+
+    Example:
+        >>> from essent.lab.reproduce import find_table
+        >>> table = find_table("heros-1")
+        >>> table.columns
+        ('R1', 'R2', 'RL', 'Lev', 'Len')
+        >>> table.models
+        {'bert': 'bert-base-uncased'}
     """
 
     name: str
@@ -141,31 +164,42 @@ class Table:
     note: str = ""
 
     def cells(self) -> list[Cell]:
-        """All cells, row by row."""
+        """Return all cells, row by row."""
         return [cell for block in self.blocks for row in block.rows.values() for cell in row]
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Roles of models that its cells run, the most used one first."""
+        """The roles of models that the cells use, the most frequent one first."""
         used = [cell.settings["model"] for cell in self.cells() if cell.missing is None and "model" in cell.settings]
         return tuple(sorted(dict.fromkeys(used), key=lambda role: -used.count(role)))
 
 
 def tables() -> dict[str, Table]:
-    """Every published table by name, paper by paper."""
+    """Return all published tables by name, paper by paper.
+
+    Example:
+        >>> from essent.lab.reproduce import tables
+        >>> tables()["ditto-6"].paper
+        'Ditto: A Simple and Efficient Approach to Improve Sentence Embeddings (Chen et al. 2023)'
+    """
     return {table.name: table for paper in PAPERS for table in _read(paper)}
 
 
 def find_table(name: str) -> Table:
-    """A table by name: "ditto-6", "stankevicius-A9".
+    """Return a table by name, such as "ditto-6" or "stankevicius-A9".
 
     Raises:
-        UnknownNameError: no such table; says the nearest.
+        UnknownNameError: no such table; suggests the nearest name.
+
+    Example:
+        >>> from essent.lab.reproduce import find_table
+        >>> find_table("heros-1").caption
+        'Lexical overlap of the two sentences of a pair (ROUGE F1, token Levenshtein distance, length)'
     """
     known = {key.lower(): table for key, table in tables().items()}
     if name.lower() not in known:
         raise UnknownNameError(
-            f"Unknown table {name!r}. {did_you_mean(name, list(tables()))} List: essent lab reproduce."
+            f"Unknown table {name!r}. {did_you_mean(name, list(tables()))} Run essent lab reproduce to list all tables."
         )
     return known[name.lower()]
 
@@ -210,16 +244,16 @@ def _block(content: dict[str, Any], table: dict[str, Any], block: dict[str, Any]
     return Block(block.get("title", ""), rows)
 
 
-# -- a table over some of its tasks: means beside the paper's over the same -------------------------------------------
+# -- tables over some of their tasks, with means of the paper's figures over the same tasks ---------------------------
 
 OF_ALL_TASKS = ("tasks", "seeds", "most_seeds")  # settings in which a mean and its single figures may differ
 
 
 def only_tasks(table: Table, selects: Callable[[str], bool]) -> Table:
-    """The table with each mean taken over the tasks that are wanted; cells that have none of them go.
+    """Return the table with each mean over the selected tasks only; cells without any of them are removed.
 
-    What the paper prints becomes the mean of what it prints, in any of its tables, for these tasks one by one; where it
-    does not, the figure over all tasks stays and is marked (`Published.over_all`), as it cannot be compared.
+    The published figure becomes the mean of the paper's single figures for these tasks, from any of its tables. If
+    there are none, the figure over all tasks remains and is marked (`Published.over_all`): it cannot be compared.
     """
     single = _single_figures(table.paper)
     blocks = []
@@ -233,7 +267,7 @@ def only_tasks(table: Table, selects: Callable[[str], bool]) -> Table:
 def _only(cell: Cell, selects: Callable[[str], bool], single: Mapping[tuple[str, str, str], float]) -> Cell | None:
     tasks = list(cell.settings.get("tasks", ()))
     remaining = [name for name in tasks if selects(name)]
-    if remaining == tasks:  # also where a corpus is measured, and no task
+    if remaining == tasks:  # also if a corpus is measured instead of a task
         return cell
     if not remaining:
         return None
@@ -246,7 +280,7 @@ def _only(cell: Cell, selects: Callable[[str], bool], single: Mapping[tuple[str,
 
 
 def _single_figures(paper: str) -> dict[tuple[str, str, str], float]:
-    """What a paper prints for one task: by row, settings and task."""
+    """Return the figures that a paper prints for single tasks, by row, settings and task."""
     return {
         (*_identity(cell), cell.settings["tasks"][0]): cell.published.value
         for table in tables().values()
@@ -257,5 +291,5 @@ def _single_figures(paper: str) -> dict[tuple[str, str, str], float]:
 
 
 def _identity(cell: Cell) -> tuple[str, str]:
-    """What a mean and the figures that it is taken of have in common."""
+    """Return the values that a mean and its single figures have in common."""
     return cell.row, repr(sorted((key, value) for key, value in cell.settings.items() if key not in OF_ALL_TASKS))

@@ -1,4 +1,4 @@
-"""Template search: slot by slot over a grammar (PromptBERT 4.2), or over candidates that a T5 generates."""
+"""Search for templates: slot by slot in a grammar (PromptBERT 4.2), or among candidates that a T5 generates."""
 
 from essent._core.lazy import needs_torch
 

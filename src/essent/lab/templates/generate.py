@@ -1,11 +1,11 @@
-"""Templates written by T5: what stands between a definition and its word (PromptBERT 4.2; Gao et al. 2021, 5.2).
+"""Generate templates with a T5: the words between a definition and its term (PromptBERT 4.2; Gao et al. 2021, 5.2).
 
-    T5 reads    A sour fruit.<extra_id_0> lemon<extra_id_1>
-    it writes   <extra_id_0> is called a<extra_id_1>.<extra_id_2>
+    input       A sour fruit.<extra_id_0> lemon<extra_id_1>
+    output      <extra_id_0> is called a<extra_id_1>.<extra_id_2>
     template    {text} is called a [MASK].
 
-One filling serves all pairs: a beam search over Σ log p(filling | pair), in two forms, the definition first or the word
-first. All candidates are then scored on the data, one pass each.
+Each filling is shared by all pairs: it is found by a beam search over Σ log p(filling | pair), in two forms, with the
+definition first or the word first. All candidates are then scored on the data, one pass per candidate.
 """
 
 from __future__ import annotations
@@ -34,17 +34,24 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 FIRST, SECOND, END = "<extra_id_0>", "<extra_id_1>", "<extra_id_2>"
-FORMS = {  # what T5 reads, and how its two fillings make a template
+FORMS = {  # the input of the T5, and the template that its two fillings make
     "definition first": ("{definition}" + FIRST + " {word}" + SECOND, "{text}{first} [MASK]{second}"),
     "word first": ("." + FIRST + " {word}" + SECOND + " {definition}", "{first} [MASK]{second} {text}"),
 }
-SCORES = 2**25  # logits held at a time, 128 MiB
-CANDIDATES = 500  # templates that are written
-LONGEST = 20  # tokens of a filling, sentinels included
+SCORES = 2**25  # logits in memory at a time, 128 MiB
+CANDIDATES = 500  # templates to generate
+LONGEST = 20  # tokens per filling, including sentinels
 
 
 class Definition(NamedTuple):
-    """A word and what it means, the definition without its word."""
+    """A word and its definition, which does not contain the word.
+
+    Example:
+        >>> from essent.lab.templates import Definition
+        >>> pair = Definition("lemon", "A sour fruit.")
+        >>> pair.word
+        'lemon'
+    """
 
     word: str
     definition: str
@@ -54,7 +61,7 @@ def read_definitions(path: str | Path) -> tuple[Definition, ...]:
     """Read a .jsonl, .json, .csv, .tsv or .parquet file with the columns `word` and `definition`.
 
     Raises:
-        DataError: no such file, no rows, a missing column, or an empty or other value; names file and line.
+        DataError: no such file, no rows, a missing column, or a value that is not a text; names file and line.
     """
     definitions = []
     for row in located_rows(Path(path)):
@@ -63,10 +70,10 @@ def read_definitions(path: str | Path) -> tuple[Definition, ...]:
                 raise DataError(f"{row.where}: no column {name!r}. {did_you_mean(name, list(row.values))}")
             text = row.values[name]
             if not isinstance(text, str) or not text.strip():
-                raise DataError(f"{row.where}: {name!r} must be a text that is not empty, not {text!r}.")
+                raise DataError(f"{row.where}: {name!r} must be a text that is not blank, got {text!r}.")
         definitions.append(Definition(row.values["word"].strip(), row.values["definition"].strip()))
     if not definitions:
-        raise DataError(f"{path} has no definitions.")
+        raise DataError(f"{path} contains no definitions.")
     return tuple(definitions)
 
 
@@ -74,14 +81,21 @@ DEFINITIONS = read_definitions(Path(__file__).parent / "definitions.tsv")  # wri
 
 
 class Candidate(NamedTuple):
-    """A template with the mean over all pairs of the log likelihood of its filling, natural logarithm."""
+    """A generated template and the log-likelihood of its filling, the mean over all pairs (natural logarithm).
+
+    Example:
+        >>> from essent.lab.templates import Candidate
+        >>> candidate = Candidate("{text} is called a [MASK].", -10.4)
+        >>> candidate.template
+        '{text} is called a [MASK].'
+    """
 
     template: str
     log_likelihood: float
 
 
 class Filling(NamedTuple):
-    """The tokens that T5 puts at its two sentinels."""
+    """The tokens that a T5 generates for its two sentinels."""
 
     first: tuple[int, ...]
     second: tuple[int, ...]
@@ -89,10 +103,22 @@ class Filling(NamedTuple):
 
 
 class Generator:
-    """A T5 with sentinels, by hub name or folder.
+    """A T5 with sentinels, which fills the gaps between definitions and words.
+
+    Args:
+        name: a hub name or folder.
+        device: "cpu", "cuda" …; by default the GPU if there is one.
+        options: keyword arguments for transformers' from_pretrained (revision, token …).
 
     Raises:
-        ModelError: no such model, no sequence-to-sequence model, or a tokenizer without sentinels.
+        ModelError: no such model, not a sequence-to-sequence model, or a tokenizer without sentinels.
+
+    Example:
+        >>> from essent.lab.templates import Generator
+        >>> generator = Generator("my-t5")  # "t5-large"
+        >>> fillings = generator.fillings(["A sour fruit.<extra_id_0> lemon<extra_id_1>"], beams=2, longest=6)
+        >>> len(fillings) <= 2
+        True
     """
 
     def __init__(self, name: str, device: str | None = None, **options: Any) -> None:
@@ -102,7 +128,7 @@ class Generator:
         with opening(name, options):
             self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, **guarded(options))
             if not AutoConfig.from_pretrained(name, **guarded(options)).is_encoder_decoder:
-                raise ModelError(f"{name} is not a sequence-to-sequence model; give a T5, for example t5-large.")
+                raise ModelError(f"{name} is not a sequence-to-sequence model. Use a T5 such as t5-large.")
             weights = guarded(options, weights=True)
             model, report = AutoModelForSeq2SeqLM.from_pretrained(
                 name, dtype=torch.float32, output_loading_info=True, **weights
@@ -115,9 +141,9 @@ class Generator:
         known = self.tokenizer.get_vocab()
         for sentinel in (FIRST, SECOND, END):
             if sentinel not in known:
-                raise ModelError(f"{name}: the tokenizer has no sentinel {sentinel}, as a T5 that fills spans has.")
+                raise ModelError(f"{name}: the tokenizer has no sentinel {sentinel}. Use a T5 such as t5-large.")
         self.sentinels = [known[sentinel] for sentinel in (FIRST, SECOND, END)]
-        # what no filling has: special tokens but the next sentinels, and rows without a token
+        # excluded from fillings: special tokens except the next sentinels, and rows without a token
         allowed = set(known.values()) - set(self.tokenizer.all_special_ids) | set(self.sentinels[1:])
         never = [token for token in range(int(model.config.vocab_size)) if token not in allowed]
         self.never = torch.tensor(never, dtype=torch.long, device=self.device)
@@ -126,11 +152,13 @@ class Generator:
     def fillings(
         self, inputs: Sequence[str], beams: int, longest: int = LONGEST, progress: bool = False
     ) -> list[Filling]:
-        """The most probable fillings that are common to all inputs, best first; at most `beams`.
+        """Find the most probable fillings shared by all inputs, best first.
 
         Args:
             inputs: texts with the first two sentinels.
-            longest: tokens of a filling after its first sentinel, the other sentinels included.
+            beams: number of beams, and maximum number of fillings.
+            longest: maximum number of tokens after the first sentinel, including the other sentinels.
+            progress: show a progress bar.
         """
         read = self.tokenizer(list(inputs), return_tensors="pt", padding=True).to(self.device)
         encoded = self.model.get_encoder()(input_ids=read.input_ids, attention_mask=read.attention_mask)
@@ -155,7 +183,7 @@ class Generator:
     def _next(
         self, prefixes: torch.Tensor, parts: torch.Tensor, memory: torch.Tensor, attention_mask: torch.Tensor
     ) -> torch.Tensor:
-        """Mean over the pairs of log p of every next token: (b,V), −∞ for tokens that may not stand there."""
+        """Return log p of every next token, the mean over the pairs: (b,V), −∞ for tokens that are not allowed."""
         from transformers.modeling_outputs import BaseModelOutput
 
         pairs, vocabulary = memory.shape[0], int(self.model.config.vocab_size)
@@ -177,13 +205,13 @@ class Generator:
         return scores
 
     def _closed(self, prefixes: torch.Tensor, parts: torch.Tensor, ahead: torch.Tensor) -> list[Filling]:
-        """Fillings that end here: those at their second sentinel, with the third after them."""
+        """Return the fillings that are complete: the prefixes with two sentinels, followed by the third one."""
         closed = zip(prefixes[parts == 1, 2:].tolist(), ahead[parts == 1, self.sentinels[2]].tolist(), strict=True)
         cut = [(ids, ids.index(self.sentinels[1]), score) for ids, score in closed]
         return [Filling(tuple(ids[:middle]), tuple(ids[middle + 1 :]), score) for ids, middle, score in cut]
 
     def text(self, ids: Sequence[int]) -> str:
-        """Tokens as a text, a space in front where the first of them has one."""
+        """Convert tokens to text, with a leading space if the first token has one."""
         tokens = self.tokenizer.convert_ids_to_tokens(list(ids))
         return "".join(tokens).replace("▁", " ")
 
@@ -198,30 +226,41 @@ def generate_templates(
     device: str | None = None,
     keep: str | Path | None = None,
 ) -> list[Candidate]:
-    """Distinct valid templates, most probable first: half of the beams go to each form.
+    """Generate distinct valid templates, most probable first.
 
     Args:
         generator: a T5, or its hub name or folder.
-        pairs: words with their definitions.
-        candidates: at most so many; each form is searched with half as many beams.
-        device: of a T5 that is loaded here.
-        keep: a file that keeps the templates; where it is there already, they are read from it.
+        pairs: words with their definitions; by default 50 pairs written for essent.
+        candidates: maximum number of templates; the beam search of each of the two forms has half as many beams.
+        longest: maximum number of tokens per filling.
+        progress: show a progress bar.
+        device: device of a T5 given by name.
+        keep: a file to save the templates in; if it exists, they are read from it.
 
     Raises:
         InputError: no pairs, or fewer than two candidates.
         ModelError: see `Generator`.
-        DataError: the file holds templates by another T5, or from other pairs.
+        DataError: the file contains templates of another T5 or from other pairs.
+
+    Example:
+        >>> from essent.lab.templates import Definition, generate_templates
+        >>> pairs = [Definition("lemon", "A sour fruit."), Definition("anchor", "A heavy hook that holds a ship.")]
+        >>> candidates = generate_templates("my-t5", pairs, candidates=4, longest=6)  # "t5-large"
+        >>> len(candidates) <= 4
+        True
     """
     if not pairs:
-        raise InputError("Templates are generated from word–definition pairs, got none.")
+        raise InputError("pairs is empty: templates are generated from at least one word–definition pair.")
     if candidates < 2:
-        raise InputError(f"candidates={candidates!r} must be at least 2: one for each form.")
+        raise InputError(f"candidates={candidates!r}: must be at least 2, one per form.")
     t5 = generator if isinstance(generator, str) else generator.name
     metadata = {"t5": t5, "pairs": [list(pair) for pair in pairs], "candidates": candidates, "longest": longest}
     if keep is not None and Path(keep).is_file():
         cached = json.loads(Path(keep).read_text("utf-8"))
         if {key: cached.get(key) for key in metadata} != metadata:
-            raise DataError(f"{keep} holds templates by another T5 or from other pairs; give another place (--work).")
+            raise DataError(
+                f"{keep} contains templates of another T5 or from other pairs. Choose another path (--work)."
+            )
         return [Candidate(*fields) for fields in cached["templates"]]
     t5_generator = Generator(generator, device) if isinstance(generator, str) else generator
     likelihoods: dict[str, float] = {}
@@ -238,15 +277,15 @@ def generate_templates(
 
 
 def sentence(definition: str) -> str:
-    """A definition as a sentence: a capital first, a full stop last."""
+    """Convert a definition to a sentence, with a capital and a full stop."""
     text = definition.strip()
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "!")) else ".")
 
 
 def template_of(form: str, first: str, second: str) -> str | None:
-    """A form with its two fillings as a template; None when that is no valid one.
+    """Put two fillings into a form; return the template, or None if it is not valid.
 
-    Left out: what has braces, a mask or a sentinel of its own, and rows of dots.
+    Fillings with braces, masks, sentinels or several dots are not valid.
     """
     if any(re.search(r"[{}<>\[\]\ufffd]|\.\s*\.|…", part) for part in (first, second)):
         return None

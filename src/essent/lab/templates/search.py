@@ -1,4 +1,4 @@
-"""Searches over templates: slot by slot (PromptBERT 4.2, Table 4), or over candidates that a T5 has generated."""
+"""Search for templates slot by slot (PromptBERT 4.2, Table 4), or among candidates that a T5 has generated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,20 @@ from essent.tasks.base import LabeledTask
 
 @dataclass(frozen=True)
 class Step:
-    """One slot's search: every candidate template with its score, and the choice."""
+    """The search of one slot: every candidate template with its score, and the choice.
+
+    Attributes:
+        slot: name of the slot.
+        scores: template -> score.
+        chosen: the best choice for the slot.
+
+    Example:
+        >>> from essent.lab.templates import Grammar, search_templates
+        >>> grammar = Grammar("{text} {relation} [MASK] .", {"relation": ("is", "means")})
+        >>> (step,) = search_templates("my-mlm", "pairs.jsonl", grammar, baselines=["mean"]).steps
+        >>> step.slot, list(step.scores)
+        ('relation', ['{text} is [MASK] .', '{text} means [MASK] .'])
+    """
 
     slot: str
     scores: dict[str, float]
@@ -37,13 +50,20 @@ class Step:
 
 @dataclass(frozen=True)
 class TemplateSearch:
-    """What a greedy search found.
+    """The result of a greedy search.
 
     Attributes:
-        template: the best one, better than the baselines or not.
-        steps: in the order of the search.
-        board: every template that was tried, and the baselines; its leader is the best template, its `best` a baseline
-            unless that is shown to be better.
+        template: the best template, whether or not it beats the baselines.
+        steps: the searched slots, in order.
+        board: all scored templates and the baselines. Its `leader` is the best template; its `best` is a baseline
+            unless the leader is significantly better.
+
+    Example:
+        >>> from essent.lab.templates import Grammar, search_templates
+        >>> grammar = Grammar("{text} {relation} [MASK] .", {"relation": ("is", "means")})
+        >>> searched = search_templates("my-mlm", "pairs.jsonl", grammar, baselines=["mean"])
+        >>> searched.template in grammar.templates(), len(searched.board.trials)  # 2 templates, 1 baseline
+        (True, 3)
     """
 
     template: str
@@ -53,13 +73,20 @@ class TemplateSearch:
 
 @dataclass(frozen=True)
 class GeneratedSearch:
-    """What a search over generated templates found.
+    """The result of a search among generated templates.
 
     Attributes:
-        template: the best one, better than the baselines or not.
-        candidates: all that were tried, most probable for the generator first.
-        left_out: those that the model's tokenizer joins with the text, or that leave no room for it.
+        template: the best template, whether or not it beats the baselines.
+        candidates: all scored candidates, the most probable for the generator first.
+        left_out: excluded templates: the model's tokenizer joins them with the text, or they leave no room for it.
         board: as in `TemplateSearch`.
+
+    Example:
+        >>> from essent.lab.templates import Candidate, search_candidates
+        >>> candidates = [Candidate("Also called [MASK]. {text}", -9.1), Candidate("{text} is a [MASK].", -10.4)]
+        >>> searched = search_candidates("my-mlm", "pairs.jsonl", candidates, baselines=["mean"])
+        >>> len(searched.candidates), searched.left_out
+        (2, ())
     """
 
     template: str
@@ -82,19 +109,29 @@ def search_templates(
     options: dict[str, Any] | None = None,
     **settings: Any,
 ) -> TemplateSearch:
-    """Greedy search over a grammar's slots, in the order of its choices; each candidate is one pass, none runs twice.
+    """Search for the best template slot by slot, greedily, with one pass per template.
 
     Args:
+        model: a hub name, a folder or a loaded SentenceTransformer.
+        grammar: the template with its slots, which are searched in the order of `grammar.choices`.
+        weights, layers, shaping: how the template's tokens become a vector: by default its [MASK] in the last layer.
         data, test, baselines, work: as in `essent.search`.
         options: SentenceTransformer's keyword arguments (device, revision …).
         settings: further arguments of `essent.search` (criterion, folder, seed, batch_size, memory …).
-        weights, layers, shaping: how the template's tokens become a vector: by default its [MASK] in the last layer.
 
     Raises:
-        UnsupportedRecipeError: the model has no mask token and the grammar needs one.
+        InputError: a grammar without slots.
+        UnsupportedRecipeError: the grammar needs a mask token, and the model has none.
+
+    Example:
+        >>> from essent.lab.templates import Grammar, search_templates
+        >>> grammar = Grammar("{text} {relation} [MASK] .", {"relation": ("is", "means")})
+        >>> searched = search_templates("my-mlm", "pairs.jsonl", grammar, baselines=["mean"])
+        >>> searched.template.endswith("[MASK] .")
+        True
     """
     if not grammar.choices:
-        raise InputError(f"The template grammar {grammar.text!r} has no slots to search.")
+        raise InputError(f"The template grammar {grammar.text!r} has no slots to search. Add a slot such as {{word}}.")
     tests = _held_out(test, data, settings)
     shell = _opened(model, layers, weights, MASK in grammar.text, options or {})
     chosen = grammar.first()
@@ -129,18 +166,26 @@ def search_candidates(
     options: dict[str, Any] | None = None,
     **arguments: Any,
 ) -> GeneratedSearch:
-    """Score generated templates (`generate_templates`) on a data set; each is one pass (PromptBERT 4.2).
+    """Score generated templates (`generate_templates`) on labelled data, with one pass per template (PromptBERT 4.2).
 
-    Args: as in `search_templates`, of which this is the search of one slot.
+    Args:
+        candidates: the templates. The other arguments are those of `search_templates`.
 
     Raises:
-        InputError: no candidates that the model can take.
+        InputError: no candidate works with the model.
         UnsupportedRecipeError: the model has no mask token.
+
+    Example:
+        >>> from essent.lab.templates import Candidate, search_candidates
+        >>> candidates = [Candidate("Also called [MASK]. {text}", -9.1), Candidate("{text} is a [MASK].", -10.4)]
+        >>> searched = search_candidates("my-mlm", "pairs.jsonl", candidates, baselines=["mean"])
+        >>> searched.template in [candidate.template for candidate in candidates]
+        True
     """
     shell = _opened(model, layers, weights, True, options or {})
     usable = tuple(candidate for candidate in candidates if _can_frame(shell, candidate.template))
     if not usable:
-        raise InputError(f"None of {len(candidates)} generated templates can be used with this model.")
+        raise InputError(f"None of the {len(candidates)} generated templates can be used with this model.")
     grammar = Grammar("{candidate}", {"candidate": tuple(candidate.template for candidate in usable)})
     searched = search_templates(shell, data, grammar, weights=weights, layers=layers, **arguments)
     provenance = {**searched.board.provenance, "model": model_name(model), "space": "generated templates"}
@@ -149,9 +194,9 @@ def search_candidates(
 
 
 def _opened(model: ModelLike, layers: str, weights: str, masks: bool, options: dict[str, Any]) -> SentenceTransformer:
-    """The whole model, once for all templates."""
+    """Open the model with all layers, once for all templates."""
     if (masks or weights == "mask") and not read_capabilities(model, options).mask:
-        raise UnsupportedRecipeError("This model has no mask token; give a grammar without [MASK] and weights=last.")
+        raise UnsupportedRecipeError("The model has no mask token. Use a grammar without [MASK] and weights='last'.")
     return open_model(model, options, with_mlm_head=reads_mlm_head(parse_mix(layers)))
 
 
@@ -185,7 +230,7 @@ def _decided(
     data: Any,
     settings: dict[str, Any],
 ) -> Leaderboard:
-    """The leaderboard with the best template as its leader, and the verdict between that and the baselines."""
+    """Return the leaderboard with the best template as its leader, and the verdict between it and the baselines."""
     winner = next((str(trial.recipe) for trial in board.trials if trial.recipe.template == template), None)
     if not board.is_scored or winner is None or not np.isfinite(board.find(winner).scores[board.criterion]):
         return board
@@ -195,7 +240,7 @@ def _decided(
         every = replace(scored[0], names=list(rows), evidence=np.stack(list(rows.values())))
         arguments = (board.trials, board.criterion, board.baselines, [every], list(rows))
         decided = judged(*arguments, seed=settings.get("seed", 0), winner=winner)
-    else:  # the verdict without labels belongs to the last recipe that leads: the winner beside the baselines alone
+    else:  # without labels, the verdict needs a leaderboard of only the winner and the baselines
         decided = search(shell, data, Space(named=(winner,)), **{**settings, "baselines": board.baselines})
         decided = replace(decided, trials=board.trials, winner=winner)
         first = str(board.trials[0].recipe)
@@ -205,7 +250,7 @@ def _decided(
 
 
 def _merged(boards: Sequence[Leaderboard]) -> Leaderboard:
-    """One leaderboard of all steps, not judged yet; the baselines ran in the first step."""
+    """Merge the leaderboards of all steps, without a verdict; the baselines ran in the first step."""
     first = boards[0]
     trials = ranked([trial for board in boards for trial in board.trials], first.criterion)
     sums = {name: sum(board.provenance[name] for board in boards) for name in ("passes", "seconds")}
