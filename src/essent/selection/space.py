@@ -39,6 +39,11 @@ class Grammar:
 
     Raises:
         RecipeError: a filled template without exactly one {text}, a slot without choices, or choices without a slot.
+
+    Example:
+        >>> from essent.lab.templates import Grammar
+        >>> Grammar("{text} {relation} [MASK] .", {"relation": ("is", "means")}).templates()
+        ['{text} is [MASK] .', '{text} means [MASK] .']
     """
 
     text: str
