@@ -28,6 +28,7 @@ BOM = b"\xef\xbb\xbf"
 MAX_FIELD = 16 * 2**20  # characters of one field of a CSV file
 MAX_CONTENT = 64 * 2**20  # bytes of records that are sent to another process at a time
 MIN_RANGE = 1024  # bytes of a range
+HEAD = 4096  # bytes that show whether a file is one JSON array; a header may need SAMPLE
 Rows = list[dict[str, Any] | None]
 
 
@@ -141,7 +142,7 @@ def open_lines(source: Source) -> LineFile:
         DataError: an empty file, a header that is not UTF-8 or names a column twice, a JSON array.
     """
     with source.open() as file:
-        head = file.read(SAMPLE)
+        head = file.read(HEAD if source.kind == "jsonl" else SAMPLE)
     skipped = len(BOM) if head.startswith(BOM) else 0
     if source.kind == "jsonl" and head[skipped:].lstrip().startswith(b"["):
         raise DataError(
