@@ -1,7 +1,7 @@
 """Units on a Ray cluster, a task each: Ray places them, repeats those that were lost, and uses nodes that join.
 
 Each process that Ray runs tasks in loads the model once, and looks first whether its node sees the same output,
-libraries and model as the driver. A part has the same name and bytes whoever computes it, and appears whole
+sources, libraries and model as the driver. A part has the same name and bytes whoever computes it, and appears whole
 or not at all, so that a task may run twice. Ray Data's `map_batches` is not used: it keeps its progress inside, so
 that a killed driver loses all of it.
 """
@@ -13,6 +13,7 @@ import os
 import shutil
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -25,6 +26,7 @@ from essent._core.atomic import write_text
 from essent._core.lazy import optional_import
 from essent.bulk.models import Model, open_encoder, ready
 from essent.bulk.parts import Part, library_versions
+from essent.bulk.sources import difference, file_system, fingerprint
 from essent.bulk.units import Job, Unit
 from essent.bulk.work import THREADS, do_unit, failure_of
 from essent.errors import DataError, EssentError, InputError, MissingDependencyError, ModelError
@@ -37,6 +39,7 @@ RETRIES = 3  # times that Ray repeats a unit whose process or node is lost
 PATIENCE = 0.5  # seconds between two looks at Ctrl-C and at the nodes
 SEEN = "_nodes"  # a file in the output by which a node sees that it is the same folder
 VISIBLE_WITHIN = 15.0  # seconds that a shared file system may take to show it
+SOURCES_CHECKED = 20  # sources that a process checks before it begins; the others when their units are read
 RESUMES = "The parts are intact; the same command goes on where this one stopped."
 
 
@@ -236,7 +239,8 @@ def check_node(job: Job, token: str) -> None:
     """Refuse a node that cannot do what the driver can.
 
     Raises:
-        DataError: it does not see the output. MissingDependencyError: it has other versions.
+        DataError: it cannot write to the output, or does not see the same sources.
+        MissingDependencyError: it has other versions.
     """
     installed = {**job.versions, **library_versions()}  # one that is missing may not be needed
     if differences := _differences(job.versions, installed):
@@ -253,6 +257,18 @@ def check_node(job: Job, token: str) -> None:
                 "system that all nodes share, under the same path."
             )
         time.sleep(PATIENCE)
+    try:
+        with tempfile.TemporaryFile(dir=job.folder):
+            pass
+    except OSError as error:
+        raise DataError(f"{job.folder} cannot be written to ({error.strerror or error}).") from error
+    for source_input in job.inputs[:: -(-len(job.inputs) // SOURCES_CHECKED)]:
+        source = source_input.source
+        if changed := difference(source.print, fingerprint(*file_system(source.address))):
+            raise DataError(
+                f"{source.address} is another file than where the run was started: {changed}. All nodes must read the "
+                "same sources."
+            )
 
 
 def check_model(job: Job, model: Model) -> None:
