@@ -19,8 +19,9 @@ def die_at(first, at):
         if counting:
             with lock:
                 count += 1
-                if count == at:
-                    os.kill(os.getpid(), signal.SIGKILL)
+                number = count
+            if number == at:  # os.kill is an event, too: not with the lock
+                os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(hook)
 
