@@ -22,8 +22,10 @@ from essent.serving.engine import Engine
 from essent.serving.prepared import Prepared
 from essent.serving.schedule import Schedule
 from essent.serving.schemas import RequestError
+from essent.serving.service import Service
 from essent.serving.settings import Settings
 from essent.serving.worker import BULK, PRIMITIVES, PRIMITIVES_KEPT, QUICK, Source, digest, load
+from essent.tasks.sample import sample_pairs_path
 from samples import TEXTS
 from servers import running
 from waiting import LIMIT, wait_until
@@ -168,6 +170,20 @@ def test_the_servers_own_texts_have_no_timeout(checking: bool) -> None:
     else:
         with pytest.raises(RequestError, match="not finished within 30 s"):
             asyncio.run(run())
+
+
+def test_a_server_starts_whatever_its_timeout(graph: Prepared, static: Prepared) -> None:
+    """Golden texts and the pairs of `/compare` take longer than any request may."""
+
+    async def start() -> dict:
+        service = Service([graph, static], Settings(timeout=1e-6), 1, 1, sample_pairs_path())
+        try:
+            await service.start()
+            return service.typical
+        finally:
+            await service.stop()
+
+    assert asyncio.run(start()).keys() == {"tiny", "static"}
 
 
 def test_engine_without_the_golden_vectors_is_refused(graph: Prepared) -> None:
