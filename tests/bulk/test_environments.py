@@ -123,7 +123,7 @@ def test_a_bare_locale_and_no_standard_input(workers: str, static_folder: Path, 
 def test_output_name_is_not_utf8(static_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a dog\n", "utf-8")
     words = (tmp_path / "a.txt", "-m", static_folder, "-o", os.fsdecode(b"gr\xf6sse"))
-    assert "is not UTF-8, as parts need: choose another name" in run(*words, code=2, cwd=tmp_path)
+    assert "is not UTF-8. Choose another name" in run(*words, code=2, cwd=tmp_path)
 
 
 SCRIPT = """

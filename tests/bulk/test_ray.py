@@ -191,7 +191,7 @@ def test_all_workers_are_lost(root: Path) -> None:
         (root / "impatient").touch()
         output = " ".join(ended(process).split())
         assert process.returncode == 2, output
-        assert "has had room for 3 s for a task with 1 CPUs and 0 GPUs. It has 1 nodes with 0 CPUs" in output
+        assert "had room within 3 s for a task with 1 CPUs and 0 GPUs. It has 1 nodes with 0 CPUs" in output
         assert "Traceback" not in output
         nodes.ask("add 1")
         process = started(root, nodes.address)
@@ -209,7 +209,7 @@ def test_interrupted(root: Path, three_nodes: Nodes) -> None:
     process.send_signal(signal.SIGINT)
     output = ended(process)
     assert process.returncode == 130, output
-    assert "The same command goes on from there" in " ".join(output.split())
+    assert "Run the same command to resume" in " ".join(output.split())
     assert 30 <= len(read_parts(root / "out")) < 600
     assert not extra_files(root / "out")
 
@@ -227,7 +227,7 @@ def run_case(case: str, root: Path, nodes: Nodes) -> str:
     ("case", "pattern"),
     [
         ("unseen source", r"DataError: On the node \S+ \([0-9.]+\): .*a\.txt cannot be read"),
-        ("unseen output", r"DataError: On the node \S+ \([0-9.]+\): .*out is not the folder of that name"),
+        ("unseen output", r"DataError: On the node \S+ \([0-9.]+\): .*out is not the driver's output folder"),
         ("fatal", r"DataError: part-00000-0000\d\d\.parquet has ended 4 processes"),
     ],
 )
@@ -267,22 +267,22 @@ def test_node_checks(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ray_cluster.check_node(replace(job, versions=versions), "token")
     model = ready(open_encoder(job.spec, job.settings), job.settings)
     ray_cluster.check_model(job, model)
-    with pytest.raises(EssentError, match=r"another model .* max_seq_length is .* instead of 5"):
+    with pytest.raises(EssentError, match=r"differs from the driver's model: max_seq_length is .* instead of 5"):
         ray_cluster.check_model(replace(job, run={**job.run, "max_seq_length": 5}), model)
     monkeypatch.setattr(tempfile, "TemporaryFile", no_file)
-    with pytest.raises(EssentError, match=r"out cannot be written to \(Read-only file system\)"):
+    with pytest.raises(EssentError, match=r"out is not writable \(Read-only file system\)"):
         ray_cluster.check_node(job, "token")
     monkeypatch.undo()
     with (root / "b.jsonl").open("a") as file:
         file.write("\n{}")
-    with pytest.raises(EssentError, match=r"b\.jsonl is another file than where the run was started: bytes"):
+    with pytest.raises(EssentError, match=r"b\.jsonl differs from the driver's file: bytes"):
         ray_cluster.check_node(job, "token")
 
 
 @pytest.mark.slow
 def test_loaded_graph_is_not_sent(root: Path, compiled_by: Callable) -> None:
     job = prepare(root / "b.jsonl", ModelSpec(compiled_by("openvino")), root / "out", settings=BulkSettings()).job
-    with pytest.raises(EssentError, match="give the name of its folder"):
+    with pytest.raises(EssentError, match="Pass the path of its folder"):
         ray_cluster.sendable(job)
 
 

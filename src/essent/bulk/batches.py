@@ -256,9 +256,9 @@ def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
 def _by_tokens(texts: list[str], size: int, model: Model) -> list[list[tuple[int, int]]]:
     """Start and end of chunks of at most so many tokens."""
     if model.backend is None:
-        raise InputError("chunk='tokens:N' needs a fast tokenizer, and this model has none: use chunk='sentences'.")
+        raise InputError("chunk='tokens:N' needs a fast tokenizer, which this model lacks. Use chunk='sentences'.")
     if model.room is not None and size > model.room:
-        raise InputError(f"chunk='tokens:{size}': the model reads {model.room} tokens of a text at most.")
+        raise InputError(f"chunk='tokens:{size}': the model reads at most {model.room} tokens per text.")
     spans = []
     for first in range(0, len(texts), 1024):
         portion = texts[first : first + 1024]

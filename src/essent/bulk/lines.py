@@ -146,7 +146,7 @@ def open_lines(source: Source) -> LineFile:
     skipped = len(BOM) if head.startswith(BOM) else 0
     if source.kind == "jsonl" and head[skipped:].lstrip().startswith(b"["):
         raise DataError(
-            f"{source.address} is one JSON array, which cannot be read piece by piece: write one object a line "
+            f"{source.address} is one JSON array, which cannot be read in parts. Write one object per line "
             f"(jq -c '.[]' {source.address} > rows.jsonl)."
         )
     if source.kind not in ("csv", "tsv"):
@@ -157,14 +157,14 @@ def open_lines(source: Source) -> LineFile:
         raise DataError(f"{source.address}: the header is not UTF-8 text.")
     text = text.strip("\r\n")
     if not text.strip():
-        raise DataError(f"{source.address}: the first line is empty, and has no names of columns.")
+        raise DataError(f"{source.address}: the header line is empty.")
     separator = "\t"
     if source.kind == "csv":
         separator = next((mark for mark in ",;\t" if mark in text), ",")
     names = text.split("\t") if source.kind == "tsv" else next(csv.reader([text], delimiter=separator))
     names = [name.strip() for name in names]
     if len(set(names)) < len(names):
-        raise DataError(f"{source.address}: a column name stands twice in the header {', '.join(names)}.")
+        raise DataError(f"{source.address}: the header has a column name twice: {', '.join(names)}.")
     return LineFile(source, tuple(names), separator, skipped + len(line))
 
 
@@ -251,9 +251,7 @@ def infer_fields(lines: LineFile, sample: Rows) -> list[Any]:
         return [pa.field(name, pa.string()) for name in lines.header or (TEXT,)]
     names = list(dict.fromkeys(chain.from_iterable(row for row in sample if row)))
     if OTHERS in names:
-        raise DataError(
-            f"{lines.source.address}: a column is called {OTHERS!r}, which essent writes itself. Rename it."
-        )
+        raise DataError(f"{lines.source.address}: the column name {OTHERS!r} is reserved. Rename the column.")
     return [pa.field(name, _type_of([row[name] for row in sample if row and name in row])) for name in names]
 
 

@@ -158,7 +158,10 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
     from essent.engine.compiled import CompiledEncoder
 
     if not isinstance(encoder, SentenceTransformer):
-        raise InputError(f"{type(encoder).__name__} is none of Encoder, StaticEncoder, SentenceTransformer and graphs.")
+        raise InputError(
+            f"{type(encoder).__name__} is not supported. Expected an Encoder, a StaticEncoder, a SentenceTransformer "
+            "or a graph."
+        )
     if isinstance(encoder, Encoder):
         encoder.module.require_fit()
         metadata, room, ids, backend = _of_encoder(encoder)

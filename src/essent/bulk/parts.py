@@ -182,7 +182,7 @@ def cannot_write(folder: Path, error: OSError) -> Exception:
     if isinstance(error, DataError):
         return error
     why = "The disk is full" if error.errno in FULL else f"{folder} cannot be written to ({error.strerror or error})"
-    return DataError(f"{why}. The parts in {folder} are intact; the same command goes on where this one stopped.")
+    return DataError(f"{why}. The parts in {folder} are intact. Run the same command to resume.")
 
 
 # -- vectors as columns -----------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def stored(vectors: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray | No
         if not np.isfinite(halves).all():
             largest = float(np.abs(vectors).max())
             raise InputError(
-                f"A vector has the number {largest:g}, and float16 ends at 65504: use float32, or normalize."
+                f"A vector has the value {largest:g}, and float16 ends at 65504: use float32, or normalize."
             )
         return halves, None
     if dtype == "int8":

@@ -40,7 +40,7 @@ PATIENCE = 0.5  # seconds between two looks at Ctrl-C and at the nodes
 SEEN = "_nodes"  # a file in the output by which a node sees that it is the same folder
 VISIBLE_WITHIN = 15.0  # seconds that a shared file system may take to show it
 SOURCES_CHECKED = 20  # sources that a process checks before it begins; the others when their units are read
-RESUMES = "The parts are intact; the same command goes on where this one stopped."
+RESUMES = "The parts are intact. Run the same command to resume."
 
 
 @contextmanager
@@ -69,9 +69,9 @@ def connected(address: str | bool) -> Iterator[Any]:
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"There is no Ray cluster at {name!r} ({reason}). Run this on a node of a cluster, which "
-            "`ray start --head` and, on the other machines, `ray start --address HEAD:6379` make; "
-            f"or give {LOCAL!r} for this machine alone."
+            f"There is no Ray cluster at {name!r} ({reason}). Start one with `ray start --head` and, on the other "
+            "machines, `ray start --address HEAD:6379`, and run this on one of its nodes; "
+            f"or use {LOCAL!r} for this machine alone."
         ) from error
     try:
         yield ray
@@ -112,7 +112,7 @@ def do_units_on_cluster(
             if time.monotonic() - had_room > PLACED_WITHIN:
                 totals = {kind: sum(_count(node, kind) for node in nodes.values()) for kind in ("CPU", "GPU")}
                 raise DataError(
-                    f"No node of the Ray cluster has had room for {PLACED_WITHIN:.0f} s for a task with {cpus} CPUs "
+                    f"No node of the Ray cluster had room within {PLACED_WITHIN:.0f} s for a task with {cpus} CPUs "
                     f"and {gpus} GPUs. It has {len(nodes)} nodes with {totals['CPU']} CPUs and {totals['GPU']} GPUs "
                     f"in all. {RESUMES}"
                 )
@@ -123,7 +123,7 @@ def do_units_on_cluster(
             for reference in done:
                 yield _part_of(ray, reference, running.pop(reference), nodes)
     except ray.exceptions.RayError as error:
-        raise DataError(f"The Ray cluster is not reached any more ({_last_line(error)}). {RESUMES}") from error
+        raise DataError(f"The connection to the Ray cluster was lost ({_last_line(error)}). {RESUMES}") from error
     finally:
         with suppress(ray.exceptions.RayError):
             for reference in running:
@@ -145,8 +145,8 @@ def _part_of(ray: Any, reference: Any, unit: Unit, nodes: Mapping[str, Any]) -> 
         raise DataError(f"A task on the node {error.ip} failed:\n{error}") from None
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError) as error:
         raise DataError(
-            f"{unit.name} has ended {RETRIES + 1} processes ({_last_line(error)}), as happens where there is too "
-            f"little memory: give fewer --workers, or a smaller --batch-size. {RESUMES}"
+            f"{unit.name} has ended {RETRIES + 1} processes ({_last_line(error)}), probably for lack of "
+            f"memory: use fewer --workers or a smaller --batch-size. {RESUMES}"
         ) from error
     if isinstance(part, EssentError):
         host = nodes.get(node)
@@ -200,7 +200,7 @@ def sendable(job: Job) -> Job:
     """
     model = job.spec.model
     if hasattr(model, "engine_module"):
-        raise InputError("A loaded graph cannot be sent to the nodes of a Ray cluster: give the name of its folder.")
+        raise InputError("A loaded graph cannot be sent to the nodes of a Ray cluster. Pass the path of its folder.")
     if isinstance(model, (str, Path)) and Path(model).exists():
         return replace(job, spec=replace(job.spec, model=str(Path(model).absolute())))
     return job
@@ -245,29 +245,27 @@ def check_node(job: Job, token: str) -> None:
     installed = {**job.versions, **library_versions()}  # one that is missing may not be needed
     if differences := _differences(job.versions, installed):
         raise MissingDependencyError(
-            f"other versions are installed than where the run was started: {differences}. The same vectors "
-            "need the same versions on all nodes."
+            f"the installed versions differ from the driver's: {differences}. Install the same versions on all nodes."
         )
     until = time.monotonic() + VISIBLE_WITHIN
     seen = job.folder / SEEN
     while not seen.is_file() or seen.read_text("utf-8") != token:
         if time.monotonic() > until:
             raise DataError(
-                f"{job.folder} is not the folder of that name where the run was started. The output must lie on a file "
-                "system that all nodes share, under the same path."
+                f"{job.folder} is not the driver's output folder. The output must be on a file system that all nodes "
+                "share, under the same path."
             )
         time.sleep(PATIENCE)
     try:
         with tempfile.TemporaryFile(dir=job.folder):
             pass
     except OSError as error:
-        raise DataError(f"{job.folder} cannot be written to ({error.strerror or error}).") from error
+        raise DataError(f"{job.folder} is not writable ({error.strerror or error}).") from error
     for source_input in job.inputs[:: -(-len(job.inputs) // SOURCES_CHECKED)]:
         source = source_input.source
         if changed := difference(source.print, fingerprint(*file_system(source.address))):
             raise DataError(
-                f"{source.address} is another file than where the run was started: {changed}. All nodes must read the "
-                "same sources."
+                f"{source.address} differs from the driver's file: {changed}. All nodes must read the same sources."
             )
 
 
@@ -278,7 +276,7 @@ def check_model(job: Job, model: Model) -> None:
         ModelError: says what differs.
     """
     if differences := _differences({name: job.run.get(name) for name in model.metadata}, model.metadata):
-        raise ModelError(f"{job.spec.name} is another model than where the run was started: {differences}.")
+        raise ModelError(f"{job.spec.name} differs from the driver's model: {differences}.")
 
 
 def _differences(expected: Mapping[str, Any], local: Mapping[str, Any]) -> str:

@@ -87,7 +87,7 @@ class Source:
         if changed := difference(self.print, _stamps(*file_system(self.address))):
             raise DataError(
                 f"{self.address} is not the file that the run began with ({changed}): it has changed, or is another "
-                "one on this machine. The parts that were written before are intact: begin again in another folder."
+                "one on this machine. The parts written so far are intact. Start over in another folder."
             )
 
 
@@ -118,7 +118,7 @@ def find_sources(addresses: Sequence[str]) -> list[Source]:
         DataError: nothing there, a folder without files that are read, or a format that is not.
     """
     if not addresses:
-        raise DataError("No source is given: name a file, a folder or a pattern such as 'data/*.parquet'.")
+        raise DataError("Expected at least one source: a file, a folder or a pattern such as 'data/*.parquet'.")
     sources: list[Source] = []
     for address in addresses:
         system, folder = file_system(address)
@@ -128,7 +128,7 @@ def find_sources(addresses: Sequence[str]) -> list[Source]:
             sources.append(Source(name, kind, packed, fingerprint(system, path)))
     (address, times), *_ = Counter(source.address for source in sources).most_common(1)
     if times > 1:
-        raise DataError(f"{address} is named twice.")
+        raise DataError(f"{address} is given twice.")
     return sources
 
 
@@ -138,7 +138,7 @@ def kind_of(path: str) -> tuple[str, str | None]:
     packed = PACKED.get(suffixes[-1])
     kind = KINDS.get(suffixes[-2 if packed else -1], "text")
     if packed is not None and kind in TABLES:
-        raise DataError(f"{path}: {kind} files are compressed inside; unpack this one first.")
+        raise DataError(f"{path}: {kind} files have their own compression. Decompress this file first.")
     return kind, packed
 
 
@@ -175,7 +175,7 @@ def _of_folder(system: Any, folder: str, address: str) -> list[str]:
     if "dataset_dict.json" in names:
         splits = json.loads(system.cat_file(names["dataset_dict.json"])).get("splits", [])
         raise DataError(
-            f"{address} is a data set with the splits {', '.join(splits)}: name one, {address}/{splits[0]}."
+            f"{address} is a data set with the splits {', '.join(splits)}. Choose one: {address}/{splits[0]}."
         )
     folder = folder.rstrip("/")
     if {"state.json", "dataset_info.json"} <= names.keys():
@@ -188,7 +188,7 @@ def _of_folder(system: Any, folder: str, address: str) -> list[str]:
         if not hidden and (last in KINDS or (last in PACKED and before)):
             paths.append(path)
     if not paths:
-        raise DataError(f"{address} is a folder without files that are read: {', '.join(KINDS)}, compressed or not.")
+        raise DataError(f"{address} is a folder without readable files: {', '.join(KINDS)}, compressed or not.")
     return paths
 
 

@@ -283,13 +283,13 @@ def output_fields(inputs: Sequence[Input], settings: BulkSettings) -> list[Any]:
             if name in settings.added:
                 raise DataError(
                     f"{address} has a column {name!r}, which is the name of one that essent adds. Rename it, or keep "
-                    "other columns alone with --id."
+                    "only other columns with --id."
                 )
             before, first = fields.setdefault(name, (column.with_nullable(True), address))
             if before.type != column.type:
                 raise DataError(
                     f"The column {name!r} is {column.type} in {address} and {before.type} in {first}: embed them into "
-                    "two folders, or give both one type."
+                    "two folders, or convert one of them."
                 )
         if source_input.source.kind == "jsonl":
             fields.setdefault(OTHERS, (pa.field(OTHERS, pa.string()), address))

@@ -48,6 +48,13 @@ def do_unit(unit: Unit, job: Job, model: Model) -> Part:
 
     Raises:
         DataError: the source cannot be read or has changed, or the part cannot be written.
+
+    Example:
+        >>> from essent.bulk import BulkSettings, ModelSpec, do_unit, prepare
+        >>> spec = ModelSpec("sentence-transformers/all-MiniLM-L6-v2")
+        >>> run = prepare("texts.txt", spec, "by-unit", settings=BulkSettings())
+        >>> [do_unit(unit, run.job, run.model).rows for unit in run.units()]
+        [4]
     """
     return next(do_units([unit], job, model))
 
@@ -196,12 +203,12 @@ def _processes(workers: int, threads: int, folder: Path) -> Iterator[dict[Any, B
 def _died(process: BaseProcess, opened: bool) -> str:
     code = process.exitcode or 0
     how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-    why = ", as happens where the system has no memory left: give fewer --workers" if code == -signal.SIGKILL else ""
+    why = ", probably for lack of memory: use fewer --workers" if code == -signal.SIGKILL else ""
     if not opened:
         how += " while it started"
         if code > 0:
-            why = f", and says why above; a script that starts workers needs {GUARD}"
-    return f"A worker process {how}{why}. The parts are intact; the same command goes on where this one stopped."
+            why = f" (see its error above); a script that starts workers needs {GUARD}"
+    return f"A worker process {how}{why}. The parts are intact. Run the same command to resume."
 
 
 @contextmanager
@@ -236,7 +243,7 @@ def _setup(job: Job, model: Model, threads: int, stack: ExitStack) -> Any:
     except OSError as error:
         raise cannot_write(job.folder, error) from error
     except (AttributeError, TypeError, pickle.PicklingError) as error:
-        raise InputError(f"{job.spec.name} cannot be sent to worker processes ({error}): leave workers out.") from error
+        raise InputError(f"{job.spec.name} cannot be sent to worker processes ({error}). Omit workers=.") from error
 
 
 def _shared(job: Job, encoder: Any, threads: int, folder: Path) -> Callable[[], Any]:

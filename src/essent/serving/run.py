@@ -59,7 +59,7 @@ def serve(
     sources = [named(model) for model in models]
     if not sources or len(dict(sources)) < len(sources):
         names = ", ".join(name for name, _ in sources) or "none"
-        raise InputError(f"Give models with different names, NAME=MODEL; got {names}.")
+        raise InputError(f"Expected models with different names, NAME=MODEL; got {names}.")
     for _, source in sources:
         if _runs_in_engine(source, settings):
             check_torch(f"Serving {source!r}")
@@ -125,8 +125,8 @@ def prepare(model: str, engine: str, folder: Path, precision: str = "auto") -> P
     except EOFError:
         process.join()
         killed = process.exitcode == -9  # by SIGKILL, a name that Windows lacks
-        why = "the system killed it, most likely for want of memory" if killed else f"exit code {process.exitcode}"
-        raise EngineError(f"Preparing {model!r} ended its process: {why}.") from None
+        why = "the system killed it, probably for lack of memory" if killed else f"exit code {process.exitcode}"
+        raise EngineError(f"The process that prepares {model!r} ended: {why}.") from None
     except KeyboardInterrupt:  # it would go on for minutes, and then have nobody to give its result to
         if process.pid is not None:
             process.kill()
@@ -181,7 +181,7 @@ async def _run(server: Server, service: Service, note: Callable[[str], None]) ->
         await serving
     except SystemExit:
         raise InputError(
-            f"The server cannot listen on {service.settings.host}:{service.settings.port}: is the port free?"
+            f"The server cannot listen on {service.settings.host}:{service.settings.port}. Choose a free port."
         ) from None
     finally:
         sweeping.cancel()

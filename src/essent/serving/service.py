@@ -175,8 +175,8 @@ class Service:
                 difference = float(np.abs(vectors - golden[rows]).max(initial=0.0)) / scale
                 if not difference <= model.prepared.tolerance:
                     raise VerificationError(
-                        f"{model.name} does not give its golden vectors in the engine {model.prepared.engine}: they "
-                        f"differ by {difference:.1e}, allowed is {model.prepared.tolerance:.0e}."
+                        f"{model.name} does not reproduce its golden vectors in the engine {model.prepared.engine}: "
+                        f"they differ by {difference:.1e}, allowed is {model.prepared.tolerance:.0e}."
                     )
             if self.pairs is not None and model.name not in self.typical:
                 self.typical[model.name] = await self._typical(model, self.pairs)
@@ -343,7 +343,7 @@ class Service:
         if sum(map(len, texts)) <= FEW_LETTERS:
             return [work(texts)]
         if self._waiting >= MOST_WAITING:
-            raise overloaded(1.0, "Too many requests are being tokenised.")
+            raise overloaded(1.0, "Too many requests are being tokenized.")
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
