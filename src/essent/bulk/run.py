@@ -83,7 +83,7 @@ class BulkResult:
         >>> from essent.bulk import encode
         >>> run = encode("texts.txt", "sentence-transformers/all-MiniLM-L6-v2", "bulk-result")
         >>> run.statuses
-        {'ok': 4}
+        {'ok': 80}
         >>> [path.name for path in run.paths]
         ['part-00000-000000.parquet']
     """
@@ -173,7 +173,7 @@ def encode(
         >>> from essent.bulk import encode
         >>> run = encode("texts.txt", "sentence-transformers/all-MiniLM-L6-v2", "vectors", recipe="first-last")
         >>> run.rows, run.dimensions
-        (4, 384)
+        (80, 384)
     """
     began = time.monotonic()
     if workers is not None:

@@ -54,7 +54,7 @@ def do_unit(unit: Unit, job: Job, model: Model) -> Part:
         >>> spec = ModelSpec("sentence-transformers/all-MiniLM-L6-v2")
         >>> run = prepare("texts.txt", spec, "by-unit", settings=BulkSettings())
         >>> [do_unit(unit, run.job, run.model).rows for unit in run.units()]
-        [4]
+        [80]
     """
     return next(do_units([unit], job, model))
 

@@ -1,4 +1,4 @@
-"""Texts to vectors for many clients at once: tokenised, let in or refused, queued, run, put together again."""
+"""Texts to vectors for many clients at once: tokenized, let in or refused, queued, run, put together again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from essent.static.encoder import StaticEncoder
 T = TypeVar("T")
 Where: TypeAlias = Callable[[int], str]  # what a request calls its text of this index, for errors
 BUDGET = 1024, 2048  # tokens of a batch: of an engine, and where none runs
-FEW_LETTERS = 4000  # are tokenised at once; more in a thread, in portions of
+FEW_LETTERS = 4000  # are tokenized at once; more in a thread, in portions of
 PORTION_LETTERS = 100_000
 MOST_WAITING = 64  # requests whose texts are in portions
 BANDS = (("unrelated", 0.0, 1.0), ("alike in part", 2.0, 3.5), ("same meaning", 4.0, 5.0))  # scores of pairs
@@ -79,13 +79,13 @@ class Embedded:
         vectors: (N,K) float32.
         tokens: how many of each text the model read, special tokens included.
         truncated: indices of the texts that were cut.
-        tokenising, waiting, running: seconds.
+        tokenizing, waiting, running: seconds.
     """
 
     vectors: np.ndarray
     tokens: np.ndarray
     truncated: list[int]
-    tokenising: float
+    tokenizing: float
     waiting: float
     running: float
 
@@ -96,7 +96,7 @@ class Service:
     Args:
         prepared: the models, as `prepare` gives them.
         settings: limits and timeouts.
-        engine_threads, tokenising_threads: see `Settings.divide`.
+        engine_threads, tokenizing_threads: see `Settings.divide`.
         pairs: scored pairs, see `essent.serving.run.serve`.
 
     Attributes:
@@ -104,7 +104,7 @@ class Service:
     """
 
     def __init__(
-        self, prepared: list[Prepared], settings: Settings, engine_threads: int, tokenising_threads: int,
+        self, prepared: list[Prepared], settings: Settings, engine_threads: int, tokenizing_threads: int,
         pairs: Path | None = None,
     ) -> None:  # fmt: skip
         self.settings, self.pairs, self.stopping = settings, pairs, False
@@ -114,9 +114,9 @@ class Service:
         started = int(time.time())
         self.models = {model.name: Model(model, numbers.get(model.name, -1), started) for model in prepared}
         self.first = next(iter(self.models.values()))
-        self.tokenising_threads = tokenising_threads
+        self.tokenizing_threads = tokenizing_threads
         self._waiting = 0
-        self._pool = ThreadPoolExecutor(tokenising_threads, thread_name_prefix="tokenising")
+        self._pool = ThreadPoolExecutor(tokenizing_threads, thread_name_prefix="tokenizing")
         self.schedule = Schedule(BUDGET[not run], settings.max_queue_tokens)
         self.engine: Engine | None = None
         self.metrics = Metrics({
@@ -297,7 +297,7 @@ class Service:
             ids = [ids for portion in await self.in_portions(model.reading.ids, distinct) for ids in portion]
             counts = np.array([len(text_ids) + len(model.reading.frame) for text_ids in ids])
         tokens = self._measured(model, counts, truncate, lambda row: where(int(np.argmax(inverse == row))))
-        tokenised = time.monotonic()
+        tokenized = time.monotonic()
         waited = 0.0
         if model.static is not None:
             vectors = await self._static_vectors(model, portions, cuts_start)
@@ -305,11 +305,11 @@ class Service:
             vectors, waited = await self.engine.run(model.number, model.reading.framed(ids, cuts_start), checking)
         if not np.isfinite(vectors).all():
             raise RequestError(500, "The model gave a vector that is not finite.", "not_finite")
-        running = time.monotonic() - tokenised - waited
+        running = time.monotonic() - tokenized - waited
         truncated = np.flatnonzero((tokens < counts)[inverse]).tolist()
         if len(distinct) != len(texts):
             vectors, tokens = vectors[inverse], tokens[inverse]
-        return Embedded(vectors, tokens, truncated, tokenised - start, waited, running)
+        return Embedded(vectors, tokens, truncated, tokenized - start, waited, running)
 
     def _measured(self, model: Model, counts: np.ndarray, truncate: bool, where: Where) -> np.ndarray:
         """Tokens (N,) that are read of each text.
