@@ -1,6 +1,6 @@
-"""Units on a Ray cluster, a task each: Ray places them, repeats those that were lost, and uses nodes that join.
+"""Units on a Ray cluster, one task each: Ray schedules them, retries lost ones, and uses nodes that join.
 
-Each process that Ray runs tasks in loads the model once, and looks first whether its node sees the same output,
+Each process that Ray runs tasks in loads the model once, and checks first that its node sees the same output,
 sources, libraries and model as the driver. A part has the same name and bytes whoever computes it, and appears whole
 or not at all, so that a task may run twice. Ray Data's `map_batches` is not used: it keeps its progress inside, so
 that a killed driver loses all of it.
@@ -45,7 +45,7 @@ RESUMES = "The parts are intact. Run the same command to resume."
 
 @contextmanager
 def connected(address: str | bool) -> Iterator[Any]:
-    """Ray, connected to a cluster; a connection that was there before is used, and left open.
+    """Connect Ray to a cluster; an existing connection is reused and left open.
 
     Args:
         address: of the head node; auto, or True: the cluster that this machine belongs to; local: a cluster of this
@@ -82,7 +82,7 @@ def connected(address: str | bool) -> Iterator[Any]:
 def do_units_on_cluster(
     units: Iterator[Unit], job: Job, model: Model, workers: int | None, stop: Event
 ) -> Iterator[Part]:
-    """Compute units on the cluster that Ray is connected to, and give their parts as they are written.
+    """Compute units on the connected Ray cluster, and yield their parts as they are written.
 
     Args:
         model: as it was loaded here; the nodes load their own, and must load the same.
@@ -134,7 +134,7 @@ def do_units_on_cluster(
 
 
 def _part_of(ray: Any, reference: Any, unit: Unit, nodes: Mapping[str, Any]) -> Part:
-    """What a task gives back.
+    """Return the part of a finished task.
 
     Raises:
         EssentError: what went wrong in it, with its node.
@@ -171,12 +171,12 @@ def _count(node: Mapping[str, Any], kind: str) -> int:
 
 
 def _fitting(node: Mapping[str, Any], cpus: int, gpus: int) -> int:
-    """How many tasks a node has room for."""
+    """Return the number of tasks that fit on a node."""
     return min(_count(node, "CPU") // cpus, _count(node, "GPU") if gpus else _count(node, "CPU"))
 
 
 def resources(nodes: Any, workers: int | None, may_use_gpus: bool) -> tuple[int, int]:
-    """CPUs and GPUs of a task.
+    """Return the CPUs and GPUs per task.
 
     The CPUs are the most that so many tasks can each have; without a number of workers those that make one task per
     GPU, or one per node, on the smallest of these nodes.
@@ -193,7 +193,7 @@ def resources(nodes: Any, workers: int | None, may_use_gpus: bool) -> tuple[int,
 
 
 def sendable(job: Job) -> Job:
-    """The job as other machines can read it.
+    """Return the job in a form that other machines can read.
 
     Raises:
         InputError: a loaded graph, which cannot be sent.
@@ -212,7 +212,7 @@ _models: dict[str, Model] = {}  # of this process, by the token of the run
 
 
 def _do(unit: Unit, job: Job, token: str, threads: int) -> tuple[str, Part | EssentError]:
-    """A task: the part of a unit, or what went wrong, and Ray's number of the node."""
+    """Run a task: return Ray's id of the node, and the part of the unit or an error."""
     context = optional_import("ray", "ray").get_runtime_context()
     node = str(context.get_node_id())
     try:
@@ -236,7 +236,7 @@ def _do(unit: Unit, job: Job, token: str, threads: int) -> tuple[str, Part | Ess
 
 
 def check_node(job: Job, token: str) -> None:
-    """Refuse a node that cannot do what the driver can.
+    """Raise an error if a node differs from the driver.
 
     Raises:
         DataError: it cannot write to the output, or does not see the same sources.
@@ -270,7 +270,7 @@ def check_node(job: Job, token: str) -> None:
 
 
 def check_model(job: Job, model: Model) -> None:
-    """Refuse a model that is not the driver's.
+    """Raise ModelError if the model differs from the driver's.
 
     Raises:
         ModelError: says what differs.
@@ -280,6 +280,6 @@ def check_model(job: Job, model: Model) -> None:
 
 
 def _differences(expected: Mapping[str, Any], local: Mapping[str, Any]) -> str:
-    """What is otherwise here than where the run was started; "" where nothing is."""
+    """Describe the differences from the driver; "" if there are none."""
     names = [name for name, there in expected.items() if local[name] != there]
     return "; ".join(f"{name} is {local[name]!r} instead of {expected[name]!r}" for name in names)
