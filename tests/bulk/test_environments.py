@@ -170,5 +170,5 @@ def test_workers_of_processes(words: tuple[Path, Path, Path]) -> None:
     done = run_script(unguarded, *words)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
-    assert re.search(r"DataError: A worker process ended with code 1 while it started, .*needs `if __name__ ==", last)
+    assert re.search(r"DataError: A worker process ended with code 1 while it started.*needs `if __name__ ==", last)
     assert not list(words[-1].iterdir())
