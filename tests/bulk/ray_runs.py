@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 
 import essent
@@ -40,15 +41,19 @@ def fatal(root: Path, times: int) -> Fatal:
 
 
 def main(case: str, address: str, root: Path) -> None:
+    source: str | Path = root / "a.txt"
     model: Any = root / "static"
-    if case == "unseen output":
+    if case == "unseen source":  # in the memory of a node there is no such file
+        fsspec.filesystem("memory").pipe_file("/a.txt", b"one\ntwo\n")
+        source = "memory://a.txt"
+    elif case == "unseen output":
         ray_cluster.write_text = lambda path, text: None  # as where the nodes have another folder of this name
     elif case == "fatal":
         model = fatal(root, 100)
     elif case == "fatal twice":
         model = fatal(root, 2)
     try:
-        run = essent.encode(root / "a.txt", model, root / "out", ray=address, rows_per_part=20, workers=7)
+        run = essent.encode(source, model, root / "out", ray=address, rows_per_part=20, workers=7)
     except essent.EssentError as error:
         print(f"{type(error).__name__}: {error}")
     else:

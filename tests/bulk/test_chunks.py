@@ -83,5 +83,5 @@ def test_refused_chunks(bert: Path, tmp_path: Path, parquet: Callable[..., Path]
     for chunk in ("words", "tokens:0", "tokens:x"):
         with pytest.raises(EssentError, match=r"must be 'sentences' or 'tokens:N'"):
             encode("x.txt", "no model", tmp_path / "out", chunk=chunk)
-    with pytest.raises(EssentError, match=r"the model reads 254 tokens"):
+    with pytest.raises(EssentError, match=r"the model reads at most 254 tokens"):
         encode(parquet(3), str(bert), tmp_path / "out", chunk="tokens:1000")

@@ -63,7 +63,7 @@ def test_every_option_arrives(static_folder: Path, tmp_path: Path) -> None:
         (["a.txt", "--column", "body"], "no column 'body'"),
         (["a.txt", "--dtype", "int4"], 'Choose from: "float32", "float16", "int8"'),
         (["a.txt", "--fit", "none.txt"], "none.txt does not exist"),
-        (["a.txt", "a.txt"], "is named twice"),
+        (["a.txt", "a.txt"], "is given twice"),
         (["a.txt", "-"], "not standard input"),
     ],
 )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,46 @@ def test_a_read_only_output(tmp_path: Path, static_folder: Path) -> None:
     assert contents(out) == whole
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """A disk in memory of some size; called again, it is made larger."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+
+    def sized(size: str) -> Path:
+        again = ["-o", f"remount,size={size}"] if disk.is_mount() else ["-t", "tmpfs", "-o", f"size={size}", "tmpfs"]
+        done = subprocess.run(["mount", *again, str(disk)], capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+        return disk
+
+    if not sys.platform.startswith("linux") or shutil.which("mount") is None:
+        pytest.skip("needs Linux and mount")
+    yield sized
+    subprocess.run(["umount", "--lazy", str(disk)], capture_output=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_full_disk(workers: str, small_disk: Callable[[str], Path], tmp_path: Path, static_folder: Path) -> None:
+    """While the weights or the first part are written, or later: an error, whole parts, and it can be resumed."""
+    texts = [f"{text} {os.urandom(4000).hex()}" for text in sentences(300)]
+    (tmp_path / "a.txt").write_text("\n".join(texts), "utf-8")
+    counts = []
+    for size in ("4k", "800k"):
+        out = small_disk(size) / "out"
+        words = (tmp_path / "a.txt", "-m", static_folder, "-o", out, "--rows-per-part", 30, "--workers", workers)
+        assert "The disk is full. The parts in" in run(*words, code=2)
+        paths = out.iterdir() if out.is_dir() else ()
+        assert not [path.name for path in paths if not path.name.startswith("part-")]
+        counts.append(len(contents(out)))
+    assert 0 == counts[0] < counts[1] < 10
+    small_disk("16m")
+    run(*words)
+    encode(tmp_path / "a.txt", static_folder, tmp_path / "whole", rows_per_part=30)
+    assert contents(out) == contents(tmp_path / "whole")
+
+
 # -- locale, standard input, start methods ----------------------------------------------------------------------------
 
 
@@ -81,7 +123,7 @@ def test_a_bare_locale_and_no_standard_input(workers: str, static_folder: Path, 
 def test_output_name_is_not_utf8(static_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a dog\n", "utf-8")
     words = (tmp_path / "a.txt", "-m", static_folder, "-o", os.fsdecode(b"gr\xf6sse"))
-    assert "is not UTF-8, as parts need: choose another name" in run(*words, code=2, cwd=tmp_path)
+    assert "is not UTF-8. Choose another name" in run(*words, code=2, cwd=tmp_path)
 
 
 SCRIPT = """
@@ -128,5 +170,5 @@ def test_workers_of_processes(words: tuple[Path, Path, Path]) -> None:
     done = run_script(unguarded, *words)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
-    assert re.search(r"DataError: A worker process ended with code 1 while it started, .*needs `if __name__ ==", last)
+    assert re.search(r"DataError: A worker process ended with code 1 while it started.*needs `if __name__ ==", last)
     assert not list(words[-1].iterdir())

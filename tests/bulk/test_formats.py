@@ -259,11 +259,11 @@ def test_empty_json_lines_file(tmp_path: Path, static_folder: Path) -> None:
         ("a.arrow", b"nothing of Arrow", "not an Arrow file that can be read"),
         ("a.json", b'\xef\xbb\xbf [{"text": "x"}]', "one JSON array"),
         ("a.csv", b"\xff\xfe\n1\n", "the header is not UTF-8"),
-        ("a.csv", b"text,text\na,b\n", "stands twice"),
+        ("a.csv", b"text,text\na,b\n", "a column name twice"),
         ("a.tsv", b"body\tn\na\t1\n", "no column 'text'"),
         ("a.jsonl", b"no\njson\n", "none of the first 2 lines is JSON"),
         ("a.jsonl", b'{"text": "a", "status": "x"}\n', "'status', which is the name of one that essent adds"),
-        ("a.parquet.gz", b"", "compressed inside"),
+        ("a.parquet.gz", b"", "own compression"),
         (
             "a.jsonl",
             b'{"text": ["a"], "title": "b"}\n',

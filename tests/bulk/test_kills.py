@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,25 +13,39 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import psutil
 import pytest
 from bulk_helpers import contents, write_sources
 
-from command_line import PROGRAM
 from essent import EssentError
 from essent.bulk.run import encode
 from waiting import LIMIT, wait_until
 
 PATH = os.pathsep.join([str(Path(__file__).parent / "dying"), *filter(None, sys.path)])
 posix_only = pytest.mark.skipif(os.name != "posix", reason="needs signals")
+KILLS = {n: [pytest.param(3, marks=pytest.mark.slow), pytest.param(n, marks=pytest.mark.faults)] for n in (30, 100)}
+NOTED = """
+import sys
+from essent.bulk import work
+from essent.cli import main
+encode = work.encode
+def noted(batch, model, settings):
+    encode(batch, model, settings)
+    if batch.last:
+        with open("computed.log", "a") as file:
+            file.write(batch.unit.name + "\\n")
+work.encode = noted
+sys.exit(main())
+"""
 
 
 class Run:
-    """A run of the command line in a process of its own, into `out`."""
+    """A run of the command line in a process of its own, into `out`; without workers it notes what it computes."""
 
     def __init__(self, root: Path, static_folder: Path, workers: int) -> None:
-        self.out = root / "out"
+        self.root, self.out = root, root / "out"
         words = [*write_sources(root, (1400, 2400, 3000)), "-m", static_folder, "-o", self.out]
         self.words = [*words, "--rows-per-part", 5, "--workers", workers]
 
@@ -41,8 +56,8 @@ class Run:
             return len(list(self.out.glob("part-*")))
 
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        words, target = [*PROGRAM, "encode", *map(str, self.words)], parts() + more_parts
-        process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment)
+        words, target = [sys.executable, "-c", NOTED, "encode", *map(str, self.words)], parts() + more_parts
+        process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment, cwd=self.root)
         wait_until(lambda: process.poll() is not None or parts() >= target)
         assert process.poll() is None, process.communicate()[1]
         return process
@@ -57,7 +72,7 @@ class Run:
 
 
 @posix_only
-@pytest.mark.parametrize("kills", [pytest.param(3, marks=pytest.mark.slow), pytest.param(30, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("kills", KILLS[30])
 @pytest.mark.parametrize(("workers", "victims"), [(1, "run"), (2, "run"), (2, "worker"), (2, "run and worker")])
 def test_killed(workers: int, victims: str, kills: int, tmp_path: Path, static_folder: Path) -> None:
     run, chance = Run(tmp_path, static_folder, workers), random.Random(kills)  # noqa: S311
@@ -73,8 +88,13 @@ def test_killed(workers: int, victims: str, kills: int, tmp_path: Path, static_f
         wait_until(lambda: not any(child.is_running() for child in started))  # noqa: B023  waited for here
         if victims == "worker":
             assert process.returncode == 2, message
-            assert "was killed by signal 9, as happens where the system has no memory" in message
+            assert "was killed by signal 9, probably for lack of memory" in message
+    parts = contents(run.out)
     run.check_goes_on(static_folder)
+    if workers == 1:
+        computed = (tmp_path / "computed.log").read_text("utf-8").split()
+        assert set(parts) <= set(computed)
+        assert len(computed) - len(parts) <= kills  # at most one whole part a kill
 
 
 @posix_only
@@ -87,9 +107,27 @@ def test_interrupted(workers: int, tmp_path: Path, static_folder: Path) -> None:
     process.send_signal(signal.SIGINT)
     message = " ".join(process.communicate(timeout=LIMIT)[1].split())
     assert process.returncode == 130, message
-    assert "The same command goes on from there" in message
+    assert "Run the same command to resume" in message
     assert not list(run.out.glob(".*"))
     run.check_goes_on(static_folder)
+
+
+def error_with_two_workers(*arguments: Any, **settings: Any) -> str:
+    """What a run says that ends with an error, "" for one that ends well; no process is left."""
+    messages: list[str] = []
+
+    def run() -> None:
+        try:
+            encode(*arguments, workers=2, rows_per_part=20, **settings)
+        except EssentError as error:
+            messages.append(str(error))
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(LIMIT)
+    assert not thread.is_alive(), "the run waits for a process that has died"
+    assert not [child for child in multiprocessing.active_children() if child.name.startswith("SpawnProcess")]
+    return "".join(messages)
 
 
 @posix_only
@@ -101,19 +139,39 @@ def test_worker_killed_at_start(
     (tmp_path / "one").mkdir()
     monkeypatch.setenv("DYING", folder and str(tmp_path / folder))
     monkeypatch.setenv("PYTHONPATH", PATH)
-    caught: list[EssentError] = []
-    path = parquet(40)
-
-    def run() -> None:
-        try:
-            encode(path, static_folder, tmp_path / "out", rows_per_part=20, workers=2, prompt=prompt)
-        except EssentError as error:
-            caught.append(error)
-
-    thread = Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(LIMIT)
-    assert not thread.is_alive(), "the run waits for a process that has died"
-    assert "A worker process was killed by signal 9 while it started" in str(caught[0])
+    message = error_with_two_workers(parquet(40), static_folder, tmp_path / "out", prompt=prompt)
+    assert "A worker process was killed by signal 9 while it started" in message
     assert not list((tmp_path / "out").iterdir())
-    assert not [child for child in multiprocessing.active_children() if child.name.startswith("SpawnProcess")]
+
+
+@posix_only
+@pytest.mark.parametrize("kills", KILLS[100])
+def test_worker_killed_inside_its_work(
+    kills: int, tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At random audit events, of the files of parts among others; each run goes on where the last one was killed."""
+    arguments = (write_sources(tmp_path, (100, 220, 300)), static_folder)
+    encode(*arguments, tmp_path / "whole", rows_per_part=20)
+    whole, out, chance, killed = contents(tmp_path / "whole"), tmp_path / "out", random.Random(kills), 0  # noqa: S311
+    monkeypatch.setenv("PYTHONPATH", PATH)
+    for number in range(4 * kills):  # a worker that has little to do, as the other is quicker, may not get so far
+        if killed == kills:
+            break
+        (tmp_path / f"claims-{number}").mkdir()
+        monkeypatch.setenv("DYING", str(tmp_path / f"claims-{number}"))
+        first, most = chance.choice([("os.mkdir", 500), ("os.rename", 60)])  # a first part imports, others do not
+        monkeypatch.setenv("DYING_AT", f"{first} {chance.randint(1, most)}")
+        message = error_with_two_workers(*arguments, out)
+        parts = contents(out)
+        assert parts.items() <= whole.items()
+        assert {path.name for path in out.iterdir()} == parts.keys()
+        if message:
+            assert "A worker process was killed by signal 9, probably" in message
+            killed += 1
+        else:
+            assert parts == whole
+            shutil.rmtree(out)
+    assert killed == kills
+    monkeypatch.delenv("DYING")
+    assert not error_with_two_workers(*arguments, out)
+    assert contents(out) == whole

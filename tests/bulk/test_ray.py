@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -72,14 +74,28 @@ def root(tmp_path: Path, static_folder: Path) -> Path:
 
 SOURCES = ("a.parquet", "b.jsonl", "c.csv.gz")
 MORE = ("--rows-per-part", "20")
+IMPATIENT = """
+import threading, time
+from pathlib import Path
+import ray
+from essent.bulk import ray_cluster
+from essent.cli import main
+def watch():
+    while not Path("impatient").exists() or sum(node["Alive"] for node in ray.nodes()) > 1:
+        time.sleep(0.1)
+    ray_cluster.PLACED_WITHIN = 3.0
+threading.Thread(target=watch, daemon=True).start()
+raise SystemExit(main())
+"""
 
 
 def started(
-    root: Path, address: str, *more: str, model: str = "static", sources: Sequence[str] = SOURCES
-) -> subprocess.Popen[str]:
+    root: Path, address: str, *more: str, model: str = "static", sources: Sequence[str] = SOURCES,
+    program: Sequence[str] = PROGRAM,
+) -> subprocess.Popen[str]:  # fmt: skip
     """A driver: the command line, with the names of files as they are seen from where it runs."""
     words = ["encode", *sources, "-m", model, "-o", "out", "--ray", address, *MORE, *more]
-    return subprocess.Popen([*PROGRAM, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=root)
+    return subprocess.Popen([*program, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=root)
 
 
 def ended(process: subprocess.Popen[str]) -> str:
@@ -160,6 +176,44 @@ def test_two_nodes_and_the_driver_are_killed(root: Path, three_nodes: Nodes) -> 
     assert not extra_files(root / "out")
 
 
+@pytest.mark.slow
+def test_all_workers_are_lost(root: Path) -> None:
+    """A head that computes nothing is left: the run goes on with a new node. It ends and says why where none comes."""
+    nodes = Nodes(0, 1, 1)
+    try:
+        process = started(root, nodes.address, program=[sys.executable, "-c", IMPATIENT])
+        wait_for_parts(process, root / "out", 40)
+        nodes.ask("kill")
+        nodes.ask("kill")
+        nodes.ask("add 1")
+        wait_for_parts(process, root / "out", 40)
+        nodes.ask("kill")
+        (root / "impatient").touch()
+        output = " ".join(ended(process).split())
+        assert process.returncode == 2, output
+        assert "had room within 3 s for a task with 1 CPUs and 0 GPUs. It has 1 nodes with 0 CPUs" in output
+        assert "Traceback" not in output
+        nodes.ask("add 1")
+        process = started(root, nodes.address)
+        output = ended(process)
+        assert process.returncode == 0, output
+    finally:
+        nodes.end()
+    assert contents(root / "out") == local_parts(root)
+
+
+@pytest.mark.slow
+def test_interrupted(root: Path, three_nodes: Nodes) -> None:
+    process = started(root, three_nodes.address)
+    wait_for_parts(process, root / "out", 30)
+    process.send_signal(signal.SIGINT)
+    output = ended(process)
+    assert process.returncode == 130, output
+    assert "Run the same command to resume" in " ".join(output.split())
+    assert 30 <= len(read_parts(root / "out")) < 600
+    assert not extra_files(root / "out")
+
+
 def run_case(case: str, root: Path, nodes: Nodes) -> str:
     (root / "a.txt").write_text("\n".join([*sentences(1000), "fatal", *sentences(99)]), "utf-8")
     command = [sys.executable, str(FOLDER / "ray_runs.py"), case, nodes.address, str(root)]
@@ -172,7 +226,8 @@ def run_case(case: str, root: Path, nodes: Nodes) -> str:
 @pytest.mark.parametrize(
     ("case", "pattern"),
     [
-        ("unseen output", r"DataError: On the node \S+ \([0-9.]+\): .*out is not the folder of that name"),
+        ("unseen source", r"DataError: On the node \S+ \([0-9.]+\): .*a\.txt cannot be read"),
+        ("unseen output", r"DataError: On the node \S+ \([0-9.]+\): .*out is not the driver's output folder"),
         ("fatal", r"DataError: part-00000-0000\d\d\.parquet has ended 4 processes"),
     ],
 )
@@ -200,7 +255,10 @@ def test_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
-def test_node_checks(root: Path) -> None:
+def test_node_checks(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_file(dir: Path) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
     job = prepare(root / "b.jsonl", ModelSpec(root / "static"), root / "out", settings=BulkSettings()).job
     (root / "out" / ray_cluster.SEEN).write_text("token", "utf-8")
     ray_cluster.check_node(job, "token")
@@ -209,14 +267,22 @@ def test_node_checks(root: Path) -> None:
         ray_cluster.check_node(replace(job, versions=versions), "token")
     model = ready(open_encoder(job.spec, job.settings), job.settings)
     ray_cluster.check_model(job, model)
-    with pytest.raises(EssentError, match=r"another model .* max_seq_length is .* instead of 5"):
+    with pytest.raises(EssentError, match=r"differs from the driver's model: max_seq_length is .* instead of 5"):
         ray_cluster.check_model(replace(job, run={**job.run, "max_seq_length": 5}), model)
+    monkeypatch.setattr(tempfile, "TemporaryFile", no_file)
+    with pytest.raises(EssentError, match=r"out is not writable \(Read-only file system\)"):
+        ray_cluster.check_node(job, "token")
+    monkeypatch.undo()
+    with (root / "b.jsonl").open("a") as file:
+        file.write("\n{}")
+    with pytest.raises(EssentError, match=r"b\.jsonl differs from the driver's file: bytes"):
+        ray_cluster.check_node(job, "token")
 
 
 @pytest.mark.slow
 def test_loaded_graph_is_not_sent(root: Path, compiled_by: Callable) -> None:
     job = prepare(root / "b.jsonl", ModelSpec(compiled_by("openvino")), root / "out", settings=BulkSettings()).job
-    with pytest.raises(EssentError, match="give the name of its folder"):
+    with pytest.raises(EssentError, match="Pass the path of its folder"):
         ray_cluster.sendable(job)
 
 

@@ -11,10 +11,11 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from essent._core.cores import cores
@@ -122,13 +123,32 @@ def test_a_wish_for_another_protocol_is_ignored(guarded: Running, caplog: pytest
     assert [record.message for record in caplog.records if record.name.startswith("uvicorn")] == []
 
 
+@contextmanager
+def highest_memory() -> Iterator[list[int]]:
+    """Bytes by which the memory of this process, in which the server's loop runs, grew at most in the block."""
+    process, ended = psutil.Process(), threading.Event()
+    before, highest = process.memory_info().rss, [0]
+
+    def watch() -> None:
+        while not ended.wait(0.01):
+            highest[0] = max(highest[0], process.memory_info().rss - before)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    yield highest
+    ended.set()
+    thread.join()
+
+
 def test_a_body_of_100_megabytes_is_refused(guarded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether its length is announced or not; and in TEI's shape."""
+    """Whether its length is announced or not, and before it is read; and in TEI's shape."""
     monkeypatch.setattr("essent.serving.app.DRAIN_SECONDS", LIMIT)
     part = bytes(1_000_000)
-    announced = post_raw(guarded, HEAD + b"content-length: 100000000\r\n\r\n", (part for _ in range(100)))
     chunks = itertools.chain((b"f4240\r\n" + part + b"\r\n" for _ in range(100)), [b"0\r\n\r\n"])
-    chunked = post_raw(guarded, HEAD + b"transfer-encoding: chunked\r\n\r\n", chunks)
+    with highest_memory() as highest:
+        announced = post_raw(guarded, HEAD + b"content-length: 100000000\r\n\r\n", (part for _ in range(100)))
+        chunked = post_raw(guarded, HEAD + b"transfer-encoding: chunked\r\n\r\n", chunks)
+    assert highest[0] < 30_000_000
     for answer in (announced, chunked):
         assert answer.startswith(b"HTTP/1.1 413")
         assert b"body_too_large" in answer

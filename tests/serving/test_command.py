@@ -181,7 +181,7 @@ def _ignores_signals(pid: int) -> bool:
 
 @pytest.mark.parametrize(
     ("victim", "kind", "code", "message"),
-    [("server", signal.SIGTERM, 0, "Stopped before it had started."), ("model", signal.SIGKILL, 2, "want of memory")],
+    [("server", signal.SIGTERM, 0, "Stopped before it had started."), ("model", signal.SIGKILL, 2, "lack of memory")],
 )
 def test_stopped_while_it_loads(bert: Path, victim: str, kind: int, code: int, message: str) -> None:
     """The process that prepares the model is ended too, and says nothing more; where it died, the server says why."""

@@ -7,7 +7,10 @@ import signal
 import socket
 import threading
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from test_command import started
 from essent.serving.prepared import Prepared
 from essent.serving.settings import Settings
 from servers import Running
+from waiting import LIMIT
 
 BODY = b'{"inputs": "a dog runs"}'
 REQUEST = b"POST /embed HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY)
@@ -82,6 +86,44 @@ def test_stop_answers_every_received_request(static: Prepared) -> None:
     assert read_all(unused) == b""
     server.stop()
     assert (server.server.answered, server.server.unfinished) == (1 + len(used) + len(new), 0)
+
+
+def send_until_refused(port: int, statuses: Counter[str], go_on: threading.Barrier) -> None:
+    """Request after request, until the server says that it is gone."""
+    while True:
+        try:
+            connection = HTTPConnection("127.0.0.1", port, timeout=LIMIT)
+            connection.connect()
+        except ConnectionRefusedError:
+            return
+        close = False
+        while not close:
+            connection.request("POST", "/embed", BODY)
+            with connection.getresponse() as answer:
+                answer.read()
+            statuses[str(answer.status)] += 1
+            if statuses["200"] == 5:
+                go_on.wait(LIMIT)
+            close = answer.will_close
+        connection.close()
+
+
+@pytest.mark.slow
+def test_sigterm_under_load(static_folder: Path) -> None:
+    """Whatever a client has sent is answered, or its connection refused before it sends anything."""
+    clients = 12
+    statuses, go_on = [Counter[str]() for _ in range(clients)], threading.Barrier(clients + 1)
+    with started(str(static_folder), "--port", "0") as (process, lines, url):
+        with ThreadPoolExecutor(clients) as pool:
+            port = int(url.rpartition(":")[2])
+            running = [pool.submit(send_until_refused, port, counts, go_on) for counts in statuses]
+            go_on.wait(LIMIT)
+            process.send_signal(signal.SIGTERM)
+            for client in running:
+                client.result(LIMIT)
+        assert process.wait(LIMIT) == 0
+    assert {status for counts in statuses for status in counts} == {"200"}
+    assert lines[-1].endswith("left unfinished: 0.\n")
 
 
 @pytest.mark.slow

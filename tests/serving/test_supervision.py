@@ -22,8 +22,10 @@ from essent.serving.engine import Engine
 from essent.serving.prepared import Prepared
 from essent.serving.schedule import Schedule
 from essent.serving.schemas import RequestError
+from essent.serving.service import Service
 from essent.serving.settings import Settings
 from essent.serving.worker import BULK, PRIMITIVES, PRIMITIVES_KEPT, QUICK, Source, digest, load
+from essent.tasks.sample import sample_pairs_path
 from samples import TEXTS
 from servers import running
 from waiting import LIMIT, wait_until
@@ -143,6 +145,45 @@ def test_a_wrong_answer_ends_the_engine(change: Callable) -> None:
     assert answer.status == 503
     _, answer = answer_with(lambda message: message)
     np.testing.assert_array_equal(answer, np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("checking", [True, False])
+def test_the_servers_own_texts_have_no_timeout(checking: bool) -> None:
+    """An hour passes at once while the engine computes: golden texts get their vectors, a client is refused."""
+
+    async def run() -> np.ndarray:
+        source, loop = Source("openvino", "", "float32", 0, 3), asyncio.get_running_loop()
+        engine = Engine([source], 1, Schedule(512, 10**6), Settings(timeout=30), None, lambda batch: None)  # type: ignore[arg-type]
+        engine.connection, theirs = Pipe()
+        engine.state, engine.lanes = "checking", {QUICK: 1, BULK: 1}
+        request = asyncio.create_task(engine.run(0, [np.array([1, 2, 3], np.int32)], checking))
+        message = await asyncio.to_thread(theirs.recv_bytes)
+        loop.time = lambda: time.monotonic() + 3600  # type: ignore[method-assign]
+        await asyncio.sleep(0.1)  # as the clock stands, what is due in the next hour comes before
+        answer = ("vectors", next(iter(engine.sent)), digest(message), np.ones((1, 3), np.float32))
+        engine._take(answer, engine._ended)
+        theirs.close()
+        return (await asyncio.wait_for(request, LIMIT))[0]
+
+    if checking:
+        np.testing.assert_array_equal(asyncio.run(run()), np.ones((1, 3)))
+    else:
+        with pytest.raises(RequestError, match="not finished within 30 s"):
+            asyncio.run(run())
+
+
+def test_a_server_starts_whatever_its_timeout(graph: Prepared, static: Prepared) -> None:
+    """Golden texts and the pairs of `/compare` take longer than any request may."""
+
+    async def start() -> dict:
+        service = Service([graph, static], Settings(timeout=1e-6), 1, 1, sample_pairs_path())
+        try:
+            await service.start()
+            return service.typical
+        finally:
+            await service.stop()
+
+    assert asyncio.run(start()).keys() == {"tiny", "static"}
 
 
 def test_engine_without_the_golden_vectors_is_refused(graph: Prepared) -> None:

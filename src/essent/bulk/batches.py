@@ -1,4 +1,4 @@
-"""Batches on their way from a file to a part: rows, texts and why some rows have none, chunks, vectors."""
+"""Batches between file and part: rows, texts, statuses, chunks, vectors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SPAN = pa.struct([pa.field("start", pa.int32()), pa.field("end", pa.int32())])
 
 @dataclass
 class Batch:
-    """Some thousands of rows of a unit.
+    """Up to some thousands of rows of a unit.
 
     Attributes:
         table: the columns of the input.
@@ -59,11 +59,11 @@ class Batch:
 
     @property
     def encodable(self) -> np.ndarray:
-        """Which rows have a text to encode, and after encoding a vector: (N,) bool."""
+        """Mask (N,) bool of the rows with a text, and after encoding with a vector."""
         return np.asarray(self.codes <= TRUNCATED)
 
     def require_all(self, source: Source, name: str) -> None:
-        """Refuse a row that has no text, or no vector.
+        """Raise DataError for the first row without a text or vector.
 
         Raises:
             DataError: says why.
@@ -75,7 +75,7 @@ class Batch:
             )
 
     def texts_to_encode(self) -> list[str]:
-        """Texts of the rows that have one, in order."""
+        """Texts of the rows with a text, in order."""
         return [text for text, has in zip(self.texts, self.encodable.tolist(), strict=True) if has and text is not None]
 
 
@@ -97,7 +97,7 @@ class Chunks:
 
 
 def read_batches(unit: Unit, job: Job, model: Model, table: TableFile | None) -> Iterator[Batch]:
-    """The batches of a unit with their texts; at least one, which may have no rows.
+    """Yield the batches of a unit with their texts; at least one, which may be empty.
 
     Args:
         table: the open file of a Parquet or Arrow unit.
@@ -128,7 +128,7 @@ def read_batches(unit: Unit, job: Job, model: Model, table: TableFile | None) ->
 def read_texts(
     column: Any, unread: np.ndarray | None = None, not_text: np.ndarray | None = None
 ) -> tuple[list[str | None], np.ndarray]:
-    """The texts of a column of strings, and the status of each row (N,) uint8.
+    """Return the texts of a column of strings and the status of each row (N,) uint8.
 
     Args:
         column: Arrow's, of any type of strings, or all null.
@@ -150,7 +150,7 @@ def read_texts(
 
 
 def encode(batch: Batch, model: Model, settings: BulkSettings) -> None:
-    """Give a batch its vectors. A vector that is zero or not finite is none, and its row says why."""
+    """Encode a batch. Zero and non-finite vectors are dropped, with a status for their rows."""
     chunks = batch.chunks
     vectors = model.encode(batch.texts_to_encode() if chunks is None else chunks.texts)
     rows = np.flatnonzero(batch.encodable) if chunks is None else np.arange(len(vectors))
@@ -172,7 +172,7 @@ def encode(batch: Batch, model: Model, settings: BulkSettings) -> None:
 
 
 def chunk_fields(settings: BulkSettings) -> list[Any]:
-    """Arrow's fields of where chunks stand in their texts."""
+    """Return the Arrow fields of the chunks' positions."""
     if settings.chunk is None:
         return []
     if settings.chunk_rows == "rows":
@@ -181,7 +181,7 @@ def chunk_fields(settings: BulkSettings) -> list[Any]:
 
 
 def chunk_columns(batch: Batch, chunks: Chunks, settings: BulkSettings) -> dict[str, Any]:
-    """Number and span of each chunk; lists of spans where a row has all of its chunks."""
+    """Return index and span of each chunk; lists of spans if a row has all of its chunks."""
     starts, ends = chunks.spans.T
     if settings.chunk_rows == "rows":
         numbers = np.arange(len(chunks.rows)) - np.searchsorted(chunks.rows, chunks.rows)
@@ -196,7 +196,7 @@ def chunk_columns(batch: Batch, chunks: Chunks, settings: BulkSettings) -> dict[
 
 
 def _chunks_as_rows(batch: Batch, chunks: Chunks, codes: np.ndarray) -> None:
-    """A row for each chunk; a row without chunks stays."""
+    """Repeat each row per chunk; a row without chunks stays."""
     alone = np.setdiff1d(np.arange(len(batch.codes)), chunks.rows)
     rows = np.concatenate([chunks.rows, alone])
     order = np.argsort(rows, kind="stable")
@@ -207,7 +207,7 @@ def _chunks_as_rows(batch: Batch, chunks: Chunks, codes: np.ndarray) -> None:
 
 
 def _means(batch: Batch, chunks: Chunks, vectors: np.ndarray, codes: np.ndarray, normalize: bool) -> np.ndarray:
-    """One vector per row: the mean of its chunks' vectors by their length in characters."""
+    """Average the vectors of each row's chunks, weighted by their length in characters."""
     count = len(batch.codes)
     valid = codes <= TRUNCATED
     lengths = np.maximum(chunks.spans[:, 1] - chunks.spans[:, 0], 1)
@@ -226,7 +226,7 @@ def _means(batch: Batch, chunks: Chunks, vectors: np.ndarray, codes: np.ndarray,
 
 
 def _cut(batch: Batch, settings: BulkSettings, model: Model) -> Chunks:
-    """The texts of a batch in chunks.
+    """Split the texts of a batch into chunks.
 
     Raises:
         InputError: chunks by tokens with a model whose tokenizer gives no offsets, or longer than it reads.
@@ -248,17 +248,17 @@ def _cut(batch: Batch, settings: BulkSettings, model: Model) -> Chunks:
 
 
 def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
-    """A span without the spaces at its ends."""
+    """Strip spaces from both ends of a span."""
     part = text[start:end]
     return start + len(part) - len(part.lstrip()), end - len(part) + len(part.rstrip())
 
 
 def _by_tokens(texts: list[str], size: int, model: Model) -> list[list[tuple[int, int]]]:
-    """Start and end of chunks of at most so many tokens."""
+    """Return start and end of chunks of at most `size` tokens."""
     if model.backend is None:
-        raise InputError("chunk='tokens:N' needs a fast tokenizer, and this model has none: use chunk='sentences'.")
+        raise InputError("chunk='tokens:N' needs a fast tokenizer, which this model lacks. Use chunk='sentences'.")
     if model.room is not None and size > model.room:
-        raise InputError(f"chunk='tokens:{size}': the model reads {model.room} tokens of a text at most.")
+        raise InputError(f"chunk='tokens:{size}': the model reads at most {model.room} tokens per text.")
     spans = []
     for first in range(0, len(texts), 1024):
         portion = texts[first : first + 1024]
@@ -268,7 +268,7 @@ def _by_tokens(texts: list[str], size: int, model: Model) -> list[list[tuple[int
 
 
 def _token_spans(encoding: Any, size: int) -> list[tuple[int, int]]:
-    """Spans of at most `size` tokens, cut between words unless a word alone is longer."""
+    """Return spans of at most `size` tokens, split between words unless a single word is longer."""
     offsets, words = encoding.offsets, encoding.word_ids
     spans, start = [], 0
     while start < len(offsets):

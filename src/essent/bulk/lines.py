@@ -1,4 +1,4 @@
-"""Files of lines (text, JSON lines, TSV, CSV) to rows and columns: what cannot be read is marked, and nothing is lost.
+"""Rows and columns of text, JSON lines, TSV and CSV files; unreadable rows are marked, not dropped.
 
 A file that is not compressed is read in ranges of bytes, which any process can read by itself; a compressed one, and
 CSV, whose quoted fields may hold line ends, from its beginning.
@@ -28,12 +28,13 @@ BOM = b"\xef\xbb\xbf"
 MAX_FIELD = 16 * 2**20  # characters of one field of a CSV file
 MAX_CONTENT = 64 * 2**20  # bytes of records that are sent to another process at a time
 MIN_RANGE = 1024  # bytes of a range
+HEAD = 4096  # bytes that show whether a file is one JSON array; a header may need SAMPLE
 Rows = list[dict[str, Any] | None]
 
 
 @dataclass(frozen=True)
 class LineFile:
-    """How the records of a file become rows.
+    """Conversion of the records of a file to rows.
 
     Attributes:
         source: the file.
@@ -48,7 +49,7 @@ class LineFile:
     skipped: int = 0
 
     def rows(self, content: bytes) -> Rows:
-        """Rows of whole records; None for one that cannot be read. Blank lines of JSON and CSV files are no rows."""
+        """Return the rows of whole records, None if unreadable. Blank lines of JSON and CSV files are skipped."""
         if self.source.kind == "csv":
             records = csv_records(io.BytesIO(content), self.separator)
             return [self._row(_as_utf8(fields)) for fields, _ in records if fields != []]
@@ -61,13 +62,13 @@ class LineFile:
         return [self._row(None if line is None else line.split("\t")) for line in lines if line != "" or not several]
 
     def _row(self, fields: list[str] | None) -> dict[str, Any] | None:
-        """A row of as many fields as the header has."""
+        """Return a row, or None if the number of fields differs from the header's."""
         readable = fields is not None and len(fields) == len(self.header)
         return dict(zip(self.header, fields or (), strict=True)) if readable else None
 
 
 def csv_records(lines: Iterator[bytes], separator: str) -> Iterator[tuple[list[str] | None, bytes]]:
-    """Fields of each record of a CSV file, their bytes read as Latin-1, and the bytes of the record.
+    """Yield the fields of each CSV record, decoded as Latin-1, and the bytes of the record.
 
     A record that breaks the rules of quotation marks is None and its first line alone; the next line begins another
     one, so that one stray mark does not swallow the rest of the file.
@@ -105,7 +106,7 @@ def _as_utf8(fields: list[str] | None) -> list[str] | None:
 
 
 def _lines(content: bytes) -> list[str | None]:
-    """Lines without their ends; None for one that is not UTF-8."""
+    """Return the lines without line ends, None for one that is not UTF-8."""
     lines: list[str | None]
     try:
         lines = list(content.decode("utf-8").split("\n"))
@@ -117,7 +118,7 @@ def _lines(content: bytes) -> list[str | None]:
 
 
 def decoded(content: bytes) -> str | None:
-    """The text of bytes; None where they are not UTF-8."""
+    """Decode bytes; None if they are not UTF-8."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
@@ -141,11 +142,11 @@ def open_lines(source: Source) -> LineFile:
         DataError: an empty file, a header that is not UTF-8 or names a column twice, a JSON array.
     """
     with source.open() as file:
-        head = file.read(SAMPLE)
+        head = file.read(HEAD if source.kind == "jsonl" else SAMPLE)
     skipped = len(BOM) if head.startswith(BOM) else 0
     if source.kind == "jsonl" and head[skipped:].lstrip().startswith(b"["):
         raise DataError(
-            f"{source.address} is one JSON array, which cannot be read piece by piece: write one object a line "
+            f"{source.address} is one JSON array, which cannot be read in parts. Write one object per line "
             f"(jq -c '.[]' {source.address} > rows.jsonl)."
         )
     if source.kind not in ("csv", "tsv"):
@@ -156,14 +157,14 @@ def open_lines(source: Source) -> LineFile:
         raise DataError(f"{source.address}: the header is not UTF-8 text.")
     text = text.strip("\r\n")
     if not text.strip():
-        raise DataError(f"{source.address}: the first line is empty, and has no names of columns.")
+        raise DataError(f"{source.address}: the header line is empty.")
     separator = "\t"
     if source.kind == "csv":
         separator = next((mark for mark in ",;\t" if mark in text), ",")
     names = text.split("\t") if source.kind == "tsv" else next(csv.reader([text], delimiter=separator))
     names = [name.strip() for name in names]
     if len(set(names)) < len(names):
-        raise DataError(f"{source.address}: a column name stands twice in the header {', '.join(names)}.")
+        raise DataError(f"{source.address}: the header has a column name twice: {', '.join(names)}.")
     return LineFile(source, tuple(names), separator, skipped + len(line))
 
 
@@ -171,7 +172,7 @@ def open_lines(source: Source) -> LineFile:
 
 
 def bytes_per_row(lines: LineFile) -> float:
-    """The mean length of the first lines of a file that is not compressed."""
+    """Return the mean length of the first lines of an uncompressed file."""
     with lines.source.open() as file:
         file.seek(lines.skipped)
         head = file.read(4 * SAMPLE)
@@ -179,7 +180,7 @@ def bytes_per_row(lines: LineFile) -> float:
 
 
 def read_range(lines: LineFile, start: int, stop: int) -> Iterator[Rows]:
-    """Rows of the lines that begin from byte `start` to before byte `stop`, BATCH_ROWS or about BATCH_BYTES at a time.
+    """Yield rows of the lines that begin in bytes `start` to `stop`, BATCH_ROWS or about BATCH_BYTES at a time.
 
     Blank lines may leave none of them.
 
@@ -204,7 +205,7 @@ def read_range(lines: LineFile, start: int, stop: int) -> Iterator[Rows]:
 
 
 def read_contents(lines: LineFile, at: int, rows: int) -> Iterator[tuple[int, int, bytes]]:
-    """Start, end and bytes of so many records each, from byte `at` of the decompressed file on.
+    """Yield start, end and bytes of `rows` records each, from byte `at` of the decompressed file.
 
     They are fewer, of about MAX_CONTENT bytes, where records are long.
 
@@ -231,7 +232,7 @@ def read_contents(lines: LineFile, at: int, rows: int) -> Iterator[tuple[int, in
 
 
 def _records(lines: LineFile, file: Any) -> Iterator[tuple[bytes, bool]]:
-    """The bytes of each record, and whether it is a row and no blank line."""
+    """Yield the bytes of each record, and whether it is a row rather than a blank line."""
     if lines.source.kind == "csv":
         return ((record, fields != []) for fields, record in csv_records(file, lines.separator))
     return ((line, True) for line in file)
@@ -241,7 +242,7 @@ def _records(lines: LineFile, file: Any) -> Iterator[tuple[bytes, bool]]:
 
 
 def infer_fields(lines: LineFile, sample: Rows) -> list[Any]:
-    """Arrow's fields of a file's columns, by its first rows.
+    """Infer the Arrow fields of a file's columns from its first rows.
 
     CSV, TSV and text files have texts. A column of JSON has the type of all its first values: true or false, whole
     numbers, numbers, texts, lists of these; one with objects, or with values of several kinds, is kept as JSON text.
@@ -250,9 +251,7 @@ def infer_fields(lines: LineFile, sample: Rows) -> list[Any]:
         return [pa.field(name, pa.string()) for name in lines.header or (TEXT,)]
     names = list(dict.fromkeys(chain.from_iterable(row for row in sample if row)))
     if OTHERS in names:
-        raise DataError(
-            f"{lines.source.address}: a column is called {OTHERS!r}, which essent writes itself. Rename it."
-        )
+        raise DataError(f"{lines.source.address}: the column name {OTHERS!r} is reserved. Rename the column.")
     return [pa.field(name, _type_of([row[name] for row in sample if row and name in row])) for name in names]
 
 
@@ -265,7 +264,7 @@ def _type_of(cells: list[Any]) -> Any:
 
 
 def _fits(cell: Any, kind: Any) -> bool:
-    """Whether a JSON value is of Arrow's type, with nothing lost."""
+    """Return whether an Arrow type represents a JSON value without loss."""
     if cell is None:
         return True
     if pa.types.is_list(kind):
@@ -280,7 +279,7 @@ def _fits(cell: Any, kind: Any) -> bool:
 
 
 def to_table(rows: Rows, fields: Sequence[Any]) -> Any:
-    """A table of these columns; a row that cannot be read, and a column that a row lacks, is null."""
+    """Return a table of these columns; unreadable rows and missing values are null."""
     arrays = [pa.array([None if row is None else row.get(field.name) for row in rows], field.type) for field in fields]
     return pa.table(arrays, schema=pa.schema(fields))
 

@@ -1,4 +1,4 @@
-"""Anything that encodes: opened by its name, fitted or made a graph, with what tells it from another model."""
+"""Models of a bulk run: loading, and the metadata that identifies a model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROBES = ("A man is playing a large flute.", "the", "42")
 
 @dataclass
 class Model:
-    """A model that is ready to encode.
+    """A loaded model.
 
     Attributes:
         encoder: what encodes.
@@ -53,7 +53,7 @@ class Model:
     backend: Any = None
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors (N,K) float32 in the order of the texts."""
+        """Encode texts to vectors (N,K) float32, in order."""
         if not texts:
             return np.empty((0, self.dimensions), np.float32)
         encode = partial(
@@ -69,7 +69,7 @@ class Model:
         return np.ascontiguousarray(vectors, dtype=np.float32)
 
     def require_any_finite(self) -> None:
-        """Refuse a model that has no finite vector for any text.
+        """Raise an error if the model has no finite vector for any text.
 
         Raises:
             NotFiniteError: says the probable cause.
@@ -79,7 +79,7 @@ class Model:
             require_finite(vectors, PROBES, getattr(self.encoder, "named_parameters", tuple)())
 
     def too_long(self, texts: Sequence[str]) -> np.ndarray:
-        """Which texts have more tokens than the model reads: (N,) bool. A text has at most a token a byte."""
+        """Return a mask (N,) bool of the truncated texts. A text has at most one token per byte."""
         longer = np.zeros(len(texts), bool)
         if self.room is None or self.ids is None:
             return longer
@@ -94,7 +94,7 @@ class Model:
 
 
 def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
-    """Load what the spec names, and let torch run it in the precision that was asked for; graphs are made later.
+    """Load the model of a spec in its precision for torch; graphs are converted later.
 
     Raises:
         ModelError: it cannot be loaded. InputError: options that it does not take.
@@ -126,7 +126,7 @@ def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
 
 
 def _encoder(name: str, spec: ModelSpec) -> Any:
-    """An Encoder; a sentence-transformers model stays one where no recipe describes its modules."""
+    """Return an Encoder, or a sentence-transformers model if no recipe describes its modules."""
     from essent.encoder.encoder import Encoder
     from essent.model.loading import open_model
 
@@ -142,7 +142,7 @@ def _encoder(name: str, spec: ModelSpec) -> Any:
 
 
 def ready(encoder: Any, settings: BulkSettings) -> Model:
-    """An encoder with what its vectors depend on.
+    """Combine an encoder with the metadata that its vectors depend on.
 
     Raises:
         InputError: an unknown prompt, or something that does not encode.
@@ -158,7 +158,10 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
     from essent.engine.compiled import CompiledEncoder
 
     if not isinstance(encoder, SentenceTransformer):
-        raise InputError(f"{type(encoder).__name__} is none of Encoder, StaticEncoder, SentenceTransformer and graphs.")
+        raise InputError(
+            f"{type(encoder).__name__} is not supported. Expected an Encoder, a StaticEncoder, a SentenceTransformer "
+            "or a graph."
+        )
     if isinstance(encoder, Encoder):
         encoder.module.require_fit()
         metadata, room, ids, backend = _of_encoder(encoder)

@@ -1,4 +1,4 @@
-"""Parts: Parquet files that are written whole, and whose footers say what they were made of. They are the manifest."""
+"""Parts: Parquet files that are written atomically, with their origin in the footer. They are the manifest."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LIBRARIES = "torch transformers sentence-transformers tokenizers numpy pyarrow o
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of essent and of the installed libraries that vectors depend on, for the footers."""
+    """Return the versions of essent and of the installed libraries that vectors depend on, for the footers."""
     versions = {"essent": __version__}
     for name in LIBRARIES:
         with suppress(PackageNotFoundError):
@@ -51,7 +51,7 @@ def library_versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Part:
-    """One file of the output, as its footer describes it.
+    """One file of the output, as described in its footer.
 
     Attributes:
         name: of the file.
@@ -76,13 +76,13 @@ class Part:
     loss: dict[str, float] | None
 
     def footer(self) -> bytes:
-        """What the footer says, as JSON; the same for the same part."""
+        """Return the content of the footer as JSON, identical for identical parts."""
         values = {key: value for key, value in vars(self).items() if key != "name"}
         return json.dumps({"format": FORMAT, **values}, ensure_ascii=True, sort_keys=True).encode()
 
 
 class PartWriter:
-    """Writes one part, a row group per batch; the file appears in the folder when `finish` returns.
+    """Writer of one part, one row group per batch; the file appears in the folder when `finish` returns.
 
     Raises:
         DataError: with `strict` a row without a vector; the disk is full, or the folder can no longer be written to.
@@ -128,7 +128,7 @@ class PartWriter:
             self._parquet.write_table(table, row_group_size=max(rows, 1))
 
     def finish(self) -> Part:
-        """Write the footer, bring the file to the disk and rename it."""
+        """Write the footer, sync the file to disk and rename it."""
         self._source.check_unchanged()
         job, unit = self._job, self._unit
         part = Part(
@@ -152,14 +152,14 @@ class PartWriter:
         return part
 
     def close(self) -> None:
-        """Remove what was written and is not a whole part."""
+        """Remove an unfinished part."""
         with suppress(Exception):  # the error that led here is the one to raise
             self._parquet.close()
         self._room.close()
 
 
 def _parquet_writer(path: Path, schema: Any) -> Any:
-    """Columns are compressed, but for the vectors. Parquet names them by their leaves: `embedding.list.element`."""
+    """Compress all columns but the vectors. Parquet names columns by their leaves: `embedding.list.element`."""
     sink = pa.BufferOutputStream()
     pq.ParquetWriter(sink, schema).close()
     stored = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
@@ -178,18 +178,18 @@ def _writes(folder: Path) -> Iterator[None]:
 
 
 def cannot_write(folder: Path, error: OSError) -> Exception:
-    """The error for a part that cannot be written; essent's own errors stay."""
+    """Return the error for a part that cannot be written; essent's own errors stay."""
     if isinstance(error, DataError):
         return error
     why = "The disk is full" if error.errno in FULL else f"{folder} cannot be written to ({error.strerror or error})"
-    return DataError(f"{why}. The parts in {folder} are intact; the same command goes on where this one stopped.")
+    return DataError(f"{why}. The parts in {folder} are intact. Run the same command to resume.")
 
 
 # -- vectors as columns -----------------------------------------------------------------------------------------------
 
 
 def vector_fields(settings: BulkSettings, dimensions: int) -> list[Any]:
-    """Arrow's fields of the vectors."""
+    """Return the Arrow fields of the vectors."""
     number = {"float32": pa.float32(), "float16": pa.float16(), "int8": pa.int8()}[settings.dtype]
     kind = pa.list_(number, dimensions if settings.vectors == "fixed" else -1)
     scale = [pa.field(SCALE, pa.float32())] if settings.dtype == "int8" else []
@@ -197,7 +197,7 @@ def vector_fields(settings: BulkSettings, dimensions: int) -> list[Any]:
 
 
 def stored(vectors: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """Vectors (N,K) as they are stored, and for int8 their scales (N,): vector = scale · numbers.
+    """Convert vectors (N,K) to the stored format; for int8 also return scales (N,): vector = scale · numbers.
 
     Raises:
         InputError: numbers beyond what a 16-bit float holds.
@@ -208,7 +208,7 @@ def stored(vectors: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray | No
         if not np.isfinite(halves).all():
             largest = float(np.abs(vectors).max())
             raise InputError(
-                f"A vector has the number {largest:g}, and float16 ends at 65504: use float32, or normalize."
+                f"A vector has the value {largest:g}, and float16 ends at 65504: use float32 or normalize."
             )
         return halves, None
     if dtype == "int8":
@@ -218,13 +218,13 @@ def stored(vectors: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray | No
 
 
 def restored(vectors: np.ndarray, dtype: str) -> np.ndarray:
-    """What a reader of the stored vectors has (N,K)."""
+    """Return the vectors (N,K) that a reader restores."""
     numbers, scales = stored(vectors, dtype)
     return numbers.astype(np.float32) if scales is None else numbers * scales[:, None]
 
 
 def vector_columns(vectors: np.ndarray, has_vector: np.ndarray, settings: BulkSettings) -> dict[str, Any]:
-    """Columns of the vectors (M,K) of the rows that have one, null for the others: `has_vector` (N,) bool."""
+    """Return columns of the vectors (M,K), null for rows without one: `has_vector` (N,) bool."""
     rows, width = len(has_vector), vectors.shape[1]
     numbers, scales = stored(vectors, settings.dtype)
     absent = None if has_vector.all() else pa.array(~has_vector)
@@ -241,7 +241,7 @@ def vector_columns(vectors: np.ndarray, has_vector: np.ndarray, settings: BulkSe
 
 
 def _spread(values: np.ndarray, has_vector: np.ndarray) -> np.ndarray:
-    """Values (M,…) at their rows (N,…), zeros at the others."""
+    """Spread values (M,…) over their rows (N,…), with zeros elsewhere."""
     spread = np.zeros((len(has_vector), *values.shape[1:]), values.dtype)
     spread[has_vector] = values
     return spread
@@ -251,7 +251,7 @@ def _spread(values: np.ndarray, has_vector: np.ndarray) -> np.ndarray:
 
 
 def read_parts(folder: Path) -> dict[str, Part]:
-    """The parts of a folder by name, in order; reads footers alone.
+    """Return the parts of a folder by name, in order; only footers are read.
 
     Raises:
         DataError: a file with the name of a part that essent did not write, or that is damaged.
@@ -269,7 +269,7 @@ def _order(name: str) -> tuple[int, ...]:
 
 
 def read_part(path: Path) -> Part:
-    """What the footer of a part says.
+    """Read the footer of a part.
 
     Raises:
         DataError: not a part, or a damaged one.
@@ -297,7 +297,7 @@ def check_same(
     *,
     known_keys_only: bool = False,
 ) -> None:
-    """Refuse to go on with parts that were made of something else.
+    """Refuse to resume if the parts are those of another run.
 
     Args:
         run: the values that all parts share.
@@ -330,7 +330,7 @@ def _shortened(value: Any) -> str:
 
 
 def clean(folder: Path) -> None:
-    """Remove what killed runs left of parts, also of those in their place already, and the weights of their workers."""
+    """Remove unfinished parts and shared weights of killed runs."""
     if not folder.is_dir():
         return
     leftovers = (LEFTOVER.match(entry.name) for entry in folder.iterdir())
@@ -339,7 +339,7 @@ def clean(folder: Path) -> None:
 
 
 def remove_parts(folder: Path) -> None:
-    """Remove the parts of a folder, and nothing else."""
+    """Remove only the parts of a folder."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if NAME.fullmatch(path.name):
             path.unlink()

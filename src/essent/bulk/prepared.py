@@ -1,4 +1,4 @@
-"""A model of which something is computed once, before the first part, and kept beside the parts: a fit, a graph."""
+"""Fits and graphs, which are computed once, before the first part, and stored beside the parts."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _must_fit(encoder: Any, requested: bool) -> bool:
 
 
 def sample_texts(inputs: Sequence[Input], settings: BulkSettings, most: int) -> list[str]:
-    """The first texts of some units that are spread over the sources; the same for the same sources.
+    """Return the first texts of units spread over the sources; deterministic for the same sources.
 
     Of a file that is read from its beginning they are the first ones.
     """

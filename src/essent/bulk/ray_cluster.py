@@ -1,7 +1,7 @@
-"""Units on a Ray cluster, a task each: Ray places them, repeats those that were lost, and uses nodes that join.
+"""Units on a Ray cluster, one task each: Ray schedules them, retries lost ones, and uses nodes that join.
 
-Each process that Ray runs tasks in loads the model once, and looks first whether its node sees the same output,
-libraries and model as the driver. A part has the same name and bytes whoever computes it, and appears whole
+Each process that Ray runs tasks in loads the model once, and checks first that its node sees the same output,
+sources, libraries and model as the driver. A part has the same name and bytes whoever computes it, and appears whole
 or not at all, so that a task may run twice. Ray Data's `map_batches` is not used: it keeps its progress inside, so
 that a killed driver loses all of it.
 """
@@ -13,6 +13,7 @@ import os
 import shutil
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -25,6 +26,7 @@ from essent._core.atomic import write_text
 from essent._core.lazy import optional_import
 from essent.bulk.models import Model, open_encoder, ready
 from essent.bulk.parts import Part, library_versions
+from essent.bulk.sources import difference, file_system, fingerprint
 from essent.bulk.units import Job, Unit
 from essent.bulk.work import THREADS, do_unit, failure_of
 from essent.errors import DataError, EssentError, InputError, MissingDependencyError, ModelError
@@ -37,12 +39,13 @@ RETRIES = 3  # times that Ray repeats a unit whose process or node is lost
 PATIENCE = 0.5  # seconds between two looks at Ctrl-C and at the nodes
 SEEN = "_nodes"  # a file in the output by which a node sees that it is the same folder
 VISIBLE_WITHIN = 15.0  # seconds that a shared file system may take to show it
-RESUMES = "The parts are intact; the same command goes on where this one stopped."
+SOURCES_CHECKED = 20  # sources that a process checks before it begins; the others when their units are read
+RESUMES = "The parts are intact. Run the same command to resume."
 
 
 @contextmanager
 def connected(address: str | bool) -> Iterator[Any]:
-    """Ray, connected to a cluster; a connection that was there before is used, and left open.
+    """Connect Ray to a cluster; an existing connection is reused and left open.
 
     Args:
         address: of the head node; auto, or True: the cluster that this machine belongs to; local: a cluster of this
@@ -66,9 +69,9 @@ def connected(address: str | bool) -> Iterator[Any]:
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"There is no Ray cluster at {name!r} ({reason}). Run this on a node of a cluster, which "
-            "`ray start --head` and, on the other machines, `ray start --address HEAD:6379` make; "
-            f"or give {LOCAL!r} for this machine alone."
+            f"There is no Ray cluster at {name!r} ({reason}). Start one with `ray start --head` and, on the other "
+            "machines, `ray start --address HEAD:6379`, and run this on one of its nodes; "
+            f"or use {LOCAL!r} for this machine alone."
         ) from error
     try:
         yield ray
@@ -79,7 +82,7 @@ def connected(address: str | bool) -> Iterator[Any]:
 def do_units_on_cluster(
     units: Iterator[Unit], job: Job, model: Model, workers: int | None, stop: Event
 ) -> Iterator[Part]:
-    """Compute units on the cluster that Ray is connected to, and give their parts as they are written.
+    """Compute units on the connected Ray cluster, and yield their parts as they are written.
 
     Args:
         model: as it was loaded here; the nodes load their own, and must load the same.
@@ -109,7 +112,7 @@ def do_units_on_cluster(
             if time.monotonic() - had_room > PLACED_WITHIN:
                 totals = {kind: sum(_count(node, kind) for node in nodes.values()) for kind in ("CPU", "GPU")}
                 raise DataError(
-                    f"No node of the Ray cluster has had room for {PLACED_WITHIN:.0f} s for a task with {cpus} CPUs "
+                    f"No node of the Ray cluster had room within {PLACED_WITHIN:.0f} s for a task with {cpus} CPUs "
                     f"and {gpus} GPUs. It has {len(nodes)} nodes with {totals['CPU']} CPUs and {totals['GPU']} GPUs "
                     f"in all. {RESUMES}"
                 )
@@ -120,7 +123,7 @@ def do_units_on_cluster(
             for reference in done:
                 yield _part_of(ray, reference, running.pop(reference), nodes)
     except ray.exceptions.RayError as error:
-        raise DataError(f"The Ray cluster is not reached any more ({_last_line(error)}). {RESUMES}") from error
+        raise DataError(f"The connection to the Ray cluster was lost ({_last_line(error)}). {RESUMES}") from error
     finally:
         with suppress(ray.exceptions.RayError):
             for reference in running:
@@ -131,7 +134,7 @@ def do_units_on_cluster(
 
 
 def _part_of(ray: Any, reference: Any, unit: Unit, nodes: Mapping[str, Any]) -> Part:
-    """What a task gives back.
+    """Return the part of a finished task.
 
     Raises:
         EssentError: what went wrong in it, with its node.
@@ -142,8 +145,8 @@ def _part_of(ray: Any, reference: Any, unit: Unit, nodes: Mapping[str, Any]) -> 
         raise DataError(f"A task on the node {error.ip} failed:\n{error}") from None
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError) as error:
         raise DataError(
-            f"{unit.name} has ended {RETRIES + 1} processes ({_last_line(error)}), as happens where there is too "
-            f"little memory: give fewer --workers, or a smaller --batch-size. {RESUMES}"
+            f"{unit.name} has ended {RETRIES + 1} processes ({_last_line(error)}), probably for lack of "
+            f"memory: use fewer --workers or a smaller --batch-size. {RESUMES}"
         ) from error
     if isinstance(part, EssentError):
         host = nodes.get(node)
@@ -168,12 +171,12 @@ def _count(node: Mapping[str, Any], kind: str) -> int:
 
 
 def _fitting(node: Mapping[str, Any], cpus: int, gpus: int) -> int:
-    """How many tasks a node has room for."""
+    """Return the number of tasks that fit on a node."""
     return min(_count(node, "CPU") // cpus, _count(node, "GPU") if gpus else _count(node, "CPU"))
 
 
 def resources(nodes: Any, workers: int | None, may_use_gpus: bool) -> tuple[int, int]:
-    """CPUs and GPUs of a task.
+    """Return the CPUs and GPUs per task.
 
     The CPUs are the most that so many tasks can each have; without a number of workers those that make one task per
     GPU, or one per node, on the smallest of these nodes.
@@ -190,14 +193,14 @@ def resources(nodes: Any, workers: int | None, may_use_gpus: bool) -> tuple[int,
 
 
 def sendable(job: Job) -> Job:
-    """The job as other machines can read it.
+    """Return the job in a form that other machines can read.
 
     Raises:
         InputError: a loaded graph, which cannot be sent.
     """
     model = job.spec.model
     if hasattr(model, "engine_module"):
-        raise InputError("A loaded graph cannot be sent to the nodes of a Ray cluster: give the name of its folder.")
+        raise InputError("A loaded graph cannot be sent to the nodes of a Ray cluster. Pass the path of its folder.")
     if isinstance(model, (str, Path)) and Path(model).exists():
         return replace(job, spec=replace(job.spec, model=str(Path(model).absolute())))
     return job
@@ -209,7 +212,7 @@ _models: dict[str, Model] = {}  # of this process, by the token of the run
 
 
 def _do(unit: Unit, job: Job, token: str, threads: int) -> tuple[str, Part | EssentError]:
-    """A task: the part of a unit, or what went wrong, and Ray's number of the node."""
+    """Run a task: return Ray's id of the node, and the part of the unit or an error."""
     context = optional_import("ray", "ray").get_runtime_context()
     node = str(context.get_node_id())
     try:
@@ -233,39 +236,50 @@ def _do(unit: Unit, job: Job, token: str, threads: int) -> tuple[str, Part | Ess
 
 
 def check_node(job: Job, token: str) -> None:
-    """Refuse a node that cannot do what the driver can.
+    """Raise an error if a node differs from the driver.
 
     Raises:
-        DataError: it does not see the output. MissingDependencyError: it has other versions.
+        DataError: it cannot write to the output, or does not see the same sources.
+        MissingDependencyError: it has other versions.
     """
     installed = {**job.versions, **library_versions()}  # one that is missing may not be needed
     if differences := _differences(job.versions, installed):
         raise MissingDependencyError(
-            f"other versions are installed than where the run was started: {differences}. The same vectors "
-            "need the same versions on all nodes."
+            f"the installed versions differ from the driver's: {differences}. Install the same versions on all nodes."
         )
     until = time.monotonic() + VISIBLE_WITHIN
     seen = job.folder / SEEN
     while not seen.is_file() or seen.read_text("utf-8") != token:
         if time.monotonic() > until:
             raise DataError(
-                f"{job.folder} is not the folder of that name where the run was started. The output must lie on a file "
-                "system that all nodes share, under the same path."
+                f"{job.folder} is not the driver's output folder. The output must be on a file system that all nodes "
+                "share, under the same path."
             )
         time.sleep(PATIENCE)
+    try:
+        with tempfile.TemporaryFile(dir=job.folder):
+            pass
+    except OSError as error:
+        raise DataError(f"{job.folder} is not writable ({error.strerror or error}).") from error
+    for source_input in job.inputs[:: -(-len(job.inputs) // SOURCES_CHECKED)]:
+        source = source_input.source
+        if changed := difference(source.print, fingerprint(*file_system(source.address))):
+            raise DataError(
+                f"{source.address} differs from the driver's file: {changed}. All nodes must read the same sources."
+            )
 
 
 def check_model(job: Job, model: Model) -> None:
-    """Refuse a model that is not the driver's.
+    """Raise ModelError if the model differs from the driver's.
 
     Raises:
         ModelError: says what differs.
     """
     if differences := _differences({name: job.run.get(name) for name in model.metadata}, model.metadata):
-        raise ModelError(f"{job.spec.name} is another model than where the run was started: {differences}.")
+        raise ModelError(f"{job.spec.name} differs from the driver's model: {differences}.")
 
 
 def _differences(expected: Mapping[str, Any], local: Mapping[str, Any]) -> str:
-    """What is otherwise here than where the run was started; "" where nothing is."""
+    """Describe the differences from the driver; "" if there are none."""
     names = [name for name, there in expected.items() if local[name] != there]
     return "; ".join(f"{name} is {local[name]!r} instead of {expected[name]!r}" for name in names)

@@ -1,6 +1,6 @@
-"""`essent.encode`: any number of texts to vectors, in parts, killed and resumed at any moment.
+"""`essent.encode`: embed any number of texts in parts; a run can be killed and resumed at any moment.
 
-Ctrl-C ends the run after the part that was begun, a second one at once.
+Ctrl-C ends the run after the current part, a second Ctrl-C ends it at once.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from essent.tasks.base import prompt_note
 
 @contextmanager
 def interruptible() -> Iterator[Event]:
-    """An event that the first Ctrl-C sets; the second interrupts as it always does.
+    """Yield an event that the first Ctrl-C sets; the second Ctrl-C interrupts as usual.
 
-    In another thread than the main one, which no signal reaches, nothing is changed.
+    Threads other than the main one receive no signals, so that nothing changes there.
     """
     stop = Event()
     if current_thread() is not main_thread():
@@ -53,7 +53,7 @@ def interruptible() -> Iterator[Event]:
         stop.set()
         signal.signal(signal.SIGINT, before)
         print(  # noqa: T201  while a bar is shown
-            "\nThe part that was begun is finished first; Ctrl-C again stops at once, and loses that part alone.",
+            "\nFinishing the current part. Press Ctrl-C again to stop at once; only that part is lost.",
             file=sys.stderr,
             flush=True,
         )
@@ -67,17 +67,25 @@ def interruptible() -> Iterator[Event]:
 
 @dataclass(frozen=True)
 class BulkResult:
-    """What a run leaves.
+    """Result of a bulk run.
 
     Attributes:
-        folder: the parts.
-        rows, parts: in all, those of earlier runs included.
-        statuses: how many rows of each.
-        dimensions: of the vectors.
-        resumed: rows that earlier runs had computed.
-        seconds: of this run.
-        loss: of a smaller number format; None for float32.
-        troubled: for each status without a vector a part and row in it where it occurs.
+        folder: folder of the parts.
+        rows, parts: totals, including those of earlier runs.
+        statuses: number of rows per status.
+        dimensions: dimensions of the vectors.
+        resumed: number of rows that earlier runs had computed.
+        seconds: duration of this run.
+        loss: loss of a smaller number format; None for float32.
+        troubled: for each status without a vector, a part and a row in it with that status.
+
+    Example:
+        >>> from essent.bulk import encode
+        >>> run = encode("texts.txt", "sentence-transformers/all-MiniLM-L6-v2", "bulk-result")
+        >>> run.statuses
+        {'ok': 80}
+        >>> [path.name for path in run.paths]
+        ['part-00000-000000.parquet']
     """
 
     folder: Path
@@ -98,7 +106,7 @@ class BulkResult:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run before its first part: the job, the model in this process, and what earlier runs left."""
+    """A run before its first part: the job, the model in this process, and the parts of earlier runs."""
 
     job: Job
     model: Model
@@ -106,11 +114,11 @@ class Prepared:
 
     @property
     def rows(self) -> int:
-        """How many rows there will be, or about how many."""
+        """Number of rows of all sources, which may be an estimate."""
         return sum(source_input.rows for source_input in self.job.inputs)
 
     def units(self) -> Iterator[Unit]:
-        """What is still to be done."""
+        """Return the units without a part."""
         done = {name: part.unit["stop"] for name, part in self.parts.items()}
         return plan(self.job.inputs, done, self.job.settings.rows_per_part)
 
@@ -132,33 +140,40 @@ def encode(
     options: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> BulkResult:
-    """Embed texts of any number of files into a folder of Parquet parts; the same call goes on after a crash.
+    """Embed the texts of any number of files into a folder of Parquet parts; the same call resumes after a crash.
 
     Args:
-        sources: files, folders, patterns: Parquet, Arrow, JSON lines, CSV, TSV, text, compressed or not; addresses that
-            fsspec knows.
-        model: a name on the hub, a folder (also of a graph, or a static encoder, which need no torch), or a loaded one.
+        sources: files, folders or patterns, or URLs that fsspec supports: Parquet, Arrow, JSON lines, CSV, TSV or text,
+            compressed or not.
+        model: a name on the hub, a folder (also of a graph or static encoder, which need no torch), or a loaded model.
         output: folder of the parts.
-        recipe: of an Encoder; by default what the folder says.
-        engine: auto, torch, openvino, onnx.
-        precision: what is computed in: auto, which is float32 on a CPU, float32 or bfloat16.
-        fit: texts that the recipe learns from; by default a sample of the sources. The fitted encoder is kept in the
-            folder, and used by all parts; a loaded Encoder is fitted itself.
-        fit_sample: how many texts that sample has.
-        workers: processes on this machine, which share its cores; by default 1. On a cluster by default one per GPU, or
-            where there are none one per node.
-        ray: compute on a Ray cluster: its address, auto or True for the one that this machine belongs to, local for
-            one of this machine alone. All nodes must see the sources, the model and the output under the same paths.
-        force: start over, whatever the folder holds.
-        progress: whether a bar counts the rows, or lines where standard error is a file or pipe.
-        options: device, revision, trust_remote_code, for an Encoder.
+        recipe: recipe of an Encoder; by default that of the folder.
+        engine: auto, torch, openvino or onnx.
+        precision: number format of the computation: auto (float32 on a CPU), float32 or bfloat16.
+        fit: texts that the recipe learns from; by default a sample of the sources. The fitted encoder is stored in the
+            output folder, and all parts use it; a loaded Encoder is fitted in place.
+        fit_sample: number of texts of that sample.
+        workers: number of processes on this machine, which share its cores; 1 by default. On a cluster the default is
+            one per GPU, or one per node without GPUs.
+        ray: compute on a Ray cluster: its address; auto or True for the cluster of this machine; local for a cluster of
+            this machine alone. All nodes must see the sources, the model and the output under the same paths.
+        force: start over, whatever the folder contains.
+        progress: show a progress bar, or lines if standard error is a file or pipe.
+        options: device, revision and trust_remote_code of an Encoder.
         settings: see `BulkSettings`.
 
     Raises:
-        DataError: a source or the folder cannot be used, or the folder holds parts of another run; says what differs.
-        InputError: a value that is not known. TypeError: a setting that is not.
+        DataError: a source or the folder cannot be used, or the folder contains parts of another run; names the
+            difference.
+        InputError: an unknown value. TypeError: an unknown setting.
         ModelError: the model cannot be loaded.
-        KeyboardInterrupt: after the part that was begun, when Ctrl-C was pressed.
+        KeyboardInterrupt: Ctrl-C was pressed; comes after the current part.
+
+    Example:
+        >>> from essent.bulk import encode
+        >>> run = encode("texts.txt", "sentence-transformers/all-MiniLM-L6-v2", "vectors", recipe="first-last")
+        >>> run.rows, run.dimensions
+        (80, 384)
     """
     began = time.monotonic()
     if workers is not None:
@@ -187,8 +202,8 @@ def encode(
         if stop.is_set():
             rows = sum(part.rows for part in parts.values())
             raise KeyboardInterrupt(
-                f"Stopped after {rows:,} of about {run.rows:,} rows, in {len(parts)} parts. The same command goes on "
-                "from there."
+                f"Stopped after {rows:,} of about {run.rows:,} rows, in {len(parts)} parts. Run the same command to "
+                "resume."
             )
     return _result(run, parts, resumed, time.monotonic() - began)
 
@@ -196,10 +211,10 @@ def encode(
 def compute(
     run: Prepared, workers: int | None = None, stop: Event | None = None, *, cluster: bool = False
 ) -> Iterator[Part]:
-    """The parts that are still to be done, as they are written; with `cluster` on the one that Ray is connected to.
+    """Compute the missing parts and yield each when it is written; with `cluster` on the connected Ray cluster.
 
     Raises:
-        DataError: as `do_unit`; a source that cannot be read on ends the run after the units before it.
+        DataError: see `do_unit`; an unreadable source ends the run after the units before it.
     """
     stop = stop or Event()
     failures: list[DataError] = []
@@ -238,20 +253,27 @@ def prepare(
     force: bool = False,
     note: Callable[[str], object] = lambda line: None,
 ) -> Prepared:
-    """Look at the sources and the folder, load and fit the model; everything but the vectors.
+    """Check the sources and the folder, load and fit the model: everything before the first vector.
 
     Args:
-        note: is called with a line about what takes long.
+        note: called with a line about each slow step.
 
     Raises:
-        DataError, InputError, ModelError: see `encode`; what can be found without the model is found before.
+        DataError, InputError, ModelError: see `encode`. Checks that need no model come before it is loaded.
+
+    Example:
+        >>> from essent.bulk import BulkSettings, ModelSpec, prepare
+        >>> spec = ModelSpec("sentence-transformers/all-MiniLM-L6-v2")
+        >>> run = prepare("texts.txt", spec, "prepared", settings=BulkSettings())
+        >>> [unit.name for unit in run.units()]
+        ['part-00000-000000.parquet']
     """
     folder = Path(check_path(output, "output")).absolute()
     _check_folder(folder)
     several = sources if isinstance(sources, Iterable) and not isinstance(sources, (str, bytes)) else [sources]
     files = find_sources([check_path(source, "sources") for source in several])
     if any(Path(source.address).is_relative_to(folder) for source in files):
-        raise DataError(f"{folder} is among the sources: choose another folder for the output.")
+        raise DataError(f"The output folder {folder} contains sources. Choose another folder for the output.")
     inputs = inspect_sources(files, settings)
     columns = output_fields(inputs, settings)
     parts = {} if force else read_parts(folder)
@@ -279,15 +301,13 @@ def prepare(
 
 
 def _check_folder(folder: Path) -> None:
-    """Refuse an output that no parts can be written to."""
+    """Raise DataError if the folder cannot be written to."""
     try:
         str(folder).encode()
     except UnicodeEncodeError:
-        raise DataError(
-            f"{str(folder)!r} is not UTF-8, as parts need: choose another name, or LC_ALL=C.UTF-8."
-        ) from None
+        raise DataError(f"{str(folder)!r} is not UTF-8. Choose another name, or set LC_ALL=C.UTF-8.") from None
     if folder.exists() and not folder.is_dir():
-        raise DataError(f"{folder} is a file; the output is a folder of parts.")
+        raise DataError(f"{folder} is a file. Expected a folder for the parts.")
     parent = next(path for path in (folder, *folder.parents) if path.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         why = "read-only" if parent.is_dir() else "not a folder"
@@ -314,7 +334,7 @@ def _result(run: Prepared, parts: Mapping[str, Part], resumed: int, seconds: flo
 
 
 def _loss_of_all(losses: Sequence[Mapping[str, float]]) -> dict[str, float] | None:
-    """The loss of all parts: means, and the lowest cosine."""
+    """Combine the losses of all parts: means, and the lowest cosine."""
     if not losses:
         return None
     texts = [loss["texts"] for loss in losses]

@@ -32,23 +32,28 @@ CHUNKS = "chunks"  # where a row has a vector of all its chunks
 
 @dataclass(frozen=True)
 class BulkSettings:
-    """What is computed, and how it is stored.
+    """Settings of the vectors and of how they are stored.
 
     Attributes:
-        column: column with the texts; files of lines have the one column "text".
-        id: columns that are kept beside the vectors; without it all columns of the input are kept.
-        prompt: text that is put before every text; by default the model's own default prompt.
+        column: column of the texts; text files have the single column "text".
+        id: columns to keep beside the vectors; by default all columns of the input.
+        prompt: text to put before every text; by default the model's own default prompt.
         prompt_name: name of one of the model's prompts, such as query.
         normalize: scale every vector to length 1.
-        truncate_dim: keep the first dimensions only.
-        max_seq_length: the most tokens of a text; by default the model's limit.
-        dtype: numbers of the vectors: float32, float16, or int8 with a column `scale`.
+        truncate_dim: keep only this number of first dimensions.
+        max_seq_length: maximum tokens per text; by default the model's limit.
+        dtype: number format of the vectors: float32, float16, or int8 with a column `scale`.
         vectors: list, or fixed for Arrow's lists of a fixed size.
-        chunk: cut texts into chunks, `sentences` or `tokens:N`.
-        chunk_rows: what becomes of the chunks: rows of their own (`rows`), or one vector, the mean by length (`mean`).
-        rows_per_part: about how many rows a part has, 32,768 by default; a run that is killed loses the part it was at.
-        batch_size: how much a batch holds: 32, the default, is as much as 32 texts of 64 tokens.
-        strict: stop at the first row that has no vector.
+        chunk: split texts into chunks: `sentences` or `tokens:N`.
+        chunk_rows: one row per chunk (`rows`), or one vector per text, the mean weighted by length (`mean`).
+        rows_per_part: approximate number of rows per part; a killed run loses its current part.
+        batch_size: size of a batch; 32 is as much as 32 texts of 64 tokens.
+        strict: stop at the first row without a vector.
+
+    Example:
+        >>> from essent.bulk import BulkSettings
+        >>> BulkSettings(dtype="int8", chunk="sentences").added
+        ('chunk', 'chunk_start', 'chunk_end', 'status', 'scale', 'embedding')
     """
 
     column: str = "text"
@@ -74,7 +79,7 @@ class BulkSettings:
             if getattr(self, name) is not None:
                 check_size(getattr(self, name), name)
         if self.prompt is not None and self.prompt_name is not None:
-            raise InputError("prompt and prompt_name exclude each other: give one of them.")
+            raise InputError("prompt and prompt_name exclude each other. Pass only one of them.")
         if self.chunk is not None and not CHUNK.fullmatch(self.chunk):
             raise InputError(f"chunk={self.chunk!r}: must be 'sentences' or 'tokens:N', for example tokens:200.")
         names = (self.id,) if isinstance(self.id, str) else self.id
@@ -82,30 +87,34 @@ class BulkSettings:
 
     @property
     def added(self) -> tuple[str, ...]:
-        """Names of the columns that a part has beside the input's."""
+        """Names of the columns that a part has in addition to those of the input."""
         scale = (SCALE,) if self.dtype == "int8" else ()
         chunks = () if self.chunk is None else CHUNK_COLUMNS if self.chunk_rows == "rows" else (CHUNKS,)
         return (*chunks, STATUS, *scale, EMBEDDING)
 
     def described(self) -> dict[str, Any]:
-        """The values that the rows and vectors depend on; not how they are batched, nor what stops a run."""
+        """Return the values that determine rows and vectors, without those of batching and stopping."""
         without = ("batch_size", "strict", "prompt", "prompt_name")  # the prompt is noted as the text it stands for
         return {name: setting for name, setting in asdict(self).items() if name not in without} | {"id": list(self.id)}
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Which model, and how it is loaded; can be sent to another process.
+    """A model and how to load it; can be sent to another process.
 
     Attributes:
-        model: a folder, a name on the hub, or something loaded: an Encoder, a graph, a StaticEncoder, a
-            SentenceTransformer.
-        recipe: of an Encoder; None: what the folder says.
-        engine: auto takes what the folder is; torch; openvino or onnx, which make a graph of a model.
-        precision: what is computed in: auto, float32, bfloat16.
-        learns: whether texts are given that a recipe learns from, which only an Encoder does.
-        options: device, revision, trust_remote_code, for an Encoder.
-        threads: of the process.
+        model: a folder, a name on the hub, or a loaded Encoder, graph, StaticEncoder or SentenceTransformer.
+        recipe: recipe of an Encoder; None for that of the folder.
+        engine: auto for that of the folder; torch; openvino or onnx, which convert a model to a graph.
+        precision: number format of the computation: auto, float32 or bfloat16.
+        learns: whether the recipe is fitted on given texts, which requires an Encoder.
+        options: device, revision and trust_remote_code of an Encoder.
+        threads: number of threads of the process.
+
+    Example:
+        >>> from essent.bulk import ModelSpec
+        >>> ModelSpec("sentence-transformers/all-MiniLM-L6-v2", recipe="mean|normalize").recipe
+        'mean | normalize'
     """
 
     model: Any
@@ -127,15 +136,15 @@ class ModelSpec:
 
     @property
     def choice(self) -> EngineChoice:
-        """What runs it, and what it computes in."""
+        """Engine and number format of the computation."""
         return EngineChoice(self.engine, self.precision)
 
     @property
     def name(self) -> str:
-        """The model for messages."""
+        """Name of the model for messages."""
         return str(self.model) if isinstance(self.model, (str, Path)) else type(self.model).__name__
 
     def check_exists(self) -> None:
-        """Refuse a folder that is not there, before anything is read for it."""
+        """Raise ModelError if the folder does not exist, before anything else is read."""
         if isinstance(self.model, Path) and not self.model.exists():
             raise ModelError(f"There is no folder {str(self.model)!r}.")

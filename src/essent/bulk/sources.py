@@ -1,4 +1,4 @@
-"""Addresses to files: globs, folders, data sets on disk, compressed files, any file system that fsspec knows."""
+"""Sources: files, patterns, folders, data sets on disk, compressed files, on any file system of fsspec."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SAMPLE = 65_536  # bytes that are read at the beginning, in the middle and at th
 
 @dataclass(frozen=True)
 class Source:
-    """One file.
+    """One input file.
 
     Attributes:
         address: as fsspec takes it; for local files the absolute path.
@@ -51,7 +51,7 @@ class Source:
 
     @property
     def splits(self) -> bool:
-        """Whether a range of it can be read by itself; else it is read from its beginning, row after row."""
+        """Whether ranges can be read independently; otherwise the file is read from its beginning."""
         return self.packed is None and self.kind != "csv"
 
     @property
@@ -61,7 +61,7 @@ class Source:
 
     @contextmanager
     def open(self) -> Iterator[Any]:
-        """The file's bytes, decompressed, for reading; can seek where it is not compressed.
+        """Open the file for reading, decompressed; only an uncompressed file can seek.
 
         Raises:
             DataError: it cannot be opened, or read in the block.
@@ -83,23 +83,23 @@ class Source:
             ) from error
 
     def check_unchanged(self) -> None:
-        """Raise DataError where the file is no longer the one that the run began with, or another one on this node."""
+        """Raise DataError if the file has changed since the start of the run, or differs on this node."""
         if changed := difference(self.print, _stamps(*file_system(self.address))):
             raise DataError(
                 f"{self.address} is not the file that the run began with ({changed}): it has changed, or is another "
-                "one on this machine. The parts that were written before are intact: begin again in another folder."
+                "one on this machine. The parts written so far are intact. Start over in another folder."
             )
 
 
 def unpacked(raw: Any, packed: str | None) -> Any:
-    """A decompressing reader on a file of compressed bytes; the file itself where it is not compressed."""
+    """Return a decompressing reader, or the file itself if it is not compressed."""
     if packed == "zstd":
         return io.BufferedReader(pa.CompressedInputStream(raw, packed), BLOCK)
     return raw if packed is None else compr[packed](raw, mode="rb")
 
 
 def file_system(address: str) -> tuple[Any, str]:
-    """The file system of an address and the path in it.
+    """Return the file system of an address and the path in it.
 
     Raises:
         DataError: an unknown protocol, or a library that it needs.
@@ -112,13 +112,13 @@ def file_system(address: str) -> tuple[Any, str]:
 
 
 def find_sources(addresses: Sequence[str]) -> list[Source]:
-    """The files that the addresses stand for, in their order, those of a folder or pattern by name.
+    """Return the files of the addresses in order; those of a folder or pattern are sorted by name.
 
     Raises:
         DataError: nothing there, a folder without files that are read, or a format that is not.
     """
     if not addresses:
-        raise DataError("No source is given: name a file, a folder or a pattern such as 'data/*.parquet'.")
+        raise DataError("Expected at least one source: a file, a folder or a pattern such as 'data/*.parquet'.")
     sources: list[Source] = []
     for address in addresses:
         system, folder = file_system(address)
@@ -128,17 +128,17 @@ def find_sources(addresses: Sequence[str]) -> list[Source]:
             sources.append(Source(name, kind, packed, fingerprint(system, path)))
     (address, times), *_ = Counter(source.address for source in sources).most_common(1)
     if times > 1:
-        raise DataError(f"{address} is named twice.")
+        raise DataError(f"{address} is given twice.")
     return sources
 
 
 def kind_of(path: str) -> tuple[str, str | None]:
-    """Format and compression by the suffixes; a file without a suffix that is known has one text a line."""
+    """Return format and compression by suffix; a file with an unknown suffix has one text per line."""
     suffixes = _suffixes(path)
     packed = PACKED.get(suffixes[-1])
     kind = KINDS.get(suffixes[-2 if packed else -1], "text")
     if packed is not None and kind in TABLES:
-        raise DataError(f"{path}: {kind} files are compressed inside; unpack this one first.")
+        raise DataError(f"{path}: {kind} files have their own compression. Decompress this file first.")
     return kind, packed
 
 
@@ -151,7 +151,7 @@ def _is_local(system: Any) -> bool:
 
 
 def _names(system: Any, folder: str) -> dict[str, str]:
-    """What is in a folder: paths by names."""
+    """Return the paths in a folder by name."""
     return {PurePosixPath(path).name: str(path) for path in system.ls(folder, detail=False)}
 
 
@@ -170,12 +170,12 @@ def _files(system: Any, path: str, address: str) -> list[str]:
 
 
 def _of_folder(system: Any, folder: str, address: str) -> list[str]:
-    """Files of a folder: those of a data set on disk in its order, else all of a known suffix by name."""
+    """Return the files of a data set on disk in its order, or those of a folder with known suffixes by name."""
     names = _names(system, folder)
     if "dataset_dict.json" in names:
         splits = json.loads(system.cat_file(names["dataset_dict.json"])).get("splits", [])
         raise DataError(
-            f"{address} is a data set with the splits {', '.join(splits)}: name one, {address}/{splits[0]}."
+            f"{address} is a data set with the splits {', '.join(splits)}. Choose one: {address}/{splits[0]}."
         )
     folder = folder.rstrip("/")
     if {"state.json", "dataset_info.json"} <= names.keys():
@@ -188,7 +188,7 @@ def _of_folder(system: Any, folder: str, address: str) -> list[str]:
         if not hidden and (last in KINDS or (last in PACKED and before)):
             paths.append(path)
     if not paths:
-        raise DataError(f"{address} is a folder without files that are read: {', '.join(KINDS)}, compressed or not.")
+        raise DataError(f"{address} is a folder without readable files: {', '.join(KINDS)}, compressed or not.")
     return paths
 
 
@@ -196,7 +196,7 @@ def _of_folder(system: Any, folder: str, address: str) -> list[str]:
 
 
 def _stamps(system: Any, path: str) -> dict[str, Any]:
-    """Length, and what the file system says about the last change."""
+    """Return the length and the file system's metadata of the last change."""
     try:
         system.invalidate_cache(path)
         metadata = system.info(path)
@@ -208,7 +208,7 @@ def _stamps(system: Any, path: str) -> dict[str, Any]:
 
 
 def fingerprint(system: Any, path: str) -> dict[str, Any]:
-    """Length, time of the last change, and a digest of three samples of the content."""
+    """Return length, time of the last change, and a digest of three samples of the content."""
     stamps = _stamps(system, path)
     digest, size = hashlib.sha256(), stamps["bytes"]
     starts, length = ((0,), size) if size <= 3 * SAMPLE else ((0, size // 2, size - SAMPLE), SAMPLE)
@@ -223,5 +223,5 @@ def fingerprint(system: Any, path: str) -> dict[str, Any]:
 
 
 def difference(old: dict[str, Any], new: dict[str, Any]) -> str:
-    """What tells two files apart, in words; "" for the same."""
+    """Describe the differences of two fingerprints; "" if there are none."""
     return ", ".join(f"{name} {old.get(name)} → {new[name]}" for name in new if old.get(name) != new[name])

@@ -33,7 +33,7 @@ def open_table(source: Source) -> TableFile:
 
 
 def first_line(error: Exception) -> str:
-    """What an error of Arrow says, without what it adds."""
+    """Return the first line of an Arrow error."""
     return str(error).strip().splitlines()[0]
 
 
@@ -62,7 +62,7 @@ class TableFile(ABC):
         """Record batches of the blocks from this one on."""
 
     def read(self, start: int, stop: int, columns: Sequence[str]) -> Iterator[Any]:
-        """Rows `start` to `stop` as tables of `batch_rows` rows each, the last with the rest.
+        """Yield rows `start` to `stop` as tables of `batch_rows` rows each, the last with the rest.
 
         A range that follows the last one goes on where that ended; what is given never depends on it.
 
@@ -93,7 +93,7 @@ class TableFile(ABC):
         self._resumes = stop, columns
 
     def _seek(self, row: int, columns: Sequence[str]) -> None:
-        """Begin anew at a row: what stands before it in its block is read, a batch at a time."""
+        """Restart at a row: the rows before it in its block are read and dropped, batch by batch."""
         block = bisect_right(self.starts, row) - 1
         self._unread, self._pending = self.batches(block, columns), []
         before = row - self.starts[block]

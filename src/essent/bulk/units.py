@@ -1,4 +1,4 @@
-"""Units of work: a file and a range of it. Which there are depends on the files alone, so that any run has the same."""
+"""Units of work: ranges of files. They depend only on the files, so that every run has the same units."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SAMPLED_FILES = 20
 
 @dataclass(frozen=True)
 class Unit:
-    """A range of a file, which becomes one part.
+    """A range of a file that becomes one part.
 
     Attributes:
         source: number of the file.
@@ -55,13 +55,13 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """The name of its part: in order of the names stand the rows."""
+        """Name of its part; sorted by name, the parts are in the order of the rows."""
         return f"part-{self.source:05d}-{self.index:06d}.parquet"
 
 
 @dataclass(frozen=True)
 class Input:
-    """A source with what was learned of it before anything is computed; reads its units.
+    """A source with its columns and ranges; reads its units.
 
     Attributes:
         number: of the source.
@@ -82,7 +82,7 @@ class Input:
     def read(
         self, unit: Unit, settings: BulkSettings, table: TableFile | None = None
     ) -> Iterator[tuple[Any, np.ndarray | None, np.ndarray | None]]:
-        """The rows of a unit in order, some thousands at a time.
+        """Yield the rows of a unit in order, some thousands at a time.
 
         Args:
             table: the open file, where the last unit was of the same one.
@@ -117,7 +117,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that a unit needs, and nothing that is open: it can be sent to another process or machine.
+    """Everything that a unit needs, without open files: it can be sent to another process or machine.
 
     Attributes:
         spec: the model.
@@ -139,7 +139,7 @@ class Job:
 
 
 def inspect_sources(sources: Sequence[Source], settings: BulkSettings) -> list[Input]:
-    """Read what is needed to know the columns and the units of every file: footers, headers, first rows.
+    """Read the columns and units of every file from footers, headers and first rows.
 
     Raises:
         DataError: a file that cannot be read, that lacks the column of texts, or whose columns do not go together.
@@ -170,7 +170,7 @@ def _inspect_table(number: int, source: Source, settings: BulkSettings) -> Input
 
 
 def _check_columns(source: Source, fields: Sequence[Any], settings: BulkSettings) -> None:
-    """Refuse a file without a column that is named, or whose texts are numbers, lists or records."""
+    """Raise DataError if a requested column is missing, or the texts are numbers, lists or records."""
     kinds = {column.name: column.type for column in fields}
     for name in (settings.column, *settings.id):
         if name not in kinds:
@@ -185,12 +185,12 @@ def _check_columns(source: Source, fields: Sequence[Any], settings: BulkSettings
 
 
 def _holds_texts(kind: Any) -> bool:
-    """Whether an Arrow type is one of strings, dictionaries of them included."""
+    """Return whether an Arrow type contains strings, including dictionaries of strings."""
     return str(getattr(kind, "value_type", kind) if str(kind).startswith("dictionary") else kind) in STRINGS
 
 
 def row_ranges(blocks: Sequence[int], rows: int) -> list[tuple[int, int]]:
-    """Ranges of about so many rows: small blocks together, a large one in equal ranges."""
+    """Return ranges of about this number of rows: small blocks are merged, large ones split into equal ranges."""
     ranges, start, count = [], 0, 0
     for size in blocks:
         if count and count + size > rows:
@@ -205,7 +205,7 @@ def row_ranges(blocks: Sequence[int], rows: int) -> list[tuple[int, int]]:
 
 
 def _inspect_lines(number: int, source: Source, settings: BulkSettings, known: dict[str, Any] | None) -> Input:
-    """Header, types of the columns and ranges of a file of lines; `known` are those of other files of JSON lines."""
+    """Read the header, columns and ranges of a file of lines; `known` are the columns of other JSON lines files."""
     lines, json_lines = open_lines(source), source.kind == "jsonl"
     start = stop = 0
     sample: Rows = []
@@ -233,7 +233,7 @@ def _inspect_lines(number: int, source: Source, settings: BulkSettings, known: d
 
 
 def plan(inputs: Sequence[Input], done: Mapping[str, int], rows_per_part: int) -> Iterator[Unit]:
-    """The units that are still to be done, in their order.
+    """Yield the units without a part, in their order.
 
     A file that cannot be read in ranges is read from its beginning, or from where its last part before the first
     missing one ended. Its units carry their content.
@@ -268,7 +268,7 @@ def _read_on(number: int, lines: LineFile, done: Mapping[str, int], rows: int) -
 
 
 def output_fields(inputs: Sequence[Input], settings: BulkSettings) -> list[Any]:
-    """Arrow's fields of the input's columns that are kept, of all files together.
+    """Return the Arrow fields of the input columns to keep, over all files.
 
     Raises:
         DataError: a column has two types, or the name of one that essent adds.
@@ -283,13 +283,13 @@ def output_fields(inputs: Sequence[Input], settings: BulkSettings) -> list[Any]:
             if name in settings.added:
                 raise DataError(
                     f"{address} has a column {name!r}, which is the name of one that essent adds. Rename it, or keep "
-                    "other columns alone with --id."
+                    "only other columns with --id."
                 )
             before, first = fields.setdefault(name, (column.with_nullable(True), address))
             if before.type != column.type:
                 raise DataError(
                     f"The column {name!r} is {column.type} in {address} and {before.type} in {first}: embed them into "
-                    "two folders, or give both one type."
+                    "two folders, or convert one of them."
                 )
         if source_input.source.kind == "jsonl":
             fields.setdefault(OTHERS, (pa.field(OTHERS, pa.string()), address))

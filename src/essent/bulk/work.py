@@ -1,4 +1,4 @@
-"""Units to parts, in this process or in several. A part depends on its unit and the job alone, not on earlier units.
+"""Compute units in one or several processes. A part depends only on its unit and the job, not on earlier units.
 
 Each worker process has a pipe of its own, so that its end, at whatever moment, is the end of its pipe and harms no
 other. It asks for a unit when it can read one. All map one file of weights.
@@ -48,18 +48,25 @@ def do_unit(unit: Unit, job: Job, model: Model) -> Part:
 
     Raises:
         DataError: the source cannot be read or has changed, or the part cannot be written.
+
+    Example:
+        >>> from essent.bulk import BulkSettings, ModelSpec, do_unit, prepare
+        >>> spec = ModelSpec("sentence-transformers/all-MiniLM-L6-v2")
+        >>> run = prepare("texts.txt", spec, "by-unit", settings=BulkSettings())
+        >>> [do_unit(unit, run.job, run.model).rows for unit in run.units()]
+        [80]
     """
     return next(do_units([unit], job, model))
 
 
 def do_units(units: Iterable[Unit], job: Job, model: Model, stop: Event | None = None) -> Iterator[Part]:
-    """Compute the parts of units, in their order; one thread reads ahead and one writes while the model works.
+    """Compute the parts of units in order; one thread reads ahead and one writes while the model computes.
 
     Of a run that is killed, at most one whole part was computed and not yet written: the model does not end a part
     before the last one is on the disk.
 
     Args:
-        stop: when it is set, the part that was begun is the last one.
+        stop: when it is set, the current part is the last one.
 
     Raises:
         DataError: see `do_unit`; comes after the parts before it.
@@ -111,7 +118,7 @@ def _finish(part: PartWriter, writes: Iterable[Future[None]]) -> Part:
 
 
 def _read(units: Iterable[Unit], job: Job, model: Model) -> Iterator[Batch]:
-    """The batches of units; the file of the last unit stays open for the next one."""
+    """Yield the batches of units; a file stays open between its units."""
     number, table = -1, None
     for unit in units:
         source = job.inputs[unit.source].source
@@ -124,7 +131,7 @@ def _read(units: Iterable[Unit], job: Job, model: Model) -> Iterator[Batch]:
 
 
 def do_units_by_workers(units: Iterator[Unit], job: Job, model: Model, workers: int, stop: Event) -> Iterator[Part]:
-    """Compute units in so many processes, and give their parts as they are written.
+    """Compute units in several processes, and yield their parts as they are written.
 
     Raises:
         DataError: as `do_unit`; or a process ended, as where the system ran out of memory.
@@ -167,7 +174,7 @@ def do_units_by_workers(units: Iterator[Unit], job: Job, model: Model, workers: 
 
 @contextmanager
 def _processes(workers: int, threads: int, folder: Path) -> Iterator[dict[Any, BaseProcess]]:
-    """The processes by their pipes; those that still run when the block ends are killed."""
+    """Start the processes and yield them by pipe; those still running when the block ends are killed."""
     context = multiprocessing.get_context("spawn")
     processes: dict[Any, BaseProcess] = {}
     try:
@@ -196,17 +203,17 @@ def _processes(workers: int, threads: int, folder: Path) -> Iterator[dict[Any, B
 def _died(process: BaseProcess, opened: bool) -> str:
     code = process.exitcode or 0
     how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-    why = ", as happens where the system has no memory left: give fewer --workers" if code == -signal.SIGKILL else ""
+    why = ", probably for lack of memory: use fewer --workers" if code == -signal.SIGKILL else ""
     if not opened:
         how += " while it started"
         if code > 0:
-            why = f", and says why above; a script that starts workers needs {GUARD}"
-    return f"A worker process {how}{why}. The parts are intact; the same command goes on where this one stopped."
+            why = f" (see its error above); a script that starts workers needs {GUARD}"
+    return f"A worker process {how}{why}. The parts are intact. Run the same command to resume."
 
 
 @contextmanager
 def _environment(threads: int) -> Iterator[None]:
-    """What processes inherit: how many threads libraries start, and that Ctrl-C is the first process's business."""
+    """Set what processes inherit: the number of threads of libraries, and that they ignore Ctrl-C."""
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, str(threads)))
     main = threading.current_thread() is threading.main_thread()
@@ -223,7 +230,7 @@ def _environment(threads: int) -> Iterator[None]:
 
 
 def _setup(job: Job, model: Model, threads: int, stack: ExitStack) -> Any:
-    """What a process begins with, as bytes.
+    """Return the first message to each process, as bytes.
 
     Raises:
         DataError: the disk has no room for the weights. InputError: something in the job cannot be sent.
@@ -236,11 +243,11 @@ def _setup(job: Job, model: Model, threads: int, stack: ExitStack) -> Any:
     except OSError as error:
         raise cannot_write(job.folder, error) from error
     except (AttributeError, TypeError, pickle.PicklingError) as error:
-        raise InputError(f"{job.spec.name} cannot be sent to worker processes ({error}): leave workers out.") from error
+        raise InputError(f"{job.spec.name} cannot be sent to worker processes ({error}). Omit workers=.") from error
 
 
 def _shared(job: Job, encoder: Any, threads: int, folder: Path) -> Callable[[], Any]:
-    """Opens the encoder in another process: on a file of weights that all map, or, for a graph, from its folder."""
+    """Return a function that opens the encoder in another process: from mapped weights, or from a graph's folder."""
     if hasattr(encoder, "engine_module"):
         source = job.spec.model
         if not isinstance(source, (str, Path)):
@@ -271,21 +278,21 @@ def _shared(job: Job, encoder: Any, threads: int, folder: Path) -> Callable[[], 
 
 
 def _open_static(path: str, content: bytes, spans: list[tuple[int, int]]) -> Any:
-    """A static encoder, whose arrays are ranges of bytes of a file."""
+    """Return a static encoder whose arrays are mapped ranges of a file."""
     with open(path, "rb") as file:
         view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     return pickle.loads(content, buffers=[view[start:stop] for start, stop in spans])  # noqa: S301  from our parent
 
 
 def failure_of(error: BaseException) -> EssentError:
-    """An error of another process that can be raised in this one: essent's own, or a traceback as text."""
+    """Return an error that can be sent to another process: essent's own, or a DataError with the traceback."""
     if isinstance(error, EssentError):
         return error
     return DataError(f"A worker process failed:\n{''.join(traceback.format_exception(error))}")
 
 
 def _work(pipe: Any) -> None:
-    """What a process does: parts of units, until there are none."""
+    """Compute parts of units in a worker process until there are none."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one decides
     stop, lock = Event(), Lock()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())

@@ -34,9 +34,9 @@ from essent.serving.worker import BULK, QUICK, Source, digest, main
 logger = logging.getLogger(__name__)
 AHEAD = 1  # bulk batches that are sent before a lane is free, so that none waits for the next
 LOOK = 0.25  # seconds between two looks at the clock
-START = 300.0  # seconds that loading may take,
-SILENT = {"starting": 60.0, "checking": 20.0}  # seconds that imports and compilers keep its signs of life from running
-CHECKING = 60.0, 120.0  # seconds that a batch of golden texts and all of them may take at least: graphs are compiled
+# Seconds that loading may take, and silence or a batch before the engine is ready: imports and compilers keep its signs
+# of life from running, longest on a busy machine. The end of its process is seen at once.
+START = 300.0
 BACKOFF = (0.0, 0.0, 1.0, 5.0, 15.0)  # seconds before a start, after so many in a row that failed
 MANY_QUERIES = 8  # that wait; more of them go the way of bulk, before it in the queue
 ENDED = "The engine has ended; the same request may succeed in a few seconds."
@@ -103,23 +103,24 @@ class Engine:
         When nobody waits for them any more, what is left of them is forgotten.
 
         Args:
-            checking: whether these are golden texts, which run before the engine counts as ready.
+            checking: whether the server itself runs them as it starts. They have no timeout of requests: the engine is
+                watched, and they end with it.
 
         Raises:
             RequestError: overloaded, too late, or the engine ended.
         """
-        allowance = max(self.settings.timeout, CHECKING[1] * checking)
-        job = Job(model, sequences, time.monotonic(), allowance, asyncio.get_running_loop().create_future())
+        timeout = self.settings.timeout
+        job = Job(model, sequences, time.monotonic(), timeout, asyncio.get_running_loop().create_future())
         if not checking and not self.schedule.has_room(job.tokens):
             seconds = self.schedule.tokens / self._tokens_per_second
             raise overloaded(seconds, f"{self.schedule.tokens:,} tokens wait already.")
         self.schedule.add(job)
         self.pump()
         try:
-            vectors = await asyncio.wait_for(job.done, allowance)
+            vectors = await asyncio.wait_for(job.done, None if checking else timeout)
             return vectors, (job.started or job.arrival) - job.arrival
         except asyncio.TimeoutError:
-            message = f"The request was not finished within {self.settings.timeout:g} s; the server is busy."
+            message = f"The request was not finished within {timeout:g} s; the server is busy."
             seconds = self.schedule.tokens / self._tokens_per_second + 1
             raise RequestError(503, message, "deadline_exceeded", retry_after=seconds) from None
         finally:
@@ -244,7 +245,10 @@ class Engine:
         receiving = threading.Thread(target=self.receive, args=(self.connection, loop, self._ended), daemon=True)
         receiving.start()
         self._looking = asyncio.create_task(self._look(self._ended))
-        self.lanes = await asyncio.wait_for(self._loaded, START)
+        try:
+            self.lanes = await asyncio.wait_for(self._loaded, START)
+        except asyncio.TimeoutError:
+            raise EngineError(f"The models were not loaded within {START:g} s.") from None
         self._set("checking")
         await self.check()
         if self._ended.is_set():
@@ -300,11 +304,12 @@ class Engine:
                 for sent in self.sent.values():
                     sent.at += stood
                 continue
-            quiet = max(self.settings.quiet_timeout, SILENT.get(self.state, 0.0))
+            least = 0.0 if self.state == "ready" else START
+            quiet = max(self.settings.quiet_timeout, least)
             if now - self._heard > quiet:
                 self.fail(f"no sign of life for {quiet:g} s")
                 continue
-            most = max(self.settings.batch_timeout, CHECKING[0] * (self.state == "checking"))
+            most = max(self.settings.batch_timeout, least)
             if any(now - sent.at > most for sent in self.sent.values()):
                 self.fail(f"a batch took more than {most:g} s")
 

@@ -34,7 +34,7 @@ class Metrics:
         }
         histograms = {
             "duration": ("te_request_duration", "Seconds of a request.", SECONDS),
-            "tokenising": ("te_request_tokenization_duration", "Seconds of tokenising.", SECONDS),
+            "tokenizing": ("te_request_tokenization_duration", "Seconds of tokenizing.", SECONDS),
             "waiting": ("te_request_queue_duration", "Seconds in the queue.", SECONDS),
             "running": ("te_request_inference_duration", "Seconds of the engine.", SECONDS),
             "length": ("te_request_input_length", "Tokens of a text.", SIZES),
@@ -63,7 +63,7 @@ class Metrics:
         """Count what was done for the texts of a request, an `Embedded`."""
         self._tokens.labels(model).inc(int(embedded.tokens.sum()))
         self._truncated.inc(len(embedded.truncated))
-        for key in ("tokenising", "waiting", "running"):
+        for key in ("tokenizing", "waiting", "running"):
             self._histograms[key].observe(getattr(embedded, key))
         for tokens in embedded.tokens[:64].tolist():
             self._histograms["length"].observe(tokens)

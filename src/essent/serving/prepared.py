@@ -47,7 +47,7 @@ OWN_TOLERANCE = 1e-4  # of a precision below float32: the same graph in other ba
 class Reading:
     """How a model reads texts, without the model: its tokenizer, the frame around a text, the most tokens.
 
-    The HTTP process tokenises, so that lengths, usage and the schedule are exact before anything is queued, and the
+    The HTTP process tokenizes, so that lengths, usage and the schedule are exact before anything is queued, and the
     engine gets ids. No torch is needed for it.
 
     Attributes:

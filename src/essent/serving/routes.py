@@ -132,7 +132,7 @@ def _cuts_start(direction: str | None) -> bool | None:
 
 def _headers(texts: list[str], embedded: Embedded) -> dict[str, str]:
     """TEI's headers: milliseconds, characters and tokens."""
-    steps = {"tokenization": embedded.tokenising, "queue": embedded.waiting, "inference": embedded.running}
+    steps = {"tokenization": embedded.tokenizing, "queue": embedded.waiting, "inference": embedded.running}
     total = str(round(1000 * sum(steps.values())))
     return {
         "x-compute-type": "cpu",
@@ -227,7 +227,7 @@ async def info(service: Served) -> Response:
             "max_batch_requests": None,
             "max_client_batch_size": settings.max_inputs,
             "auto_truncate": settings.truncate,
-            "tokenization_workers": service.tokenising_threads,
+            "tokenization_workers": service.tokenizing_threads,
             "version": __version__,
             "sha": None,
             "docker_label": None,

@@ -6,7 +6,6 @@ What HTTP needs is imported when its libraries are known to be there.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import multiprocessing
 import os
@@ -17,8 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from essent._core.cores import cores
 from essent._core.lazy import check_torch, optional_import
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 LIBRARIES = ("fastapi", "uvicorn", "prometheus_client", "orjson")
-BANDS = (("unrelated", 0.0, 1.0), ("alike in part", 2.0, 3.5), ("same meaning", 4.0, 5.0))  # scores of pairs
 
 
 def serve(
@@ -63,7 +59,7 @@ def serve(
     sources = [named(model) for model in models]
     if not sources or len(dict(sources)) < len(sources):
         names = ", ".join(name for name, _ in sources) or "none"
-        raise InputError(f"Give models with different names, NAME=MODEL; got {names}.")
+        raise InputError(f"Expected models with different names, NAME=MODEL; got {names}.")
     for _, source in sources:
         if _runs_in_engine(source, settings):
             check_torch(f"Serving {source!r}")
@@ -129,8 +125,8 @@ def prepare(model: str, engine: str, folder: Path, precision: str = "auto") -> P
     except EOFError:
         process.join()
         killed = process.exitcode == -9  # by SIGKILL, a name that Windows lacks
-        why = "the system killed it, most likely for want of memory" if killed else f"exit code {process.exitcode}"
-        raise EngineError(f"Preparing {model!r} ended its process: {why}.") from None
+        why = "the system killed it, probably for lack of memory" if killed else f"exit code {process.exitcode}"
+        raise EngineError(f"The process that prepares {model!r} ended: {why}.") from None
     except KeyboardInterrupt:  # it would go on for minutes, and then have nobody to give its result to
         if process.pid is not None:
             process.kill()
@@ -156,12 +152,10 @@ async def _serve(
     from essent.serving.routes import explorer_page
     from essent.serving.service import Service
 
-    service = Service(prepared, settings, *settings.divide(cores()))
+    service = Service(prepared, settings, *settings.divide(cores()), pairs)
     app = create_app(service, keys, None if settings.no_page else explorer_page())
     try:
         await service.start()
-        if pairs is not None:
-            service.typical = {name: await _typical(service, name, pairs) for name in service.models}
         await _run(Server(app, settings), service, note)
     finally:
         await service.stop()
@@ -187,29 +181,10 @@ async def _run(server: Server, service: Service, note: Callable[[str], None]) ->
         await serving
     except SystemExit:
         raise InputError(
-            f"The server cannot listen on {service.settings.host}:{service.settings.port}: is the port free?"
+            f"The server cannot listen on {service.settings.host}:{service.settings.port}. Choose a free port."
         ) from None
     finally:
         sweeping.cancel()
         with suppress(asyncio.CancelledError):
             await sweeping
     note(f"Stopped. Requests answered after the signal: {server.answered:,}; left unfinished: {server.unfinished:,}.")
-
-
-async def _typical(service: Service, name: str, path: Path) -> list[dict[str, Any]]:
-    """Cosines of pairs that people judged unrelated, alike in part, and of the same meaning."""
-    from essent.serving.service import unit_rows
-
-    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    model = service.models[name]
-    prompt = model.prompt(None)
-    texts = [prompt + row[side] for row in rows for side in ("sentence1", "sentence2")]
-    unit = unit_rows((await service.run(model, texts, truncate=True)).vectors)
-    cosines, scores = np.einsum("nk,nk->n", unit[0::2], unit[1::2]), np.array([row["score"] for row in rows])
-    typical = []
-    for band, lowest, highest in BANDS:
-        inside = cosines[(scores >= lowest) & (scores <= highest)]
-        if len(inside):
-            low, median, high = np.quantile(inside.astype(np.float64), (0.05, 0.5, 0.95)).round(4).tolist()
-            typical.append({"pairs": band, "count": len(inside), "low": low, "median": median, "high": high})
-    return typical

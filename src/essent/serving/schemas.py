@@ -28,7 +28,7 @@ def _as_texts(value: Any) -> Any:
             IDS,
             "Token ids are not accepted, this server reads texts: ids of another tokenizer would give wrong vectors. "
             "Let the client send texts: in langchain-openai OpenAIEmbeddings(check_embedding_ctx_length=False), in "
-            "others the setting for tokenising on the client's side",
+            "others the setting for tokenizing on the client's side",
         )
     return value
 

@@ -1,12 +1,14 @@
-"""Texts to vectors for many clients at once: tokenised, let in or refused, queued, run, put together again."""
+"""Texts to vectors for many clients at once: tokenized, let in or refused, queued, run, put together again."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -26,9 +28,10 @@ from essent.static.encoder import StaticEncoder
 T = TypeVar("T")
 Where: TypeAlias = Callable[[int], str]  # what a request calls its text of this index, for errors
 BUDGET = 1024, 2048  # tokens of a batch: of an engine, and where none runs
-FEW_LETTERS = 4000  # are tokenised at once; more in a thread, in portions of
+FEW_LETTERS = 4000  # are tokenized at once; more in a thread, in portions of
 PORTION_LETTERS = 100_000
 MOST_WAITING = 64  # requests whose texts are in portions
+BANDS = (("unrelated", 0.0, 1.0), ("alike in part", 2.0, 3.5), ("same meaning", 4.0, 5.0))  # scores of pairs
 
 
 class Model:
@@ -76,13 +79,13 @@ class Embedded:
         vectors: (N,K) float32.
         tokens: how many of each text the model read, special tokens included.
         truncated: indices of the texts that were cut.
-        tokenising, waiting, running: seconds.
+        tokenizing, waiting, running: seconds.
     """
 
     vectors: np.ndarray
     tokens: np.ndarray
     truncated: list[int]
-    tokenising: float
+    tokenizing: float
     waiting: float
     running: float
 
@@ -93,25 +96,27 @@ class Service:
     Args:
         prepared: the models, as `prepare` gives them.
         settings: limits and timeouts.
-        engine_threads, tokenising_threads: see `Settings.divide`.
+        engine_threads, tokenizing_threads: see `Settings.divide`.
+        pairs: scored pairs, see `essent.serving.run.serve`.
 
     Attributes:
         typical: of each model, the cosines that are typical of pairs of texts, for `/compare`.
     """
 
     def __init__(
-        self, prepared: list[Prepared], settings: Settings, engine_threads: int, tokenising_threads: int
-    ) -> None:
-        self.settings, self.stopping = settings, False
+        self, prepared: list[Prepared], settings: Settings, engine_threads: int, tokenizing_threads: int,
+        pairs: Path | None = None,
+    ) -> None:  # fmt: skip
+        self.settings, self.pairs, self.stopping = settings, pairs, False
         self.typical: dict[str, list[dict[str, Any]]] = {}
         run = [model for model in prepared if model.engine != "static"]
         numbers = {model.name: number for number, model in enumerate(run)}
         started = int(time.time())
         self.models = {model.name: Model(model, numbers.get(model.name, -1), started) for model in prepared}
         self.first = next(iter(self.models.values()))
-        self.tokenising_threads = tokenising_threads
+        self.tokenizing_threads = tokenizing_threads
         self._waiting = 0
-        self._pool = ThreadPoolExecutor(tokenising_threads, thread_name_prefix="tokenising")
+        self._pool = ThreadPoolExecutor(tokenizing_threads, thread_name_prefix="tokenizing")
         self.schedule = Schedule(BUDGET[not run], settings.max_queue_tokens)
         self.engine: Engine | None = None
         self.metrics = Metrics({
@@ -128,7 +133,7 @@ class Service:
             self.engine = Engine(sources, engine_threads, self.schedule, settings, self.check, self.metrics.batch)
 
     async def start(self) -> None:
-        """Start the engine; every model has given its golden vectors when this returns.
+        """Start the engine; every model has given its golden vectors and typical cosines when this returns.
 
         Raises:
             EssentError: one did not; says which.
@@ -152,6 +157,8 @@ class Service:
     async def check(self, static: bool = False) -> None:
         """Run golden texts by the way that requests take: together, and each alone, as their lengths differ.
 
+        At the first start also the pairs, before the engine counts as ready and the timeouts of requests hold.
+
         Args:
             static: whether static encoders are checked, or the models of the engine.
 
@@ -168,9 +175,26 @@ class Service:
                 difference = float(np.abs(vectors - golden[rows]).max(initial=0.0)) / scale
                 if not difference <= model.prepared.tolerance:
                     raise VerificationError(
-                        f"{model.name} does not give its golden vectors in the engine {model.prepared.engine}: they "
-                        f"differ by {difference:.1e}, allowed is {model.prepared.tolerance:.0e}."
+                        f"{model.name} does not reproduce its golden vectors in the engine {model.prepared.engine}: "
+                        f"they differ by {difference:.1e}, allowed is {model.prepared.tolerance:.0e}."
                     )
+            if self.pairs is not None and model.name not in self.typical:
+                self.typical[model.name] = await self._typical(model, self.pairs)
+
+    async def _typical(self, model: Model, path: Path) -> list[dict[str, Any]]:
+        """Cosines of pairs that people judged unrelated, alike in part, and of the same meaning."""
+        rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        prompt = model.prompt(None)
+        texts = [prompt + row[side] for row in rows for side in ("sentence1", "sentence2")]
+        unit = unit_rows((await self.run(model, texts, truncate=True, checking=True)).vectors)
+        cosines, scores = np.einsum("nk,nk->n", unit[0::2], unit[1::2]), np.array([row["score"] for row in rows])
+        typical = []
+        for band, lowest, highest in BANDS:
+            inside = cosines[(scores >= lowest) & (scores <= highest)]
+            if len(inside):
+                low, median, high = np.quantile(inside.astype(np.float64), (0.05, 0.5, 0.95)).round(4).tolist()
+                typical.append({"pairs": band, "count": len(inside), "low": low, "median": median, "high": high})
+        return typical
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
@@ -259,7 +283,7 @@ class Service:
         self, model: Model, texts: list[str], truncate: bool = False, cuts_start: bool | None = None,
         where: Where = "input[{}]".format, checking: bool = False,
     ) -> Embedded:  # fmt: skip
-        """Vectors of texts with their prompts, each text once; `checking` golden texts needs no healthy engine.
+        """Vectors of texts with their prompts, each text once; see `Engine.run` for `checking`.
 
         Raises:
             RequestError: see `embed`.
@@ -273,7 +297,7 @@ class Service:
             ids = [ids for portion in await self.in_portions(model.reading.ids, distinct) for ids in portion]
             counts = np.array([len(text_ids) + len(model.reading.frame) for text_ids in ids])
         tokens = self._measured(model, counts, truncate, lambda row: where(int(np.argmax(inverse == row))))
-        tokenised = time.monotonic()
+        tokenized = time.monotonic()
         waited = 0.0
         if model.static is not None:
             vectors = await self._static_vectors(model, portions, cuts_start)
@@ -281,11 +305,11 @@ class Service:
             vectors, waited = await self.engine.run(model.number, model.reading.framed(ids, cuts_start), checking)
         if not np.isfinite(vectors).all():
             raise RequestError(500, "The model gave a vector that is not finite.", "not_finite")
-        running = time.monotonic() - tokenised - waited
+        running = time.monotonic() - tokenized - waited
         truncated = np.flatnonzero((tokens < counts)[inverse]).tolist()
         if len(distinct) != len(texts):
             vectors, tokens = vectors[inverse], tokens[inverse]
-        return Embedded(vectors, tokens, truncated, tokenised - start, waited, running)
+        return Embedded(vectors, tokens, truncated, tokenized - start, waited, running)
 
     def _measured(self, model: Model, counts: np.ndarray, truncate: bool, where: Where) -> np.ndarray:
         """Tokens (N,) that are read of each text.
@@ -319,7 +343,7 @@ class Service:
         if sum(map(len, texts)) <= FEW_LETTERS:
             return [work(texts)]
         if self._waiting >= MOST_WAITING:
-            raise overloaded(1.0, "Too many requests are being tokenised.")
+            raise overloaded(1.0, "Too many requests are being tokenized.")
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()

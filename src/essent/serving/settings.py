@@ -1,4 +1,4 @@
-"""What `essent serve` may be told: the options of the command, and their environment variables."""
+"""Settings of `essent serve`: the options of the command and their environment variables."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ POSITIVE = (
 
 @dataclass(frozen=True)
 class Settings:
-    """How a server listens, what it refuses, and how it runs its models.
+    """Address, limits and engine of a server.
 
     Attributes:
-        host: The address to listen on; 0.0.0.0 is every address of the machine.
-        port: The port to listen on; 0 takes a free one.
-        engine: What runs the models: auto, openvino, onnx or torch. auto takes OpenVINO where it is installed, and
-            torch on a GPU or where a recipe has no graph. Static encoders and exported graphs run as they are.
-        precision: What is computed in: auto, which is float32 on a CPU, float32 or bfloat16, which graphs compute in
-            where the machine has such arithmetic.
+        host: Address to listen on; 0.0.0.0 stands for every address of the machine.
+        port: Port to listen on; 0 selects a free port.
+        engine: Engine of the models: auto, openvino, onnx or torch. auto uses OpenVINO if it is installed, and torch
+            on a GPU or if a recipe has no graph. Static encoders and exported graphs run as they are.
+        precision: Number format of the computation: auto (float32 on a CPU), float32 or bfloat16, which graphs use if
+            the machine supports it.
         threads: Threads of the engine; by default the machine's cores, or a container's share of them.
-        api_key_file: A file with one key a line; requests must then send one of them as a bearer token.
+        api_key_file: File with one API key per line; requests must then send one of them as a bearer token.
         cors: Web pages that may call the server from a browser, such as https://example.org; none by default.
-        truncate: Whether texts that are too long are cut, which every answer then says, and not refused.
-        max_inputs: The most texts in a request.
-        max_request_tokens: The most tokens in a request, over all its texts.
-        max_queue_tokens: The most tokens that wait; requests beyond are refused with 429.
-        max_body_mb: The most megabytes in the body of a request.
-        max_connections: The most connections at a time.
-        timeout: Seconds after which a request is answered, whatever has become of it.
+        truncate: Truncate texts that are too long instead of refusing them; the answer lists them.
+        max_inputs: Maximum texts per request.
+        max_request_tokens: Maximum tokens per request, over all its texts.
+        max_queue_tokens: Maximum tokens in the queue; further requests are refused with 429.
+        max_body_mb: Maximum megabytes of a request's body.
+        max_connections: Maximum simultaneous connections.
+        timeout: Seconds until a request that is not finished is answered with an error.
         batch_timeout: Seconds that one batch may take before the engine is restarted.
-        quiet_timeout: Seconds without a sign of life after which the engine is restarted.
-        log_requests: Whether every request is logged, without its texts.
-        no_page: Whether browsers get no page at `/`.
+        quiet_timeout: Seconds without a sign of life until the engine is restarted.
+        log_requests: Log every request, without its texts.
+        no_page: Serve no page to browsers at `/`.
     """
 
     host: str = "127.0.0.1"
@@ -74,10 +74,10 @@ class Settings:
             raise InputError(f"threads={self.threads}: must be at least 1.")
         for origin in self.cors or ():
             if origin != "*" and not origin.startswith(("http://", "https://")):
-                raise InputError(f"cors={origin!r}: an origin begins with http:// or https://, or is * for every page.")
+                raise InputError(f"cors={origin!r}: must begin with http:// or https://, or be * for every page.")
 
     def keys(self) -> tuple[str, ...]:
-        """The keys of the file, if any.
+        """Return the keys of the file, if any.
 
         Raises:
             InputError: the file cannot be read or has no key.
@@ -90,14 +90,14 @@ class Settings:
             raise InputError(f"The file of API keys {str(self.api_key_file)!r} cannot be read: {error}.") from error
         keys = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
         if not keys:
-            raise InputError(f"The file {str(self.api_key_file)!r} has no API key: write one key a line.")
+            raise InputError(f"The file {str(self.api_key_file)!r} has no API key. Write one key per line.")
         return keys
 
     def divide(self, cores: int) -> tuple[int, int]:
-        """Threads of the engine and of tokenising.
+        """Return the threads of the engine and of tokenizing.
 
-        The engine gets all cores but what HTTP and tokenising need on machines that have some to spare. On few cores
-        the three take turns: HTTP and tokenising wait for the engine most of the time.
+        With more than 4 cores, an eighth of them is left for HTTP and tokenizing. With fewer, the three take turns:
+        HTTP and tokenizing wait for the engine most of the time.
         """
         few = cores <= 4
         return self.threads or (cores if few else cores - max(1, cores // 8)), 1 if few else 2
