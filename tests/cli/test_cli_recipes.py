@@ -9,7 +9,7 @@ import pytest
 
 from command_line import run
 from essent import NAMED, TEMPLATES, Recipe
-from essent.cli.recipes import in_source, parts, registered, shaping_steps
+from essent.cli.recipes import parts, parts_in_source, registered, shaping_steps
 from essent.recipe.shaping.affine import Centre
 from essent.recipe.shaping.base import shapers
 
@@ -51,8 +51,8 @@ def test_no_word_of_the_lists_is_broken(width: int, monkeypatch: pytest.MonkeyPa
 
 
 def test_parts_are_described_as_they_are_registered() -> None:
-    assert in_source("essent.recipe.shaping") == registered(shapers)
-    assert list(in_source("essent.recipe.shaping")) == list(shapers)
+    assert parts_in_source("essent.recipe.shaping") == registered(shapers)
+    assert list(parts_in_source("essent.recipe.shaping")) == list(shapers)
 
 
 def test_plugin_steps_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,4 +65,4 @@ def test_plugin_steps_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     point = SimpleNamespace(name="mine", load=lambda: Mine)
     monkeypatch.setattr("essent.cli.recipes.offered", lambda group: [point] if group == "essent.shapers" else [])
     monkeypatch.setitem(shapers._parts, "mine", Mine)
-    assert shaping_steps() == {**in_source("essent.recipe.shaping"), "mine": ("share=0.5", "Mine, first.")}
+    assert shaping_steps() == {**parts_in_source("essent.recipe.shaping"), "mine": ("share=0.5", "Mine, first.")}

@@ -62,12 +62,12 @@ def test_stop_answers_every_received_request(static: Prepared) -> None:
     for connection in used:
         connection.sendall(REQUEST)
         assert b"connection: close" not in read_answer(connection)
-    standing, go_on = threading.Event(), threading.Event()
+    standing, train_or_resume = threading.Event(), threading.Event()
 
     async def signal_comes(_: int) -> bool:
         """What uvicorn asks ten times a second: it is told to stop, but not before clients have sent something."""
         standing.set()
-        return go_on.wait(60)
+        return train_or_resume.wait(60)
 
     server.server.on_tick = signal_comes
     assert standing.wait(60)
@@ -75,7 +75,7 @@ def test_stop_answers_every_received_request(static: Prepared) -> None:
     half.sendall(REQUEST[:20])
     for connection in (*used, *new):
         connection.sendall(REQUEST)
-    go_on.set()
+    train_or_resume.set()
     wait_until_refused(server.port)
     half.sendall(REQUEST[20:])
     for connection in (half, *used, *new):
@@ -88,7 +88,7 @@ def test_stop_answers_every_received_request(static: Prepared) -> None:
     assert (server.server.answered, server.server.unfinished) == (1 + len(used) + len(new), 0)
 
 
-def send_until_refused(port: int, statuses: Counter[str], go_on: threading.Barrier) -> None:
+def send_until_refused(port: int, statuses: Counter[str], train_or_resume: threading.Barrier) -> None:
     """Request after request, until the server says that it is gone."""
     while True:
         try:
@@ -103,7 +103,7 @@ def send_until_refused(port: int, statuses: Counter[str], go_on: threading.Barri
                 answer.read()
             statuses[str(answer.status)] += 1
             if statuses["200"] == 5:
-                go_on.wait(LIMIT)
+                train_or_resume.wait(LIMIT)
             close = answer.will_close
         connection.close()
 
@@ -112,12 +112,12 @@ def send_until_refused(port: int, statuses: Counter[str], go_on: threading.Barri
 def test_sigterm_under_load(static_folder: Path) -> None:
     """Whatever a client has sent is answered, or its connection refused before it sends anything."""
     clients = 12
-    statuses, go_on = [Counter[str]() for _ in range(clients)], threading.Barrier(clients + 1)
+    statuses, train_or_resume = [Counter[str]() for _ in range(clients)], threading.Barrier(clients + 1)
     with started(str(static_folder), "--port", "0") as (process, lines, url):
         with ThreadPoolExecutor(clients) as pool:
             port = int(url.rpartition(":")[2])
-            running = [pool.submit(send_until_refused, port, counts, go_on) for counts in statuses]
-            go_on.wait(LIMIT)
+            running = [pool.submit(send_until_refused, port, counts, train_or_resume) for counts in statuses]
+            train_or_resume.wait(LIMIT)
             process.send_signal(signal.SIGTERM)
             for client in running:
                 client.result(LIMIT)

@@ -41,7 +41,7 @@ def settings_of(model: SentenceTransformer) -> dict[str, Any]:
 
 
 @contextmanager
-def prompts_unannounced() -> Iterator[None]:
+def without_prompt_warning() -> Iterator[None]:
     """Suppress sentence-transformers' warning about a default prompt; callers that apply one report it."""
 
     def is_unrelated(record: logging.LogRecord) -> bool:

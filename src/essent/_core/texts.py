@@ -83,7 +83,7 @@ def require_finite(vectors: Any, texts: Sequence[str], weights: Iterable[tuple[s
     )
 
 
-def encoded_anyway(encode: Callable[[], Any]) -> Any:
+def encode_allowing_nonfinite(encode: Callable[[], Any]) -> Any:
     """Return the vectors of `encode`, also if they are not finite."""
     try:
         return encode()

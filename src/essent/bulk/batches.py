@@ -236,7 +236,7 @@ def _cut(batch: Batch, settings: BulkSettings, model: Model) -> Chunks:
         cuts = [[match.end() for match in SENTENCE_END.finditer(text)] for text in texts]
         spans = [list(pairwise([0, *ends, len(text)])) for text, ends in zip(texts, cuts, strict=True)]
     else:
-        spans = _by_tokens(texts, int(str(settings.chunk).partition(":")[2]), model)
+        spans = _token_chunks(texts, int(str(settings.chunk).partition(":")[2]), model)
     cut, edges, counts = [], [], []
     for text, text_spans in zip(texts, spans, strict=True):
         stripped = [_stripped(text, *span) for span in text_spans if text[slice(*span)].strip()]
@@ -253,7 +253,7 @@ def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
     return start + len(part) - len(part.lstrip()), end - len(part) + len(part.rstrip())
 
 
-def _by_tokens(texts: list[str], size: int, model: Model) -> list[list[tuple[int, int]]]:
+def _token_chunks(texts: list[str], size: int, model: Model) -> list[list[tuple[int, int]]]:
     """Return start and end of chunks of at most `size` tokens."""
     if model.backend is None:
         raise InputError("chunk='tokens:N' needs a fast tokenizer, which this model lacks. Use chunk='sentences'.")

@@ -18,7 +18,7 @@ from essent._core.arithmetic import BFLOAT16, FLOAT32
 from essent._core.folders.contents import is_exported_folder
 from essent._core.folders.digests import digest_of_file
 from essent._core.lazy import check_torch
-from essent._core.texts import encoded_anyway, require_finite
+from essent._core.texts import encode_allowing_nonfinite, require_finite
 from essent.bulk.settings import BulkSettings, ModelSpec
 from essent.engine.choice import check_graph, computing_in
 from essent.errors import InputError, RecipeError
@@ -65,7 +65,7 @@ class Model:
             normalize_embeddings=self.settings.normalize,
             truncate_dim=self.settings.truncate_dim,
         )
-        vectors = encoded_anyway(encode)  # the row of a vector that is not finite says so
+        vectors = encode_allowing_nonfinite(encode)  # the row of a vector that is not finite says so
         return np.ascontiguousarray(vectors, dtype=np.float32)
 
     def require_any_finite(self) -> None:
@@ -164,11 +164,11 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
         )
     if isinstance(encoder, Encoder):
         encoder.module.require_fit()
-        metadata, room, ids, backend = _of_encoder(encoder)
+        metadata, room, ids, backend = _encoder_properties(encoder)
     elif isinstance(encoder, CompiledEncoder):
-        metadata, room, ids, backend = _of_graph(encoder)
+        metadata, room, ids, backend = _graph_properties(encoder)
     else:
-        metadata, room, ids, backend = _of_model(encoder)
+        metadata, room, ids, backend = _model_properties(encoder)
     prompt = prompt_of(encoder, settings.prompt, settings.prompt_name)
     dimensions = settings.truncate_dim or encoder.truncate_dim
     metadata |= {"prompt": prompt, "truncate_dim": dimensions}
@@ -210,7 +210,7 @@ def _torch_in(model: Any) -> str:
 Properties = tuple[dict[str, Any], "int | None", "Ids | None", Any]
 
 
-def _of_encoder(encoder: Any) -> Properties:
+def _encoder_properties(encoder: Any) -> Properties:
     from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_of
 
     module = encoder.module
@@ -226,7 +226,7 @@ def _of_encoder(encoder: Any) -> Properties:
     return metadata, *_reading(backbone.tokenizer, plan.frame, backbone.max_seq_length)
 
 
-def _of_graph(encoder: Any) -> Properties:
+def _graph_properties(encoder: Any) -> Properties:
     from essent.engine.runtime import ALL_FILES
     from essent.recipe.tokens.ids import tokenizer_digest
 
@@ -250,7 +250,7 @@ def _reading(tokenizer: Any, frame: Frame, limit: int | None) -> tuple[int | Non
     return None if limit is None else max(limit - len(frame), 0), ids, fast_backend(tokenizer)
 
 
-def _of_model(encoder: Any) -> Properties:
+def _model_properties(encoder: Any) -> Properties:
     from essent.encoder.pipeline.digests import digest_of
 
     tokenizer, limit = getattr(encoder, "tokenizer", None), getattr(encoder, "max_seq_length", None)

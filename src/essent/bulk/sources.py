@@ -163,13 +163,13 @@ def _files(system: Any, path: str, address: str) -> list[str]:
     if system.isfile(path):
         return [path]
     if system.isdir(path):
-        return _of_folder(system, path, address)
+        return _files_in_folder(system, path, address)
     parent, _, name = path.rstrip("/").rpartition("/")
     names = list(_names(system, parent)) if parent and system.isdir(parent) else []
     raise DataError(f"{address} does not exist. {did_you_mean(name, names[:50]) if names else ''}".rstrip())
 
 
-def _of_folder(system: Any, folder: str, address: str) -> list[str]:
+def _files_in_folder(system: Any, folder: str, address: str) -> list[str]:
     """Return the files of a data set on disk in its order, or those of a folder with known suffixes by name."""
     names = _names(system, folder)
     if "dataset_dict.json" in names:

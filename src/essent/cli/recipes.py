@@ -54,7 +54,7 @@ def shaping_steps() -> Described:
         from essent.recipe.shaping.base import shapers
 
         return registered(shapers)
-    return in_source("essent.recipe.shaping")
+    return parts_in_source("essent.recipe.shaping")
 
 
 def registered(registry: Any) -> Described:
@@ -66,7 +66,7 @@ def registered(registry: Any) -> Described:
     return described
 
 
-def in_source(package: str) -> Described:
+def parts_in_source(package: str) -> Described:
     """Describe the classes decorated with `@….register("name")` in a package, like `registered`, without importing it.
 
     The arguments are those of their own `__init__`, with literal defaults.

@@ -20,7 +20,7 @@ from torch import nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
 
 from essent._core.arguments import check_model, check_options
-from essent._core.compat import prompts_unannounced, settings_of
+from essent._core.compat import settings_of, without_prompt_warning
 from essent._core.folders.contents import is_bare_table, is_essent_folder, is_exported_folder, read_modules
 from essent._core.folders.opening import guarded, opening
 from essent._core.folders.weights import WEIGHTS, weight_shapes
@@ -154,7 +154,7 @@ def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
         model = {"dtype": torch.float32, **model}
     model = {"ignore_mismatched_sizes": True, **model}  # `require_weights` reports them
     settings["model_kwargs"] = model if options.get("trust_remote_code") else {"use_safetensors": True, **model}
-    with reports_hidden(), prompts_unannounced():
+    with reports_hidden(), without_prompt_warning():
         return SentenceTransformer(name, **settings)
 
 

@@ -86,7 +86,7 @@ class MaskedLMHead(nn.Module):
 
     def __init__(self, whole: PreTrainedModel) -> None:
         super().__init__()
-        self.model = _with_base(whole, _Given(whole.base_model))
+        self.model = _attach_base(whole, _Given(whole.base_model))
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """Compute the logits (M,V) of states (M,D)."""
@@ -95,7 +95,7 @@ class MaskedLMHead(nn.Module):
 
     def whole(self, base: nn.Module) -> PreTrainedModel:
         """Return the masked language model with the transformer `base`, for example to save it."""
-        return _with_base(self.model, base)
+        return _attach_base(self.model, base)
 
     def most_probable(self, states: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return probabilities (M,k) and ids (M,k) of the k most probable tokens of states (M,D), best first.
@@ -113,7 +113,7 @@ class MaskedLMHead(nn.Module):
         return torch.cat(probabilities), torch.cat(ids)
 
 
-def _with_base(model: PreTrainedModel, base: nn.Module) -> PreTrainedModel:
+def _attach_base(model: PreTrainedModel, base: nn.Module) -> PreTrainedModel:
     view = copy.copy(model)
     view._modules = {**model._modules, model.base_model_prefix: base}
     return view

@@ -194,7 +194,7 @@ def scored_section(kind: tuple[str, ...], group: Sequence[Result], names: Names)
     }
     shown_kinds = " or ".join(kind for kind, there in line_kinds.items() if there)
     caption = f"Lines on the bars: {shown_kinds}." if shown_kinds else ""
-    blocks = (Table("Scores", heads, tuple(lines)), *lead, *charts, *_folded(rows))
+    blocks = (Table("Scores", heads, tuple(lines)), *lead, *charts, *_secondary_tables(rows))
     return Section(name, blocks, caption, notes_of(group, rows), verdict)
 
 
@@ -209,9 +209,9 @@ def _main(result: Result | None, *, deviations: bool) -> Number:
     return Number(score, low, high)
 
 
-def _folded(rows: Mapping[Row, Mapping[str, Result]]) -> list[Block]:
+def _secondary_tables(rows: Mapping[Row, Mapping[str, Result]]) -> list[Block]:
     """Return tables of the other metrics and of every subset."""
-    beside_main, subsets = [], []
+    other_scores, subsets = [], []
     for row, tasks in rows.items():
         for result in tasks.values():
             metric, subset = result.main or ("", "")
@@ -220,11 +220,11 @@ def _folded(rows: Mapping[Row, Mapping[str, Result]]) -> list[Block]:
                 name: {part: score for part, score in scores.items() if (name, part) not in in_table}
                 for name, scores in result.metrics.items()
             }
-            beside_main.append(((row.label, result.task), result.n, flattened(metrics)))
+            other_scores.append(((row.label, result.task), result.n, flattened(metrics)))
             for subset, scores in result.subsets.items():
                 scores = dict(scores)
                 subsets.append(((row.label, result.task, subset), scores.pop("n", None), scores))
-    tables = [long_table("Other scores", [ROW, "task"], beside_main)] if any(line[2] for line in beside_main) else []
+    tables = [long_table("Other scores", [ROW, "task"], other_scores)] if any(line[2] for line in other_scores) else []
     return [*tables, *([long_table("Subsets", [ROW, "task", "subset"], subsets)] if subsets else [])]
 
 

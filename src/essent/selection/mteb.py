@@ -242,10 +242,10 @@ def _read(path: Path) -> Iterator[Result]:
             for model in content.get("model_results", [content]):
                 known = {"model": model["model_name"], "model_revision": model.get("model_revision")}
                 for task in model["task_results"]:
-                    yield from _of_task(task, known)
+                    yield from _task_results(task, known)
         else:
             meta = _json(beside) if beside.is_file() else {}
-            yield from _of_task(content, {"model": meta.get("name"), "model_revision": meta.get("revision")})
+            yield from _task_results(content, {"model": meta.get("name"), "model_revision": meta.get("revision")})
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         kind = "" if isinstance(error, DataError) else f"{type(error).__name__}: "
         raise DataError(f"{path} is not a result of MTEB: {kind}{error}.") from None
@@ -263,7 +263,7 @@ def _json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _of_task(content: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[Result]:
+def _task_results(content: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[Result]:
     """Yield the results of one TaskResult, one per split."""
     name, splits = content["task_name"], content["scores"]
     if not isinstance(name, str) or not splits:
@@ -286,10 +286,10 @@ def _of_task(content: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[R
         else:
             languages = sorted({language for entry in of_split for language in entry["languages"]})
             called = name if split == SPLIT else f"{name}.{split}"
-            yield _of_split(called, of_split, percent, {**provenance, "split": split, "languages": languages})
+            yield _split_result(called, of_split, percent, {**provenance, "split": split, "languages": languages})
 
 
-def _of_split(
+def _split_result(
     name: str, entries: Sequence[Mapping[str, Any]], percent: set[str], provenance: Mapping[str, Any]
 ) -> Result:
     subsets = {

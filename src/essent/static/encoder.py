@@ -16,7 +16,7 @@ from essent._core.lazy import check_torch
 from essent._core.texts import check_texts, require_finite
 from essent._core.types import NamesItsModel, TextsLike
 from essent.errors import DamagedError, InputError, MissingDependencyError, ModelError
-from essent.recipe.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, whole_ids, words_apart
+from essent.recipe.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, tokenizes_words_separately, whole_ids
 from essent.recipe.tokens.ids import read_ids
 from essent.static.stored import StoredTable, read_table
 from essent.tasks.calibration import Calibration, calibrated_similarities, read_calibration
@@ -102,7 +102,7 @@ class StaticEncoder(metaclass=NamesItsModel):
         self.prompts = {"query": "", "document": "", **table.prompts}  # sentence-transformers always has these two
         self.default_prompt_name = table.prompt_name
         self._tokenize = partial(read_ids, table.tokenizer)
-        self._by_word = WordIds(self._tokenize, *_rare(table)) if words_apart(table.tokenizer) else None
+        self._by_word = WordIds(self._tokenize, *_rare(table)) if tokenizes_words_separately(table.tokenizer) else None
 
     @classmethod
     def load(cls, folder: str | Path) -> StaticEncoder:

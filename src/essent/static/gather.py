@@ -117,20 +117,20 @@ def average_contexts(
     return contexts, np.concatenate(sums.vectors) if plan is not None else None
 
 
-def _checked_layers(backbone: Backbone, texts: list[str], how: Settings, plan: Plan | None) -> list[int]:
+def _checked_layers(backbone: Backbone, texts: list[str], settings: Settings, plan: Plan | None) -> list[int]:
     if backbone.only_static:
         raise ModelError("A static model has no contextual states to average. Use a transformer.")
     if not texts:
         raise InputError("There are no texts to average over.")
-    if how.unseen not in UNSEEN:
-        raise InputError(f"unseen={how.unseen!r}: must be one of {', '.join(UNSEEN)}.")
+    if settings.unseen not in UNSEEN:
+        raise InputError(f"unseen={settings.unseen!r}: must be one of {', '.join(UNSEEN)}.")
     width = int(backbone.static_table.shape[1])
-    if how.unseen == "static" and width != backbone.dimensions:
+    if settings.unseen == "static" and width != backbone.dimensions:
         raise InputError(
             f"unseen='static': the model's input table has {width} dimensions, but its states {backbone.dimensions}. "
             "Use alone, zero or mean."
         )
-    layers = sorted(set(range(backbone.last + 1) if how.layers is None else how.layers))
+    layers = sorted(set(range(backbone.last + 1) if settings.layers is None else settings.layers))
     if wrong := [layer for layer in layers if layer not in range(backbone.last + 1)]:
         raise InputError(f"Layer {wrong[0]!r} does not exist: the model has layers 0 to {backbone.last}.")
     if not layers:
@@ -176,27 +176,27 @@ def _add(
         sums.vectors.append(np.concatenate(vectors)[np.argsort(np.concatenate(order))])
 
 
-def _contexts(backbone: Backbone, frame: Frame, sums: Sums, how: Settings) -> Contexts:
+def _contexts(backbone: Backbone, frame: Frame, sums: Sums, settings: Settings) -> Contexts:
     """Divide the sums by the counts, and fill the rows of unseen tokens."""
     number = torch.from_numpy(np.maximum(sums.count, 1)).to(backbone.static_table.device)
     names = np.array([bool(name) for name in backbone.vocabulary.tokens])  # tables may have more rows than tokens
     unseen = np.flatnonzero((sums.count == 0) & names)
     alone: dict[int, np.ndarray] = {}
-    if how.unseen == "alone" and len(unseen):
-        how.note(f"Running the model on {len(unseen):,} single tokens that do not occur in the texts.")
-        alone = _alone(backbone, frame, list(sums.tables), unseen, how.batch_size)
+    if settings.unseen == "alone" and len(unseen):
+        settings.note(f"Running the model on {len(unseen):,} single tokens that do not occur in the texts.")
+        alone = _alone(backbone, frame, list(sums.tables), unseen, settings.batch_size)
     tables = {}
     for layer, table in sums.tables.items():
         averages = (table / number[:, None]).float().cpu().numpy()  # (V,D)
-        if how.unseen == "alone" and len(unseen):
+        if settings.unseen == "alone" and len(unseen):
             averages[unseen] = alone[layer]
-        elif how.unseen == "static":
+        elif settings.unseen == "static":
             rows = backbone.static_table.detach().float().cpu().numpy()
             averages[unseen] = _among(rows, averages, sums.count > 0)[unseen]
-        elif how.unseen == "mean":
+        elif settings.unseen == "mean":
             averages[unseen] = (table.sum(dim=0) / max(int(sums.count.sum()), 1)).float().cpu().numpy()
         tables[layer] = averages
-    metadata = {"unseen": how.unseen, "filled": len(unseen), "tokens": int(sums.count.sum())}
+    metadata = {"unseen": settings.unseen, "filled": len(unseen), "tokens": int(sums.count.sum())}
     return Contexts(
         tables, sums.count, sums.document_frequency, sums.texts, backbone.last, backbone.vocabulary.digest, metadata
     )
@@ -253,9 +253,9 @@ def _write_state(path: Path, identity: dict[str, str], sums: Sums) -> None:
         save_file(arrays, temporary, metadata={**identity, "done": str(sums.texts)})
 
 
-def _read_state(how: Settings, identity: dict[str, str]) -> Sums | None:
+def _read_state(settings: Settings, identity: dict[str, str]) -> Sums | None:
     """Read the sums of an earlier run; None if there is no checkpoint."""
-    path = how.state
+    path = settings.state
     if path is None or not path.exists():
         return None
     try:
@@ -275,7 +275,7 @@ def _read_state(how: Settings, identity: dict[str, str]) -> Sums | None:
         vectors = [arrays["vectors"]] if "vectors" in arrays else []
         return Sums(tables, arrays["count"], arrays["frequency"], int(metadata["done"]), vectors)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
-        if how.renew:
+        if settings.renew:
             return None
         if isinstance(error, DataError):
             raise

@@ -94,7 +94,7 @@ def read_table(folder: str | Path) -> StoredTable:
     rows, mapping, weights = _arrays(root, tokenizer_folder / "model.safetensors")
     tokens = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     _check(root, tokens, rows, mapping, weights)
-    empty = None if listed is None else _vector_of_nothing(root, rows.shape[1])
+    empty = None if listed is None else _empty_text_vector(root, rows.shape[1])
     return StoredTable(rows, tokenizer, tokens, mapping, weights, empty=empty, **settings)
 
 
@@ -127,7 +127,7 @@ def _tokenizer(folder: Path) -> Tokenizer:
         raise ModelError(f"Cannot read the tokenizer {folder / 'tokenizer.json'}: {error}") from error
 
 
-def _vector_of_nothing(root: Path, dimensions: int) -> np.ndarray | None:
+def _empty_text_vector(root: Path, dimensions: int) -> np.ndarray | None:
     """Return the vector of a text without tokens, if essent saved the folder."""
     path = root / "essent" / "state.safetensors"
     vector = _tensors(path, ("empty",)).get("empty") if path.is_file() else None

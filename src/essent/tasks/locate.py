@@ -81,7 +81,7 @@ def load_task(name: str | Path, data: str | Path | None = None) -> LabeledTask |
     if colon and kind in GEOMETRY:
         return GeometryTask.of_pairs(load_pairs(target, data), GEOMETRY[kind])
     if colon and kind in COLUMNS:
-        return _of_kind(kind, target, data)
+        return _task_of_kind(kind, target, data)
     path = Path(name)
     if is_beir(path):
         return beir_task(path)
@@ -250,7 +250,9 @@ def _labels_of_row(row: Labels | Clusters, data: Path | None) -> LabelTask | Clu
     if data is None and isinstance(row, Labels) and row.hub is not None:
         rows, source = [], {"source": f"hub:{row.hub}", "revision": row.revision}
         for part, split in (row.hub_splits or {part: ON_HUB[part] for part in row.parts}).items():
-            rows += _in_part(hub_rows(row.hub, row.revision, split, _instead(stems, row)), part if row.parts else None)
+            rows += _rows_of_part(
+                hub_rows(row.hub, row.revision, split, _instead(stems, row)), part if row.parts else None
+            )
         if row.revision is None:
             notes = (f"The revision of {row.hub} is not pinned: none could be confirmed.",)
     else:
@@ -299,10 +301,10 @@ def _rows_in_folder(
 
 
 def _rows_of_parts(files: Mapping[str, Path]) -> list[Row]:
-    return [row for part, path in files.items() for row in _in_part(located_rows(path), part)]
+    return [row for part, path in files.items() for row in _rows_of_part(located_rows(path), part)]
 
 
-def _in_part(rows: Sequence[Row], part: str | None) -> list[Row]:
+def _rows_of_part(rows: Sequence[Row], part: str | None) -> list[Row]:
     """Return the rows with their part replaced by this one."""
     own = [{name: cell for name, cell in row.values.items() if name.lower() != "split"} for row in rows]
     return [Row(row.where, {**cells, "split": part}) for row, cells in zip(rows, own, strict=True)]
@@ -370,7 +372,7 @@ def _task_of_file(path: Path, kind: str | None = None) -> LabeledTask:
     return _task_of_rows(kind, prefix + path.stem, rows, source)
 
 
-def _of_kind(kind: str, name: str, data: str | Path | None) -> LabeledTask:
+def _task_of_kind(kind: str, name: str, data: str | Path | None) -> LabeledTask:
     """Read a file, or a data set of the catalogue, as the given kind."""
     path = Path(name)
     if kind == "retrieval" and (path.is_dir() or is_beir(path)):

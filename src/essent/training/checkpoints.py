@@ -207,7 +207,7 @@ def _rotate(written: Path, limit: int | None, best: str | None) -> None:
 # -- the steps of a run -----------------------------------------------------------------------------------------------
 
 
-class StopGently(TrainerCallback):
+class GracefulStop(TrainerCallback):
     """Callback that finishes the step and saves a checkpoint on Ctrl-C or SIGTERM; a second signal stops at once."""
 
     def __init__(self) -> None:
@@ -248,7 +248,7 @@ def total_steps(trainer: Any) -> int:
     return math.ceil(float(trainer.args.num_train_epochs) * len(trainer.get_train_dataloader()))
 
 
-def go_on(trainer: Any, checkpoint: Path | None) -> bool:
+def train_or_resume(trainer: Any, checkpoint: Path | None) -> bool:
     """Run transformers' trainer, from a checkpoint if there is one; return False if no step was left.
 
     When all steps are done, the checkpoint is only loaded: in the middle of an epoch transformers would run one more
@@ -263,7 +263,7 @@ def go_on(trainer: Any, checkpoint: Path | None) -> bool:
             trainer.state = state
             trainer._load_from_checkpoint(str(checkpoint))
             return False
-    stop = StopGently()
+    stop = GracefulStop()
     trainer.add_callback(stop)
     with stop.listening(), retained_memory():
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))

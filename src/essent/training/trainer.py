@@ -20,7 +20,7 @@ from transformers import PrinterCallback
 from essent.encoder.encoder import Encoder
 from essent.errors import InputError, NotFiniteError, TrainingError
 from essent.tasks.base import LabeledTask
-from essent.training.checkpoints import check_checkpoint, checkpoint_note, go_on, is_whole, writing_checkpoint
+from essent.training.checkpoints import check_checkpoint, checkpoint_note, is_whole, train_or_resume, writing_checkpoint
 from essent.training.device import on_device, quick_dropout
 from essent.training.examples import Examples
 from essent.training.loss import ContrastiveLoss, ShuffledBatches, ViewCollator
@@ -145,7 +145,7 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         Raises:
             KeyboardInterrupt: the run was stopped, after a checkpoint; names the step.
         """
-        if not go_on(self, resumed) and self.args.load_best_model_at_end:
+        if not train_or_resume(self, resumed) and self.args.load_best_model_at_end:
             self._load_best_model()
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:

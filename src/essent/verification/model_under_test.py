@@ -15,7 +15,7 @@ from essent._core.compat import prompt_of
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
 from essent._core.folders.reading import read_json
 from essent._core.hub import reach_model
-from essent._core.texts import check_texts, encoded_anyway
+from essent._core.texts import check_texts, encode_allowing_nonfinite
 from essent._core.types import TextsLike
 from essent.encoder.encoder import Encoder, open_as_it_is
 from essent.encoder.saving.load import folder_of
@@ -144,7 +144,7 @@ class ModelUnderTest:
     def vectors(self) -> np.ndarray:
         """The vectors of the texts (N,D), float64."""
         encode = partial(self.encoder.encode, self.texts, show_progress_bar=False)
-        return np.asarray(encoded_anyway(encode), np.float64)
+        return np.asarray(encode_allowing_nonfinite(encode), np.float64)
 
     @cached_property
     def units(self) -> np.ndarray:

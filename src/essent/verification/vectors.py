@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from scipy.stats import spearmanr
 
-from essent._core.texts import encoded_anyway
+from essent._core.texts import encode_allowing_nonfinite
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.gain import cosines
 from essent.tasks.geometry import average_cosine
@@ -139,7 +139,7 @@ def float16(model: ModelUnderTest) -> Iterator[Problem]:
     exact = np.asarray(model.encoder.encode(texts, show_progress_bar=False), np.float64)
     try:
         half = copy.deepcopy(model.encoder).half()
-        halved = np.asarray(encoded_anyway(partial(half.encode, texts, show_progress_bar=False)), np.float64)
+        halved = np.asarray(encode_allowing_nonfinite(partial(half.encode, texts, show_progress_bar=False)), np.float64)
     except (RuntimeError, NotImplementedError):
         return  # this device lacks an operation in float16, so the model never runs in float16 here
     if not np.isfinite(halved).all():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 
 import essent.recipe.tokens.by_word
-from essent.recipe.tokens.by_word import WordIds, cut, whole_ids, words_apart
+from essent.recipe.tokens.by_word import WordIds, cut, tokenizes_words_separately, whole_ids
 from essent.recipe.tokens.ids import text_ids
 from families import build_tokenizer
 from odd_texts import ODD, split
@@ -68,7 +68,7 @@ APART = {
 @pytest.fixture(scope="module", params=APART)
 def apart(request: pytest.FixtureRequest) -> tuple[object, list[WordIds]]:
     tokenizer = APART[request.param]()
-    assert words_apart(tokenizer.backend_tokenizer)
+    assert tokenizes_words_separately(tokenizer.backend_tokenizer)
     # words between a common one, words one by one
     return tokenizer, [WordIds(plain(tokenizer), ["a", "the", "t"]), WordIds(plain(tokenizer), [])]
 
@@ -113,7 +113,7 @@ NOT_APART = {
 
 @pytest.mark.parametrize("kind", NOT_APART)
 def test_unsupported_tokenizers_get_whole_texts(kind: str) -> None:
-    assert not words_apart(NOT_APART[kind]().backend_tokenizer)
+    assert not tokenizes_words_separately(NOT_APART[kind]().backend_tokenizer)
 
 
 def test_the_word_cache_is_bounded_and_holds_nothing_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:

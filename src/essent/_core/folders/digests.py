@@ -53,7 +53,7 @@ def has_digests(root: Path) -> bool:
 
 def listed_names(root: Path) -> set[str]:
     """Return the names of the top-level files and folders that were saved with the folder."""
-    return {name.partition("/")[0] for name in _listed(root)}
+    return {name.partition("/")[0] for name in _read_digests(root)}
 
 
 def check_digests(root: Path, *, whole: bool) -> int:
@@ -65,7 +65,7 @@ def check_digests(root: Path, *, whole: bool) -> int:
     Raises:
         DamagedError: a file is missing, has changed, or was added where libraries read it; the message names it.
     """
-    listed = _listed(root)
+    listed = _read_digests(root)
     for name, entry in listed.items():
         path = root / name
         if not path.is_file():
@@ -94,7 +94,7 @@ def _files_in(root: Path, folders: set[Path]) -> Iterator[Path]:
             yield from (path for path in sorted((root / folder).iterdir()) if path.is_file())
 
 
-def _listed(root: Path) -> dict[str, dict[str, Any]]:
+def _read_digests(root: Path) -> dict[str, dict[str, Any]]:
     path = root / DIGESTS
     content = read_json(path)
     if content is None:

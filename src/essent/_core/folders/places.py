@@ -38,7 +38,7 @@ def check_places(root: Path, folder: Path | None = None, *, also: Collection[str
     inside = _real_folders(root)
     if not any(folder.resolve().is_relative_to(real) for real in inside):
         raise DamagedError(
-            f"{folder} is a link to a folder outside the model's folder. Replace the link by the files themselves."
+            f"{folder} is a link to a folder outside the model's folder. Replace the link with the files themselves."
         )
     whole = folder.is_relative_to(root / STATE_FOLDER)  # essent reads every file there
     for entry in entries:

@@ -23,7 +23,7 @@ from essent.model.template import check_room, debias, make_frame
 from essent.recipe.pooling import Reduction, mix_sources, reductions
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import Source, format_mix, resolve, token_tables
-from essent.recipe.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, whole_ids, words_apart
+from essent.recipe.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, tokenizes_words_separately, whole_ids
 from essent.recipe.tokens.ids import Frame, Vocabulary, count_tokens, fast_backend, framed_ids, portions, text_ids
 from essent.recipe.types import CorpusStats, States, Tokens
 from essent.recipe.weighting.base import ByToken, Weighting, combine_many, weightings
@@ -195,7 +195,7 @@ class StaticPooler:
     @cached_property
     def by_word(self) -> WordIds | None:
         """Tokenization word by word, if the tokenizer splits texts into words first; otherwise None."""
-        if not words_apart(fast_backend(self.backbone.tokenizer)):
+        if not tokenizes_words_separately(fast_backend(self.backbone.tokenizer)):
             return None
         vocabulary, unknown = self.backbone.vocabulary, self.backbone.tokenizer.unk_token_id
         rare = [vocabulary.text(token) for token in vocabulary.tokens[-16:]]  # tables of words can lack punctuation

@@ -47,11 +47,11 @@ from essent.training.checkpoints import (
     check_same_run,
     check_unfinished,
     checkpoint_note,
-    go_on,
     history_of,
     last_checkpoint,
     remove_checkpoints,
     total_steps,
+    train_or_resume,
     where_it_goes_on,
     writing_checkpoint,
 )
@@ -182,7 +182,7 @@ def pretrain(
         trainer.add_callback(Bar())
     if resume:
         note(where_it_goes_on(output, resumed, total_steps(trainer)))
-    go_on(trainer, resumed)
+    train_or_resume(trainer, resumed)
     outcome = _measured(trainer, output)
     metadata |= {
         "new_weights": "all" if start.model is None else new,

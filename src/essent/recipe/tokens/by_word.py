@@ -16,7 +16,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 MOST_WORDS, MOST_LETTERS = 131_072, 4_000_000  # limits of the cache: about 20 MB
-# Steps of tokenizers for which a space always ends one token and starts another, see `words_apart`.
+# Steps of tokenizers for which a space always ends one token and starts another, see `tokenizes_words_separately`.
 SPACES_DROPPED = ("BertPreTokenizer", "Whitespace", "WhitespaceSplit")
 WITHIN_WORDS = (*SPACES_DROPPED, "Punctuation", "Digits", "Split", "ByteLevel", "Metaspace")
 BY_LETTER = ("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents")
@@ -26,7 +26,7 @@ SEPARATORS, TOGETHER = ("¦", "‖", "¶", "|", "~", "^"), 128  # new words per 
 Ragged = tuple[np.ndarray, np.ndarray]  # concatenated ids of all texts; lengths (N,)
 
 
-def words_apart(backend: Tokenizer) -> bool:
+def tokenizes_words_separately(backend: Tokenizer) -> bool:
     """Return whether the ids of a text are the concatenated ids of its words between spaces (U+0020).
 
     True for tokenizers like BERT's: the first pre-tokenization step removes every space, so all later steps and the
