@@ -30,7 +30,11 @@ FREQUENT_BYTE_LEVEL = frozenset(
 
 
 def inverse_document_frequency(stats: CorpusStats) -> np.ndarray:
-    """Compute idf_t = ln(N / df_t) as (V,); unseen tokens have the maximum, ln N (Stankevičius 3.3)."""
+    """Compute idf_t = ln(N / df_t) as (V,); unseen tokens have the maximum, ln N (Stankevičius 3.3).
+
+    `idf` and `tfidf` read it, and weights must be ≥ 0. Saved folders and caches hold counts and no formula, so another
+    formula needs another name.
+    """
     import numpy as np
 
     idf: np.ndarray = np.log(max(stats.texts, 1) / np.maximum(stats.document_frequency, 1))
