@@ -94,7 +94,7 @@ def test_shaping_is_refused_wherever_it_is_fitted(folder: Path) -> None:
         lambda: essent.evaluate(str(folder), ["mean | zscore"], [pairs], fit_texts=["a text"]),
         lambda: essent.search(str(folder), pairs, "shaping"),
     ):
-        with pytest.raises(InputError, match=r"at least 2 texts (whose vectors|that) differ"):
+        with pytest.raises(InputError, match=r"(?i)at least 2 (different|distinct)? ?texts"):
             act()
 
 
@@ -205,5 +205,5 @@ def test_steps_after_the_recipe_are_not_lost_silently(folder: Path, tmp_path: Pa
     encoder = Encoder(folder, "mean")
     encoder.append(Normalize())
     assert np.linalg.norm(encoder.encode("a")) == pytest.approx(1.0, abs=1e-5)
-    with pytest.raises(RecipeError, match="after its recipe"):
+    with pytest.raises(RecipeError, match="after the recipe"):
         encoder.save(str(tmp_path / "saved"))

@@ -76,7 +76,7 @@ def test_usage_errors(words: list, message: str, static_folder: Path, tmp_path: 
 
 def test_options_of_parts_are_refused_for_a_file(tmp_path: Path) -> None:
     message = run("a.txt", "-m", "nowhere", "-o", tmp_path / "v.npy", "--rows-per-part", 10, code=2)
-    assert "--rows-per-part is for a folder of parts, and" in message
+    assert "--rows-per-part is for a folder of parts, but" in message
 
 
 def test_fitted_recipe(bert: Path, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_float16_overflow(rows: Path, static_folder: Path, tmp_path: Path) -> No
     encoder = StaticEncoder.load(static_folder)
     encoder.table.rows.flags.writeable or object.__setattr__(encoder.table, "rows", encoder.table.rows.copy())
     encoder.table.rows[:] *= 1e6
-    with pytest.raises(EssentError, match="float16 ends at 65504: use float32, or normalize"):
+    with pytest.raises(EssentError, match="float16 ends at 65504: use float32 or normalize"):
         encode(rows, encoder, tmp_path / "out", dtype="float16")
 
 

@@ -38,8 +38,7 @@ def test_a_static_encoder_and_its_averages(command: tuple, tiny: str, pairs: Pat
     options = ("--contexts", tmp_path / "avg", "--dimensions", 8, "--dtype", "int8", "--shaping", "abtt:1")
     log = run(*command, "-t", pairs, *options).stderr
     for phrase in (
-        "9 texts of",
-        "each once",
+        "9 distinct texts from",
         "% of the variance retained",
         "Fewer bits",
         "layers=L weights=uniform, ridge",

@@ -83,7 +83,7 @@ def test_saved_encoder_needs_no_recipe_and_no_fit(tiny: str, lines: Path, tmp_pa
     encoder.save(str(tmp_path / "saved"))
     log = run("encode", "-m", tmp_path / "saved", lines, "-o", tmp_path / "v.npy").stderr
     assert "fitted" not in log
-    assert "--prompt chooses another" in log
+    assert "Use --prompt for another" in log
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), encoder.encode(TEXTS), atol=1e-5)
     refused = error("encode", "-m", tmp_path / "saved", "-r", "mean", lines, "-o", tmp_path / "w.npy")
     assert "its own recipe" in refused

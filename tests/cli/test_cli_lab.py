@@ -44,7 +44,7 @@ def test_recipes(tiny: str, few: Path, tmp_path: Path) -> None:
         assert verdict(expected)[0] in completed.stdout
         assert row["provenance"]["model"] == tiny
     assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert "Columns read by name, one row a pair" in completed.stderr
+    assert "by name, one row per pair" in completed.stderr
 
 
 def test_single_original_has_no_similarity(tiny: str, tmp_path: Path) -> None:

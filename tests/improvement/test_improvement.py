@@ -115,7 +115,7 @@ def test_nothing_gained_keeps_the_recipe(bert: Path, small: None, tmp_path: Path
     assert improvement.metadata["recipe"] == "mean"
     assert not any(gain.kept for gain in improvement.gains)
     assert improvement.results[0].score == pytest.approx(improvement.before[0], abs=1e-3)
-    assert any("only its speed and size are worth changing" in line for line in improvement.summary())
+    assert any("only its speed and size can be improved" in line for line in improvement.summary())
     assert any("not trained: no recipe gains" in note for note in improvement.notes)
 
 

@@ -353,7 +353,7 @@ def test_a_full_disk(again: Callable[..., Encoder], tmp_path: Path) -> None:
     again(max_steps=2)
     shutil.copytree(checkpoint, tmp_path / "good")
     for size in (20_000, 300_000):  # the model does not fit; the model does and the optimizer does not
-        message = r"step 4 cannot be written.*checkpoint-2\. Free some"
+        message = r"Cannot write the checkpoint of step 4.*checkpoint-2\. Free some"
         with files_up_to(size), pytest.raises(TrainingError, match=message):
             again(max_steps=4, resume=True)
         assert not checkpoint.with_name("checkpoint-4").exists()

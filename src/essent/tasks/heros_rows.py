@@ -39,7 +39,7 @@ def pairs_from_heros(rows: list[Row]) -> tuple[list[MinimalPair], dict[str, Any]
         DataError: a row without its original, or ambiguous columns.
     """
     if rows[0].column(("subset",)):
-        return [_long_pair(row) for row in rows], {"columns_read": "by name, one row a pair"}
+        return [_long_pair(row) for row in rows], {"columns_read": "by name, one row per pair"}
     columns, how = _columns(rows)
     pairs = [
         MinimalPair(_sentence(row, columns[ORIGINAL]), text, subset)

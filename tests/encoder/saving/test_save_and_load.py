@@ -159,7 +159,7 @@ def test_verify_detects_changes(bert: Path, tmp_path: Path) -> None:
     (tmp_path / "modules.json").write_text('{"broken')
     with pytest.raises(VerificationError, match=r"modules\.json is damaged: it is not JSON"):
         essent.verify(str(tmp_path))
-    with pytest.raises(ModelError, match="not a folder that essent saved"):
+    with pytest.raises(ModelError, match="was not saved by essent"):
         essent.verify(str(bert))
 
 

@@ -122,8 +122,9 @@ def test_corpus_measures(deep: Callable[[str], str], toy_data: Path) -> None:
     assert figures("ditto-4")["Ditto Head 2-12", "Pear."] == pytest.approx(agreement.pearson[1, 11])
     assert figures("ditto-3")["BERT", "Spear."] == pytest.approx(impact_agreement(model, CORPUS).spearman)
     units = Encoder(model, recipe="static").encode(CORPUS, normalize_embeddings=True).astype(np.float64)
-    anisotropy = [value for (_, column), value in figures("promptbert-1").items() if column == "Sentence anisotropy"]
-    assert pytest.approx((units @ units.T).mean(), abs=1e-5) in anisotropy
+    table = run_table(find_table("promptbert-1"), {"bert": model}, data=toy_data, corpus=CORPUS)
+    static = {m.cell.column: m.score.value for m in table.cells if m.score and m.cell.settings["recipe"] == "static"}
+    assert static["Sentence anisotropy"] == pytest.approx((units @ units.T).mean(), abs=1e-5)
 
 
 def test_several_checkpoints(deep: Callable[[str], str], toy_data: Path) -> None:
