@@ -28,7 +28,6 @@ if TYPE_CHECKING:  # torch takes seconds to import, and the process that hands t
 
 if speed := os.environ.get("ESSENT_TEST_SPEED"):  # plan as on a machine so many times as fast
     clock.elapsed = lambda: time.perf_counter() / float(speed)
-    clock.processor = lambda: time.process_time() / float(speed)
 if count := os.environ.get("ESSENT_TEST_CORES"):  # report so many cores
     os.sched_getaffinity = lambda pid: set(range(int(count)))
     os.cpu_count = lambda: int(count)

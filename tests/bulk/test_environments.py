@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ import pytest
 from bulk_helpers import contents, sentences, table_of
 
 from command_line import PROGRAM
-from essent import EssentError
 from essent.bulk.run import encode
 
 APP = [*PROGRAM, "encode"]
@@ -37,22 +37,57 @@ def run(*words: object, code: int = 0, start: list[str] | None = None, **more: A
     return " ".join(done.stderr.split())
 
 
+# -- an ordinary user -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ordinary() -> Iterator[tuple[Path, list[str]]]:
+    """A folder of an ordinary user, and the beginning of a command that runs as that user."""
+    folder, start = Path(tempfile.mkdtemp(prefix="essent-ordinary-")), list[str]()
+    if os.geteuid() == 0:
+        os.chown(folder, NOBODY, NOBODY)
+        reads = "-all,+dac_read_search"  # where Python is installed for root alone; gives no right to write
+        start = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+        start += [f"--inh-caps={reads}", f"--ambient-caps={reads}"]
+        try:
+            subprocess.run([*start, sys.executable, "-c", "import pyarrow"], check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"no process of an ordinary user can be started: {error}")
+    yield folder, start
+    shutil.rmtree(folder)
+
+
 @posix_only
-@pytest.mark.skipif(os.name == "posix" and os.geteuid() == 0, reason="the administrator may write everywhere")
-def test_a_read_only_output(tmp_path: Path, static_folder: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_read_only_output(workers: str, ordinary: tuple[Path, list[str]], static_folder: Path) -> None:
     """Refused before anything is computed; what is there stays, and is gone on with when it can be written to."""
-    (tmp_path / "a.txt").write_text("\n".join(sentences(90)), "utf-8")
-    out = tmp_path / "out"
-    encode(tmp_path / "a.txt", static_folder, out, rows_per_part=30)
+    folder, start = ordinary
+    shutil.copytree(static_folder, folder / "static")
+    (folder / "a.txt").write_text("\n".join(sentences(90)), "utf-8")
+    locked, out = folder / "locked", folder / "locked" / "out"
+    locked.mkdir(mode=0o755)
+    locked.chmod(0o555)
+    words = (folder / "a.txt", "-m", folder / "static", "-o", out, "--rows-per-part", 30, "--workers", workers)
+    assert f"{out} cannot be written: {locked} is read-only." in run(*words, code=2, start=start)
+    encode(folder / "a.txt", folder / "static", out, rows_per_part=30)
     whole = contents(out)
     (out / "part-00000-000001.parquet").unlink()
+    before = contents(out)
     out.chmod(0o555)
-    for folder in (out, out / "inner"):
-        with pytest.raises(EssentError, match=r"cannot be written: .* is read-only"):
-            encode(tmp_path / "a.txt", static_folder, folder, rows_per_part=30)
+    if os.geteuid() == 0:
+        for path in out.rglob("*"):
+            os.chown(path, NOBODY, NOBODY)
+        os.chown(out, NOBODY, NOBODY)
+    assert f"{out} cannot be written: {out} is read-only." in run(*words, code=2, start=start)
+    assert contents(out) == before
     out.chmod(0o755)
-    encode(tmp_path / "a.txt", static_folder, out, rows_per_part=30)
+    run(*words, start=start)
     assert contents(out) == whole
+    assert {path.name for path in out.iterdir()} == whole.keys()
+
+
+# -- a full disk -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

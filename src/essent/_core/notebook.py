@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 
@@ -60,12 +59,6 @@ def html_table(
 def html_pairs(values: Mapping[str, str]) -> str:
     """Return a table of names and values."""
     return html_table((), [(name, text) for name, text in values.items()], texts=(0, 1))
-
-
-def html_picture(png: bytes, description: str) -> str:
-    """Return an embedded PNG with `description` as its alternative text."""
-    data = base64.b64encode(png).decode("ascii")
-    return f"<img src='data:image/png;base64,{data}' alt='{_escaped(description)}' style='max-width:100%'>"
 
 
 def _cell(tag: str, text: str, is_text: bool, bold: bool = False) -> str:

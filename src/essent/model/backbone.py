@@ -171,11 +171,6 @@ class Backbone(nn.Module):
         """Whether transformers computes the same from the truncated model's weights and configuration."""
         return self.top == self.last or not self.model.drops_norm
 
-    @property
-    def gives_diagonals(self) -> bool:
-        """Whether attention diagonals are cheap; for other families, all attention matrices are computed for them."""
-        return can_set_attention(self.model)
-
     def _route_attention(self, for_heads: bool, device: str) -> bool:
         """Route attention through `essent.model.attention`; return False if the family has no attention interface.
 

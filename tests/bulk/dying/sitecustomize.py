@@ -1,7 +1,8 @@
 """On the path of worker processes that are to die: they end themselves when they start, or at a counted audit event.
 
 `DYING` is a folder in which one worker claims to be the one that dies; "": all die.
-`DYING_AT`, such as "os.mkdir 30": at the event of that number, from the first one of that kind for a part on.
+`DYING_AT`, such as "os.mkdir 30": at the event of that number, from the first one of that kind for a part on;
+"start 30": from the start of the interpreter on.
 """
 
 import os
@@ -11,7 +12,7 @@ from threading import Lock
 
 
 def die_at(first, at):
-    lock, count, counting = Lock(), 0, False
+    lock, count, counting = Lock(), 0, first == "start"
 
     def hook(event, arguments):
         nonlocal count, counting
