@@ -109,6 +109,12 @@ def test_diagonals_of_half_precision_are_float32() -> None:
         torch.testing.assert_close(diagonals[1, head], exact[:, head - 1])
 
 
+def test_capped_scores_are_refused_as_by_sdpa() -> None:
+    query, key, value, mask = attention_inputs(7)
+    with torch.inference_mode(), pytest.raises(ValueError, match="softcap"):
+        attention.attention(nn.Identity(), query, key, value, mask, softcap=50.0)
+
+
 def test_a_plain_pass_is_a_single_graph() -> None:
     query, key, value, mask = attention_inputs(7)
     compiled = torch.compile(attention.attention, backend="eager", fullgraph=True)

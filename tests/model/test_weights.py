@@ -14,9 +14,13 @@ from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
+from transformers import AutoModel
 
+from essent import verify
+from essent._core.folders.digests import write_digests
 from essent.encoder.encoder import Encoder, open_as_it_is
-from essent.errors import DamagedError
+from essent.errors import DamagedError, VerificationError
+from essent.lab.templates.generate import Generator
 from essent.model.loading import load, open_model
 from essent.model.mlm_head import load_masked
 from essent.recipe.recipe import Recipe
@@ -27,9 +31,9 @@ Tensors = dict[str, np.ndarray]
 LAYER_1 = "encoder.layer.1."
 
 
-def changed(folder: Path, change: Callable[[Tensors], Tensors]) -> Path:
+def changed(folder: Path, change: Callable[[Tensors], Tensors], file: str = "model.safetensors") -> Path:
     """The folder with other tensors."""
-    save_file(change(load_file(folder / "model.safetensors")), folder / "model.safetensors", {"format": "pt"})
+    save_file(change(load_file(folder / file)), folder / file, {"format": "pt"})
     return folder
 
 
@@ -114,6 +118,31 @@ def test_every_loader_refuses_a_missing_weight(loader: str, copy: Path) -> None:
 def test_unread_weights_may_be_missing(change: Callable, recipe: str, bert: Path, copy: Path) -> None:
     changed(copy, change)
     np.testing.assert_array_equal(Encoder(str(copy), recipe).encode(TEXTS), Encoder(str(bert), recipe).encode(TEXTS))
+
+
+def test_sharded_weights_are_whole(bert: Path, copy: Path) -> None:
+    (copy / "model.safetensors").unlink()
+    AutoModel.from_pretrained(bert).save_pretrained(copy, max_shard_size="20KB")
+    shards = sorted(copy.glob("*.safetensors"))
+    vectors = Encoder(str(copy), "mean").encode(TEXTS)
+    np.testing.assert_array_equal(vectors, Encoder(str(bert), "mean").encode(TEXTS))
+    assert len(shards) > 1
+    changed(copy, without("word_embeddings"), next(s.name for s in shards if b"word_embeddings" in s.read_bytes()))
+    with pytest.raises(DamagedError, match="would be random numbers"):
+        Encoder(str(copy), "mean")
+
+
+def test_a_saved_folder_without_a_weight_is_not_verified(bert: Path, tmp_path: Path) -> None:
+    Encoder(str(bert), "first-last").save(str(tmp_path / "saved"))
+    write_digests(changed(tmp_path / "saved", without(f"{LAYER_1}output")))
+    with pytest.raises(VerificationError, match="would be random numbers"):
+        verify(str(tmp_path / "saved"))
+
+
+def test_a_generator_without_a_weight_is_refused(t5: str, tmp_path: Path) -> None:
+    folder = changed(Path(shutil.copytree(t5, tmp_path / "t5")), without("decoder.block.1.layer.1"))
+    with pytest.raises(DamagedError, match=r"decoder\.block\.1\.layer\.1"):
+        Generator(str(folder))
 
 
 def test_pickled_weights_are_whole(bert: Path, copy: Path) -> None:
