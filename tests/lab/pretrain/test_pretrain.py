@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from essent._core.arithmetic import has_bfloat16
+from essent._core.atomic import PARTIAL
 from essent.errors import DataError, InputError, TrainingError
 from essent.lab.pretrain.run import MaskedTrainer, pretrain
 from essent.lab.pretrain.settings import Pretraining, Start
@@ -172,6 +174,40 @@ def test_nonfinite_gradients(start: Start, tmp_path: Path, monkeypatch: pytest.M
     weights = load_file(tmp_path / "model" / "checkpoints" / "checkpoint-4" / "model.safetensors")
     assert all(torch.isfinite(weight).all() for weight in weights.values())
     assert not (tmp_path / "model" / "config.json").exists()
+
+
+def test_a_full_disk(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = torch.save
+
+    def save(values, path, *arguments, **options) -> None:
+        if "checkpoint-8" in str(path):
+            raise OSError(28, "No space left on device")
+        plain(values, path, *arguments, **options)
+
+    monkeypatch.setattr(torch, "save", save)
+    with pytest.raises(TrainingError, match=r"checkpoint of step 8.*No space left.*checkpoint-4"):
+        pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu")
+    assert not (tmp_path / "model" / "checkpoints" / "checkpoint-8").exists()
+
+
+@pytest.mark.slow
+def test_full_disk_when_saving(whole: Path, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import PreTrainedModel
+
+    plain = PreTrainedModel.save_pretrained
+
+    def save(self, path, **options) -> None:
+        if Path(path).name.endswith(PARTIAL):
+            raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+        plain(self, path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PreTrainedModel, "save_pretrained", save)
+        with pytest.raises(TrainingError, match=r"(?s)No space left.*checkpoint-8"):
+            pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu")
+    assert not (tmp_path / "model" / "config.json").exists()
+    pretrain(TEXTS, tmp_path / "model", start, SETTINGS, device="cpu", resume=True)  # nothing is left but to save
+    assert weights_of(tmp_path / "model") == weights_of(whole)
 
 
 def test_force_replaces_the_model_only(whole: Path, start: Start, tmp_path: Path) -> None:
