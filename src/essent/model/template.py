@@ -1,7 +1,8 @@
 """Template t: from its text to the frame of ids around a text, and the bias that denoising subtracts.
 
 The template is tokenized once, with a placeholder word in its slot that is then removed. For tokenizers that split
-words at punctuation and spaces (BERT's), this equals tokenizing the filled template.
+words at punctuation and spaces (BERT's), this equals tokenizing the filled template. Others may merge characters of the
+text with its neighbours: for them the frame also has the template itself, which is filled with each text.
 
 Denoising (PromptBERT 4.3) subtracts the template's own states from its tokens. The template is encoded with an empty
 slot, and the position ids after the slot are shifted by the number of tokens of the sentence. The bias depends only on
@@ -18,8 +19,9 @@ import torch
 
 from essent.errors import UnsupportedRecipeError
 from essent.model.backbone import Backbone, RequiredOutputs
-from essent.recipe.recipe import MASK, SLOT
-from essent.recipe.tokens.ids import Frame, fast_backend
+from essent.recipe.recipe import MASK, TOKENS_SLOT
+from essent.recipe.tokens.by_word import tokenizes_template_separately
+from essent.recipe.tokens.ids import SLOT, Frame, dropped_ids, fast_backend
 from essent.recipe.types import Tokens
 
 if TYPE_CHECKING:
@@ -32,8 +34,9 @@ def make_frame(tokenizer: PreTrainedTokenizerBase, template: str | None, leading
     """Tokenize a template, special tokens included, into the ids before and after the text.
 
     Args:
-        template: text with one {text} and any number of [MASK], or None for special tokens only.
-        leading_space: tokenize the text as after a space, as in the middle of a sentence.
+        template: text with one {text} or {tokens} and any number of [MASK], or None for special tokens only. {text} is
+            filled with the text before it is tokenized; {tokens} is replaced by the tokens of the text alone.
+        leading_space: tokenize a text without a template as after a space, as in the middle of a sentence.
 
     Raises:
         UnsupportedRecipeError: the template has [MASK] and the tokenizer has no mask token, or no token boundary
@@ -48,14 +51,19 @@ def make_frame(tokenizer: PreTrainedTokenizerBase, template: str | None, leading
                 f"The template {template!r} has {MASK}, and the tokenizer {type(tokenizer).__name__} has no mask token."
             )
         text = text.replace(MASK, tokenizer.mask_token)
-    before, after = text.split(SLOT)
+    slot = TOKENS_SLOT if TOKENS_SLOT in text else SLOT
+    before, after = text.split(slot)
+    quoted = slot == SLOT and MASK not in (template or "") and (before[-1:], after[:1]) == ('"', '"')
+    separate = template is None or slot == TOKENS_SLOT or bool(dropped_ids(tokenizer))
+    filled = not separate and not tokenizes_template_separately(fast_backend(tokenizer), before, after)
     space = before.endswith(" ")
     if space:
         before = before[:-1]
     for stand_in in chain(STAND_INS, _own_words(tokenizer)):
         cut = _cut(tokenizer, before, " " * space + stand_in, after)
         if cut is not None:
-            return Frame(*cut, space=space or leading_space, dot_rule=template is not None)
+            space = not filled and (space or leading_space)
+            return Frame(*cut, space, template is not None, quoted, text if filled else "")
     raise UnsupportedRecipeError(
         f"In the template {template!r}, this tokenizer merges {SLOT} with its neighbours. Put spaces or quotation "
         "marks around it."

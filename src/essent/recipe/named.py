@@ -16,7 +16,16 @@ TEMPLATES: dict[str, str] = {
     "which is a synonym for [MASK].",
     "bert": 'This sentence : "{text}" means [MASK] .',
     "roberta": "This sentence : ' {text} ' means [MASK] .",
-    "one-word": 'This sentence : "{text}" means in one word : "',
+    "one-word": 'This sentence : "{tokens}" means in one word : "',
+    "prompteol": 'This sentence : "{text}" means in one word:"',
+    "prompteol-example": 'This sentence : "A jockey riding a horse." means in one word:"Equestrian".'
+    'This sentence : "{text}" means in one word:"',
+    "pretended-cot": 'After thinking step by step , this sentence : "{text}" means in one word:"',
+    "knowledge": "The essence of a sentence is often captured by its main subjects and actions, while descriptive "
+    "terms provide additional but less central details. With this in mind , this sentence : "
+    '"{text}" means in one word:"',
+    "prompt-sth": 'This sentence : "{text}" means something',
+    "prompt-sum": 'This sentence : "{text}" can be summarized as',
 }
 
 
@@ -60,6 +69,8 @@ class NamedRecipe:
 
 DITTO = "Ditto (Chen et al. 2023)"
 PROMPT_BERT = "PromptBERT (Jiang et al. 2022)"
+PROMPT_EOL = "PromptEOL (Jiang et al. 2023)"
+PRETENDED_COT = "Pretended CoT, Knowledge (Zhang et al. 2024)"
 STANKEVICIUS = "Stankevičius & Lukoševičius 2024"
 
 NAMED: dict[str, NamedRecipe] = {
@@ -141,12 +152,42 @@ NAMED: dict[str, NamedRecipe] = {
             "3.2.5",
             "RE: a random vector for every token, the baseline; special tokens left out, as its figures are reached",
         ),
+        NamedRecipe("prompteol", "template=prompteol weights=last", PROMPT_EOL, "3.1", "last token of a prompt"),
+        NamedRecipe(
+            "prompteol-example",
+            "template=prompteol-example weights=last",
+            PROMPT_EOL,
+            "3.2, code",
+            "prompteol with one example in the context; OPT's of the published code",
+        ),
+        NamedRecipe(
+            "pretended-cot",
+            "template=pretended-cot layers=L-1 weights=last",
+            PRETENDED_COT,
+            "3.1, code",
+            "last token of a prompt that pretends to think, second to last layer",
+        ),
+        NamedRecipe(
+            "knowledge",
+            "template=knowledge layers=L-1 weights=last",
+            PRETENDED_COT,
+            "3.2, code",
+            "last token of a prompt that describes what matters, second to last layer",
+        ),
+        NamedRecipe(
+            "prompt-sth",
+            "template=prompt-sth weights=last",
+            PRETENDED_COT,
+            "code",
+            "its prompt for training",
+        ),
+        NamedRecipe("prompt-sum", "template=prompt-sum weights=last", PRETENDED_COT, "code", "the second"),
         NamedRecipe(
             "one-word",
             "template=one-word weights=last",
-            "PromptEOL (Jiang et al. 2023)",
+            "essent, after PromptEOL",
             "3.1",
-            "the last token of a prompt, for decoders",
+            "prompteol with spaces around its last colon, and the text tokenized alone",
         ),
     )
 }

@@ -2,7 +2,8 @@
 
     e(s) = g( Σ_n ω_n · Σ_k α_k · h_n^(k) )
 
-    template   t   None, or text with one {text} and any number of [MASK]
+    template   t   None, or text with one {text} and any number of [MASK]; {tokens} in the place of {text}: the text is
+                   tokenized alone, not as part of the filled template
     layers     h, α  sources and their weights, "0+L", "0.3*0+0.7*L", "static", "L-bias"  (essent.recipe.sources.layers)
     weights    ω   a product of token weightings, "idf", "ditto:1-10", "idf*ditto:1-10"       (essent.recipe.weighting)
     reduce     Σ   "sum", "max", "power:3", "dct:2"                                           (essent.recipe.pooling)
@@ -29,6 +30,7 @@ from essent._core.registry import did_you_mean
 from essent.errors import RecipeError, UnknownNameError
 from essent.recipe.named import NAMED, TEMPLATES
 from essent.recipe.sources.layers import Mix, check_source, checked_mix, format_mix, parse_mix, reads_mlm_head
+from essent.recipe.tokens.ids import SLOT
 
 FIELDS = ("template", "layers", "weights", "reduce")
 ALLOWED = {  # for the error about a value of another type
@@ -38,7 +40,7 @@ ALLOWED = {  # for the error about a value of another type
     "reduce": "give a text such as 'sum' or 'max'.",
     "shaping": "give a text such as 'zscore | normalize', or a list of such texts.",
 }
-SLOT, MASK = "{text}", "[MASK]"
+TOKENS_SLOT, MASK = "{tokens}", "[MASK]"
 WORD = re.compile(r'\s*(?P<key>\w+)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\'[^\']*\'|[^\s|"\']+)')
 
 
@@ -86,9 +88,10 @@ class Recipe:
 
         for key in ALLOWED:
             object.__setattr__(self, key, _field_of(key, getattr(self, key)))
-        if self.template is not None and self.template.count(SLOT) != 1:
+        slots = 1 if self.template is None else self.template.count(SLOT) + self.template.count(TOKENS_SLOT)
+        if slots != 1:
             raise RecipeError(
-                f"template={self.template!r} has {self.template.count(SLOT)} {SLOT}; it must have exactly one. "
+                f"template={self.template!r} has {slots} {SLOT}; it must have exactly one. "
                 f"Named templates: {', '.join(TEMPLATES)}."
             )
         if not self.layers or not self.weights:

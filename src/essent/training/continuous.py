@@ -23,8 +23,8 @@ from essent.encoder.saving.save import SavableModule
 from essent.errors import InputError, UnsupportedRecipeError
 from essent.model.backbone import Backbone
 from essent.model.template import make_frame
-from essent.recipe.recipe import MASK, SLOT, Recipe
-from essent.recipe.tokens.ids import Frame
+from essent.recipe.recipe import MASK, TOKENS_SLOT, Recipe
+from essent.recipe.tokens.ids import SLOT, Frame
 
 
 def free_template(encoder: Encoder, templates: Sequence[str]) -> str:
@@ -58,7 +58,7 @@ def free_template(encoder: Encoder, templates: Sequence[str]) -> str:
     specials = {index: str(tokenizer.convert_ids_to_tokens(index)) for index in special}
     specials[tokenizer.mask_token_id], unused_names = MASK, iter(names)
     written = ["".join(specials.get(index) or next(unused_names) for index in part) for part in inner]
-    free = f"{written[0]}{' ' * frame.space}{SLOT}{written[1]}"
+    free = f"{written[0]}{' ' * frame.space}{TOKENS_SLOT if frame.template else SLOT}{written[1]}"
     _check_frame(make_frame(tokenizer, free), frame, dict(zip(rows, words, strict=True)), template)
     _append_rows(old.model, rows, words)
     _freeze_all_but(old.model, rows)

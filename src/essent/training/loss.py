@@ -31,7 +31,7 @@ from essent.encoder.saving.stock_modules import stock_modules
 from essent.errors import InputError, RecipeError
 from essent.model.backbone import Backbone
 from essent.model.capabilities import capabilities_of
-from essent.recipe.tokens.ids import Frame, content_of, pad, text_ids
+from essent.recipe.tokens.ids import Frame, content_of, framed_ids, pad
 from essent.recipe.types import Tokens
 from essent.training.continuous import replace_module
 from essent.training.projection import ProjectionHead, projection_heads
@@ -138,23 +138,18 @@ class ViewCollator(SentenceTransformerDataCollator):
     def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the features of a batch of rows, whose columns are in the order of the data."""
         columns = [[str(row[name]) for row in features] for name in features[0]]
-        known: dict[tuple[int, bool, bool], list[list[int]]] = {}
         batch: dict[str, Any] = {}
+        longest = self.backbone.max_seq_length
         for number, (column, view) in enumerate(self.places):
             frame = self.frames[view]
-            key = (column, frame.space, frame.dot_rule)  # the ids of a text depend on nothing else
-            if key not in known:
-                known[key] = self._ids(columns[column], frame)
-            sequences = [[*frame.before, *ids, *frame.after] for ids in known[key]]
-            tokens = pad(sequences, frame, self.backbone.pad_id)
+            limit = self.max_seq_length + len(frame)
+            limit = limit if longest is None else min(limit, longest)
+            tokens = pad(
+                framed_ids(self.backbone.tokenizer, frame, columns[column], limit), frame, self.backbone.pad_id
+            )
             batch[f"view{number}_input_ids"] = tokens.ids
             batch[f"view{number}_attention_mask"] = tokens.attention_mask.long()
         return batch
-
-    def _ids(self, texts: list[str], frame: Frame) -> list[list[int]]:
-        longest = self.backbone.max_seq_length
-        room = self.max_seq_length if longest is None else max(min(self.max_seq_length, longest - len(frame)), 0)
-        return [ids[:room] for ids in text_ids(self.backbone.tokenizer, frame.prepare(texts), frame.plain_text)]
 
 
 class ShuffledBatches(DefaultBatchSampler):

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 POOLING_OF = {"cls": "cls", "last": "lasttoken", "position": "weightedmean", "uniform": "mean"}
 DOT_RULE = Regex(r"(?<=[^.?\"'])\z")  # the end of a text that does not end in . ? " '
+QUESTION_MARK = Regex(r"\?\z")
 # WordWeights divides by the sum of the weights, at least 1e-9. Weights are therefore scaled up, and a removed token
 # has 1e-18 of the largest: negligible beside others, and the plain mean in texts without other tokens.
 LARGEST, NEGLIGIBLE = 1e12, 1e-6
@@ -62,6 +63,10 @@ def stock_modules(module: RecipeModule) -> list[nn.Module]:
 
 def _source_modules(module: RecipeModule) -> list[nn.Module]:
     plan, backbone = module.plan, module.backbone
+    if plan.frame.template:
+        raise NoStockModulesError(
+            "its tokenizer merges the text with the template; with {tokens} in the place of {text} it does not"
+        )
     if plan.reads_mlm_head:
         raise NoStockModulesError(f"layers={format_mix(plan.recipe.layers)} runs the model's masked-LM head")
     if any(source.debiased for source in plan.sources):
@@ -173,6 +178,7 @@ def _with_frame(tokenizer: PreTrainedTokenizerBase, frame: Frame) -> PreTrainedT
     # a byte-level post-processor only corrects offsets; the template replaces it like any other
     backend.post_processor = template
     steps: list[Any] = [normalizers.Replace(DOT_RULE, ".")] if frame.dot_rule else []
+    steps += [normalizers.Replace('"', "'"), normalizers.Replace(QUESTION_MARK, ".")] if frame.quote_rule else []
     steps += [normalizers.Prepend(" ")] if frame.space else []
     steps += [backend.normalizer] if backend.normalizer is not None else []
     backend.normalizer = normalizers.Sequence(steps)

@@ -49,6 +49,27 @@ def tokenizes_words_separately(backend: Tokenizer) -> bool:
     return not any(_has_space(backend, added) for added in backend.get_added_tokens_decoder().values())
 
 
+def tokenizes_template_separately(backend: Tokenizer, before: str, after: str) -> bool:
+    """Return whether a text between two strings has the same ids as alone: no token and no split crosses the borders.
+
+    True if the text stands between spaces and the tokenizer splits at spaces first, or if it isolates punctuation
+    (BERT's) and the text stands between punctuation marks; other tokenizers may merge the text with its neighbours.
+
+    Args:
+        before, after: what stands next to the text in the template.
+    """
+    left, right = before[-1:], after[:1]
+    if tokenizes_words_separately(backend):
+        isolates = _steps(backend.pre_tokenizer, "pretokenizers")[0]["type"] == "BertPreTokenizer"
+        return all(mark in ("", " ") or (isolates and not mark.isalnum()) for mark in (left, right))
+    try:
+        splitting = _steps(backend.pre_tokenizer, "pretokenizers")
+    except Exception:  # steps written in Python
+        return False
+    by_regex = len(splitting) == 1 and splitting[0]["type"] == "ByteLevel" and splitting[0].get("use_regex", True)
+    return by_regex and backend.normalizer is None and {left, right} <= {"", " "}
+
+
 def _steps(part: Any, key: str) -> list[dict[str, Any]]:
     """Return the serialized steps of a normalizer or pre-tokenizer, with nested sequences flattened."""
     if part is None:

@@ -1,7 +1,9 @@
 """From texts to `Tokens`: texts in their frame, sorted by length, in batches of a bounded number of tokens.
 
-A text is tokenized alone and put into its frame: the ids of special tokens and the template before and after it.
-Truncation shortens the text, never the frame. Only `pad` and `content_of` need torch.
+A text is tokenized alone and put into its frame: the ids of special tokens and the template before and after it. If a
+tokenizer may merge characters of the text with the template (byte-level BPE, SentencePiece), the template is filled
+with the text and tokenized as a whole. Truncation shortens the text, never the frame.
+Only `pad` and `content_of` need torch.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ T = TypeVar("T")
 
 TOKENS_PER_TEXT, SHORT_TEXTS = 64, 16  # definition of the batch size, see `batches`
 _tokenizer_lock = Lock()  # tokenizers are shared between threads, and settings change per call
+SLOT = "{text}"  # of a template; the text is filled into the template's string
 DROPPED = "dropped_ids"  # key in tokenizer_config.json: ids that are removed from every text
 
 
@@ -99,14 +102,21 @@ class Frame:
     """The ids around every text, and how the text is prepared before it is tokenized.
 
     `space` prepends a space (the template has one there, or the weights need the marker of the first word); `dot_rule`
-    appends "." to a text that does not end in one of . ? " ' (PromptBERT's code). With either, a special token in the
-    text itself, such as "[MASK]", is plain text: only the template has masks.
+    appends "." to a text that does not end in one of . ? " ' (PromptBERT's code); `quote_rule` then replaces every " by
+    ' and a final ? by . (PromptEOL's code). With any, a special token in the text itself, such as "[MASK]", is plain
+    text: only the template has masks.
+
+    `template` is set if the tokenizer merges characters of the text with its neighbours: the template is then filled
+    with the text and tokenized as a whole. A token that contains a character of the template belongs to the frame, so
+    the frame has as many tokens around every text; only the two next to the text may differ from `before` and `after`.
     """
 
     before: tuple[int, ...]
     after: tuple[int, ...]
     space: bool = False
     dot_rule: bool = False
+    quote_rule: bool = False
+    template: str = ""
 
     def __len__(self) -> int:
         return len(self.before) + len(self.after)
@@ -120,7 +130,18 @@ class Frame:
         """Return the texts that are tokenized."""
         if self.dot_rule:
             texts = [t + "." if t and t[-1] not in ".?\"'" else t for t in texts]
+        if self.quote_rule:
+            texts = [t.replace('"', "'") for t in texts]
+            texts = [t[:-1] + "." if t.endswith("?") else t for t in texts]
         return [" " + t if t else t for t in texts] if self.space else texts  # as the saved tokenizer can
+
+    def surrounds(self, ids: list[int]) -> bool:
+        """Return whether the ids of a filled template are this frame around a text, but for its inner two tokens."""
+        return (
+            len(ids) > len(self)
+            and tuple(ids[: max(len(self.before) - 1, 0)]) == self.before[:-1]
+            and tuple(ids[len(ids) - max(len(self.after) - 1, 0) :]) == self.after[1:]
+        )
 
 
 def text_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], plain_text: bool = False) -> list[list[int]]:
@@ -139,12 +160,13 @@ def text_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], plain_text: b
     return [[i for i in ids if i not in dropped] for ids in sequences] if dropped else sequences
 
 
-def read_ids(backend: Tokenizer, texts: list[str]) -> list[list[int]]:
+def read_ids(backend: Tokenizer, texts: list[str], add_special_tokens: bool = False) -> list[list[int]]:
     """Return the ids of each text with the tokenizer's current settings; lone surrogates are replaced."""
     try:
-        encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
+        encodings = backend.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
     except (UnicodeEncodeError, TypeError):  # lone surrogates cannot be passed to Rust
-        encodings = backend.encode_batch_fast([mend_surrogates(t) for t in texts], add_special_tokens=False)
+        mended = [mend_surrogates(t) for t in texts]
+        encodings = backend.encode_batch_fast(mended, add_special_tokens=add_special_tokens)
     return [encoding.ids for encoding in encodings]
 
 
@@ -199,8 +221,57 @@ def framed_ids(
 ) -> list[list[int]]:
     """Return the ids of each text within its frame, truncated to `max_seq_length` tokens in total."""
     at_start = getattr(tokenizer, "truncation_side", "right") == "left"
+    if frame.template:
+        with _tokenizer_lock:
+            return filled_ids(fast_backend(tokenizer), frame, texts, max_seq_length, at_start)
     sequences = text_ids(tokenizer, frame.prepare(texts) if frame.plain_text else texts, frame.plain_text)
     return in_frame(sequences, frame, max_seq_length, at_start)
+
+
+def filled_ids(
+    backend: Tokenizer, frame: Frame, texts: list[str], max_seq_length: int | None, at_start: bool
+) -> list[list[int]]:
+    """Return the ids of the template filled with each text, truncated to `max_seq_length` tokens in total.
+
+    A text that is too long is truncated before it is filled in. A text that is empty, contains a special token, or
+    changes more than the frame's inner two tokens is tokenized alone and put into the frame.
+    """
+    prepared = frame.prepare(texts)
+    before, after = frame.template.split(SLOT)
+    rows = read_ids(backend, [f"{before}{text}{after}" for text in prepared], add_special_tokens=True)
+    special = _special_ids(backend)
+    in_template = sum(index in special for index in (*frame.before, *frame.after))
+    for number, (text, ids) in enumerate(zip(prepared, rows, strict=True)):
+        if max_seq_length is not None and len(ids) > max_seq_length:
+            ids = rows[number] = _fill_truncated(backend, frame, text, max_seq_length, at_start)
+        if not frame.surrounds(ids) or sum(map(special.__contains__, ids)) != in_template:
+            backend.encode_special_tokens = True
+            try:
+                (alone,) = read_ids(backend, [" " + text if text and before.endswith(" ") else text])
+            finally:
+                backend.encode_special_tokens = False
+            (rows[number],) = in_frame([alone], frame, max_seq_length, at_start)
+    return rows
+
+
+def _fill_truncated(backend: Tokenizer, frame: Frame, text: str, max_seq_length: int, at_start: bool) -> list[int]:
+    """Return the ids of the template filled with as much of a text as fits; the frame alone if nothing does."""
+    before, after = frame.template.split(SLOT)
+    text = mend_surrogates(text)
+    spans = backend.encode(text, add_special_tokens=False).offsets  # of each token in the text
+    room = min(max_seq_length - len(frame), len(spans))
+    while room > 0:
+        part = text[spans[-room][0] :] if at_start else text[: spans[room - 1][1]]
+        ids = list(backend.encode(f"{before}{part}{after}", add_special_tokens=True).ids)
+        if len(ids) <= max_seq_length:
+            return ids
+        room -= len(ids) - max_seq_length
+    return [*frame.before, *frame.after]
+
+
+@lru_cache(maxsize=4)
+def _special_ids(backend: Tokenizer) -> frozenset[int]:
+    return frozenset(index for index, token in backend.get_added_tokens_decoder().items() if token.special)
 
 
 def in_frame(sequences: list[list[int]], frame: Frame, max_seq_length: int | None, at_start: bool) -> list[list[int]]:
