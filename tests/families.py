@@ -50,6 +50,12 @@ FAMILIES: dict[str, tuple[str, dict]] = {
     "llama": ("metaspace-decoder", {**WIDE, "num_key_value_heads": 2}),
     "qwen3": ("bytes-decoder", {**WIDE, "num_key_value_heads": 2, "head_dim": 8}),
 }
+GROUPED = {**WIDE, "num_key_value_heads": 2}
+MORE_DECODERS: dict[str, tuple[str, dict]] = {  # for the tests of prompts only
+    "opt": ("bytes-decoder", {**WIDE, "ffn_dim": 48, "word_embed_proj_dim": 32, "init_std": 0.2}),
+    "mistral": ("metaspace-decoder", {**GROUPED, "sliding_window": 8}),
+    "gemma3_text": ("metaspace-decoder", {**GROUPED, "head_dim": 8, "sliding_window": 8, "sliding_window_pattern": 2}),
+}
 DECODERS = ("gpt2", "llama", "qwen3")
 WITHOUT_MASK = (*DECODERS, "t5")
 RELATIVE = ("t5", "deberta-v2")  # no denoising: it shifts position ids
@@ -128,7 +134,7 @@ def _with_model(trained: Tokenizer, model: models.Model, specials: list[str]) ->
 
 def build_family(family: str, folder: Path, seed: int = 0) -> Path:
     """Save a tiny random model of the family with its tokenizer, and its masked-LM head; returns the folder."""
-    kind, settings = FAMILIES[family]
+    kind, settings = {**FAMILIES, **MORE_DECODERS}[family]
     tokenizer = build_tokenizer(kind)
     settings = {**settings, "vocab_size": len(tokenizer) + 3}  # real models pad their tables
     for name in ("cls", "sep", "bos", "eos", "pad", "mask"):

@@ -91,13 +91,19 @@ class Reference:
         else:
             if text and text[-1] not in ".?\"'":
                 text += "."
-            before, after = template.replace("[MASK]", self.tokenizer.mask_token or "").split("{text}")
-        full = self.tokenizer(before + text + after, return_offsets_mapping=True, return_special_tokens_mask=True)
+            if '"{text}"' in template and "[MASK]" not in template:  # PromptEOL's code
+                text = text.replace('"', "'")
+                text = text[:-1] + "." if text.endswith("?") else text
+            template = template.replace("[MASK]", self.tokenizer.mask_token or "")
+            before, after = template.replace("{tokens}", "{text}").split("{text}")
+        filled = before + text + after
+        full = self.tokenizer(filled, return_offsets_mapping=True, return_special_tokens_mask=True)
         start, stop = len(before), len(before) + len(text)
         content = [
             start < token_stop
             and token_start < stop
             and token_stop > token_start
+            and not (filled[token_start:start] + filled[max(token_start, stop) : token_stop]).strip()  # of the template
             and not (special and template is None)
             for (token_start, token_stop), special in zip(
                 full["offset_mapping"], full["special_tokens_mask"], strict=True

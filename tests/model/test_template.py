@@ -27,10 +27,14 @@ PIECES = build_tokenizer("wordpiece")
 
 
 def filled(tokenizer: PreTrainedTokenizerBase, template: str, text: str) -> list[int]:
-    """Ids of the template with the text in its slot, tokenised in one piece."""
+    """Return the ids of the template with the text in its slot, tokenized as a whole, as the papers' code does."""
     if text and text[-1] not in ".?\"'":
         text += "."
-    return tokenizer(template.replace("[MASK]", tokenizer.mask_token or "").replace("{text}", text))["input_ids"]
+    if '"{text}"' in template and "[MASK]" not in template:  # PromptEOL
+        text = text.replace('"', "'")
+        text = text[:-1] + "." if text.endswith("?") else text
+    template = template.replace("[MASK]", tokenizer.mask_token or "").replace("{tokens}", "{text}")
+    return tokenizer(template.replace("{text}", text))["input_ids"]
 
 
 @pytest.mark.parametrize("family", ["bert", "mpnet"])
@@ -47,6 +51,52 @@ def test_ids_match_the_filled_template(name: str, family: str, folder_of: Callab
 def test_any_text_stands_in_its_frame(text: str) -> None:
     frame = make_frame(PIECES, TEMPLATES["bert"])
     assert framed_ids(PIECES, frame, [text], None)[0] == filled(PIECES, TEMPLATES["bert"], text)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "roberta", "xlm-roberta"])
+@pytest.mark.parametrize("name", ["prompteol", "knowledge", "T4", "bert"])
+def test_ids_match_the_filled_template_when_tokens_cross_its_border(
+    name: str, family: str, folder_of: Callable[[str], Path]
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
+    template = TEMPLATES[name]
+    if tokenizer.mask_token is None and "[MASK]" in template:
+        pytest.skip("no mask token")
+    texts = [text for text in [*TEXTS, *CORPUS[:8], "a word", "wow!", '"quoted"', "(ok)", "12.5 %", "  apart "] if text]
+    frame = make_frame(tokenizer, template)
+    ids = framed_ids(tokenizer, frame, texts, None)
+    assert ids == [filled(tokenizer, template, text) for text in texts]
+    alone = framed_ids(tokenizer, make_frame(tokenizer, template.replace("{text}", "{tokens}")), texts, None)
+    if family == "gpt2":  # learned `" ` and `."` from the corpus: tokens cross the border
+        assert ids != alone
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_a_text_is_truncated_before_it_is_filled_in(family: str, side: str, folder_of: Callable[[str], Path]) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folder_of(family), truncation_side=side)
+    frame, text = make_frame(tokenizer, TEMPLATES["prompteol"]), LONG.strip() + "."
+    for limit in range(len(frame) + 1, len(frame) + 9):
+        (ids,) = framed_ids(tokenizer, frame, [text], limit)
+        ends = range(len(text)) if side == "left" else range(len(text), 0, -1)
+        parts = (text[n:] if side == "left" else text[:n] for n in ends)
+        rows = (tokenizer(TEMPLATES["prompteol"].replace("{text}", part))["input_ids"] for part in parts)
+        assert len(ids) <= limit
+        assert ids in [[*frame.before, *frame.after], *(row for row in rows if len(row) <= limit)]
+        assert len(ids) >= limit - 2
+
+
+@pytest.mark.parametrize("family", ["gpt2", "roberta"])
+def test_special_tokens_in_a_text_are_plain_text_in_every_template(
+    family: str, folder_of: Callable[[str], Path]
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
+    frame = make_frame(tokenizer, TEMPLATES["prompteol"])
+    special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    for text in ("a <unk> </s> b", "<s>"):
+        (ids,) = framed_ids(tokenizer, frame, [text], None)
+        assert [i for i in ids if i in special] == [i for i in (*frame.before, *frame.after) if i in special]
+    assert framed_ids(tokenizer, frame, [""], None) == [[*frame.before, *frame.after]]
 
 
 @pytest.mark.parametrize("family", [f for f in FAMILIES if f not in DECODERS])

@@ -2,7 +2,7 @@
 
 Every token of the template, except [MASK] and the special tokens around a text, becomes a new token "[V1]", "[V2]"
 and so on. Its row of the embedding table is initialized with a copy of the original token's row. The template is then
-literally "[V1][V2]{text}[V3]" on a model with a few more rows, so all code for models also runs, saves and loads it.
+literally "[V1][V2]{tokens}[V3]" on a model with a few more rows, so all code for models also runs, saves and loads it.
 
 Source: PromptBERT (Jiang et al. 2022), 4.2 and App. B; OptiPrompt (Zhong et al. 2021).
 """
@@ -24,14 +24,14 @@ from essent.errors import InputError, UnsupportedRecipeError
 from essent.model.backbone import Backbone
 from essent.model.template import make_frame
 from essent.recipe.recipe import MASK, TOKENS_SLOT, Recipe
-from essent.recipe.tokens.ids import SLOT, Frame
+from essent.recipe.tokens.ids import Frame
 
 
 def free_template(encoder: Encoder, templates: Sequence[str]) -> str:
     """Add a token and an embedding row for each word of a template to an encoder, in place, and freeze the rest.
 
     Returns:
-        The template for a recipe, "[V1][V2]{text}[V3][MASK][V4]".
+        The template for a recipe, "[V1][V2]{tokens}[V3][MASK][V4]".
 
     Raises:
         InputError: no template, or more than one.
@@ -58,7 +58,7 @@ def free_template(encoder: Encoder, templates: Sequence[str]) -> str:
     specials = {index: str(tokenizer.convert_ids_to_tokens(index)) for index in special}
     specials[tokenizer.mask_token_id], unused_names = MASK, iter(names)
     written = ["".join(specials.get(index) or next(unused_names) for index in part) for part in inner]
-    free = f"{written[0]}{' ' * frame.space}{TOKENS_SLOT if frame.template else SLOT}{written[1]}"
+    free = f"{written[0]}{' ' * frame.space}{TOKENS_SLOT}{written[1]}"
     _check_frame(make_frame(tokenizer, free), frame, dict(zip(rows, words, strict=True)), template)
     _append_rows(old.model, rows, words)
     _freeze_all_but(old.model, rows)

@@ -239,18 +239,19 @@ def filled_ids(
     prepared = frame.prepare(texts)
     before, after = frame.template.split(SLOT)
     rows = read_ids(backend, [f"{before}{text}{after}" for text in prepared], add_special_tokens=True)
-    special = _special_ids(backend)
+    special, unknown = _special_tokens(backend)
     in_template = sum(index in special for index in (*frame.before, *frame.after))
     for number, (text, ids) in enumerate(zip(prepared, rows, strict=True)):
-        if max_seq_length is not None and len(ids) > max_seq_length:
-            ids = rows[number] = _fill_truncated(backend, frame, text, max_seq_length, at_start)
-        if not frame.surrounds(ids) or sum(map(special.__contains__, ids)) != in_template:
+        has_special = sum(map(special.__contains__, ids)) != in_template or any(name in text for name in unknown)
+        if has_special or not frame.surrounds(ids):
             backend.encode_special_tokens = True
             try:
                 (alone,) = read_ids(backend, [" " + text if text and before.endswith(" ") else text])
             finally:
                 backend.encode_special_tokens = False
             (rows[number],) = in_frame([alone], frame, max_seq_length, at_start)
+        elif max_seq_length is not None and len(ids) > max_seq_length:
+            rows[number] = _fill_truncated(backend, frame, text, max_seq_length, at_start)
     return rows
 
 
@@ -270,8 +271,11 @@ def _fill_truncated(backend: Tokenizer, frame: Frame, text: str, max_seq_length:
 
 
 @lru_cache(maxsize=4)
-def _special_ids(backend: Tokenizer) -> frozenset[int]:
-    return frozenset(index for index, token in backend.get_added_tokens_decoder().items() if token.special)
+def _special_tokens(backend: Tokenizer) -> tuple[frozenset[int], tuple[str, ...]]:
+    """Return the ids of special tokens except the unknown token, whose id ordinary words have too, and its names."""
+    special = {index: token.content for index, token in backend.get_added_tokens_decoder().items() if token.special}
+    unknown = tuple(content for content in special.values() if "unk" in content.lower())
+    return frozenset(index for index, content in special.items() if content not in unknown), unknown
 
 
 def in_frame(sequences: list[list[int]], frame: Frame, max_seq_length: int | None, at_start: bool) -> list[list[int]]:

@@ -1,0 +1,61 @@
+"""Prompts of decoders: vectors equal those of a plain transformers script, written after the papers' code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+from essent.encoder.encoder import Encoder
+from families import DECODERS, MORE_DECODERS
+from samples import TEXTS
+
+PROMPTS = {  # as published: prompt, index of the hidden state
+    "prompteol": ('This sentence : "*sent 0*" means in one word:"', -1),
+    "prompteol-example": (
+        'This sentence : "A jockey riding a horse." means in one word:"Equestrian".'
+        'This sentence : "*sent 0*" means in one word:"',
+        -1,
+    ),
+    "pretended-cot": ('After thinking step by step , this sentence : "*sent 0*" means in one word:"', -2),
+    "knowledge": (
+        "The essence of a sentence is often captured by its main subjects and actions, while descriptive terms provide "
+        'additional but less central details. With this in mind , this sentence : "*sent 0*" means in one word:"',
+        -2,
+    ),
+    "prompt-sth": ('This sentence : "*sent 0*" means something', -1),
+    "prompt-sum": ('This sentence : "*sent 0*" can be summarized as', -1),
+}
+SENTENCES = [*filter(None, TEXTS), 'He said "no" twice', "How far is it?", "so it ends.", "wow!"]
+
+
+def by_script(folder: Path, prompt: str, layer: int) -> np.ndarray:
+    """Run the papers' evaluation code (scaling_sentemb, PretCoTandKE): left padding, state of the last token."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.pad_token_id, tokenizer.padding_side = 0, "left"
+    model = AutoModel.from_pretrained(folder).eval()
+    sentences = []
+    for sentence in SENTENCES:
+        if sentence[-1] not in ".?\"'":
+            sentence += "."
+        sentence = sentence.replace('"', "'")
+        if sentence[-1] == "?":
+            sentence = sentence[:-1] + "."
+        sentences.append(prompt.replace("*sent 0*", sentence).strip())
+    batch = tokenizer(sentences, return_tensors="pt", padding=True)
+    if model.config.model_type == "gpt2":  # the script leaves positions to the model, which counts padding
+        batch["position_ids"] = (batch["attention_mask"].cumsum(1) - 1).clamp(min=0)
+    with torch.no_grad():
+        return model(**batch, output_hidden_states=True).hidden_states[layer][:, -1, :].numpy()
+
+
+@pytest.mark.parametrize("family", [*DECODERS, *MORE_DECODERS])
+def test_named_prompts_equal_the_published_code(family: str, folder_of: Callable[[str], Path]) -> None:
+    folder = folder_of(family)
+    for name, (prompt, layer) in PROMPTS.items():
+        vectors = Encoder(folder, name).encode(SENTENCES, batch_size=3)
+        np.testing.assert_allclose(vectors, by_script(folder, prompt, layer), atol=1e-5, err_msg=name)
