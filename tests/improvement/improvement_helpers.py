@@ -16,7 +16,7 @@ WORDS = (
     "monday after announcement she drinks cold coffee every morning kitten climbed old oak tree and stayed there"
 ).split()
 SMALL = {"RUNGS": (4, 8, 12), "MIN_STEPS": 8, "EPOCHS": 1, "BATCH": 16, "ENGINES": {}}
-SPACES = {"full": Space(plan.SPACES["tiny"].grids, ("static | normalize",), "full")}
+SPACES = {"auto": Space(plan.SPACES["tiny"].grids, ("static | normalize",), "auto")}
 
 
 def make_texts(count: int, seed: int = 0) -> list[str]:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from transformers import AutoConfig
 
 from essent.errors import DataError, RecipeError, UnknownNameError, UnsupportedRecipeError
-from essent.model.capabilities import ModelCapabilities
+from essent.model.capabilities import ModelCapabilities, is_causal
+from essent.model.loading import read_capabilities
 from essent.recipe.recipe import Recipe
 from essent.selection.space import SPACES, Grammar, Grid, Space, find_space
+from families import DECODERS, MORE_DECODERS
 
+ALL_DECODERS = (*DECODERS, *MORE_DECODERS)
 BERT = ModelCapabilities("bert", 6, 12, mask=True)
-DECODER = ModelCapabilities("gpt2", 4, 2, mask=False)
+DECODER = ModelCapabilities("gpt2", 4, 2, mask=False, causal=True)
 
 
 def texts(space: Space, capabilities: ModelCapabilities = BERT) -> list[str]:
@@ -37,7 +43,41 @@ def test_every_named_space_runs_on_a_decoder(name: str) -> None:
     recipes, skipped = SPACES[name].expand(DECODER)
     assert recipes
     assert not any(recipe.template and "[MASK]" in recipe.template for recipe in recipes)
-    assert (skipped > 0) == (name == "full")
+    assert (skipped > 0) == (name in ("full", "decoder", "auto"))  # those with templates that need [MASK]
+
+
+def test_the_automatic_space_depends_on_the_model() -> None:
+    assert texts(SPACES["auto"]) == texts(SPACES["full"])
+    recipes = texts(SPACES["auto"], DECODER)
+    assert recipes == texts(SPACES["decoder"], DECODER)
+    assert {"prompteol", "about | centre | normalize", "pretended-cot", "template=one-word layers=L-2 weights=last"} <= set(
+        recipes
+    )
+    with_mask = texts(SPACES["auto"], replace(DECODER, mask=True))
+    assert {"about-mask", "template=T4 weights=mask | centre | normalize"} <= set(with_mask)
+
+
+@pytest.mark.parametrize(
+    ("family", "causal"),
+    [
+        ("bert", False),
+        ("roberta", False),
+        ("t5", False),
+        ("modernbert", False),
+        *((name, True) for name in ALL_DECODERS),
+    ],
+)
+def test_decoders_are_recognized_before_weights_are_read(
+    family: str, causal: bool, folder_of: Callable[[str], Path]
+) -> None:
+    assert read_capabilities(folder_of(family), {}).causal is causal
+
+
+def test_a_decoder_that_attends_in_both_directions_is_an_encoder(folder_of: Callable[[str], Path]) -> None:
+    config = AutoConfig.from_pretrained(folder_of("gemma3_text"))
+    assert is_causal(config)
+    config.use_bidirectional_attention = True
+    assert not is_causal(config)
 
 
 def test_mask_weights_need_a_mask() -> None:

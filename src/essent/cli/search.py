@@ -74,7 +74,7 @@ def search(
     data: opt.Data = None,
     texts: opt.AnyTexts = None,
     column: opt.Column = "text",
-    space: Annotated[str, Parameter(alias="-s")] = "full",
+    space: Annotated[str, Parameter(alias="-s")] = "auto",
     ask: Annotated[int | None, Parameter(group=opt.INPUTS)] = None,
     ask_file: opt.Folder = None,
     report: opt.Report = None,
@@ -102,7 +102,8 @@ def search(
             rank decides.
         texts: Choose without labels on these texts; sentences of running text must be in their original order.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
-        space: Search space: heads, layers, weights, shaping, full, or a .yaml file of grids.
+        space: Search space: auto (full, or decoder for a causal language model), heads, layers, weights, shaping, full,
+            decoder, or a .yaml file of grids.
         ask: Select this number of pairs of --texts to annotate by hand: those on which the recipes disagree most.
         ask_file: A .csv or .jsonl file for --ask: the first run writes the pairs; fill in the scores and run the same
             command again. Default: annotate in the terminal, and save the answers in ask.csv.

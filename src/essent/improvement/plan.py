@@ -48,7 +48,7 @@ SPACES = {
         name="static",
     ),
 }
-PASSES = {"full": 12.0, "small": 4.0, "tiny": 1.5, "static": 1.0}  # the cost of a search, in passes over its texts
+PASSES = {"auto": 12.0, "small": 4.0, "tiny": 1.5, "static": 1.0}  # the cost of a search, in passes over its texts
 MAX_SEARCH_TEXTS, MIN_SEARCH_TEXTS = 4000, 200  # of a search; the maximum applies without labels
 PAIRED = 1.6  # texts encoded per text, with the pairs that a criterion without labels makes
 PASSES_PER_STEP = 5.0  # the cost of a training step, in passes over its batch, two views of each text
@@ -94,7 +94,7 @@ def make_plan(shell: SentenceTransformer, inputs: Inputs, budget: float, seed: i
     if static:
         training["why"] = "the model is static"
     shares = {name: share * budget for name, share in (SHARES_UNTRAINED if training["why"] else SHARES).items()}
-    spaces = ("static",) if static else ("full", "small", "tiny")
+    spaces = ("static",) if static else ("auto", "small", "tiny")
 
     def affordable_texts(share: str, most: int, passes: int) -> int:
         count = max(MIN_SEARCH_TEXTS, shares[share] / max(passes * seconds, 1e-9))

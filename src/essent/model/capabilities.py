@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+)
+
 from essent.errors import UnsupportedRecipeError
 from essent.model.backbone import Backbone
 from essent.model.mlm_head import NO_HEAD
@@ -24,9 +29,10 @@ class ModelCapabilities:
     positions: bool = True
     only_static: bool = False
     mlm_head: bool = False
+    causal: bool = False  # a decoder: a token sees only the tokens before it
 
 
-NO_MASK = "it reads [MASK]", "no mask token; use the recipe one-word for decoders"
+NO_MASK = "it reads [MASK]", "no mask token; use a prompt for decoders, such as about or prompteol"
 ONLY_STATIC = "static and tables by token, with weights such as uniform, idf, sif, remove"
 
 
@@ -62,7 +68,7 @@ def check_recipe(recipe: Recipe, capabilities: ModelCapabilities) -> None:
         if weighting.reads_mask and not capabilities.mask:
             raise refusal(spec, *NO_MASK)
     if recipe.template is not None and MASK in recipe.template and not capabilities.mask:
-        raise refusal(MASK, "the template has [MASK]", "templates without [MASK], such as one-word")
+        raise refusal(MASK, "the template has [MASK]", "templates without [MASK], such as prompteol")
 
 
 def _refusal(recipe: Recipe, part: str, reason: str, allowed: str) -> UnsupportedRecipeError:
@@ -84,6 +90,16 @@ def is_relative(config: object) -> bool:
     return bool(getattr(config, "relative_attention", False))
 
 
+def is_causal(config: object) -> bool:
+    """Return whether the model is a decoder: its family generates text and has no masked-LM head."""
+    family = getattr(config, "model_type", "")
+    both_directions = getattr(config, "is_causal", True) is False or getattr(
+        config, "use_bidirectional_attention", False
+    )
+    decodes = family in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and family not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return decodes and not both_directions
+
+
 def capabilities_of(backbone: Backbone) -> ModelCapabilities:
     """Return the capabilities of a loaded model."""
     return ModelCapabilities(
@@ -94,4 +110,5 @@ def capabilities_of(backbone: Backbone) -> ModelCapabilities:
         backbone.position_offset is not None and not is_relative(backbone.model.config),
         backbone.only_static,
         backbone.mlm_head is not None,
+        is_causal(backbone.model.config),
     )

@@ -28,7 +28,7 @@ from essent._core.hub import file_options, full_name, reach_model
 from essent._core.types import ModelLike
 from essent.errors import ModelError, RecipeError, UnsupportedRecipeError
 from essent.model.backbone import LAYER_LISTS, Backbone, RequiredOutputs
-from essent.model.capabilities import ModelCapabilities, capabilities_of, check_recipe, is_relative
+from essent.model.capabilities import ModelCapabilities, capabilities_of, check_recipe, is_causal, is_relative
 from essent.model.mlm_head import MaskedLMHead, load_masked, names_mlm_head
 from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
 from essent.model.weights import Shapes, check_sizes, reports_hidden, require_rows, require_weights
@@ -330,6 +330,7 @@ def _read_capabilities(name: str, config: PretrainedConfig, options: dict[str, A
         mask=tokenizer.mask_token is not None,
         positions=positions and not is_relative(config),
         mlm_head=names_mlm_head(config),
+        causal=is_causal(config),
     )
 
 

@@ -26,6 +26,8 @@ TEMPLATES: dict[str, str] = {
     '"{text}" means in one word:"',
     "prompt-sth": 'This sentence : "{text}" means something',
     "prompt-sum": 'This sentence : "{text}" can be summarized as',
+    "about": "This sentence from the dictionary: “{text}” is about the",
+    "about-mask": "This sentence from the dictionary: “{text}” is about [MASK]",
 }
 
 
@@ -71,6 +73,7 @@ DITTO = "Ditto (Chen et al. 2023)"
 PROMPT_BERT = "PromptBERT (Jiang et al. 2022)"
 PROMPT_EOL = "PromptEOL (Jiang et al. 2023)"
 PRETENDED_COT = "Pretended CoT, Knowledge (Zhang et al. 2024)"
+ESSENT = "essent"
 STANKEVICIUS = "Stankevičius & Lukoševičius 2024"
 
 NAMED: dict[str, NamedRecipe] = {
@@ -182,11 +185,13 @@ NAMED: dict[str, NamedRecipe] = {
             "its prompt for training",
         ),
         NamedRecipe("prompt-sum", "template=prompt-sum weights=last", PRETENDED_COT, "code", "the second"),
+        NamedRecipe("about", "template=about weights=last", ESSENT, "T4", "last token of a prompt with T4's words"),
+        NamedRecipe("about-mask", "template=about-mask weights=mask", ESSENT, "T4", "the mask that ends such a prompt"),
         NamedRecipe(
             "one-word",
             "template=one-word weights=last",
-            "essent, after PromptEOL",
-            "3.1",
+            ESSENT,
+            "PromptEOL",
             "prompteol with spaces around its last colon, and the text tokenized alone",
         ),
     )

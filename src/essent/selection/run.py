@@ -43,7 +43,7 @@ BASELINES = ("mean", "first-last")
 def search(
     model: ModelLike,
     data: Any,
-    space: str | Path | Space = "full",
+    space: str | Path | Space = "auto",
     *,
     criterion: str | Sequence[str] = (),
     weights: Sequence[float] = (),
@@ -68,7 +68,7 @@ def search(
             `essent.tasks.load_task`, or rows in memory. Without labels: a list of texts or of pairs of texts. A test
             part is never read. Recipes learn (idf, shaping) from all of these texts. Several data sets are a list of
             tasks or of `Path`: each is searched separately, and the mean of the ranks decides.
-        space: "heads", "layers", "weights", "shaping", "full", a YAML file of grids, or a Space.
+        space: "auto", "heads", "layers", "weights", "shaping", "full", "decoder", a YAML file of grids, or a Space.
         criterion: the score that ranks: one of the data ("spearman", "accuracy", "f1_macro", "ndcg@10" …), or without
             labels "teacher" or "teacher:FILE" with a file of running text. Of several, the first ranks and all are
             shown. By default the main score of the data; without labels "teacher".
@@ -146,7 +146,7 @@ def search(
 def annotate(
     model: ModelLike,
     data: Any,
-    space: str | Path | Space = "full",
+    space: str | Path | Space = "auto",
     *,
     count: int = 50,
     baselines: Sequence[str] = BASELINES,

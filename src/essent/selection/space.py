@@ -165,6 +165,15 @@ class Space:
         return runs, len(candidates) - len(runs)
 
 
+@dataclass(frozen=True)
+class AutoSpace(Space):
+    """The space that fits the model: `decoder` for a causal language model, `full` for all others."""
+
+    def expand(self, capabilities: ModelCapabilities) -> tuple[list[Recipe], int]:
+        """Return the recipes of the chosen space, as in `Space.expand`."""
+        return SPACES["decoder" if capabilities.causal else "full"].expand(capabilities)
+
+
 SPACES: dict[str, Space] = {
     space.name: space
     for space in (
@@ -193,6 +202,21 @@ SPACES: dict[str, Space] = {
             ),
             name="full",
         ),
+        Space(
+            (
+                Grid(layers=MIXES, weights=("uniform", "content", "position", "last", "idf", "sif"), shaping=CHAINS),
+                Grid(layers=("0+L",), weights=("ditto:*",), shaping=("", "centre" + UNIT)),
+                Grid(
+                    templates=("prompteol", "prompteol-example", "pretended-cot", "one-word", "about"),
+                    layers=("L", "L-1", "L-2"),
+                    weights=("last", "position"),
+                    shaping=CHAINS,
+                ),
+                Grid(templates=("T4", "about-mask"), layers=("L", "L-1", "L-2"), weights=("mask",), shaping=CHAINS),
+            ),
+            name="decoder",
+        ),
+        AutoSpace(name="auto"),
     )
 }
 
