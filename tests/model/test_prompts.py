@@ -59,3 +59,40 @@ def test_named_prompts_equal_the_published_code(family: str, folder_of: Callable
     for name, (prompt, layer) in PROMPTS.items():
         vectors = Encoder(folder, name).encode(SENTENCES, batch_size=3)
         np.testing.assert_allclose(vectors, by_script(folder, prompt, layer), atol=1e-5, err_msg=name)
+
+
+# -- the prompt's prefix ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", [*DECODERS, *MORE_DECODERS])
+def test_the_prefix_of_a_prompt_is_computed_once(family: str, folder_of: Callable[[str], Path]) -> None:
+    """Every layer and every token, with the prefix longer than a sliding window; the first batch and later ones."""
+    encoder = Encoder(folder_of(family), "template=knowledge layers=0+2+L weights=position")
+    backbone, prefix = encoder.module.backbone, len(encoder.module.plan.frame.prefix)
+    widths = []
+    backbone.model.get_input_embeddings().register_forward_hook(lambda *call: widths.append(tuple(call[2].shape[:2])))
+    vectors = encoder.encode(SENTENCES, batch_size=1)
+    lengths = [len(ids) for ids in encoder.module.ids(SENTENCES)]
+    assert prefix > 20
+    assert sum(rows * width for rows, width in widths) < prefix + 1.5 * sum(length - prefix for length in lengths)
+    again = encoder.encode(SENTENCES[::-1], batch_size=4)[::-1]
+    assert (1, prefix) in widths[:2]
+    assert widths.count((1, prefix)) == 1
+    backbone.prefixes.clear()
+    backbone.__dict__["is_decoder"] = False
+    plain = encoder.encode(SENTENCES)
+    np.testing.assert_allclose(vectors, plain, atol=1e-5)
+    np.testing.assert_allclose(again, plain, atol=1e-5)
+
+
+def test_a_prefix_is_not_reused_where_gradients_or_new_weights_need_it(folder_of: Callable[[str], Path]) -> None:
+    encoder = Encoder(folder_of("llama"), "prompteol")
+    encoder.encode(SENTENCES)
+    assert encoder.module.backbone.prefixes
+    encoder.train()
+    assert not encoder.module.backbone.prefixes
+    encoder(encoder.preprocess(SENTENCES))["sentence_embedding"].sum().backward()
+    assert not encoder.module.backbone.prefixes
+    table = encoder.module.backbone.static_table
+    assert table.grad is not None
+    assert table.grad[list(encoder.module.plan.frame.prefix[1:3])].abs().sum() > 0

@@ -50,9 +50,12 @@ def test_the_automatic_space_depends_on_the_model() -> None:
     assert texts(SPACES["auto"]) == texts(SPACES["full"])
     recipes = texts(SPACES["auto"], DECODER)
     assert recipes == texts(SPACES["decoder"], DECODER)
-    assert {"prompteol", "about | centre | normalize", "pretended-cot", "template=one-word layers=L-2 weights=last"} <= set(
-        recipes
-    )
+    assert {
+        "prompteol",
+        "about | centre | normalize",
+        "pretended-cot",
+        "template=one-word layers=L-2 weights=last",
+    } <= set(recipes)
     with_mask = texts(SPACES["auto"], replace(DECODER, mask=True))
     assert {"about-mask", "template=T4 weights=mask | centre | normalize"} <= set(with_mask)
 

@@ -8,6 +8,7 @@ sentence-transformers' `_inference`, and the trainers override `_save`, `_load_b
 
 from __future__ import annotations
 
+import inspect
 import logging
 import re
 from collections import OrderedDict
@@ -123,6 +124,12 @@ def hidden_states_of(model: PreTrainedModel, layers: list[int]) -> list[int] | b
     """
     selects = hasattr(output_capturing, "selected_hidden_states") and bool(getattr(model, "_can_record_outputs", None))
     return layers if selects else True
+
+
+def cache_argument(model: PreTrainedModel) -> str:
+    """Return the name of the keys' and values' cache, as an argument and an output of `forward`; "" without one."""
+    names = inspect.signature(model.forward).parameters
+    return next((name for name in ("cache", "past_key_values") if name in names), "")  # the second until 5.23
 
 
 def let_capture(module: PreTrainedModel) -> None:

@@ -15,10 +15,12 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from essent._core.arithmetic import AUTO, FLOAT32, check_bfloat16, computing
 from essent._core.compat import (
     attention_of,
+    cache_argument,
     can_set_attention,
     hidden_states_of,
     let_capture,
@@ -27,12 +29,14 @@ from essent._core.compat import (
 )
 from essent.errors import ModelError
 from essent.model.attention import DIAGONAL, SHORT_ATTENTION, DiagonalRecorder, recorder_in_use
+from essent.model.capabilities import is_causal
 from essent.model.mlm_head import MaskedLMHead
 from essent.model.weights import require_rows
 from essent.recipe.tokens.ids import Vocabulary
 from essent.recipe.types import States, Tokens
 
 LAYER_LISTS = ("layer_types", "mlp_layer_types")  # one entry per layer in some families' configurations
+MIN_PREFIX = 3  # tokens that are worth a cache of their keys and values
 FINAL_NORMS = ("final_norm", "final_layer_norm", "ln_f", "norm")  # applied after the last layer by some families
 
 
@@ -81,6 +85,7 @@ class Backbone(nn.Module):
         limits = [limit for limit in (max_seq_length, longest_text(model, tokenizer)) if limit is not None]
         self.max_seq_length: int | None = min(limits, default=None)
         self.template_states: dict[Any, torch.Tensor] = {}  # cache of essent.model.template
+        self.prefixes: dict[Any, BaseModelOutputWithPast] = {}  # passes over the ids before the text
         self.mlm_head: MaskedLMHead | None = None  # set by essent.model.loading
         self.precision = AUTO  # of passes; `compute_in` sets it
         self._route: tuple[int, bool, str] | None = None  # (model, with heads, device) of the last attention routing
@@ -92,10 +97,12 @@ class Backbone(nn.Module):
         """Set training mode, as in every torch module."""
         if mode:
             self.template_states.clear()  # training changes the weights
+            self.prefixes.clear()
         return super().train(mode)
 
     def __getstate__(self) -> dict[str, Any]:  # for worker processes
-        return {**self.__dict__, "_modules": {**self._modules, "model": _mirrored(self.model, {})}}
+        modules = {**self._modules, "model": _mirrored(self.model, {})}
+        return {**self.__dict__, "_modules": modules, "prefixes": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:  # transformers fills its capture table only in __init__
         super().__setstate__(state)
@@ -136,6 +143,11 @@ class Backbone(nn.Module):
         return next((i for i in (own, self.tokenizer.eos_token_id) if i is not None), 0)
 
     @cached_property
+    def is_decoder(self) -> bool:
+        """Whether a token sees only the tokens before it, and keys and values of these can be reused."""
+        return is_causal(self.model.config) and bool(cache_argument(self.model))
+
+    @cached_property
     def position_offset(self) -> int | None:
         """Position id of the first token of a text; None if the model has no position ids (T5)."""
         if "position_ids" not in inspect.signature(self.model.forward).parameters:
@@ -153,6 +165,7 @@ class Backbone(nn.Module):
             self.model = copy.deepcopy(self.model).float()  # other objects may share the weights
         self.precision = precision
         self.template_states.clear()
+        self.prefixes.clear()
 
     # -- one pass ---------------------------------------------------------------------------------------------------
 
@@ -205,6 +218,9 @@ class Backbone(nn.Module):
         if self._route != route:
             self._route, self._is_routed = route, self._route_attention(bool(heads), device)
         recorder = DiagonalRecorder(heads, ~tokens.attention_mask) if heads and self._is_routed else None
+        if positions is None and self._shares_prefix(tokens, required):
+            with computing(self.precision, device):
+                return States({**hidden, **self._after_prefix(tokens, required)}, {})
         inputs = self._inputs(tokens, required, positions)
         if heads and recorder is None:
             inputs["output_attentions"] = True
@@ -214,8 +230,7 @@ class Backbone(nn.Module):
                 output = self.model(**inputs)
         finally:
             recorder_in_use.reset(previous)
-        for layer in required.layers:
-            hidden[layer] = output.hidden_states[layer] if layer != self.top else output.last_hidden_state  # (B,T,D)
+        hidden |= self._layers(output, required)
         if recorder is not None:
             return States(hidden, recorder.diagonals)
         diagonals = {
@@ -225,6 +240,41 @@ class Backbone(nn.Module):
             for layer, head in heads
         }
         return States(hidden, diagonals)
+
+    def _layers(self, output: Any, required: RequiredOutputs) -> dict[int | str, torch.Tensor]:
+        """Return the required layers of a model's output, each (B,T,D)."""
+        return {
+            layer: output.hidden_states[layer] if layer != self.top else output.last_hidden_state
+            for layer in required.layers
+        }
+
+    def _shares_prefix(self, tokens: Tokens, required: RequiredOutputs) -> bool:
+        """Return whether the states of the common first tokens can be computed once: they see only each other."""
+        length = len(tokens.prefix)
+        if length < MIN_PREFIX or required.attention_heads or self.pads_right or torch.is_grad_enabled():
+            return False
+        if not self.is_decoder or tokens.ids.shape[1] <= length:
+            return False
+        first = tokens.ids.new_tensor(tokens.prefix)
+        return bool((tokens.attention_mask[:, :length] & (tokens.ids[:, :length] == first)).all())  # padding: right
+
+    def _after_prefix(self, tokens: Tokens, required: RequiredOutputs) -> dict[int | str, torch.Tensor]:
+        """Compute the layers (B,T,D) of tokens whose first P are the same in all rows, with one pass over these."""
+        rows, length = len(tokens), len(tokens.prefix)
+        key = (tokens.prefix, required.layers, id(self.model), tokens.ids.device)
+        if key not in self.prefixes:
+            first = Tokens(tokens.ids[:1, :length], tokens.attention_mask[:1, :length], tokens.content[:1, :length])
+            self.prefixes[key] = self.model(**{**self._inputs(first, required, None), "use_cache": True})
+        prefix = self.prefixes[key]
+        name = cache_argument(self.model)
+        past = copy.deepcopy(getattr(prefix, name))
+        past.batch_repeat_interleave(rows)
+        inputs = self._inputs(tokens, required, None)
+        inputs |= {"input_ids": tokens.ids[:, length:], name: past}
+        before, after = self._layers(prefix, required), self._layers(self.model(**inputs), required)
+        return {
+            layer: torch.cat([before[layer].expand(rows, -1, -1), states], dim=1) for layer, states in after.items()
+        }
 
     def _inputs(self, tokens: Tokens, required: RequiredOutputs, positions: torch.Tensor | None) -> dict[str, Any]:
         inputs: dict[str, Any] = {"input_ids": tokens.ids, "attention_mask": tokens.attention_mask.long()}

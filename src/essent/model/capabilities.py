@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -11,11 +12,13 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from essent.errors import UnsupportedRecipeError
-from essent.model.backbone import Backbone
 from essent.model.mlm_head import NO_HEAD
 from essent.recipe.recipe import MASK, Recipe
 from essent.recipe.sources.layers import format_mix, resolve
 from essent.recipe.weighting.base import weightings
+
+if TYPE_CHECKING:
+    from essent.model.backbone import Backbone
 
 
 @dataclass(frozen=True)
@@ -93,11 +96,9 @@ def is_relative(config: object) -> bool:
 def is_causal(config: object) -> bool:
     """Return whether the model is a decoder: its family generates text and has no masked-LM head."""
     family = getattr(config, "model_type", "")
-    both_directions = getattr(config, "is_causal", True) is False or getattr(
-        config, "use_bidirectional_attention", False
-    )
+    bidirectional = getattr(config, "is_causal", True) is False or getattr(config, "use_bidirectional_attention", False)
     decodes = family in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and family not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    return decodes and not both_directions
+    return decodes and not bidirectional
 
 
 def capabilities_of(backbone: Backbone) -> ModelCapabilities:

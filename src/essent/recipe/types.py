@@ -29,7 +29,8 @@ class Tokens:
     """One padded batch of token ids; `attention_mask` and `content` are 0/1 masks of the same shape.
 
     `attention_mask` is true for tokens other than padding, `content` for tokens of the text itself: no special tokens
-    and no template.
+    and no template. `prefix` are the ids with which every row begins (special tokens and the template before the text);
+    a decoder computes their keys and values once.
 
     Example:
         >>> import torch
@@ -43,13 +44,14 @@ class Tokens:
     ids: torch.Tensor  # (B,T) int64
     attention_mask: torch.Tensor  # (B,T) bool
     content: torch.Tensor  # (B,T) bool
+    prefix: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return int(self.ids.shape[0])
 
     def to(self, device: torch.device) -> Tokens:
         """Return the batch on another device."""
-        return Tokens(self.ids.to(device), self.attention_mask.to(device), self.content.to(device))
+        return Tokens(self.ids.to(device), self.attention_mask.to(device), self.content.to(device), self.prefix)
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,8 @@ class RecipeModule(InputModule):
             NotFittedError: the recipe has learned parts and `fit` has not been called.
         """
         attention_mask = features["attention_mask"].bool()
-        tokens = Tokens(features["input_ids"], attention_mask, content_of(attention_mask, self.plan.frame))
+        frame = self.plan.frame
+        tokens = Tokens(features["input_ids"], attention_mask, content_of(attention_mask, frame), frame.prefix)
         self.require_fit(shape)
         states = self.backbone.states(tokens, self.plan.required)
         vectors, mixed, weights = self.plan.pool(tokens, states, self.backbone, self.stats)

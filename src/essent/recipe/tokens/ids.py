@@ -122,6 +122,11 @@ class Frame:
         return len(self.before) + len(self.after)
 
     @cached_property
+    def prefix(self) -> tuple[int, ...]:
+        """The ids before the text that are the same for every text."""
+        return self.before[:-1] if self.template else self.before
+
+    @cached_property
     def plain_text(self) -> bool:
         """Whether special tokens in the text are plain text; without a template they are not, as in ST."""
         return self.dot_rule or self.space
@@ -313,7 +318,7 @@ def pad(sequences: Sequence[list[int]], frame: Frame, pad_id: int, side: str = "
 
     ids, attention_mask = pad_arrays(sequences, pad_id, side)
     attended = torch.from_numpy(attention_mask)
-    return Tokens(torch.from_numpy(ids), attended, content_of(attended, frame))
+    return Tokens(torch.from_numpy(ids), attended, content_of(attended, frame), frame.prefix)
 
 
 def pad_arrays(
