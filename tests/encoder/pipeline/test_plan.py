@@ -29,7 +29,7 @@ REFUSED = [
     (GPT, "t0-mean", "[MASK]", "templates without [MASK]"),
     (T5, "prompt-denoised", "L-bias", "no position ids"),
     (BERT, "prompt-topk", "topk:200", "the recipes without topk, such as prompt"),
-    (GPT, "prompt-topk-denoised", "topk:200-bias", "use the recipe one-word for decoders"),
+    (GPT, "prompt-topk-denoised", "topk:200-bias", "use a prompt for decoders"),
 ]
 
 
