@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from essent import Encoder
 from essent.recipe.named import TEMPLATES
+from measured import Ratio, Watch
 
 RECIPES = ("mean", "one-word", "prompteol", "prompteol-example", "knowledge", "about")
 SCRIPT = "transformers: PromptEOL's loop"
@@ -51,22 +52,22 @@ def main() -> None:
     rows = [json.loads(line) for line in options.pairs.read_text("utf-8").splitlines()]
     texts = list(dict.fromkeys(row[key] for row in rows for key in ("sentence1", "sentence2")))[: options.texts]
     encoders: dict[str, Callable[[list[str]], object]] = {
-        recipe: lambda batch, encoder=Encoder(options.model, recipe): encoder.encode(batch, options.batch_size)
-        for recipe in RECIPES
+        recipe: partial(Encoder(options.model, recipe).encode, batch_size=options.batch_size) for recipe in RECIPES
     }
     encoders[SCRIPT] = script(options.model, options.batch_size)
     seconds: dict[str, list[float]] = {name: [] for name in encoders}
-    for round_number in range(options.rounds + 1):  # the first warms up
-        for name, encode in encoders.items():
-            start = time.perf_counter()
-            encode(texts)
-            if round_number:
-                seconds[name].append(time.perf_counter() - start)
-    print(f"{len(texts)} texts, {torch.get_num_threads()} threads, {options.rounds} rounds")
+    with Watch() as watch:
+        for round_number in range(options.rounds + 1):  # the first warms up
+            for name, encode in encoders.items():
+                start = time.perf_counter()
+                encode(texts)
+                if round_number:
+                    seconds[name].append(time.perf_counter() - start)
+    print(f"{len(texts)} texts, {torch.get_num_threads()} threads; {watch}")
     for name, times in seconds.items():
-        for base in ("mean", SCRIPT):
-            ratios = [mine / other for mine, other in zip(times, seconds[base], strict=True)]
-            print(f"{name:32} {statistics.median(ratios):5.2f} x {base} ({min(ratios):.2f} to {max(ratios):.2f})")
+        print(
+            f"{name:32} time / mean's {Ratio(times, seconds['mean'])}; script's / own {Ratio(seconds[SCRIPT], times)}"
+        )
 
 
 if __name__ == "__main__":
