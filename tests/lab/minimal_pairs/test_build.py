@@ -13,17 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from essent.errors import DataError, InputError
-from essent.lab.minimal_pairs.build import (
-    PairRow,
-    Resources,
-    as_dict,
-    build,
-    sample,
-    write_rows,
-)
+from essent.lab.minimal_pairs.build import Suitable, build, filter_sentences
 from essent.lab.minimal_pairs.check import check_rows
-from essent.lab.minimal_pairs.filters import Suitable, filter_sentences
 from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError
+from essent.lab.minimal_pairs.resources import Resources
+from essent.lab.minimal_pairs.rows import PairRow, as_dict, sample, write_rows
 from essent.tasks.examples import SUBSETS, MinimalPair
 from essent.tasks.heros import load_heros
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from essent.errors import MissingDependencyError
-from essent.lab.minimal_pairs.check import check_rows, is_near, make_typo, misspellings
-from essent.lab.minimal_pairs.overlap import levenshtein
-from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError, attempt, is_word
+from essent.lab.minimal_pairs.check import check_rows, is_near, make_typo
+from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError, attempt, is_word, levenshtein
+from essent.lab.minimal_pairs.resources import misspellings
 from essent.tasks.examples import MinimalPair
 from essent.tasks.heros import load_heros
 from essent.tasks.sample import sample_minimal_pairs_path

@@ -9,12 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from essent.errors import DataError, InputError
-from essent.lab.minimal_pairs.overlap import (
-    common_subsequence,
-    levenshtein,
-    lexical_overlap,
-    words_and_marks,
-)
+from essent.lab.minimal_pairs.parsing import levenshtein
+from essent.lab.minimal_pairs.rows import common_subsequence, lexical_overlap, words_and_marks
 
 words = st.lists(st.sampled_from("a b c d".split()), max_size=7)
 

@@ -18,11 +18,10 @@ from tiny_wordnet import write_wordnet
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from essent.errors import DataError, ModelError
-from essent.lab.minimal_pairs.judge import fit, read_sheets
-from essent.lab.minimal_pairs.masked import Asked, MaskedModel
+from essent.lab.minimal_pairs.check import fit, read_sheets
 from essent.lab.minimal_pairs.parsing import DATA, Parser, read_table
-from essent.lab.minimal_pairs.wordnet import WordNet, spelled
-from essent.lab.minimal_pairs.words import Confidence, Evidence, substitutes
+from essent.lab.minimal_pairs.resources import Confidence, Evidence, MaskedModel, Query, WordNet, spelled
+from essent.lab.minimal_pairs.words import substitutes
 
 # -- WordNet ----------------------------------------------------------------------------------------------------------
 
@@ -84,10 +83,10 @@ def test_substitutes_avoid_words_of_the_sentence(
 # -- the masked language model, against a slow pass for each word -----------------------------------------------------
 
 
-def queries_for(*words: str) -> list[Asked]:
+def queries_for(*words: str) -> list[Query]:
     """One word of each sentence."""
     spans = [list(re.finditer(r"\w+", text))[n % 7].span() for n, text in enumerate(SENTENCES)]
-    return [Asked(text, *span, words) for text, span in zip(SENTENCES, spans, strict=True)]
+    return [Query(text, *span, words) for text, span in zip(SENTENCES, spans, strict=True)]
 
 
 def test_slots_match_single_passes(model: MaskedModel, masked_folder: Path) -> None:
@@ -95,12 +94,12 @@ def test_slots_match_single_passes(model: MaskedModel, masked_folder: Path) -> N
     slow = AutoModelForMaskedLM.from_pretrained(masked_folder).double().eval()
     queries = queries_for("green", "buy", "blorp")
     model.batch_size = 5
-    for (text, start, end, _), slot in zip(queries, model.slots(queries), strict=True):
+    for (text, start, end, _), slot in zip(queries, model.mask_scores(queries), strict=True):
         ids = tokenizer(text[:start] + "[MASK]" + text[end:], return_tensors="pt")
         with torch.no_grad():
             row = slow(**ids).logits[0, ids["input_ids"][0].tolist().index(4)].log_softmax(-1)
-        assert slot.words["green"] == pytest.approx(float(row[tokenizer.vocab["green"]]), abs=1e-5)
-        assert slot.words["blorp"] == -np.inf
+        assert slot.candidates["green"] == pytest.approx(float(row[tokenizer.vocab["green"]]), abs=1e-5)
+        assert slot.candidates["blorp"] == -np.inf
         expected = {filler: float(row[tokenizer.vocab[filler]]) for filler in slot.fillers}
         assert slot.fillers == pytest.approx(expected, abs=1e-5)
         assert list(expected.values()) == sorted(expected.values(), reverse=True)
@@ -130,9 +129,9 @@ def test_similarities_are_cosines_of_states(model: MaskedModel, masked_folder: P
 
 def test_truncated_words(model: MaskedModel) -> None:
     text = "the river " * 60 + "green"
-    (slot,) = model.slots([Asked(text, 600, 605, ("green",))])
+    (slot,) = model.mask_scores([Query(text, 600, 605, ("green",))])
     assert slot == ({"green": -np.inf}, {})
-    (similarities,) = model.similarities([Asked(text, 600, 605, ("strange",))])
+    (similarities,) = model.similarities([Query(text, 600, 605, ("strange",))])
     assert similarities["strange"] == pytest.approx(-model.baseline / (1 - model.baseline))  # of a cosine of 0
 
 
@@ -149,7 +148,7 @@ def test_masked_model_refusals(folder_of: Callable[[str], Path], tmp_path: Path)
 def test_the_log_odds_are_a_sum() -> None:
     weights = {"constant": 1.0, "similarity": 2.0, "probability": 0.5, "prefix": 3.0}
     evidence = Evidence(similarity=0.5, prior=-1.0, probability=-4.0, prefix=True)
-    chance = Confidence({"synonym": weights}, {}).chance("synonym", evidence)
+    chance = Confidence({"synonym": weights}, {}).probability("synonym", evidence)
     assert chance == pytest.approx(1 / (1 + math.exp(-(1.0 + 1.0 - 2.0 + 3.0))))
 
 
@@ -173,7 +172,7 @@ def test_fit_separates_good_from_bad(tmp_path: Path) -> None:
     confidence = fit(rows, {"model": "m"})
     assert confidence.fitted_on["judgements"] == {"synonym": 60, "antonym": 60}
     assert confidence.fitted_on["held-out area"]["synonym"] > 0.9
-    assert confidence.chance("synonym", rows[1][1]) > 0.5 > confidence.chance("synonym", rows[0][1])
+    assert confidence.probability("synonym", rows[1][1]) > 0.5 > confidence.probability("synonym", rows[0][1])
     confidence.save(tmp_path / "fitted.json")
     assert Confidence.load(tmp_path / "fitted.json") == confidence
     with pytest.raises(DataError, match="too few to fit"):

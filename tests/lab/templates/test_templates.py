@@ -10,8 +10,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from essent.errors import DataError, InputError, UnknownNameError, UnsupportedRecipeError
-from essent.lab.templates.grammar import PROMPT_BERT, find_grammar
-from essent.lab.templates.search import search_templates
+from essent.lab.templates.search import PROMPT_BERT, find_grammar, search_templates
 from essent.selection.space import Grammar
 from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask

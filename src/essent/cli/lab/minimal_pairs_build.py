@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from essent.lab.minimal_pairs.build import PairRow, Quality, Resources
-    from essent.lab.minimal_pairs.overlap import Tokenize
+    from essent.lab.minimal_pairs.resources import Resources
+    from essent.lab.minimal_pairs.rows import PairRow, Quality, Tokenize
 
 SAMPLE = 2  # pairs per subset
 MAX_PROBLEMS = 20  # printed
@@ -75,19 +75,17 @@ def build(
     """
     from tqdm import tqdm
 
-    from essent.lab.minimal_pairs.build import as_dict, write_rows
     from essent.lab.minimal_pairs.build import build as build_pairs
-    from essent.lab.minimal_pairs.overlap import words_and_marks
-    from essent.lab.minimal_pairs.words import Confidence
+    from essent.lab.minimal_pairs.resources import Confidence
+    from essent.lab.minimal_pairs.rows import as_dict, words_and_marks, write_rows
 
     check_output(output, run.force, (".jsonl",))
     check_output(json_file, run.force)
     optional_import("lemminflect", "heros")
     sentences = read_files(texts, column)
     silence_libraries()
-    weights = Confidence.load(confidence) if confidence is not None else None
-    resources = _resources(parser, wordnet, model, batch_size, run)
-    resources = replace(resources, confidence=weights)
+    coefficients = Confidence.load(confidence) if confidence is not None else Confidence.load()
+    resources = replace(_resources(parser, wordnet, model, batch_size, run), confidence=coefficients)
     unit = "words and marks"
     tokenize: Tokenize = words_and_marks
     if resources.model is not None:
@@ -172,7 +170,7 @@ def sheet(
         seed: Seed of the sample.
         force: Replace existing output.
     """
-    from essent.lab.minimal_pairs.judge import RULES, write_sheet
+    from essent.lab.minimal_pairs.check import RULES, write_sheet
     from essent.tasks.heros import load_heros
 
     check_output(output, force, (".csv",))
@@ -207,11 +205,11 @@ def fit(
         wordnet: NLTK's data folder with WordNet. Default: NLTK's own search path.
         parser: A spaCy pipeline with a parser. Default: en_core_web_sm.
     """
-    from essent.lab.minimal_pairs.judge import fit_judgements
+    from essent.lab.minimal_pairs.check import fit_sheets
 
     check_output(output, run.force, (".json",))
     resources = _resources(parser, wordnet, model, 64, run)
-    fitted, unused = fit_judgements(sheets, resources)
+    fitted, unused = fit_sheets(sheets, resources)
     fitted.save(output)
     for relation, area in fitted.fitted_on["held-out area"].items():
         number = fitted.fitted_on["judgements"][relation]
@@ -230,7 +228,7 @@ def _reasons(quality: Quality) -> str:
 def _print(rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Tokenize, console: Console) -> None:
     from rich.text import Text
 
-    from essent.lab.minimal_pairs.build import overlaps, sample
+    from essent.lab.minimal_pairs.rows import overlaps, sample
 
     funnel = _table("filter", "left")
     funnel.add_column("why others were excluded", overflow="fold")
@@ -267,7 +265,7 @@ def _table(name: str, *numbers: str) -> Table:
 
 def _misspellings() -> dict[str, tuple[str, ...]]:
     """Return codespell's misspellings, or none and print a note."""
-    from essent.lab.minimal_pairs.check import misspellings
+    from essent.lab.minimal_pairs.resources import misspellings
 
     try:
         return misspellings()
@@ -280,10 +278,8 @@ def _resources(
     parser: str | None, wordnet_folder: Path | None, mlm: str | None, batch_size: int, run: opt.Run
 ) -> Resources:
     """Load the resources of the pairs, cheap ones first."""
-    from essent.lab.minimal_pairs.build import Resources
-    from essent.lab.minimal_pairs.masked import MaskedModel
     from essent.lab.minimal_pairs.parsing import Parser
-    from essent.lab.minimal_pairs.wordnet import WordNet
+    from essent.lab.minimal_pairs.resources import MaskedModel, Resources, WordNet
 
     parse, wordnet, model = Parser(parser), None, None
     try:

@@ -68,9 +68,7 @@ def templates(
     options.check_outputs()
     prepare_torch("essent lab templates")
     from essent.lab.templates.generate import DEFINITIONS, generate_templates, read_definitions
-    from essent.lab.templates.grammar import find_grammar
-    from essent.lab.templates.search import search_candidates
-    from essent.lab.templates.search import search_templates as search_greedily
+    from essent.lab.templates.search import find_grammar, search_candidates, search_templates
 
     names = expand_groups(data)
     pairs: Any = names[0] if len(names) == 1 else read_pairs(names, options.data_folder)
@@ -78,7 +76,7 @@ def templates(
     written: dict[str, Any]
     search: Any
     if method == "greedy":
-        search = search_greedily(model, pairs, find_grammar(grammar or "promptbert"), work=options.work, **shared)
+        search = search_templates(model, pairs, find_grammar(grammar or "promptbert"), work=options.work, **shared)
         written = {"steps": [{"slot": s.slot, "chosen": s.chosen, "scores": s.scores} for s in search.steps]}
         for step in search.steps:
             show_note(f"{step.slot}: {step.chosen!r}")

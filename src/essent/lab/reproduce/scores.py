@@ -31,36 +31,36 @@ class Score:
 def score_of(result: Result) -> Score:
     """Return a result's main score with its standard error."""
     metric, _ = result.main or ("", "")
-    value, share = result.main_score, min(abs(result.main_score) / 100, 1.0)
+    share = min(abs(result.main_score) / 100, 1.0)
     if metric in {"spearman", "pearson"}:
-        wide = 1 + share**2 / 2 if metric == "spearman" else 1.0
-        error = (1 - share**2) * math.sqrt(wide / (result.n - 3)) if result.n > 3 else math.nan
-        return Score(value, 100 * error)
-    if runs := result.provenance.get("runs"):
-        return Score(value, result.metrics[metric]["std"] / math.sqrt(len(runs)))
-    return Score(value, 100 * math.sqrt(share * (1 - share) / result.n))
+        variance = 1 + share**2 / 2 if metric == "spearman" else 1.0
+        error = 100 * ((1 - share**2) * math.sqrt(variance / (result.n - 3))) if result.n > 3 else math.nan
+    elif runs := result.provenance.get("runs"):
+        error = result.metrics[metric]["std"] / math.sqrt(len(runs))
+    else:
+        error = 100 * math.sqrt(share * (1 - share) / result.n)
+    return Score(result.main_score, error)
 
 
 def mean_over_tasks(scores: Sequence[Score]) -> Score:
     """Return the mean of independent scores."""
-    value = math.fsum(score.value for score in scores) / len(scores)
-    return Score(value, math.sqrt(math.fsum(score.error**2 for score in scores)) / len(scores))
+    return Score(_mean(scores), math.sqrt(math.fsum(score.error**2 for score in scores)) / len(scores))
 
 
 def mean_over_seeds(scores: Sequence[Score]) -> Score:
     """Return the mean of runs on the same data, whose error combines the data and the choice of seeds."""
-    count = len(scores)
-    value = math.fsum(score.value for score in scores) / count
+    count, value = len(scores), _mean(scores)
     between = math.fsum((score.value - value) ** 2 for score in scores) / (count - 1) / count if count > 1 else 0.0
     within = math.fsum(score.error**2 for score in scores) / count
     return Score(value, math.sqrt(within + between))
 
 
+def _mean(scores: Sequence[Score]) -> float:
+    return math.fsum(score.value for score in scores) / len(scores)
+
+
 def over_checkpoints(scores: Sequence[Score], statistic: str) -> Score:
     """Return the mean over checkpoints, as in `mean_over_seeds`, the maximum or the minimum."""
-    if len(scores) == 1:
-        return scores[0]
-    if statistic == "mean":
+    if statistic == "mean" and len(scores) > 1:
         return mean_over_seeds(scores)
-    chosen = {"max": max, "min": min}[statistic]
-    return chosen(scores, key=lambda score: score.value)
+    return (min if statistic == "min" else max)(scores, key=lambda score: score.value)
