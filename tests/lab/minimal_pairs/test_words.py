@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import nltk.data
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 import torch
 from heros_sentences import SENTENCES
 from tiny_wordnet import write_wordnet
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModelForMaskedLM
 
 from essent.errors import DataError, ModelError
 from essent.lab.minimal_pairs.check import fit, read_sheets
@@ -89,9 +90,13 @@ def queries_for(*words: str) -> list[Query]:
     return [Query(text, *span, words) for text, span in zip(SENTENCES, spans, strict=True)]
 
 
-def test_slots_match_single_passes(model: MaskedModel, masked_folder: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(masked_folder)
-    slow = AutoModelForMaskedLM.from_pretrained(masked_folder).double().eval()
+@pytest.fixture
+def slow(masked_folder: Path) -> Any:
+    return AutoModelForMaskedLM.from_pretrained(masked_folder).double().eval()
+
+
+def test_slots_match_single_passes(model: MaskedModel, slow: Any) -> None:
+    tokenizer = model.tokenizer
     queries = queries_for("green", "buy", "blorp")
     model.batch_size = 5
     for (text, start, end, _), slot in zip(queries, model.mask_scores(queries), strict=True):
@@ -106,12 +111,9 @@ def test_slots_match_single_passes(model: MaskedModel, masked_folder: Path) -> N
         assert not {"##s", "[PAD]", ".", "("} & set(slot.fillers)
 
 
-def test_similarities_are_cosines_of_states(model: MaskedModel, masked_folder: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(masked_folder)
-    slow = AutoModelForMaskedLM.from_pretrained(masked_folder).double().eval()
-
+def test_similarities_are_cosines_of_states(model: MaskedModel, slow: Any) -> None:
     def state(text: str, start: int) -> np.ndarray:
-        ids = tokenizer(text, return_tensors="pt")
+        ids = model.tokenizer(text, return_tensors="pt")
         with torch.no_grad():
             hidden = slow(**ids, output_hidden_states=True).hidden_states[2][0]
         inside = [n for n in range(hidden.shape[0]) if (span := ids.token_to_chars(n)) and span.start == start]
@@ -145,15 +147,12 @@ def test_masked_model_refusals(folder_of: Callable[[str], Path], tmp_path: Path)
 # -- confidence -------------------------------------------------------------------------------------------------------
 
 
-def test_the_log_odds_are_a_sum() -> None:
+def test_confidence_of_the_package_and_of_a_file(tmp_path: Path) -> None:
+    """Refit after a change: essent lab minimal-pairs fit src/essent/lab/minimal_pairs/data/judgements.tsv …"""
     weights = {"constant": 1.0, "similarity": 2.0, "probability": 0.5, "prefix": 3.0}
     evidence = Evidence(similarity=0.5, prior=-1.0, probability=-4.0, prefix=True)
     chance = Confidence({"synonym": weights}, {}).probability("synonym", evidence)
-    assert chance == pytest.approx(1 / (1 + math.exp(-(1.0 + 1.0 - 2.0 + 3.0))))
-
-
-def test_packaged_coefficients(tmp_path: Path) -> None:
-    """Refit after a change: essent lab minimal-pairs fit src/essent/lab/minimal_pairs/data/judgements.tsv …"""
+    assert chance == pytest.approx(1 / (1 + math.exp(-(1.0 + 1.0 - 2.0 + 3.0))))  # the log-odds are a sum
     fitted_on = Confidence.load().fitted_on
     assert fitted_on["sha256"] == hashlib.sha256((DATA / "judgements.tsv").read_bytes()).hexdigest()
     assert min(fitted_on["held-out area"].values()) > 0.7

@@ -97,8 +97,7 @@ def bias(
     """
     prepare_torch("essent lab explain")
     optional_import("matplotlib", "demo")
-    from essent.lab.explain.bias import token_bias
-    from essent.lab.explain.picture import BIAS_FILES, write_bias
+    from essent.lab.explain.bias import BIAS_FILES, token_bias, write_bias
 
     check_folder(output, run.force)
     corpus = None if texts is None else read_files(texts, column)

@@ -72,8 +72,8 @@ def reproduce(
         _list()
         return
     prepare_torch("essent lab reproduce")
+    from essent.lab.reproduce.results import render, settings_of, summary, to_dict
     from essent.lab.reproduce.run import run_table
-    from essent.lab.reproduce.show import render, settings_of, summary, to_dict
     from essent.lab.reproduce.tables import find_table
     from essent.lab.reproduce.tables import only_tasks as with_tasks
 

@@ -14,7 +14,15 @@ from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.errors import DataError, EssentError, InputError
 from essent.lab.explain.importance import backbone_of, head_agreement, impact_agreement
 from essent.lab.minimal_pairs.rows import lexical_overlap
-from essent.lab.reproduce.scores import Score, mean_over_seeds, mean_over_tasks, over_checkpoints, score_of
+from essent.lab.reproduce.results import (
+    Measured,
+    Reproduction,
+    Score,
+    mean_over_seeds,
+    mean_over_tasks,
+    over_checkpoints,
+    score_of,
+)
 from essent.lab.reproduce.tables import Cell, Table
 from essent.model.capabilities import check_recipe
 from essent.model.loading import load, read_capabilities
@@ -34,60 +42,6 @@ OF_A_CORPUS = (*COSINES, "impact-pearson", "impact-spearman", "head-pearson", "h
 ROUGE = {"rouge-1": "rouge1", "rouge-2": "rouge2", "rouge-l": "rougeL"}
 OVERLAPS = {**ROUGE, "levenshtein": "levenshtein", "length": "length"}
 MEASURES = (*OF_A_CORPUS, "token-cosine", *OVERLAPS)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The measured score of a cell and its number of seeds, or the reason why there is none.
-
-    Example:
-        >>> from essent.lab.reproduce import Cell, Measured, Published
-        >>> measured = Measured(Cell("T0", "STS-B", Published(73.4), {}), problem="no data for stsb")
-        >>> measured.problem, measured.difference
-        ('no data for stsb', None)
-    """
-
-    cell: Cell
-    score: Score | None = None
-    problem: str = ""
-    seeds: int = 1
-
-    @property
-    def difference(self) -> float | None:
-        """Measured minus published; None if one of them is missing or the published one covers other tasks."""
-        if self.score is None or self.cell.published is None or self.cell.published.over_all:
-            return None
-        return self.score.value - self.cell.published.value
-
-
-@dataclass(frozen=True)
-class Reproduction:
-    """A table with its measured cells.
-
-    Attributes:
-        table: the published table.
-        cells: the selected cells, block by block, row by row.
-        models: role -> models.
-        sources: task -> source of its data, with its digest.
-        corpus: number of texts of the corpus, 0 without one.
-
-    Example:
-        >>> from essent.lab.reproduce import find_table, run_table
-        >>> done = run_table(find_table("heros-1"), {"bert": "my-mlm"}, data="data", rows=lambda row: row == "STS-b")
-        >>> [cell.cell.column for cell in done.cells if cell.score is not None]
-        ['R1', 'R2', 'RL', 'Lev', 'Len']
-    """
-
-    table: Table
-    cells: tuple[Measured, ...]
-    models: Mapping[str, tuple[str, ...]]
-    sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    corpus: int = 0
-
-    def _repr_html_(self) -> str:
-        from essent.lab.reproduce.show import html_of  # imports this class
-
-        return html_of(self)
 
 
 def run_table(
