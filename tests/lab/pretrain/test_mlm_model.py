@@ -20,6 +20,7 @@ from essent.lab.pretrain.model import (
     train_word_pieces,
 )
 from essent.lab.pretrain.run import MaskedTrainer
+from essent.lab.pretrain.settings import Start
 from families import CORPUS
 
 
@@ -30,7 +31,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "electra", "modernbert", "deberta-v2"])
 def test_masked_tokens_alone_have_the_same_loss(family: str, folder_of) -> None:
-    model, new = open_model(str(folder_of(family)), None, {}, untied=False, seed=0)
+    model, new = open_model(Start(str(folder_of(family))))
     assert new == []
     model = model.double().eval()
     torch.manual_seed(0)
@@ -60,7 +61,7 @@ def test_masked_tokens_alone_have_the_same_loss(family: str, folder_of) -> None:
 
 
 def test_a_batch_without_masks_moves_nothing(bert: Path, tmp_path: Path) -> None:
-    model, _ = open_model(str(bert), None, {}, untied=False, seed=0)
+    model, _ = open_model(Start(str(bert)))
     trainer = MaskedTrainer(model, TrainingArguments(str(tmp_path), use_cpu=True), None)
     ids = torch.arange(5, 25).reshape(2, 10)
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": torch.full_like(ids, -100)}
@@ -75,7 +76,7 @@ def test_untied_is_saved_untied(family: str, folder_of, tmp_path: Path) -> None:
     def weights(model) -> tuple[torch.Tensor, torch.Tensor]:
         return model.get_output_embeddings().weight, model.get_input_embeddings().weight
 
-    model, _ = open_model(str(folder_of(family)), None, {}, untied=True, seed=0)
+    model, _ = open_model(Start(str(folder_of(family))), untied=True)
     output, table = weights(model)
     assert output is not table
     assert torch.equal(output, table)
@@ -88,7 +89,7 @@ def test_untied_is_saved_untied(family: str, folder_of, tmp_path: Path) -> None:
 
 def test_a_new_head_depends_on_the_seed(bert: Path, tmp_path: Path) -> None:
     AutoModel.from_pretrained(bert).save_pretrained(tmp_path)  # a sentence encoder has no head
-    models = [open_model(str(tmp_path), None, {}, untied=False, seed=seed) for seed in (0, 0, 1)]
+    models = [open_model(Start(str(tmp_path)), seed=seed) for seed in (0, 0, 1)]
     first, repeated, reseeded = (model.cls.predictions.transform.dense.weight for model, _ in models)
     assert torch.equal(first, repeated)
     assert not torch.equal(first, reseeded)
@@ -121,16 +122,16 @@ def test_read_config_refusals(model, config, kind, message: str, tmp_path: Path,
     }.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(values), "utf-8")
     with pytest.raises(kind, match=message):
-        read_config(model, config, {})
+        read_config(Start(model, config))
 
 
 def test_tokenizer_and_fit_of_the_configuration(bert: Path, folder_of) -> None:
     with pytest.raises(InputError, match="has its own tokenizer"):
-        open_tokenizer(str(bert), "other", [], {}, 100)
+        open_tokenizer(Start(str(bert), tokenizer="other"), [])
     with pytest.raises(ModelError, match="has no mask token"):
-        open_tokenizer(None, str(folder_of("gpt2")), [], {}, 100)
+        open_tokenizer(Start(tokenizer=str(folder_of("gpt2"))), [])
     tokenizer = AutoTokenizer.from_pretrained(bert)
-    config = read_config(None, "tiny", {})
+    config = read_config(Start(config="tiny"))
     fit_config(config, tokenizer, 64, new=True, untied=True)
     assert config.vocab_size == len(tokenizer)
     assert config.pad_token_id == tokenizer.pad_token_id

@@ -81,15 +81,12 @@ def test_no_template_runs_twice_and_the_baselines_run_once(shell_of: Shells) -> 
     assert all(trial.interval is not None for trial in board.trials)
 
 
-def test_weights_layers_and_test_task(shell_of: Shells) -> None:
+def test_weights_layers_test_task_and_refusals(shell_of: Shells) -> None:
     grammar = Grammar('{relation} "{text}"', {"relation": ("Of", "In one word of")})
     greedy = search_templates(shell_of("gpt2"), TASK, grammar, weights="last", layers="L-1+L", test=[TEST_TASK])
     recipe = next(t.recipe for t in greedy.board.trials if t.recipe.template is not None)
     assert recipe.weights == ("last",)
     assert greedy.board.checks[0].task == "other"
-
-
-def test_search_refusals(shell_of: Shells) -> None:
     with pytest.raises(UnsupportedRecipeError, match="no mask token"):
         search_templates(shell_of("gpt2"), TASK)
     with pytest.raises(InputError, match="no slots"):

@@ -47,9 +47,9 @@ def build(
     batch_size: opt.BatchSize = 64,
     run: opt.Run = opt.Run(),
 ) -> None:
-    """Build minimal pairs from your own sentences.
+    """Build HEROS-style minimal pairs from your own sentences.
 
-    As in HEROS (Chiang et al. 2023, section 2): a parser selects declarative sentences and one verb or adjective in
+    As in Chiang et al. 2023, section 2: a parser selects declarative sentences and one verb or adjective in
     each. Six changes are made: synonym, antonym, random word, typo, negation of the main verb and of the word. The
     first three need WordNet and a masked language model; without them, a note is printed and the other subsets are
     built.
@@ -191,8 +191,9 @@ def fit(
 ) -> None:
     """Fit the confidence in synonyms and antonyms to annotations.
 
-    The features come from the model and WordNet. The file contains a digest of the annotations. Fit again for another
-    masked language model or with more annotations; essent's own are src/essent/lab/minimal_pairs/data/judgements.tsv.
+    The features come from the model and WordNet. The file contains a digest of the annotations. Refit for a different
+    masked language model or after adding annotations. essent's own annotations are in
+    src/essent/lab/minimal_pairs/data/judgements.tsv.
 
     ```console
     $ essent lab minimal-pairs fit sheet.csv --output confidence.json --model bert-large-uncased
@@ -219,9 +220,7 @@ def fit(
 
 
 def _reasons(quality: Quality) -> str:
-    counts: Counter[str] = Counter()
-    for reasons in quality.fallen.values():
-        counts.update(reasons)
+    counts = sum(map(Counter, quality.fallen.values()), Counter[str]())
     return ", ".join(f"{reason} ({number})" for reason, number in counts.most_common(4)) or "nothing was read"
 
 
@@ -270,7 +269,7 @@ def _misspellings() -> dict[str, tuple[str, ...]]:
     try:
         return misspellings()
     except MissingDependencyError as error:
-        show_note(f"Typos are single slips of a finger only. {error}")
+        show_note(f"Without codespell, typos are random edits of one letter. {error}")
         return {}
 
 
@@ -281,16 +280,16 @@ def _resources(
     from essent.lab.minimal_pairs.parsing import Parser
     from essent.lab.minimal_pairs.resources import MaskedModel, Resources, WordNet
 
-    parse, wordnet, model = Parser(parser), None, None
+    pipeline, wordnet, model = Parser(parser), None, None
     try:
         wordnet = WordNet(wordnet_folder)
     except DataError as error:
         if wordnet_folder is not None:  # set by the user
             raise
         show_note(f"Without WordNet, the subsets Synonym, Antonym and Random MLM are skipped. {error}")
-    known_typos = _misspellings()
+    misspellings = _misspellings()
     if mlm is None:
         show_note("Without --model, the subsets Synonym, Antonym and Random MLM are skipped.")
     elif wordnet is not None:
         model = MaskedModel(mlm, run.device, batch_size, **run.hub_options)
-    return Resources(parse, wordnet, model, known_typos)
+    return Resources(pipeline, wordnet, model, misspellings)
