@@ -273,6 +273,6 @@ def _merge_steps(
             merged = search(shell, data, Space(named=(winner,)), **{**settings, "baselines": first.baselines})
             merged = replace(merged, trials=trials, winner=winner)
             if (best := str(trials[0].recipe)) in first.baselines:
-                verdict = f"No template does better than {best}, which is kept."
+                verdict = f"No template is better than {best}, which is retained."
                 merged = replace(merged, kept=best, verdict=verdict)
     return replace(merged, provenance=provenance, _source=first._source)
