@@ -161,7 +161,7 @@ class BiasReport:
         sentences = Table("", *(Column(name, justify="right") for name in names), title="Sentences (Table 1)", **style)
         for row in self.sentences:
             scores = [*row.spearman.values()]
-            scores += [sum(scores) / len(scores)] * (len(scores) > 1)
+            scores += [sum(scores) / len(scores)] if len(scores) > 1 else []
             sentences.add_row(RECIPES[row.recipe], *(f"{score:.2f}" for score in scores), f"{row.cosine:.4f}")
         return [tokens, sentences]
 
