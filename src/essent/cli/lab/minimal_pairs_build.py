@@ -220,7 +220,9 @@ def fit(
 
 
 def _reasons(quality: Quality) -> str:
-    counts = sum(map(Counter, quality.fallen.values()), Counter[str]())
+    counts: Counter[str] = Counter()
+    for reasons in quality.fallen.values():
+        counts.update(reasons)
     return ", ".join(f"{reason} ({number})" for reason, number in counts.most_common(4)) or "nothing was read"
 
 
