@@ -155,5 +155,5 @@ def _matcher(patterns: list[str] | None, names: list[str]) -> Callable[[str], bo
     matching = {name for name in names if any(fnmatchcase(name, pattern) for pattern in globs)}
     if not matching:
         allowed = ", ".join(dict.fromkeys(names))
-        raise InputError(f"{' '.join(patterns or [])!r} matches nothing. Choose from: {allowed}.")
+        raise InputError(f"{' '.join(patterns or [])!r} matches nothing. Known: {allowed}.")
     return matching.__contains__
