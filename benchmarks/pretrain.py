@@ -30,10 +30,10 @@ from essent.lab.pretrain.settings import Pretraining, Start
 
 def speed(options: argparse.Namespace, texts: list[str]) -> None:
     settings = Pretraining(max_steps=1, batch_size=options.batch_size)
-    tokenizer = open_tokenizer(options.model, None, texts, {}, options.vocabulary)
+    tokenizer = open_tokenizer(Start(options.model, vocabulary=options.vocabulary), texts)
     sequences = pack(tokenizer, texts, settings.max_seq_length)
     print(f"{len(sequences)} sequences, {torch.get_num_threads()} threads")
-    model, _ = open_model(options.model, None, {}, untied=False, seed=0)
+    model, _ = open_model(Start(options.model))
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-9, fused=True)
     batch = mask(sequences[: options.batch_size], masking_of(tokenizer, settings.mask_probability, False))

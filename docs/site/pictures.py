@@ -15,9 +15,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from essent import Encoder, evaluate, search
-from essent.lab.explain.bias import token_bias
+from essent.lab.explain.bias import draw_bias, token_bias
 from essent.lab.explain.importance import impact_matrix
-from essent.lab.explain.picture import draw_bias
 from essent.report.colours import LIGHT, SERIES
 from essent.report.picture import FAINT, INK
 from essent.report.write import draw_heros, write_report

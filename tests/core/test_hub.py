@@ -73,7 +73,7 @@ def test_offline_a_wrong_name_fails_at_once_and_the_cache_is_read(bert: Path, tm
     wrong = [
         ["encoder", "Encoder", "nobody/no-such-model"],
         ["encoder", "Encoder", "no-such-model", "mean"],
-        ["lab.minimal_pairs.masked", "MaskedModel", "nobody/no-such-model"],
+        ["lab.minimal_pairs.resources", "MaskedModel", "nobody/no-such-model"],
         ["lab.templates.generate", "Generator", "nobody/no-such-model"],
         ["tasks.data", "hub_rows", "nobody/no-such-data", None, "test", "--data-folder DIR"],
     ]

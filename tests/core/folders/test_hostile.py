@@ -22,7 +22,7 @@ from command_line import run as run_line
 from essent import Encoder, EncoderTransformer, StaticEncoder
 from essent._core.folders.check import check_folder
 from essent.errors import EssentError, ModelError, VerificationError
-from essent.lab.minimal_pairs.masked import MaskedModel
+from essent.lab.minimal_pairs.resources import MaskedModel
 from essent.lab.templates.generate import Generator
 from families import CORPUS
 

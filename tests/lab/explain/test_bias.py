@@ -16,8 +16,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokeni
 
 from essent import Encoder
 from essent.errors import DataError, InputError
-from essent.lab.explain.bias import between_groups, token_bias, token_map
-from essent.lab.explain.picture import draw_bias
+from essent.lab.explain.bias import between_groups, draw_bias, token_bias, token_map
 from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from families import CORPUS

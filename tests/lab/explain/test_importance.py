@@ -83,37 +83,29 @@ def test_every_head_against_tfidf(
 ) -> None:
     reference = reference_of(family)
     texts = [*TEXTS, "", TEXTS[0]]  # of many lengths; an empty one; a repeated one
-    counts = Counts.of([framed(reference, text)[0] for text in texts])
+    sequences = [framed(reference, text) for text in texts]
+    counts = Counts.of([ids for ids, _ in sequences])
+    token_weights = [counts.idf(ids[n]) * counts.tf(ids[n]) for ids, own in sequences for n in own]
     agreement = head_agreement(folder_of(family), texts, batch_size=2, device="cpu")
-    layers, heads = reference.last, 4
-    assert agreement.pearson.shape == agreement.spearman.shape == (layers, heads)
-    for layer in range(1, layers + 1):
-        for head in range(1, heads + 1):
-            diagonal, token_weights = [], []
-            for text in texts:
-                ids, own = framed(reference, text)
-                values = reference.diagonal(ids, f"{layer}-{head}") if own else []
-                diagonal += [values[n] for n in own]
-                token_weights += [counts.idf(ids[n]) * counts.tf(ids[n]) for n in own]
-            pearson, spearman = agreement.pearson[layer - 1, head - 1], agreement.spearman[layer - 1, head - 1]
-            assert pearson == pytest.approx(100 * pearsonr(diagonal, token_weights).statistic, abs=1e-2)
-            expected = 100 * spearmanr(diagonal, token_weights).statistic
-            assert spearman == pytest.approx(expected, abs=0.2)  # near-ties may swap
-    assert agreement.tokens == len(token_weights)
-    assert agreement.texts == len(texts)
+    assert agreement.pearson.shape == agreement.spearman.shape == (reference.last, 4)
+    for layer, head in np.ndindex(agreement.pearson.shape):
+        diagonal: list[float] = []
+        for ids, own in sequences:
+            values = reference.diagonal(ids, f"{layer + 1}-{head + 1}") if own else []
+            diagonal += [values[n] for n in own]
+        pearson, spearman = (function(diagonal, token_weights).statistic for function in (pearsonr, spearmanr))
+        assert agreement.pearson[layer, head] == pytest.approx(100 * pearson, abs=1e-2)
+        assert agreement.spearman[layer, head] == pytest.approx(100 * spearman, abs=0.2)  # near-ties may swap
+    assert (agreement.tokens, agreement.texts) == (len(token_weights), len(texts))
 
 
-def test_the_best_heads() -> None:
+def test_best_heads_and_correlations_of_degenerate_rows() -> None:
     spearman = np.array([[10.0, math.nan], [30.0, 20.0]])
     agreement = HeadAgreement(spearman + 1, spearman, 9, 2)
     assert agreement.best(3) == [("2-1", 31.0, 30.0), ("2-2", 21.0, 20.0), ("1-1", 11.0, 10.0)]
-
-
-def test_correlations_of_degenerate_rows() -> None:
     rows = np.array([[1.0, 1.0, 1.0], [3.0, 2.0, 5.0]])
     pearson, spearman = correlate(rows, np.array([1.0, 2.0, 9.0]))
-    assert math.isnan(pearson[0])
-    assert math.isnan(spearman[0])
+    assert np.isnan([pearson[0], spearman[0]]).all()
     assert spearman[1] == pytest.approx(50.0)
     assert np.isnan(correlate(rows, np.ones(3))[0]).all()
     assert np.isnan(correlate(rows[:, :1], np.ones(1))[1]).all()
@@ -128,18 +120,13 @@ def test_short_texts(bert: Path) -> None:
     assert np.isnan(head_agreement(bert, [""]).spearman).all()
 
 
-def test_static_models_are_refused() -> None:
-    """Their impact matrices would be zeros, as if measured."""
+def test_refusals(folder_of: Callable[[str], Path], bert: Path) -> None:
     tokenizer = build_tokenizer("wordpiece").backend_tokenizer
     table = np.ones((tokenizer.get_vocab_size(), 4), np.float32)
-    model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, table)], device="cpu")
-    with pytest.raises(ModelError, match="A static model has no attention heads"):
-        impact_matrix(model, "hello world")
-    with pytest.raises(ModelError, match="A static model has no attention heads"):
-        head_agreement(model, ["hello world"])
-
-
-def test_refusals(folder_of: Callable[[str], Path], bert: Path) -> None:
+    static = SentenceTransformer(modules=[StaticEmbedding(tokenizer, table)], device="cpu")
+    for measure in (impact_matrix, head_agreement):  # of a static model: zeros, as if measured
+        with pytest.raises(ModelError, match="A static model has no attention heads"):
+            measure(static, ["hello world"])
     with pytest.raises(InputError, match=f"mask token.*{WITHOUT_MASK[0]}"):
         impact_matrix(folder_of(WITHOUT_MASK[0]), "a", device="cpu")
     with pytest.raises(InputError, match="layer=4: this model has layers 0 to 3"):

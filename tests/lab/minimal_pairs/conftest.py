@@ -12,11 +12,8 @@ from tiny_wordnet import SYNSETS, write_wordnet
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from essent.lab.minimal_pairs import words as choosing
-from essent.lab.minimal_pairs.build import Resources
-from essent.lab.minimal_pairs.check import misspellings
-from essent.lab.minimal_pairs.masked import MaskedModel
 from essent.lab.minimal_pairs.parsing import Parser, inflect
-from essent.lab.minimal_pairs.wordnet import WordNet
+from essent.lab.minimal_pairs.resources import MaskedModel, Resources, WordNet, misspellings
 
 FILLERS = "green strange nice famous empty eat eats ate eating see sees saw watch watched make made call called cold"
 

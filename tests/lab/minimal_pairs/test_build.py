@@ -13,21 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from essent.errors import DataError, InputError
-from essent.lab.minimal_pairs.build import (
-    PairRow,
-    Resources,
-    as_dict,
-    build,
-    sample,
-    write_rows,
-)
+from essent.lab.minimal_pairs.build import Suitable, build, filter_sentences
 from essent.lab.minimal_pairs.check import check_rows
-from essent.lab.minimal_pairs.filters import Suitable, filter_sentences
 from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError
+from essent.lab.minimal_pairs.resources import Resources
+from essent.lab.minimal_pairs.rows import PairRow, as_dict, sample, write_rows
 from essent.tasks.examples import SUBSETS, MinimalPair
 from essent.tasks.heros import load_heros
-
-WRONG = frozenset({"definately"})
 
 
 def pairs_of(rows: list[PairRow]) -> list[MinimalPair]:
@@ -67,13 +59,12 @@ def test_the_papers_examples(resources: Resources, lenient: None) -> None:
             assert row.replacement in alternatives
 
 
-@pytest.mark.parametrize(
-    ("sentence", "expected"), UNSUITABLE.items(), ids=[reason for _, reason in UNSUITABLE.values()]
-)
-def test_filters_say_why(sentence: str, expected: tuple[str, str], parser: Parser) -> None:
-    (unsuitable,) = filter_sentences([sentence], parser, WRONG)
-    assert isinstance(unsuitable, UnsuitableError)
-    assert (unsuitable.filter, expected[1] in unsuitable.reason) == (expected[0], True), unsuitable.reason
+def test_filters_say_why(parser: Parser) -> None:
+    outcomes = filter_sentences([*UNSUITABLE], parser, {"definately"})
+    for (sentence, (name, reason)), outcome in zip(UNSUITABLE.items(), outcomes, strict=True):
+        assert isinstance(outcome, UnsuitableError), sentence
+        assert outcome.filter == name, sentence
+        assert reason in outcome.reason, sentence
 
 
 def test_the_report_counts_every_sentence(resources: Resources, lenient: None) -> None:
@@ -113,24 +104,21 @@ def test_looking_stops(resources: Resources, lenient: None, monkeypatch: pytest.
     assert everything.seen == len(SENTENCES)
 
 
-@pytest.mark.parametrize(
-    ("sentence", "text"),
-    [
-        ('He said "Go home now, my old friends."', None),
-        ('"He told the old man to go home!" ', "He told the old man to go home!"),
-        ('"Go home" was what he said to the old man', None),
-        ("He went to the old market… to buy bread...", "He went to the old market… to buy bread."),
-        ("The old survivors went to the market to buy bread", None),
-        (  # Appendix A.1
-            "I think that [NAME] is a better singer than [NAME].",
-            "I think that Jackie is a better singer than Robin.",
-        ),
-    ],
-)
-def test_quotation_marks_pauses_plurals_and_names(sentence: str, text: str | None, parser: Parser) -> None:
-    (suitable,) = filter_sentences([sentence], parser, lexicon={"survivor"})
-    assert isinstance(suitable, Suitable), suitable
-    assert suitable.text == (text or sentence)
+def test_quotation_marks_pauses_plurals_and_names(parser: Parser) -> None:
+    unchanged = (
+        'He said "Go home now, my old friends."',
+        '"Go home" was what he said to the old man',
+        "The old survivors went to the market to buy bread",
+    )
+    expected = {
+        **{sentence: sentence for sentence in unchanged},
+        '"He told the old man to go home!" ': "He told the old man to go home!",
+        "He went to the old market… to buy bread...": "He went to the old market… to buy bread.",
+        # Appendix A.1
+        "I think that [NAME] is a better singer than [NAME].": "I think that Jackie is a better singer than Robin.",
+    }
+    outcomes = filter_sentences([*expected], parser, lexicon={"survivor"})
+    assert [outcome.text for outcome in outcomes if isinstance(outcome, Suitable)] == [*expected.values()]
 
 
 def test_build_refusals(resources: Resources) -> None:

@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from essent.errors import MissingDependencyError
-from essent.lab.minimal_pairs.check import check_rows, is_near, make_typo, misspellings
-from essent.lab.minimal_pairs.overlap import levenshtein
-from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError, attempt, is_word
+from essent.lab.minimal_pairs.check import check_rows, is_near, make_typo
+from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError, attempt, is_word, levenshtein
+from essent.lab.minimal_pairs.resources import misspellings
 from essent.tasks.examples import MinimalPair
 from essent.tasks.heros import load_heros
 from essent.tasks.sample import sample_minimal_pairs_path
 
 
 def test_check_finds_every_kind(parser: Parser) -> None:
-    """Original, changed, subset, and the problem or nothing; then the paper's negations."""
+    """Original, changed, subset, and the problem or nothing; the paper's negations; the demonstration's 120 pairs."""
     lines = (Path(__file__).parent / "checks.tsv").read_text("utf-8").splitlines()
     expected = {MinimalPair(*pair): problem for *pair, problem in (line.split("\t") for line in lines)}
     for original, (main, word, _) in PAPER.items():
@@ -29,14 +29,10 @@ def test_check_finds_every_kind(parser: Parser) -> None:
         expected[MinimalPair(original, word, "Negation (Antonym)")] = ""
     problems = {finding.pair: finding.problem for finding in check_rows(expected, parser)}
     assert {pair: problems.get(pair, "") for pair in expected} == expected
-
-
-def test_check_of_handwritten_pairs(parser: Parser) -> None:
-    """The 120 pairs of the demonstration; numbers begin at 1."""
     pairs = load_heros(sample_minimal_pairs_path()).pairs
     assert len(check_rows(pairs, parser)) <= 6
     (finding,) = check_rows([MinimalPair("He ran.", "He jumped.", "Synonym"), MinimalPair("a", "a", "Synonym")], parser)
-    assert (finding.number, finding.problem) == (2, "the two sentences are equal")
+    assert (finding.number, finding.problem) == (2, "the two sentences are equal")  # numbers begin at 1
 
 
 def test_misspellings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ def test_main_verbs(parser: Parser) -> None:
 
 
 def test_negation_of_words(parser: Parser) -> None:
-    """Sentence, word (none: the main verb), its negation or why there is none."""
+    """Sentence, word (none: the main verb), its negation or why there is none; then other clauses, and apostrophes."""
     rows = rows_of("refused.tsv")
     for doc, (sentence, word, expected, reason) in zip(parser([row[0] for row in rows]), rows, strict=True):
         token = next(token for token in doc if token.lower_ == word) if word else attempt(statement, doc)
@@ -61,9 +61,6 @@ def test_negation_of_words(parser: Parser) -> None:
             assert reason in str(negation), sentence
         else:
             assert negation.text == expected, sentence
-
-
-def test_negations_in_another_clause_and_typographic_apostrophes(parser: Parser) -> None:
     for sentence in ("I want to help you, but I have no time.", "We walk home and never talk about it."):
         assert negate(statement(parser([sentence])[0])).text != sentence
     (doc,) = parser(["I don’t think it’s bad."])
@@ -95,8 +92,7 @@ def test_any_text_is_negated_or_refused(parser: Parser, text: str) -> None:
 def test_split_preserves_the_text(parser: Parser, text: str) -> None:
     sentences = list(parser.split([text]))
     assert all(sentences)
-    cleaned = text.replace('""', '"').replace("*", "")
-    assert "".join("".join(sentences).split()) == "".join(cleaned.split())
+    assert "".join("".join(sentences).split()) == "".join(text.replace('""', '"').replace("*", "").split())
 
 
 def test_sentence_ends(parser: Parser) -> None:

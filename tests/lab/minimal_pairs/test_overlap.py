@@ -9,36 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from essent.errors import DataError, InputError
-from essent.lab.minimal_pairs.overlap import (
-    common_subsequence,
-    levenshtein,
-    lexical_overlap,
-    words_and_marks,
-)
+from essent.lab.minimal_pairs.parsing import levenshtein
+from essent.lab.minimal_pairs.rows import common_subsequence, lexical_overlap, words_and_marks
 
 words = st.lists(st.sampled_from("a b c d".split()), max_size=7)
 
 
-def test_overlap_of_a_replaced_word() -> None:
-    """3 of 4 words stay, 1 of 3 bigrams, and 1 of 5 tokens (the full stop is one) is edited."""
-    overlap = lexical_overlap([("the old cat sleeps.", "the young cat sleeps.")])
-    assert overlap == pytest.approx(
+def test_known_overlaps() -> None:
+    """Counted by hand, then figures of `rouge` 1.0.1: capitals, commas, repeated words, several sentences, ellipses."""
+    overlap = lexical_overlap([("the old cat sleeps.", "the young cat sleeps.")])  # 3 of 4 words stay, 1 of 3 bigrams
+    assert overlap == pytest.approx(  # 1 of 5 tokens (the full stop is one) is edited
         {"rouge1": 75.0, "rouge2": 100 / 3, "rougeL": 75.0, "levenshtein": 0.2, "length": 5.0, "pairs": 1.0}
     )
-
-
-def test_rouge_matches_the_reference() -> None:
-    """Figures of `rouge` 1.0.1, printed once: capitals, commas, repeated words, several sentences, ellipses."""
     cases = {
         ("You do know, don't you?", "you do Know, don't you? Yes"): (6 / 11, 2 / 9, 6 / 11),
         ("the cat and the dog saw the cat.", "the dog and the cat saw."): (1.0, 6 / 11, 0.6),
         ("I saw it. It was big... really big", "It was big. I really saw it"): (1.0, 6 / 13, 1.0),
     }
     for pair, expected in cases.items():
-        overlap = lexical_overlap([pair])
-        assert [overlap[name] / 100 for name in ("rouge1", "rouge2", "rougeL")] == pytest.approx(expected, abs=1e-6), (
-            pair
-        )
+        rouge = [lexical_overlap([pair])[name] / 100 for name in ("rouge1", "rouge2", "rougeL")]
+        assert rouge == pytest.approx(expected, abs=1e-6), pair
 
 
 @given(words, words)
@@ -82,9 +72,6 @@ def test_another_tokenizer_changes_distance_and_length_only() -> None:
     assert letters["levenshtein"] == pytest.approx(4 / 14 / 2)
     assert {name for name in plain if plain[name] != letters[name]} == {"levenshtein", "length"}
     assert words_and_marks("Don't [NAME]!") == ["don", "'", "t", "[", "name", "]", "!"]
-
-
-def test_overlap_refusals() -> None:
     with pytest.raises(DataError, match="no pairs"):
         lexical_overlap([])
     with pytest.raises(InputError, match="Pair 2"):

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import nltk.data
 import numpy as np
@@ -15,14 +16,13 @@ import pytest
 import torch
 from heros_sentences import SENTENCES
 from tiny_wordnet import write_wordnet
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModelForMaskedLM
 
 from essent.errors import DataError, ModelError
-from essent.lab.minimal_pairs.judge import fit, read_sheets
-from essent.lab.minimal_pairs.masked import Asked, MaskedModel
+from essent.lab.minimal_pairs.check import fit, read_sheets
 from essent.lab.minimal_pairs.parsing import DATA, Parser, read_table
-from essent.lab.minimal_pairs.wordnet import WordNet, spelled
-from essent.lab.minimal_pairs.words import Confidence, Evidence, substitutes
+from essent.lab.minimal_pairs.resources import Confidence, Evidence, MaskedModel, Query, WordNet, spelled
+from essent.lab.minimal_pairs.words import substitutes
 
 # -- WordNet ----------------------------------------------------------------------------------------------------------
 
@@ -84,35 +84,36 @@ def test_substitutes_avoid_words_of_the_sentence(
 # -- the masked language model, against a slow pass for each word -----------------------------------------------------
 
 
-def queries_for(*words: str) -> list[Asked]:
+def queries_for(*words: str) -> list[Query]:
     """One word of each sentence."""
     spans = [list(re.finditer(r"\w+", text))[n % 7].span() for n, text in enumerate(SENTENCES)]
-    return [Asked(text, *span, words) for text, span in zip(SENTENCES, spans, strict=True)]
+    return [Query(text, *span, words) for text, span in zip(SENTENCES, spans, strict=True)]
 
 
-def test_slots_match_single_passes(model: MaskedModel, masked_folder: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(masked_folder)
-    slow = AutoModelForMaskedLM.from_pretrained(masked_folder).double().eval()
+@pytest.fixture
+def slow(masked_folder: Path) -> Any:
+    return AutoModelForMaskedLM.from_pretrained(masked_folder).double().eval()
+
+
+def test_slots_match_single_passes(model: MaskedModel, slow: Any) -> None:
+    tokenizer = model.tokenizer
     queries = queries_for("green", "buy", "blorp")
     model.batch_size = 5
-    for (text, start, end, _), slot in zip(queries, model.slots(queries), strict=True):
+    for (text, start, end, _), slot in zip(queries, model.mask_scores(queries), strict=True):
         ids = tokenizer(text[:start] + "[MASK]" + text[end:], return_tensors="pt")
         with torch.no_grad():
             row = slow(**ids).logits[0, ids["input_ids"][0].tolist().index(4)].log_softmax(-1)
-        assert slot.words["green"] == pytest.approx(float(row[tokenizer.vocab["green"]]), abs=1e-5)
-        assert slot.words["blorp"] == -np.inf
+        assert slot.candidates["green"] == pytest.approx(float(row[tokenizer.vocab["green"]]), abs=1e-5)
+        assert slot.candidates["blorp"] == -np.inf
         expected = {filler: float(row[tokenizer.vocab[filler]]) for filler in slot.fillers}
         assert slot.fillers == pytest.approx(expected, abs=1e-5)
         assert list(expected.values()) == sorted(expected.values(), reverse=True)
         assert not {"##s", "[PAD]", ".", "("} & set(slot.fillers)
 
 
-def test_similarities_are_cosines_of_states(model: MaskedModel, masked_folder: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(masked_folder)
-    slow = AutoModelForMaskedLM.from_pretrained(masked_folder).double().eval()
-
+def test_similarities_are_cosines_of_states(model: MaskedModel, slow: Any) -> None:
     def state(text: str, start: int) -> np.ndarray:
-        ids = tokenizer(text, return_tensors="pt")
+        ids = model.tokenizer(text, return_tensors="pt")
         with torch.no_grad():
             hidden = slow(**ids, output_hidden_states=True).hidden_states[2][0]
         inside = [n for n in range(hidden.shape[0]) if (span := ids.token_to_chars(n)) and span.start == start]
@@ -130,9 +131,9 @@ def test_similarities_are_cosines_of_states(model: MaskedModel, masked_folder: P
 
 def test_truncated_words(model: MaskedModel) -> None:
     text = "the river " * 60 + "green"
-    (slot,) = model.slots([Asked(text, 600, 605, ("green",))])
+    (slot,) = model.mask_scores([Query(text, 600, 605, ("green",))])
     assert slot == ({"green": -np.inf}, {})
-    (similarities,) = model.similarities([Asked(text, 600, 605, ("strange",))])
+    (similarities,) = model.similarities([Query(text, 600, 605, ("strange",))])
     assert similarities["strange"] == pytest.approx(-model.baseline / (1 - model.baseline))  # of a cosine of 0
 
 
@@ -146,15 +147,12 @@ def test_masked_model_refusals(folder_of: Callable[[str], Path], tmp_path: Path)
 # -- confidence -------------------------------------------------------------------------------------------------------
 
 
-def test_the_log_odds_are_a_sum() -> None:
+def test_confidence_of_the_package_and_of_a_file(tmp_path: Path) -> None:
+    """Refit after a change: essent lab minimal-pairs fit src/essent/lab/minimal_pairs/data/judgements.tsv …"""
     weights = {"constant": 1.0, "similarity": 2.0, "probability": 0.5, "prefix": 3.0}
     evidence = Evidence(similarity=0.5, prior=-1.0, probability=-4.0, prefix=True)
-    chance = Confidence({"synonym": weights}, {}).chance("synonym", evidence)
-    assert chance == pytest.approx(1 / (1 + math.exp(-(1.0 + 1.0 - 2.0 + 3.0))))
-
-
-def test_packaged_coefficients(tmp_path: Path) -> None:
-    """Refit after a change: essent lab minimal-pairs fit src/essent/lab/minimal_pairs/data/judgements.tsv …"""
+    chance = Confidence({"synonym": weights}, {}).probability("synonym", evidence)
+    assert chance == pytest.approx(1 / (1 + math.exp(-(1.0 + 1.0 - 2.0 + 3.0))))  # the log-odds are a sum
     fitted_on = Confidence.load().fitted_on
     assert fitted_on["sha256"] == hashlib.sha256((DATA / "judgements.tsv").read_bytes()).hexdigest()
     assert min(fitted_on["held-out area"].values()) > 0.7
@@ -173,7 +171,7 @@ def test_fit_separates_good_from_bad(tmp_path: Path) -> None:
     confidence = fit(rows, {"model": "m"})
     assert confidence.fitted_on["judgements"] == {"synonym": 60, "antonym": 60}
     assert confidence.fitted_on["held-out area"]["synonym"] > 0.9
-    assert confidence.chance("synonym", rows[1][1]) > 0.5 > confidence.chance("synonym", rows[0][1])
+    assert confidence.probability("synonym", rows[1][1]) > 0.5 > confidence.probability("synonym", rows[0][1])
     confidence.save(tmp_path / "fitted.json")
     assert Confidence.load(tmp_path / "fitted.json") == confidence
     with pytest.raises(DataError, match="too few to fit"):

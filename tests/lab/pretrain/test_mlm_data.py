@@ -80,15 +80,12 @@ def test_pack_is_first_fit(tokenizer) -> None:
     assert packed["attention_mask"][:].sum(dim=1).tolist() == rows
 
 
-def test_texts_longer_than_a_sequence_are_cut(tokenizer) -> None:
+def test_long_texts_are_split_and_special_tokens_are_letters(tokenizer) -> None:
     ids = [ids_of(tokenizer, text) for text in TEXTS]
     expected = sorted(own[i : i + 6] for own in ids for i in range(0, len(own), 6))
     assert pieces_of(pack(tokenizer, TEXTS, 8), tokenizer) == expected
     with pytest.raises(InputError, match="max_seq_length=2: must be at least 3"):
         pack(tokenizer, TEXTS, 2)
-
-
-def test_special_tokens_in_a_text_are_its_letters(tokenizer) -> None:
     (row,) = pack(tokenizer, ["the [MASK] and [SEP]"], 32)["input_ids"][:].tolist()
     assert tokenizer.mask_token_id not in row
     assert row.count(tokenizer.sep_token_id) == 1
@@ -96,9 +93,10 @@ def test_special_tokens_in_a_text_are_its_letters(tokenizer) -> None:
 
 @pytest.mark.parametrize("words", [False, True])
 def test_texts_without_tokens(tokenizer, words: bool) -> None:
-    assert len(pack(tokenizer, ["\u200b"], 16, words=words)) == 0
+    packed = pack(tokenizer, ["\u200b"], 16, words=words)
+    assert len(packed) == 0
     with pytest.raises(InputError, match="held-out texts contain no token to predict"):
-        masked_once(pack(tokenizer, ["\u200b"], 16, words=words), masking_of(tokenizer, 0.15, words), 0)
+        masked_once(packed, masking_of(tokenizer, 0.15, words), 0)
 
 
 # -- masks ------------------------------------------------------------------------------------------------------------
@@ -114,13 +112,18 @@ def test_few_validation_sequences_are_repeated(tokenizer) -> None:
     assert masking.generator is None  # those of training come from torch's random numbers
 
 
-def test_masks_are_bert_s(tokenizer) -> None:
+def mask_copies(tokenizer, copies: int, probability: float, words: bool) -> tuple[Any, dict[str, Any], Any]:
+    """Ids of the packed texts repeated, the masked batch, and which tokens were chosen."""
     torch.manual_seed(0)
-    rows = {name: torch.cat([values[:]] * 40) for name, values in pack(tokenizer, TEXTS, 48)[:].items()}
+    rows = {name: torch.cat([part[:]] * copies) for name, part in pack(tokenizer, TEXTS, 48, words=words)[:].items()}
     ids = rows["input_ids"].clone()
-    batch = mask(rows, masking_of(tokenizer, 0.15, False))
+    batch = mask(rows, masking_of(tokenizer, probability, words))
     assert torch.equal(ids, rows["input_ids"])
-    chosen = batch["labels"] != -100
+    return ids, batch, batch["labels"] != -100
+
+
+def test_masks_are_bert_s(tokenizer) -> None:
+    ids, batch, chosen = mask_copies(tokenizer, 40, 0.15, False)
     special = torch.isin(ids, torch.tensor([tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id]))
     assert not (chosen & special).any()
     assert torch.equal(batch["labels"][chosen], ids[chosen])
@@ -134,12 +137,8 @@ def test_masks_are_bert_s(tokenizer) -> None:
 
 
 def test_whole_words_are_masked_whole(tokenizer) -> None:
-    torch.manual_seed(0)
-    rows = {name: torch.cat([values[:]] * 20) for name, values in pack(tokenizer, TEXTS, 48, words=True)[:].items()}
-    batch = mask(rows, masking_of(tokenizer, 0.3, True))
-    chosen = batch["labels"] != -100
-    names = [tokenizer.convert_ids_to_tokens(ids) for ids in rows["input_ids"].tolist()]
-    inner = torch.tensor([[name.startswith("##") for name in row] for row in names])
+    ids, batch, chosen = mask_copies(tokenizer, 20, 0.3, True)
+    inner = torch.tensor([[token.startswith("##") for token in tokenizer.convert_ids_to_tokens(row)] for row in ids])
     assert inner.sum() > 100
     assert torch.equal(chosen[inner], chosen.roll(1, dims=1)[inner])  # as the token before
     assert chosen.any()
@@ -152,11 +151,7 @@ def test_whole_words_are_masked_whole(tokenizer) -> None:
 
 NOUNS = ("river", "garden", "kitchen", "station", "window")
 SENTENCES = [f"The old {NOUNS[n % 5]} is near the Big {NOUNS[(n * 3 + 1) % 5]} of Ulm{n}." for n in range(60)]
-ALL = [re.escape(frame).replace(r"\{text\}", "(?P<text>.+)") for frame in FRAMES]
-PATTERNS = [
-    re.compile(pattern.replace(r"\{first\}", r"(?P<first>\w+)").replace(r"\{second\}", r"(?P<second>\w+)"))
-    for pattern in ALL
-]
+PATTERNS = [re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+)", re.escape(frame))) for frame in FRAMES]
 
 
 def test_every_frame_holds_the_sentence_and_its_rare_words() -> None:
@@ -181,9 +176,6 @@ def test_share_of_framed_texts() -> None:
     assert framed[-4:] == odd
     assert 15 < sum(before == after for before, after in zip(SENTENCES, framed, strict=False)) < 45
     assert framed == in_frames([*SENTENCES, *odd], 0.5, seed=3) != in_frames([*SENTENCES, *odd], 0.5, seed=4)
-
-
-def test_frame_refusals() -> None:
     with pytest.raises(InputError, match="no text of 4 to 22 words"):
         in_frames(["One two.", "Three."], 0.5)
 

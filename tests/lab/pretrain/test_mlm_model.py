@@ -20,6 +20,7 @@ from essent.lab.pretrain.model import (
     train_word_pieces,
 )
 from essent.lab.pretrain.run import MaskedTrainer
+from essent.lab.pretrain.settings import Start
 from families import CORPUS
 
 
@@ -30,7 +31,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "electra", "modernbert", "deberta-v2"])
 def test_masked_tokens_alone_have_the_same_loss(family: str, folder_of) -> None:
-    model, new = open_model(str(folder_of(family)), None, {}, untied=False, seed=0)
+    model, new = open_model(Start(str(folder_of(family))))
     assert new == []
     model = model.double().eval()
     torch.manual_seed(0)
@@ -40,25 +41,27 @@ def test_masked_tokens_alone_have_the_same_loss(family: str, folder_of) -> None:
     labels = torch.randint(5, 60, ids.shape)
     weights = [weight for weight in model.parameters() if weight.requires_grad]
 
+    def gradients(loss: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.autograd.grad(loss, weights, materialize_grads=True, allow_unused=True)
+
     logits = model(input_ids=ids, attention_mask=attention_mask).logits
     terms = [  # - 1/M Σ log p(token): token by token
         logits[b, t].exp().sum().log() - logits[b, t, labels[b, t]] for b, t in chosen.nonzero().tolist()
     ]
     expected = torch.stack(terms).mean()
-    slow = torch.autograd.grad(expected, weights, materialize_grads=True, allow_unused=True)
+    slow = gradients(expected)
 
     with logits_at(model, chosen):
         logits = model(input_ids=ids, attention_mask=attention_mask).logits
     assert logits.shape[:-1].numel() == int(chosen.sum())
     loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels[chosen])
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-9)
-    fast = torch.autograd.grad(loss, weights, materialize_grads=True, allow_unused=True)
-    assert all(torch.allclose(first, second, atol=1e-9) for first, second in zip(slow, fast, strict=True))
+    assert all(torch.allclose(*pair, atol=1e-9) for pair in zip(slow, gradients(loss), strict=True))
     assert model(input_ids=ids).logits.shape[:2] == ids.shape
 
 
 def test_a_batch_without_masks_moves_nothing(bert: Path, tmp_path: Path) -> None:
-    model, _ = open_model(str(bert), None, {}, untied=False, seed=0)
+    model, _ = open_model(Start(str(bert)))
     trainer = MaskedTrainer(model, TrainingArguments(str(tmp_path), use_cpu=True), None)
     ids = torch.arange(5, 25).reshape(2, 10)
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": torch.full_like(ids, -100)}
@@ -70,21 +73,23 @@ def test_a_batch_without_masks_moves_nothing(bert: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("family", ["bert", "modernbert"])
 def test_untied_is_saved_untied(family: str, folder_of, tmp_path: Path) -> None:
-    model, _ = open_model(str(folder_of(family)), None, {}, untied=True, seed=0)
-    output, table = model.get_output_embeddings().weight, model.get_input_embeddings().weight
+    def weights(model) -> tuple[torch.Tensor, torch.Tensor]:
+        return model.get_output_embeddings().weight, model.get_input_embeddings().weight
+
+    model, _ = open_model(Start(str(folder_of(family))), untied=True)
+    output, table = weights(model)
     assert output is not table
     assert torch.equal(output, table)
     with torch.no_grad():
         output.add_(1)
     model.save_pretrained(tmp_path)
-    again = AutoModelForMaskedLM.from_pretrained(tmp_path)
-    assert torch.equal(again.get_output_embeddings().weight, output)
-    assert torch.equal(again.get_input_embeddings().weight, table)
+    saved = weights(AutoModelForMaskedLM.from_pretrained(tmp_path))
+    assert all(map(torch.equal, saved, (output, table)))
 
 
 def test_a_new_head_depends_on_the_seed(bert: Path, tmp_path: Path) -> None:
     AutoModel.from_pretrained(bert).save_pretrained(tmp_path)  # a sentence encoder has no head
-    models = [open_model(str(tmp_path), None, {}, untied=False, seed=seed) for seed in (0, 0, 1)]
+    models = [open_model(Start(str(tmp_path)), seed=seed) for seed in (0, 0, 1)]
     first, repeated, reseeded = (model.cls.predictions.transform.dense.weight for model, _ in models)
     assert torch.equal(first, repeated)
     assert not torch.equal(first, reseeded)
@@ -117,19 +122,16 @@ def test_read_config_refusals(model, config, kind, message: str, tmp_path: Path,
     }.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(values), "utf-8")
     with pytest.raises(kind, match=message):
-        read_config(model, config, {})
+        read_config(Start(model, config))
 
 
-def test_tokenizer_refusals(bert: Path, folder_of) -> None:
+def test_tokenizer_and_fit_of_the_configuration(bert: Path, folder_of) -> None:
     with pytest.raises(InputError, match="has its own tokenizer"):
-        open_tokenizer(str(bert), "other", [], {}, 100)
+        open_tokenizer(Start(str(bert), tokenizer="other"), [])
     with pytest.raises(ModelError, match="has no mask token"):
-        open_tokenizer(None, str(folder_of("gpt2")), [], {}, 100)
-
-
-def test_fit_config(bert: Path) -> None:
+        open_tokenizer(Start(tokenizer=str(folder_of("gpt2"))), [])
     tokenizer = AutoTokenizer.from_pretrained(bert)
-    config = read_config(None, "tiny", {})
+    config = read_config(Start(config="tiny"))
     fit_config(config, tokenizer, 64, new=True, untied=True)
     assert config.vocab_size == len(tokenizer)
     assert config.pad_token_id == tokenizer.pad_token_id
@@ -146,9 +148,9 @@ def test_trained_word_pieces(tmp_path: Path) -> None:
     first, second = (train_word_pieces(texts, 200) for _ in range(2))
     assert first.backend_tokenizer.to_str() == second.backend_tokenizer.to_str()
     assert len(first) <= 200
-    first.save_pretrained(tmp_path / "one")
-    again = AutoTokenizer.from_pretrained(tmp_path / "one")
-    ids = again("A Man is playing.")["input_ids"]
-    assert again.convert_ids_to_tokens(ids)[0] == "[CLS]"
-    assert again.decode(ids, skip_special_tokens=True) == "a man is playing."
-    assert again.mask_token_id is not None
+    first.save_pretrained(tmp_path)
+    saved = AutoTokenizer.from_pretrained(tmp_path)
+    ids = saved("A Man is playing.")["input_ids"]
+    assert saved.convert_ids_to_tokens(ids)[0] == "[CLS]"
+    assert saved.decode(ids, skip_special_tokens=True) == "a man is playing."
+    assert saved.mask_token_id is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,31 +9,29 @@ import pytest
 from reproduce_helpers import text
 
 import families
+from command_line import write_rows
 from essent.tasks.catalogue import CLASSIFICATION12, CLUSTERING6
-
-
-def _write(path: Path, rows: list[dict]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 @pytest.fixture(scope="session")
 def toy_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with all tasks, in our layout."""
     folder = tmp_path_factory.mktemp("toy-data")
+    for name in ("sts", "classification", "clustering"):
+        (folder / name).mkdir()
     scored = [{"sentence1": text(n), "sentence2": text(n + n % 4), "score": 4.5 - n % 4 + n % 3 / 4} for n in range(16)]
     parts = [f"{name}.{part}" for name in ("stsb", "sickr") for part in ("train", "dev", "test")]
     for name in ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", *parts):
-        _write(folder / "sts" / f"{name}.jsonl", scored)
-    _write(folder / "sts" / "str.jsonl", [{**row, "score": row["score"] / 5} for row in scored])
+        write_rows(folder / "sts" / f"{name}.jsonl", scored)
+    write_rows(folder / "sts" / "str.jsonl", [{**row, "score": row["score"] / 5} for row in scored])
     pairs = [{"sentence1": text(n), "sentence2": text(n + n % 2), "label": n % 2} for n in range(24)]
     for name in CLASSIFICATION12:
         rows = pairs if name in {"mrpc", "sicke"} else [{"text": text(n), "label": n % 2} for n in range(24)]
-        _write(folder / "classification" / f"{name}.jsonl", rows)
+        write_rows(folder / "classification" / f"{name}.jsonl", rows)
     for name in CLUSTERING6:
-        _write(folder / "clustering" / f"{name}.jsonl", [{"text": text(n), "label": n % 3} for n in range(24)])
+        write_rows(folder / "clustering" / f"{name}.jsonl", [{"text": text(n), "label": n % 3} for n in range(24)])
     changed = [{"original": text(n), "converted": text(n + 1), "subset": "Synonym"} for n in range(6)]
-    _write(folder / "heros.jsonl", changed)
+    write_rows(folder / "heros.jsonl", changed)
     return folder
 
 

@@ -99,12 +99,13 @@ def test_definitions(tmp_path: Path) -> None:
     path = tmp_path / "words.csv"
     path.write_text("word,definition\n moon ,a ball\n", "utf-8")
     assert read_definitions(path) == (Definition("moon", "a ball"),)
-    path.write_text("word,meaning\nmoon,a ball\n", "utf-8")
-    with pytest.raises(DataError, match="no column 'definition'"):
-        read_definitions(path)
-    path.write_text("word,definition\nmoon, \n", "utf-8")
-    with pytest.raises(DataError, match=r"words\.csv.*2.*'definition' must be a text that is not blank"):
-        read_definitions(path)
+    for content, message in (
+        ("word,meaning\nmoon,a ball\n", "no column 'definition'"),
+        ("word,definition\nmoon, \n", r"words\.csv.*2.*'definition' must be a text that is not blank"),
+    ):
+        path.write_text(content, "utf-8")
+        with pytest.raises(DataError, match=message):
+            read_definitions(path)
 
 
 def test_generator_refusals(tmp_path: Path, t5: str, bert: Path, folder_of: Callable[[str], Path]) -> None:
@@ -123,9 +124,10 @@ def test_generator_refusals(tmp_path: Path, t5: str, bert: Path, folder_of: Call
 def test_generated_templates_are_ranked_by_their_scores(shell_of: Shells, tmp_path: Path) -> None:
     names = ("{text} is called [MASK].", "Also called [MASK]. {text}", "{text} means [MASK] .")
     candidates = [Candidate(name, -float(number)) for number, name in enumerate(names)]
-    ranking = search_candidates(shell_of("bert"), TASK, candidates, work=tmp_path, layers="topk:9")
-    assert ranking.candidates == tuple(candidates)
-    assert ranking.left_out == ()
+    ranking, repeated = (
+        search_candidates(shell_of("bert"), TASK, candidates, work=tmp_path, layers="topk:9") for _ in range(2)
+    )
+    assert (ranking.candidates, ranking.left_out) == (tuple(candidates), ())
     scores = {}
     for name in names:
         recipe = f"template='{name}' layers=topk:9 weights=mask"
@@ -133,9 +135,8 @@ def test_generated_templates_are_ranked_by_their_scores(shell_of: Shells, tmp_pa
         scores[name] = ranking.board.find(recipe).scores["spearman"]
         assert scores[name] == alone.expected(recipe)
     assert scores[ranking.template] == max(scores.values())
-    again = search_candidates(shell_of("bert"), TASK, candidates, work=tmp_path, layers="topk:9")
-    assert again.board.provenance["encoded"] == 0
-    assert [t.recipe for t in again.board.trials] == [t.recipe for t in ranking.board.trials]
+    assert repeated.board.provenance["encoded"] == 0
+    assert [t.recipe for t in repeated.board.trials] == [t.recipe for t in ranking.board.trials]
 
 
 def test_unusable_templates_are_skipped(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:

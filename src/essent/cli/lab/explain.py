@@ -88,17 +88,17 @@ def bias(
     Args:
         model: A model on the hub, or a folder.
         output: Folder for the picture (PNG, SVG), the numbers and a table.
-        texts: Texts for token counts and sentence measures. Default: the order of the vocabulary, and no sentences.
+        texts: Texts for token counts and sentence measures. Default: rank tokens by the vocabulary's order, and
+            measure no sentences.
         data: Scored pairs; their Spearman correlation is shown next to the anisotropy, e.g. stsb sickr.
         data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
-        seed: Seed of the sample that is taken from many texts.
+        seed: Seed of the sample, if there are more than 100,000 texts.
         batch_size: Texts per batch.
     """
     prepare_torch("essent lab explain")
     optional_import("matplotlib", "demo")
-    from essent.lab.explain.bias import token_bias
-    from essent.lab.explain.picture import BIAS_FILES, write_bias
+    from essent.lab.explain.bias import BIAS_FILES, token_bias, write_bias
 
     check_folder(output, run.force)
     corpus = None if texts is None else read_files(texts, column)

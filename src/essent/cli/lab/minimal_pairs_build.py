@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from essent.lab.minimal_pairs.build import PairRow, Quality, Resources
-    from essent.lab.minimal_pairs.overlap import Tokenize
+    from essent.lab.minimal_pairs.resources import Resources
+    from essent.lab.minimal_pairs.rows import PairRow, Quality, Tokenize
 
 SAMPLE = 2  # pairs per subset
 MAX_PROBLEMS = 20  # printed
@@ -47,9 +47,9 @@ def build(
     batch_size: opt.BatchSize = 64,
     run: opt.Run = opt.Run(),
 ) -> None:
-    """Build minimal pairs from your own sentences.
+    """Build HEROS-style minimal pairs from your own sentences.
 
-    As in HEROS (Chiang et al. 2023, section 2): a parser selects declarative sentences and one verb or adjective in
+    As in Chiang et al. 2023, section 2: a parser selects declarative sentences and one verb or adjective in
     each. Six changes are made: synonym, antonym, random word, typo, negation of the main verb and of the word. The
     first three need WordNet and a masked language model; without them, a note is printed and the other subsets are
     built.
@@ -75,19 +75,17 @@ def build(
     """
     from tqdm import tqdm
 
-    from essent.lab.minimal_pairs.build import as_dict, write_rows
     from essent.lab.minimal_pairs.build import build as build_pairs
-    from essent.lab.minimal_pairs.overlap import words_and_marks
-    from essent.lab.minimal_pairs.words import Confidence
+    from essent.lab.minimal_pairs.resources import Confidence
+    from essent.lab.minimal_pairs.rows import as_dict, words_and_marks, write_rows
 
     check_output(output, run.force, (".jsonl",))
     check_output(json_file, run.force)
     optional_import("lemminflect", "heros")
     sentences = read_files(texts, column)
     silence_libraries()
-    weights = Confidence.load(confidence) if confidence is not None else None
-    resources = _resources(parser, wordnet, model, batch_size, run)
-    resources = replace(resources, confidence=weights)
+    coefficients = Confidence.load(confidence) if confidence is not None else Confidence.load()
+    resources = replace(_resources(parser, wordnet, model, batch_size, run), confidence=coefficients)
     unit = "words and marks"
     tokenize: Tokenize = words_and_marks
     if resources.model is not None:
@@ -172,7 +170,7 @@ def sheet(
         seed: Seed of the sample.
         force: Replace existing output.
     """
-    from essent.lab.minimal_pairs.judge import RULES, write_sheet
+    from essent.lab.minimal_pairs.check import RULES, write_sheet
     from essent.tasks.heros import load_heros
 
     check_output(output, force, (".csv",))
@@ -193,8 +191,9 @@ def fit(
 ) -> None:
     """Fit the confidence in synonyms and antonyms to annotations.
 
-    The features come from the model and WordNet. The file contains a digest of the annotations. Fit again for another
-    masked language model or with more annotations; essent's own are src/essent/lab/minimal_pairs/data/judgements.tsv.
+    The features come from the model and WordNet. The file contains a digest of the annotations. Refit for a different
+    masked language model or after adding annotations. essent's own annotations are in
+    src/essent/lab/minimal_pairs/data/judgements.tsv.
 
     ```console
     $ essent lab minimal-pairs fit sheet.csv --output confidence.json --model bert-large-uncased
@@ -207,11 +206,11 @@ def fit(
         wordnet: NLTK's data folder with WordNet. Default: NLTK's own search path.
         parser: A spaCy pipeline with a parser. Default: en_core_web_sm.
     """
-    from essent.lab.minimal_pairs.judge import fit_judgements
+    from essent.lab.minimal_pairs.check import fit_sheets
 
     check_output(output, run.force, (".json",))
     resources = _resources(parser, wordnet, model, 64, run)
-    fitted, unused = fit_judgements(sheets, resources)
+    fitted, unused = fit_sheets(sheets, resources)
     fitted.save(output)
     for relation, area in fitted.fitted_on["held-out area"].items():
         number = fitted.fitted_on["judgements"][relation]
@@ -230,7 +229,7 @@ def _reasons(quality: Quality) -> str:
 def _print(rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Tokenize, console: Console) -> None:
     from rich.text import Text
 
-    from essent.lab.minimal_pairs.build import overlaps, sample
+    from essent.lab.minimal_pairs.rows import overlaps, sample
 
     funnel = _table("filter", "left")
     funnel.add_column("why others were excluded", overflow="fold")
@@ -267,12 +266,12 @@ def _table(name: str, *numbers: str) -> Table:
 
 def _misspellings() -> dict[str, tuple[str, ...]]:
     """Return codespell's misspellings, or none and print a note."""
-    from essent.lab.minimal_pairs.check import misspellings
+    from essent.lab.minimal_pairs.resources import misspellings
 
     try:
         return misspellings()
     except MissingDependencyError as error:
-        show_note(f"Typos are single slips of a finger only. {error}")
+        show_note(f"Without codespell, typos are random edits of one letter. {error}")
         return {}
 
 
@@ -280,21 +279,19 @@ def _resources(
     parser: str | None, wordnet_folder: Path | None, mlm: str | None, batch_size: int, run: opt.Run
 ) -> Resources:
     """Load the resources of the pairs, cheap ones first."""
-    from essent.lab.minimal_pairs.build import Resources
-    from essent.lab.minimal_pairs.masked import MaskedModel
     from essent.lab.minimal_pairs.parsing import Parser
-    from essent.lab.minimal_pairs.wordnet import WordNet
+    from essent.lab.minimal_pairs.resources import MaskedModel, Resources, WordNet
 
-    parse, wordnet, model = Parser(parser), None, None
+    pipeline, wordnet, model = Parser(parser), None, None
     try:
         wordnet = WordNet(wordnet_folder)
     except DataError as error:
         if wordnet_folder is not None:  # set by the user
             raise
         show_note(f"Without WordNet, the subsets Synonym, Antonym and Random MLM are skipped. {error}")
-    known_typos = _misspellings()
+    misspellings = _misspellings()
     if mlm is None:
         show_note("Without --model, the subsets Synonym, Antonym and Random MLM are skipped.")
     elif wordnet is not None:
         model = MaskedModel(mlm, run.device, batch_size, **run.hub_options)
-    return Resources(parse, wordnet, model, known_typos)
+    return Resources(pipeline, wordnet, model, misspellings)

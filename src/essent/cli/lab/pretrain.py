@@ -57,7 +57,7 @@ def pretrain(
     from essent.lab.pretrain.settings import Start
 
     corpus = read_files(texts, column)
-    measured = None if held_out is None else read_files(held_out, column)
+    held_out_texts = None if held_out is None else read_files(held_out, column)
     if os.environ.get("RANK", "0") != "0":  # only the first process of torchrun prints
         set_quiet(True)
     outcome = run_pretraining(
@@ -65,7 +65,7 @@ def pretrain(
         output,
         Start(model, config, tokenizer, vocabulary, run.hub_options),
         settings or Pretraining(),
-        held_out=measured,
+        held_out=held_out_texts,
         resume=resume,
         force=run.force,
         device=run.device,

@@ -72,17 +72,18 @@ def reproduce(
         _list()
         return
     prepare_torch("essent lab reproduce")
+    from essent.lab.reproduce.results import render, settings_of, summary, to_dict
     from essent.lab.reproduce.run import run_table
-    from essent.lab.reproduce.show import render, settings_of, summary, to_dict
     from essent.lab.reproduce.tables import find_table
     from essent.lab.reproduce.tables import only_tasks as with_tasks
 
     published = find_table(table)
     if only_tasks:
-        published = with_tasks(published, _chosen(only_tasks, _tasks(published)))
+        tasks = [name for cell in published.cells() for name in cell.settings.get("tasks", ())]
+        published = with_tasks(published, _matcher(only_tasks, tasks))
     check_output(json_file, run.force)
-    keep_row = _chosen(only_rows, [cell.row for cell in published.cells()])
-    keep_column = _chosen(only_columns, list(published.columns))
+    keep_row = _matcher(only_rows, [cell.row for cell in published.cells()])
+    keep_column = _matcher(only_columns, list(published.columns))
     corpus = None if texts is None else read_files(texts, column)
     done = run_table(
         published,
@@ -133,30 +134,26 @@ def _list() -> None:
     results().print(listing)
 
 
-def _tasks(table: Table) -> list[str]:
-    return [name for cell in table.cells() for name in cell.settings.get("tasks", ())]
-
-
 def _models(arguments: list[str] | None, table: Table) -> dict[str, list[str]] | None:
     """Parse "sbert=DIR" and "DIR" to role -> models."""
     if not arguments:
         return None
     models: dict[str, list[str]] = {}
-    for item in arguments:
-        role, sign, name = item.partition("=")
+    for argument in arguments:
+        role, sign, name = argument.partition("=")
         if not sign or role not in table.roles:
-            if sign and not Path(item).exists():
+            if sign and not Path(argument).exists():
                 raise InputError(f"{table.name} has no model {role!r}. Its models: {', '.join(table.roles)}.")
-            role, name = table.roles[0], item
+            role, name = table.roles[0], argument
         models.setdefault(role, []).append(name)
     return models
 
 
-def _chosen(patterns: list[str] | None, names: list[str]) -> Callable[[str], bool]:
+def _matcher(patterns: list[str] | None, names: list[str]) -> Callable[[str], bool]:
     """Return a test whether a name matches a pattern (any name without patterns); brackets are literal."""
     globs = [pattern.replace("[", "[[]") for pattern in patterns or ["*"]]
-    chosen = {name for name in names if any(fnmatchcase(name, pattern) for pattern in globs)}
-    if not chosen:
-        known = ", ".join(dict.fromkeys(names))
-        raise InputError(f"{' '.join(patterns or [])!r} matches nothing. Known: {known}.")
-    return chosen.__contains__
+    matching = {name for name in names if any(fnmatchcase(name, pattern) for pattern in globs)}
+    if not matching:
+        allowed = ", ".join(dict.fromkeys(names))
+        raise InputError(f"{' '.join(patterns or [])!r} matches nothing. Known: {allowed}.")
+    return matching.__contains__

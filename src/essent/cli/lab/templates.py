@@ -58,9 +58,10 @@ def templates(
         layers: Layers of the [MASK] vector, as a mix.
         shaping: Shaping chain for the vectors, such as zscore.
     """
-    of_generation = {"--t5": t5, "--definitions": definitions, "--candidates": candidates, "--longest": longest}
+    limits = {"candidates": candidates, "longest": longest}
     if method == "greedy":
-        opt.refuse(of_generation, "is for --method generate.")
+        generator_options = {"--t5": t5, "--definitions": definitions, **{f"--{name}": limits[name] for name in limits}}
+        opt.refuse(generator_options, "is for --method generate.")
     else:
         opt.refuse({"--grammar": grammar}, "is for --method greedy.")
         if t5 is None:
@@ -68,9 +69,7 @@ def templates(
     options.check_outputs()
     prepare_torch("essent lab templates")
     from essent.lab.templates.generate import DEFINITIONS, generate_templates, read_definitions
-    from essent.lab.templates.grammar import find_grammar
-    from essent.lab.templates.search import search_candidates
-    from essent.lab.templates.search import search_templates as search_greedily
+    from essent.lab.templates.search import find_grammar, search_candidates, search_templates
 
     names = expand_groups(data)
     pairs: Any = names[0] if len(names) == 1 else read_pairs(names, options.data_folder)
@@ -78,12 +77,11 @@ def templates(
     written: dict[str, Any]
     search: Any
     if method == "greedy":
-        search = search_greedily(model, pairs, find_grammar(grammar or "promptbert"), work=options.work, **shared)
+        search = search_templates(model, pairs, find_grammar(grammar or "promptbert"), work=options.work, **shared)
         written = {"steps": [{"slot": s.slot, "chosen": s.chosen, "scores": s.scores} for s in search.steps]}
         for step in search.steps:
             show_note(f"{step.slot}: {step.chosen!r}")
     else:
-        limits = {"candidates": candidates, "longest": longest}
         keep, work = (None, None) if options.work is None else (options.work / GENERATED, options.work / "search")
         generated = generate_templates(
             str(t5),
@@ -94,9 +92,9 @@ def templates(
             keep=keep,
         )
         search = search_candidates(model, pairs, generated, work=work, **shared)
-        left_out = list(search.left_out)
-        written = {"generated": [candidate._asdict() for candidate in search.candidates], "left_out": left_out}
-        show_note(f"{len(search.candidates)} templates by {t5}; {len(left_out)} excluded because they do not fit.")
+        excluded = list(search.left_out)
+        written = {"generated": [candidate._asdict() for candidate in search.candidates], "left_out": excluded}
+        show_note(f"{len(search.candidates)} templates by {t5}; {len(excluded)} excluded because they do not fit.")
     board, template = search.board, search.template
     show_board(board, options)
     show_lines([f"Best template: {template}"], options.json_file)

@@ -3,7 +3,7 @@
 from essent._core.lazy import needs_torch
 
 with needs_torch(__name__):
-    from essent.lab.explain.bias import BiasReport, SentenceAnisotropy, TokenMap, token_bias
+    from essent.lab.explain.bias import BiasReport, SentenceAnisotropy, TokenMap, draw_bias, token_bias, write_bias
     from essent.lab.explain.importance import (
         Agreement,
         HeadAgreement,
@@ -12,7 +12,6 @@ with needs_torch(__name__):
         impact_agreement,
         impact_matrix,
     )
-    from essent.lab.explain.picture import draw_bias, write_bias
     from essent.lab.explain.predictions import MaskPrediction, MaskPredictions, Predicted, mask_predictions
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Biases of token embeddings by frequency, sub-word and case, and their anisotropy.
+"""Biases of token embeddings by frequency, sub-word and case, their anisotropy, and pictures of them.
 
 Source: PromptBERT (Jiang et al. 2022), section 3: Figures 1 and 2 show two principal components of the table, Table 2
 the average cosine of its rows, Table 1 the average cosine of sentences and their STS scores. The share of the table's
@@ -11,11 +11,14 @@ import contextlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from essent._core.atomic import replacing_file, write_json
+from essent._core.lazy import optional_import
 from essent._core.texts import check_texts
 from essent._core.types import ModelLike
 from essent.errors import InputError, ModelError
@@ -24,6 +27,7 @@ from essent.model.backbone import Backbone
 from essent.model.loading import open_model, read_capabilities
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import Vocabulary
+from essent.report.parts import short_name, shortened
 from essent.selection.evaluation import Bench, name_of
 from essent.tasks.base import Task
 from essent.tasks.geometry import average_cosine
@@ -133,8 +137,11 @@ class BiasReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain values: arrays become lists, NaN becomes None."""
-        values: dict[str, Any] = plain(asdict(self, dict_factory=_with_lists))
-        return values
+
+        def with_lists(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+            return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in fields}
+
+        return dict(plain(asdict(self, dict_factory=with_lists)))
 
     def tables(self) -> list[Table]:
         """Return tables of tokens and of sentences for `rich`."""
@@ -150,18 +157,13 @@ class BiasReport:
         if not self.sentences:
             return [tokens]
         tasks = [*self.sentences[0].spearman]
-        names = [*(f"Spearman {task}" for task in tasks), *["Spearman avg."] * (len(tasks) > 1), "anisotropy"]
-        columns = [Column(name, justify="right") for name in names]
-        sentences = Table("", *columns, title="Sentences (Table 1)", **style)
+        names = [f"Spearman {task}" for task in tasks] + ["Spearman avg."] * (len(tasks) > 1) + ["anisotropy"]
+        sentences = Table("", *(Column(name, justify="right") for name in names), title="Sentences (Table 1)", **style)
         for row in self.sentences:
             scores = [*row.spearman.values()]
             scores += [sum(scores) / len(scores)] if len(scores) > 1 else []
             sentences.add_row(RECIPES[row.recipe], *(f"{score:.2f}" for score in scores), f"{row.cosine:.4f}")
         return [tokens, sentences]
-
-
-def _with_lists(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in fields}
 
 
 def token_bias(
@@ -202,29 +204,26 @@ def token_bias(
     scored = [load_task(task, data) if isinstance(task, str) else task for task in tasks]
     if wrong := [task.name for task in scored if not isinstance(task, PairTask)]:
         raise InputError(f"The task {wrong[0]} has no scored pairs. Pass one that has, e.g. stsb.")
-    shell = _opened(model, options)
+    shell = _open_with_head(model, options)
     backbone = backbone_of(shell)
     counts = None if texts is None else count_corpus(backbone, texts, None).count
     table = backbone.static_table.detach().float().cpu().numpy()  # (V,D)
-    tables = {"input word embeddings": table, **_untied(backbone, table)}
+    tables = {"input word embeddings": table, **_untied_table(backbone, table)}
     maps = tuple(token_map(name, rows, backbone.vocabulary, counts) for name, rows in tables.items())
-    sentences: tuple[SentenceAnisotropy, ...] = ()
-    if texts is not None or scored:
-        recipes = [Recipe.parse(name) for name in RECIPES]
-        bench = Bench(shell, recipes, batch_size=batch_size, progress=progress, options={})
-        cosines = [math.nan] * len(recipes)
-        if texts is not None:
-            vectors = bench.vectors(_sample(texts, seed), None, None)
-            cosines = [average_cosine(rows, self_pairs=True) for _, rows in vectors]
-        scores = {
-            task.name: [task.score_vectors(rows).main_score for _, rows in bench.vectors(task.texts(), None, None)]
-            for task in scored
-        }
-        sentences = tuple(
-            SentenceAnisotropy(recipe, cosines[row], {task: by_recipe[row] for task, by_recipe in scores.items()})
-            for row, recipe in enumerate(RECIPES)
-        )
-    return BiasReport(name_of(model), maps, sentences, len(texts or []))
+    if texts is None and not scored:
+        return BiasReport(name_of(model), maps, (), 0)
+    rows = [SentenceAnisotropy(recipe, math.nan) for recipe in RECIPES]
+    bench = Bench(shell, list(map(Recipe.parse, RECIPES)), batch_size=batch_size, progress=progress, options={})
+    if texts is not None:
+        indices = np.random.default_rng(seed).choice(len(texts), min(len(texts), SENTENCES), replace=False)
+        sampled = [texts[index] for index in sorted(indices)]
+        cosines = [average_cosine(vectors, self_pairs=True) for _, vectors in bench.vectors(sampled, None, None)]
+        rows = [replace(row, cosine=cosine) for row, cosine in zip(rows, cosines, strict=True)]
+    for task in scored:
+        for number, (_, vectors) in enumerate(bench.vectors(task.texts(), None, None)):
+            score = task.score_vectors(vectors).main_score
+            rows[number] = replace(rows[number], spearman={**rows[number].spearman, task.name: score})
+    return BiasReport(name_of(model), maps, tuple(rows), len(texts or []))
 
 
 def token_map(name: str, table: np.ndarray, vocabulary: Vocabulary, counts: np.ndarray | None) -> TokenMap:
@@ -267,7 +266,7 @@ def between_groups(rows: np.ndarray, labels: np.ndarray) -> float:
     return between / total if total > 0 else math.nan
 
 
-def _opened(model: ModelLike, options: dict[str, Any]) -> SentenceTransformer:
+def _open_with_head(model: ModelLike, options: dict[str, Any]) -> SentenceTransformer:
     """Load the model, with its masked-LM head if the checkpoint (and not only the configuration) has one."""
     if read_capabilities(model, options).mlm_head:
         with contextlib.suppress(ModelError):
@@ -275,7 +274,7 @@ def _opened(model: ModelLike, options: dict[str, Any]) -> SentenceTransformer:
     return open_model(model, options)
 
 
-def _untied(backbone: Backbone, table: np.ndarray) -> dict[str, np.ndarray]:
+def _untied_table(backbone: Backbone, table: np.ndarray) -> dict[str, np.ndarray]:
     """Return the masked-LM head's output matrix (V,D) if it is not the input table (PromptBERT A.2, Figure 2)."""
     layer = None if backbone.mlm_head is None else backbone.mlm_head.model.get_output_embeddings()
     weight = getattr(layer, "weight", None)
@@ -285,8 +284,117 @@ def _untied(backbone: Backbone, table: np.ndarray) -> dict[str, np.ndarray]:
     return {} if np.array_equal(output, table) else {"output matrix": output}
 
 
-def _sample(texts: list[str], seed: int) -> list[str]:
-    if len(texts) <= SENTENCES:
-        return texts
-    chosen = np.random.default_rng(seed).choice(len(texts), SENTENCES, replace=False)
-    return [texts[i] for i in sorted(chosen)]
+# -- pictures: one row of panels per table, one panel per kind of bias (Figures 1 and 2) -------------------------------
+
+FAINT, UNSEEN = "#6A7178", "#DDDDDD"
+SEQUENCE = ("#A5C9EA", "#4F90CE", "#1F5C9E", "#071F45")  # from rare to frequent
+WORDS, SUBWORDS, CAPITALS = "#3B76B4", "#D9A93F", "#C8553D"
+PANEL, DPI = 5.0, 150  # inches; dots per inch
+BIAS_FILES = ("bias.png", "bias.svg", "bias.json", "bias.txt")
+MAX_QUANTILE = 0.995  # quantile of the points at the edge of the frame
+
+
+def draw_bias(report: BiasReport, path: str | Path) -> None:
+    """Draw a bias report to a file, in the format of its suffix, by default PNG.
+
+    Vector formats contain the points as pixels.
+
+    Raises:
+        MissingDependencyError: matplotlib is not installed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from essent.lab.explain import draw_bias, token_bias
+        >>> draw_bias(token_bias("my-mlm"), "bias.svg")
+        >>> Path("bias.svg").exists()
+        True
+    """
+    optional_import("matplotlib", "demo")
+    from matplotlib.figure import Figure
+
+    panels, rows = 3 if any(token_map.cased for token_map in report.maps) else 2, len(report.maps)
+    figure = Figure(figsize=(PANEL * panels, (PANEL + 0.6) * rows + 0.8), dpi=DPI, layout="constrained")
+    counted = f"counted in {report.texts:,} texts" if report.maps[0].counted else "by the vocabulary's order"
+    figure.suptitle(
+        f"Token embeddings of {shortened(short_name(report.model), 48)}\n"
+        f"{len(report.maps[0].tokens):,} tokens, one point each; frequency {counted}",
+        parse_math=False,
+    )
+    for token_map, row in zip(report.maps, figure.subplots(rows, panels, squeeze=False), strict=True):
+        low, high = np.quantile(token_map.points, [1 - MAX_QUANTILE, MAX_QUANTILE], axis=0)  # outliers are not shown
+        margin = 0.18 * (high - low) + 1e-9
+        xlim, ylim = np.stack([low - margin, high + margin], axis=1)
+        for axes in row:
+            axes.set(xticks=[], yticks=[], xlim=xlim, ylim=ylim)
+            axes.set_box_aspect(1)
+            axes.spines[:].set_color("#E4E4E4")
+        first, second = (100 * token_map.shares[name] for name in ("the first component", "the second component"))
+        text = f"{token_map.name}: first two principal components, {first:.1f} % and {second:.1f} % of the variance"
+        row[0].set_xlabel(f"{text}; average cosine {token_map.cosine:.3f}", loc="left", color=FAINT)
+        _draw_frequency(row[0], token_map)
+        words = ~token_map.subword
+        subwords = {"begins a word": (words, WORDS), "continues one": (token_map.subword, SUBWORDS)}
+        _draw_groups(row[1], token_map, "Sub-words", subwords)
+        case = {"small": (words & ~token_map.upper, WORDS), "capital": (token_map.upper, CAPITALS)}
+        if token_map.cased:
+            _draw_groups(row[2], token_map, "Case", {**case, "sub-word": (token_map.subword, SUBWORDS)})
+        for axes in row[2 + token_map.cased :]:
+            axes.remove()
+    with replacing_file(path) as temporary:
+        figure.savefig(temporary, format=temporary.suffix[1:] or "png")
+
+
+def _scatter(axes: Any, token_map: TokenMap, chosen: np.ndarray, colours: Any, **options: Any) -> Any:
+    size = float(np.clip(75_000 / len(token_map.points), 2.5, 22))
+    return axes.scatter(*token_map.points[chosen].T, c=colours, s=size, linewidths=0, rasterized=True, **options)
+
+
+def _draw_frequency(axes: Any, token_map: TokenMap) -> None:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    order = np.argsort(token_map.frequency, kind="stable")  # frequent tokens are drawn last
+    occurring = order[token_map.frequency[order] > 0] if token_map.counted else order
+    absent = order[: len(order) - len(occurring)]
+    note = f", grey: {len(absent):,} not in these texts" if len(absent) else ""
+    _scatter(axes, token_map, absent, UNSEEN)
+    shades = LinearSegmentedColormap.from_list("frequency", SEQUENCE)
+    image = _scatter(axes, token_map, occurring, token_map.frequency[occurring], cmap=shades)
+    axes.set_title(f"Frequency, light: rare{note}", loc="left")
+    axes.figure.colorbar(image, cax=axes.inset_axes((0.74, 0.02, 0.24, 0.02)), orientation="horizontal", ticks=[])
+
+
+def _draw_groups(axes: Any, token_map: TokenMap, title: str, groups: dict[str, tuple[np.ndarray, str]]) -> None:
+    """Draw points by group in random order, so that no group hides the others."""
+    from matplotlib.lines import Line2D
+
+    colours = np.empty(len(token_map.points), dtype=object)
+    marks = []
+    for name, (members, colour) in groups.items():
+        colours[members] = colour
+        marks.append(Line2D([], [], marker="o", linestyle="", color=colour, label=f"{name} ({members.sum():,})"))
+    order = np.random.default_rng(0).permutation(len(token_map.points))
+    _scatter(axes, token_map, order, list(colours[order]))
+    axes.set_title(title, loc="left")
+    spacing = {"frameon": False, "handletextpad": 0, "columnspacing": 1, "fontsize": 9}
+    axes.legend(handles=marks, loc="lower right", bbox_to_anchor=(1.02, 0.985), ncols=len(marks), **spacing)
+
+
+def write_bias(report: BiasReport, folder: str | Path) -> None:
+    """Write the picture (PNG, SVG), the numbers (JSON) and the tables (text) of a bias report into a folder.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from essent.lab.explain import token_bias, write_bias
+        >>> write_bias(token_bias("my-mlm"), "bias")
+        >>> sorted(path.name for path in Path("bias").iterdir())
+        ['bias.json', 'bias.png', 'bias.svg', 'bias.txt']
+    """
+    from rich.console import Console
+
+    directory = Path(folder)
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in BIAS_FILES[:2]:
+        draw_bias(report, directory / name)
+    write_json(directory / "bias.json", report.to_dict(), indent=None)
+    with replacing_file(directory / "bias.txt") as temporary, temporary.open("w", encoding="utf-8") as file:
+        Console(file=file, width=120).print(*report.tables(), sep="")

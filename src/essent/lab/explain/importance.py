@@ -150,12 +150,11 @@ def impact_agreement(
         >>> round(impact_agreement("sentence-transformers/all-MiniLM-L6-v2", texts, weights="idf").pearson)
         55
     """
-    backbone, sentences = _transformer(model, options), _non_empty(texts)
-    table = _weights_by_token(backbone, weights, sentences if frequency_texts is None else frequency_texts)
+    backbone, sentences, table = _with_token_weights(model, texts, weights, frequency_texts, options)
     impacts = [(impact.means, impact.ids) for impact in _impacts(backbone, sentences, layer)]  # matrices are dropped
-    ids = np.array([index for _, own in impacts for index in own], np.int64)
-    ((pearson,), (spearman,)) = correlate(np.concatenate([means for means, _ in impacts])[None, :], table[ids])
-    return Agreement(float(pearson), float(spearman), len(ids), len(sentences))
+    token_ids = np.concatenate([np.array(ids, np.int64) for _, ids in impacts])
+    ((pearson,), (spearman,)) = correlate(np.concatenate([means for means, _ in impacts])[None, :], table[token_ids])
+    return Agreement(float(pearson), float(spearman), len(token_ids), len(sentences))
 
 
 @torch.inference_mode()
@@ -183,8 +182,7 @@ def head_agreement(
         >>> [head for head, pearson, spearman in agreement.best(1)]
         ['2-2']
     """
-    backbone, sentences = _transformer(model, options), _non_empty(texts)
-    table = _weights_by_token(backbone, weights, sentences if frequency_texts is None else frequency_texts)
+    backbone, sentences, table = _with_token_weights(model, texts, weights, frequency_texts, options)
     frame, layers = make_frame(backbone.tokenizer, None), backbone.depth or 0
     heads = [(layer, head) for layer in range(1, layers + 1) for head in range(1, backbone.attention_heads + 1)]
     diagonals, token_ids = [np.empty((len(heads), 0), np.float32)], [np.empty(0, np.int64)]
@@ -249,38 +247,38 @@ def _transformer(model: ModelLike, options: dict[str, Any]) -> Backbone:
     return backbone
 
 
-def _non_empty(texts: Sequence[str]) -> list[str]:
-    sentences = check_texts(texts)
+def _with_token_weights(
+    model: ModelLike, texts: Sequence[str], spec: str, corpus: Sequence[str] | None, options: dict[str, Any]
+) -> tuple[Backbone, list[str], np.ndarray]:
+    """Return the transformer, the texts, and the weight (V,) of each token with counts from the corpus."""
+    backbone, sentences = _transformer(model, options), check_texts(texts)
     if not sentences:
         raise InputError("texts is empty: word importance needs at least one text.")
-    return sentences
-
-
-def _weights_by_token(backbone: Backbone, spec: str, corpus: Sequence[str]) -> np.ndarray:
-    """Return the weight (V,) of each token of the vocabulary, with counts from the corpus."""
     weighting = weightings.create(spec)
     if not isinstance(weighting, ByToken):
         raise InputError(f"weights={spec!r} is not a weighting by token. Use tfidf, idf or sif.")
-    stats = count_corpus(backbone, check_texts(corpus), backbone.max_seq_length)
-    return weighting.table(backbone.vocabulary, stats)
+    counted_texts = sentences if corpus is None else check_texts(corpus)
+    stats = count_corpus(backbone, counted_texts, backbone.max_seq_length)
+    return backbone, sentences, weighting.table(backbone.vocabulary, stats)
 
 
 @torch.inference_mode()
 def _impacts(backbone: Backbone, texts: list[str], layer: int | None) -> Iterator[Impact]:
+    """Yield the impact matrix of each text at a layer, by default the last one."""
     mask, top = backbone.vocabulary.mask_id, backbone.depth or 0
-    read = top if layer is None else layer
     if mask is None:
         raise InputError(
             f"Perturbed masking needs a mask token, but the tokenizer of this {backbone.family} model has none."
         )
-    if not 0 <= read <= top:
+    target_layer = top if layer is None else layer
+    if not 0 <= target_layer <= top:
         raise InputError(f"layer={layer}: this model has layers 0 to {top}.")
     frame = make_frame(backbone.tokenizer, None)
     for text in texts:
         (ids,) = framed_ids(backbone.tokenizer, frame, [text], backbone.max_seq_length)
-        own = tuple(ids[len(frame.before) : len(ids) - len(frame.after)])
-        names = tuple(backbone.vocabulary.tokens[i] for i in own)
-        yield Impact(names, own, _impact(backbone, frame, ids, mask, read))
+        content_ids = tuple(ids[len(frame.before) : len(ids) - len(frame.after)])
+        tokens = tuple(backbone.vocabulary.tokens[index] for index in content_ids)
+        yield Impact(tokens, content_ids, _impact(backbone, frame, ids, mask, target_layer))
 
 
 def _impact(backbone: Backbone, frame: Frame, ids: list[int], mask: int, layer: int) -> np.ndarray:
@@ -289,24 +287,22 @@ def _impact(backbone: Backbone, frame: Frame, ids: list[int], mask: int, layer: 
     matrix = np.zeros((count, count))
     if count == 0:
         return matrix
-    single = _states_at_masks(backbone, frame, ids, mask, layer, np.arange(count)[:, None] + start)[:, 0]  # (T,D)
+
+    def states_at_masks(positions: np.ndarray) -> np.ndarray:
+        """Mask one copy of the text per row of `positions` (b,m); return the states there, (b,m,D) in float64."""
+        rows = np.arange(len(positions))[:, None]
+        masked = np.tile(np.asarray(ids, dtype=np.int64), (len(positions), 1))  # (b,T)
+        masked[rows, positions] = mask
+        tokens = pad(masked.tolist(), frame, backbone.pad_id).to(backbone.static_table.device)
+        hidden = backbone.states(tokens, RequiredOutputs(layers=frozenset({layer}))).hidden[layer]  # (b,T,D)
+        return np.asarray(hidden[torch.from_numpy(rows), torch.from_numpy(positions)].double().cpu())
+
+    single = states_at_masks(np.arange(count)[:, None] + start)[:, 0]  # (T,D)
     first, second = np.triu_indices(count, 1)
     step = max(1, TOKENS // len(ids))
     for begin in range(0, len(first), step):
         i, j = first[begin : begin + step], second[begin : begin + step]
-        both = _states_at_masks(backbone, frame, ids, mask, layer, np.stack([i, j], axis=1) + start)  # (b,2,D)
+        both = states_at_masks(np.stack([i, j], axis=1) + start)  # (b,2,D)
         matrix[i, j] = np.linalg.norm(single[i] - both[:, 0], axis=1)
         matrix[j, i] = np.linalg.norm(single[j] - both[:, 1], axis=1)
     return matrix
-
-
-def _states_at_masks(
-    backbone: Backbone, frame: Frame, ids: list[int], mask: int, layer: int, positions: np.ndarray
-) -> np.ndarray:
-    """Mask one copy of the text per row of `positions` (b,m); return the states there, (b,m,D) in float64."""
-    rows = np.arange(len(positions))[:, None]
-    masked = np.tile(np.asarray(ids, dtype=np.int64), (len(positions), 1))  # (b,T)
-    masked[rows, positions] = mask
-    tokens = pad(masked.tolist(), frame, backbone.pad_id).to(backbone.static_table.device)
-    hidden = backbone.states(tokens, RequiredOutputs(layers=frozenset({layer}))).hidden[layer]  # (b,T,D)
-    return np.asarray(hidden[torch.from_numpy(rows), torch.from_numpy(positions)].double().cpu())

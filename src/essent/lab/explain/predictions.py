@@ -91,11 +91,11 @@ class MaskPredictions:
         from rich.table import Column, Table
         from rich.text import Text
 
-        several, denoised = any(row.mask > 1 for row in self.rows), any(row.denoised for row in self.rows)
-        names = ["sentence", *["mask"] * several, "most probable tokens", *["after template denoising"] * denoised]
+        multiple, denoised = any(row.mask > 1 for row in self.rows), any(row.denoised for row in self.rows)
+        names = ["sentence", *["mask"] * multiple, "most probable tokens", *["after template denoising"] * denoised]
         table = Table(*(Column(name, overflow="fold") for name in names), box=box.SIMPLE_HEAD, pad_edge=False)
         for row in self.rows:
-            cells = [row.text if row.mask == 1 else "", *[str(row.mask)] * several]
+            cells = [row.text if row.mask == 1 else "", *[str(row.mask)] * multiple]
             for tokens in (row.tokens, *[row.denoised] * denoised):
                 cells.append(", ".join(f"{shown.token} {100 * shown.probability:.1f} %" for shown in tokens))
             table.add_row(*map(Text, cells))
@@ -156,22 +156,22 @@ def mask_predictions(
     check_room(frame, filled, backbone.max_seq_length)
     vocabulary = backbone.vocabulary
     sequences = framed_ids(backbone.tokenizer, frame, sentences, backbone.max_seq_length)
-    rows: dict[int, list[MaskPrediction]] = {}
+    rows: dict[tuple[int, int], MaskPrediction] = {}
     for chosen in batches([len(ids) for ids in sequences], batch_size):
         tokens = pad([sequences[i] for i in chosen], frame, backbone.pad_id).to(backbone.static_table.device)
         hidden = backbone.states(tokens, RequiredOutputs(frozenset({layer}))).hidden[layer]  # (B,T,D)
-        at = tokens.attention_mask & (tokens.ids == vocabulary.mask_id)  # (B,T), `count` of them in every row
-        states = [hidden[at], *([debias(hidden, tokens, frame, layer, backbone)[at]] if denoised else [])]
-        named = [_named(*head.most_probable(of_masks, top), vocabulary) for of_masks in states]
-        for batch_row, index in enumerate(chosen.tolist()):
-            masks = enumerate(range(batch_row * count, (batch_row + 1) * count), start=1)
-            rows[index] = [
-                MaskPrediction(sentences[index], number, *(of[place] for of in named)) for number, place in masks
-            ]
-    return MaskPredictions(filled, tuple(row for index in sorted(rows) for row in rows[index]))
+        is_mask = tokens.attention_mask & (tokens.ids == vocabulary.mask_id)  # (B,T), `count` of them in every row
+        states = [hidden[is_mask]]
+        states += [debias(hidden, tokens, frame, layer, backbone)[is_mask]] if denoised else []
+        predicted = [_predicted(*head.most_probable(mask_states, top), vocabulary) for mask_states in states]
+        for number, per_state in enumerate(zip(*predicted, strict=True)):
+            index, mask = int(chosen[number // count]), number % count + 1
+            rows[index, mask] = MaskPrediction(sentences[index], mask, *per_state)
+    return MaskPredictions(filled, tuple(rows[key] for key in sorted(rows)))
 
 
-def _named(probabilities: torch.Tensor, ids: torch.Tensor, vocabulary: Vocabulary) -> list[tuple[Predicted, ...]]:
+def _predicted(probabilities: torch.Tensor, ids: torch.Tensor, vocabulary: Vocabulary) -> list[tuple[Predicted, ...]]:
+    """Name the most probable tokens (M,k) of each mask."""
     return [
         tuple(Predicted(shown(vocabulary, index), share) for index, share in zip(row, shares, strict=True))
         for row, shares in zip(ids.tolist(), probabilities.double().tolist(), strict=True)

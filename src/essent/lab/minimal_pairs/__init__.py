@@ -12,13 +12,12 @@ chose the words by hand; here they come from WordNet and are scored by a masked 
 from essent._core.lazy import needs_torch
 
 with needs_torch(__name__):
-    from essent.lab.minimal_pairs.build import PairRow, Quality, Resources, build, overlaps, sample, write_rows
-    from essent.lab.minimal_pairs.check import Finding, check_rows, misspellings
+    from essent.lab.minimal_pairs.build import build
+    from essent.lab.minimal_pairs.check import Finding, check_rows
     from essent.lab.minimal_pairs.english import negate, statement
-    from essent.lab.minimal_pairs.masked import MaskedModel
-    from essent.lab.minimal_pairs.overlap import lexical_overlap
     from essent.lab.minimal_pairs.parsing import Parser
-    from essent.lab.minimal_pairs.wordnet import WordNet
+    from essent.lab.minimal_pairs.resources import MaskedModel, Resources, WordNet, misspellings
+    from essent.lab.minimal_pairs.rows import PairRow, Quality, lexical_overlap, overlaps, sample, write_rows
 
 __all__ = [
     "Finding",

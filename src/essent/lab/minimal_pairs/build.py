@@ -2,206 +2,180 @@
 
 from __future__ import annotations
 
-import json
+import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import accumulate
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
-from essent._core.atomic import write_text
 from essent._core.types import TextsLike
 from essent.errors import DataError, InputError
 from essent.lab.minimal_pairs.check import make_typo
-from essent.lab.minimal_pairs.english import replace_word
-from essent.lab.minimal_pairs.filters import FILTERS, Suitable, filter_sentences
-from essent.lab.minimal_pairs.masked import MaskedModel
-from essent.lab.minimal_pairs.overlap import PUBLISHED, Tokenize, lexical_overlap, words_and_marks
-from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError, attempt
-from essent.lab.minimal_pairs.wordnet import WordNet
-from essent.lab.minimal_pairs.words import RELATIONS, Choice, Chooser, Confidence, both, negatable
-from essent.tasks.examples import SUBSETS, MinimalPair
+from essent.lab.minimal_pairs.english import negate, part_of_speech, replace_word, statement, ungrammatical
+from essent.lab.minimal_pairs.parsing import (
+    Doc,
+    Negation,
+    Parser,
+    Token,
+    UnsuitableError,
+    attempt,
+    is_word,
+    like_case,
+    word_lists,
+)
+from essent.lab.minimal_pairs.resources import RELATIONS, Resources
+from essent.lab.minimal_pairs.rows import PairRow, Quality
+from essent.lab.minimal_pairs.words import Choice, Chooser, both, negatable
 
-# -- rows and their report --------------------------------------------------------------------------------------------
+# -- the sentences ----------------------------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class PairRow:
-    """A minimal pair: a sentence and a changed copy of it.
-
-    Attributes:
-        original, converted: the two sentences.
-        subset: one of the six subsets of HEROS.
-        start, end: characters of the original that were changed (an insertion has start = end).
-        rule: the kind of change, e.g. "letters swapped" or "do-support".
-        word, replacement: the chosen word and its replacement; for a negation the verb or adjective, and "".
-        source: origin of the new word, e.g. "WordNet synset verb 00227165".
-
-    Example:
-        >>> from essent.lab.minimal_pairs import Parser, Resources, build
-        >>> texts = ["The shop on the corner sells old books about the sea."]
-        >>> rows, quality = build(texts, Resources(Parser()), n=1)
-        >>> row = rows[1]
-        >>> row.subset, row.word, row.rule
-        ('Negation (Main)', 'sells', 'do-support')
-        >>> row.converted
-        'The shop on the corner does not sell old books about the sea.'
-    """
-
-    original: str
-    converted: str
-    subset: str
-    start: int
-    end: int
-    rule: str
-    word: str
-    replacement: str
-    source: str
-
-
-Pair = TypeVar("Pair", PairRow, MinimalPair)
+SHORTEST, LONGEST = 6, 25  # words
+NAME, NAMES = "[NAME]", ("Jackie", "Robin", "Casey")  # Appendix A.1; the paper uses sentences with one name only
+QUOTES = '"“”'
+PLAIN = re.compile(rf"[\w ,.…!'’;&%$()/:+\-{QUOTES}]+")
+FACES = r"(?<=[\s.!])(?:[:;=]-?[)D(/]|<3)"
+EDGES = re.compile(rf"^[*>~_\s]+|(?:[^{QUOTES}\w.!?,:;)\]]|{FACES}|(?<=[.!])[.!])+$")  # emphasis, emoji, dots
+BEGINNING = re.compile(r"[\"“]?[^\W\d_]")
+END = re.compile(r"(?:\w|\([^()]+\))(?:[.!]?[\"”]?|[\"”][.!])$")
+PAUSE = re.compile(r"(?<=\w)(?:\.{2,}|…)(?=[\s\w])")
+REPEATED = re.compile(r"[.!,;'’\-]{2,}|\s{2,}|\s[.,!;]|\.\w{2,}")
+WORD = re.compile(r"(?<!['’])\b\w+\b(?!\.\w)")  # excludes the letters of i.e. and the i of hawai'i
+CAPITALS = re.compile(r"\b[A-Z]{4,}\b")
 
 
 @dataclass(frozen=True)
-class Quality:
-    """The report of `build`: how many sentences each filter excluded, and the estimated quality of the pairs.
+class Suitable:
+    """An original sentence with its parse, its main verb and its negation."""
 
-    Attributes:
-        sentences: number of distinct sentences in the texts.
-        seen: number of sentences examined.
-        originals: number of sentences that minimal pairs were built from.
-        fallen: number of excluded sentences per filter and reason, the most frequent reason first.
-        good: estimated share of good pairs for "synonym" and "antonym"; empty without a masked language model.
+    text: str
+    doc: Doc
+    main: Token
+    negation: Negation
 
-    Example:
-        >>> from essent.lab.minimal_pairs import Parser, Resources, build
-        >>> texts = ["The shop on the corner sells old books about the sea. Is it open?"]
-        >>> rows, quality = build(texts, Resources(Parser()))
-        >>> quality.seen, quality.originals, quality.fallen["length"]
-        (2, 1, {'fewer than 6 words': 1})
+
+def filter_sentences(
+    sentences: Sequence[str],
+    parser: Parser,
+    misspelled: Container[str] = frozenset(),
+    lexicon: Container[str] = frozenset(),
+) -> list[Suitable | UnsuitableError]:
+    """Return for each sentence its original, with names in place of [NAME], or the first filter that excludes it.
+
+    Args:
+        misspelled: misspelled words, which exclude a sentence.
+        lexicon: lower-case words that are accepted in addition to LemmInflect's.
     """
-
-    sentences: int
-    seen: int
-    originals: int
-    fallen: Mapping[str, Mapping[str, int]]
-    good: Mapping[str, float]
-
-    @property
-    def left(self) -> dict[str, int]:
-        """Number of sentences that passed each filter and all filters before it."""
-        fell = (-sum(reasons.values()) for reasons in self.fallen.values())
-        return dict(zip(self.fallen, list(accumulate(fell, initial=self.seen))[1:], strict=True))
+    texts = [attempt(looks_suitable, sentence) for sentence in sentences]
+    docs = iter(parser([text for text in texts if isinstance(text, str)]))
+    outcomes = [
+        attempt(_statement, next(docs), misspelled, lexicon) if isinstance(text, str) else text for text in texts
+    ]
+    negated = iter(parser([outcome.negation.text for outcome in outcomes if isinstance(outcome, Suitable)]))
+    return [
+        attempt(_with_same_verb, outcome, next(negated)) if isinstance(outcome, Suitable) else outcome
+        for outcome in outcomes
+    ]
 
 
-def write_rows(rows: Iterable[PairRow], path: str | Path) -> None:
-    """Write minimal pairs as a .jsonl file, one JSON object per line.
+def _statement(doc: Doc, misspelled: Container[str], lexicon: Container[str]) -> Suitable:
+    """Return the original of a parse; raise UnsuitableError unless it is a grammatical statement of known words."""
+    for token in doc:
+        lower = token.lower_
+        if lower in misspelled:
+            raise UnsuitableError("words", "a misspelled word")
+        plain = token.text == lower and lower.isalpha() and part_of_speech(token)
+        if plain and not (
+            is_word(lower) or lower in word_lists()["informal"] or lower in lexicon or token.lemma_ in lexicon
+        ):
+            raise UnsuitableError("words", "an unknown word")
+    if (reason := ungrammatical(doc)) is not None:
+        raise UnsuitableError("grammar", reason)
+    main = statement(doc)
+    return Suitable(doc.user_data["text"], doc, main, negate(main))
 
-    Example:
-        >>> from essent.lab.minimal_pairs import Parser, Resources, build, write_rows
-        >>> from essent.tasks import load_heros
-        >>> texts = ["The shop on the corner sells old books about the sea."]
-        >>> rows, quality = build(texts, Resources(Parser()))
-        >>> write_rows(rows, "my-pairs.jsonl")
-        >>> len(load_heros("my-pairs.jsonl").pairs)
-        3
+
+def _with_same_verb(original: Suitable, negated: Doc) -> Suitable:
+    """Return the original if its negation, parsed again, is a statement with the same main verb."""
+    main = attempt(statement, negated)
+    if isinstance(main, UnsuitableError):
+        raise UnsuitableError("main verb", f"its negation is not a statement: {main}")
+    if main.lemma_ != original.main.lemma_:
+        raise UnsuitableError("main verb", "its negation has another main verb")
+    return original
+
+
+def looks_suitable(sentence: str) -> str:
+    """Return the sentence without surrounding marks, with an initial capital and names in place of [NAME].
+
+    Raises:
+        UnsuitableError: its length, marks or words exclude it.
     """
-    write_text(path, "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows))
+    text = sentence.strip()
+    if not any(mark in text[1:-1] for mark in QUOTES):
+        text = text.strip(QUOTES)
+    text = WORD.sub(_with_apostrophe, EDGES.sub("", text))
+    for name in NAMES:
+        text = text.replace(NAME, name, 1)
+    for name, reason, is_fault in LOOKS:
+        if is_fault(PAUSE.sub(",", text)):
+            raise UnsuitableError(name, reason)
+    return text[:1].upper() + text[1:]
 
 
-def by_subset(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
-    """Group pairs by subset, in the paper's order; subsets without pairs are omitted."""
-    present = {pair.subset for pair in pairs}
-    return {subset: [pair for pair in pairs if pair.subset == subset] for subset in SUBSETS if subset in present}
+def _with_apostrophe(word: re.Match[str]) -> str:
+    """Add the missing apostrophe of a contraction (dont, im, i); IM is unchanged, since it may be another word."""
+    if len(word[0]) > 1 and word[0].isupper():
+        return word[0]
+    return like_case(_contractions().get(word[0].lower(), word[0]), word[0])
 
 
-def overlaps(rows: Sequence[PairRow], tokenize: Tokenize = words_and_marks) -> dict[str, dict[str, float]]:
-    """Return the lexical overlap of all pairs, of each subset, and of the paper's HEROS (Table 1).
-
-    The values are those of `lexical_overlap`.
-
-    Example:
-        >>> from essent.lab.minimal_pairs import Parser, Resources, build, overlaps
-        >>> texts = ["The shop on the corner sells old books about the sea."]
-        >>> rows, quality = build(texts, Resources(Parser()))
-        >>> {subset: round(values["rouge1"], 1) for subset, values in overlaps(rows).items()}
-        {'all': 84.5, 'Typo': 90.0, 'Negation (Main)': 81.8, 'Negation (Antonym)': 81.8, "the paper's HEROS": 92.9}
-    """
-    groups = {"all": [*rows], **by_subset(rows)}
-    texts = {name: [(row.original, row.converted) for row in members] for name, members in groups.items()}
-    measured = {name: lexical_overlap(pairs, tokenize) for name, pairs in texts.items()}
-    return {**measured, "the paper's HEROS": PUBLISHED["HEROS"]}
+@cache
+def _contractions() -> dict[str, str]:
+    return {contraction.replace("'", "").lower(): contraction for contraction in word_lists()["contraction"]}
 
 
-def sample(pairs: Sequence[Pair], number: int = 3, seed: int = 0) -> dict[str, list[Pair]]:
-    """Return a random sample of `number` pairs per subset.
-
-    Example:
-        >>> from essent.lab.minimal_pairs import sample
-        >>> from essent.tasks import load_heros
-        >>> pairs = load_heros("minimal-pairs.jsonl").pairs
-        >>> {subset: len(members) for subset, members in sample(pairs, 2).items()}
-        {'Synonym': 2, 'Antonym': 2, 'Random MLM': 2, 'Typo': 2, 'Negation (Main)': 2, 'Negation (Antonym)': 2}
-    """
-    rng = np.random.default_rng(seed)
-    return {
-        subset: [members[index] for index in sorted(rng.permutation(len(members))[:number])]
-        for subset, members in by_subset(pairs).items()
-    }
+def _word_count(text: str) -> int:
+    return sum(any(map(str.isalnum, word)) for word in text.split())
 
 
-def as_dict(quality: Quality, rows: Sequence[PairRow], tokenize: Tokenize = words_and_marks) -> dict[str, Any]:
-    """Return the report as plain values for a JSON file."""
-    return {
-        **asdict(quality),
-        "left": quality.left,
-        "pairs": dict(Counter(row.subset for row in rows)),
-        "overlap": overlaps(rows, tokenize) if rows else {},
-    }
+@cache
+def _curse() -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{'|'.join(sorted(word_lists()['curse']))})\b", re.IGNORECASE)
+
+
+MARKS = "marks other than , . ! ' ; : & % $ - / ( ) and quotation marks"
+LOOKS: tuple[tuple[str, str, Callable[[str], object]], ...] = (  # filter, reason, true for an excluded text
+    ("length", f"fewer than {SHORTEST} words", lambda text: _word_count(text) < SHORTEST),
+    ("length", f"more than {LONGEST} words", lambda text: _word_count(text) > LONGEST),
+    ("question", "a question", lambda text: "?" in text),
+    ("names", f"more than {len(NAMES)} {NAME}", lambda text: NAME in text),
+    ("whole sentence", "does not start with a letter", lambda text: not BEGINNING.match(text)),
+    ("whole sentence", "does not end like a sentence", lambda text: not END.search(text)),
+    ("marks", MARKS, lambda text: not PLAIN.fullmatch(text)),
+    ("marks", "unbalanced quotation marks", lambda text: text.count('"') % 2 or text.count("“") != text.count("”")),
+    ("marks", "repeated marks, or a space before a mark", REPEATED.search),
+    ("marks", "words in capitals", lambda text: len(CAPITALS.findall(text)) > 1),
+    ("language", "a swear word", lambda text: _curse().search(text)),
+)
+FILTERS = (*dict.fromkeys(name for name, _, _ in LOOKS), "words", "grammar", "statement", "main verb")
 
 
 # -- building ---------------------------------------------------------------------------------------------------------
 
 CHUNK = 128  # sentences whose words are masked together
-LATER = ("repeated", "replaceable word", "negation of the word", "synonym and antonym", "in context", "typo", "wanted")
-
-
-@dataclass(frozen=True)
-class Resources:
-    """The parser, lexicons and model that minimal pairs are built from.
-
-    Synonym, Antonym and Random MLM need both WordNet and the masked language model.
-
-    Attributes:
-        parser: parses the sentences.
-        wordnet: source of synonyms and antonyms.
-        model: scores them in context, and predicts random words.
-        misspellings: misspellings of each word; without them, typos are random edits of one letter.
-        confidence: coefficients that rank synonyms and antonyms, by default those of the package.
-
-    Example:
-        >>> from essent.lab.minimal_pairs import Parser, Resources, build, misspellings
-        >>> resources = Resources(Parser(), misspellings=misspellings())
-        >>> rows, quality = build(["I noticed that the knife in the top drawer was blunt."], resources)
-        >>> [row.subset for row in rows]
-        ['Typo', 'Negation (Main)', 'Negation (Antonym)']
-    """
-
-    parser: Parser
-    wordnet: WordNet | None = None
-    model: MaskedModel | None = None
-    misspellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    confidence: Confidence | None = None
-
-    def chooser(self) -> Chooser | None:
-        """Return the chooser of words and replacements; None without WordNet or without a model."""
-        if self.wordnet is None or self.model is None:
-            return None
-        return Chooser(self.wordnet, self.model, self.confidence or Confidence.load())
+LATER_FILTERS = (
+    "repeated",
+    "replaceable word",
+    "negation of the word",
+    "synonym and antonym",
+    "in context",
+    "typo",
+    "wanted",
+)
 
 
 class Built(NamedTuple):
@@ -209,6 +183,11 @@ class Built(NamedTuple):
 
     chances: Sequence[float]
     rows: list[PairRow]
+
+    @property
+    def rank(self) -> float:
+        """The score by which originals are ranked; 0 without a model."""
+        return both(*self.chances) if self.chances else 0.0
 
 
 def build(
@@ -251,34 +230,43 @@ def build(
     sentences = list(dict.fromkeys(resources.parser.split(texts)))
     if not sentences:
         raise DataError("The texts contain no sentences. Pass at least one sentence.")
-    order = [sentences[number] for number in np.random.default_rng(seed).permutation(len(sentences))]
-    least = min(n * look_at, len(order)) if resources.chooser() is not None else 1
-    outcomes: list[Built | UnsuitableError] = []
+    order = [sentences[index] for index in np.random.default_rng(seed).permutation(len(sentences))]
+    chooser = Chooser(resources) if resources.wordnet is not None and resources.model is not None else None
+    least = min(n * look_at, len(order)) if chooser is not None else 1
+    built: list[Built] = []
+    refused: Counter[tuple[str, str]] = Counter()
     used_texts: set[str] = set()
-    while len(outcomes) < least or (len(outcomes) < len(order) and sum(isinstance(o, Built) for o in outcomes) < n):
-        outcomes += _outcomes(order[len(outcomes) : len(outcomes) + CHUNK], resources, used_texts, seed)
+    seen = 0
+    while seen < least or (seen < len(order) and len(built) < n):
+        for outcome in _outcomes(order[seen : seen + CHUNK], resources, chooser, used_texts, seed):
+            if isinstance(outcome, Built):
+                built.append(outcome)
+            else:
+                refused[outcome.filter, outcome.reason] += 1
+        seen = min(seen + CHUNK, len(order))
         if progress is not None:
-            progress(len(outcomes), max(least, len(outcomes)))
-    built = [outcome for outcome in outcomes if isinstance(outcome, Built)]
-    built.sort(key=lambda original: both(*original.chances) if original.chances else 0.0, reverse=True)
+            progress(seen, max(least, seen))
+    built.sort(key=lambda original: original.rank, reverse=True)
     chosen = built[:n]
-    rows = [row for original in chosen for row in original.rows]
-    chances = [original.chances for original in chosen if original.chances]
-    good = dict(zip(RELATIONS, np.mean(chances, axis=0).tolist(), strict=True)) if chances else {}
-    refused = Counter((outcome.filter, outcome.reason) for outcome in outcomes if isinstance(outcome, UnsuitableError))
     refused["wanted", "others ranked higher, or came first"] = len(built) - len(chosen)
     ranked = sorted((-count, reason, name) for (name, reason), count in refused.items() if count)
-    fallen = {name: {why: -less for less, why, of in ranked if of == name} for name in (*FILTERS, *LATER)}
-    return rows, Quality(len(sentences), len(outcomes), len(chosen), fallen, good)
+    fallen = {
+        name: {reason: -negative for negative, reason, of_filter in ranked if of_filter == name}
+        for name in (*FILTERS, *LATER_FILTERS)
+    }
+    chances = [original.chances for original in chosen if original.chances]
+    good = dict(zip(RELATIONS, np.mean(chances, axis=0).tolist(), strict=True)) if chances else {}
+    rows = [row for original in chosen for row in original.rows]
+    return rows, Quality(len(sentences), seen, len(chosen), fallen, good)
 
 
 def _outcomes(
-    sentences: Sequence[str], resources: Resources, used_texts: set[str], seed: int
+    sentences: Sequence[str], resources: Resources, chooser: Chooser | None, used_texts: set[str], seed: int
 ) -> Iterator[Built | UnsuitableError]:
     """Yield the rows of each sentence, or the reason why it has none; originals in `used_texts` are not repeated."""
-    wrong = frozenset(word for words in resources.misspellings.values() for word in words)
+    misspelled = frozenset(word for words in resources.misspellings.values() for word in words)
     suitable: list[tuple[Suitable, list[Choice]]] = []
-    for original in filter_sentences(sentences, resources.parser, wrong, resources.wordnet or frozenset()):
+    for original in filter_sentences(sentences, resources.parser, misspelled, resources.wordnet or frozenset()):
         if isinstance(original, UnsuitableError):
             yield original
         elif original.text in used_texts:
@@ -288,28 +276,26 @@ def _outcomes(
         else:
             used_texts.add(original.text)
             suitable.append((original, choices))
-    words, chooser = [choices for _, choices in suitable], resources.chooser()
-    chosen = chooser(words) if chooser is not None else [choices[0] for choices in words]
+    choices_by_sentence = [choices for _, choices in suitable]
+    first_choices = [choices[0] for choices in choices_by_sentence]
+    chosen = first_choices if chooser is None else chooser.choose(choices_by_sentence)
     for (original, _), choice in zip(suitable, chosen, strict=True):
-        yield attempt(_built, original, choice, resources, seed) if isinstance(choice, Choice) else choice
+        yield attempt(_rows_of, original, choice, resources, seed) if isinstance(choice, Choice) else choice
 
 
-def _built(original: Suitable, choice: Choice, resources: Resources, seed: int) -> Built:
-    """Return the rows of a choice.
-
-    Raises:
-        UnsuitableError: the word has no typo.
-    """
+def _rows_of(original: Suitable, choice: Choice, resources: Resources, seed: int) -> Built:
+    """Return the rows of a choice; raise UnsuitableError if the word has no typo."""
     token, start, text = choice.token, choice.token.idx, original.text
     rng = np.random.default_rng([seed, zlib.crc32(text.encode())])  # independent of the order of the texts
-    typo, slip = make_typo(token.text, rng, resources.misspellings)
-    new = [(c.relation.title(), c.word, "word replaced", f"WordNet {c.source}") for c in choice.candidates]
+    typo, typo_rule = make_typo(token.text, rng, resources.misspellings)
+    replacements = [(c.relation.title(), c.word, "word replaced", f"WordNet {c.source}") for c in choice.candidates]
     if choice.filler and resources.model is not None:
-        new.append(("Random MLM", choice.filler, "word replaced", f"filler of {resources.model.name}"))
-    new.append(("Typo", typo, slip, "codespell" if slip == "common misspelling" else "seeded"))
+        replacements.append(("Random MLM", choice.filler, "word replaced", f"filler of {resources.model.name}"))
+    typo_source = "codespell" if typo_rule == "common misspelling" else "seeded"
+    replacements.append(("Typo", typo, typo_rule, typo_source))
     rows = [
         PairRow(text, replace_word(token, word), subset, start, start + len(token), rule, token.text, word, source)
-        for subset, word, rule, source in new
+        for subset, word, rule, source in replacements
     ]
     source = f"rules, {resources.parser.name}"
     negations = (("Negation (Main)", original.main, original.negation), ("Negation (Antonym)", token, choice.negation))

@@ -1,52 +1,44 @@
-"""Typos, and checks that minimal pairs, built or written by hand, follow the rules of their subsets.
+"""Typos, checks of finished minimal pairs, and sheets on which annotators label them.
 
 A typo is a common misspelling from a list, otherwise a random edit of one letter (Chiang et al. 2023, section 2.2.5).
-The list is that of the PyPI package `codespell`, which is based on Wikipedia's; it is read from the installed package.
+A sheet is a table with the columns subset, original, converted and good; an annotator puts 1 or 0 into the last. The
+confidence in synonyms and antonyms is fitted to such labels.
 """
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import io
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from essent._core.lazy import optional_import
-from essent.lab.minimal_pairs.english import NEGATORS, statement, ungrammatical
-from essent.lab.minimal_pairs.overlap import levenshtein
-from essent.lab.minimal_pairs.parsing import Doc, Parser, UnsuitableError, attempt, is_word, like_case
+from essent._core.atomic import write_text
+from essent.errors import DataError
+from essent.lab.minimal_pairs.english import NEGATORS, replace_word, replaceable, statement, ungrammatical
+from essent.lab.minimal_pairs.parsing import (
+    Doc,
+    Negation,
+    Parser,
+    UnsuitableError,
+    attempt,
+    is_word,
+    levenshtein,
+    like_case,
+)
+from essent.lab.minimal_pairs.resources import RELATIONS, Confidence, Evidence, Resources, WordNet
+from essent.lab.minimal_pairs.rows import sample
+from essent.lab.minimal_pairs.words import Choice, Chooser, substitutes
+from essent.tasks.data import located_rows
 from essent.tasks.examples import MinimalPair
 
 SHORTEST = 3
 EDITS = 3  # Levenshtein distance of common misspellings
-
-
-@cache
-def misspellings(path: Path | None = None) -> dict[str, tuple[str, ...]]:
-    """Return the common misspellings of each word.
-
-    Args:
-        path: a file of lines "misspelling->word", by default codespell's. Lines with several words are skipped.
-
-    Raises:
-        MissingDependencyError: codespell is not installed.
-
-    Example:
-        >>> from essent.lab.minimal_pairs import misspellings
-        >>> "recieve" in misspellings()["receive"]
-        True
-    """
-    if path is None:
-        path = Path(str(optional_import("codespell_lib", "heros").__file__)).parent / "data" / "dictionary.txt"
-    by_word: dict[str, list[str]] = defaultdict(list)
-    for line in path.read_text("utf-8").splitlines():
-        wrong, arrow, right = line.strip().lower().partition("->")
-        if arrow and "," not in right and right.isalpha() and wrong.isalpha():
-            by_word[right].append(wrong)
-    return {word: tuple(sorted(wrong)) for word, wrong in by_word.items()}
 
 
 def make_typo(word: str, rng: np.random.Generator, listed: Mapping[str, Sequence[str]]) -> tuple[str, str]:
@@ -58,17 +50,18 @@ def make_typo(word: str, rng: np.random.Generator, listed: Mapping[str, Sequence
         UnsuitableError: the word has fewer than three letters, or all its typos are existing words.
     """
     lower = word.lower()
-    kinds: dict[str, list[str]] = defaultdict(list)
+    typos_by_rule: dict[str, list[str]] = defaultdict(list)
     for typo in listed.get(lower, ()):
         if not is_word(typo) and is_near(typo, lower):
-            kinds["common misspelling"].append(typo)
-    for rule, typo in _slips(lower) if not kinds and len(lower) >= SHORTEST and lower.isalpha() else ():
-        if typo != lower and len(typo) > 2 and not is_word(typo):
-            kinds[rule].append(typo)
-    if not kinds:
+            typos_by_rule["common misspelling"].append(typo)
+    if not typos_by_rule and len(lower) >= SHORTEST and lower.isalpha():
+        for rule, typo in _letter_edits(lower):
+            if typo != lower and len(typo) > 2 and not is_word(typo):
+                typos_by_rule[rule].append(typo)
+    if not typos_by_rule:
         raise UnsuitableError("typo", "no typo of the word")
-    rule = sorted(kinds)[rng.integers(len(kinds))]
-    return like_case(kinds[rule][rng.integers(len(kinds[rule]))], word), rule
+    rule = sorted(typos_by_rule)[rng.integers(len(typos_by_rule))]
+    return like_case(typos_by_rule[rule][rng.integers(len(typos_by_rule[rule]))], word), rule
 
 
 def is_near(wrong: str, word: str) -> bool:
@@ -76,7 +69,7 @@ def is_near(wrong: str, word: str) -> bool:
     return 0 < levenshtein(wrong, word) <= max(EDITS, len(word) // 2)
 
 
-def _slips(word: str) -> Iterator[tuple[str, str]]:
+def _letter_edits(word: str) -> Iterator[tuple[str, str]]:
     """Yield every edit of one letter with its rule; the first letter is retained."""
     for position in range(1, len(word)):
         head, letter, tail = word[:position], word[position], word[position + 1 :]
@@ -91,6 +84,7 @@ def _slips(word: str) -> Iterator[tuple[str, str]]:
 REPLACED = ("Synonym", "Antonym", "Random MLM")
 ARTICLES = {"a", "an"}
 FULL = {"'ve": "have"}  # must've, must not have
+MARKS = '.,!;:()"“”'
 
 
 @dataclass(frozen=True)
@@ -134,54 +128,158 @@ def check_rows(
     texts = list(dict.fromkeys(text for pair in rows for text in (pair.original, pair.changed)))
     docs = dict(zip(texts, parser(texts), strict=True))
     for number, pair in enumerate(rows, start=1):
-        both = docs[pair.original], docs[pair.changed]
+        before, after = docs[pair.original], docs[pair.changed]
         if pair.original == pair.changed:
             problem: str | None = "the two sentences are equal"
         elif pair.subset == "Typo":
-            problem = _words_differ(pair, misspellings or {})
-        elif pair.subset in REPLACED:
-            problem = _words_differ(pair) or _grammar_differs(*both)
+            problem = _replacement_problem(pair, misspellings or {})
         else:
-            problem = _negation_differs(*both) or _grammar_differs(*both)
+            problem = _replacement_problem(pair) if pair.subset in REPLACED else _negation_problem(before, after)
+            if problem is None and not ungrammatical(before) and (error := ungrammatical(after)):
+                problem = f"ungrammatical: {error}"
         if problem is not None:
             findings.append(Finding(number, pair, problem))
     return findings
 
 
-def _grammar_differs(before: Doc, after: Doc) -> str | None:
-    """Return a grammar error of the changed sentence that the original does not have."""
-    wrong = None if ungrammatical(before) else ungrammatical(after)
-    return f"ungrammatical: {wrong}" if wrong else None
-
-
-def _words_differ(pair: MinimalPair, misspellings: Mapping[str, Sequence[str]] | None = None) -> str | None:
+def _replacement_problem(pair: MinimalPair, misspellings: Mapping[str, Sequence[str]] | None = None) -> str | None:
     """Check that one word, articles aside, is replaced; with `misspellings`, that its replacement is a typo."""
     before, after = pair.original.split(), pair.changed.split()
     if len(before) != len(after):
         return "more than one word differs"
-    replaced = [(_bare(old), _bare(new)) for old, new in zip(before, after, strict=True) if old != new]
-    words = [replacement for replacement in replaced if {*replacement} != ARTICLES]
-    if len(words) != 1:
-        return "more than one word differs" if words else "only an article differs"
-    ((old, new),) = words
+    changes = [
+        tuple(word.strip(MARKS).lower() for word in pair)
+        for pair in zip(before, after, strict=True)
+        if pair[0] != pair[1]
+    ]
+    changes = [change for change in changes if {*change} != ARTICLES]
+    if len(changes) != 1:
+        return "more than one word differs" if changes else "only an article differs"
+    ((old, new),) = changes
     if old == new:
         return "only marks or capitals differ"
     is_typo = misspellings is None or new in misspellings.get(old, ()) or (is_near(new, old) and not is_word(new))
     return None if is_typo else "the typo is another word"
 
 
-def _negation_differs(before: Doc, after: Doc) -> str | None:
+def _negation_problem(before: Doc, after: Doc) -> str | None:
     """Check that two statements differ in one negation only, apart from do-support and the form of one verb."""
     old, new = (Counter(FULL.get(token.lower_, token.lemma_.lower()) for token in doc) for doc in (before, after))
-    apart = (old - new) + (new - old)
-    surplus = sum(token.lower_ in NEGATORS for token in before) - sum(token.lower_ in NEGATORS for token in after)
-    if abs(surplus) != 1:
-        return "more than one negation differs" if surplus else "no negation is added or removed"
-    if {*apart} - {*NEGATORS, "do", *ARTICLES}:
+    counts = [sum(token.lower_ in NEGATORS for token in doc) for doc in (before, after)]
+    if abs(counts[0] - counts[1]) != 1:
+        return "no negation is added or removed" if counts[0] == counts[1] else "more than one negation differs"
+    if {*(old - new), *(new - old)} - {*NEGATORS, "do", *ARTICLES}:
         return "more than the negation differs"
-    unfit = (attempt(statement, doc) for doc in (before, after))
-    return next((f"not a statement: {fault}" for fault in unfit if isinstance(fault, UnsuitableError)), None)
+    outcomes = (attempt(statement, doc) for doc in (before, after))
+    return next((f"not a statement: {error}" for error in outcomes if isinstance(error, UnsuitableError)), None)
 
 
-def _bare(word: str) -> str:
-    return word.strip('.,!;:()"“”').lower()
+# -- labels -----------------------------------------------------------------------------------------------------------
+
+
+COLUMNS = ("subset", "original", "converted", "good")
+FOLDS = 10
+RULES = {  # when a pair of each subset is good
+    "Synonym": "grammatical, and means the same",
+    "Antonym": "grammatical, and means the opposite",
+    "Random MLM": "grammatical, and means something else",
+    "Typo": "one word is misspelled and can still be read",
+    "Negation (Main)": "grammatical, and the main statement is negated, or its negation removed",
+    "Negation (Antonym)": "grammatical, and the word, or its statement, is negated, or the negation removed",
+}
+
+
+def write_sheet(pairs: Iterable[MinimalPair], path: str | Path, number: int = 100, seed: int = 0) -> int:
+    """Write a .csv sheet of `number` random pairs per subset, and return its number of rows."""
+    pairs = [pair for members in sample(list(pairs), number, seed).values() for pair in members]
+    lines = io.StringIO()
+    rows = [(pair.subset, pair.original, pair.changed, "") for pair in pairs]
+    csv.writer(lines, lineterminator="\n").writerows([COLUMNS, *rows])
+    write_text(path, lines.getvalue())
+    return len(rows)
+
+
+def read_sheets(paths: Sequence[str | Path]) -> list[tuple[MinimalPair, bool]]:
+    """Return the labelled pairs of sheets (.csv, .tsv or .jsonl); rows without a label are skipped.
+
+    Raises:
+        DataError: a file is not a sheet, or a label is not 1, 0 or empty.
+    """
+    labelled = []
+    for where, columns in (row for path in paths for row in located_rows(path)):
+        if not {*COLUMNS} <= {*columns}:
+            raise DataError(f"{where}: a sheet needs the columns {', '.join(COLUMNS)}, but has {', '.join(columns)}.")
+        subset, original, converted, label = (columns[name] for name in COLUMNS)
+        good = "" if label is None else str(int(label) if isinstance(label, bool) else label).strip()
+        if good not in ("1", "0", ""):
+            raise DataError(f"{where}: good={good!r} must be 1, 0 or empty.")
+        if good:
+            labelled.append((MinimalPair(original, converted, subset), good == "1"))
+    return labelled
+
+
+def fit_sheets(paths: Sequence[str | Path], resources: Resources) -> tuple[Confidence, int]:
+    """Fit the confidence to the synonyms and antonyms of filled sheets; return it and the number of unused rows.
+
+    A row is used if WordNet has its replacement and `data/excluded.tsv` does not exclude it.
+
+    Raises:
+        DataError: a file is not a sheet, or there are too few labels.
+        InputError: the resources have no masked language model or no WordNet.
+    """
+    chooser = Chooser(resources)
+    rows = [(pair, good) for pair, good in read_sheets(paths) if pair.subset.lower() in RELATIONS]
+    docs = resources.parser([pair.original for pair, _ in rows])
+    choices = [_choice_of(pair, doc, chooser.wordnet) for (pair, _), doc in zip(rows, docs, strict=True)]
+    used = [(choice, row) for choice, row in zip(choices, rows, strict=True) if choice is not None]
+    compared = chooser.compare([choice for choice, _ in used])
+    labels = [
+        (pair.subset.lower(), evidence, good)
+        for (_, (pair, good)), (evidence_by_candidate, _) in zip(used, compared, strict=True)
+        for evidence in evidence_by_candidate.values()
+    ]
+    digest = hashlib.sha256(b"".join(Path(path).read_bytes() for path in paths)).hexdigest()
+    metadata = {"model": Path(chooser.model.name).name, "parser": resources.parser.name, "sha256": digest}
+    return fit(labels, metadata), len(rows) - len(labels)
+
+
+def _choice_of(pair: MinimalPair, doc: Doc, wordnet: WordNet) -> Choice | None:
+    """Return the choice that produces a pair, with only the pair's candidate; None if WordNet lacks it."""
+    for token in replaceable(doc):
+        same_start = pair.changed.startswith(pair.original[: max(token.idx - 3, 0)])
+        for candidate in substitutes(token, wordnet) if same_start else ():
+            if candidate.relation == pair.subset.lower() and replace_word(token, candidate.word) == pair.changed:
+                return Choice(token, Negation(pair.original, (), ""), [candidate])
+    return None
+
+
+def fit(labels: Sequence[tuple[str, Evidence, bool]], metadata: Mapping[str, Any]) -> Confidence:
+    """Fit a logistic regression per relation (ridge 1), with the mean held-out area under the curve of 10 folds.
+
+    Args:
+        labels: "synonym" or "antonym", the evidence, and whether the pair is good.
+        metadata: values to store in `fitted_on`, such as the model.
+
+    Raises:
+        DataError: a relation has fewer than `FOLDS` good or bad labels.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold, cross_val_score
+
+    coefficients, areas, counts = {}, {}, {}
+    for name in RELATIONS:
+        features = np.array([[*evidence.terms().values()] for relation, evidence, _ in labels if relation == name])
+        good = [is_good for relation, _, is_good in labels if relation == name]
+        if min(sum(good), len(good) - sum(good)) < FOLDS:
+            raise DataError(
+                f"{len(good)} labelled {name}s, {sum(good)} of them good, are too few to fit. Label at least {FOLDS} "
+                f"good and {FOLDS} bad ones."
+            )
+        folds, model = StratifiedKFold(FOLDS, shuffle=True, random_state=0), LogisticRegression()
+        areas[name] = round(float(cross_val_score(model, features, good, cv=folds, scoring="roc_auc").mean()), 3)
+        counts[name] = len(good)
+        model.fit(features, good)
+        weights = [*model.intercept_.tolist(), *model.coef_[0].tolist()]
+        terms = ("constant", *Evidence._fields)
+        coefficients[name] = {term: round(weight, 4) for term, weight in zip(terms, weights, strict=True)}
+    return Confidence(coefficients, {**metadata, "judgements": counts, "held-out area": areas})

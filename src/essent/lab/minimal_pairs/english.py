@@ -25,8 +25,8 @@ from essent.lab.minimal_pairs.parsing import (
 )
 
 QUESTION = ("how", "what", "when", "where", "which", "who", "whom", "whose", "why")
-IN_A_PHRASE = ("prt", "dative", "oprd", "acomp", "attr", "agent")  # dependents that belong to the verb's meaning
-WITH_MORE = ("as", "than", "most", "least", "one", "ones")  # words that change the meaning of an adjective
+PHRASE_DEPENDENTS = ("prt", "dative", "oprd", "acomp", "attr", "agent")  # dependents that belong to the verb's meaning
+COMPARISONS = ("as", "than", "most", "least", "one", "ones")  # words that change the meaning of an adjective
 DOUBLED = ("that", "had", "very", "so")  # words that may be repeated
 IDIOMS = {  # lemma -> auxiliaries that change its meaning: I would like, I can't believe
     **dict.fromkeys(("like", "love"), ("would", "'d")),
@@ -37,7 +37,7 @@ FINITE = ("VBZ", "VBP", "VBD", "MD")
 BE = ("am", "is", "are", "was", "were", "'m", "'re", "'s")
 NEGATORS = ("not", "n't", "never")
 STEMS = {"ca": "can", "wo": "will", "sha": "shall"}
-OWN_CLAUSE = ("ccomp", "advcl", "relcl", "acl", "conj", "csubj", "csubjpass", "parataxis", "pcomp")
+CLAUSES = ("ccomp", "advcl", "relcl", "acl", "conj", "csubj", "csubjpass", "parataxis", "pcomp")
 UNNEGATED = {("ai", "n't"), ("had", "better"), ("'d", "better"), ("would", "rather"), ("'d", "rather"), ("got", "ta")}
 POINTING = ("the", "this", "that", "these", "those")
 SUPPORT = {"VBZ": "does", "VBP": "do", "VBD": "did"}
@@ -57,10 +57,10 @@ def statement(doc: Doc) -> Token:
         >>> statement(doc)
         opens
     """
-    roots = [token for token in doc if token.dep_ == "ROOT" and (token.is_alpha or carrier(token) is not None)]
+    roots = [token for token in doc if token.dep_ == "ROOT" and (token.is_alpha or finite_word(token) is not None)]
     if not roots:
         raise UnsuitableError("statement", "no words")
-    main = next((root for root in roots if carrier(root) is not None and subject(root) is not None), roots[0])
+    main = next((root for root in roots if finite_word(root) is not None and subject(root) is not None), roots[0])
     for reason, applies in FAULTS.items():
         if applies(main):
             raise UnsuitableError("statement", reason)
@@ -89,16 +89,16 @@ def negate(token: Token) -> Negation:
 
 def replaceable(doc: Doc) -> list[Token]:
     """Return the verbs and adjectives that a synonym can replace: not auxiliaries, nor parts of a phrase."""
-    return [token for token in doc if _has_a_meaning(token) and _stands_alone(token)]
+    return [token for token in doc if _has_replaceable_meaning(token) and _stands_alone(token)]
 
 
-def _has_a_meaning(token: Token) -> bool:
+def _has_replaceable_meaning(token: Token) -> bool:
+    """Whether a word is a verb or adjective with a meaning of its own, and no name."""
     lower = token.lower_
-    named = token.text != lower and token.i > 0
-    if token.tag_[:2] not in ("VB", "JJ") or named or not lower.isalpha() or len(lower) < 3:
+    is_name = token.text != lower and token.i > 0
+    if token.tag_[:2] not in ("VB", "JJ") or is_name or not lower.isalpha() or len(lower) < 3:
         return False
-    lemma = next(iter(lemmas(lower, token.tag_)), None)
-    return lemma is not None and lemma not in word_lists()["light"]
+    return any(lemma not in word_lists()["light"] for lemma in lemmas(lower, token.tag_)[:1])
 
 
 def part_of_speech(token: Token) -> str:
@@ -125,23 +125,21 @@ def ungrammatical(doc: Doc) -> str | None:
     return None
 
 
-def _asks(main: Token) -> bool:
+def _is_question_or_subordinate(main: Token) -> bool:
     """Whether a clause begins with a question word or conjunction, or its verb precedes the subject."""
-    finite, its_subject = carrier(main), subject(main)
-    late = finite is not None and its_subject is not None and its_subject.i > finite.i
-    return late or any(child.lower_ in QUESTION or child.dep_ == "mark" for child in main.lefts)
+    finite, clause_subject = finite_word(main), subject(main)
+    inverted = finite is not None and clause_subject is not None and clause_subject.i > finite.i
+    return inverted or any(child.lower_ in QUESTION or child.dep_ == "mark" for child in main.lefts)
 
 
-def _reports(main: Token) -> bool:
+def _is_reporting_clause(main: Token) -> bool:
     """Whether the root is a reporting clause after the statement: "It works, he said", "It works, I am sure"."""
-    its_subject, sure = subject(main), [child for child in main.rights if child.lower_ in ("sure", "afraid")]
-    beside = {child.dep_ for child in main.rights if child not in sure}
-    if its_subject is None or beside & {"dobj", "acomp", "attr", "ccomp", "xcomp"}:
+    clause_subject, sure = subject(main), [child for child in main.rights if child.lower_ in ("sure", "afraid")]
+    complements = {child.dep_ for child in main.rights if child not in sure}
+    if clause_subject is None or complements & {"dobj", "acomp", "attr", "ccomp", "xcomp"}:
         return False
-    before = any(
-        child.dep_ == "ccomp" and child.i < its_subject.i and carrier(child) is not None for child in main.lefts
-    )
-    return before and (main.pos_ == "VERB" or bool(sure))
+    reported = [child for child in main.lefts if child.dep_ == "ccomp" and child.i < clause_subject.i]
+    return any(finite_word(child) is not None for child in reported) and (main.pos_ == "VERB" or bool(sure))
 
 
 def _is_title(main: Token) -> bool:
@@ -151,27 +149,27 @@ def _is_title(main: Token) -> bool:
 
 FAULTS: dict[str, Callable[[Token], bool]] = {  # why a root is not a statement's; the first that applies
     "a question": lambda main: "?" in main.doc.text,
-    "no main verb": lambda main: main.pos_ not in ("VERB", "AUX") or carrier(main) is None,
+    "no main verb": lambda main: main.pos_ not in ("VERB", "AUX") or finite_word(main) is None,
     "no subject of the main verb": lambda main: subject(main) is None,
-    "a question or a subordinate clause": _asks,
-    "a reporting clause after the statement": _reports,
+    "a question or a subordinate clause": _is_question_or_subordinate,
+    "a reporting clause after the statement": _is_reporting_clause,
     "a title": _is_title,
 }
 
 
 def _stands_alone(token: Token) -> bool:
     """Whether a word is not part of a phrase or compound with its own meaning."""
-    before, after = (token.doc[n].lower_ if 0 <= n < len(token.doc) else "" for n in (token.i - 1, token.i + 1))
-    if "-" in (before, after):
+    neighbours = [token.doc[n] for n in (token.i - 1, token.i + 1) if 0 <= n < len(token.doc)]
+    if any(neighbour.lower_ == "-" for neighbour in neighbours):
         return False
-    return _adjective_stands_alone(token, after) if token.tag_.startswith("JJ") else _verb_stands_alone(token)
+    return _adjective_stands_alone(token) if token.tag_.startswith("JJ") else _verb_stands_alone(token)
 
 
-def _adjective_stands_alone(token: Token, after: str) -> bool:
+def _adjective_stands_alone(token: Token) -> bool:
     """Whether an adjective is an attribute or predicate without measure, comparison or complement."""
     if token.i and token.nbor(-1).tag_ in ("NN", "NNS", "CD"):  # six years old
         return False
-    if after in WITH_MORE or any(child.lower_ in WITH_MORE for child in token.children):
+    if any(word.lower_ in COMPARISONS for word in (*token.children, *token.doc[token.i + 1 : token.i + 2])):
         return False
     if token.dep_ == "acomp":
         return bool(token.head.lemma_ != "make")
@@ -182,18 +180,20 @@ def _verb_stands_alone(token: Token) -> bool:
     """Whether a verb is neither auxiliary nor modifier, and needs no particle, complement or auxiliary."""
     if token.dep_ in ("aux", "auxpass", "amod", "compound", "prep"):
         return False
-    beside = {child.dep_ for child in token.children}
-    small = any(child.dep_ == "ccomp" and carrier(child) is None for child in token.children)  # I find it funny
+    dependents = {child.dep_ for child in token.children}
+    small_clause = any(
+        child.dep_ == "ccomp" and finite_word(child) is None for child in token.children
+    )  # find it funny
     idiom = {child.lower_ for child in token.children} & {*IDIOMS.get(token.lemma_, ())}
-    if small or idiom or beside & {*IN_A_PHRASE}:
+    if small_clause or idiom or dependents & {*PHRASE_DEPENDENTS}:
         return False
-    return token.tag_ != "VBN" or token.dep_ == "conj" or bool(beside & {"aux", "auxpass"})
+    return token.tag_ != "VBN" or token.dep_ == "conj" or bool(dependents & {"aux", "auxpass"})
 
 
 # -- negation ---------------------------------------------------------------------------------------------------------
 
 
-def carrier(verb: Token) -> Token | None:
+def finite_word(verb: Token) -> Token | None:
     """Return the finite word of a verb group, which "not" follows: an auxiliary or the verb; None for infinitives."""
     return next((word for word in (*_auxiliaries(verb), verb) if word.tag_ in FINITE), None)
 
@@ -215,19 +215,19 @@ def negator(verb: Token) -> Token | None:
 def negate_verb(verb: Token) -> Negation:
     """Add or remove the "not" of a verb group; for an infinitive after "going to", "have to" …, of its governor."""
     _check_negatives(verb)
-    finite = carrier(verb)
+    finite = finite_word(verb)
     if _is_governed(verb):
         return negate(verb.head)
     if finite is not None:
         _check_idioms(verb, finite)
-    if (no := negator(verb)) is not None:
-        return _take(verb, no)
+    if (negation := negator(verb)) is not None:
+        return _remove_negator(verb, negation)
     _check_adverbs(verb, finite)
     if finite is None:
-        return _put_before(verb)
+        return _insert_before_verb(verb)
     if finite.lemma_ == "get" or (finite == verb and not (verb.lower_ in BE or verb.tag_ == "MD")):
-        return _put_with_do(finite)
-    return _put_after(finite)
+        return _insert_with_do(finite)
+    return _insert_after_auxiliary(finite)
 
 
 def negate_adjective(adjective: Token) -> Negation:
@@ -236,14 +236,14 @@ def negate_adjective(adjective: Token) -> Negation:
     If other words separate the two, "not" precedes the adjective: "It is (or was) not illegal".
     """
     predicate = adjective.dep_ == "acomp"
-    verb = adjective.head if predicate else _verb_of(adjective.head)
-    if verb is None or verb.i >= adjective.i or (carrier(verb) is None and not _is_governed(verb)):
+    verb = adjective.head if predicate else _verb_governing(adjective.head)
+    if verb is None or verb.i >= adjective.i or (finite_word(verb) is None and not _is_governed(verb)):
         raise UnsuitableError("main verb", "an adjective outside the scope of a 'not' at its verb")
-    grades = [token.left_edge.i for token in adjective.lefts if token.dep_ in ("advmod", "npadvmod")]
-    first = adjective.doc[min([*grades, adjective.i])]  # *very* good
+    degrees = [token.left_edge.i for token in adjective.lefts if token.dep_ in ("advmod", "npadvmod")]
+    first = adjective.doc[min([*degrees, adjective.i])]  # *very* good
     between = adjective.doc[verb.i + 1 : first.i]
-    parted = any(token.head != verb and not adjective.is_ancestor(token) for token in between)
-    if not (predicate and parted and verb.lemma_ == "be") or negator(verb) is not None:
+    separated = any(token.head != verb and not adjective.is_ancestor(token) for token in between)
+    if not (predicate and separated and verb.lemma_ == "be") or negator(verb) is not None:
         return negate_verb(verb)
     _check_negatives(verb)
     return Negation.of(adjective.doc, [Edit(first.idx, first.idx, "not ")], "not before the adjective")
@@ -257,26 +257,28 @@ def _refuse_if(condition: object, reason: str) -> None:
 def _is_governed(verb: Token) -> bool:
     """Whether the "not" of an infinitive belongs to the verb before it: "is (not) going to *find*"."""
     governed = verb.tag_ == "VB" and verb.dep_ == "xcomp" and verb.head.lemma_ in word_lists()["semi-modal"]
-    return governed and carrier(verb) is None
+    return governed and finite_word(verb) is None
 
 
-def _verb_of(noun: Token) -> Token | None:
+def _verb_governing(noun: Token) -> Token | None:
     """Return the verb of an indefinite object or of a complement: "It is (not) my old phone"."""
-    beside = [child for child in noun.lefts if child.dep_ in ("det", "poss", "nummod", "neg", "predet")]
+    determiners = [child for child in noun.lefts if child.dep_ in ("det", "poss", "nummod", "neg", "predet")]
     if noun.dep_ == "attr" and noun.head.lemma_ == "be":
-        beside = [child for child in beside if child.dep_ not in ("poss", "nummod") and child.lower_ not in POINTING]
-    if noun.tag_.startswith("NNP") or any(child.lower_ not in ("a", "an") for child in beside):
+        determiners = [
+            word for word in determiners if word.dep_ not in ("poss", "nummod") and word.lower_ not in POINTING
+        ]
+    if noun.tag_.startswith("NNP") or any(word.lower_ not in ("a", "an") for word in determiners):
         return None
     phrase = noun.head if noun.dep_ == "pobj" and noun.head.dep_ == "prep" else noun
-    fitting = phrase != noun or noun.dep_ in ("attr", "dobj")
-    return phrase.head if fitting and phrase.head.pos_ in ("VERB", "AUX") else None
+    is_complement = phrase != noun or noun.dep_ in ("attr", "dobj")
+    return phrase.head if is_complement and phrase.head.pos_ in ("VERB", "AUX") else None
 
 
 def _clause(verb: Token) -> Iterator[Token]:
     """Yield the words of a verb's own clause, without those of embedded or coordinate clauses."""
     yield verb
     for child in verb.children:
-        if child.dep_ not in OWN_CLAUSE or (child.dep_ == "ccomp" and carrier(child) is None):
+        if child.dep_ not in CLAUSES or (child.dep_ == "ccomp" and finite_word(child) is None):
             yield from _clause(child)
 
 
@@ -305,7 +307,7 @@ def _is_bare_clause(word: Token) -> bool:
     alone = not any(token.dep_ in ("acomp", "attr", "prep") for token in word.head.rights)  # but: I am glad they left
     before = word.doc[word.left_edge.i : word.i]
     introduced = any(token.tag_[:1] in ("W", "I") for token in before)  # exactly what I thought
-    return alone and not introduced and word.dep_ == "ccomp" and carrier(word) is not None
+    return alone and not introduced and word.dep_ == "ccomp" and finite_word(word) is not None
 
 
 def _is_indefinite_existential(word: Token) -> bool:
@@ -317,48 +319,47 @@ def _is_indefinite_existential(word: Token) -> bool:
 def _check_adverbs(verb: Token, finite: Token | None) -> None:
     """Refuse adverbs that cannot be combined with "not"."""
     after = verb.doc[finite.i + 1 : finite.i + 3] if finite is not None else ()
-    beside = {token.lower_ for token in (*verb.children, *after)} - ({"already"} if finite != verb else set())
-    positive = min(word_lists()["positive adverb"] & beside, default="")
+    adverbs = {token.lower_ for token in (*verb.children, *after)} - ({"already"} if finite != verb else set())
+    positive = min(word_lists()["positive adverb"] & adverbs, default="")
     _refuse_if(positive, f"{positive!r} does not go with 'not'")
-    also = [token for token in _clause(verb) if token.lower_ == "too"]
-    also = [token for token in also if token.i > token.head.i or token.head.pos_ not in ("ADJ", "ADV")]
+    too = (token for token in _clause(verb) if token.lower_ == "too")
+    also = any(token.i > token.head.i or token.head.pos_ not in ("ADJ", "ADV") for token in too)
     _refuse_if(also, "'too' does not go with 'not'")
-    beside = {token.lower_ for token in (*after, *verb.doc[verb.i + 1 : verb.i + 2])}
-    _refuse_if(beside & {"either", "yet"}, "'either' or 'yet' at the verb")
+    next_words = {token.lower_ for token in (*after, *verb.doc[verb.i + 1 : verb.i + 2])}
+    _refuse_if(next_words & {"either", "yet"}, "'either' or 'yet' at the verb")
 
 
-def _take(verb: Token, no: Token) -> Negation:
-    """Remove the negator."""
-    _refuse_if(not no.i, "negated at the beginning")
-    _refuse_if(no.i + 1 < len(no.doc) and no.nbor().lower_ == "even", "'even' requires its negation")
-    after = " ".join(word.lower_ for word in verb.subtree if word.i > no.i and not _is_coordinate(word, verb))
+def _remove_negator(verb: Token, negation: Token) -> Negation:
+    """Remove the "not", "n't" or "never" of a verb."""
+    _refuse_if(not negation.i, "negated at the beginning")
+    _refuse_if(negation.i + 1 < len(negation.doc) and negation.nbor().lower_ == "even", "'even' requires its negation")
+    later = [word.lower_ for word in verb.subtree if word.i > negation.i and not _is_coordinate(word, verb)]
     for word in sorted(word_lists()["polarity"]):
-        _refuse_if(re.search(rf"\b{word}\b", after), f"{word!r} requires its negation")
-    before, blank = no.nbor(-1), len(no.nbor(-1).whitespace_)  # no space in cannot
-    edit = Edit(no.idx - blank, no.idx + len(no), "")
-    if no.lower_ == "n't":
-        stem = STEMS.get(before.lower_, before.lower_)
-        edit = Edit(before.idx, no.idx + len(no), like_case(stem, before.text[:1]))
-    return Negation.of(verb.doc, [edit], "never removed" if no.lower_ == "never" else "not removed")
+        _refuse_if(re.search(rf"\b{word}\b", " ".join(later)), f"{word!r} requires its negation")
+    before, end = negation.nbor(-1), negation.idx + len(negation)
+    edit = Edit(negation.idx - len(before.whitespace_), end, "")  # no space in cannot
+    if negation.lower_ == "n't":
+        edit = Edit(before.idx, end, like_case(STEMS.get(before.lower_, before.lower_), before.text[:1]))
+    return Negation.of(verb.doc, [edit], "never removed" if negation.lower_ == "never" else "not removed")
 
 
 def _is_coordinate(word: Token, verb: Token) -> bool:
     """Whether a word is in a coordinate clause with its own subject."""
-    chain = [word, *(token for token in word.ancestors if token.i != verb.i and verb.is_ancestor(token))]
-    return any(token.dep_ in ("conj", "parataxis") and subject(token) is not None for token in chain)
+    path = [word, *(token for token in word.ancestors if token.i != verb.i and verb.is_ancestor(token))]
+    return any(token.dep_ in ("conj", "parataxis") and subject(token) is not None for token in path)
 
 
-def _put_before(verb: Token) -> Negation:
+def _insert_before_verb(verb: Token) -> Negation:
     """Put "not" before an infinitive's "to", or before a bare infinitive or participle."""
     first = min([*_auxiliaries(verb), verb], key=lambda word: word.i)
-    own = verb.dep_ in ("xcomp", "ccomp", "csubj")
+    is_complement = verb.dep_ in ("xcomp", "ccomp", "csubj")
     _refuse_if(first.i == 0, "a fragment")
     _refuse_if(verb.dep_ == "pcomp" and verb.head.lower_ == "without", "negated by 'without'")
-    _refuse_if(verb.tag_ == "VB" and not own, "an infinitive that cannot have its own 'not'")
+    _refuse_if(verb.tag_ == "VB" and not is_complement, "an infinitive that cannot have its own 'not'")
     return Negation.of(verb.doc, [Edit(first.idx, first.idx, "not ")], "not before the verb")
 
 
-def _put_after(finite: Token) -> Negation:
+def _insert_after_auxiliary(finite: Token) -> Negation:
     """Put "not" after an auxiliary and the sentence adverbs that follow it."""
     doc, last = finite.doc, finite
     while last.i + 1 < len(doc) and last.nbor().lower_ in word_lists()["sentence adverb"]:
@@ -370,18 +371,18 @@ def _put_after(finite: Token) -> Negation:
     return Negation.of(doc, [edit], "not after the auxiliary")
 
 
-def _put_with_do(verb: Token) -> Negation:
+def _insert_with_do(verb: Token) -> Negation:
     """Put do, does or did with "not" before the verb's base form and its adverbs: he does not always forget."""
     _refuse_if(not verb.is_alpha, "an unknown verb")
     first = verb
-    while first.i > 1 and first.nbor(-1).head == verb and _is_of_the_verb(first.nbor(-1)):
+    while first.i > 1 and first.nbor(-1).head == verb and _follows_not(first.nbor(-1)):
         first = first.nbor(-1)
-    put = like_case(SUPPORT[verb.tag_], verb.text[:1]) if not verb.i else SUPPORT[verb.tag_]
-    edits = [Edit(first.idx, first.idx, f"{put} not "), Edit(verb.idx, verb.idx + len(verb), verb.lemma_)]
+    support = SUPPORT[verb.tag_] if verb.i else like_case(SUPPORT[verb.tag_], verb.text[:1])
+    edits = [Edit(first.idx, first.idx, f"{support} not "), Edit(verb.idx, verb.idx + len(verb), verb.lemma_)]
     return Negation.of(verb.doc, edits, "do-support")
 
 
-def _is_of_the_verb(adverb: Token) -> bool:
+def _follows_not(adverb: Token) -> bool:
     """Whether "not" precedes an adverb: a single word of manner or time, no sentence adverb."""
     joined = any(adverb.children) or adverb.nbor(-1).tag_ == "CC"  # very quickly, quickly and quietly
     of_sentence = adverb.lower_ in word_lists()["sentence adverb"]

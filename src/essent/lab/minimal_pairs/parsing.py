@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -209,3 +209,13 @@ def inflect(lemma: str, tag: str) -> str | None:
     if not spelled and tag[0] == "V":
         spelled = _library().getInflection(lemma, tag) or ()
     return str(spelled[0]) if spelled else None
+
+
+def levenshtein(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
+    """Return the minimum number of insertions, deletions and replacements that turn `first` into `second`."""
+    row = list(range(len(second) + 1))
+    for i, source in enumerate(first, start=1):
+        diagonal, row[0] = row[0], i
+        for j, target in enumerate(second, start=1):
+            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (source != target))
+    return row[-1]

@@ -1,29 +1,21 @@
 """The choice of a word and its replacements: WordNet's candidates, scored in context by a masked language model.
 
-A logistic regression estimates the probability that a synonym or an antonym is good in context. Its coefficients are in
-data/coefficients.json; `essent lab minimal-pairs fit` writes such a file from labels, with their digest.
-
 Source: Chiang et al. 2023, sections 2.2.2 to 2.2.4; the authors chose the words by hand. The model here predicts masked
 words, so that no encoder that is evaluated later has chosen the pairs.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from itertools import islice
+from typing import TypeAlias
 
-from essent._core.atomic import write_json
-from essent.errors import DataError
+from essent.errors import InputError
 from essent.lab.minimal_pairs.english import negate, part_of_speech, replaceable
-from essent.lab.minimal_pairs.masked import Asked, MaskedModel, Slot
-from essent.lab.minimal_pairs.overlap import levenshtein
 from essent.lab.minimal_pairs.parsing import (
-    DATA,
     Doc,
     Negation,
     Token,
@@ -31,67 +23,23 @@ from essent.lab.minimal_pairs.parsing import (
     attempt,
     inflect,
     lemmas,
+    levenshtein,
     read_table,
     spellings,
     word_lists,
 )
-from essent.lab.minimal_pairs.wordnet import Lemma, WordNet, spelled
+from essent.lab.minimal_pairs.resources import (
+    RELATIONS,
+    Evidence,
+    Lemma,
+    MaskScores,
+    Query,
+    Resources,
+    WordNet,
+    spelled,
+)
 
-UNSEEN, LEAST = -12.0, -14.0  # log-probability of a word without a token, and the lower limit
 SYNONYM_WEIGHT = 3.0  # of the synonym's log-probability against the antonym's: synonyms fail more often
-RELATIONS = ("synonym", "antonym")
-
-
-class Evidence(NamedTuple):
-    """The features of a replacement in context.
-
-    Attributes:
-        similarity: of its state and the replaced word's, minus the similarity of unrelated words.
-        prior: log share of the sense, minus the penalties of WordNet's relation to it.
-        probability: its log-probability in context; -inf if it is not a single token.
-        prefix: whether it differs from the word by a prefix only: unhappy.
-    """
-
-    similarity: float
-    prior: float
-    probability: float
-    prefix: bool = False
-
-    def terms(self) -> dict[str, float]:
-        """Return the terms of the regression by name."""
-        likely = max(self.probability, LEAST) if math.isfinite(self.probability) else UNSEEN
-        return {**self._asdict(), "probability": likely, "prefix": float(self.prefix)}
-
-
-@dataclass(frozen=True)
-class Confidence:
-    """Coefficients for synonyms and antonyms by name of the term, and a description of the labels behind them."""
-
-    coefficients: Mapping[str, Mapping[str, float]]
-    fitted_on: Mapping[str, Any]
-
-    @staticmethod
-    @cache
-    def load(path: Path = DATA / "coefficients.json") -> Confidence:
-        """Read a file of `essent lab minimal-pairs fit`.
-
-        Raises:
-            DataError: the file is not readable, or not such a file.
-        """
-        try:
-            coefficients = json.loads(path.read_text("utf-8"))
-            return Confidence({relation: coefficients[relation] for relation in RELATIONS}, coefficients["fitted_on"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path} has no coefficients of `essent lab minimal-pairs fit`: {error!r}.") from error
-
-    def save(self, path: str | Path) -> None:
-        """Write a file that `load` reads."""
-        write_json(path, {"fitted_on": dict(self.fitted_on), **self.coefficients})
-
-    def chance(self, relation: str, evidence: Evidence) -> float:
-        """Return the probability that the replacement is a good synonym or antonym."""
-        weights, terms = self.coefficients[relation], {"constant": 1.0, **evidence.terms()}
-        return 1 / (1 + math.exp(-sum(weight * terms[name] for name, weight in weights.items())))
 
 
 def both(synonym: float, antonym: float) -> float:
@@ -154,8 +102,7 @@ def substitutes(token: Token, wordnet: WordNet) -> list[Candidate]:
     Words of the sentence, words in data/excluded.tsv and light words are excluded.
     """
     lemma, part = lemmas(token.lower_, token.tag_)[0], part_of_speech(token)
-    sentence_forms = {form for word in token.doc for form in (word.lower_, word.lemma_)} | spellings(lemma)
-    barred = sentence_forms | word_lists()["light"]
+    excluded_words = _forms_in_sentence(token) | spellings(lemma) | word_lists()["light"]
     best: dict[str, dict[str, Candidate]] = {relation: {} for relation in RELATIONS}
     senses = wordnet.senses(lemma, part)
     total = sum(uses + 0.5 for uses, _ in senses)  # add-half
@@ -163,31 +110,35 @@ def substitutes(token: Token, wordnet: WordNet) -> list[Candidate]:
         share = (uses + 0.5) / total
         for offer in _offers(sense, part, wordnet) if share >= SHARE or not number else ():
             relation, word = offer[0], spelled(offer[2])
-            if word in barred or (lemma, relation, word) in _excluded():
+            if word in excluded_words or (lemma, relation, word) in _excluded_replacements():
                 continue
             if (candidate := _candidate(token, part, sense, offer, math.log(share), wordnet)) is not None:
-                known = best[relation].get(word, candidate)
-                best[relation][word] = max(known, candidate, key=lambda c: c.prior)
-    same, opposite = best.values()
-    synonyms = [candidate for word, candidate in same.items() if word not in opposite]
-    antonyms = [candidate for word, candidate in opposite.items() if word not in same]
+                best[relation][word] = max(best[relation].get(word, candidate), candidate, key=lambda c: c.prior)
+    synonyms, antonyms = (
+        [candidate for word, candidate in best[relation].items() if word not in best[other]]
+        for relation, other in (RELATIONS, RELATIONS[::-1])
+    )
     direct = [candidate for candidate in antonyms if not candidate.via]  # preferred to antonyms of near synonyms
     return [*synonyms, *(direct or antonyms)] if synonyms and antonyms else []
+
+
+def _forms_in_sentence(token: Token) -> set[str]:
+    return {form for word in token.doc for form in (word.lower_, word.lemma_)}
 
 
 def _offers(sense: Lemma, part: str, wordnet: WordNet) -> Iterator[Offer]:
     """Yield words of the synset and of similar, more general and more specific ones; antonyms of them and the word."""
     synset, word = sense.synset(), spelled(sense)
-    near = [("similar", synonym) for synonym in synset.similar_tos()]
-    near += [("hypernym", hypernym) for hypernym in synset.hypernyms()]
-    below = [("hyponym", hyponym) for hyponym in synset.hyponyms()]
-    for source, other in [("synset", synset), *near, *below]:
-        usual = 2 if source in ("synset", "similar") else 1
+    similar = [("similar", synonym) for synonym in synset.similar_tos()]
+    similar += [("hypernym", hypernym) for hypernym in synset.hypernyms()]
+    hyponyms = [("hyponym", hyponym) for hyponym in synset.hyponyms()]
+    for source, other in [("synset", synset), *similar, *hyponyms]:
+        max_rank = 2 if source in ("synset", "similar") else 1
         for lemma in other.lemmas():
-            if wordnet.rank(lemma, part) <= usual and not _same_stem(spelled(lemma), word):
+            if wordnet.rank(lemma, part) <= max_rank and not _same_stem(spelled(lemma), word):
                 yield "synonym", source, lemma, ""
     heads = [("direct" if head == sense else "through synset", head) for head in synset.lemmas()]
-    heads += [(f"through {source}", head) for source, other in near for head in other.lemmas()]
+    heads += [(f"through {source}", head) for source, other in similar for head in other.lemmas()]
     for source, head in heads:
         for antonym in head.antonyms():
             yield "antonym", source, antonym, "" if source == "direct" else spelled(head)
@@ -195,16 +146,16 @@ def _offers(sense: Lemma, part: str, wordnet: WordNet) -> Iterator[Offer]:
 
 def _candidate(token: Token, part: str, sense: Lemma, offer: Offer, prior: float, wordnet: WordNet) -> Candidate | None:
     """Inflect an offer like the replaced word; None unless it is a single word of letters that fits the sentence."""
-    relation, how, offered, between = offer
+    relation, source, offered, near_synonym = offer
     lemma = spelled(offered)
-    word, via = (inflect(form, token.tag_) if form else "" for form in (lemma, between))
+    word, via = (inflect(form, token.tag_) if form else "" for form in (lemma, near_synonym))
     if not word or via is None or not word.isalpha() or not fits(token, set(offered.frame_ids())):
         return None
     pairs = [sorted((word, base), key=len) for base in (token.lower_, via) if base]
     prefix = any(longer == prefix + shorter for shorter, longer in pairs for prefix in PREFIXES)
     rare = UNCOUNTED if wordnet.count(lemma, part) == 0 else 0.0
-    source = f"{how}, {part} {sense.synset().offset():08d}"
-    return Candidate(relation, lemma, word, source, prior - PENALTY[how] - rare, prefix, via)
+    sense_name = f"{source}, {part} {sense.synset().offset():08d}"
+    return Candidate(relation, lemma, word, sense_name, prior - PENALTY[source] - rare, prefix, via)
 
 
 def fits(token: Token, frames: set[int]) -> bool:
@@ -226,7 +177,7 @@ def _needs(verb: Token) -> tuple[str, ...]:
 
 
 @cache
-def _excluded() -> frozenset[tuple[str, str, str]]:
+def _excluded_replacements() -> frozenset[tuple[str, str, str]]:
     """Read the excluded replacements, which seldom fit: word, "synonym" or "antonym", replacement."""
     return frozenset((row["word"], row["relation"], row["other"]) for row in read_table("excluded.tsv"))
 
@@ -242,14 +193,12 @@ SURE = 0.35  # minimum probability that a synonym or antonym is good
 BETWEEN, RELATED = 0.42, 0.50  # minimum similarity of `Candidate.via`; below the second, a random word is unrelated
 FILLER_GAP = 3.0  # maximum difference (natural log) between the most probable word and a random one,
 FLUENT = math.log(0.01)  # unless the random one has this log-probability
-NO_WORD = ("synonym and antonym", "no word has both in one of its frequent senses")
-MISFIT = ("in context", "no synonym, antonym and random word fit into the sentence")
-LOOKED_AT, RANDOM = 8, 6  # number of synonyms, of antonyms, and of random words whose states are compared
+COMPARED, RANDOM = 8, 6  # number of synonyms, of antonyms, and of random words whose states are compared
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A word of a sentence, its negation, its replacements, and the probability that each candidate is good."""
+    """A word of a sentence, its negation, its replacements, and the probability that each replacement is good."""
 
     token: Token
     negation: Negation
@@ -257,10 +206,10 @@ class Choice:
     filler: str = ""
     chances: Sequence[float] = ()
 
-    def ask(self, *words: str) -> Asked:
+    def query(self, *words: str) -> Query:
         """Return the query that scores words in place of this one."""
         start = self.token.idx
-        return Asked(str(self.token.doc.user_data["text"]), start, start + len(self.token), tuple(dict.fromkeys(words)))
+        return Query(str(self.token.doc.user_data["text"]), start, start + len(self.token), tuple(dict.fromkeys(words)))
 
 
 def negatable(doc: Doc) -> list[Choice]:
@@ -278,15 +227,21 @@ def negatable(doc: Doc) -> list[Choice]:
     return choices
 
 
-@dataclass(frozen=True)
 class Chooser:
-    """Choice of words and replacements: WordNet's candidates, scored in context by a masked language model."""
+    """Choice of words and replacements: WordNet's candidates, scored in context by a masked language model.
 
-    wordnet: WordNet
-    model: MaskedModel
-    confidence: Confidence
+    Raises:
+        InputError: the resources lack one of the two.
+    """
 
-    def __call__(self, sentences: Sequence[Sequence[Choice]]) -> list[Choice | UnsuitableError]:
+    def __init__(self, resources: Resources) -> None:
+        if resources.wordnet is None or resources.model is None:
+            raise InputError(
+                "Synonyms and antonyms need a masked language model and WordNet. Pass Resources with both."
+            )
+        self.wordnet, self.model, self.confidence = resources.wordnet, resources.model, resources.confidence
+
+    def choose(self, sentences: Sequence[Sequence[Choice]]) -> list[Choice | UnsuitableError]:
         """Choose for each sentence the word whose synonym and antonym are most probably good."""
         offered = [
             [replace(choice, candidates=substitutes(choice.token, self.wordnet)) for choice in choices]
@@ -294,65 +249,66 @@ class Chooser:
         ]
         offered = [[choice for choice in choices if choice.candidates] for choices in offered]
         flat = [choice for choices in offered for choice in choices]
-        best = iter([self._best(choice, *looked_up) for choice, looked_up in zip(flat, self.look(flat), strict=True)])
+        best = map(self._best, flat, self.compare(flat))
         chosen: list[Choice | UnsuitableError] = []
         for choices in offered:
-            fit = [choice for choice in (next(best) for _ in choices) if choice is not None]
-            missing = UnsuitableError(*(MISFIT if choices else NO_WORD))
-            chosen.append(max(fit, key=lambda choice: both(*choice.chances), default=missing))
+            filled = [choice for choice in (next(best) for _ in choices) if choice is not None]
+            unsuitable = UnsuitableError("in context", "no synonym, antonym and random word fit into the sentence")
+            if not choices:
+                unsuitable = UnsuitableError("synonym and antonym", "no word has both in one of its frequent senses")
+            chosen.append(max(filled, key=lambda choice: both(*choice.chances), default=unsuitable))
         return chosen
 
-    def look(self, choices: Sequence[Choice]) -> list[tuple[dict[Candidate, Evidence], list[str]]]:
+    def compare(self, choices: Sequence[Choice]) -> list[tuple[dict[Candidate, Evidence], list[str]]]:
         """Return for each choice the evidence of its candidates, and unrelated words, the most probable first."""
-        slots = self.model.slots([choice.ask(*(c.word for c in choice.candidates)) for choice in choices])
+        scores = self.model.mask_scores([choice.query(*(c.word for c in choice.candidates)) for choice in choices])
         queries = []
-        for choice, slot in zip(choices, slots, strict=True):
-            candidates, fillers = self._likeliest(choice, slot), self._unrelated(choice.token, slot)
+        for choice, at_mask in zip(choices, scores, strict=True):
+            ranked = self._ranked({c: Evidence(0.0, c.prior, at_mask.candidates[c.word]) for c in choice.candidates})
+            candidates = [c for relation in RELATIONS for c in [c for c in ranked if c.relation == relation][:COMPARED]]
+            fillers = self._unrelated(choice.token, at_mask)
             words = [word for c in candidates for word in (c.word, c.via) if word]
-            queries.append((choice.ask(*words, *fillers), slot, candidates, fillers))
-        looked_up = []
+            queries.append((choice.query(*words, *fillers), at_mask, candidates, fillers))
+        compared = []
         similarities = self.model.similarities([query for query, *_ in queries])
-        for (_, slot, candidates, fillers), alike in zip(queries, similarities, strict=True):
-            fit = [c for c in candidates if not c.via or alike[c.via] >= BETWEEN]
-            evidence = {c: Evidence(alike[c.word], c.prior, slot.words[c.word], c.prefix) for c in fit}
-            looked_up.append((evidence, [word for word in fillers if alike[word] < RELATED]))
-        return looked_up
+        for (_, at_mask, candidates, fillers), similarity in zip(queries, similarities, strict=True):
+            evidence = {
+                c: Evidence(similarity[c.word], c.prior, at_mask.candidates[c.word], c.prefix)
+                for c in candidates
+                if not c.via or similarity[c.via] >= BETWEEN
+            }
+            compared.append((evidence, [word for word in fillers if similarity[word] < RELATED]))
+        return compared
 
-    def _likeliest(self, choice: Choice, slot: Slot) -> list[Candidate]:
-        """Return the `LOOKED_AT` most probable candidates of each relation, before their states are compared."""
-        evidence = {c: Evidence(0.0, c.prior, slot.words[c.word]) for c in choice.candidates}
-        ordered = self._sorted(evidence)
-        return [c for relation in RELATIONS for c in [c for c in ordered if c.relation == relation][:LOOKED_AT]]
-
-    def _sorted(self, evidence: Mapping[Candidate, Evidence]) -> dict[Candidate, float]:
+    def _ranked(self, evidence: Mapping[Candidate, Evidence]) -> dict[Candidate, float]:
         """Return the probability that each candidate is good, the highest first."""
-        chances = {c: self.confidence.chance(c.relation, known) for c, known in evidence.items()}
+        chances = {c: self.confidence.probability(c.relation, its_evidence) for c, its_evidence in evidence.items()}
         return dict(sorted(chances.items(), key=lambda entry: (-entry[1], entry[0].lemma)))
 
-    def _best(self, choice: Choice, known: Mapping[Candidate, Evidence], fillers: Sequence[str]) -> Choice | None:
+    def _best(self, choice: Choice, compared: tuple[Mapping[Candidate, Evidence], Sequence[str]]) -> Choice | None:
         """Return the choice with its best synonym, best antonym and most probable filler; None if one is missing."""
-        chances = self._sorted(known)
-        first = {c.relation: c for c in reversed(chances) if chances[c] >= SURE}
-        if len(first) < len(RELATIONS) or not fillers:
+        evidence, fillers = compared
+        chances = self._ranked(evidence)
+        best = {c.relation: c for c in reversed(chances) if chances[c] >= SURE}
+        if len(best) < len(RELATIONS) or not fillers:
             return None
-        pair = [first[relation] for relation in RELATIONS]
+        pair = [best[relation] for relation in RELATIONS]
         return replace(choice, candidates=pair, filler=fillers[0], chances=[chances[c] for c in pair])
 
-    def _unrelated(self, token: Token, slot: Slot) -> list[str]:
+    def _unrelated(self, token: Token, scores: MaskScores) -> list[str]:
         """Return the most probable words in the same form that are unrelated to the word (section 2.2.4)."""
-        lemma = lemmas(token.lower_, token.tag_)[0]
-        sentence_forms = {form for word in token.doc for form in (word.lower_, word.lemma_)}
-        taboo = sentence_forms | self.wordnet.relatives(lemma) | spellings(lemma)
-        least = min(max(slot.fillers.values(), default=0.0) - FILLER_GAP, FLUENT)
-        likely = (word for word, probability in slot.fillers.items() if probability >= least and word not in taboo)
-        return [word for word in likely if self._may_stand(token, lemma, word, taboo)][:RANDOM]
+        lemma, part = lemmas(token.lower_, token.tag_)[0], part_of_speech(token)
+        excluded_words = _forms_in_sentence(token) | self.wordnet.relatives(lemma) | spellings(lemma)
+        light = word_lists()["light"] | word_lists()["not random"]
 
-    def _may_stand(self, token: Token, lemma: str, word: str, taboo: set[str]) -> bool:
-        """Whether a word has mostly the token's part of speech, is unrelated to its lemma, and fits the sentence."""
-        part, light = part_of_speech(token), word_lists()["light"] | word_lists()["not random"]
-        own = [form for form in lemmas(word, token.tag_) if self.wordnet.is_mostly(form, part)]
-        own = [form for form in own if form not in light and not token.vocab[form].like_num]
-        if any(form in taboo or lemma in self.wordnet.relatives(form) for form in own):
-            return False
-        usual = (sense for form in own for _, sense in self.wordnet.senses(form, part)[:1])
-        return any(fits(token, set(sense.frame_ids())) for sense in usual)
+        def fits_unrelated(word: str) -> bool:
+            forms = [form for form in lemmas(word, token.tag_) if self.wordnet.is_mostly(form, part)]
+            forms = [form for form in forms if form not in light and not token.vocab[form].like_num]
+            if any(form in excluded_words or lemma in self.wordnet.relatives(form) for form in forms):
+                return False
+            first_senses = (sense for form in forms for _, sense in self.wordnet.senses(form, part)[:1])
+            return any(fits(token, set(sense.frame_ids())) for sense in first_senses)
+
+        least = min(max(scores.fillers.values(), default=0.0) - FILLER_GAP, FLUENT)
+        probable = [word for word, log in scores.fillers.items() if log >= least and word not in excluded_words]
+        return list(islice(filter(fits_unrelated, probable), RANDOM))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
 
-SHARE, MOST = 0.01, 2000  # share and maximum number of texts that are held out by default
-LEAST = 64  # minimum number of held-out sequences; fewer are repeated, each time with other masks
-OPEN = 64  # the next text goes to the first of the last 64 sequences that has room
+SHARE, MAX_HELD_OUT = 0.01, 2000  # share and maximum number of texts that are held out by default
+MIN_SEQUENCES = 64  # held-out sequences; fewer are repeated, each time with other masks
+OPEN_SEQUENCES = 64  # the next text goes to the first of the last 64 sequences that has room
 IGNORED = -100  # the label of a token that is not predicted
 FRAMES = (  # none is a template of PromptBERT, so those remain a fair test
     'The text " {text} " is about {first} .',
@@ -36,8 +36,8 @@ FRAMES = (  # none is a template of PromptBERT, so those remain a fair test
     'What " {text} " tells is {first} .',
 )
 SHORTEST, LONGEST = 4, 22  # words of a sentence that fits into a frame
-FEWEST_TEXTS = 4  # minimum number of texts with a filling; rarer words are names and misspellings
-RAREST = 3  # number of words of a sentence that can be fillings
+MIN_TEXTS = 4  # texts with a filling; rarer words are names and misspellings
+MAX_FILLINGS = 3  # words of a sentence that can be fillings
 LETTERS = re.compile(r"[^\W\d_]{3,}")
 
 
@@ -52,24 +52,26 @@ def split_texts(texts: Sequence[str], held_out: Sequence[str] | None, seed: int)
     Raises:
         InputError: not texts, or too few of them.
     """
-    different = _different(check_texts(texts))
+    distinct = _distinct(texts)
     if held_out is None:
-        count = max(1, min(MOST, round(SHARE * len(different))))
-        chosen = np.random.default_rng([seed, 1]).permutation(len(different))[:count]
-        measured = [different[index] for index in sorted(chosen)]
+        count = max(1, min(MAX_HELD_OUT, round(SHARE * len(distinct))))
+        indices = np.random.default_rng([seed, 1]).permutation(len(distinct))[:count]
+        held_out_texts = [distinct[index] for index in sorted(indices)]
     else:
-        measured = _different(check_texts(held_out))
-    if not measured:
+        held_out_texts = _distinct(held_out)
+    if not held_out_texts:
         raise InputError("There are no held-out texts, or all of them are blank. Use more texts.")
-    excluded = set(measured)
-    learned = [text for text in different if text not in excluded]
-    if not learned:
-        raise InputError(f"No texts to train on: {len(measured)} of {len(different)} different texts are held out.")
-    return learned, measured
+    excluded = set(held_out_texts)
+    train_texts = [text for text in distinct if text not in excluded]
+    if not train_texts:
+        raise InputError(
+            f"No texts to train on: {len(held_out_texts)} of {len(distinct)} different texts are held out."
+        )
+    return train_texts, held_out_texts
 
 
-def _different(texts: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(text for text in texts if text.strip()))
+def _distinct(texts: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(text for text in check_texts(texts) if text.strip()))
 
 
 def in_frames(texts: Sequence[str], share: float, seed: int = 0) -> list[str]:
@@ -84,29 +86,28 @@ def in_frames(texts: Sequence[str], share: float, seed: int = 0) -> list[str]:
     counts = Counter(word for text in texts for word in {word.lower() for word in LETTERS.findall(text)})
     generator = np.random.default_rng([seed, 2])
     selected = generator.random(len(texts)) < share
-    texts, framed = list(texts), False
+    framed = list(texts)
     for index in np.flatnonzero(selected).tolist():
         fillings = _fillings(texts[index], counts)
         if len(fillings) > 1:
             first, second = (fillings[number] for number in generator.permutation(len(fillings))[:2])
             frame = FRAMES[generator.integers(len(FRAMES))]
-            texts[index] = frame.format(text=texts[index].rstrip(" ."), first=first, second=second)
-            framed = True
-    if not framed:
+            framed[index] = frame.format(text=texts[index].rstrip(" ."), first=first, second=second)
+    if framed == list(texts):
         raise InputError(
-            f"frames={share}: no text of {SHORTEST} to {LONGEST} words has two words that occur in {FEWEST_TEXTS} "
+            f"frames={share}: no text of {SHORTEST} to {LONGEST} words has two words that occur in {MIN_TEXTS} "
             "texts. Use more texts, one sentence per text, or frames=0."
         )
-    return texts
+    return framed
 
 
 def _fillings(text: str, counts: Counter[str]) -> list[str]:
     """Return the rarest words of a text that are frequent enough, spelled as in the text."""
     if not SHORTEST <= len(text.split()) <= LONGEST:
         return []
-    written = {word.lower(): word for word in LETTERS.findall(text)}
-    known = sorted((word for word in written if counts[word] >= FEWEST_TEXTS), key=lambda word: (counts[word], word))
-    return [written[word] for word in known[:RAREST]]
+    spellings = {word.lower(): word for word in LETTERS.findall(text)}
+    frequent = [word for word in spellings if counts[word] >= MIN_TEXTS]
+    return [spellings[word] for word in sorted(frequent, key=lambda word: (counts[word], word))[:MAX_FILLINGS]]
 
 
 # -- sequences --------------------------------------------------------------------------------------------------------
@@ -135,37 +136,17 @@ def pack(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int, 
     if length <= special:
         raise InputError(f"max_seq_length={length}: must be at least {special + 1}, for {special} special tokens.")
     fast_backend(tokenizer)  # raises for slow tokenizers, which lack the options below
-    reading = copy.deepcopy(tokenizer)  # the calls below change its truncation
+    own_tokenizer = copy.deepcopy(tokenizer)  # the calls below change its truncation
     columns: dict[str, list[np.ndarray]] = {}
     for _, portion in portions(texts):
-        for name, rows in _filled(reading, portion, length, words).items():
+        for name, rows in _packed_columns(own_tokenizer, portion, length, words).items():
             columns.setdefault(name, []).append(rows)
     return Dataset.from_dict({name: np.concatenate(rows) for name, rows in columns.items()}).with_format("torch")
 
 
-def _filled(tokenizer: Any, texts: Sequence[str], length: int, words: bool) -> dict[str, np.ndarray]:
+def _packed_columns(tokenizer: Any, texts: Sequence[str], length: int, words: bool) -> dict[str, np.ndarray]:
     """Return the columns of `pack` for a portion of texts."""
-    rows: list[list[list[Any]]] = []
-    for piece in _pieces(tokenizer, texts, length, words):
-        row = next((row for row in rows[-OPEN:] if len(row[0]) + len(piece[0]) <= length), None)
-        if row is None:
-            rows.append(row := [[] for _ in piece])
-        for column, values in zip(row, piece, strict=True):
-            column.extend(values)
-    ids, special, *offsets = zip(*rows, strict=True) if rows else ((), ())
-    columns = {"input_ids": list(ids), "special_tokens_mask": list(special)}
-    padded_batch = tokenizer.pad(columns, padding="max_length", max_length=length, padding_side="right")
-    filled: dict[str, np.ndarray] = {
-        name: np.array(values, np.int32).reshape(-1, length) for name, values in padded_batch.items()
-    }
-    if offsets:
-        padded = [[*row, *[(0, 0)] * (length - len(row))] for row in offsets[0]]
-        filled["offset_mapping"] = np.array(padded, np.int32).reshape(-1, length, 2)
-    return filled
-
-
-def _pieces(tokenizer: Any, texts: Sequence[str], length: int, words: bool) -> Iterator[tuple[Sequence[Any], ...]]:
-    """Yield ids, special-token masks and (with `words`) offsets of all pieces of texts that have tokens."""
+    names = ["input_ids", "special_tokens_mask", *(["offset_mapping"] if words else [])]
     encoded = tokenizer(
         [mend_surrogates(text) for text in texts],
         truncation=True,
@@ -175,8 +156,29 @@ def _pieces(tokenizer: Any, texts: Sequence[str], length: int, words: bool) -> I
         return_offsets_mapping=words,
         split_special_tokens=True,
     )
-    names = ["input_ids", "special_tokens_mask", *(["offset_mapping"] if words else [])]
-    return (piece for piece in zip(*(encoded[name] for name in names), strict=True) if not all(piece[1]))
+    rows: list[list[list[Any]]] = []
+    for pieces in zip(*(encoded[name] for name in names), strict=True):  # a long text has several
+        if all(pieces[1]):  # no tokens of the text
+            continue
+        row = next((row for row in rows[-OPEN_SEQUENCES:] if len(row[0]) + len(pieces[0]) <= length), None)
+        if row is None:
+            rows.append(row := [[] for _ in names])
+        for column, tokens in zip(row, pieces, strict=True):
+            column.extend(tokens)
+    ids, special, *offsets = zip(*rows, strict=True) if rows else ((), ())
+    padded = tokenizer.pad(
+        {"input_ids": list(ids), "special_tokens_mask": list(special)},
+        padding="max_length",
+        max_length=length,
+        padding_side="right",
+    )
+    columns: dict[str, np.ndarray] = {
+        name: np.array(tokens, np.int32).reshape(-1, length) for name, tokens in padded.items()
+    }
+    if offsets:
+        padded_offsets = [[*row, *[(0, 0)] * (length - len(row))] for row in offsets[0]]
+        columns["offset_mapping"] = np.array(padded_offsets, np.int32).reshape(-1, length, 2)
+    return columns
 
 
 # -- masks ------------------------------------------------------------------------------------------------------------
@@ -217,7 +219,7 @@ def masked_once(packed: Dataset, masking: Any, seed: int) -> Dataset:
     seeded = copy.copy(masking)
     seeded.generator = torch.Generator().manual_seed(seed)
     rows = packed[:] if len(packed) else {}
-    rows = {name: torch.cat([values] * -(-LEAST // len(packed))) for name, values in rows.items()}
+    rows = {name: torch.cat([values] * -(-MIN_SEQUENCES // len(packed))) for name, values in rows.items()}
     masked_rows = mask(rows, seeded) if rows else {}
     if not rows or not (masked_rows["labels"] != IGNORED).any():
         raise InputError("The held-out texts contain no token to predict. Use more held-out texts.")

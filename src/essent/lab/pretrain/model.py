@@ -24,7 +24,7 @@ from essent._core.hub import file_options, reach_model
 from essent._core.registry import did_you_mean
 from essent._core.texts import mend_surrogates
 from essent.errors import InputError, ModelError
-from essent.lab.pretrain.settings import SIZES
+from essent.lab.pretrain.settings import SIZES, Start
 from essent.model.weights import require_weights
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -70,86 +70,80 @@ def _may_continue(letter: str) -> bool:
 # -- tokenizer and configuration --------------------------------------------------------------------------------------
 
 
-def read_config(model: str | None, config: str | None, options: dict[str, Any]) -> Any:
+def read_config(start: Start) -> Any:
     """Read the configuration of an existing model, or of a new one: a name in `SIZES` or a config.json.
 
     Raises:
         InputError: both or neither, or an unknown size.
         ModelError: the model cannot be loaded, or is not a masked language model.
     """
-    if (model is None) == (config is None):
+    model = start.model
+    if (model is None) == (start.config is None):
         raise InputError(
             "Pass either model= to train an existing model, or config= for a new one "
             f"({', '.join(SIZES)}, or a config.json). Got {'both' if model else 'neither'}."
         )
     if model is not None:
-        options = reach_model(model, options)
+        options = reach_model(model, dict(start.options))
         with opening(model, options):
-            configuration = AutoConfig.from_pretrained(model, **guarded(options))
+            config = AutoConfig.from_pretrained(model, **guarded(options))
     else:
-        configuration = _new(str(config))
-    if type(configuration) not in MODEL_FOR_MASKED_LM_MAPPING or configuration.is_encoder_decoder:
+        config = _new_config(str(start.config))
+    if type(config) not in MODEL_FOR_MASKED_LM_MAPPING or config.is_encoder_decoder:
         raise ModelError(
-            f"transformers has no masked language model for model_type={configuration.model_type!r}. Use an encoder "
+            f"transformers has no masked language model for model_type={config.model_type!r}. Use an encoder "
             "such as bert, roberta, distilbert, electra, mpnet, deberta-v2 or modernbert."
         )
-    return configuration
-
-
-def _new(name: str) -> Any:
-    values = _read(name)
-    kind = str(values.pop("model_type"))
-    if kind not in CONFIG_MAPPING:
-        raise InputError(f"{name}: model_type={kind!r} is unknown. {did_you_mean(kind, list(CONFIG_MAPPING))}")
-    try:
-        config = CONFIG_MAPPING[kind](**values)
-    except (TypeError, ValueError, StrictDataclassError) as error:
-        raise InputError(f"{name}: {' '.join(str(error).split())}") from None
-    if "vocab_size" not in values:
-        config.vocab_size = 0  # `fit_config` sets that of the tokenizer
     return config
 
 
-def _read(name: str) -> dict[str, Any]:
-    """Return the values of a size or of a config.json."""
+def _new_config(name: str) -> Any:
+    """Return the configuration of a size or of a config.json."""
     if name in SIZES:
         layers, width = SIZES[name]
-        values = {"num_hidden_layers": layers, "hidden_size": width}
-        return {"model_type": "bert", **values, "num_attention_heads": width // 64, "intermediate_size": 4 * width}
+        sizes = {"num_hidden_layers": layers, "hidden_size": width, "intermediate_size": 4 * width}
+        return CONFIG_MAPPING["bert"](**sizes, num_attention_heads=width // 64, vocab_size=0)
     if not Path(name).is_file():
         hint = did_you_mean(name, list(SIZES))
         raise InputError(f"config={name!r} is neither a config.json with model_type nor a size. {hint}")
     try:
-        read = dict(json.loads(Path(name).read_text(encoding="utf-8")))
-        return {**read, "model_type": read["model_type"]}
+        fields = dict(json.loads(Path(name).read_text(encoding="utf-8")))
+        kind = str(fields.pop("model_type"))
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"{name} is not a configuration: expected JSON with a model_type ({error!r}).") from None
+    if kind not in CONFIG_MAPPING:
+        raise InputError(f"{name}: model_type={kind!r} is unknown. {did_you_mean(kind, list(CONFIG_MAPPING))}")
+    try:
+        config = CONFIG_MAPPING[kind](**fields)
+    except (TypeError, ValueError, StrictDataclassError) as error:
+        raise InputError(f"{name}: {' '.join(str(error).split())}") from None
+    if "vocab_size" not in fields:
+        config.vocab_size = 0  # `fit_config` sets that of the tokenizer
+    return config
 
 
-def open_tokenizer(
-    model: str | None, tokenizer: str | None, texts: Sequence[str], options: dict[str, Any], vocabulary: int
-) -> Any:
+def open_tokenizer(start: Start, texts: Sequence[str]) -> Any:
     """Open the model's own tokenizer or a named one; by default, train one on the texts.
 
     Raises:
         InputError: both a model and a tokenizer.
         ModelError: the tokenizer cannot be loaded, or has no mask or padding token.
     """
-    if model is not None and tokenizer is not None:
+    if start.model is not None and start.tokenizer is not None:
         raise InputError(
-            f"tokenizer={tokenizer!r}: an existing model has its own tokenizer. Omit tokenizer=, or use config= for a "
-            "new model."
+            f"tokenizer={start.tokenizer!r}: an existing model has its own tokenizer. Omit tokenizer=, or use config= "
+            "for a new model."
         )
-    if model is None and tokenizer is None:
-        return train_word_pieces(texts, vocabulary)
-    name = str(model or tokenizer)
-    options = reach_model(name, options)
+    name = start.model or start.tokenizer
+    if name is None:
+        return train_word_pieces(texts, start.vocabulary)
+    options = reach_model(name, dict(start.options))
     with opening(name, options):
-        loaded_tokenizer = AutoTokenizer.from_pretrained(name, **guarded(options))
+        tokenizer = AutoTokenizer.from_pretrained(name, **guarded(options))
     for kind in ("mask", "pad"):
-        if getattr(loaded_tokenizer, f"{kind}_token_id") is None:
+        if getattr(tokenizer, f"{kind}_token_id") is None:
             raise ModelError(f"The tokenizer of {name!r} has no {kind} token. Masked language modelling needs one.")
-    return loaded_tokenizer
+    return tokenizer
 
 
 def fit_config(config: Any, tokenizer: Any, length: int, *, new: bool, untied: bool) -> None:
@@ -176,31 +170,29 @@ def fit_config(config: Any, tokenizer: Any, length: int, *, new: bool, untied: b
 # -- weights ----------------------------------------------------------------------------------------------------------
 
 
-def open_model(
-    model: str | None, config: Any, options: dict[str, Any], *, untied: bool, seed: int
-) -> tuple[nn.Module, list[str]]:
+def open_model(start: Start, config: Any = None, *, untied: bool = False, seed: int = 0) -> tuple[nn.Module, list[str]]:
     """Open the model in float32 on the CPU; also return the names of its new weights: all, or those of a missing head.
 
-    A tied model that is untied starts with two equal matrices.
+    A tied model that is untied starts with two equal matrices. `config` is that of a new model.
 
     Raises:
         ModelError: weights of the encoder itself are missing.
     """
     torch.manual_seed(seed)
-    if model is None:
-        built = AutoModelForMaskedLM.from_config(config)
-        return built.float(), sorted(name for name, _ in built.named_parameters())
-    options = reach_model(model, options)
-    with opening(model, options):
-        loaded, report = AutoModelForMaskedLM.from_pretrained(
-            model, dtype=torch.float32, output_loading_info=True, **guarded(options, weights=True)
+    if (name := start.model) is None:
+        model = AutoModelForMaskedLM.from_config(config).float()
+        return model, sorted(weight for weight, _ in model.named_parameters())
+    options = reach_model(name, dict(start.options))
+    with opening(name, options):
+        model, report = AutoModelForMaskedLM.from_pretrained(
+            name, dtype=torch.float32, output_loading_info=True, **guarded(options, weights=True)
         )
     missing = sorted(report["missing_keys"])
-    if encoder := [name for name in missing if name.startswith(f"{loaded.base_model_prefix}.")]:
-        require_weights(model, loaded, weight_shapes(model, file_options(options)), encoder)
+    if encoder_weights := [weight for weight in missing if weight.startswith(f"{model.base_model_prefix}.")]:
+        require_weights(name, model, weight_shapes(name, file_options(options)), encoder_weights)
     if untied:
-        untie(loaded)
-    return loaded, missing
+        untie(model)
+    return model, missing
 
 
 def untie(model: Any) -> None:

@@ -136,37 +136,37 @@ def pretrain(
     output = Path(output)
     resumed = check_output(output, resume=resume, force=force)
 
-    learned, measured = split_texts(texts, held_out, settings.seed)
+    train_texts, held_out_texts = split_texts(texts, held_out, settings.seed)
     if settings.frames:
-        learned = in_frames(learned, settings.frames, settings.seed)
-    options = dict(start.options)
-    config = read_config(start.model, start.config, options)
-    tokenizer = open_tokenizer(start.model, start.tokenizer, learned, options, start.vocabulary)
+        train_texts = in_frames(train_texts, settings.frames, settings.seed)
+    config = read_config(start)
+    tokenizer = open_tokenizer(start, train_texts)
     length, words = settings.max_seq_length, settings.whole_words
     fit_config(config, tokenizer, length, new=start.model is None, untied=settings.untied)
-    sequences = pack(tokenizer, learned, length, words=words)
+    sequences = pack(tokenizer, train_texts, length, words=words)
     if len(sequences) < settings.batch_size:
         raise InputError(
             f"batch_size={settings.batch_size}: must be at most {len(sequences)}, the number of sequences of {length} "
             "tokens that the texts fill. Use a smaller batch, shorter sequences or more texts."
         )
     masking = masking_of(tokenizer, settings.mask_probability, words)
-    measured_rows = masked_once(pack(tokenizer, measured, length, words=words), masking, settings.seed)
+    held_out_rows = masked_once(pack(tokenizer, held_out_texts, length, words=words), masking, settings.seed)
     tokens = int(sequences.with_format("numpy")["attention_mask"][:].sum())
-    corpus = "\0".join([*learned, "", *measured]).encode("utf-8", "surrogatepass")
     filled = round(tokens / (len(sequences) * length), 4)
+    digest = sha256("\0".join([*train_texts, "", *held_out_texts]).encode("utf-8", "surrogatepass")).hexdigest()
     metadata: dict[str, Any] = {
         "start": start.to_dict(),
         "settings": asdict(settings),
-        "texts": {"sha256": sha256(corpus).hexdigest(), "train": len(learned), "held_out": len(measured)},
+        "texts": {"sha256": digest, "train": len(train_texts), "held_out": len(held_out_texts)},
         "sequences": {"train": len(sequences), "tokens": tokens, "filled": filled},
     }
-    _begin(output, metadata, resumed)
+    _start_or_resume(output, metadata, resumed)
 
-    model, new = open_model(start.model, config, options, untied=settings.untied, seed=settings.seed)
-    if new and start.model is not None:
-        note(f"The model has no weights for its prediction head ({', '.join(new)}): they are initialized at random.")
-    arguments = arguments_of(settings, output / CHECKPOINTS, device=device, precision=precision)
+    model, new_weights = open_model(start, config, untied=settings.untied, seed=settings.seed)
+    if new_weights and start.model is not None:
+        names = ", ".join(new_weights)
+        note(f"The model has no weights for its prediction head ({names}): they are initialized at random.")
+    arguments = _training_arguments(settings, output / CHECKPOINTS, device, precision)
     arguments.eval_on_start = resumed is None  # the interrupted run has already done it
     trainer = MaskedTrainer(
         model,
@@ -174,7 +174,7 @@ def pretrain(
         masking,
         data_collator=default_data_collator,
         train_dataset=sequences,
-        eval_dataset=measured_rows,
+        eval_dataset=held_out_rows,
         processing_class=tokenizer,
     )
     trainer.add_callback(Notes(note))
@@ -183,9 +183,9 @@ def pretrain(
     if resume:
         note(where_it_goes_on(output, resumed, total_steps(trainer)))
     train_or_resume(trainer, resumed)
-    outcome = _measured(trainer, output)
+    outcome = _outcome(trainer, output)
     metadata |= {
-        "new_weights": "all" if start.model is None else new,
+        "new_weights": "all" if start.model is None else new_weights,
         "precision": precision,
         "device": trainer.args.device.type,
         "processes": trainer.args.world_size,
@@ -200,7 +200,7 @@ def pretrain(
     return outcome
 
 
-def _measured(trainer: Any, folder: Path) -> Pretrained:
+def _outcome(trainer: Any, folder: Path) -> Pretrained:
     """Return the scores of the last step; validate it first if necessary."""
     state = trainer.state
     if not any("eval_masked_loss" in row and row["step"] == state.global_step for row in state.log_history):
@@ -237,7 +237,7 @@ def check_output(output: Path, *, resume: bool, force: bool) -> Path | None:
     return newest
 
 
-def _begin(output: Path, metadata: Mapping[str, Any], resumed: Path | None) -> None:
+def _start_or_resume(output: Path, metadata: Mapping[str, Any], resumed: Path | None) -> None:
     """Write the identity of a new run and remove older checkpoints (first process only), or compare it when resuming.
 
     Raises:
@@ -263,10 +263,10 @@ def finish(output: Path, model: Any, tokenizer: Any, metadata: Mapping[str, Any]
     """
     foreign_names = {entry.name for entry in output.iterdir() if not is_read(entry.name)}
     try:
-        with replacing_folder(output, sorted(foreign_names - {CHECKPOINTS, HISTORY})) as whole:
-            model.save_pretrained(whole)
-            tokenizer.save_pretrained(whole)
-            (whole / HISTORY).write_text(json.dumps(metadata, ensure_ascii=False, indent=2), encoding="utf-8")
+        with replacing_folder(output, sorted(foreign_names - {CHECKPOINTS, HISTORY})) as temporary:
+            model.save_pretrained(temporary)
+            tokenizer.save_pretrained(temporary)
+            (temporary / HISTORY).write_text(json.dumps(metadata, ensure_ascii=False, indent=2), encoding="utf-8")
     except WRITE_ERRORS as error:
         raise TrainingError(
             f"Training is finished, but the model cannot be written to {output}: {error}. "
@@ -277,9 +277,9 @@ def finish(output: Path, model: Any, tokenizer: Any, metadata: Mapping[str, Any]
 # -- the trainer ------------------------------------------------------------------------------------------------------
 
 
-def arguments_of(settings: Pretraining, folder: Path, *, device: str, precision: str) -> TrainingArguments:
+def _training_arguments(settings: Pretraining, folder: Path, device: str, precision: str) -> TrainingArguments:
     """Convert the settings to transformers' training arguments, with checkpoints in `folder`."""
-    often = settings.validate_every or VALIDATION
+    interval = settings.validate_every or VALIDATION
     arguments = TrainingArguments(
         output_dir=str(folder),
         max_steps=settings.max_steps or -1,
@@ -290,9 +290,9 @@ def arguments_of(settings: Pretraining, folder: Path, *, device: str, precision:
         seed=settings.seed,
         data_seed=settings.seed,
         eval_strategy="steps",
-        eval_steps=often,
+        eval_steps=interval,
         save_strategy="steps",
-        save_steps=often,
+        save_steps=interval,
         save_total_limit=2,
         logging_steps=LOG,
         logging_nan_inf_filter=False,  # `FiniteGradients` stops the run
@@ -347,9 +347,9 @@ class MaskedTrainer(Trainer):
         loss = losses.sum() / max(1, len(losses))
         if not return_outputs:
             return loss
-        whole = torch.zeros(2, *labels.shape, device=labels.device)
-        whole[:, chosen] = torch.stack([losses, (logits.argmax(dim=-1) == labels[chosen]).float()])
-        return loss, {"losses": whole[0], "hits": whole[1]}
+        outputs = torch.zeros(2, *labels.shape, device=labels.device)  # (2,B,T)
+        outputs[:, chosen] = torch.stack([losses, (logits.argmax(dim=-1) == labels[chosen]).float()])
+        return loss, {"losses": outputs[0], "hits": outputs[1]}
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
         """Run one step, with quick dropout on a CPU."""

@@ -10,8 +10,8 @@ For a table with a model for each of its roles:
 from essent._core.lazy import needs_torch
 
 with needs_torch(__name__):
-    from essent.lab.reproduce.run import Measured, Reproduction, run_table
-    from essent.lab.reproduce.show import render, summary
+    from essent.lab.reproduce.results import Measured, Reproduction, render, summary
+    from essent.lab.reproduce.run import run_table
     from essent.lab.reproduce.tables import Cell, Published, Table, find_table, tables
 
 __all__ = [

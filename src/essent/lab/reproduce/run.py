@@ -13,8 +13,16 @@ from typing import Any
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.errors import DataError, EssentError, InputError
 from essent.lab.explain.importance import backbone_of, head_agreement, impact_agreement
-from essent.lab.minimal_pairs.overlap import lexical_overlap
-from essent.lab.reproduce.scores import Score, mean_over_seeds, mean_over_tasks, over_checkpoints, score_of
+from essent.lab.minimal_pairs.rows import lexical_overlap
+from essent.lab.reproduce.results import (
+    Measured,
+    Reproduction,
+    Score,
+    mean_over_seeds,
+    mean_over_tasks,
+    over_checkpoints,
+    score_of,
+)
 from essent.lab.reproduce.tables import Cell, Table
 from essent.model.capabilities import check_recipe
 from essent.model.loading import load, read_capabilities
@@ -34,60 +42,6 @@ OF_A_CORPUS = (*COSINES, "impact-pearson", "impact-spearman", "head-pearson", "h
 ROUGE = {"rouge-1": "rouge1", "rouge-2": "rouge2", "rouge-l": "rougeL"}
 OVERLAPS = {**ROUGE, "levenshtein": "levenshtein", "length": "length"}
 MEASURES = (*OF_A_CORPUS, "token-cosine", *OVERLAPS)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The measured score of a cell and its number of seeds, or the reason why there is none.
-
-    Example:
-        >>> from essent.lab.reproduce import Cell, Measured, Published
-        >>> measured = Measured(Cell("T0", "STS-B", Published(73.4), {}), problem="no data for stsb")
-        >>> measured.problem, measured.difference
-        ('no data for stsb', None)
-    """
-
-    cell: Cell
-    score: Score | None = None
-    problem: str = ""
-    seeds: int = 1
-
-    @property
-    def difference(self) -> float | None:
-        """Measured minus published; None if one of them is missing or the published one covers other tasks."""
-        if self.score is None or self.cell.published is None or self.cell.published.over_all:
-            return None
-        return self.score.value - self.cell.published.value
-
-
-@dataclass(frozen=True)
-class Reproduction:
-    """A table with its measured cells.
-
-    Attributes:
-        table: the published table.
-        cells: the selected cells, block by block, row by row.
-        models: role -> models.
-        sources: task -> source of its data, with its digest.
-        corpus: number of texts of the corpus, 0 without one.
-
-    Example:
-        >>> from essent.lab.reproduce import find_table, run_table
-        >>> done = run_table(find_table("heros-1"), {"bert": "my-mlm"}, data="data", rows=lambda row: row == "STS-b")
-        >>> [cell.cell.column for cell in done.cells if cell.score is not None]
-        ['R1', 'R2', 'RL', 'Lev', 'Len']
-    """
-
-    table: Table
-    cells: tuple[Measured, ...]
-    models: Mapping[str, tuple[str, ...]]
-    sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    corpus: int = 0
-
-    def _repr_html_(self) -> str:
-        from essent.lab.reproduce.show import html_of  # imports this class
-
-        return html_of(self)
 
 
 def run_table(
@@ -140,99 +94,91 @@ def run_table(
         role: (names,) if isinstance(names, str) else tuple(names)
         for role, names in (table.models if models is None else models).items()
     }
+    passes = {"batch_size": batch_size, "progress": progress, "options": options}
     with tempfile.TemporaryDirectory(prefix="essent-reproduce-") as folder:
-        run = _Run(by_role, data, list(corpus or []), most_seeds, batch_size, progress, options, report)
-        run.cache, run.contexts = Path(cache or folder), contexts
-        planned = [run.plan(cell) for cell in table.cells() if rows(cell.row) and columns(cell.column)]
-        jobs = [job for job in planned if isinstance(job, _Job)]
-        used = {role: names for role, names in by_role.items() if any(job.role == role for job in jobs)}
+        run = _Run(by_role, data, list(corpus or []), passes, report, Path(cache or folder), contexts)
+        jobs = [run.plan(cell, most_seeds) for cell in table.cells() if rows(cell.row) and columns(cell.column)]
+        roles = {job.cell.settings["model"] for job in jobs if not job.problem}
+        used = {role: names for role, names in by_role.items() if role in roles}
         for role, names in used.items():
             for model in names:
-                run.score(model, [job for job in jobs if job.role == role])
-        cells = tuple(job.measured() if isinstance(job, _Job) else job for job in planned)
-    return Reproduction(table, cells, used, run.sources, len(run.corpus))
+                run.score(model, [job for job in jobs if not job.problem and job.cell.settings["model"] == role])
+    return Reproduction(table, tuple(map(_measured, jobs)), used, run.sources, len(run.corpus))
 
 
 @dataclass
 class _Job:
-    """A cell that can be run: its recipes, one per seed, its tasks, and per model its score or the problem."""
+    """A cell with its recipes, one per seed, its tasks, and its score per model, or the problem that prevents it."""
 
     cell: Cell
-    recipes: list[Recipe]
-    tasks: list[str]
-    outcomes: list[Score | str] = field(default_factory=list)
+    problem: str = ""
+    recipes: list[Recipe] = field(default_factory=list)
+    tasks: list[str] = field(default_factory=list)
+    scores: list[Score] = field(default_factory=list)
 
-    @property
-    def role(self) -> str:
-        return str(self.cell.settings["model"])
 
-    def measured(self) -> Measured:
-        """Return the cell with its score over all models."""
-        if problem := next((outcome for outcome in self.outcomes if isinstance(outcome, str)), None):
-            return Measured(self.cell, problem=problem)
-        scores = [outcome for outcome in self.outcomes if isinstance(outcome, Score)]
-        score = over_checkpoints(scores, self.cell.settings.get("statistic", "mean"))
-        return Measured(self.cell, score, seeds=len(self.recipes))
+def _measured(job: _Job) -> Measured:
+    if job.problem:
+        return Measured(job.cell, problem=job.problem)
+    score = over_checkpoints(job.scores, job.cell.settings.get("statistic", "mean"))
+    return Measured(job.cell, score, seeds=len(job.recipes))
 
 
 @dataclass
 class _Run:
-    """Data that the cells of a table share: tasks, measurements, averaged token vectors."""
+    """The inputs of `run_table`, and what its cells share: tasks, measurements, averaged token vectors."""
 
     models: Mapping[str, Sequence[str]]
     data: str | Path | None
     corpus: list[str]
-    most_seeds: int | None
-    batch_size: int
-    progress: bool
-    options: dict[str, Any]
+    passes: dict[str, Any]  # keyword arguments of Bench
     report: Callable[[str], None]
-    cache: Path = Path()
-    contexts: str | Path | None = None
+    cache: Path
+    contexts: str | Path | None
     tasks: dict[str, Task | str] = field(default_factory=dict)  # or the reason why there is none
     sources: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     shared: dict[tuple[str, ...], Any] = field(default_factory=dict)  # measurements that several cells use
 
-    def plan(self, cell: Cell) -> _Job | Measured:
-        """Return the job of a cell, or the cell with the reason why it cannot be run."""
+    def plan(self, cell: Cell, most_seeds: int | None) -> _Job:
+        """Return the job of a cell, with the problem if it cannot be run."""
         settings = cell.settings
-        lowered = settings.get("lowercase", ())
-        tasks = {f"{name} lowered" if name in lowered else name: name for name in settings.get("tasks", ())}
+        lowercase = settings.get("lowercase", ())
+        tasks = {f"{name} lowered" if name in lowercase else name: name for name in settings.get("tasks", ())}
         problem = self._problem(cell) or next(filter(None, map(self._load, tasks, tasks.values())), "")
         contexts = ""
         if cell.reads_contexts and not problem:
             contexts, problem = self._averaged(self.models[settings["model"]][0])
         if problem:
-            return Measured(cell, problem=problem)
-        limits = [settings.get("most_seeds"), self.most_seeds, settings.get("seeds", 1)]
+            return _Job(cell, problem)
+        limits = [settings.get("most_seeds"), most_seeds, settings.get("seeds", 1)]
         seeds = range(min(limit for limit in limits if limit is not None))
         recipes = [recipe for seed in seeds if (recipe := cell.recipe(seed, contexts)) is not None]
-        return _Job(cell, recipes, list(tasks))
+        return _Job(cell, "", recipes, list(tasks))
 
     def _problem(self, cell: Cell) -> str:
         """Return why a cell cannot be run, without checking its tasks; empty if it can."""
-        settings, contexts = cell.settings, cell.reads_contexts
-        role = str(settings.get("model"))
+        settings, role = cell.settings, str(cell.settings.get("model"))
         reads_corpus = "corpus" in (settings.get("fit"), settings.get("counts"))
         reads_corpus |= settings.get("measure") in OF_A_CORPUS
-        several = len(self.models.get(role, ())) > 1
         problems = {
+            cell.missing or "": cell.missing,
             f"no model given for {role}": role not in self.models,
-            "no averaged token vectors and no corpus given": contexts and not (self.contexts or self.corpus),
-            "averaged token vectors belong to one model, several were given": contexts and several,
+            "no averaged token vectors and no corpus given": cell.reads_contexts and not (self.contexts or self.corpus),
+            "averaged token vectors belong to one model, several were given": cell.reads_contexts
+            and len(self.models.get(role, ())) > 1,
             "no corpus given": reads_corpus and not self.corpus,
         }
-        return cell.missing or next((problem for problem, applies in problems.items() if applies), "")
+        return next((problem for problem, applies in problems.items() if applies), "")
 
     def _load(self, key: str, name: str) -> str:
         """Load a task's data into `tasks`; return why there is none, or an empty string."""
         if key not in self.tasks:
             try:
                 task: Any = _load_heros(self.data) if name == "heros" else load_task(name, self.data)
-                self.tasks[key] = _lowered(task) if key != name else task
+                self.tasks[key] = task = task if key == name else _lowercased(task)
                 self.sources[key] = {"source": task.source.get("source"), "sha256": task.digest()}
             except DataError as error:
-                self.report(f"No data for {name}: {_line(error)}")
+                self.report(f"No data for {name}: {_first_line(error)}")
                 self.tasks[key] = f"no data for {name}"
         problem = self.tasks[key]
         return problem if isinstance(problem, str) else ""
@@ -244,32 +190,32 @@ class _Run:
                 folder = self.contexts or self._average(model)
                 self.shared["contexts",] = AverageTable.of(folder).place.rpartition("@")[0], ""
             except EssentError as error:
-                self.shared["contexts",] = "", f"no averaged token vectors: {_line(error)}"
-        place, problem = self.shared["contexts",]
-        return place, problem
+                self.shared["contexts",] = "", f"no averaged token vectors: {_first_line(error)}"
+        path, problem = self.shared["contexts",]
+        return path, problem
 
     def _average(self, model: str) -> Path:
         """Average the token vectors over the corpus, unless they are cached."""
-        backbone = load(model, [Recipe()], self.options).backbone
+        backbone = load(model, [Recipe()], self.passes["options"]).backbone
         layers = sorted({1, backbone.last})
         self.report(f"{model}: averaging token vectors of layers {layers} over {len(self.corpus)} texts")
         corpus = sha256("\0".join(self.corpus).encode("utf-8", "surrogatepass")).hexdigest()
         folder = self.cache / f"contexts-{digest_of_backbone(backbone, layers, corpus)[:16]}"
         if not folder.is_dir():
-            how = Settings(layers=layers, batch_size=self.batch_size, progress=self.progress)
-            average_contexts(backbone, self.corpus, how)[0].save(folder)
+            settings = Settings(layers=layers, batch_size=self.passes["batch_size"], progress=self.passes["progress"])
+            average_contexts(backbone, self.corpus, settings)[0].save(folder)
         return folder
 
     def score(self, model: str, jobs: Sequence[_Job]) -> None:
         """Score all jobs on one model."""
         try:
-            capabilities = read_capabilities(model, self.options)
+            capabilities = read_capabilities(model, self.passes["options"])
         except EssentError as error:
             self.report(f"{model}: {error}")
             for job in jobs:
-                job.outcomes.append("model not loaded")
+                job.problem = "model not loaded"
             return
-        groups: dict[tuple[str, str], list[_Job]] = defaultdict(list)
+        groups: dict[tuple[str, str], list[_Job]] = defaultdict(list)  # jobs that learn from the same texts
         for job in jobs:
             settings = job.cell.settings
             try:
@@ -277,48 +223,51 @@ class _Run:
                     check_recipe(recipe, capabilities)
                 if measure := settings.get("measure"):
                     self.report(f"{model}: {job.cell.row}, {job.cell.column}")
-                    job.outcomes.append(Score(float(self._measure(measure, model, job))))
+                    job.scores.append(Score(float(self._measure(measure, model, job))))
                 else:
-                    groups[settings.get("counts", "task"), settings.get("fit", "task")].append(job)
+                    groups[settings.get("fit", "task"), settings.get("counts", "task")].append(job)
             except EssentError as error:
-                job.outcomes.append(f"not on this model: {_line(error)}")
-        for (counts, fit), group in groups.items():
-            self._score_together(model, group, counts, fit)
-
-    def _bench(self, model: str, recipes: Sequence[Recipe], cache: Path | None = None) -> Bench:
-        shared: dict[str, Any] = {"batch_size": self.batch_size, "progress": self.progress, "options": self.options}
-        return Bench(model, recipes, cache=cache, **shared)
-
-    def _score_together(self, model: str, jobs: Sequence[_Job], counts: str, fit: str) -> None:
-        """Score jobs that learn from the same texts, encoding each task's texts once."""
-        recipes = list(dict.fromkeys(recipe for job in jobs for recipe in job.recipes))
-        bench = self._bench(model, recipes, self.cache)
-        learned = (self.corpus if fit == "corpus" else None, self.corpus if counts == "corpus" else None)
-        scores: dict[tuple[Recipe, str], Score] = {}
-        for name in dict.fromkeys(name for job in jobs for name in job.tasks):
-            self.report(f"{model}: {name}, {len(recipes)} recipes")
-            (task,) = self._loaded([name])
-            for recipe, vectors in bench.vectors(task.texts(), *learned):
-                scores[recipe, name] = score_of(task.score_vectors(vectors))
-        for job in jobs:
-            by_seed = [mean_over_tasks([scores[recipe, name] for name in job.tasks]) for recipe in job.recipes]
-            job.outcomes.append(mean_over_seeds(by_seed))
+                job.problem = f"not on this model: {_first_line(error)}"
+        for sources, group in groups.items():
+            recipes = list(dict.fromkeys(recipe for job in group for recipe in job.recipes))
+            bench = Bench(model, recipes, cache=self.cache, **self.passes)
+            fit_texts, count_texts = (self.corpus if source == "corpus" else None for source in sources)
+            scores: dict[tuple[Recipe, str], Score] = {}
+            for name in dict.fromkeys(name for job in group for name in job.tasks):
+                self.report(f"{model}: {name}, {len(recipes)} recipes")
+                (task,) = self._loaded([name])
+                for recipe, vectors in bench.vectors(task.texts(), fit_texts, count_texts):  # each text encoded once
+                    scores[recipe, name] = score_of(task.score_vectors(vectors))
+            for job in group:
+                by_seed = [mean_over_tasks([scores[recipe, name] for name in job.tasks]) for recipe in job.recipes]
+                job.scores.append(mean_over_seeds(by_seed))
 
     def _loaded(self, names: Sequence[str]) -> list[Task]:
         return [task for name in names if not isinstance(task := self.tasks[name], str)]
 
     def _measure(self, measure: str, model: str, job: _Job) -> float:
         """Compute one of `MEASURES`. Cells that share a measurement compute it once per model and tasks."""
+        options = self.passes["options"]
         if measure in COSINES:
-            ((_, vectors),) = self._bench(model, job.recipes[:1]).vectors(self.corpus, None, None)
+            ((_, vectors),) = Bench(model, job.recipes[:1], **self.passes).vectors(self.corpus, None, None)
             return average_cosine(vectors, self_pairs=measure.endswith("with-self"))
         if measure == "token-cosine":
-            table = backbone_of(model, **self.options).static_table
-            return average_cosine(table.detach().float().cpu().numpy())
+            return average_cosine(backbone_of(model, **options).static_table.detach().float().cpu().numpy())
         kind, _, coefficient = ("overlap", "", "") if measure in OVERLAPS else measure.partition("-")
         key = (kind, model, *job.tasks)
         if key not in self.shared:
-            self.shared[key] = self._measure_together(kind, model, self._loaded(job.tasks))
+            tasks = self._loaded(job.tasks)
+            if kind == "impact":
+                self.shared[key] = impact_agreement(model, self.corpus, **options)
+            elif kind == "head":
+                texts = [text for task in tasks for text in task.texts()]
+                self.shared[key] = head_agreement(model, texts, frequency_texts=self.corpus, **options)
+            else:
+                tokenizer = backbone_of(model, **options).tokenizer
+                pairs = [pair[:2] for task in tasks if isinstance(task, HerosTask | PairTask) for pair in task.pairs]
+                self.shared[key] = lexical_overlap(
+                    pairs, lambda text: tokenizer(text, add_special_tokens=False)["input_ids"]
+                )
         if kind == "overlap":
             return float(self.shared[key][OVERLAPS[measure]])
         values = getattr(self.shared[key], coefficient)
@@ -327,18 +276,8 @@ class _Run:
             return float(values[layer, head])
         return float(values)
 
-    def _measure_together(self, kind: str, model: str, tasks: Sequence[Task]) -> Any:
-        if kind == "impact":
-            return impact_agreement(model, self.corpus, **self.options)
-        if kind == "head":
-            texts = [text for task in tasks for text in task.texts()]
-            return head_agreement(model, texts, frequency_texts=self.corpus, **self.options)
-        tokenizer = backbone_of(model, **self.options).tokenizer
-        pairs = [pair[:2] for task in tasks if isinstance(task, HerosTask | PairTask) for pair in task.pairs]
-        return lexical_overlap(pairs, lambda text: tokenizer(text, add_special_tokens=False)["input_ids"])
 
-
-def _line(error: EssentError) -> str:
+def _first_line(error: EssentError) -> str:
     return str(error).splitlines()[0]
 
 
@@ -349,8 +288,8 @@ def _load_heros(data: str | Path | None) -> HerosTask:
     return load_heros(str(next((path for path in files if path.is_file()), files[0])))
 
 
-def _lowered(task: Any) -> PairTask:
-    """Scored pairs in lower case (PromptBERT A.1)."""
+def _lowercased(task: Any) -> PairTask:
+    """Return scored pairs in lower case (PromptBERT A.1)."""
     pairs = tuple(p._replace(sentence1=p.sentence1.lower(), sentence2=p.sentence2.lower()) for p in task.pairs)
-    lowered: PairTask = replace(task, pairs=pairs, notes=(*task.notes, "Texts lowered."))
-    return lowered
+    lowercased: PairTask = replace(task, pairs=pairs, notes=(*task.notes, "Texts lowered."))
+    return lowercased

@@ -19,7 +19,6 @@ A cell's settings are merged from those of its block, row and column; later ones
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -53,11 +52,11 @@ class Published:
     over_all: int = 0
 
     @classmethod
-    def read(cls, printed: float | str | None) -> Published | None:
+    def read(cls, figure: float | str | None) -> Published | None:
         """Parse a figure such as 56.02 or "71.56±0.18"; None if the paper prints nothing."""
-        if printed is None:
+        if figure is None:
             return None
-        value, _, spread = str(printed).partition("±")
+        value, _, spread = str(figure).partition("±")
         return cls(float(value), float(spread) if spread else None)
 
 
@@ -102,25 +101,26 @@ class Cell:
             contexts: the folder of averaged token vectors, as written in `avg:`.
         """
         settings = self.settings
-        if not {"recipe", "layers", "template"} & {*settings}:
-            return None
-        text = settings.get("recipe") or self._fields()
-        if text == "prompt":
-            text = settings.get("prompt", text)  # the model's own template
-        for slot, value in {"seed": str(seed), "head": settings.get("head", ""), "contexts": contexts}.items():
-            text = text.replace(f"{{{slot}}}", value)
-        return Recipe.parse(text)
+        slots = {"{seed}": str(seed), "{head}": settings.get("head", ""), "{contexts}": contexts}
 
-    def _fields(self) -> str:
-        settings = self.settings
-        weights = settings.get("weights", "uniform")
-        weights = settings.get("uniform", weights) if weights == "uniform" else weights
-        fields = f"layers={settings.get('layers', 'L')}{'-bias' * bool(settings.get('denoised'))} weights={weights}"
-        if (template := settings.get("template")) is not None:
-            template = settings.get("templates", {}).get(template, template)
-            quoted = f"'{template}'" if " " in template else template
-            fields = f"template={quoted} {fields}"
-        return " | ".join([fields, *([settings["shaping"]] if "shaping" in settings else [])])
+        def fill(text: str) -> str:
+            for slot, content in slots.items():
+                text = text.replace(slot, content)
+            return text
+
+        if text := settings.get("recipe"):
+            return Recipe.parse(
+                fill(settings.get("prompt", text) if text == "prompt" else text)
+            )  # the model's template
+        if not {"layers", "template"} & {*settings}:
+            return None
+        template, weights = settings.get("template"), settings.get("weights", "uniform")
+        return Recipe(
+            settings.get("templates", {}).get(template, template),
+            fill(settings.get("layers", "L")) + "-bias" * bool(settings.get("denoised")),
+            settings.get("uniform", weights) if weights == "uniform" else weights,
+            shaping=settings.get("shaping", ()),
+        )
 
 
 @dataclass(frozen=True)
@@ -196,12 +196,12 @@ def find_table(name: str) -> Table:
         >>> find_table("heros-1").caption
         'Lexical overlap of the two sentences of a pair (ROUGE F1, token Levenshtein distance, length)'
     """
-    known = {key.lower(): table for key, table in tables().items()}
-    if name.lower() not in known:
+    by_name = {key.lower(): table for key, table in tables().items()}
+    if name.lower() not in by_name:
         raise UnknownNameError(
             f"Unknown table {name!r}. {did_you_mean(name, list(tables()))} Run essent lab reproduce to list all tables."
         )
-    return known[name.lower()]
+    return by_name[name.lower()]
 
 
 @cache
@@ -209,37 +209,34 @@ def _read(paper: str) -> tuple[Table, ...]:
     import yaml
 
     content = yaml.safe_load((files("essent.lab.reproduce") / "papers" / f"{paper}.yaml").read_text(encoding="utf-8"))
-    return tuple(_table(content, number, values) for number, values in content["tables"].items())
-
-
-def _table(content: dict[str, Any], number: str, values: dict[str, Any]) -> Table:
-    blocks = [_block(content, values, block) for block in values["blocks"]]
-    return Table(
-        name=f"{content['paper']}-{number}",
-        paper=content["title"],
-        caption=values["caption"],
-        columns=tuple(values["columns"]),
-        blocks=tuple(blocks),
-        models=content["models"],
-        corpus=values.get("corpus", content.get("corpus", "")),
-        note=values.get("note", content.get("note", "")),
+    return tuple(
+        Table(
+            name=f"{content['paper']}-{number}",
+            paper=content["title"],
+            caption=table["caption"],
+            columns=tuple(table["columns"]),
+            blocks=tuple(_block(block, table, content.get("templates", {})) for block in table["blocks"]),
+            models=content["models"],
+            corpus=table.get("corpus", content.get("corpus", "")),
+            note=table.get("note", content.get("note", "")),
+        )
+        for number, table in content["tables"].items()
     )
 
 
-def _block(content: dict[str, Any], table: dict[str, Any], block: dict[str, Any]) -> Block:
-    shared = {"templates": content.get("templates", {}), **block.get("cell", {})}
+def _block(block: dict[str, Any], table: dict[str, Any], templates: dict[str, str]) -> Block:
+    block_settings = {"templates": templates, **block.get("cell", {})}
     if "tasks" in block:
-        shared["tasks"] = block["tasks"]
-    known = {**table.get("settings", {}), **block.get("settings", {})}
+        block_settings["tasks"] = block["tasks"]
+    named_settings = {**table.get("settings", {}), **block.get("settings", {})}
     rows = {}
-    for name, printed in block["values"].items():
-        own: dict[str, Any] = {}
-        for part in [name] if name in known else re.split(r" \+ ", name):
-            own |= known[part]
-        cells = zip(table["columns"].items(), printed, strict=True)
+    for name, figures in block["values"].items():
+        row_settings: dict[str, Any] = {}
+        for part in [name] if name in named_settings else name.split(" + "):
+            row_settings |= named_settings[part]
         rows[name] = tuple(
-            Cell(name, column, Published.read(value), {**shared, **own, **settings})
-            for (column, settings), value in cells
+            Cell(name, column, Published.read(figure), {**block_settings, **row_settings, **column_settings})
+            for (column, column_settings), figure in zip(table["columns"].items(), figures, strict=True)
         )
     return Block(block.get("title", ""), rows)
 
@@ -255,39 +252,36 @@ def only_tasks(table: Table, selects: Callable[[str], bool]) -> Table:
     The published figure becomes the mean of the paper's single figures for these tasks, from any of its tables. If
     there are none, the figure over all tasks remains and is marked (`Published.over_all`): it cannot be compared.
     """
-    single = _single_figures(table.paper)
+    figures = {  # printed for single tasks in any table of the paper
+        (*_identity(cell), cell.settings["tasks"][0]): cell.published.value
+        for other in tables().values()
+        if other.paper == table.paper
+        for cell in other.cells()
+        if cell.published is not None and len(cell.settings.get("tasks", ())) == 1
+    }
     blocks = []
     for block in table.blocks:
-        rows = {name: tuple(_only(cell, selects, single) for cell in cells) for name, cells in block.rows.items()}
-        remaining = {name: tuple(cell for cell in cells if cell is not None) for name, cells in rows.items()}
-        blocks.append(Block(block.title, {name: cells for name, cells in remaining.items() if cells}))
+        rows = {
+            name: tuple(selected for cell in cells if (selected := _only(cell, selects, figures)) is not None)
+            for name, cells in block.rows.items()
+        }
+        blocks.append(Block(block.title, {name: cells for name, cells in rows.items() if cells}))
     return replace(table, blocks=tuple(block for block in blocks if block.rows))
 
 
-def _only(cell: Cell, selects: Callable[[str], bool], single: Mapping[tuple[str, str, str], float]) -> Cell | None:
+def _only(cell: Cell, selects: Callable[[str], bool], figures: Mapping[tuple[str, str, str], float]) -> Cell | None:
     tasks = list(cell.settings.get("tasks", ()))
-    remaining = [name for name in tasks if selects(name)]
-    if remaining == tasks:  # also if a corpus is measured instead of a task
+    selected = [name for name in tasks if selects(name)]
+    if selected == tasks:  # also if a corpus is measured instead of a task
         return cell
-    if not remaining:
+    if not selected:
         return None
     published = cell.published
     if published is not None:
-        printed = [single.get((*_identity(cell), name), math.nan) for name in remaining]
-        mean = round(math.fsum(printed) / len(remaining), 2)
+        single_figures = [figures.get((*_identity(cell), name), math.nan) for name in selected]
+        mean = round(math.fsum(single_figures) / len(selected), 2)
         published = Published(published.value, over_all=len(tasks)) if math.isnan(mean) else Published(mean)
-    return replace(cell, published=published, settings={**cell.settings, "tasks": remaining})
-
-
-def _single_figures(paper: str) -> dict[tuple[str, str, str], float]:
-    """Return the figures that a paper prints for single tasks, by row, settings and task."""
-    return {
-        (*_identity(cell), cell.settings["tasks"][0]): cell.published.value
-        for table in tables().values()
-        if table.paper == paper
-        for cell in table.cells()
-        if cell.published is not None and len(cell.settings.get("tasks", ())) == 1
-    }
+    return replace(cell, published=published, settings={**cell.settings, "tasks": selected})
 
 
 def _identity(cell: Cell) -> tuple[str, str]:

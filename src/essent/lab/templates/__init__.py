@@ -4,8 +4,8 @@ from essent._core.lazy import needs_torch
 
 with needs_torch(__name__):
     from essent.lab.templates.generate import Candidate, Definition, Generator, generate_templates
-    from essent.lab.templates.grammar import PROMPT_BERT
     from essent.lab.templates.search import (
+        PROMPT_BERT,
         GeneratedSearch,
         Step,
         TemplateSearch,

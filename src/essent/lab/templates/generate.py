@@ -65,14 +65,13 @@ def read_definitions(path: str | Path) -> tuple[Definition, ...]:
         DataError: no such file, no rows, a missing column, or a value that is not a text; names file and line.
     """
     definitions = []
-    for row in located_rows(Path(path)):
+    for where, columns in located_rows(Path(path)):
         for name in Definition._fields:
-            if name not in row.values:
-                raise DataError(f"{row.where}: no column {name!r}. {did_you_mean(name, list(row.values))}")
-            text = row.values[name]
-            if not isinstance(text, str) or not text.strip():
-                raise DataError(f"{row.where}: {name!r} must be a text that is not blank, got {text!r}.")
-        definitions.append(Definition(row.values["word"].strip(), row.values["definition"].strip()))
+            if name not in columns:
+                raise DataError(f"{where}: no column {name!r}. {did_you_mean(name, list(columns))}")
+            if not isinstance(columns[name], str) or not columns[name].strip():
+                raise DataError(f"{where}: {name!r} must be a text that is not blank, got {columns[name]!r}.")
+        definitions.append(Definition(columns["word"].strip(), columns["definition"].strip()))
     if not definitions:
         raise DataError(f"{path} contains no definitions.")
     return tuple(definitions)
@@ -139,15 +138,13 @@ class Generator:
         self.name = name
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.model: Any = model.eval().to(self.device)
-        known = self.tokenizer.get_vocab()
-        for sentinel in (FIRST, SECOND, END):
-            if sentinel not in known:
-                raise ModelError(f"{name}: the tokenizer has no sentinel {sentinel}. Use a T5 such as t5-large.")
-        self.sentinels = [known[sentinel] for sentinel in (FIRST, SECOND, END)]
+        vocabulary = self.tokenizer.get_vocab()
+        if missing := [sentinel for sentinel in (FIRST, SECOND, END) if sentinel not in vocabulary]:
+            raise ModelError(f"{name}: the tokenizer has no sentinel {missing[0]}. Use a T5 such as t5-large.")
+        self.sentinels = [vocabulary[sentinel] for sentinel in (FIRST, SECOND, END)]
         # excluded from fillings: special tokens except the next sentinels, and rows without a token
-        allowed = set(known.values()) - set(self.tokenizer.all_special_ids) | set(self.sentinels[1:])
-        never = [token for token in range(int(model.config.vocab_size)) if token not in allowed]
-        self.never = torch.tensor(never, dtype=torch.long, device=self.device)
+        allowed = set(vocabulary.values()) - set(self.tokenizer.all_special_ids) | set(self.sentinels[1:])
+        self.excluded = [token for token in range(int(model.config.vocab_size)) if token not in allowed]
 
     @torch.inference_mode()
     def fillings(
@@ -161,55 +158,52 @@ class Generator:
             longest: maximum number of tokens after the first sentinel, including the other sentinels.
             progress: show a progress bar.
         """
-        read = self.tokenizer(list(inputs), return_tensors="pt", padding=True).to(self.device)
-        encoded = self.model.get_encoder()(input_ids=read.input_ids, attention_mask=read.attention_mask)
-        memory = encoded.last_hidden_state  # (E,S,D)
-        start = [int(self.model.config.decoder_start_token_id), self.sentinels[0]]
+        batch = self.tokenizer(list(inputs), return_tensors="pt", padding=True).to(self.device)
+        encoded = self.model.get_encoder()(input_ids=batch.input_ids, attention_mask=batch.attention_mask)
+        first, second, end = self.sentinels
+        start = [int(self.model.config.decoder_start_token_id), first]
         prefixes, scores = torch.tensor([start], device=self.device), torch.zeros(1, device=self.device)  # (b,i), (b,)
-        done: list[Filling] = []
+        finished: list[Filling] = []
         for _ in tqdm(range(longest), desc="Filling", unit="token", disable=not progress):
-            parts = (prefixes == self.sentinels[1]).sum(dim=1)  # (b,) 0: at the first sentinel, 1: at the second
-            ahead = scores[:, None] + self._next(prefixes, parts, memory, read.attention_mask)  # (b,V)
-            done += self._closed(prefixes, parts, ahead)
-            done = sorted(done, key=lambda filling: -filling.log_likelihood)[:beams]
-            ahead[:, self.sentinels[2]] = -torch.inf
-            best = ahead.flatten().topk(min(beams, ahead.numel()))
-            alive = best.values > (done[-1].log_likelihood if len(done) == beams else -torch.inf)
-            if not bool(alive.any()):  # a longer filling is never more probable
+            next_scores = self._next_scores(prefixes, encoded.last_hidden_state, batch.attention_mask)  # (b,V)
+            in_second = (prefixes == second).any(dim=1)  # (b,) whether the first gap is filled
+            next_scores[~in_second, end] = -torch.inf
+            next_scores[in_second, second] = -torch.inf
+            next_scores += scores[:, None]
+            complete = zip(prefixes[in_second, 2:].tolist(), next_scores[in_second, end].tolist(), strict=True)
+            for ids, score in complete:
+                middle = ids.index(second)
+                finished.append(Filling(tuple(ids[:middle]), tuple(ids[middle + 1 :]), score))
+            finished = sorted(finished, key=lambda filling: -filling.log_likelihood)[:beams]
+            next_scores[:, end] = -torch.inf
+            best = next_scores.flatten().topk(min(beams, next_scores.numel()))
+            promising = best.values > (finished[-1].log_likelihood if len(finished) == beams else -torch.inf)
+            if not bool(promising.any()):  # a longer filling is never more probable
                 break
-            rows, tokens = best.indices[alive] // ahead.shape[1], best.indices[alive] % ahead.shape[1]
-            prefixes, scores = torch.cat([prefixes[rows], tokens[:, None]], dim=1), best.values[alive]
-        return done
+            rows, tokens = (
+                best.indices[promising] // next_scores.shape[1],
+                best.indices[promising] % next_scores.shape[1],
+            )
+            prefixes, scores = torch.cat([prefixes[rows], tokens[:, None]], dim=1), best.values[promising]
+        return finished
 
-    def _next(
-        self, prefixes: torch.Tensor, parts: torch.Tensor, memory: torch.Tensor, attention_mask: torch.Tensor
-    ) -> torch.Tensor:
-        """Return log p of every next token, the mean over the pairs: (b,V), −∞ for tokens that are not allowed."""
+    def _next_scores(self, prefixes: torch.Tensor, memory: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Return log p of every next token, the mean over the pairs: (b,V), −∞ for excluded tokens."""
         from transformers.modeling_outputs import BaseModelOutput
 
         pairs, vocabulary = memory.shape[0], int(self.model.config.vocab_size)
-        at_once = max(SCORES // (pairs * prefixes.shape[1] * vocabulary), 1)
-        log_probabilities = []
-        for portion in prefixes.split(at_once):
-            count = len(portion)
+        scores = []
+        for portion in prefixes.split(max(SCORES // (pairs * prefixes.shape[1] * vocabulary), 1)):
             logits = self.model(
-                encoder_outputs=BaseModelOutput(last_hidden_state=memory.repeat(count, 1, 1)),
-                attention_mask=attention_mask.repeat(count, 1),
+                encoder_outputs=BaseModelOutput(last_hidden_state=memory.repeat(len(portion), 1, 1)),
+                attention_mask=attention_mask.repeat(len(portion), 1),
                 decoder_input_ids=portion.repeat_interleave(pairs, dim=0),
                 use_cache=False,
             ).logits[:, -1]  # (c·E,V)
-            log_probabilities.append(logits.log_softmax(dim=-1).view(count, pairs, -1).mean(dim=1))
-        scores = torch.cat(log_probabilities)
-        scores[:, self.never] = -torch.inf
-        scores[parts == 0, self.sentinels[2]] = -torch.inf
-        scores[parts == 1, self.sentinels[1]] = -torch.inf
-        return scores
-
-    def _closed(self, prefixes: torch.Tensor, parts: torch.Tensor, ahead: torch.Tensor) -> list[Filling]:
-        """Return the fillings that are complete: the prefixes with two sentinels, followed by the third one."""
-        closed = zip(prefixes[parts == 1, 2:].tolist(), ahead[parts == 1, self.sentinels[2]].tolist(), strict=True)
-        cut = [(ids, ids.index(self.sentinels[1]), score) for ids, score in closed]
-        return [Filling(tuple(ids[:middle]), tuple(ids[middle + 1 :]), score) for ids, middle, score in cut]
+            scores.append(logits.log_softmax(dim=-1).view(len(portion), pairs, -1).mean(dim=1))
+        next_scores = torch.cat(scores)
+        next_scores[:, self.excluded] = -torch.inf
+        return next_scores
 
     def text(self, ids: Sequence[int]) -> str:
         """Convert tokens to text, with a leading space if the first token has one."""
@@ -263,13 +257,14 @@ def generate_templates(
                 f"{keep} contains templates of another T5 or from other pairs. Choose another path (--work)."
             )
         return [Candidate(*fields) for fields in cached["templates"]]
-    t5_generator = Generator(generator, device) if isinstance(generator, str) else generator
+    if isinstance(generator, str):
+        generator = Generator(generator, device)
     likelihoods: dict[str, float] = {}
-    for source, target in FORMS.values():
+    for source, form in FORMS.values():
         inputs = [source.format(word=pair.word, definition=sentence(pair.definition)) for pair in pairs]
-        for filling in t5_generator.fillings(inputs, candidates // 2, longest, progress):
-            first, second = t5_generator.text(filling.first), t5_generator.text(filling.second)
-            if (template := template_of(target, first, second)) is not None:
+        for filling in generator.fillings(inputs, candidates // 2, longest, progress):
+            first, second = generator.text(filling.first), generator.text(filling.second)
+            if (template := template_of(form, first, second)) is not None:
                 likelihoods[template] = max(likelihoods.get(template, -math.inf), filling.log_likelihood)
     templates = [Candidate(*entry) for entry in sorted(likelihoods.items(), key=lambda entry: -entry[1])]
     if keep is not None:

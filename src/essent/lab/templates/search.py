@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
+from essent._core.registry import did_you_mean
 from essent._core.types import ModelLike
-from essent.errors import InputError, UnsupportedRecipeError
+from essent.errors import DataError, InputError, UnknownNameError, UnsupportedRecipeError
 from essent.lab.templates.generate import Candidate
-from essent.lab.templates.grammar import PROMPT_BERT
 from essent.model.loading import open_model, read_capabilities
 from essent.model.template import check_room, make_frame
 from essent.recipe.recipe import MASK
@@ -21,9 +21,50 @@ from essent.recipe.sources.layers import parse_mix, reads_mlm_head
 from essent.selection.leaderboard import Leaderboard, ranked
 from essent.selection.run import BASELINES, model_name, search
 from essent.selection.search_data import SearchData
-from essent.selection.space import Grammar, Grid, Space
-from essent.selection.verdict import HeldOut, held_out, judged, tested
+from essent.selection.space import Grammar, Grid, Space, read_yaml
+from essent.selection.verdict import held_out, judged, tested
 from essent.tasks.base import LabeledTask
+
+PROMPT_BERT = Grammar(  # the candidates in PromptBERT's Table 4; relation is searched first, then the wrapping
+    "{wrapping} {relation} [MASK] .",
+    {
+        "relation": ("", "is", "mean", "means"),
+        "wrapping": (
+            "{text}",
+            "This {text}",
+            "This sentence of {text}",
+            'This sentence of "{text}"',
+            'This sentence : "{text}"',
+        ),
+    },
+)
+
+
+def find_grammar(name: str | Path) -> Grammar:
+    """Return the grammar "promptbert", or read one from a YAML file with `template` and a list of choices per slot.
+
+    Raises:
+        UnknownNameError: neither a named grammar nor a file.
+        DataError: the file cannot be read.
+        RecipeError: see `Grammar`.
+    """
+    if str(name) == "promptbert":
+        return PROMPT_BERT
+    path = Path(name)
+    if path.suffix.lower() not in (".yaml", ".yml", ".json") and not path.is_file():
+        hint = did_you_mean(str(name), ["promptbert"])
+        raise UnknownNameError(f"Unknown template grammar {str(name)!r}. {hint} A .yaml file is also possible.")
+    slots = read_yaml(path)
+    if not isinstance(slots, Mapping) or "template" not in slots:
+        raise DataError(f"{path}: expected `template` and a list of choices for each of its slots.")
+    choices_by_slot = {}
+    for slot, choices in slots.items():
+        if slot == "template":
+            continue
+        if not isinstance(choices, list) or any(isinstance(choice, list | Mapping) for choice in choices):
+            raise DataError(f"{path}: {slot} must be a list of texts, got {choices!r}.")
+        choices_by_slot[str(slot)] = tuple("" if choice is None else str(choice) for choice in choices)
+    return Grammar(str(slots["template"]), choices_by_slot)
 
 
 @dataclass(frozen=True)
@@ -132,16 +173,19 @@ def search_templates(
     """
     if not grammar.choices:
         raise InputError(f"The template grammar {grammar.text!r} has no slots to search. Add a slot such as {{word}}.")
-    tests = _held_out(test, data, settings)
-    shell = _opened(model, layers, weights, MASK in grammar.text, options or {})
+    if (MASK in grammar.text or weights == "mask") and not read_capabilities(model, options or {}).mask:
+        raise UnsupportedRecipeError("The model has no mask token. Use a grammar without [MASK] and weights='last'.")
+    folder = settings.get("folder")
+    search_data = SearchData.of(data, folder, settings.get("criterion", ()), 0)
+    tests = held_out(test, folder, search_data.texts, search_data.labelled_items)
+    shell = open_model(model, options or {}, with_mlm_head=reads_mlm_head(parse_mix(layers)))  # once, with all layers
     chosen = grammar.first()
     boards: list[Leaderboard] = []
     steps: list[Step] = []
     scores: dict[str, float] = {}
     for slot, choices in grammar.choices.items():
         templates = {choice: grammar.fill({**chosen, slot: choice}) for choice in choices}
-        new = tuple(template for template in dict.fromkeys(templates.values()) if template not in scores)
-        if new:
+        if new := tuple(template for template in dict.fromkeys(templates.values()) if template not in scores):
             space = Space((Grid(templates=new, layers=(layers,), weights=(weights,), shaping=(shaping,)),), name=slot)
             step: dict[str, Any] = {**settings, "top": len(new) + len(baselines)}
             step |= {"baselines": () if boards else baselines, "work": None if work is None else Path(work) / slot}
@@ -151,9 +195,12 @@ def search_templates(
         chosen[slot] = max(choices, key=lambda choice: float(np.nan_to_num(scores[templates[choice]], nan=-np.inf)))
         steps.append(Step(slot, {template: scores[template] for template in templates.values()}, chosen[slot]))
     template = grammar.fill(chosen)
-    board = _decided(_merged(boards), boards, template, shell, data, settings)
+    board = _merge_steps(boards, template, shell, data, settings)
     board = replace(board, provenance={**board.provenance, "model": model_name(model)})
-    return TemplateSearch(template, tuple(steps), _tested(board, shell, tests, settings))
+    arguments: dict[str, Any] = {"batch_size": 32, "seed": 0, "progress": False}
+    arguments |= {name: settings[name] for name in arguments if name in settings}
+    board = tested(board, shell, tests, **arguments, options={}, score=board.criterion)
+    return TemplateSearch(template, tuple(steps), board)
 
 
 def search_candidates(
@@ -182,8 +229,10 @@ def search_candidates(
         >>> searched.template in [candidate.template for candidate in candidates]
         True
     """
-    shell = _opened(model, layers, weights, True, options or {})
-    usable = tuple(candidate for candidate in candidates if _can_frame(shell, candidate.template))
+    if not read_capabilities(model, options or {}).mask:
+        raise UnsupportedRecipeError("The model has no mask token, so its templates cannot have a [MASK].")
+    shell = open_model(model, options or {}, with_mlm_head=reads_mlm_head(parse_mix(layers)))
+    usable = tuple(candidate for candidate in candidates if _fits_model(shell, candidate.template))
     if not usable:
         raise InputError(f"None of the {len(candidates)} generated templates can be used with this model.")
     grammar = Grammar("{candidate}", {"candidate": tuple(candidate.template for candidate in usable)})
@@ -193,14 +242,8 @@ def search_candidates(
     return GeneratedSearch(searched.template, usable, rejected, replace(searched.board, provenance=provenance))
 
 
-def _opened(model: ModelLike, layers: str, weights: str, masks: bool, options: dict[str, Any]) -> SentenceTransformer:
-    """Open the model with all layers, once for all templates."""
-    if (masks or weights == "mask") and not read_capabilities(model, options).mask:
-        raise UnsupportedRecipeError("The model has no mask token. Use a grammar without [MASK] and weights='last'.")
-    return open_model(model, options, with_mlm_head=reads_mlm_head(parse_mix(layers)))
-
-
-def _can_frame(shell: SentenceTransformer, template: str) -> bool:
+def _fits_model(shell: SentenceTransformer, template: str) -> bool:
+    """Whether the tokenizer separates the template from the text, and the template leaves room for a text."""
     try:
         check_room(make_frame(shell.tokenizer, template), template, shell.max_seq_length)
     except UnsupportedRecipeError:
@@ -208,53 +251,28 @@ def _can_frame(shell: SentenceTransformer, template: str) -> bool:
     return True
 
 
-def _held_out(test: Sequence[LabeledTask | str], data: Any, settings: dict[str, Any]) -> list[HeldOut]:
-    folder = settings.get("folder")
-    searched = SearchData.of(data, folder, settings.get("criterion", ()), 0)
-    return held_out(test, folder, searched.texts, searched.labelled_items)
-
-
-def _tested(
-    board: Leaderboard, shell: SentenceTransformer, tests: Sequence[HeldOut], settings: dict[str, Any]
+def _merge_steps(
+    boards: Sequence[Leaderboard], template: str, shell: SentenceTransformer, data: Any, settings: dict[str, Any]
 ) -> Leaderboard:
-    shared: dict[str, Any] = {"batch_size": 32, "seed": 0, "progress": False}
-    shared |= {name: settings[name] for name in shared if name in settings}
-    return tested(board, shell, tests, **shared, options={}, score=board.criterion)
-
-
-def _decided(
-    board: Leaderboard,
-    boards: Sequence[Leaderboard],
-    template: str,
-    shell: SentenceTransformer,
-    data: Any,
-    settings: dict[str, Any],
-) -> Leaderboard:
-    """Return the leaderboard with the best template as its leader, and the verdict between it and the baselines."""
-    winner = next((str(trial.recipe) for trial in board.trials if trial.recipe.template == template), None)
-    if not board.is_scored or winner is None or not np.isfinite(board.find(winner).scores[board.criterion]):
-        return board
-    if boards[0].judgements:
-        scored = [step_board.judgements[0] for step_board in boards]
-        rows = {name: row for own in scored for name, row in zip(own.names, own.evidence, strict=True)}
-        every = replace(scored[0], names=list(rows), evidence=np.stack(list(rows.values())))
-        arguments = (board.trials, board.criterion, board.baselines, [every], list(rows))
-        decided = judged(*arguments, seed=settings.get("seed", 0), winner=winner)
-    else:  # without labels, the verdict needs a leaderboard of only the winner and the baselines
-        decided = search(shell, data, Space(named=(winner,)), **{**settings, "baselines": board.baselines})
-        decided = replace(decided, trials=board.trials, winner=winner)
-        first = str(board.trials[0].recipe)
-        if first in board.baselines:
-            decided = replace(decided, kept=first, verdict=f"No template does better than {first}, which is kept.")
-    return replace(decided, provenance=board.provenance, _source=board._source)
-
-
-def _merged(boards: Sequence[Leaderboard]) -> Leaderboard:
-    """Merge the leaderboards of all steps, without a verdict; the baselines ran in the first step."""
+    """Merge the leaderboards of all steps; the best template is the leader, and is compared with the baselines."""
     first = boards[0]
     trials = ranked([trial for board in boards for trial in board.trials], first.criterion)
-    sums = {name: sum(board.provenance[name] for board in boards) for name in ("passes", "seconds")}
-    provenance = {**first.provenance, "space": "template grammar", "recipes": len(trials), "passes": sums["passes"]}
-    provenance["seconds"] = round(sums["seconds"], 2)
-    fields: dict[str, Any] = {"notes": first.notes, "provenance": provenance, "_source": first._source}
-    return Leaderboard(first.criterion, trials, first.baselines, **fields)
+    provenance = {**first.provenance, "space": "template grammar", "recipes": len(trials)}
+    provenance["passes"] = sum(board.provenance["passes"] for board in boards)
+    provenance["seconds"] = round(sum(board.provenance["seconds"] for board in boards), 2)
+    merged = Leaderboard(first.criterion, trials, first.baselines, notes=first.notes)
+    winner = next((str(trial.recipe) for trial in trials if trial.recipe.template == template), None)
+    if merged.is_scored and winner is not None and np.isfinite(merged.find(winner).scores[first.criterion]):
+        if first.judgements:
+            scored = [board.judgements[0] for board in boards]
+            rows = {name: row for own in scored for name, row in zip(own.names, own.evidence, strict=True)}
+            scored = [replace(scored[0], names=list(rows), evidence=np.stack(list(rows.values())))]
+            seed = settings.get("seed", 0)
+            merged = judged(trials, first.criterion, first.baselines, scored, list(rows), seed=seed, winner=winner)
+        else:  # without labels, the verdict needs a leaderboard of only the winner and the baselines
+            merged = search(shell, data, Space(named=(winner,)), **{**settings, "baselines": first.baselines})
+            merged = replace(merged, trials=trials, winner=winner)
+            if (best := str(trials[0].recipe)) in first.baselines:
+                verdict = f"No template is better than {best}, which is retained."
+                merged = replace(merged, kept=best, verdict=verdict)
+    return replace(merged, provenance=provenance, _source=first._source)

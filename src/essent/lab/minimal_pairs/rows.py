@@ -1,0 +1,243 @@
+"""Minimal pairs and their report: rows, samples, and the lexical overlap of the two sentences of a pair.
+
+Source: Chiang et al. 2023 (HEROS), Table 1 and Appendix B. ROUGE is that of the PyPI package `rouge` 1.0.1, which the
+paper used: distinct words between spaces and full stops, with their capitals and commas. (If a space follows the last
+full stop, the package also counts an empty word; this module does not.)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import accumulate, chain, pairwise, product
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from essent._core.atomic import write_text
+from essent.errors import DataError, InputError
+from essent.lab.minimal_pairs.parsing import levenshtein
+from essent.tasks.examples import SUBSETS, MinimalPair
+
+HEROS = {"rouge1": 92.9, "rouge2": 84.8, "rougeL": 92.9, "levenshtein": 0.10, "length": 13.8}  # Table 1 of the paper
+Tokenize = Callable[[str], Sequence[Hashable]]
+
+
+# -- lexical overlap ---------------------------------------------------------------------------------------------------
+
+
+def words_and_marks(text: str) -> list[str]:
+    """Split a text into lower-case words and punctuation marks, as BERT's tokenizer does before its word pieces."""
+    return re.findall(r"\w+|[^\w\s]", text.lower())
+
+
+def lexical_overlap(pairs: Iterable[tuple[str, str]], tokenize: Tokenize = words_and_marks) -> dict[str, float]:
+    """Compute the mean lexical overlap of P pairs of sentences (HEROS, Table 1).
+
+    Args:
+        pairs: original and changed sentence; empty sentences are allowed.
+        tokenize: splits a sentence into tokens, for `levenshtein` and `length`. The paper used bert-base-uncased's
+            ids; the default has no word pieces, so rare words and typos count as one token.
+
+    Returns:
+        `rouge1`, `rouge2`, `rougeL`: F1 × 100. `levenshtein`: edits of tokens, divided by the longer sentence's
+        length, in [0, 1]. `length`: tokens per sentence, mean over both. `pairs`: P.
+
+    Raises:
+        DataError: there are no pairs.
+        InputError: a pair is not two strings.
+
+    Example:
+        >>> from essent.lab.minimal_pairs import lexical_overlap
+        >>> overlap = lexical_overlap([("He owns a car.", "He owns a boat.")])
+        >>> {name: round(value, 1) for name, value in overlap.items()}
+        {'rouge1': 75.0, 'rouge2': 66.7, 'rougeL': 75.0, 'levenshtein': 0.2, 'length': 5.0, 'pairs': 1.0}
+    """
+    rows: list[tuple[float, ...]] = []
+    for number, pair in enumerate(pairs, start=1):
+        if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+            raise InputError(f"Pair {number} is {pair!r}: must be two strings.")
+        first, second = map(tokenize, pair)
+        edits = levenshtein(first, second) / max(len(first), len(second), 1)
+        rows.append((*_rouge(*pair), edits, (len(first) + len(second)) / 2))
+    if not rows:
+        raise DataError("There are no pairs to compare. Pass at least one pair of sentences.")
+    means = (sum(column) / len(rows) for column in zip(*rows, strict=True))
+    return {**dict(zip(HEROS, means, strict=True)), "pairs": float(len(rows))}
+
+
+def _rouge(first: str, second: str) -> tuple[float, float, float]:
+    """Compute ROUGE-1, ROUGE-2 and summary-level ROUGE-L of two texts, F1 × 100; two empty sides score 100."""
+    sentences = [[part.split() for part in text.split(".") if part.strip()] for text in (first, second)]
+    words = [list(chain.from_iterable(parts)) for parts in sentences]
+    unigrams, bigrams = [set(side) for side in words], [set(pairwise(side)) for side in words]
+    common = {word for left, right in product(*sentences) for word in common_subsequence(left, right)}
+    shared: tuple[tuple[Collection[object], Sequence[Collection[object]]], ...] = (
+        (unigrams[0] & unigrams[1], unigrams),
+        (bigrams[0] & bigrams[1], bigrams),
+        (common, unigrams),
+    )
+    sizes = ((len(both), sum(map(len, sides))) for both, sides in shared)
+    rouge1, rouge2, rouge_l = (200.0 * both / total if total else 100.0 for both, total in sizes)
+    return rouge1, rouge2, rouge_l
+
+
+def common_subsequence(first: Sequence[str], second: Sequence[str]) -> list[str]:
+    """Return a longest common subsequence; if there are several, the one that the package `rouge` returns."""
+    table = [[0] * (len(second) + 1) for _ in range(len(first) + 1)]
+    for i, left in enumerate(first, start=1):
+        for j, right in enumerate(second, start=1):
+            table[i][j] = table[i - 1][j - 1] + 1 if left == right else max(table[i - 1][j], table[i][j - 1])
+    common: list[str] = []
+    i, j = len(first), len(second)
+    while i and j:
+        if first[i - 1] == second[j - 1]:
+            common.append(first[i - 1])
+            i, j = i - 1, j - 1
+        elif table[i - 1][j] > table[i][j - 1]:
+            i -= 1
+        else:
+            j -= 1
+    return common[::-1]
+
+
+# -- rows and their report ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PairRow:
+    """A minimal pair: a sentence and a changed copy of it.
+
+    Attributes:
+        original, converted: the two sentences.
+        subset: one of the six subsets of HEROS.
+        start, end: characters of the original that were changed (an insertion has start = end).
+        rule: the kind of change, e.g. "letters swapped" or "do-support".
+        word, replacement: the chosen word and its replacement; for a negation the verb or adjective, and "".
+        source: origin of the new word, e.g. "WordNet synset verb 00227165".
+
+    Example:
+        >>> from essent.lab.minimal_pairs import Parser, Resources, build
+        >>> texts = ["The shop on the corner sells old books about the sea."]
+        >>> rows, quality = build(texts, Resources(Parser()), n=1)
+        >>> row = rows[1]
+        >>> row.subset, row.word, row.rule
+        ('Negation (Main)', 'sells', 'do-support')
+        >>> row.converted
+        'The shop on the corner does not sell old books about the sea.'
+    """
+
+    original: str
+    converted: str
+    subset: str
+    start: int
+    end: int
+    rule: str
+    word: str
+    replacement: str
+    source: str
+
+
+Pair = TypeVar("Pair", PairRow, MinimalPair)
+
+
+@dataclass(frozen=True)
+class Quality:
+    """The report of `build`: how many sentences each filter excluded, and the estimated quality of the pairs.
+
+    Attributes:
+        sentences: number of distinct sentences in the texts.
+        seen: number of sentences examined.
+        originals: number of sentences that minimal pairs were built from.
+        fallen: number of excluded sentences per filter and reason, the most frequent reason first.
+        good: estimated share of good pairs for "synonym" and "antonym"; empty without a masked language model.
+
+    Example:
+        >>> from essent.lab.minimal_pairs import Parser, Resources, build
+        >>> texts = ["The shop on the corner sells old books about the sea. Is it open?"]
+        >>> rows, quality = build(texts, Resources(Parser()))
+        >>> quality.seen, quality.originals, quality.fallen["length"]
+        (2, 1, {'fewer than 6 words': 1})
+    """
+
+    sentences: int
+    seen: int
+    originals: int
+    fallen: Mapping[str, Mapping[str, int]]
+    good: Mapping[str, float]
+
+    @property
+    def left(self) -> dict[str, int]:
+        """Number of sentences that passed each filter and all filters before it."""
+        fell = (-sum(reasons.values()) for reasons in self.fallen.values())
+        return dict(zip(self.fallen, list(accumulate(fell, initial=self.seen))[1:], strict=True))
+
+
+def write_rows(rows: Iterable[PairRow], path: str | Path) -> None:
+    """Write minimal pairs as a .jsonl file, one JSON object per line.
+
+    Example:
+        >>> from essent.lab.minimal_pairs import Parser, Resources, build, write_rows
+        >>> from essent.tasks import load_heros
+        >>> texts = ["The shop on the corner sells old books about the sea."]
+        >>> rows, quality = build(texts, Resources(Parser()))
+        >>> write_rows(rows, "my-pairs.jsonl")
+        >>> len(load_heros("my-pairs.jsonl").pairs)
+        3
+    """
+    write_text(path, "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows))
+
+
+def by_subset(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
+    """Group pairs by subset, in the paper's order; subsets without pairs are omitted."""
+    present = {pair.subset for pair in pairs}
+    return {subset: [pair for pair in pairs if pair.subset == subset] for subset in SUBSETS if subset in present}
+
+
+def overlaps(rows: Sequence[PairRow], tokenize: Tokenize = words_and_marks) -> dict[str, dict[str, float]]:
+    """Return the lexical overlap of all pairs, of each subset, and of the paper's HEROS (Table 1).
+
+    The values are those of `lexical_overlap`.
+
+    Example:
+        >>> from essent.lab.minimal_pairs import Parser, Resources, build, overlaps
+        >>> texts = ["The shop on the corner sells old books about the sea."]
+        >>> rows, quality = build(texts, Resources(Parser()))
+        >>> {subset: round(values["rouge1"], 1) for subset, values in overlaps(rows).items()}
+        {'all': 84.5, 'Typo': 90.0, 'Negation (Main)': 81.8, 'Negation (Antonym)': 81.8, "the paper's HEROS": 92.9}
+    """
+    groups = {"all": [*rows], **by_subset(rows)}
+    texts = {name: [(row.original, row.converted) for row in members] for name, members in groups.items()}
+    measured = {name: lexical_overlap(pairs, tokenize) for name, pairs in texts.items()}
+    return {**measured, "the paper's HEROS": HEROS}
+
+
+def sample(pairs: Sequence[Pair], number: int = 3, seed: int = 0) -> dict[str, list[Pair]]:
+    """Return a random sample of `number` pairs per subset.
+
+    Example:
+        >>> from essent.lab.minimal_pairs import sample
+        >>> from essent.tasks import load_heros
+        >>> pairs = load_heros("minimal-pairs.jsonl").pairs
+        >>> {subset: len(members) for subset, members in sample(pairs, 2).items()}
+        {'Synonym': 2, 'Antonym': 2, 'Random MLM': 2, 'Typo': 2, 'Negation (Main)': 2, 'Negation (Antonym)': 2}
+    """
+    rng = np.random.default_rng(seed)
+    return {
+        subset: [members[index] for index in sorted(rng.permutation(len(members))[:number])]
+        for subset, members in by_subset(pairs).items()
+    }
+
+
+def as_dict(quality: Quality, rows: Sequence[PairRow], tokenize: Tokenize = words_and_marks) -> dict[str, Any]:
+    """Return the report as plain values for a JSON file."""
+    return {
+        **asdict(quality),
+        "left": quality.left,
+        "pairs": dict(Counter(row.subset for row in rows)),
+        "overlap": overlaps(rows, tokenize) if rows else {},
+    }

@@ -1,0 +1,310 @@
+"""Results of a reproduction: scores with standard errors, their means, and tables as text, HTML and JSON values.
+
+Standard errors: correlations by Bonett & Wright (2000), shares as binomial, k-means from the spread of its runs. Tasks
+and seeds are assumed independent. Intervals are 95 %, value ± 1.96 standard errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from essent._core.notebook import html_block, html_lines, html_table, html_title
+from essent.lab.reproduce.tables import Cell, Table
+from essent.tasks.result import Result, library_versions, plain
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+TOLERANCE = 1.0  # a difference up to this, or within the interval, counts as agreement
+NORMAL_95 = 1.96
+
+
+@dataclass(frozen=True)
+class Score:
+    """A value and its standard error; NaN if it is unknown."""
+
+    value: float
+    error: float = math.nan
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the 95 % interval."""
+        return NORMAL_95 * self.error
+
+
+def score_of(result: Result) -> Score:
+    """Return a result's main score with its standard error."""
+    metric, _ = result.main or ("", "")
+    share = min(abs(result.main_score) / 100, 1.0)
+    if metric in {"spearman", "pearson"}:
+        variance = 1 + share**2 / 2 if metric == "spearman" else 1.0
+        error = 100 * ((1 - share**2) * math.sqrt(variance / (result.n - 3))) if result.n > 3 else math.nan
+    elif runs := result.provenance.get("runs"):
+        error = result.metrics[metric]["std"] / math.sqrt(len(runs))
+    else:
+        error = 100 * math.sqrt(share * (1 - share) / result.n)
+    return Score(result.main_score, error)
+
+
+def mean_over_tasks(scores: Sequence[Score]) -> Score:
+    """Return the mean of independent scores."""
+    return Score(_mean(scores), math.sqrt(math.fsum(score.error**2 for score in scores)) / len(scores))
+
+
+def mean_over_seeds(scores: Sequence[Score]) -> Score:
+    """Return the mean of runs on the same data, whose error combines the data and the choice of seeds."""
+    count, value = len(scores), _mean(scores)
+    between = math.fsum((score.value - value) ** 2 for score in scores) / (count - 1) / count if count > 1 else 0.0
+    within = math.fsum(score.error**2 for score in scores) / count
+    return Score(value, math.sqrt(within + between))
+
+
+def _mean(scores: Sequence[Score]) -> float:
+    return math.fsum(score.value for score in scores) / len(scores)
+
+
+def over_checkpoints(scores: Sequence[Score], statistic: str) -> Score:
+    """Return the mean over checkpoints, as in `mean_over_seeds`, the maximum or the minimum."""
+    if statistic == "mean" and len(scores) > 1:
+        return mean_over_seeds(scores)
+    return (min if statistic == "min" else max)(scores, key=lambda score: score.value)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The measured score of a cell and its number of seeds, or the reason why there is none.
+
+    Example:
+        >>> from essent.lab.reproduce import Cell, Measured, Published
+        >>> measured = Measured(Cell("T0", "STS-B", Published(73.4), {}), problem="no data for stsb")
+        >>> measured.problem, measured.difference
+        ('no data for stsb', None)
+    """
+
+    cell: Cell
+    score: Score | None = None
+    problem: str = ""
+    seeds: int = 1
+
+    @property
+    def difference(self) -> float | None:
+        """Measured minus published; None if one of them is missing or the published one covers other tasks."""
+        if self.score is None or self.cell.published is None or self.cell.published.over_all:
+            return None
+        return self.score.value - self.cell.published.value
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A table with its measured cells.
+
+    Attributes:
+        table: the published table.
+        cells: the selected cells, block by block, row by row.
+        models: role -> models.
+        sources: task -> source of its data, with its digest.
+        corpus: number of texts of the corpus, 0 without one.
+
+    Example:
+        >>> from essent.lab.reproduce import find_table, run_table
+        >>> done = run_table(find_table("heros-1"), {"bert": "my-mlm"}, data="data", rows=lambda row: row == "STS-b")
+        >>> [cell.cell.column for cell in done.cells if cell.score is not None]
+        ['R1', 'R2', 'RL', 'Lev', 'Len']
+    """
+
+    table: Table
+    cells: tuple[Measured, ...]
+    models: Mapping[str, tuple[str, ...]]
+    sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    corpus: int = 0
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
+
+
+# -- how a reproduction is shown ---------------------------------------------------------------------------------------
+
+
+def agrees(measured: Measured) -> bool | None:
+    """Return whether two figures agree: they differ by at most 1.0, or the published one is in the 95 % interval.
+
+    For figures up to 1 (cosines) the largest difference is 0.01. None if nothing was measured.
+    """
+    if measured.difference is None or measured.score is None:
+        return None
+    return bool(abs(measured.difference) <= np.fmax(_tolerance(measured), measured.score.half_width))
+
+
+def _tolerance(measured: Measured) -> float:
+    """Return the largest difference that counts as agreement; figures up to 1 are cosines."""
+    published = measured.cell.published
+    return TOLERANCE / 100 if published is not None and abs(published.value) <= 1 else TOLERANCE
+
+
+def render(done: Reproduction) -> RichTable:
+    """Return a `rich.table.Table` with the measured figure ± its 95 % interval and the published one in each cell.
+
+    Example:
+        >>> from essent.lab.reproduce import find_table, render, run_table
+        >>> done = run_table(find_table("heros-1"), {"bert": "my-mlm"}, data="data", rows=lambda row: row == "STS-b")
+        >>> table = render(done)
+        >>> [column.header.plain for column in table.columns[1:]]
+        ['R1', 'R2', 'RL', 'Lev', 'Len']
+    """
+    from rich import box
+    from rich.table import Column
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    columns, rows = _rows(done)
+    table = RichTable(
+        "", *(Column(Text(name), justify="right") for name in columns), box=box.SIMPLE_HEAD, pad_edge=False
+    )
+    for title, cells in rows:
+        table.add_row(Text(title, style="" if cells else "bold"), *cells)
+    return table
+
+
+def html_of(done: Reproduction) -> str:
+    """Return the table as HTML for notebooks, with the number of agreeing cells and all settings."""
+    columns, rows = _rows(done)
+    return html_block(
+        html_title(f"{done.table.name}, {done.table.paper}: measured ± 95 % interval, and published below"),
+        html_table(
+            ["", *columns],
+            [[title, *(cell.plain for cell in cells)] for title, cells in rows],
+            bold=[(number, 0) for number, (_, cells) in enumerate(rows) if not cells],
+        ),
+        html_lines([summary(done), *settings_of(done)]),
+    )
+
+
+def _rows(done: Reproduction) -> tuple[list[str], list[tuple[str, list[Any]]]]:
+    """Return the columns with cells, and the rows with title and cell texts; a block's heading has no cells."""
+    outcomes = {id(outcome.cell): outcome for outcome in done.cells}
+    columns = [name for name in done.table.columns if any(outcome.cell.column == name for outcome in done.cells)]
+    rows: list[tuple[str, list[Any]]] = []
+    for block in done.table.blocks:
+        heading: list[tuple[str, list[Any]]] = [(block.title, [])] if block.title else []
+        for title, cells in block.rows.items():
+            row = {cell.column: outcomes[id(cell)] for cell in cells if id(cell) in outcomes}
+            if any(outcome.cell.published is not None for outcome in row.values()):
+                rows += [*heading, (title, [_cell(row.get(name)) for name in columns])]
+                heading = []
+    return columns, rows
+
+
+def _cell(outcome: Measured | None) -> Any:
+    from rich.text import Text
+
+    if outcome is None or outcome.cell.published is None:  # the paper prints nothing
+        return Text("")
+    published = outcome.cell.published
+    digits = 3 if abs(published.value) <= 1 else 1
+    printed = f"{published.value:g}" + ("" if published.spread is None else f"±{published.spread:g}")
+    if outcome.score is None:
+        return Text.assemble("–\n", (printed, "dim"))
+    width = outcome.score.half_width
+    measured = f"{outcome.score.value:.{digits}f}" + ("" if math.isnan(width) else f" ±{width:.{digits}f}")
+    if outcome.difference is None:
+        return Text.assemble(measured, "\n", (f"{printed} of {published.over_all}", "dim"))
+    difference = f" ({outcome.difference:+.{digits}f})", "green" if agrees(outcome) else "yellow"
+    return Text.assemble(measured, "\n", (printed, "dim"), difference)
+
+
+def settings_of(done: Reproduction) -> list[str]:
+    """Return lines about all settings: models, recipes and their corpora, data, and the reasons for empty cells."""
+    table = done.table
+    lines = [f"Paper: {table.paper}."]
+    lines += [f"Model {role} ({table.models[role]} in the paper): {', '.join(m)}." for role, m in done.models.items()]
+    lines += [table.note] if table.note else []
+    columns_by_setting: dict[str, list[str]] = {}
+    for outcome in done.cells:
+        if outcome.score is not None and (recipe := _described(outcome)):
+            columns_by_setting.setdefault(f"{outcome.cell.row}: {recipe}", []).append(outcome.cell.column)
+    lines += [f"{setting} [{', '.join(columns)}]" for setting, columns in columns_by_setting.items()]
+    over_all = {outcome.cell.published.over_all for outcome in done.cells if outcome.cell.published} - {0}
+    lines += [f'Figures "of {number}" are the paper\'s means over all {number} tasks.' for number in over_all]
+    if done.corpus:
+        lines.append(f"Corpus: {done.corpus} texts; in the paper {table.corpus}.")
+    lines += [f"{task}: {source['source']} (sha256 {source['sha256'][:12]})" for task, source in done.sources.items()]
+    not_run = [outcome for outcome in done.cells if outcome.cell.published is not None and outcome.score is None]
+    problems = Counter(outcome.problem for outcome in not_run)
+    lines += [f"Not run: {count} cells, {problem}." for problem, count in problems.items()]
+    if any(outcome.problem.startswith("no data") and len(outcome.cell.settings["tasks"]) > 1 for outcome in done.cells):
+        lines.append("Use --only-tasks for means over the tasks that have data.")
+    return lines
+
+
+def _described(outcome: Measured) -> str:
+    recipe, settings = outcome.cell.recipe(), outcome.cell.settings
+    descriptions = {
+        f"{recipe}": recipe is not None,
+        f"measure {settings.get('measure')}": "measure" in settings,
+        f"mean of seeds 0 to {outcome.seeds - 1}": outcome.seeds > 1,
+        f"counts from the {settings.get('counts')}": "counts" in settings,
+        f"shaping fitted on the {settings.get('fit')}": "fit" in settings,
+    }
+    return ", ".join(description for description, applies in descriptions.items() if applies)
+
+
+def summary(done: Reproduction) -> str:
+    """Return a sentence about the number of cells that agree.
+
+    Example:
+        >>> from essent.lab.reproduce import find_table, run_table, summary
+        >>> print(summary(run_table(find_table("heros-1"), {})))
+        Nothing can be compared: no cell has both a measured and a published figure over the same tasks.
+    """
+    compared = [outcome for outcome in done.cells if outcome.difference is not None]
+    if not compared:
+        return "Nothing can be compared: no cell has both a measured and a published figure over the same tasks."
+    tolerances = " or ".join(f"{tolerance:g}" for tolerance in sorted(set(map(_tolerance, compared)), reverse=True))
+    agreeing = sum(bool(agrees(outcome)) for outcome in compared)
+    return (
+        f"{agreeing} of {len(compared)} cells agree (difference up to {tolerances}, or the published figure within the "
+        "interval)."
+    )
+
+
+def to_dict(done: Reproduction) -> dict[str, Any]:
+    """Return the reproduction as JSON values."""
+    titles = {id(cell): block.title for block in done.table.blocks for row in block.rows.values() for cell in row}
+    cells = []
+    for outcome in done.cells:
+        cell, score, published = outcome.cell, outcome.score, outcome.cell.published
+        tasks = list(cell.settings.get("tasks", ()))
+        cells.append(
+            {
+                "block": titles[id(cell)],
+                "row": cell.row,
+                "column": cell.column,
+                "published": published and published.value,
+                "published_spread": published and published.spread,
+                "published_over": published and (published.over_all or len(tasks) or None),
+                "tasks": tasks,
+                "measured": score and score.value,
+                "half_width": score and score.half_width,
+                "difference": outcome.difference,
+                "recipe": cell.recipe() if cell.missing is None else None,
+                "fit": cell.settings.get("fit"),
+                "counts": cell.settings.get("counts"),
+                "problem": outcome.problem or None,
+            }
+        )
+    reproduction = {
+        "table": done.table.name,
+        "paper": done.table.paper,
+        "models": done.models,
+        "tasks": done.sources,
+        "corpus_texts": done.corpus,
+        "versions": library_versions(),
+        "cells": cells,
+    }
+    return dict(plain(reproduction))
