@@ -49,7 +49,7 @@ def teacher_and_cosines(recipes: int, seed: int = 3) -> tuple[Teacher, np.ndarra
 
 @pytest.mark.parametrize("name", list(JUDGES))
 def test_a_judge_scores_as_described_and_leaves_undefined_recipes_out(name: str) -> None:
-    pairs, gold = JUDGES[name][0](topic_texts(), np.random.default_rng(0))
+    pairs, gold = JUDGES[name](topic_texts(), np.random.default_rng(0))
     cosines = np.random.default_rng(1).uniform(-1, 1, (7, len(pairs))).round(2)
     lengths = [abs(len(a.split()) - len(b.split())) for a, b in pairs]
 
@@ -182,7 +182,7 @@ def test_neighbouring_sentences() -> None:
 
 
 def test_neighbours_are_positive() -> None:
-    make, rng = JUDGES["neighbours"][0], np.random.default_rng(0)
+    make, rng = JUDGES["neighbours"], np.random.default_rng(0)
     long, single = topic_texts(120, sentences=3), topic_texts(50)  # a sentence each: the next text is the neighbour
     for texts, beside in ((long, neighbouring_sentences(long)), (single, list(itertools.pairwise(single)))):
         pairs, gold = make(texts, rng)

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from essent.selection import sweep
-from essent.selection.sweep import pair_cosines
+from essent.selection import program
+from essent.selection.program import pair_cosines
 
 
 @pytest.mark.parametrize("tile", [1, 2_000, 20_000, 2**21])
 @pytest.mark.parametrize("mixes", [0, 5])
 def test_cosines_in_tiles_of_any_size(tile: int, mixes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "TILE", tile)
+    monkeypatch.setattr(program, "TILE", tile)
     generator = torch.Generator().manual_seed(0)
     vectors = torch.randn(9, 7, 3, 16, generator=generator)  # (n,w,C,D)
     vectors[4, 2] = 0.0

@@ -15,11 +15,10 @@ from sentence_transformers import SentenceTransformer
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError
 from essent.recipe.recipe import Recipe
 from essent.selection.leaderboard import Leaderboard
-from essent.selection.run import run_passes, search
+from essent.selection.run import PassSettings, run_passes, search
 from essent.selection.search_data import SearchData
 from essent.selection.space import Grid, Space
-from essent.selection.store import Store
-from essent.selection.sweep import Sweep
+from essent.selection.sweep import Store, Sweep
 from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from near_ties import Watched, one_by_one
@@ -43,9 +42,8 @@ MIXED = Space(
 
 def passes(shell: SentenceTransformer, space: Space, memory: float) -> dict[str, np.ndarray]:
     """Recipe -> cosines (P,) of the task's pairs."""
-    settings: dict[str, Any] = {"batch_size": 8, "precision": "float32", "progress": False, "options": {}}
-    data = SearchData.of(TASK, None, (), 0)
-    with run_passes(shell, space, [data], (), memory=memory, work=None, report=None, **settings) as run:
+    settings = PassSettings(memory, batch_size=8, precision="float32")
+    with run_passes(shell, space, [SearchData.of(TASK, None, (), 0)], (), settings) as run:
         return dict(zip(map(str, run.recipes), np.array(run.sweeps[0].store.rows), strict=True))
 
 
@@ -258,7 +256,7 @@ def test_leaderboard_without_scores(shell_of: Shells) -> None:
 
 @pytest.mark.parametrize("data", [TASK.texts(), [pair[:2] for pair in TASK.pairs]], ids=["texts", "pairs"])
 def test_texts_and_pairs_without_labels(data: Any, shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("essent.selection.probability.THRESHOLD", 0.0)
+    monkeypatch.setattr("essent.selection.verdict.THRESHOLD", 0.0)
     board = search(shell_of("bert"), data, "weights")
     scores = [trial.scores["teacher"] for trial in board.trials]
     assert scores == sorted(scores, reverse=True)
@@ -268,7 +266,8 @@ def test_texts_and_pairs_without_labels(data: Any, shell_of: Shells, monkeypatch
     assert any("similarity of sentences only. For clustering" in note for note in board.notes)
     assert (board.kept is None) == all(comparison.is_better for comparison in board.comparisons)
     assert "Chosen without labels; on similar models" in board.verdict
-    monkeypatch.setattr("essent.selection.probability.THRESHOLD", 1.0)
+    assert ("The probability is " in board.verdict) == (board.kept is None and len(board.comparisons) > 0)
+    monkeypatch.setattr("essent.selection.verdict.THRESHOLD", 1.0)
     other = search(shell_of("bert"), data, Space(named=(str(board.leader), "cls")), baselines=("mean",))
     assert other.find("mean").scores["teacher"] == pytest.approx(board.find("mean").scores["teacher"], abs=1e-6)
     assert (other.kept, len(other.trials)) == ("mean", 3)  # what runs along is not ranked

@@ -48,7 +48,7 @@ def test_diagonals_and_sums_are_in_float32(bert: Path) -> None:
     backbone = load(str(bert), [], {"device": "cpu"}).backbone
     backbone.compute_in("bfloat16")
     program = Program([Recipe.parse("layers=2 weights=ditto:2-1"), Recipe.parse("layers=2")], backbone)
-    (block,) = program.passes[0].blocks
+    ((block,),) = program.passes
     tokens = pad(framed_ids(backbone.tokenizer, block.frame, CORPUS[:4], None), block.frame, backbone.pad_id)
     with torch.inference_mode():
         states = backbone.states(tokens, block.required)

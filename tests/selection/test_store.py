@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from essent.errors import DataError
-from essent.selection import store as module
-from essent.selection.store import Store
+from essent.selection import sweep as module
+from essent.selection.sweep import Store
 
 
 def test_unfinished_folder_restarts(tmp_path: Path) -> None:

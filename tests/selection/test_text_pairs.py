@@ -34,6 +34,6 @@ def test_small_groups_share_a_portion() -> None:
 
 def test_texts_are_distinct_and_fitted_with_their_duplicates() -> None:
     data = TextPairs.of([("a", "b"), ("b", "b")], ["b", "c", "b"])
-    assert data.texts == ("a", "b", "c")
+    assert data.texts == ["a", "b", "c"]
     assert data.pairs.tolist() == [[0, 1], [1, 1]]
-    assert data.fit_texts() == ["b", "c", "b"]
+    assert data.fit.tolist() == [1, 2, 1]

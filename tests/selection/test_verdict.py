@@ -69,20 +69,21 @@ def test_equal_pairs_are_never_on_both_sides() -> None:
 
 
 def test_first_unbeaten_baseline_wins() -> None:
-    both = [(lead(1.0), ""), (lead(0.5, "first-last"), "")]
+    both = [lead(1.0), lead(0.5, "first-last")]
     assert decided(board(), both, "Measured").kept is None
     assert str(decided(board(), both, "Measured").best) == NAMES[0]
-    assert decided(board(), [both[0], (lead(-0.5, "first-last"), "")], "Measured").kept == "first-last"
-    unbeaten = decided(board(), [(lead(-0.5), ""), both[1]], "Measured")
-    why = "ditto:1-1 is not significantly better, +0.50 [-0.50, +1.50]"
-    assert unbeaten.verdict == f"Measured, the baseline mean is retained: {why}."
-    assert decided(board(), [(lead(1.0), "halves sees the opposite"), both[1]], "Measured").kept == "mean"
-    unknown = decided(board(), [(lead(math.nan), "")], "Measured")
+    assert decided(board(), [both[0], lead(-0.5, "first-last")], "Measured").kept == "first-last"
+    unbeaten = decided(board(), [lead(-0.5), both[1]], "Measured")
+    reason = "ditto:1-1 is not significantly better, +0.50 [-0.50, +1.50]"
+    assert unbeaten.verdict == f"Measured, the baseline mean is retained: {reason}."
+    objected = decided(board(), both, "Measured", ["halves sees the opposite", ""])
+    assert (objected.kept, objected.verdict.endswith("retained: halves sees the opposite.")) == ("mean", True)
+    unknown = decided(board(), [lead(math.nan)], "Measured")
     assert (unknown.kept, "too few labels to compare ditto:1-1 with it" in unknown.verdict) == ("mean", True)
     assert decided(board(), [], "Measured").kept is None
-    later = decided(board("first-last"), [(lead(-1, first="first-last"), "")], "Measured")
+    later = decided(board("first-last"), [lead(-1, first="first-last")], "Measured")
     assert (str(later.leader), later.kept) == ("first-last", "mean")
-    first = decided(board("mean"), [(lead(-1, "first-last", first="mean"), "")], "Measured")
+    first = decided(board("mean"), [lead(-1, "first-last", first="mean")], "Measured")
     assert (str(first.best), first.kept) == ("mean", None)
     assert first.verdict == "Measured, the baseline mean is the best."
 

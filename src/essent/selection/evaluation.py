@@ -30,7 +30,7 @@ from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.types import CorpusStats
 from essent.selection.by_recipe import ByRecipe
-from essent.selection.program import cut_to
+from essent.selection.program import cut_to, without_shaping
 from essent.tasks.base import Task, TaskLike, prompt_note
 from essent.tasks.labels import LabelTask
 from essent.tasks.locate import as_task
@@ -279,8 +279,8 @@ class Bench:
         self.recipes = list(recipes)
         if not self.choice.makes_graph:
             self.backbone.compute_in(self.choice.precision)
-        self.plans = {recipe: Plan(recipe, self.backbone) for recipe in dict.fromkeys(map(_unshaped, recipes))}
-        cut_to(self.backbone, [plan.required for plan in self.plans.values()])
+        self.plans = {recipe: Plan(recipe, self.backbone) for recipe in dict.fromkeys(map(without_shaping, recipes))}
+        cut_to(self.backbone, list(self.plans.values()))
         if max_seq_length is not None:
             self.backbone.max_seq_length = min(max_seq_length, self.backbone.max_seq_length or max_seq_length)
         as_module(self.backbone, list(self.plans.values())).to(loaded.settings["device"])
@@ -337,19 +337,15 @@ class Bench:
         chains = {recipe: Chain.parse(recipe.shaping) for recipe in self.recipes}
         fitted = pooled
         if fit_texts is not None:
-            plans = dict.fromkeys(self.plans[_unshaped(r)] for r, chain in chains.items() if chain.needs_fit)
+            plans = dict.fromkeys(self.plans[without_shaping(r)] for r, chain in chains.items() if chain.needs_fit)
             fitted = self._pooled(self._prompted(fit_texts), list(plans), counted)
         shaped = []
         for recipe, chain in chains.items():
             if chain.needs_fit:
                 with torch.inference_mode(False):  # the flow trains
-                    chain.fit(fitted[_unshaped(recipe)])
-            shaped.append((recipe, chain.transform(pooled[_unshaped(recipe)])))
+                    chain.fit(fitted[without_shaping(recipe)])
+            shaped.append((recipe, chain.transform(pooled[without_shaping(recipe)])))
         return shaped
 
     def _prompted(self, texts: Sequence[str]) -> list[str]:
         return [self.prompt + text for text in check_texts(texts)]
-
-
-def _unshaped(recipe: Recipe) -> Recipe:
-    return replace(recipe, shaping=())

@@ -9,7 +9,7 @@ import inspect
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,10 @@ from essent.selection.annotation import Annotation, choose_pairs, distinct_pairs
 from essent.selection.label_free import candidate_pairs
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.program import Program
-from essent.selection.search_data import SearchData, read_data
+from essent.selection.search_data import SearchData, held_out, read_data
 from essent.selection.space import REFERENCE, Space, find_space
-from essent.selection.store import Store
-from essent.selection.sweep import GIB, Sweep, score_stored
-from essent.selection.verdict import held_out, make_board, tested
+from essent.selection.sweep import GIB, Store, Sweep, score_stored
+from essent.selection.verdict import make_board, tested
 from essent.tasks.base import LabeledTask, prompt_note
 from essent.tasks.result import library_versions
 
@@ -99,18 +98,22 @@ def search(
     """
     started = clock.elapsed()
     check_size(top, "top")
-    settings = _checked(memory, batch_size, seed, precision, progress, options)
+    settings = PassSettings(memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
     data_sets = _data_sets(data, folder, criterion, weights, seed)
     texts = [text for own in data_sets for text in own.texts]
     tests = held_out(test, folder, texts, [unit for own in data_sets for unit in own.labelled_items])
-    with run_passes(model, space, data_sets, baselines, work=work, report=report, **settings) as run:
-        board = make_board(data_sets, run.sweeps, run.recipes, run.reference, run.baselines, top=top, seed=seed)
+    with run_passes(model, space, data_sets, baselines, settings) as run:
+        board = make_board(run.sweeps, run.recipes, run.reference, run.baselines, top=top, seed=seed)
     notes = [*board.notes, *(note for own in data_sets if own.task for note in own.task.notes)]
-    prompts, default = run.prompts, run.default_prompt
+    learned: list[str] = []  # without the default prompt: an Encoder adds it to its fit texts itself
     for own in data_sets:
-        applied = own.task.prompts_for(prompts, default) if own.task else {"texts": default}
+        applied = {"texts": run.default_prompt}
+        if own.task is not None:
+            applied = own.task.prompts_for(run.prompts, run.default_prompt)
         notes += [f"{own.name}: {note}" for note in prompt_note(applied)]
+        is_retrieval = own.task is not None and own.task.kind == "retrieval"
+        learned += own.task.texts_for({} if run.default_prompt else run.prompts) if is_retrieval else own.texts
     if len(data_sets) > 1:
         notes.append(
             "Ranked by the mean of the ranks on the data sets. In the search, recipes learn from each data set "
@@ -125,17 +128,15 @@ def search(
         "recipes": len(run.recipes),
         "reference": len(run.reference),
         "passes": len(run.sweeps[0].program.passes) * len(data_sets),
-        "texts": sum(len(sweep.data.texts) for sweep in run.sweeps),
+        "texts": sum(len(sweep.pairs.texts) for sweep in run.sweeps),
         "units": sum(own.task.units for own in data_sets if own.task),
-        "pairs": sum(len(sweep.data.pairs) for sweep in run.sweeps),
+        "pairs": sum(len(sweep.pairs.pairs) for sweep in run.sweeps),
         "encoded": sum(sweep.encoded for sweep in run.sweeps),
         "seed": seed,
-        "precision": settings["precision"],
+        "precision": settings.precision,
         "seconds": round(clock.elapsed() - started, 2),
         "versions": library_versions(),
     }
-    # without the default prompt: an Encoder adds it to its fit texts itself
-    learned = [text for own in data_sets for text in own.texts_to_learn_from({} if default else prompts)]
     board = replace(board, notes=tuple(notes), provenance=provenance, _source=(model, tuple(learned), dict(options)))
     score = data_sets[0].score or ""
     return tested(
@@ -181,7 +182,7 @@ def annotate(
         4
     """
     check_size(count, "count")
-    settings = _checked(memory, batch_size, seed, precision, progress, options)
+    settings = PassSettings(memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
     name, task, texts, own_pairs = read_data(data, None)
     if task is not None:
@@ -189,34 +190,11 @@ def annotate(
     candidates = candidate_pairs(texts, own_pairs, seed)
     distinct = distinct_pairs(candidates, count)
     data_set = SearchData(name, None, tuple(texts), (), tuple(candidates))
-    with run_passes(model, space, [data_set], baselines, work=work, report=report, **settings) as run:
+    with run_passes(model, space, [data_set], baselines, settings) as run:
         cosines = np.array(run.sweeps[0].store.rows[: len(run.recipes)])[:, distinct]
     indices, reasons = choose_pairs(cosines, count, np.random.default_rng(seed))
     pairs = tuple(candidates[distinct[index]] for index in indices)
     return Annotation(pairs, tuple(reasons), tuple(own_pairs or texts))
-
-
-def _checked(
-    memory: float, batch_size: int, seed: int, precision: str, progress: bool, options: dict[str, Any]
-) -> dict[str, Any]:
-    """Check the arguments and return those of `run_passes`.
-
-    Raises:
-        InputError: a setting out of its range, or an argument of neither `search` nor SentenceTransformer.
-    """
-    if not memory > 0:
-        raise InputError(f"memory={memory!r}: must be a positive number of GiB.")
-    check_size(batch_size, "batch_size")
-    if type(seed) is not int or seed < 0:
-        raise InputError(f"seed={seed!r}: must be a whole number of at least 0.")
-    known = [
-        name for function in (search, SentenceTransformer.__init__) for name in inspect.signature(function).parameters
-    ]
-    for name in options:
-        if name not in known:
-            raise InputError(f"search has no argument {name!r}. {did_you_mean(name, known)}")
-    settings = {"memory": memory, "batch_size": batch_size, "progress": progress}
-    return {**settings, "precision": precision_of(precision), "options": options}
 
 
 def _data_sets(
@@ -256,6 +234,35 @@ def model_name(model: ModelLike) -> str:
 # -- the passes -------------------------------------------------------------------------------------------------------
 
 
+@dataclass
+class PassSettings:
+    """Settings of `run_passes`, as in `search`.
+
+    Raises:
+        InputError: a setting out of its range, or an argument of neither `search` nor SentenceTransformer.
+    """
+
+    memory: float = 0.5
+    batch_size: int = 32
+    seed: int = 0
+    precision: str = AUTO
+    progress: bool = False
+    work: str | Path | None = None
+    report: Callable[[str], None] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.memory > 0:
+            raise InputError(f"memory={self.memory!r}: must be a positive number of GiB.")
+        check_size(self.batch_size, "batch_size")
+        if type(self.seed) is not int or self.seed < 0:
+            raise InputError(f"seed={self.seed!r}: must be a whole number of at least 0.")
+        names = [*inspect.signature(search).parameters, *inspect.signature(SentenceTransformer.__init__).parameters]
+        if unknown := [name for name in self.options if name not in names]:
+            raise InputError(f"search has no argument {unknown[0]!r}. {did_you_mean(unknown[0], names)}")
+        self.precision = precision_of(self.precision)
+
+
 @dataclass(frozen=True)
 class Passes:
     """The outputs of `run_passes`.
@@ -279,54 +286,52 @@ class Passes:
 
 @contextmanager
 def run_passes(
-    model: ModelLike,
-    space: Space,
-    data_sets: Sequence[SearchData],
-    baselines: Sequence[str],
-    *,
-    memory: float,
-    batch_size: int,
-    precision: str,
-    work: str | Path | None,
-    progress: bool,
-    report: Callable[[str], None] | None,
-    options: dict[str, Any],
+    model: ModelLike, space: Space, data_sets: Sequence[SearchData], baselines: Sequence[str], settings: PassSettings
 ) -> Iterator[Passes]:
-    """Run every recipe of a space on every data set; the stores exist within the block. Arguments as in `search`."""
-    capabilities = read_capabilities(model, options)
-    ranked, skipped = space.expand(capabilities)
+    """Run every recipe of a space on every data set; the stores exist within the block."""
+    capabilities = read_capabilities(model, settings.options)
+    recipes, skipped = space.expand(capabilities)
     if capabilities.only_static and tuple(baselines) == BASELINES:
         baselines = ("static",)
     compared = list(dict.fromkeys(map(Recipe.parse, baselines)))
-    recipes = list(dict.fromkeys([*ranked, *compared]))
+    recipes = list(dict.fromkeys([*recipes, *compared]))
     reference = REFERENCE.expand(capabilities)[0] if any(own.teacher for own in data_sets) else []
-    every = list(dict.fromkeys([*recipes, *reference]))
-    loaded = load(model, every, options)
+    all_recipes = list(dict.fromkeys([*recipes, *reference]))
+    loaded = load(model, all_recipes, settings.options)
     backbone, prompts = loaded.backbone, dict(loaded.settings.get("prompts") or {})
     backbone.to(loaded.settings["device"])
-    backbone.compute_in(precision)
-    program = Program(every, backbone)
+    backbone.compute_in(settings.precision)
+    program, durable = Program(all_recipes, backbone), settings.work is not None
+    digest = digest_of_backbone(backbone, *(plan.rows_digest for plan in program.plans)) if durable else ""
     search_identity = {
         "prompt": loaded.default_prompt,
-        "memory": memory,
-        "batch_size": batch_size,
-        "precision": precision,
-        "weights": "" if work is None else digest_of_backbone(backbone, *(plan.rows_digest for plan in program.plans)),
+        "memory": settings.memory,
+        "batch_size": settings.batch_size,
+        "precision": settings.precision,
+        "weights": digest,
     }
+    sweeps = []
     with tempfile.TemporaryDirectory(prefix="essent-search-", ignore_cleanup_errors=True) as temporary:
-        folder = Path(temporary) / "work" if work is None else Path(work)
-        sweeps = []
+        folder = Path(temporary) / "work" if settings.work is None else Path(settings.work)
         for number, data in enumerate(data_sets, start=1):
             pairs = data.text_pairs(prompts, loaded.default_prompt)
-            identity = {**data.identity(model_name(model), every, pairs), **search_identity}
+            identity = {**data.identity(model_name(model), all_recipes, pairs), **search_identity}
             own_folder = folder if len(data_sets) == 1 else folder / str(number)
-            store = Store(own_folder, identity, len(every), data.width, durable=work is not None)
-            sizes: dict[str, Any] = {"memory": int(memory * GIB), "batch_size": batch_size, "progress": progress}
-            sweep = Sweep(program, pairs, store, **sizes, keep_all=data.takes_vectors)
-            if report is not None:
+            width = max(data.extra.stop, data.evidence.stop)
+            store = Store(own_folder, identity, len(all_recipes), width, durable=durable)
+            sweep = Sweep(
+                program,
+                data,
+                pairs,
+                store,
+                memory=int(settings.memory * GIB),
+                batch_size=settings.batch_size,
+                progress=settings.progress,
+            )
+            if settings.report is not None:
                 passes = f"{len(program.passes)} pass{'es' * (len(program.passes) != 1)}"
-                report(f"{data.name}: {len(every):,} recipes, {passes} over {len(pairs.texts):,} texts.")
+                settings.report(f"{data.name}: {len(all_recipes):,} recipes, {passes} over {len(pairs.texts):,} texts.")
             sweep.run()
-            score_stored(sweep, data)
+            score_stored(sweep)
             sweeps.append(sweep)
         yield Passes(sweeps, recipes, list(map(str, compared)), reference, skipped, prompts, loaded.default_prompt)

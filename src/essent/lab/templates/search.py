@@ -20,9 +20,9 @@ from essent.recipe.recipe import MASK
 from essent.recipe.sources.layers import parse_mix, reads_mlm_head
 from essent.selection.leaderboard import Leaderboard, ranked
 from essent.selection.run import BASELINES, model_name, search
-from essent.selection.search_data import SearchData
+from essent.selection.search_data import HeldOut, SearchData, held_out
 from essent.selection.space import Grammar, Grid, Space
-from essent.selection.verdict import HeldOut, held_out, judged, tested
+from essent.selection.verdict import judged, tested
 from essent.tasks.base import LabeledTask
 
 
