@@ -28,8 +28,8 @@ from scipy.stats import spearmanr
 from essent.model.loading import read_capabilities
 from essent.recipe.recipe import Recipe
 from essent.selection.label_free import TEACHER
-from essent.selection.run import BASELINES, PassSettings, run_passes
-from essent.selection.search_data import SearchData
+from essent.selection.run import BASELINES, run_passes
+from essent.selection.search_data import SearchData, SearchSettings
 from essent.selection.space import REFERENCE, SPACES
 from essent.selection.verdict import best_of, folds_of
 from essent.tasks.base import LabeledTask
@@ -66,7 +66,7 @@ class Measured:
     def __init__(self, model: str, task: LabeledTask) -> None:
         score, capabilities = task.score_names[0], read_capabilities(model, {})
         self.task, data = task, SearchData.of(task, None, (score, TEACHER), 0)
-        with run_passes(model, REFERENCE, [data], BASELINES, PassSettings(precision="float32")) as run:
+        with run_passes(model, REFERENCE, [data], BASELINES, SearchSettings(precision="float32")) as run:
             rows = np.array(run.sweeps[0].store.rows)
         self.names = list(map(str, run.sweeps[0].program.recipes))
         reference = [self.names.index(str(recipe)) for recipe in run.reference]

@@ -15,8 +15,8 @@ from sentence_transformers import SentenceTransformer
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError
 from essent.recipe.recipe import Recipe
 from essent.selection.leaderboard import Leaderboard
-from essent.selection.run import PassSettings, run_passes, search
-from essent.selection.search_data import SearchData
+from essent.selection.run import run_passes, search
+from essent.selection.search_data import SearchData, SearchSettings
 from essent.selection.space import Grid, Space
 from essent.selection.sweep import Store, Sweep
 from essent.tasks.examples import Pair
@@ -42,7 +42,7 @@ MIXED = Space(
 
 def passes(shell: SentenceTransformer, space: Space, memory: float) -> dict[str, np.ndarray]:
     """Recipe -> cosines (P,) of the task's pairs."""
-    settings = PassSettings(memory, batch_size=8, precision="float32")
+    settings = SearchSettings(memory, batch_size=8, precision="float32")
     with run_passes(shell, space, [SearchData.of(TASK, None, (), 0)], (), settings) as run:
         return dict(zip(map(str, run.recipes), np.array(run.sweeps[0].store.rows), strict=True))
 

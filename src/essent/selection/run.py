@@ -9,7 +9,7 @@ import inspect
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 
 from essent._core import clock
 from essent._core.arguments import check_size
-from essent._core.arithmetic import AUTO, precision_of
+from essent._core.arithmetic import AUTO
 from essent._core.registry import did_you_mean
 from essent._core.types import ModelLike
 from essent.encoder.pipeline.digests import digest_of_backbone
@@ -29,9 +29,9 @@ from essent.selection.annotation import Annotation, choose_pairs, distinct_pairs
 from essent.selection.label_free import candidate_pairs
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.program import Program
-from essent.selection.search_data import SearchData, held_out, read_data
+from essent.selection.search_data import SearchData, SearchSettings, held_out, read_data
 from essent.selection.space import REFERENCE, Space, find_space
-from essent.selection.sweep import GIB, Store, Sweep, score_stored
+from essent.selection.sweep import Passes, Store, Sweep, score_stored
 from essent.selection.verdict import make_board, tested
 from essent.tasks.base import LabeledTask, prompt_note
 from essent.tasks.result import library_versions
@@ -98,13 +98,13 @@ def search(
     """
     started = clock.elapsed()
     check_size(top, "top")
-    settings = PassSettings(memory, batch_size, seed, precision, progress, work, report, options)
+    settings = _checked(memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
     data_sets = _data_sets(data, folder, criterion, weights, seed)
     texts = [text for own in data_sets for text in own.texts]
     tests = held_out(test, folder, texts, [unit for own in data_sets for unit in own.labelled_items])
     with run_passes(model, space, data_sets, baselines, settings) as run:
-        board = make_board(run.sweeps, run.recipes, run.reference, run.baselines, top=top, seed=seed)
+        board = make_board(run, top, seed)
     notes = [*board.notes, *(note for own in data_sets if own.task for note in own.task.notes)]
     learned: list[str] = []  # without the default prompt: an Encoder adds it to its fit texts itself
     for own in data_sets:
@@ -138,10 +138,7 @@ def search(
         "versions": library_versions(),
     }
     board = replace(board, notes=tuple(notes), provenance=provenance, _source=(model, tuple(learned), dict(options)))
-    score = data_sets[0].score or ""
-    return tested(
-        board, model, tests, batch_size=batch_size, seed=seed, progress=progress, options=options, score=score
-    )
+    return tested(board, model, tests, settings, data_sets[0].score or "")
 
 
 def annotate(
@@ -182,7 +179,7 @@ def annotate(
         4
     """
     check_size(count, "count")
-    settings = PassSettings(memory, batch_size, seed, precision, progress, work, report, options)
+    settings = _checked(memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
     name, task, texts, own_pairs = read_data(data, None)
     if task is not None:
@@ -195,6 +192,19 @@ def annotate(
     indices, reasons = choose_pairs(cosines, count, np.random.default_rng(seed))
     pairs = tuple(candidates[distinct[index]] for index in indices)
     return Annotation(pairs, tuple(reasons), tuple(own_pairs or texts))
+
+
+def _checked(*settings: Any) -> SearchSettings:
+    """Return checked settings.
+
+    Raises:
+        InputError: a setting out of its range, or an argument of neither `search` nor SentenceTransformer.
+    """
+    checked = SearchSettings(*settings)
+    names = [*inspect.signature(search).parameters, *inspect.signature(SentenceTransformer.__init__).parameters]
+    if unknown := [name for name in checked.options if name not in names]:
+        raise InputError(f"search has no argument {unknown[0]!r}. {did_you_mean(unknown[0], names)}")
+    return checked
 
 
 def _data_sets(
@@ -234,59 +244,9 @@ def model_name(model: ModelLike) -> str:
 # -- the passes -------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class PassSettings:
-    """Settings of `run_passes`, as in `search`.
-
-    Raises:
-        InputError: a setting out of its range, or an argument of neither `search` nor SentenceTransformer.
-    """
-
-    memory: float = 0.5
-    batch_size: int = 32
-    seed: int = 0
-    precision: str = AUTO
-    progress: bool = False
-    work: str | Path | None = None
-    report: Callable[[str], None] | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not self.memory > 0:
-            raise InputError(f"memory={self.memory!r}: must be a positive number of GiB.")
-        check_size(self.batch_size, "batch_size")
-        if type(self.seed) is not int or self.seed < 0:
-            raise InputError(f"seed={self.seed!r}: must be a whole number of at least 0.")
-        names = [*inspect.signature(search).parameters, *inspect.signature(SentenceTransformer.__init__).parameters]
-        if unknown := [name for name in self.options if name not in names]:
-            raise InputError(f"search has no argument {unknown[0]!r}. {did_you_mean(unknown[0], names)}")
-        self.precision = precision_of(self.precision)
-
-
-@dataclass(frozen=True)
-class Passes:
-    """The outputs of `run_passes`.
-
-    Attributes:
-        sweeps: one per data set; their stores contain the rows.
-        recipes: the ranked recipes, baselines included; the first rows of each store.
-        reference: the reference recipes of `teacher`.
-        skipped: number of recipes of the space that the model cannot run.
-        prompts, default_prompt: of the model.
-    """
-
-    sweeps: list[Sweep]
-    recipes: list[Recipe]
-    baselines: list[str]
-    reference: list[Recipe]
-    skipped: int
-    prompts: dict[str, str]
-    default_prompt: str
-
-
 @contextmanager
 def run_passes(
-    model: ModelLike, space: Space, data_sets: Sequence[SearchData], baselines: Sequence[str], settings: PassSettings
+    model: ModelLike, space: Space, data_sets: Sequence[SearchData], baselines: Sequence[str], settings: SearchSettings
 ) -> Iterator[Passes]:
     """Run every recipe of a space on every data set; the stores exist within the block."""
     capabilities = read_capabilities(model, settings.options)
@@ -319,15 +279,7 @@ def run_passes(
             own_folder = folder if len(data_sets) == 1 else folder / str(number)
             width = max(data.extra.stop, data.evidence.stop)
             store = Store(own_folder, identity, len(all_recipes), width, durable=durable)
-            sweep = Sweep(
-                program,
-                data,
-                pairs,
-                store,
-                memory=int(settings.memory * GIB),
-                batch_size=settings.batch_size,
-                progress=settings.progress,
-            )
+            sweep = Sweep(program, data, pairs, store, settings)
             if settings.report is not None:
                 passes = f"{len(program.passes)} pass{'es' * (len(program.passes) != 1)}"
                 settings.report(f"{data.name}: {len(all_recipes):,} recipes, {passes} over {len(pairs.texts):,} texts.")

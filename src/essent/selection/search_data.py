@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from essent._core.arguments import check_size
+from essent._core.arithmetic import AUTO, precision_of
 from essent._core.registry import did_you_mean
 from essent._core.texts import check_texts
 from essent.errors import InputError, UnknownNameError
@@ -23,6 +25,32 @@ from essent.tasks.data import rows_of
 from essent.tasks.examples import COLUMNS
 from essent.tasks.locate import load_labelled
 from essent.tasks.result import SCORE_NAMES
+
+
+@dataclass
+class SearchSettings:
+    """Settings of the passes, as in `essent.search`.
+
+    Raises:
+        InputError: a setting out of its range.
+    """
+
+    memory: float = 0.5
+    batch_size: int = 32
+    seed: int = 0
+    precision: str = AUTO
+    progress: bool = False
+    work: str | Path | None = None
+    report: Callable[[str], None] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.memory > 0:
+            raise InputError(f"memory={self.memory!r}: must be a positive number of GiB.")
+        check_size(self.batch_size, "batch_size")
+        if type(self.seed) is not int or self.seed < 0:
+            raise InputError(f"seed={self.seed!r}: must be a whole number of at least 0.")
+        self.precision = precision_of(self.precision)
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,7 @@ from essent._core.atomic import remove_leftovers, sync, write_text
 from essent._core.cores import cores
 from essent._core.texts import require_finite
 from essent.errors import DataError, InputError, NoSpreadError
+from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.affine import AffineShaper, Moments
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.tokens.ids import batches, count_tokens, framed_ids, pad, portions
@@ -44,7 +45,7 @@ from essent.selection.program import (
     portions_of,
     required_by,
 )
-from essent.selection.search_data import SearchData
+from essent.selection.search_data import SearchData, SearchSettings
 
 GIB = 2**30
 FORMAT = "essent-search/3"
@@ -155,45 +156,28 @@ class Store:
             raise self._damaged(self.folder / name) from None
 
 
-class Member(NamedTuple):
-    """A recipe without shaping in a block: its weighting, its mix and its row in the store."""
-
-    row: int
-    mix: int
-    recipe: int
-
-
 class Sweep:
     """Run the passes of a program over one data set, and write cosines and evidence to a store.
 
     Args:
         data: defines what is scored.
         pairs: its texts with the model's prompts, and the pairs whose cosines are stored.
-        memory: bytes for hidden states and pooled vectors together.
     """
 
     def __init__(
-        self,
-        program: Program,
-        data: SearchData,
-        pairs: TextPairs,
-        store: Store,
-        *,
-        memory: int,
-        batch_size: int,
-        progress: bool,
+        self, program: Program, data: SearchData, pairs: TextPairs, store: Store, settings: SearchSettings
     ) -> None:
-        self.program, self.data, self.pairs, self.store = program, data, pairs, store
-        self.memory, self.batch_size, self.progress = memory, batch_size, progress
+        self.program, self.data, self.pairs, self.store, self.settings = program, data, pairs, store, settings
+        self.memory = int(settings.memory * GIB)  # bytes for hidden states and pooled vectors together
         self.backbone = program.backbone
         self.device = self.backbone.static_table.device
-        self.unshaped: dict[tuple[int, int], list[Member]] = {}  # by pass and block
+        self.unshaped: dict[tuple[int, int], list[tuple[int, int, int]]] = {}  # pass, block -> row, mix, recipe
         self.reread: dict[RowKey, dict[Origin, list[int]]] = {}  # -> recipes whose vectors are read again
         for index, (recipe, origin) in enumerate(zip(program.recipes, program.origins, strict=True)):
             if recipe.shaping or data.reads_vectors:
                 self.reread.setdefault(origin[:3], {}).setdefault(origin, []).append(index)
             if not recipe.shaping and len(pairs.pairs):
-                self.unshaped.setdefault(origin[:2], []).append(Member(origin.row, origin.mix, index))
+                self.unshaped.setdefault(origin[:2], []).append((origin.row, origin.mix, index))
         self.rows_of: list[np.ndarray] = []  # by pass: (N,) row of each text in the files of pooled vectors
         self.row_counts: list[int] = []  # by pass: rows of these files
         self.encoded = 0  # texts that went through the model
@@ -211,7 +195,7 @@ class Sweep:
         """Run every pass that the store does not contain yet."""
         backbone, texts = self.backbone, self.pairs.texts
         backbone.eval()
-        with tqdm(total=len(texts) * len(self.program.passes), desc="Texts", disable=not self.progress) as bar:
+        with tqdm(total=len(texts) * len(self.program.passes), desc="Texts", disable=not self.settings.progress) as bar:
             for number, blocks in enumerate(self.program.passes):
                 sequences = [
                     np.asarray(ids, np.int32)
@@ -270,7 +254,7 @@ class Sweep:
         required = required_by(blocks)
         slices: list[slice] = []
         inputs: list[list[BatchInputs]] = [[] for _ in blocks]
-        for indices in batches([len(sequences[text]) for text in part.texts], self.batch_size):
+        for indices in batches([len(sequences[text]) for text in part.texts], self.settings.batch_size):
             ids: Any = [sequences[text] for text in part.texts[indices]]
             tokens = pad(ids, blocks[0].frame, self.backbone.pad_id).to(self.device)
             states = self.backbone.states(tokens, required)
@@ -286,7 +270,7 @@ class Sweep:
                     for column in self._columns((number, index, row)):
                         vectors = pooled[:, row - rows.start, column].cpu().numpy()  # (n,D)
                         self.store.write(_file((number, index, row), column), start * block.width, vectors)
-                if members := [member for member in self.unshaped.get((number, index), []) if member.row in rows]:
+                if members := [member for member in self.unshaped.get((number, index), []) if member[0] in rows]:
                     cosines = pair_cosines(pooled, ends, block.mixed).cpu().numpy()  # (w,M,p)
                     row, mix, recipe = np.array(members).T
                     self.store.rows[np.ix_(recipe, part.pairs)] = cosines[row - rows.start, mix]  # (r,p)
@@ -322,6 +306,26 @@ class Sweep:
             path.unlink()
 
 
+class Passes(NamedTuple):
+    """The outputs of all passes of a search.
+
+    Attributes:
+        sweeps: one per data set; their stores contain the rows.
+        recipes: the ranked recipes, baselines included; the first rows of each store.
+        reference: the reference recipes of `teacher`.
+        skipped: number of recipes of the space that the model cannot run.
+        prompts, default_prompt: of the model.
+    """
+
+    sweeps: list[Sweep]
+    recipes: list[Recipe]
+    baselines: list[str]
+    reference: list[Recipe]
+    skipped: int
+    prompts: dict[str, str]
+    default_prompt: str
+
+
 def _file(key: RowKey, column: int | str) -> str:
     return "-".join(map(str, ("pooled", *key, column))) + ".bin"
 
@@ -352,7 +356,7 @@ def score_stored(sweep: Sweep) -> None:
     try:
         # filters of warnings are shared by all threads: they must not end with those of one thread
         with (
-            tqdm(total=len(members), desc=description, disable=not sweep.progress) as bar,
+            tqdm(total=len(members), desc=description, disable=not sweep.settings.progress) as bar,
             threadpool_limits(share),
             warnings.catch_warnings(),
         ):

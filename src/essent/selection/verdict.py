@@ -29,8 +29,8 @@ from essent.selection.annotation import PRIOR, AnnotatedPairs
 from essent.selection.evaluation import Bench
 from essent.selection.label_free import TEACHER, Teacher, is_label_free, mean_rank
 from essent.selection.leaderboard import Check, Leaderboard, Trial, ranked
-from essent.selection.search_data import HeldOut
-from essent.selection.sweep import Sweep
+from essent.selection.search_data import HeldOut, SearchSettings
+from essent.selection.sweep import Passes
 from essent.tasks.base import LabeledTask
 from essent.tasks.comparison import (
     SEVERAL,
@@ -66,23 +66,10 @@ INTERCEPT, COEFFICIENT = 0.93570, -1.37073
 THRESHOLD = 0.5  # minimum probability at which the first recipe is chosen
 
 
-def make_board(
-    sweeps: Sequence[Sweep],
-    recipes: Sequence[Recipe],
-    reference: Sequence[Recipe],
-    baselines: Sequence[str],
-    *,
-    top: int,
-    seed: int,
-) -> Leaderboard:
-    """Rank the recipes, with intervals of the first rows and of the baselines, and choose the best.
-
-    Args:
-        sweeps: one per data set.
-        recipes: the first recipes of the sweeps' programs.
-        reference: the reference recipes of `teacher`.
-    """
-    names, count = [str(recipe) for recipe in recipes], len(recipes)
+def make_board(run: Passes, top: int, seed: int) -> Leaderboard:
+    """Rank the recipes, with intervals of the `top` first rows and of the baselines, and choose the best."""
+    sweeps, baselines = run.sweeps, run.baselines
+    names, count = [str(recipe) for recipe in run.recipes], len(run.recipes)
     data, rows, teacher = sweeps[0].data, sweeps[0].store.rows, sweeps[0].data.teacher
     scored = [
         Scored(own.task, own.score, names, sweep.store.rows[:count, own.evidence], own.weight)
@@ -96,7 +83,7 @@ def make_board(
     else:
         if teacher is not None:
             position = {recipe: number for number, recipe in enumerate(sweeps[0].program.recipes)}
-            teacher = teacher.with_reference(rows[[position[recipe] for recipe in reference]][:, data.extra])
+            teacher = teacher.with_reference(rows[[position[recipe] for recipe in run.reference]][:, data.extra])
         for spec in data.criteria:
             if teacher is not None and is_label_free(spec):
                 scores[spec] = teacher.scores(rows[:count, data.extra])
@@ -108,7 +95,7 @@ def make_board(
     criterion = next(iter(scores))
     trials = [
         Trial(recipe, {name: float(values[number]) for name, values in scores.items()})
-        for number, recipe in enumerate(recipes)
+        for number, recipe in enumerate(run.recipes)
     ]
     listed = list(dict.fromkeys([*(str(trial.recipe) for trial in ranked(trials, criterion)[:top]), *baselines]))
     if teacher is None or scored:
@@ -345,15 +332,7 @@ def loss_summary(level: float) -> str:
 
 
 def tested(
-    board: Leaderboard,
-    model: ModelLike,
-    tests: Sequence[HeldOut],
-    *,
-    batch_size: int,
-    seed: int,
-    progress: bool,
-    options: dict[str, Any],
-    score: str,
+    board: Leaderboard, model: ModelLike, tests: Sequence[HeldOut], settings: SearchSettings, score: str
 ) -> Leaderboard:
     """Score the leader and the baselines on other tasks, which then decide whether a baseline is retained.
 
@@ -365,7 +344,8 @@ def tested(
     if not tests:
         return board
     recipes = list(dict.fromkeys([board.leader, *map(Recipe.parse, board.baselines)]))
-    bench = Bench(model, recipes, batch_size=batch_size, progress=progress, options=options)
+    shared: dict[str, Any] = {"batch_size": settings.batch_size, "progress": settings.progress}
+    bench = Bench(model, recipes, **shared, options=settings.options)
     checks = []
     for test in tests:
         task = test.task.scored_by(score)
@@ -378,9 +358,9 @@ def tested(
         scored = Scored(task, test_score, list(evidence), np.stack(list(evidence.values())))
         scores = {
             name: (float(value), *interval(draw))
-            for name, value, draw in zip(evidence, scored.scores(), scored.draws(seed), strict=True)
+            for name, value, draw in zip(evidence, scored.scores(), scored.draws(settings.seed), strict=True)
         }
-        comparisons = against([scored], str(board.leader), board.baselines, seed)
+        comparisons = against([scored], str(board.leader), board.baselines, settings.seed)
         overlap = (test.left_out, test.shared_texts, test.texts)
         checks.append(Check(task.name, task.units, scores, comparisons, *overlap, task.unit, test_score))
     return decided_by_tests(board, tuple(checks))

@@ -20,7 +20,7 @@ from essent.recipe.recipe import MASK
 from essent.recipe.sources.layers import parse_mix, reads_mlm_head
 from essent.selection.leaderboard import Leaderboard, ranked
 from essent.selection.run import BASELINES, model_name, search
-from essent.selection.search_data import HeldOut, SearchData, held_out
+from essent.selection.search_data import HeldOut, SearchData, SearchSettings, held_out
 from essent.selection.space import Grammar, Grid, Space
 from essent.selection.verdict import judged, tested
 from essent.tasks.base import LabeledTask
@@ -217,9 +217,8 @@ def _held_out(test: Sequence[LabeledTask | str], data: Any, settings: dict[str, 
 def _tested(
     board: Leaderboard, shell: SentenceTransformer, tests: Sequence[HeldOut], settings: dict[str, Any]
 ) -> Leaderboard:
-    shared: dict[str, Any] = {"batch_size": 32, "seed": 0, "progress": False}
-    shared |= {name: settings[name] for name in shared if name in settings}
-    return tested(board, shell, tests, **shared, options={}, score=board.criterion)
+    shared = {name: settings[name] for name in ("batch_size", "seed", "progress") if name in settings}
+    return tested(board, shell, tests, SearchSettings(**shared), board.criterion)
 
 
 def _decided(
