@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,30 +48,16 @@ def passes(shell: SentenceTransformer, space: Space, memory: float) -> dict[str,
         return dict(zip(map(str, run.recipes), np.array(run.sweeps[0].store.rows), strict=True))
 
 
-@pytest.fixture(scope="module")
-def portions(shell_of: Shells) -> Leaderboard:
-    """A search of the mixed space in portions."""
-    return search(shell_of("bert"), TASK, MIXED, memory=2e-4)
+def assert_scores_of_single_encoders(shell: SentenceTransformer, *boards: Leaderboard) -> None:
+    """As near to `evaluate` with each recipe alone as pairs can be ranked.
 
-
-@pytest.fixture(scope="module")
-def alone(shell_of: Shells, portions: Leaderboard) -> dict[str, Watched]:
-    """Its recipes, one encoder at a time."""
-    return one_by_one(shell_of("bert"), scored(portions), TASK)
-
-
-def scored(board: Leaderboard) -> list[str]:
-    """The recipes with a score: all but a few that give all texts one vector, as [CLS] in layer 0, which is refused."""
-    recipes = [str(trial.recipe) for trial in board.trials if np.isfinite(trial.scores["spearman"])]
-    assert len(recipes) > 0.9 * len(board.trials)
-    return recipes
-
-
-def assert_scores_of(board: Leaderboard, alone: dict[str, Watched]) -> None:
-    """As near to the recipes alone as pairs can be ranked."""
-    assert set(scored(board)) == set(alone)
-    for text, watched in alone.items():
-        assert board.find(text).scores["spearman"] == watched.expected(text), text
+    A few recipes have no score, since they give all texts one vector, such as [CLS] in layer 0.
+    """
+    recipes = [str(trial.recipe) for trial in boards[0].trials if np.isfinite(trial.scores["spearman"])]
+    assert len(recipes) > 0.9 * len(boards[0].trials)
+    for text, watched in one_by_one(shell, recipes, TASK).items():
+        for board in boards:
+            assert board.find(text).scores["spearman"] == watched.expected(text), text
 
 
 @pytest.mark.parametrize(
@@ -115,16 +102,10 @@ class KilledError(Exception):
 
 
 @pytest.mark.parametrize("units", [pytest.param(1, marks=pytest.mark.slow), 4, pytest.param(9, marks=pytest.mark.slow)])
-def test_a_killed_search_goes_on_where_it_stopped(
-    shell_of: Shells,
-    portions: Leaderboard,
-    alone: dict[str, Watched],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    units: int,
-) -> None:
-    settings: dict[str, Any] = {"work": tmp_path / "work", "memory": 2e-4}
-    finish, done = Store.finish, []
+def test_a_killed_search_resumes(shell_of: Shells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, units: int) -> None:
+    shell, finish, done = shell_of("bert"), Store.finish, []
+    run = partial(search, shell, TASK, MIXED, memory=2e-4)  # GiB: several portions
+    uninterrupted = run()
 
     def dying(store: Store, unit: str) -> None:
         if len(done) == units:
@@ -134,51 +115,50 @@ def test_a_killed_search_goes_on_where_it_stopped(
 
     monkeypatch.setattr(Store, "finish", dying)
     with pytest.raises(KilledError):
-        search(shell_of("bert"), TASK, MIXED, **settings)
+        run(work=tmp_path / "work")
     monkeypatch.undo()
-    resumed = search(shell_of("bert"), TASK, MIXED, **settings)
-    assert resumed.provenance["encoded"] < portions.provenance["encoded"]
-    for board in (portions, resumed):
-        assert_scores_of(board, alone)
-    finished = search(shell_of("bert"), TASK, MIXED, **settings)
+    resumed, finished = run(work=tmp_path / "work"), run(work=tmp_path / "work")
+    assert resumed.provenance["encoded"] < uninterrupted.provenance["encoded"]
     assert finished.provenance["encoded"] == 0
+    assert_scores_of_single_encoders(shell, uninterrupted, resumed)
 
 
 def test_a_folder_of_another_search_is_refused(shell_of: Shells, bert: Path, tmp_path: Path) -> None:
-    search(shell_of("bert"), TASK, "heads", work=tmp_path / "work")
-    for other in ({"space": "layers"}, {"batch_size": 8}, {"precision": "float32"}):
-        with pytest.raises(DataError, match="contains another search"):
-            search(shell_of("bert"), TASK, work=tmp_path / "work", **{"space": "heads", **other})
+    run = partial(search, data=TASK, space="heads", work=tmp_path / "work")
+    run(shell_of("bert"))
     changed = SentenceTransformer(str(bert), device="cpu")
     with torch.no_grad():
         changed[0].model.embeddings.word_embeddings.weight[5] += 1
-    with pytest.raises(DataError, match="contains another search"):
-        search(changed, TASK, "heads", work=tmp_path / "work")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine", "utf-8")
-    with pytest.raises(DataError, match="contains other files"):
-        search(shell_of("bert"), TASK, "heads", work=tmp_path / "full")
+    for model, settings, message in (
+        (shell_of("bert"), {"space": "layers"}, "contains another search"),
+        (shell_of("bert"), {"batch_size": 8}, "contains another search"),
+        (shell_of("bert"), {"precision": "float32"}, "contains another search"),
+        (changed, {}, "contains another search"),
+        (shell_of("bert"), {"work": tmp_path / "full"}, "contains other files"),
+    ):
+        with pytest.raises(DataError, match=message):
+            run(model, **settings)
 
 
 def test_winner_baselines_intervals_and_notes(shell_of: Shells) -> None:
-    test_task = PairTask("other", (*TASK.pairs[:9], *(Pair(p.sentence2, p.sentence1 + " too", p.score) for p in PAIRS)))
+    unshared = tuple(Pair(p.sentence2, p.sentence1 + " too", p.score) for p in PAIRS)
+    test_task = PairTask("other", (*TASK.pairs[:9], *unshared))
     board = search(shell_of("bert"), TASK, "heads", test=[test_task], top=3, baselines=("mean", "cls"))
     mix, grid = board.heads() or ("", np.empty(0))
     assert (mix, grid.shape, grid[1, 2]) == ("0+L", (3, 4), board.find("ditto:2-3").scores["spearman"])
     scores = [trial.scores["spearman"] for trial in board.trials]
-    assert scores == sorted(scores, reverse=True)
-    assert len(board.trials) == 14
-    assert all((trial.interval is not None) == (i < 3 or str(trial.recipe) in ("mean", "cls"))
-               for i, trial in enumerate(board.trials))  # fmt: skip
+    assert (scores, len(scores)) == (sorted(scores, reverse=True), 14)
+    for rank, trial in enumerate(board.trials):
+        assert (trial.interval is not None) == (rank < 3 or str(trial.recipe) in ("mean", "cls"))
     low, high = board.trials[0].interval or (np.nan, np.nan)
     assert low < scores[0] < high
     assert {c.second for c in board.comparisons} == {"mean", "cls"} - {str(board.leader)}
-    assert any("optimistic" in note for note in board.notes)
-    assert any("is not significantly better than" in note for note in board.notes)
-    check = board.checks[0]
-    unshared = PairTask("left", test_task.pairs[9:])
-    leader = str(board.leader)
-    assert check.scores[leader][0] == one_by_one(shell_of("bert"), [leader], unshared)[leader].expected(leader)
+    assert all(any(text in note for note in board.notes) for text in ("optimistic", "is not significantly better than"))
+    (check,), leader = board.checks, str(board.leader)
+    alone = one_by_one(shell_of("bert"), [leader], PairTask("left", unshared))[leader]
+    assert check.scores[leader][0] == alone.expected(leader)
     assert (check.task, check.units, check.left_out) == ("other", 60, 9)
 
 
@@ -279,7 +259,7 @@ def test_labels_and_teacher_share_a_pass(shell_of: Shells) -> None:
     assert board.provenance["passes"] == 1
     assert board.provenance["encoded"] == board.provenance["texts"] > len(set(TASK.texts()))
     assert set(board.trials[0].scores) == {"spearman", "teacher"}
-    assert_scores_of(board, one_by_one(shell_of("bert"), [str(trial.recipe) for trial in board.trials], TASK))
+    assert_scores_of_single_encoders(shell_of("bert"), board)
     free = search(shell_of("bert"), TASK, "heads", criterion=("teacher", "spearman"))
     assert free.leader == max(board.trials, key=lambda trial: trial.scores["teacher"]).recipe
     assert "Measured by spearman, chosen by teacher and compared by labels" in free.verdict
@@ -289,18 +269,17 @@ def test_cross_validation_or_the_test_decides(shell_of: Shells) -> None:
     shell, recipe = shell_of("bert"), "static weights=position"
     data = planted(shell, recipe)
     test_pairs = tuple(Pair(p.sentence2, "a " + p.sentence1, 0.0) for p in PAIRS)
-    without = search(shell, data, "weights")
-    assert without.best == without.leader == Recipe.parse(recipe)
-    assert all(comparison.is_better for comparison in without.held_out)
-    assert "is better than mean by +" in without.verdict
-    same = search(shell, data, "weights", test=[planted(shell, recipe, pairs=test_pairs)])
-    assert same.best == Recipe.parse(recipe)
-    assert same.verdict.startswith(f"On the test (planted), {same.best} is better than mean by +")
-    against = search(shell, data, "weights", test=[planted(shell, "mean", pairs=test_pairs)])
-    assert (against.leader, against.best) == (same.leader, Recipe.parse("mean"))
-    assert against.held_out[0].is_better
-    assert "mean is retained: on planted" in against.verdict
-    assert "is worse" in against.verdict
+    alone, confirmed, refuted = (
+        search(shell, data, "weights", test=[planted(shell, best, pairs=test_pairs) for best in tests])
+        for tests in ([], [recipe], ["mean"])
+    )
+    assert alone.best == alone.leader == confirmed.best == refuted.leader == Recipe.parse(recipe)
+    assert all(comparison.is_better for comparison in alone.held_out)
+    assert "is better than mean by +" in alone.verdict
+    assert confirmed.verdict.startswith(f"On the test (planted), {confirmed.best} is better than mean by +")
+    assert (refuted.best, refuted.held_out[0].is_better) == (Recipe.parse("mean"), True)
+    assert "mean is retained: on planted" in refuted.verdict
+    assert "is worse" in refuted.verdict
 
 
 # -- what the test has in common with the choice ----------------------------------------------------------------------

@@ -133,22 +133,22 @@ class ByRecipe(dict[str, list[Result]]):
         if not tasks:
             raise InputError("Cannot compare recipes: these results have no labelled pairs, texts or queries.")
         if len(tasks) > 1 and not score and not self._has_one_score:
-            scores = ", ".join(f"{own.name} ({own.score_names[0]})" for own in tasks)
+            scores = ", ".join(f"{labelled.name} ({labelled.score_names[0]})" for labelled in tasks)
             raise InputError(f"Cannot average the different scores of the tasks: {scores}. Select one with task=….")
         scored = []
-        for own in tasks:
-            if score and score not in own.score_names:
-                allowed = ", ".join(own.score_names)
-                raise InputError(f"Cannot compare by {score!r} on {own.name}. Its scores: {allowed}.")
-            rows = {
-                name: result.evidence
-                for name in names
-                for result in reversed(self[name])
-                if result.task == own.name and result.evidence is not None
-            }
-            if missing := [name for name in names if name not in rows]:
-                raise InputError(f"The results of {missing[0]!r} on {own.name} contain no evidence to compare.")
-            scored.append(Scored(own, score or own.score_names[0], list(names), np.stack([rows[n] for n in names])))
+        for labelled in tasks:
+            score_names = labelled.score_names
+            if score and score not in score_names:
+                allowed = ", ".join(score_names)
+                raise InputError(f"Cannot compare by {score!r} on {labelled.name}. Its scores: {allowed}.")
+            evidence = []
+            for name in names:
+                results = [result for result in self[name] if result.task == labelled.name]
+                rows = [result.evidence for result in results if result.evidence is not None]
+                if not rows:
+                    raise InputError(f"The results of {name!r} on {labelled.name} contain no evidence to compare.")
+                evidence.append(rows[0])
+            scored.append(Scored(labelled, score or score_names[0], list(names), np.stack(evidence)))
         return scored
 
     # -- views ------------------------------------------------------------------------------------------------------

@@ -46,9 +46,10 @@ class Origin(NamedTuple):
 
 
 class Block:
-    """Linear recipes of one frame and one width: weightings W × mixes M over C columns.
+    """Recipes of one frame and one width: weightings W × mixes M over C columns.
 
-    A column is a source, or a whole mix if there are no more mixes than sources.
+    A column is a source, or a whole mix if there are no more mixes than sources. A recipe that is not linear is a block
+    of its own, with one row and one column.
 
     Args:
         plans: at least one per weighting and mix, ordered by weighting.
@@ -56,6 +57,7 @@ class Block:
 
     def __init__(self, plans: Sequence[Plan], backbone: Backbone) -> None:
         self.frame, self.width = plans[0].frame, plans[0].width(backbone)
+        self.single = None if _is_linear(plans[0]) else plans[0]
         self.required = required_by(plans)
         self.reads_stats = any(plan.reads_stats for plan in plans)
         products = {plan.recipe.weights: plan.weightings for plan in plans}
@@ -71,6 +73,9 @@ class Block:
 
     def read(self, tokens: Tokens, states: States, backbone: Backbone, stats: CorpusStats | None) -> BatchInputs:
         """Return the columns and the token weights of one batch, from which its vectors are pooled."""
+        if self.single is not None:  # its vectors are the only token (B,1,K) of the texts, with weight 1
+            vectors, _, _ = self.single.pool(tokens, states, backbone, stats)
+            return [vectors.float()[:, None]], torch.ones(len(vectors), 1, 1, device=vectors.device)
         columns = []
         for source in self.sources:
             state = states.hidden[source.key]
@@ -91,19 +96,6 @@ class Block:
         if self.premixed:
             return [(mix, 1.0)]
         return [(column, factor) for column, factor in enumerate(self.factors[mix].tolist()) if factor] or [(0, 0.0)]
-
-
-class SingleBlock(Block):
-    """A recipe that is pooled separately: a block of one row and one column, which is the pooled vector."""
-
-    def __init__(self, plan: Plan, backbone: Backbone) -> None:
-        super().__init__([plan], backbone)
-        self.plan, self.columns, self.premixed = plan, 1, True
-
-    def read(self, tokens: Tokens, states: States, backbone: Backbone, stats: CorpusStats | None) -> BatchInputs:
-        """Return the vectors as a text's only token (B,1,K), with weight 1."""
-        vectors, _, _ = self.plan.pool(tokens, states, backbone, stats)
-        return [vectors.float()[:, None]], torch.ones(len(vectors), 1, 1, device=vectors.device)
 
 
 def _mix_of(plan: Plan) -> SourceMix:
@@ -155,17 +147,13 @@ class Program:
         by_mixes: dict[tuple[int, frozenset[SourceMix]], list[Plan]] = {}
         for (width, _), members in by_weights.items():
             by_mixes.setdefault((width, frozenset(map(_mix_of, members))), []).extend(members)
-        blocks = []
-        for members in by_mixes.values():
+        blocks: list[Block] = []
+        for members in [*by_mixes.values(), *([plan] for plan in plans if not _is_linear(plan))]:
             block = Block(members, self.backbone)
             for plan in members:
                 row, mix = block.rows.index(plan.recipe.weights), block.mixes.index(_mix_of(plan))
                 self._origins[plan.recipe] = Origin(len(self.passes), len(blocks), row, mix)
             blocks.append(block)
-        for plan in plans:
-            if not _is_linear(plan):
-                self._origins[plan.recipe] = Origin(len(self.passes), len(blocks), 0, 0)
-                blocks.append(SingleBlock(plan, self.backbone))
         self.passes.append(blocks)
 
 

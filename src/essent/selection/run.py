@@ -101,19 +101,19 @@ def search(
     settings = _checked(memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
     data_sets = _data_sets(data, folder, criterion, weights, seed)
-    texts = [text for own in data_sets for text in own.texts]
-    tests = held_out(test, folder, texts, [unit for own in data_sets for unit in own.labelled_items])
+    texts = [text for data_set in data_sets for text in data_set.texts]
+    labelled = [unit for data_set in data_sets for unit in data_set.labelled_items]
+    tests = held_out(test, folder, texts, labelled)
     with run_passes(model, space, data_sets, baselines, settings) as run:
         board = make_board(run, top, seed)
-    notes = [*board.notes, *(note for own in data_sets if own.task for note in own.task.notes)]
+    notes = [*board.notes, *(note for data_set in data_sets if data_set.task for note in data_set.task.notes)]
     learned: list[str] = []  # without the default prompt: an Encoder adds it to its fit texts itself
-    for own in data_sets:
-        applied = {"texts": run.default_prompt}
-        if own.task is not None:
-            applied = own.task.prompts_for(run.prompts, run.default_prompt)
-        notes += [f"{own.name}: {note}" for note in prompt_note(applied)]
-        is_retrieval = own.task is not None and own.task.kind == "retrieval"
-        learned += own.task.texts_for({} if run.default_prompt else run.prompts) if is_retrieval else own.texts
+    for data_set in data_sets:
+        task, prompts, default = data_set.task, run.prompts, run.default_prompt
+        applied = {"texts": default} if task is None else task.prompts_for(prompts, default)
+        notes += [f"{data_set.name}: {note}" for note in prompt_note(applied)]
+        is_retrieval = task is not None and task.kind == "retrieval"
+        learned += task.texts_for({} if default else prompts) if is_retrieval else data_set.texts
     if len(data_sets) > 1:
         notes.append(
             "Ranked by the mean of the ranks on the data sets. In the search, recipes learn from each data set "
@@ -123,13 +123,13 @@ def search(
         notes.append(f"{run.skipped} recipes of the space {space.name!r} were excluded: this model cannot run them.")
     provenance = {
         "model": model_name(model),
-        "data": " + ".join(own.name for own in data_sets),
+        "data": " + ".join(data_set.name for data_set in data_sets),
         "space": space.name,
         "recipes": len(run.recipes),
         "reference": len(run.reference),
         "passes": len(run.sweeps[0].program.passes) * len(data_sets),
         "texts": sum(len(sweep.pairs.texts) for sweep in run.sweeps),
-        "units": sum(own.task.units for own in data_sets if own.task),
+        "units": sum(data_set.task.units for data_set in data_sets if data_set.task),
         "pairs": sum(len(sweep.pairs.pairs) for sweep in run.sweeps),
         "encoded": sum(sweep.encoded for sweep in run.sweeps),
         "seed": seed,
@@ -181,17 +181,17 @@ def annotate(
     check_size(count, "count")
     settings = _checked(memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
-    name, task, texts, own_pairs = read_data(data, None)
+    name, task, texts, pairs = read_data(data, None)
     if task is not None:
         raise InputError(f"{name} already has labels. annotate needs texts or pairs without labels.")
-    candidates = candidate_pairs(texts, own_pairs, seed)
+    candidates = candidate_pairs(texts, pairs, seed)
     distinct = distinct_pairs(candidates, count)
     data_set = SearchData(name, None, tuple(texts), (), tuple(candidates))
     with run_passes(model, space, [data_set], baselines, settings) as run:
         cosines = np.array(run.sweeps[0].store.rows[: len(run.recipes)])[:, distinct]
     indices, reasons = choose_pairs(cosines, count, np.random.default_rng(seed))
-    pairs = tuple(candidates[distinct[index]] for index in indices)
-    return Annotation(pairs, tuple(reasons), tuple(own_pairs or texts))
+    chosen = tuple(candidates[distinct[index]] for index in indices)
+    return Annotation(chosen, tuple(reasons), tuple(pairs or texts))
 
 
 def _checked(*settings: Any) -> SearchSettings:
@@ -211,24 +211,21 @@ def _data_sets(
     data: Any, folder: str | Path | None, criterion: str | Sequence[str], weights: Sequence[float], seed: int
 ) -> list[SearchData]:
     """Read one data set or several: a list of tasks or paths (a list of strings is texts without labels)."""
-    several = (
-        isinstance(data, (list, tuple))
-        and len(data) > 0
-        and all(isinstance(entry, Path) or hasattr(entry, "score_vectors") for entry in data)
-    )
-    entries = list(data) if several else [data]
-    if len(weights) not in (0, len(entries)):
-        raise InputError(f"{len(weights)} weights for {len(entries)} data sets. Give one weight per data set, or none.")
+    sources = [data]
+    if isinstance(data, (list, tuple)) and data:
+        sources = data if all(isinstance(row, Path) or hasattr(row, "score_vectors") for row in data) else [data]
+    if len(weights) not in (0, len(sources)):
+        raise InputError(f"{len(weights)} weights for {len(sources)} data sets. Give one weight per data set, or none.")
     if any(not weight > 0 for weight in weights):
         raise InputError(f"The weights of data sets must be positive, not {list(weights)!r}.")
     data_sets = [
-        SearchData.of(entry, folder, criterion, seed, float(weight))
-        for entry, weight in zip(entries, weights or [1.0] * len(entries), strict=True)
+        SearchData.of(source, folder, criterion, seed, float(weight))
+        for source, weight in zip(sources, weights or [1.0] * len(sources), strict=True)
     ]
-    names = [own.name for own in data_sets]
+    names = [data_set.name for data_set in data_sets]
     if len(set(names)) < len(names):
         raise InputError(f"Two of the data sets {', '.join(names)} have the same name. Rename a file, or remove one.")
-    if len(data_sets) > 1 and any(own.teacher for own in data_sets):
+    if len(data_sets) > 1 and any(data_set.teacher for data_set in data_sets):
         raise InputError("'teacher' ranks recipes on one data set only. Use scores by labels, or search one data set.")
     return data_sets
 
@@ -255,7 +252,7 @@ def run_passes(
         baselines = ("static",)
     compared = list(dict.fromkeys(map(Recipe.parse, baselines)))
     recipes = list(dict.fromkeys([*recipes, *compared]))
-    reference = REFERENCE.expand(capabilities)[0] if any(own.teacher for own in data_sets) else []
+    reference = REFERENCE.expand(capabilities)[0] if any(data.teacher for data in data_sets) else []
     all_recipes = list(dict.fromkeys([*recipes, *reference]))
     loaded = load(model, all_recipes, settings.options)
     backbone, prompts = loaded.backbone, dict(loaded.settings.get("prompts") or {})
