@@ -234,9 +234,9 @@ def _scored_rows(cosines: np.ndarray, score: Callable[[np.ndarray], np.ndarray])
 def candidate_pairs(texts: Sequence[str], pairs: Sequence[tuple[str, str]], seed: int, size: int = 1500) -> Pairs:
     """Return the user's own pairs, at most `size`; if they are too few, near, related and random pairs of the texts."""
     rng = np.random.default_rng(seed)
-    own = [pair for pair in pairs if pair[0].strip() and pair[1].strip()]
-    if len(own) >= MIN_SAMPLE:
-        return [own[i] for i in sorted(rng.permutation(len(own))[:size])]
+    nonblank = [pair for pair in pairs if pair[0].strip() and pair[1].strip()]
+    if len(nonblank) >= MIN_SAMPLE:
+        return [nonblank[i] for i in sorted(rng.permutation(len(nonblank))[:size])]
     pool = _draw(_distinct(texts), POOL, rng, "distinct texts")
     base = pool[: max(size // 3, 1)]
     order = _nearest(texts, base, pool, min(NEAREST, len(pool) - 1))  # (N,count)

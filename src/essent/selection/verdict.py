@@ -72,13 +72,13 @@ def make_board(run: Passes, top: int, seed: int) -> Leaderboard:
     names, count = [str(recipe) for recipe in run.recipes], len(run.recipes)
     data, rows, teacher = sweeps[0].data, sweeps[0].store.rows, sweeps[0].data.teacher
     scored = [
-        Scored(own.task, own.score, names, sweep.store.rows[:count, own.evidence], own.weight)
+        Scored(labelled.task, labelled.score, names, sweep.store.rows[:count, labelled.evidence], labelled.weight)
         for sweep in sweeps
-        if (own := sweep.data).task is not None and own.score is not None
+        if (labelled := sweep.data).task is not None and labelled.score is not None
     ]
     scores: dict[str, np.ndarray] = {}
     if len(sweeps) > 1:
-        by_name = {sweep.data.name: own.scores() for sweep, own in zip(sweeps, scored, strict=True)}
+        by_name = {sweep.data.name: data_set.scores() for sweep, data_set in zip(sweeps, scored, strict=True)}
         scores = {RANKS: mean_ranks(scored, list(by_name.values())), **by_name}
     else:
         if teacher is not None:
@@ -125,9 +125,9 @@ def judged(
         return replace(board, notes=(NO_SCORE,))
     leader = str(board.leader)
     names = list(dict.fromkeys([leader, *listed]))
-    retained = tuple(own.only(names) for own in scored)
-    units = " and ".join(dict.fromkeys(own.task.unit for own in scored))
-    measurement = f"Measured by {' and '.join(dict.fromkeys(own.score for own in scored))}"
+    retained = tuple(data_set.only(names) for data_set in scored)
+    units = " and ".join(dict.fromkeys(data_set.task.unit for data_set in scored))
+    measurement = f"Measured by {' and '.join(dict.fromkeys(data_set.score for data_set in scored))}"
     board = replace(board, comparisons=against(retained, leader, baselines, seed), judgements=retained)
     if is_label_free(criterion):
         return decided(board, board.comparisons, f"{measurement}, chosen by {criterion} and compared by labels")
@@ -199,23 +199,25 @@ def cross_validated(scored: Sequence[Scored], baselines: Sequence[str], seed: in
     The best recipe is chosen on four fifths of the units and compared on the last fifth; mean over the five folds.
     Units with the same texts are in the same fold. On several data sets, the best mean rank decides.
     """
-    folds = [folds_of(own.task, seed) for own in scored]
+    folds = [folds_of(data_set.task, seed) for data_set in scored]
     name = scored[0].score if len(scored) == 1 else SEVERAL
     count = min(len(np.unique(fold)) for fold in folds)
     if count < 2:
         return tuple(Comparison(CHOICE, baseline, *(math.nan,) * 4, name) for baseline in baselines)
     parts = [np.stack([fold == number for number in range(count)]) for fold in folds]  # (F,U)
     learned = [
-        scores_of_parts(own.task, own.evidence, ~part, own.score) for own, part in zip(scored, parts, strict=True)
+        scores_of_parts(data_set.task, data_set.evidence, ~part, data_set.score)
+        for data_set, part in zip(scored, parts, strict=True)
     ]
     differences, fold_draws = [], []
     for number in range(count):
         chosen = str(scored[0].names[best_of(scored, [scores[:, number] for scores in learned])])
         scores, draws = [], []
-        for index, (own, part) in enumerate(zip(scored, parts, strict=True)):
-            rows, units, fold_seed = own.rows([chosen, *baselines]), part[number], seed + number + index
-            scores.append(scores_of_parts(own.task, rows, units[None], own.score)[:, 0])
-            draws.append(bootstrap(own.task, rows, own.score, seed=fold_seed, among=np.flatnonzero(units)))
+        for index, (data_set, part) in enumerate(zip(scored, parts, strict=True)):
+            rows, units, task = data_set.rows([chosen, *baselines]), part[number], data_set.task
+            scores.append(scores_of_parts(task, rows, units[None], data_set.score)[:, 0])
+            among, fold_seed = np.flatnonzero(units), seed + number + index
+            draws.append(bootstrap(task, rows, data_set.score, seed=fold_seed, among=among))
         score, draw = mean_of_data_sets(scored, scores), mean_of_data_sets(scored, draws)
         differences.append(score[0] - score[1:])
         fold_draws.append(draw[0] - draw[1:])
@@ -357,8 +359,8 @@ def tested(
         test_score = score if score in task.score_names else task.score_names[0]
         scored = Scored(task, test_score, list(evidence), np.stack(list(evidence.values())))
         scores = {
-            name: (float(value), *interval(draw))
-            for name, value, draw in zip(evidence, scored.scores(), scored.draws(settings.seed), strict=True)
+            name: (float(mean), *interval(draw))
+            for name, mean, draw in zip(evidence, scored.scores(), scored.draws(settings.seed), strict=True)
         }
         comparisons = against([scored], str(board.leader), board.baselines, settings.seed)
         overlap = (test.left_out, test.shared_texts, test.texts)
@@ -374,7 +376,7 @@ def decided_by_tests(board: Leaderboard, checks: tuple[Check, ...]) -> Leaderboa
     best, objections = [], []
     for compared in zip(*(check.comparisons for check in checks), strict=True):
         best.append(max(compared, key=lambda comparison: np.nan_to_num(comparison.low, nan=-np.inf)))
-        worse = [(check.task, own) for check, own in zip(checks, compared, strict=True) if own.high < 0]
-        objections.append("; ".join(f"on {name} {board.leader} is worse: {own.figures()}" for name, own in worse))
+        worse = [(check.task, test) for check, test in zip(checks, compared, strict=True) if test.high < 0]
+        objections.append("; ".join(f"on {name} {board.leader} is worse: {test.figures()}" for name, test in worse))
     measurement = f"On the test ({', '.join(check.task for check in checks)})"
     return replace(decided(board, best, measurement, objections), checks=checks)
