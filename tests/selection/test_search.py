@@ -224,7 +224,7 @@ def test_bad_input_is_refused_before_the_model_is_loaded(
 
 def test_leaderboard_without_scores(shell_of: Shells) -> None:
     board = search(shell_of("bert"), PairTask("one", TASK.pairs[:1]), Space(named=("mean", "first-last | whiten")))
-    assert all(np.isnan(trial.scores["spearman"]) for trial in board.trials)
+    assert np.isnan([trial.scores["spearman"] for trial in board.trials]).all()
     assert board.comparisons == ()
     assert board.notes[0].startswith("No recipe has a score: there is only one labelled example")
     with pytest.raises(InputError, match="No recipe has a score"):
@@ -286,15 +286,14 @@ def test_cross_validation_or_the_test_decides(shell_of: Shells) -> None:
 
 
 def test_shared_pairs_are_excluded(shell_of: Shells) -> None:
-    again = [(p.sentence2.upper(), f" {p.sentence1}", p.score) for p in PAIRS[:20]]  # the other way round
+    swapped = [(p.sentence2.upper(), f" {p.sentence1}", p.score) for p in PAIRS[:20]]
     new = [(p.sentence1, f"{p.sentence2} {n}", p.score) for n, p in enumerate(PAIRS[20:])]
-    board = search(shell_of("bert"), TASK, Space(named=("mean",)), test=[PairTask("mixed", (*again, *new))])
-    (check,) = board.checks
-    assert (check.units, check.left_out) == (40, 20)
-    assert check.shared_texts == len({p.sentence1 for p in PAIRS[20:]})
-    assert check.texts == len({text for pair in new for text in pair[:2]})
+    space, test_task = Space(named=("mean",)), PairTask("mixed", (*swapped, *new))
+    (check,) = search(shell_of("bert"), TASK, space, test=[test_task]).checks
+    shared, texts = len({p.sentence1 for p in PAIRS[20:]}), len({text for pair in new for text in pair[:2]})
+    assert (check.units, check.left_out, check.shared_texts, check.texts) == (40, 20, shared, texts)
     assert "20 pairs that are also in the search's data are excluded" in check.summary()
-    assert f"{check.shared_texts} of the {check.texts} texts are in both" in check.summary()
-    free = search(shell_of("bert"), TASK.texts(), Space(named=("mean",)), test=[TASK])
-    assert (free.checks[0].units, free.checks[0].left_out) == (len(TASK), 0)  # no gold score was seen
-    assert free.checks[0].shared_texts == free.checks[0].texts
+    assert f"{shared} of the {texts} texts are in both" in check.summary()
+    (free,) = search(shell_of("bert"), TASK.texts(), space, test=[TASK]).checks
+    assert (free.units, free.left_out) == (len(TASK), 0)  # no label was read
+    assert free.shared_texts == free.texts
