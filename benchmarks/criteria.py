@@ -121,7 +121,7 @@ class Measured:
 def gains_by_labels(found: Scored, baselines: Sequence[str]) -> np.ndarray:
     """Points that the best by labels on four fifths of the units gains over each baseline on the last fifth.
 
-    As `essent.selection.verdict.cross_validated`, without its intervals, which cost more than all the rest here.
+    As `essent.selection.verdict.cross_validate`, without its intervals, which cost more than all the rest here.
     """
     folds = folds_of(found.task, 0)
     parts = np.stack([folds == number for number in np.unique(folds)])  # (F,U)

@@ -16,10 +16,10 @@ from essent.recipe.recipe import Recipe
 from essent.selection import verdict
 from essent.selection.leaderboard import Check, Leaderboard, Trial
 from essent.selection.verdict import (
-    cross_validated,
-    decided,
-    decided_by_tests,
-    judged,
+    cross_validate,
+    decide,
+    decide_by_labels,
+    decide_by_tests,
     loss_summary,
     objection,
     probability_of_improvement,
@@ -55,13 +55,13 @@ def test_winner_by_chance_is_not_better() -> None:
         Trial(Recipe.parse(name), {"spearman": 100 * float(np.corrcoef(row, gold)[0, 1])})
         for name, row in zip(names, cosines, strict=True)
     ]
-    decision = judged(trials, "spearman", ["mean"], scored(names, cosines, gold, pairs), ["mean"], seed=0)
+    decision = decide_by_labels(trials, "spearman", ["mean"], scored(names, cosines, gold, pairs), ["mean"], seed=0)
     assert decision.comparisons[0].is_better  # on the pairs that it was chosen on
     assert not decision.held_out[0].is_better
     assert (decision.kept, str(decision.best)) == ("mean", "mean")
     assert f"mean is retained: {decision.leader} is not significantly better" in decision.verdict
     cosines[7] = gold + rng.normal(size=100)
-    (real,) = cross_validated(scored(names, cosines, gold, pairs), ["mean"])
+    (real,) = cross_validate(scored(names, cosines, gold, pairs), ["mean"])
     assert real.is_better
     expected = compare(scored(names, cosines, gold, pairs), names[7], "mean")
     assert real.difference == pytest.approx(expected.difference, abs=12)  # five fifths of 20 pairs
@@ -75,9 +75,9 @@ def test_equal_pairs_are_never_on_both_sides() -> None:
     pairs[20:40] = pairs[20:40, ::-1]
     cosines = np.array([np.tile(rng.normal(size=20), 4) for _ in range(400)])
     names = ["mean", *(f"mean | whiten:{n}" for n in range(1, 400))]
-    (comparison,) = cross_validated(scored(names, cosines, gold, pairs), ["mean"])
+    (comparison,) = cross_validate(scored(names, cosines, gold, pairs), ["mean"])
     assert comparison.low < 0
-    (few,) = cross_validated(scored(names, cosines[:, :4], gold[:4], pairs[:4]), ["mean"])
+    (few,) = cross_validate(scored(names, cosines[:, :4], gold[:4], pairs[:4]), ["mean"])
     assert (math.isnan(few.low), few.is_better) == (True, False)
 
 
@@ -98,7 +98,7 @@ def test_equal_pairs_are_never_on_both_sides() -> None:
 def test_first_unbeaten_baseline_wins(
     winner: str | None, comparisons: list[Comparison], objections: tuple[str, ...], kept: str | None, end: str
 ) -> None:
-    decision = decided(board(winner), comparisons, "Measured", objections)
+    decision = decide(board(winner), comparisons, "Measured", objections)
     assert (decision.kept, str(decision.leader)) == (kept, winner or NAMES[0])
     assert str(decision.best) == kept or (kept is None and decision.best == decision.leader)
     assert decision.verdict.endswith(end)
@@ -107,7 +107,7 @@ def test_first_unbeaten_baseline_wins(
 @pytest.mark.parametrize(("lows", "retained"), [((1.0, -0.5), None), ((-0.5, -1.0), "mean"), ((1.0, -3.0), "mean")])
 def test_decision_over_several_tests(lows: tuple[float, ...], retained: str | None) -> None:
     checks = tuple(Check(f"sts{n}", 9, {}, (lead(low),)) for n, low in enumerate(lows))
-    decision = decided_by_tests(board(), checks)
+    decision = decide_by_tests(board(), checks)
     assert (decision.kept, decision.checks) == (retained, checks)
     assert ("on sts1 ditto:1-1 is worse: -2.00 [-3.00, -1.00]" in decision.verdict) == (lows[1] == -3.0)
 

@@ -32,7 +32,7 @@ from essent.selection.program import Program
 from essent.selection.search_data import SearchData, SearchSettings, held_out, read_data
 from essent.selection.space import REFERENCE, Space, find_space
 from essent.selection.sweep import Passes, Store, Sweep, score_stored
-from essent.selection.verdict import make_board, tested
+from essent.selection.verdict import make_board, score_on_tests
 from essent.tasks.base import LabeledTask, prompt_note
 from essent.tasks.result import library_versions
 
@@ -98,7 +98,7 @@ def search(
     """
     started = clock.elapsed()
     check_size(top, "top")
-    settings = _checked(memory, batch_size, seed, precision, progress, work, report, options)
+    settings = _check_settings(memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
     data_sets = _data_sets(data, folder, criterion, weights, seed)
     texts = [text for data_set in data_sets for text in data_set.texts]
@@ -112,8 +112,10 @@ def search(
         task, prompts, default = data_set.task, run.prompts, run.default_prompt
         applied = {"texts": default} if task is None else task.prompts_for(prompts, default)
         notes += [f"{data_set.name}: {note}" for note in prompt_note(applied)]
-        is_retrieval = task is not None and task.kind == "retrieval"
-        learned += task.texts_for({} if default else prompts) if is_retrieval else data_set.texts
+        if task is not None and task.kind == "retrieval":
+            learned += task.texts_for({} if default else prompts)
+        else:
+            learned += data_set.texts
     if len(data_sets) > 1:
         notes.append(
             "Ranked by the mean of the ranks on the data sets. In the search, recipes learn from each data set "
@@ -138,7 +140,7 @@ def search(
         "versions": library_versions(),
     }
     board = replace(board, notes=tuple(notes), provenance=provenance, _source=(model, tuple(learned), dict(options)))
-    return tested(board, model, tests, settings, data_sets[0].score or "")
+    return score_on_tests(board, model, tests, settings, data_sets[0].score or "")
 
 
 def annotate(
@@ -179,7 +181,7 @@ def annotate(
         4
     """
     check_size(count, "count")
-    settings = _checked(memory, batch_size, seed, precision, progress, work, report, options)
+    settings = _check_settings(memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
     name, task, texts, pairs = read_data(data, None)
     if task is not None:
@@ -194,7 +196,7 @@ def annotate(
     return Annotation(chosen, tuple(reasons), tuple(pairs or texts))
 
 
-def _checked(*settings: Any) -> SearchSettings:
+def _check_settings(*settings: Any) -> SearchSettings:
     """Return checked settings.
 
     Raises:

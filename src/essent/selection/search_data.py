@@ -189,7 +189,8 @@ def read_data(data: Any, folder: str | Path | None) -> tuple[str, LabeledTask | 
     rows = [] if is_source else rows_of(data) if hasattr(data, "__iter__") else [data]
     if not is_source and not rows:
         raise InputError("The data is empty: search needs labels or texts.")
-    task, pairs = None, Pairs()
+    task: LabeledTask | None = None
+    pairs: Pairs = []
     if is_source or isinstance(rows[0], Mapping) or (isinstance(rows[0], (tuple, list)) and len(rows[0]) > 2):
         task = load_labelled(data if is_source else rows, folder).for_choice()
         name, texts = task.name, task.texts()

@@ -28,7 +28,7 @@ from essent.recipe.recipe import Recipe
 from essent.selection.annotation import PRIOR, AnnotatedPairs
 from essent.selection.evaluation import Bench
 from essent.selection.label_free import TEACHER, Teacher, is_label_free, mean_rank
-from essent.selection.leaderboard import Check, Leaderboard, Trial, ranked
+from essent.selection.leaderboard import Check, Leaderboard, Trial, rank_trials
 from essent.selection.search_data import HeldOut, SearchSettings
 from essent.selection.sweep import Passes
 from essent.tasks.base import LabeledTask
@@ -72,9 +72,9 @@ def make_board(run: Passes, top: int, seed: int) -> Leaderboard:
     names, count = [str(recipe) for recipe in run.recipes], len(run.recipes)
     data, rows, teacher = sweeps[0].data, sweeps[0].store.rows, sweeps[0].data.teacher
     scored = [
-        Scored(labelled.task, labelled.score, names, sweep.store.rows[:count, labelled.evidence], labelled.weight)
-        for sweep in sweeps
-        if (labelled := sweep.data).task is not None and labelled.score is not None
+        Scored(data_set.task, data_set.score, names, sweep.store.rows[:count, data_set.evidence], data_set.weight)
+        for data_set, sweep in ((sweep.data, sweep) for sweep in sweeps)
+        if data_set.task is not None and data_set.score is not None
     ]
     scores: dict[str, np.ndarray] = {}
     if len(sweeps) > 1:
@@ -97,15 +97,15 @@ def make_board(run: Passes, top: int, seed: int) -> Leaderboard:
         Trial(recipe, {name: float(values[number]) for name, values in scores.items()})
         for number, recipe in enumerate(run.recipes)
     ]
-    listed = list(dict.fromkeys([*(str(trial.recipe) for trial in ranked(trials, criterion)[:top]), *baselines]))
+    listed = list(dict.fromkeys([*(str(trial.recipe) for trial in rank_trials(trials, criterion)[:top]), *baselines]))
     if teacher is None or scored:
-        return judged(trials, criterion, baselines, scored, listed, seed=seed)
+        return decide_by_labels(trials, criterion, baselines, scored, listed, seed=seed)
     cosines = np.array(rows[[names.index(name) for name in listed], data.extra])
-    board = Leaderboard(criterion, ranked(trials, criterion), tuple(baselines))
-    return _judged_without_labels(board, dict(zip(listed, cosines, strict=True)), teacher, seed)
+    board = Leaderboard(criterion, rank_trials(trials, criterion), tuple(baselines))
+    return _decide_without_labels(board, dict(zip(listed, cosines, strict=True)), teacher, seed)
 
 
-def judged(
+def decide_by_labels(
     trials: Sequence[Trial],
     criterion: str,
     baselines: Sequence[str],
@@ -120,7 +120,7 @@ def judged(
     If labels ranked the recipes, cross-validation decides between the winner and the baselines; if another criterion
     ranked them, the labels decide.
     """
-    board = Leaderboard(criterion, ranked(trials, criterion), tuple(baselines), winner=winner)
+    board = Leaderboard(criterion, rank_trials(trials, criterion), tuple(baselines), winner=winner)
     if not board.is_scored:
         return replace(board, notes=(NO_SCORE,))
     leader = str(board.leader)
@@ -130,11 +130,11 @@ def judged(
     measurement = f"Measured by {' and '.join(dict.fromkeys(data_set.score for data_set in scored))}"
     board = replace(board, comparisons=against(retained, leader, baselines, seed), judgements=retained)
     if is_label_free(criterion):
-        return decided(board, board.comparisons, f"{measurement}, chosen by {criterion} and compared by labels")
+        return decide(board, board.comparisons, f"{measurement}, chosen by {criterion} and compared by labels")
     draws = dict(zip(names, draws_of(retained, names, seed), strict=True))
     if criterion in scored[0].task.score_names:  # no draws of a mean rank, nor of a score that is not by labels alone
-        board = _with_intervals(board, draws)
-    cross_validation = cross_validated(scored, [name for name in baselines if name != leader], seed)
+        board = _add_intervals(board, draws)
+    cross_validation = cross_validate(scored, [name for name in baselines if name != leader], seed)
     ties = [interval(draws[leader] - draw)[0] <= 0 for name, draw in draws.items() if name != leader]
     tie_note = (
         f"The winner is not significantly better than {sum(ties)} of the {len(ties)} next recipes and baselines on "
@@ -148,10 +148,10 @@ def judged(
     board = replace(board, held_out=cross_validation, notes=notes)
     comparisons = [replace(comparison, first=leader) for comparison in cross_validation]
     folds = f"chosen on four fifths of the {units}, compared on the last fifth"
-    return decided(board, comparisons, f"{measurement}, by cross-validation ({folds})")
+    return decide(board, comparisons, f"{measurement}, by cross-validation ({folds})")
 
 
-def _judged_without_labels(
+def _decide_without_labels(
     board: Leaderboard, cosines: Mapping[str, np.ndarray], teacher: Teacher, seed: int
 ) -> Leaderboard:
     """Add intervals, comparisons and the verdict to a leaderboard that is ranked by `teacher`.
@@ -169,10 +169,10 @@ def _judged_without_labels(
     for name in others:
         difference, ends = levels[leader] - levels[name], interval(draws[leader] - draws[name])
         comparisons.append(Comparison(leader, name, difference, *ends, math.nan, criterion, by_labels=False))
-    board = _with_intervals(board, draws)
+    board = _add_intervals(board, draws)
     board = replace(board, notes=(teacher.note, SIMILARITY_ONLY), comparisons=tuple(comparisons))
     measurement = f"Measured for the similarity of sentences by cosine, without labels, by {criterion}"
-    board = decided(board, comparisons, measurement, [objection(leader, levels[name]) for name in others])
+    board = decide(board, comparisons, measurement, [objection(leader, levels[name]) for name in others])
     sentences = [board.verdict]
     if others and board.kept is None:
         chances = [f"{probability_of_improvement(levels[name]):.2f} that it is better than {name}" for name in others]
@@ -182,7 +182,7 @@ def _judged_without_labels(
     return replace(board, verdict=" ".join(sentences))
 
 
-def _with_intervals(board: Leaderboard, draws: Mapping[str, np.ndarray]) -> Leaderboard:
+def _add_intervals(board: Leaderboard, draws: Mapping[str, np.ndarray]) -> Leaderboard:
     trials = [
         replace(trial, interval=interval(draws[str(trial.recipe)])) if str(trial.recipe) in draws else trial
         for trial in board.trials
@@ -193,7 +193,7 @@ def _with_intervals(board: Leaderboard, draws: Mapping[str, np.ndarray]) -> Lead
 # -- cross-validation of the choice -----------------------------------------------------------------------------------
 
 
-def cross_validated(scored: Sequence[Scored], baselines: Sequence[str], seed: int = 0) -> tuple[Comparison, ...]:
+def cross_validate(scored: Sequence[Scored], baselines: Sequence[str], seed: int = 0) -> tuple[Comparison, ...]:
     """Return the cross-validated gain of choosing the best of all recipes over each baseline.
 
     The best recipe is chosen on four fifths of the units and compared on the last fifth; mean over the five folds.
@@ -250,7 +250,7 @@ def folds_of(task: LabeledTask, seed: int) -> np.ndarray:
 # -- the verdict ------------------------------------------------------------------------------------------------------
 
 
-def decided(
+def decide(
     board: Leaderboard, comparisons: Sequence[Comparison], measurement: str, objections: Sequence[str] = ()
 ) -> Leaderboard:
     """Decide between the leader and the baselines: the first one that it does not beat significantly is retained.
@@ -333,7 +333,7 @@ def loss_summary(level: float) -> str:
 # -- test data --------------------------------------------------------------------------------------------------------
 
 
-def tested(
+def score_on_tests(
     board: Leaderboard, model: ModelLike, tests: Sequence[HeldOut], settings: SearchSettings, score: str
 ) -> Leaderboard:
     """Score the leader and the baselines on other tasks, which then decide whether a baseline is retained.
@@ -365,10 +365,10 @@ def tested(
         comparisons = against([scored], str(board.leader), board.baselines, settings.seed)
         overlap = (test.left_out, test.shared_texts, test.texts)
         checks.append(Check(task.name, task.units, scores, comparisons, *overlap, task.unit, test_score))
-    return decided_by_tests(board, tuple(checks))
+    return decide_by_tests(board, tuple(checks))
 
 
-def decided_by_tests(board: Leaderboard, checks: tuple[Check, ...]) -> Leaderboard:
+def decide_by_tests(board: Leaderboard, checks: tuple[Check, ...]) -> Leaderboard:
     """Return the leaderboard with its checks, which decide between its leader and the baselines.
 
     The leader must be significantly better on at least one test and significantly worse on none.
@@ -379,4 +379,4 @@ def decided_by_tests(board: Leaderboard, checks: tuple[Check, ...]) -> Leaderboa
         worse = [(check.task, test) for check, test in zip(checks, compared, strict=True) if test.high < 0]
         objections.append("; ".join(f"on {name} {board.leader} is worse: {test.figures()}" for name, test in worse))
     measurement = f"On the test ({', '.join(check.task for check in checks)})"
-    return replace(decided(board, best, measurement, objections), checks=checks)
+    return replace(decide(board, best, measurement, objections), checks=checks)

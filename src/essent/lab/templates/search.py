@@ -18,11 +18,11 @@ from essent.model.loading import open_model, read_capabilities
 from essent.model.template import check_room, make_frame
 from essent.recipe.recipe import MASK
 from essent.recipe.sources.layers import parse_mix, reads_mlm_head
-from essent.selection.leaderboard import Leaderboard, ranked
+from essent.selection.leaderboard import Leaderboard, rank_trials
 from essent.selection.run import BASELINES, model_name, search
 from essent.selection.search_data import HeldOut, SearchData, SearchSettings, held_out
 from essent.selection.space import Grammar, Grid, Space
-from essent.selection.verdict import judged, tested
+from essent.selection.verdict import decide_by_labels, score_on_tests
 from essent.tasks.base import LabeledTask
 
 
@@ -218,7 +218,7 @@ def _tested(
     board: Leaderboard, shell: SentenceTransformer, tests: Sequence[HeldOut], settings: dict[str, Any]
 ) -> Leaderboard:
     shared = {name: settings[name] for name in ("batch_size", "seed", "progress") if name in settings}
-    return tested(board, shell, tests, SearchSettings(**shared), board.criterion)
+    return score_on_tests(board, shell, tests, SearchSettings(**shared), board.criterion)
 
 
 def _decided(
@@ -238,7 +238,7 @@ def _decided(
         rows = {name: row for own in scored for name, row in zip(own.names, own.evidence, strict=True)}
         every = replace(scored[0], names=list(rows), evidence=np.stack(list(rows.values())))
         arguments = (board.trials, board.criterion, board.baselines, [every], list(rows))
-        decided = judged(*arguments, seed=settings.get("seed", 0), winner=winner)
+        decided = decide_by_labels(*arguments, seed=settings.get("seed", 0), winner=winner)
     else:  # without labels, the verdict needs a leaderboard of only the winner and the baselines
         decided = search(shell, data, Space(named=(winner,)), **{**settings, "baselines": board.baselines})
         decided = replace(decided, trials=board.trials, winner=winner)
@@ -251,7 +251,7 @@ def _decided(
 def _merged(boards: Sequence[Leaderboard]) -> Leaderboard:
     """Merge the leaderboards of all steps, without a verdict; the baselines ran in the first step."""
     first = boards[0]
-    trials = ranked([trial for board in boards for trial in board.trials], first.criterion)
+    trials = rank_trials([trial for board in boards for trial in board.trials], first.criterion)
     sums = {name: sum(board.provenance[name] for board in boards) for name in ("passes", "seconds")}
     provenance = {**first.provenance, "space": "template grammar", "recipes": len(trials), "passes": sums["passes"]}
     provenance["seconds"] = round(sums["seconds"], 2)
