@@ -179,6 +179,7 @@ def test_saved_results_are_read(encoder: Encoder, tmp_path: Path) -> None:
     from_mteb.to_disk(tmp_path / "one.json")
     (read,) = read_mteb_results(tmp_path / "one.json")
     assert read.main_score == pytest.approx(own.main_score, abs=1e-4)  # MTEB rounds fractions to six decimals
+    assert abs(own.main_score) > 1  # ×100
     for metric, values in (("spearman", own.metrics["spearman"]), ("pearson", own.metrics["pearson"])):
         assert read.metrics[f"cosine_{metric}"] == {"all": pytest.approx(values["all"], abs=1e-4)}
     assert "euclidean_spearman" in read.metrics
