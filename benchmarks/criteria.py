@@ -29,7 +29,7 @@ from essent.model.loading import read_capabilities
 from essent.recipe.recipe import Recipe
 from essent.selection.label_free import TEACHER
 from essent.selection.run import BASELINES, run_passes
-from essent.selection.search_data import SearchData
+from essent.selection.search_data import SearchData, SearchSettings
 from essent.selection.space import REFERENCE, SPACES
 from essent.selection.verdict import best_of, folds_of
 from essent.tasks.base import LabeledTask
@@ -66,8 +66,7 @@ class Measured:
     def __init__(self, model: str, task: LabeledTask) -> None:
         score, capabilities = task.score_names[0], read_capabilities(model, {})
         self.task, data = task, SearchData.of(task, None, (score, TEACHER), 0)
-        settings: dict[str, Any] = {"memory": 0.5, "batch_size": 32, "precision": "float32", "progress": False}
-        with run_passes(model, REFERENCE, [data], BASELINES, work=None, report=None, options={}, **settings) as run:
+        with run_passes(model, REFERENCE, [data], BASELINES, SearchSettings(precision="float32")) as run:
             rows = np.array(run.sweeps[0].store.rows)
         self.names = list(map(str, run.sweeps[0].program.recipes))
         reference = [self.names.index(str(recipe)) for recipe in run.reference]
@@ -122,7 +121,7 @@ class Measured:
 def gains_by_labels(found: Scored, baselines: Sequence[str]) -> np.ndarray:
     """Points that the best by labels on four fifths of the units gains over each baseline on the last fifth.
 
-    As `essent.selection.verdict.cross_validated`, without its intervals, which cost more than all the rest here.
+    As `essent.selection.verdict.cross_validate`, without its intervals, which cost more than all the rest here.
     """
     folds = folds_of(found.task, 0)
     parts = np.stack([folds == number for number in np.unique(folds)])  # (F,U)

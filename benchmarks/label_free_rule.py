@@ -6,7 +6,7 @@ The cases are those of `benchmarks/criteria.py --cases`. Each rule is fitted on 
 one (or of all families but one) and decides on that one, for each in turn, between the first recipe of `teacher` and
 `mean`. Printed: how often it is right, how many points it loses by being wrong (mean over the cases), its Brier score,
 and the points lost on each model left out. Last the coefficients of essent's rule by all cases, which stand in
-`essent/selection/probability.py`; `--write` writes the cases with the probability by the rule of all other models.
+`essent/selection/verdict.py`; `--write` writes the cases with the probability by the rule of all other models.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from essent.selection import probability
+from essent.selection import verdict
 
 Rule = Callable[[pd.DataFrame, pd.DataFrame], np.ndarray]  # cases to learn from, cases to judge -> probabilities
 
@@ -119,14 +119,14 @@ def left_out(cases: pd.DataFrame, rule: Rule, group: str, known: pd.DataFrame | 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="?", type=Path, default=probability.CASES)
+    parser.add_argument("cases", nargs="?", type=Path, default=verdict.CASES)
     parser.add_argument("--write", type=Path, help="the cases with the probability by the rule of the other models")
     options = parser.parse_args()
     cases = read(options.cases)
-    similarity = cases[cases["kind"].isin(probability.SIMILARITY)]
+    similarity = cases[cases["kind"].isin(verdict.SIMILARITY)]
     compare("Similarity (pairs, duplicates), a model left out", similarity, "model")
     compare("Similarity, a family left out", similarity, "family")
-    classes = cases[~cases["kind"].isin(probability.SIMILARITY)]
+    classes = cases[~cases["kind"].isin(verdict.SIMILARITY)]
     compare("Classes and clusters by rules of similarity, a model left out", classes, "model", similarity)
     made = fit(similarity, ("level",))
     scaler, model = made[0], made[-1]
@@ -152,7 +152,7 @@ def compare(what: str, cases: pd.DataFrame, group: str, known: pd.DataFrame | No
     known_rules = {name: fitted(features) for name, features in RULES.items() if set(features) <= set(cases)}
     for name, rule in {**FIXED, **known_rules}.items():
         chance = left_out(cases, rule, group, known)[over_mean]
-        taken = chance >= probability.THRESHOLD
+        taken = chance >= verdict.THRESHOLD
         each = [regret(shown[shown["model"] == model], taken[(shown["model"] == model).to_numpy()]) for model in models]
         lost[name] = losses(shown, taken)
         row = f"{(taken == better).mean():6.2f} {lost[name].mean():6.2f} {spread_of(shown, lost[name])}"

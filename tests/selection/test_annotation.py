@@ -39,21 +39,19 @@ def annotation(shell: Any) -> Annotation:
 
 
 def test_disputed_pairs_and_strata() -> None:
-    draw = np.random.default_rng(0)
-    cosines = np.linspace(0, 1, 100) + 0.02 * draw.normal(size=(6, 100))
-    cosines[:3, 55] += 0.2  # three of the recipes say something else of this pair, within its stratum or near
+    cosines = np.linspace(0, 1, 100) + 0.02 * np.random.default_rng(0).normal(size=(6, 100))
+    cosines[:3, 55] += 0.2  # three of the recipes disagree on this pair, which stays near its stratum
     cosines[3:, 55] -= 0.2
     indices, reasons = choose_pairs(cosines, 20, np.random.default_rng(0))
     assert len(set(indices.tolist())) == len(reasons) == 20
     disputed = [index for index, reason in zip(indices, reasons, strict=True) if "disagree" in reason]
-    assert len(disputed) == 10
-    assert 55 in disputed
-    assert np.array_equal(np.bincount(indices // 10, minlength=10) >= 1, np.ones(10, bool))  # the whole scale
+    assert (len(disputed), 55 in disputed) == (10, True)
+    assert set(indices // 10) == set(range(10))  # the whole scale
 
 
 def test_the_order_is_random_and_the_seed_decides() -> None:
     cosines = np.random.default_rng(0).normal(size=(6, 60))
-    constant = np.concatenate([cosines, np.full((2, 60), 0.5), np.full((1, 60), np.nan)])  # which have no say
+    constant = np.concatenate([cosines, np.full((2, 60), 0.5), np.full((1, 60), np.nan)])  # these are ignored
     first, again, other = (
         choose_pairs(rows, 30, np.random.default_rng(seed))[0]
         for rows, seed in ((cosines, 1), (constant, 1), (cosines, 2))
@@ -68,20 +66,18 @@ def test_the_order_is_random_and_the_seed_decides() -> None:
 def test_chosen_pairs_come_from_the_data(shell: Any, annotation: Annotation) -> None:
     assert set(annotation.pairs) <= {pair[:2] for pair in PAIRS}
     assert len(annotation.pairs) == len(annotation.reasons) == 20
-    annotated = annotate(shell, TEXTS, "weights", count=15, seed=3)
-    assert len({frozenset(pair) for pair in annotated.pairs}) == 15
-    assert {text for pair in annotated.pairs for text in pair} <= set(TEXTS)
-    assert annotated.pairs == annotate(shell, TEXTS, "weights", count=15, seed=3).pairs
-
-
-def test_refusals(shell: Any) -> None:
+    first, again = (annotate(shell, TEXTS, "weights", count=15, seed=3) for _ in range(2))
+    assert first.pairs == again.pairs
+    assert len(set(map(frozenset, first.pairs))) == 15
+    assert {text for pair in first.pairs for text in pair} <= set(TEXTS)
     pairs = [pair[:2] for pair in PAIRS[:10]]
-    with pytest.raises(InputError, match="Cannot select 99 pairs to annotate: the data has only 10"):
-        annotate(shell, [*pairs, *pairs], "weights", count=99)
-    with pytest.raises(InputError, match="already has labels"):
-        annotate(shell, TASK, "weights", count=5)
-    with pytest.raises(InputError, match="count=0"):
-        annotate(shell, pairs, "weights", count=0)
+    for data, count, message in (
+        (pairs * 2, 99, "Cannot select 99 pairs to annotate: the data has only 10"),
+        (TASK, 5, "already has labels"),
+        (pairs, 0, "count=0"),
+    ):
+        with pytest.raises(InputError, match=message):
+            annotate(shell, data, "weights", count=count)
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
@@ -107,14 +103,17 @@ def test_unscored_pairs_and_foreign_texts_give_notes(annotation: Annotation, tmp
     assert any("1 of the 4 annotated pairs contain a text that is not in the" in note for note in foreign.notes)
 
 
-def test_bad_scores_name_their_line(tmp_path: Path) -> None:
-    file = tmp_path / "judge.csv"
-    file.write_text("sentence1,sentence2,score\na,b,3\nc,d,\ne,f,much\n", "utf-8")
-    with pytest.raises(DataError, match=r"judge\.csv, line 4: 'score' must be a finite number, not 'much'"):
-        read_pairs(file)
-    file.write_text("sentence1,sentence2\na,b\n", "utf-8")
-    with pytest.raises(DataError, match="line 2: no column 'score'"):
-        read_pairs(file)
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("sentence1,sentence2,score\na,b,3\nc,d,\ne,f,much\n", r"line 4: 'score' must be a finite number, not 'much'"),
+        ("sentence1,sentence2\na,b\n", "line 2: no column 'score'"),
+    ],
+)
+def test_bad_files_name_their_line(content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "judge.csv").write_text(content, "utf-8")
+    with pytest.raises(DataError, match=rf"judge\.csv, {message}"):
+        read_pairs(tmp_path / "judge.csv")
     with pytest.raises(DataError, match=r"judge\.txt: expected a \.csv or \.jsonl file"):
         write_pairs(tmp_path / "judge.txt", [("a", "b", None)])
 

@@ -47,17 +47,15 @@ def task(kind: str) -> LabeledTask:
 def test_every_kind_is_compared_on_the_same_units(kind: str, bert: Path) -> None:
     labelled = task(kind)
     by_recipe = evaluate(bert, RECIPES, [labelled])
-    rows = [result.evidence for (result,) in by_recipe.values()]
-    assert all(row is not None and len(row) == labelled.evidence_size for row in rows)
-    evidence = np.stack([row for row in rows if row is not None])
+    evidence = np.array([result.evidence for (result,) in by_recipe.values()])
+    assert evidence.shape == (3, labelled.evidence_size)
     for (result,), score in zip(by_recipe.values(), labelled.scores(evidence), strict=True):
         assert result.main_score == pytest.approx(score)
-        low, high = result.metrics[result.main[0]]["low"], result.metrics[result.main[0]]["high"]  # type: ignore[index]
-        assert low <= result.main_score <= high
+        scores = result.metrics[labelled.score_names[0]]
+        assert scores["low"] <= result.main_score <= scores["high"]
     expected = compare([Scored(labelled, labelled.score_names[0], list(by_recipe), evidence)], "cls", "mean")
-    assert by_recipe.compare("cls", "mean") == expected
+    assert by_recipe.compare("cls", "mean") == by_recipe.comparisons()[0] == expected
     assert [c.first for c in by_recipe.comparisons()] == ["cls", "first-last | zscore"]
-    assert by_recipe.comparisons()[0] == expected
     assert by_recipe.comparisons("cls")[0].second == "cls"
     together = ByRecipe({"unchanged": next(iter(evaluate(bert, [], [labelled]).values())), **by_recipe}, [labelled])
     assert [(c.first, c.second) for c in together.comparisons()][1] == ("cls", "unchanged")
@@ -101,6 +99,9 @@ def test_evidence_stays_in_memory(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="contain no evidence to compare"):
         stale.comparisons()
     assert copy.deepcopy(by_recipe).comparisons() == by_recipe.comparisons()
+    (mean,), (cls,) = by_recipe.values()
+    noted = {"mean": [replace(mean, notes=("all", "one", "one"))], "cls": [replace(cls, notes=("all",))]}
+    assert ByRecipe(noted).notes() == [f"{mean.task}: all", f"{mean.task}: one (mean)"]
 
 
 def test_few_labels_and_the_frame(bert: Path) -> None:
@@ -131,13 +132,6 @@ def test_comparisons_in_words(bert: Path) -> None:
     assert "difference of f1_macro ×100" in next(iter(alone.summary("f1_macro")))
     assert next(iter(alone.summary("pearson"))) == next(iter(alone.summary()))  # it is not a score of this task
     assert not [*ByRecipe({"mean": both["mean"]}, [pairs]).summary(), *ByRecipe(both, []).summary()]
-
-
-def test_notes_name_recipes_unless_all_have_them(bert: Path) -> None:
-    by_recipe = evaluate(bert, ["mean", "cls"], [task("pairs")])
-    (mean,), (cls,) = by_recipe.values()
-    noted = {"mean": [replace(mean, notes=("all", "one", "one"))], "cls": [replace(cls, notes=("all",))]}
-    assert ByRecipe(noted).notes() == [f"{mean.task}: all", f"{mean.task}: one (mean)"]
 
 
 def test_recipes_of_a_first_look(bert: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from essent.encoder.encoder import Encoder
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.recipe.recipe import Recipe
+from essent.selection import evaluation
 from essent.selection.evaluation import evaluate
 from essent.selection.run import search
 from essent.selection.space import Space
@@ -26,14 +27,9 @@ from essent.tasks.pairs import PairTask
 from essent.tasks.retrieval import RetrievalTask
 from families import CORPUS, build_family
 from near_ties import Watched, one_by_one
+from selection_samples import PAIRS, TASK
 
 Shells = Callable[[str], SentenceTransformer]
-WORDS = " ".join(CORPUS[:8]).split()
-PAIRS = tuple(
-    Pair(" ".join(WORDS[n : n + 6]), " ".join(WORDS[n + n % 4 : n + 7]), float(n % 4), "even" if n % 2 else "odd")
-    for n in range(40)
-)
-TASK = PairTask("tiny", PAIRS)
 TRAINING = LabelTask("mine", tuple(Example((f"t{n}",), "ab"[n % 2], "train") for n in range(20)))
 RECIPES = [
     "mean",
@@ -53,15 +49,15 @@ RECIPES = [
 def test_scores_match_single_encoders(family: str, shell_of: Shells) -> None:
     before = shell_of(family).encode(CORPUS[:4])
     together = evaluate(shell_of(family), RECIPES, [TASK])
-    np.testing.assert_array_equal(shell_of(family).encode(CORPUS[:4]), before)  # the model is as it was
+    np.testing.assert_array_equal(shell_of(family).encode(CORPUS[:4]), before)  # the model is unchanged
     assert together["whitening | normalize"] is together["first-last | whiten | normalize"]
     assert list(together) == [str(Recipe.parse(recipe)) for recipe in RECIPES]
     for recipe, (result,) in zip(RECIPES, together.values(), strict=True):
         watched = Watched.of(TASK)
         alone = watched.run(Encoder(shell_of(family), recipe).fit(TASK.texts()))
         assert result.main_score == watched.expected(recipe), recipe
-        near = 100 * watched.rounding(recipe)
-        assert result.metrics["pearson"]["all"] == pytest.approx(alone.metrics["pearson"]["all"], abs=near), recipe
+        pearson = pytest.approx(alone.metrics["pearson"]["all"], abs=100 * watched.rounding(recipe))
+        assert result.metrics["pearson"]["all"] == pearson, recipe
         assert result.provenance["recipe_digest"] == Recipe.parse(recipe).digest()
 
 
@@ -138,31 +134,28 @@ def test_unsupported_recipe_is_refused(shell_of: Shells) -> None:
 
 
 def test_shared_texts_and_cache(shell_of: Shells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from essent.selection import evaluation as evaluation
+    pass_sizes: list[int] = []
+    pool_texts = evaluation.pool_texts
 
-    ran: list[int] = []
-    run = evaluation.pool_texts
-
-    def counting(backbone: object, plans: object, texts: list[str], *arguments: object, **settings: object) -> object:
-        ran.append(len(texts))
-        return run(backbone, plans, texts, *arguments, **settings)  # type: ignore[arg-type]
+    def counting(backbone: Any, plans: Any, texts: list[str], *arguments: Any, **settings: Any) -> Any:
+        pass_sizes.append(len(texts))
+        return pool_texts(backbone, plans, texts, *arguments, **settings)
 
     monkeypatch.setattr(evaluation, "pool_texts", counting)
-    half = PairTask("half", PAIRS[:20])
-    recipes = ["mean", "first-last | zscore", "ditto:2-3"]
-    plain = evaluate(shell_of("bert"), recipes, [half, TASK])
+    half, recipes = PairTask("half", PAIRS[:20]), ["mean", "first-last | zscore", "ditto:2-3"]
+    run, cached = partial(evaluate, shell_of("bert")), partial(evaluate, shell_of("bert"), cache=tmp_path / "cache")
     distinct = len(set(TASK.texts()))
-    assert sum(ran) == distinct
-    ran.clear()
-    cached = evaluate(shell_of("bert"), recipes, [TASK], cache=tmp_path / "cache")
-    again = evaluate(shell_of("bert"), recipes, [half, TASK], cache=tmp_path / "cache")
-    assert ran == [distinct]
-    evaluate(shell_of("bert"), ["mean", "first-last-idf"], [TASK], cache=tmp_path / "cache")
-    assert ran == [distinct, distinct]  # idf's rows depend on what it has counted
+    plain = run(recipes, [half, TASK])
+    assert sum(pass_sizes) == distinct
+    pass_sizes.clear()
+    first, again = cached(recipes, [TASK]), cached(recipes, [half, TASK])
+    assert pass_sizes == [distinct]
+    cached(["mean", "first-last-idf"], [TASK])
+    assert pass_sizes == [distinct, distinct]  # idf's rows depend on the counted texts
     for recipe, alone in one_by_one(shell_of("bert"), recipes, TASK).items():
-        assert again[recipe][1].main_score == cached[recipe][0].main_score == alone.expected(recipe)
+        assert again[recipe][1].main_score == first[recipe][0].main_score == alone.expected(recipe)
         assert plain[recipe][1].main_score == alone.expected(recipe)
-    assert not any("morning" in path.read_text("latin-1") for path in (tmp_path / "cache").iterdir())
+    assert not any(PAIRS[0].sentence1 in path.read_text("latin-1") for path in (tmp_path / "cache").iterdir())
 
 
 def test_texts_cut_at_a_length(bert: Path) -> None:
@@ -183,12 +176,11 @@ def test_texts_cut_at_a_length(bert: Path) -> None:
 
 
 def test_pairs_in_memory_are_a_task(shell_of: Shells) -> None:
-    rows = [tuple(pair[:3]) for pair in PAIRS]
+    rows = [tuple(pair[:3]) for pair in TASK.pairs]
     frame = pandas.DataFrame(rows, columns=["sentence1", "sentence2", "score"])
-    expected, *both = evaluate(shell_of("bert"), ["mean"], [TASK, rows, frame])["mean"]
-    assert [(result.task, result.main_score) for result in both] == [
-        ("pairs 2", expected.main_score), ("pairs 3", expected.main_score),
-    ]  # fmt: skip
+    results = evaluate(shell_of("bert"), ["mean"], [TASK, rows, frame])["mean"]
+    assert [result.task for result in results] == ["tiny", "pairs 2", "pairs 3"]
+    assert len({result.main_score for result in results}) == 1
 
 
 def test_models_without_a_recipe(bert: Path, tmp_path: Path) -> None:

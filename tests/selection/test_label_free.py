@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +50,7 @@ def teacher_and_cosines(recipes: int, seed: int = 3) -> tuple[Teacher, np.ndarra
 
 @pytest.mark.parametrize("name", list(JUDGES))
 def test_a_judge_scores_as_described_and_leaves_undefined_recipes_out(name: str) -> None:
-    pairs, gold = JUDGES[name][0](topic_texts(), np.random.default_rng(0))
+    pairs, gold = JUDGES[name](topic_texts(), np.random.default_rng(0))
     cosines = np.random.default_rng(1).uniform(-1, 1, (7, len(pairs))).round(2)
     lengths = [abs(len(a.split()) - len(b.split())) for a, b in pairs]
 
@@ -100,26 +101,19 @@ def test_the_score_against_its_description(recipes: int, teachers: int) -> None:
     np.testing.assert_allclose(teacher.with_reference(cosines).scores(cosines), expected, atol=1e-12)
 
 
-def test_a_score_needs_the_reference_and_spread() -> None:
+def test_scores_need_a_reference_and_spread_and_are_drawn_by_first_text() -> None:
     teacher, cosines = teacher_and_cosines(12)
     with pytest.raises(InputError, match="with_reference"):
         teacher.scores(cosines)
     teacher = teacher.with_reference(cosines)
+    scores, draws = teacher.scores(cosines), teacher.bootstrap(cosines, 0)
     constant = np.vstack([cosines[:2], np.full_like(cosines[:1], 0.5), np.full_like(cosines[:1], np.nan)])
-    np.testing.assert_allclose(teacher.scores(constant), [*teacher.scores(cosines)[:2], np.nan, np.nan])
-
-
-def test_bootstrap_draws_lie_around_the_score_and_take_the_pairs_of_a_text_together() -> None:
-    teacher, cosines = teacher_and_cosines(12)
-    teacher = teacher.with_reference(cosines)
-    draws = teacher.bootstrap(cosines, 0)
-    assert (np.abs(draws.mean(axis=1) - teacher.scores(cosines)) < draws.std(axis=1)).all()
+    np.testing.assert_allclose(teacher.scores(constant), [*scores[:2], np.nan, np.nan])
+    assert (np.abs(draws.mean(axis=1) - scores) < draws.std(axis=1)).all()
     np.testing.assert_array_equal(draws[:, :20], teacher.bootstrap(cosines, 0, 20))
-    # with one first text everywhere there is one unit, and every draw is the whole
-    own = len(teacher.gold[-1])
-    shared = (*teacher.pairs[:-own], *(("one text", second) for _, second in teacher.pairs[-own:]))
-    whole = Teacher(shared, teacher.judges, teacher.gold, teacher.target)
-    np.testing.assert_allclose(whole.bootstrap(cosines, 0, 5), np.tile(teacher.scores(cosines)[:, None], 5))
+    count = len(teacher.gold[-1])  # with one first text there is one group, and every draw contains all pairs
+    shared = (*teacher.pairs[:-count], *(("one text", second) for _, second in teacher.pairs[-count:]))
+    np.testing.assert_allclose(replace(teacher, pairs=shared).bootstrap(cosines, 0, 5), np.tile(scores[:, None], 5))
 
 
 # -- planted cases ----------------------------------------------------------------------------------------------------
@@ -182,7 +176,7 @@ def test_neighbouring_sentences() -> None:
 
 
 def test_neighbours_are_positive() -> None:
-    make, rng = JUDGES["neighbours"][0], np.random.default_rng(0)
+    make, rng = JUDGES["neighbours"], np.random.default_rng(0)
     long, single = topic_texts(120, sentences=3), topic_texts(50)  # a sentence each: the next text is the neighbour
     for texts, beside in ((long, neighbouring_sentences(long)), (single, list(itertools.pairwise(single)))):
         pairs, gold = make(texts, rng)
@@ -193,18 +187,16 @@ def test_neighbours_are_positive() -> None:
 
 
 def test_running_text_comes_from_a_file_or_from_texts_of_several_sentences(tmp_path: Path) -> None:
-    texts = topic_texts(120, sentences=4)
-    (tmp_path / "corpus.txt").write_text("\n".join(texts), encoding="utf-8")
-    rows = "\n".join(json.dumps({"text": text}) for text in texts)
-    (tmp_path / "corpus.jsonl").write_text(rows, encoding="utf-8")
-    assert read_running_text(tmp_path / "corpus.txt") == read_running_text(tmp_path / "corpus.jsonl") == texts
-    elsewhere = topic_texts(30, seed=9)
+    texts, elsewhere = topic_texts(120, sentences=4), topic_texts(30, seed=9)
+    lines, rows, bad = (str(tmp_path / name) for name in ("corpus.txt", "corpus.jsonl", "bad.jsonl"))
+    Path(lines).write_text("\n".join(texts), encoding="utf-8")
+    Path(rows).write_text("\n".join(json.dumps({"text": text}) for text in texts), encoding="utf-8")
+    assert read_running_text(lines) == read_running_text(rows) == texts
     assert "halves, perturbed, length; with running text" in Teacher.of(elsewhere, [], 0).note
-    from_file = Teacher.of(elsewhere, [], 0, str(tmp_path / "corpus.jsonl"))
-    assert from_file.note == Teacher.of(texts, [], 0).note == "The teachers were selected by neighbours, length."
-    assert from_file.pairs[:100] == Teacher.of(texts, [], 0).pairs[:100]
-    (tmp_path / "bad.jsonl").write_text('{"sentence": "a"}', encoding="utf-8")
-    with pytest.raises(DataError, match="column 'text'"):
-        Teacher.of(elsewhere, [], 0, str(tmp_path / "bad.jsonl"))
-    with pytest.raises(DataError, match="does not exist"):
-        Teacher.of(elsewhere, [], 0, str(tmp_path / "none.txt"))
+    from_file, from_texts = Teacher.of(elsewhere, [], 0, rows), Teacher.of(texts, [], 0)
+    assert from_file.note == from_texts.note == "The teachers were selected by neighbours, length."
+    assert from_file.pairs[:100] == from_texts.pairs[:100]
+    Path(bad).write_text('{"sentence": "a"}', encoding="utf-8")
+    for path, message in ((bad, "column 'text'"), (str(tmp_path / "none.txt"), "does not exist")):
+        with pytest.raises(DataError, match=message):
+            Teacher.of(elsewhere, [], 0, path)

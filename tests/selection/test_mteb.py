@@ -6,7 +6,6 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +35,7 @@ pytestmark = [
 ]
 
 SENTENCES = list(dict.fromkeys(CORPUS))
-ROWS = [
-    (SENTENCES[0], SENTENCES[1], 1.0),
-    (SENTENCES[1], SENTENCES[5], 2.5),
-    (SENTENCES[6], SENTENCES[7], 4.2),
-    (SENTENCES[2], SENTENCES[3], 0.4),
-    (SENTENCES[4], SENTENCES[0], 0.0),
-    (SENTENCES[3], SENTENCES[3] + " Every morning!", 5.0),
-]
+ROWS = [(SENTENCES[a], SENTENCES[b], a + b / 8) for a, b in ((0, 1), (1, 5), (6, 7), (2, 3), (4, 0), (3, 6))]
 PAIRS = PairTask("tiny", tuple(Pair(*row) for row in ROWS), source={"split": "dev"})
 HEROS = HerosTask(
     "heros",
@@ -81,47 +73,37 @@ class TinySTS(AbsTaskSTS):
         self.data_loaded = True
 
 
-def evaluate(model: Any, *tasks: Any, cache: Path | None = None) -> list[mteb.TaskResult]:
+def evaluate(model: Any, *tasks: Any, cache: Path | None = None) -> Any:
     mteb_cache = None if cache is None else mteb.ResultCache(cache)
-    return mteb.evaluate(model, list(tasks), cache=mteb_cache, co2_tracker=False, show_progress_bar=False).task_results
+    return mteb.evaluate(model, list(tasks), cache=mteb_cache, co2_tracker=False, show_progress_bar=False)
 
 
 @pytest.fixture(scope="module")
-def encoder(folder_of: Callable[[str], Path]) -> Encoder:
-    return Encoder(str(folder_of("bert")), "first-last weights=idf | zscore", device="cpu").fit(PAIRS.texts())
+def encoder(bert: Path) -> Encoder:
+    return Encoder(bert, "first-last weights=idf | zscore", device="cpu").fit(PAIRS.texts())
 
 
 # -- models in MTEB ---------------------------------------------------------------------------------------------------
 
 
-def test_an_encoder_has_the_scores_of_mtebs_own_task(encoder: Encoder) -> None:
-    scores, own = evaluate(encoder, TinySTS())[0].scores["test"][0], PAIRS.run(encoder)
-    assert 100 * scores["cosine_spearman"] == pytest.approx(own.metrics["spearman"]["all"], abs=1e-4)
-    assert 100 * scores["cosine_pearson"] == pytest.approx(own.metrics["pearson"]["all"], abs=1e-4)
-    assert abs(own.main_score) > 1
-
-
 @pytest.mark.parametrize("named", [True, False])
-def test_a_cache_keeps_encoders_apart(named: bool, folder_of: Callable[[str], Path], tmp_path: Path) -> None:
-    folder = str(folder_of("bert"))
-    for recipe, texts in (("mean", None), ("first-last", None), ("mean | zscore", 0), ("mean | zscore", 3)):
-        encoder = Encoder(folder, recipe, device="cpu")
-        if texts is not None:
-            encoder.fit(PAIRS.texts()[texts:])
+def test_a_cache_distinguishes_encoders(named: bool, bert: Path, tmp_path: Path) -> None:
+    for recipe, first in (("mean", None), ("first-last", None), ("mean | zscore", 0), ("mean | zscore", 3)):
+        encoder = Encoder(bert, recipe, device="cpu")
+        if first is not None:
+            encoder.fit(PAIRS.texts()[first:])
         if named:
-            revision = identify(encoder, "me/tiny").model_card_data.base_model_revision
-            assert identify(encoder, "me/tiny").model_card_data.base_model_revision == revision  # the same again
+            first_revision, second_revision = (
+                identify(encoder, "me/tiny").model_card_data.base_model_revision for _ in range(2)
+            )
+            assert first_revision == second_revision
         score = evaluate(encoder, to_mteb(PAIRS), cache=tmp_path)[0].get_score()
         assert 100 * score == pytest.approx(PAIRS.run(encoder).main_score, abs=1e-4)
     models = [result.provenance["model"] for result in read_mteb_results(tmp_path)]
-    assert len(models) == 4
-    assert ("me/tiny" in models) == named
-
-
-@pytest.mark.parametrize("name", ["  ", None])
-def test_a_model_needs_a_name(encoder: Encoder, name: Any) -> None:
-    with pytest.raises(InputError, match="must be a text such as"):
-        identify(encoder, name)
+    assert (len(models), "me/tiny" in models) == (4, named)
+    for name in ("  ", None):
+        with pytest.raises(InputError, match="must be a text such as"):
+            identify(encoder, name)  # type: ignore[arg-type]
 
 
 # -- tasks of essent in MTEB ------------------------------------------------------------------------------------------
@@ -129,44 +111,38 @@ def test_a_model_needs_a_name(encoder: Encoder, name: Any) -> None:
 
 @pytest.mark.parametrize("task", [PAIRS, HEROS, LABELS], ids=lambda task: type(task).__name__)
 def test_scores_in_mteb(task: Any, encoder: Encoder, tmp_path: Path) -> None:
-    wrapped = to_mteb(task)
-    from_mteb = evaluate(encoder, wrapped, cache=tmp_path)[0]
-    own = task.run(encoder)
+    from_mteb, own = evaluate(encoder, to_mteb(task), cache=tmp_path)[0], task.run(encoder)
+    (read,) = read_mteb_results(tmp_path)
     scores = from_mteb.scores["test"][0]
     divisor = 1 if own.main is None else 100
     for metric, values in own.metrics.items():
         for key, value in values.items():
             assert scores[f"{metric}.{key}"] == pytest.approx(value / divisor, abs=1e-6, nan_ok=True)
+        assert read.metrics[metric] == pytest.approx(values, abs=2e-6, nan_ok=True)
     if own.main is not None:
         assert 100 * from_mteb.get_score() == pytest.approx(own.main_score, abs=1e-6)
         assert abs(from_mteb.get_score()) <= 1
-    assert from_mteb.task_name == f"essent.{task.name}"
-    assert from_mteb.dataset_revision == task.digest()
-
-    (read,) = read_mteb_results(tmp_path)
+    assert (from_mteb.task_name, from_mteb.dataset_revision) == (f"essent.{task.name}", task.digest())
     assert (read.task, read.n, read.main, read.notes) == (own.task, own.n, own.main, own.notes)
     assert set(read.subsets) == set(own.subsets)
-    for metric, values in own.metrics.items():
-        assert read.metrics[metric] == pytest.approx(values, abs=2e-6, nan_ok=True)
-    assert read.provenance["sha256"] == task.digest()
-    assert read.provenance.get("split") == own.provenance.get("split")  # the data's, not MTEB's only one
-    assert read.provenance["mteb"] == from_mteb.mteb_version
-    assert read.provenance["model"] == encoder.model_card_data.model_name
+    model, split = encoder.model_card_data.model_name, own.provenance.get("split")  # of the data: MTEB has only "test"
+    expected = {"sha256": task.digest(), "mteb": from_mteb.mteb_version, "model": model, "split": split}
+    assert {name: read.provenance.get(name) for name in expected} == expected
 
 
 def test_main_scores_in_mteb(encoder: Encoder, tmp_path: Path) -> None:
-    lonely = HerosTask("lonely", tuple(pair for pair in HEROS.pairs if pair.subset == "Synonym"), resamples=5)
+    single = HerosTask("single", tuple(pair for pair in HEROS.pairs if pair.subset == "Synonym"), resamples=5)
     constant = PairTask("constant", tuple(pair._replace(score=1.0) for pair in PAIRS.pairs))
-    tasks = (HEROS, GEOMETRY, lonely, constant)
+    tasks = (HEROS, GEOMETRY, single, constant)
     scores = [results.get_score() for results in evaluate(encoder, *map(to_mteb, tasks), cache=tmp_path)]
     shares = list(HEROS.run(encoder).metrics["ranked_above"].values())
-    assert scores[0] == pytest.approx(1 - np.mean(shares), abs=1e-9)
-    assert scores[1] == pytest.approx(GEOMETRY.run(encoder).metrics["isoscore"]["all"], abs=1e-6)
+    isoscore = GEOMETRY.run(encoder).metrics["isoscore"]["all"]
+    assert scores[:2] == pytest.approx([1 - np.mean(shares), isoscore], abs=1e-6)
     assert np.isnan(scores[2:]).all()  # no comparison, and no correlation
-    constant_read, _, _, lonely_read = read_mteb_results(tmp_path)
+    constant_read, _, _, single_read = read_mteb_results(tmp_path)
     assert math.isnan(constant_read.main_score)
     assert "constant gold scores" in constant_read.notes[0]
-    assert lonely_read.metrics["ranked_above"] == {}
+    assert single_read.metrics["ranked_above"] == {}
 
 
 def test_metadata_in_mteb() -> None:
@@ -198,19 +174,18 @@ def test_to_mteb_refusals(name: str, options: dict, message: str) -> None:
 
 
 def test_saved_results_are_read(encoder: Encoder, tmp_path: Path) -> None:
-    run = mteb.evaluate(encoder, [TinySTS(), to_mteb(PAIRS)], cache=None, co2_tracker=False, show_progress_bar=False)
+    run, own = evaluate(encoder, TinySTS(), to_mteb(PAIRS)), PAIRS.run(encoder)
     from_mteb = run.task_results[0]
     from_mteb.to_disk(tmp_path / "one.json")
     (read,) = read_mteb_results(tmp_path / "one.json")
-    assert read.task == "TinySTS"
-    # MTEB keeps six decimals of fractions
-    assert read.main_score == pytest.approx(100 * from_mteb.get_score(), abs=1e-4)
-    for metric in ("cosine_spearman", "cosine_pearson", "euclidean_spearman"):
-        assert read.metrics[metric] == {"all": pytest.approx(100 * from_mteb.scores["test"][0][metric], abs=1e-4)}
-    assert (read.n, read.subsets, read.notes) == (0, {}, ())
-    assert "model" not in read.provenance
-    assert read.provenance["evaluation_time"] == from_mteb.evaluation_time
-    assert (read.provenance["dataset_revision"], read.provenance["split"]) == ("1", "test")
+    assert read.main_score == pytest.approx(own.main_score, abs=1e-4)  # MTEB rounds fractions to six decimals
+    assert abs(own.main_score) > 1  # ×100
+    for metric, values in (("spearman", own.metrics["spearman"]), ("pearson", own.metrics["pearson"])):
+        assert read.metrics[f"cosine_{metric}"] == {"all": pytest.approx(values["all"], abs=1e-4)}
+    assert "euclidean_spearman" in read.metrics
+    assert (read.task, read.n, read.subsets, read.notes) == ("TinySTS", 0, {}, ())
+    expected = {"model": None, "evaluation_time": from_mteb.evaluation_time, "dataset_revision": "1", "split": "test"}
+    assert {name: read.provenance.get(name) for name in expected} == expected
     assert read.provenance["date"].startswith(str(from_mteb.date.year))
     assert Result.from_dict(read.to_dict()) == read
     run.to_disk(tmp_path / "model.json")
@@ -251,18 +226,10 @@ def test_subsets_and_splits(tmp_path: Path) -> None:
 
 
 def test_scores_in_percent(tmp_path: Path) -> None:
-    metrics = {
-        "max_accuracy_threshold": 0.5,
-        "rmse": 0.5,
-        "n_clusters": 7,
-        "accuracy": 1,
-        "runs": [{"a": 1}],
-        "ok": True,
-    }
-    (read,) = read_content(saved({"test": [entry(0.5, **metrics)]}), tmp_path / "T.json")
-    assert {name: values["all"] for name, values in read.metrics.items()} == {
-        "main_score": 50.0, "max_accuracy_threshold": 0.5, "rmse": 0.5, "n_clusters": 7, "accuracy": 100.0,
-    }  # fmt: skip
+    numbers = {"max_accuracy_threshold": 0.5, "rmse": 0.5, "n_clusters": 7, "accuracy": 1}
+    (read,) = read_content(saved({"test": [entry(0.5, **numbers, runs=[{"a": 1}], ok=True)]}), tmp_path / "T.json")
+    expected = {**numbers, "main_score": 50.0, "accuracy": 100.0}
+    assert {name: values["all"] for name, values in read.metrics.items()} == expected
     (percent,) = read_content(saved({"test": [entry(50.5, accuracy=0.5)]}), tmp_path / "T.json")
     assert (percent.main_score, percent.metrics["accuracy"]["all"]) == (50.5, 0.5)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,9 @@ from essent.errors import DataError, InputError, RecipeError, UnknownNameError
 from essent.recipe.recipe import Recipe
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.run import run_passes, search
-from essent.selection.search_data import SearchData
+from essent.selection.search_data import SearchData, SearchSettings
 from essent.selection.space import Grid, Space
-from essent.selection.store import Store
-from essent.selection.sweep import Sweep
+from essent.selection.sweep import Store, Sweep
 from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from near_ties import Watched, one_by_one
@@ -43,36 +43,21 @@ MIXED = Space(
 
 def passes(shell: SentenceTransformer, space: Space, memory: float) -> dict[str, np.ndarray]:
     """Recipe -> cosines (P,) of the task's pairs."""
-    settings: dict[str, Any] = {"batch_size": 8, "precision": "float32", "progress": False, "options": {}}
-    data = SearchData.of(TASK, None, (), 0)
-    with run_passes(shell, space, [data], (), memory=memory, work=None, report=None, **settings) as run:
+    settings = SearchSettings(memory, batch_size=8, precision="float32")
+    with run_passes(shell, space, [SearchData.of(TASK, None, (), 0)], (), settings) as run:
         return dict(zip(map(str, run.recipes), np.array(run.sweeps[0].store.rows), strict=True))
 
 
-@pytest.fixture(scope="module")
-def portions(shell_of: Shells) -> Leaderboard:
-    """A search of the mixed space in portions."""
-    return search(shell_of("bert"), TASK, MIXED, memory=2e-4)
+def assert_scores_of_single_encoders(shell: SentenceTransformer, *boards: Leaderboard) -> None:
+    """As near to `evaluate` with each recipe alone as pairs can be ranked.
 
-
-@pytest.fixture(scope="module")
-def alone(shell_of: Shells, portions: Leaderboard) -> dict[str, Watched]:
-    """Its recipes, one encoder at a time."""
-    return one_by_one(shell_of("bert"), scored(portions), TASK)
-
-
-def scored(board: Leaderboard) -> list[str]:
-    """The recipes with a score: all but a few that give all texts one vector, as [CLS] in layer 0, which is refused."""
-    recipes = [str(trial.recipe) for trial in board.trials if np.isfinite(trial.scores["spearman"])]
-    assert len(recipes) > 0.9 * len(board.trials)
-    return recipes
-
-
-def assert_scores_of(board: Leaderboard, alone: dict[str, Watched]) -> None:
-    """As near to the recipes alone as pairs can be ranked."""
-    assert set(scored(board)) == set(alone)
-    for text, watched in alone.items():
-        assert board.find(text).scores["spearman"] == watched.expected(text), text
+    A few recipes have no score, since they give all texts one vector, such as [CLS] in layer 0.
+    """
+    recipes = [str(trial.recipe) for trial in boards[0].trials if np.isfinite(trial.scores["spearman"])]
+    assert len(recipes) > 0.9 * len(boards[0].trials)
+    for text, watched in one_by_one(shell, recipes, TASK).items():
+        for board in boards:
+            assert board.find(text).scores["spearman"] == watched.expected(text), text
 
 
 @pytest.mark.parametrize(
@@ -117,16 +102,10 @@ class KilledError(Exception):
 
 
 @pytest.mark.parametrize("units", [pytest.param(1, marks=pytest.mark.slow), 4, pytest.param(9, marks=pytest.mark.slow)])
-def test_a_killed_search_goes_on_where_it_stopped(
-    shell_of: Shells,
-    portions: Leaderboard,
-    alone: dict[str, Watched],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    units: int,
-) -> None:
-    settings: dict[str, Any] = {"work": tmp_path / "work", "memory": 2e-4}
-    finish, done = Store.finish, []
+def test_a_killed_search_resumes(shell_of: Shells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, units: int) -> None:
+    shell, finish, done = shell_of("bert"), Store.finish, []
+    run = partial(search, shell, TASK, MIXED, memory=2e-4)  # GiB: several portions
+    uninterrupted = run()
 
     def dying(store: Store, unit: str) -> None:
         if len(done) == units:
@@ -136,51 +115,50 @@ def test_a_killed_search_goes_on_where_it_stopped(
 
     monkeypatch.setattr(Store, "finish", dying)
     with pytest.raises(KilledError):
-        search(shell_of("bert"), TASK, MIXED, **settings)
+        run(work=tmp_path / "work")
     monkeypatch.undo()
-    resumed = search(shell_of("bert"), TASK, MIXED, **settings)
-    assert resumed.provenance["encoded"] < portions.provenance["encoded"]
-    for board in (portions, resumed):
-        assert_scores_of(board, alone)
-    finished = search(shell_of("bert"), TASK, MIXED, **settings)
+    resumed, finished = run(work=tmp_path / "work"), run(work=tmp_path / "work")
+    assert resumed.provenance["encoded"] < uninterrupted.provenance["encoded"]
     assert finished.provenance["encoded"] == 0
+    assert_scores_of_single_encoders(shell, uninterrupted, resumed)
 
 
 def test_a_folder_of_another_search_is_refused(shell_of: Shells, bert: Path, tmp_path: Path) -> None:
-    search(shell_of("bert"), TASK, "heads", work=tmp_path / "work")
-    for other in ({"space": "layers"}, {"batch_size": 8}, {"precision": "float32"}):
-        with pytest.raises(DataError, match="contains another search"):
-            search(shell_of("bert"), TASK, work=tmp_path / "work", **{"space": "heads", **other})
+    run = partial(search, data=TASK, space="heads", work=tmp_path / "work")
+    run(shell_of("bert"))
     changed = SentenceTransformer(str(bert), device="cpu")
     with torch.no_grad():
         changed[0].model.embeddings.word_embeddings.weight[5] += 1
-    with pytest.raises(DataError, match="contains another search"):
-        search(changed, TASK, "heads", work=tmp_path / "work")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine", "utf-8")
-    with pytest.raises(DataError, match="contains other files"):
-        search(shell_of("bert"), TASK, "heads", work=tmp_path / "full")
+    for model, settings, message in (
+        (shell_of("bert"), {"space": "layers"}, "contains another search"),
+        (shell_of("bert"), {"batch_size": 8}, "contains another search"),
+        (shell_of("bert"), {"precision": "float32"}, "contains another search"),
+        (changed, {}, "contains another search"),
+        (shell_of("bert"), {"work": tmp_path / "full"}, "contains other files"),
+    ):
+        with pytest.raises(DataError, match=message):
+            run(model, **settings)
 
 
 def test_winner_baselines_intervals_and_notes(shell_of: Shells) -> None:
-    test_task = PairTask("other", (*TASK.pairs[:9], *(Pair(p.sentence2, p.sentence1 + " too", p.score) for p in PAIRS)))
+    unshared = tuple(Pair(p.sentence2, p.sentence1 + " too", p.score) for p in PAIRS)
+    test_task = PairTask("other", (*TASK.pairs[:9], *unshared))
     board = search(shell_of("bert"), TASK, "heads", test=[test_task], top=3, baselines=("mean", "cls"))
     mix, grid = board.heads() or ("", np.empty(0))
     assert (mix, grid.shape, grid[1, 2]) == ("0+L", (3, 4), board.find("ditto:2-3").scores["spearman"])
     scores = [trial.scores["spearman"] for trial in board.trials]
-    assert scores == sorted(scores, reverse=True)
-    assert len(board.trials) == 14
-    assert all((trial.interval is not None) == (i < 3 or str(trial.recipe) in ("mean", "cls"))
-               for i, trial in enumerate(board.trials))  # fmt: skip
+    assert (scores, len(scores)) == (sorted(scores, reverse=True), 14)
+    for rank, trial in enumerate(board.trials):
+        assert (trial.interval is not None) == (rank < 3 or str(trial.recipe) in ("mean", "cls"))
     low, high = board.trials[0].interval or (np.nan, np.nan)
     assert low < scores[0] < high
     assert {c.second for c in board.comparisons} == {"mean", "cls"} - {str(board.leader)}
-    assert any("optimistic" in note for note in board.notes)
-    assert any("is not significantly better than" in note for note in board.notes)
-    check = board.checks[0]
-    unshared = PairTask("left", test_task.pairs[9:])
-    leader = str(board.leader)
-    assert check.scores[leader][0] == one_by_one(shell_of("bert"), [leader], unshared)[leader].expected(leader)
+    assert all(any(text in note for note in board.notes) for text in ("optimistic", "is not significantly better than"))
+    (check,), leader = board.checks, str(board.leader)
+    alone = one_by_one(shell_of("bert"), [leader], PairTask("left", unshared))[leader]
+    assert check.scores[leader][0] == alone.expected(leader)
     assert (check.task, check.units, check.left_out) == ("other", 60, 9)
 
 
@@ -246,7 +224,7 @@ def test_bad_input_is_refused_before_the_model_is_loaded(
 
 def test_leaderboard_without_scores(shell_of: Shells) -> None:
     board = search(shell_of("bert"), PairTask("one", TASK.pairs[:1]), Space(named=("mean", "first-last | whiten")))
-    assert all(np.isnan(trial.scores["spearman"]) for trial in board.trials)
+    assert np.isnan([trial.scores["spearman"] for trial in board.trials]).all()
     assert board.comparisons == ()
     assert board.notes[0].startswith("No recipe has a score: there is only one labelled example")
     with pytest.raises(InputError, match="No recipe has a score"):
@@ -258,7 +236,7 @@ def test_leaderboard_without_scores(shell_of: Shells) -> None:
 
 @pytest.mark.parametrize("data", [TASK.texts(), [pair[:2] for pair in TASK.pairs]], ids=["texts", "pairs"])
 def test_texts_and_pairs_without_labels(data: Any, shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("essent.selection.probability.THRESHOLD", 0.0)
+    monkeypatch.setattr("essent.selection.verdict.THRESHOLD", 0.0)
     board = search(shell_of("bert"), data, "weights")
     scores = [trial.scores["teacher"] for trial in board.trials]
     assert scores == sorted(scores, reverse=True)
@@ -268,7 +246,8 @@ def test_texts_and_pairs_without_labels(data: Any, shell_of: Shells, monkeypatch
     assert any("similarity of sentences only. For clustering" in note for note in board.notes)
     assert (board.kept is None) == all(comparison.is_better for comparison in board.comparisons)
     assert "Chosen without labels; on similar models" in board.verdict
-    monkeypatch.setattr("essent.selection.probability.THRESHOLD", 1.0)
+    assert ("The probability is " in board.verdict) == (board.kept is None and len(board.comparisons) > 0)
+    monkeypatch.setattr("essent.selection.verdict.THRESHOLD", 1.0)
     other = search(shell_of("bert"), data, Space(named=(str(board.leader), "cls")), baselines=("mean",))
     assert other.find("mean").scores["teacher"] == pytest.approx(board.find("mean").scores["teacher"], abs=1e-6)
     assert (other.kept, len(other.trials)) == ("mean", 3)  # what runs along is not ranked
@@ -280,7 +259,7 @@ def test_labels_and_teacher_share_a_pass(shell_of: Shells) -> None:
     assert board.provenance["passes"] == 1
     assert board.provenance["encoded"] == board.provenance["texts"] > len(set(TASK.texts()))
     assert set(board.trials[0].scores) == {"spearman", "teacher"}
-    assert_scores_of(board, one_by_one(shell_of("bert"), [str(trial.recipe) for trial in board.trials], TASK))
+    assert_scores_of_single_encoders(shell_of("bert"), board)
     free = search(shell_of("bert"), TASK, "heads", criterion=("teacher", "spearman"))
     assert free.leader == max(board.trials, key=lambda trial: trial.scores["teacher"]).recipe
     assert "Measured by spearman, chosen by teacher and compared by labels" in free.verdict
@@ -290,33 +269,31 @@ def test_cross_validation_or_the_test_decides(shell_of: Shells) -> None:
     shell, recipe = shell_of("bert"), "static weights=position"
     data = planted(shell, recipe)
     test_pairs = tuple(Pair(p.sentence2, "a " + p.sentence1, 0.0) for p in PAIRS)
-    without = search(shell, data, "weights")
-    assert without.best == without.leader == Recipe.parse(recipe)
-    assert all(comparison.is_better for comparison in without.held_out)
-    assert "is better than mean by +" in without.verdict
-    same = search(shell, data, "weights", test=[planted(shell, recipe, pairs=test_pairs)])
-    assert same.best == Recipe.parse(recipe)
-    assert same.verdict.startswith(f"On the test (planted), {same.best} is better than mean by +")
-    against = search(shell, data, "weights", test=[planted(shell, "mean", pairs=test_pairs)])
-    assert (against.leader, against.best) == (same.leader, Recipe.parse("mean"))
-    assert against.held_out[0].is_better
-    assert "mean is retained: on planted" in against.verdict
-    assert "is worse" in against.verdict
+    alone, confirmed, refuted = (
+        search(shell, data, "weights", test=[planted(shell, best, pairs=test_pairs) for best in tests])
+        for tests in ([], [recipe], ["mean"])
+    )
+    assert alone.best == alone.leader == confirmed.best == refuted.leader == Recipe.parse(recipe)
+    assert all(comparison.is_better for comparison in alone.held_out)
+    assert "is better than mean by +" in alone.verdict
+    assert confirmed.verdict.startswith(f"On the test (planted), {confirmed.best} is better than mean by +")
+    assert (refuted.best, refuted.held_out[0].is_better) == (Recipe.parse("mean"), True)
+    assert "mean is retained: on planted" in refuted.verdict
+    assert "is worse" in refuted.verdict
 
 
 # -- what the test has in common with the choice ----------------------------------------------------------------------
 
 
 def test_shared_pairs_are_excluded(shell_of: Shells) -> None:
-    again = [(p.sentence2.upper(), f" {p.sentence1}", p.score) for p in PAIRS[:20]]  # the other way round
+    swapped = [(p.sentence2.upper(), f" {p.sentence1}", p.score) for p in PAIRS[:20]]
     new = [(p.sentence1, f"{p.sentence2} {n}", p.score) for n, p in enumerate(PAIRS[20:])]
-    board = search(shell_of("bert"), TASK, Space(named=("mean",)), test=[PairTask("mixed", (*again, *new))])
-    (check,) = board.checks
-    assert (check.units, check.left_out) == (40, 20)
-    assert check.shared_texts == len({p.sentence1 for p in PAIRS[20:]})
-    assert check.texts == len({text for pair in new for text in pair[:2]})
+    space, test_task = Space(named=("mean",)), PairTask("mixed", (*swapped, *new))
+    (check,) = search(shell_of("bert"), TASK, space, test=[test_task]).checks
+    shared, texts = len({p.sentence1 for p in PAIRS[20:]}), len({text for pair in new for text in pair[:2]})
+    assert (check.units, check.left_out, check.shared_texts, check.texts) == (40, 20, shared, texts)
     assert "20 pairs that are also in the search's data are excluded" in check.summary()
-    assert f"{check.shared_texts} of the {check.texts} texts are in both" in check.summary()
-    free = search(shell_of("bert"), TASK.texts(), Space(named=("mean",)), test=[TASK])
-    assert (free.checks[0].units, free.checks[0].left_out) == (len(TASK), 0)  # no gold score was seen
-    assert free.checks[0].shared_texts == free.checks[0].texts
+    assert f"{shared} of the {texts} texts are in both" in check.summary()
+    (free,) = search(shell_of("bert"), TASK.texts(), space, test=[TASK]).checks
+    assert (free.units, free.left_out) == (len(TASK), 0)  # no label was read
+    assert free.shared_texts == free.texts

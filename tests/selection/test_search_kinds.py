@@ -1,10 +1,11 @@
-"""Searches on every kind of judgement: each score is that of `evaluate` with the recipe alone, on what may be read."""
+"""Searches on every kind of labels: each score is that of `evaluate` with the recipe alone, on what may be read."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -68,24 +69,21 @@ def test_scores_match_single_encoders(
     make_task: Callable[[], LabeledTask], family: str, shell_of: Shells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = make_task()
-    board = search(shell_of(family), task, SPACE, top=3, work=tmp_path / "work", memory=1e-3)
-    chosen = task.for_choice()
-    assert board.criterion == chosen.score_names[0]
-    assert (board.provenance["passes"], board.provenance["units"]) == (1, chosen.units)
+    chosen, score = task.for_choice(), task.for_choice().score_names[0]
+    run = partial(search, shell_of(family), task, SPACE, top=3, memory=1e-3)
+    board, again = run(work=tmp_path / "work"), run(work=tmp_path / "work")
+    assert (board.criterion, board.provenance["passes"], board.provenance["units"]) == (score, 1, chosen.units)
+    assert f"Measured by {score}, by cross-validation" in board.verdict
+    assert (again.provenance["encoded"], again.verdict) == (0, board.verdict)
+    assert all(low <= high for low, high in (t.interval for t in board.trials[:3] if t.interval))
     alone = evaluate(shell_of(family), [t.recipe for t in board.trials], [chosen])
     for trial in board.trials:
-        # a probe stops within a tolerance of its objective, and pairs may change places by rounding
-        near = 100 / chosen.units + 1e-6
-        expected = alone[str(trial.recipe)][0].main_score
-        assert trial.scores[board.criterion] == pytest.approx(expected, abs=near), str(trial.recipe)
-    assert all(low <= high for low, high in (t.interval for t in board.trials[:3] if t.interval))
-    assert f"Measured by {board.criterion}, by cross-validation" in board.verdict
-    again = search(shell_of(family), task, SPACE, top=3, work=tmp_path / "work", memory=1e-3)
-    assert (again.provenance["encoded"], again.verdict) == (0, board.verdict)
+        # a probe stops within a tolerance of its objective, and rounding may change the order of pairs
+        expected = pytest.approx(alone[str(trial.recipe)][0].main_score, abs=100 / chosen.units + 1e-6)
+        assert trial.scores[score] == expected, str(trial.recipe)
     for cores in (1, 5):
         monkeypatch.setattr("essent.selection.sweep.cores", lambda cores=cores: cores)
-        other = search(shell_of(family), task, SPACE, top=3, memory=1e-3)
-        assert [trial.scores for trial in other.trials] == [trial.scores for trial in again.trials]
+        assert [trial.scores for trial in run().trials] == [trial.scores for trial in again.trials]
 
 
 def test_a_test_part_is_not_read_and_decides(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,47 +108,45 @@ def test_a_test_part_is_not_read_and_decides(shell_of: Shells, monkeypatch: pyte
     ("make_task", "score"), [(labels, "f1_macro"), (labels, "accuracy@2"), (clusters, "v_measure")]
 )
 def test_another_score_ranks(make_task: Callable[[], LabeledTask], score: str, shell_of: Shells) -> None:
-    task = make_task()
+    task, shell, space = make_task(), shell_of("bert"), Space(named=("mean", "static", "random"))
     tests = [task] if make_task is labels else []
-    space = Space(named=("mean", "static", "random"))
-    board = search(shell_of("bert"), task, space, criterion=(score, "teacher"), test=tests)
+    board = search(shell, task, space, criterion=(score, "teacher"), test=tests)
     assert [board.criterion, *(check.score for check in board.checks)] == [score] * (1 + len(tests))
     assert list(board.trials[0].scores) == [score, "teacher"]
-    alone = evaluate(shell_of("bert"), ["static"], [task.for_choice().scored_by(score)])["static"][0]
+    alone = evaluate(shell, ["static"], [task.for_choice().scored_by(score)])["static"][0]
     assert board.find("static").scores[score] == pytest.approx(next(iter(alone.metrics[score].values())), abs=1.2)
     if not tests:
-        free = search(shell_of("bert"), task.texts(), space)
-        for trial in free.trials:
+        for trial in search(shell, task.texts(), space).trials:
             assert board.find(trial.recipe).scores["teacher"] == pytest.approx(trial.scores["teacher"], abs=1e-6)
 
 
 def test_what_the_choice_has_read_is_excluded_from_tests(shell_of: Shells) -> None:
-    rows = [Example((text(n),), TOPICS[n % 2], "train" if n < 40 else "dev") for n in range(60)]
-    learned = [e._replace(part="test") for e in rows[:10]]
-    new = [Example((text(n, "of"),), TOPICS[n % 2], "test") for n in range(10)]
-    train = [Example((text(n, "for"),), TOPICS[n % 2], "train") for n in range(30)]
-    other, mean = LabelTask("t", (*train, *learned, *new)), Space(named=("mean",))
-    board = search(shell_of("bert"), LabelTask("l", tuple(rows)), mean, test=[other])
-    assert (board.checks[0].units, board.checks[0].left_out) == (10, 10)
+    def examples(count: int, kind: str, part: str) -> list[Example]:
+        return [Example((text(n, kind),), TOPICS[n % 2], part) for n in range(count)]
+
+    searched = [*examples(40, "about", "train"), *examples(60, "about", "dev")[40:]]
+    other = [*examples(30, "for", "train"), *examples(10, "about", "test"), *examples(10, "of", "test")]
+    test_task, space = LabelTask("t", tuple(other)), Space(named=("mean",))
+    (check,) = search(shell_of("bert"), LabelTask("l", tuple(searched)), space, test=[test_task]).checks
+    assert (check.units, check.left_out) == (10, 10)
 
 
 def test_several_data_sets_by_the_mean_of_the_ranks(shell_of: Shells) -> None:
     space = Space(named=("mean", "static", "random", "ditto:2-1", "first-last"))
     tasks, weights = [pairs(), labels(), retrieval()], [2, 1, 1]
     board = search(shell_of("bert"), tasks, space, weights=weights)
-    assert board.criterion == "mean rank"
     scores = {}
     for task in tasks:
         alone = search(shell_of("bert"), task, space)
         scores[task.name] = np.array([alone.find(trial.recipe).scores[alone.criterion] for trial in board.trials])
         assert [t.scores[task.name] for t in board.trials] == pytest.approx(scores[task.name].tolist(), abs=1e-6)
-    ranks = [rankdata(values) / len(values) for values in scores.values()]
-    expected = np.average(ranks, axis=0, weights=weights)
-    np.testing.assert_allclose([t.scores["mean rank"] for t in board.trials], expected)
-    lead, names = board.comparisons[0], [str(trial.recipe) for trial in board.trials]
-    both = [values[names.index(lead.first)] - values[names.index(lead.second)] for values in scores.values()]
-    assert lead.difference == pytest.approx(np.average(both, weights=weights), abs=1e-6)
-    assert lead.criterion == "mean of the data sets"
+    ranks = np.average([rankdata(values) / len(values) for values in scores.values()], axis=0, weights=weights)
+    np.testing.assert_allclose([trial.scores["mean rank"] for trial in board.trials], ranks)
+    comparison, names = board.comparisons[0], [str(trial.recipe) for trial in board.trials]
+    first, second = names.index(comparison.first), names.index(comparison.second)
+    differences = [values[first] - values[second] for values in scores.values()]
+    assert comparison.difference == pytest.approx(np.average(differences, weights=weights), abs=1e-6)
+    assert (board.criterion, comparison.criterion) == ("mean rank", "mean of the data sets")
 
 
 def test_a_saved_encoder_learns_from_prompted_queries(shell_of: Shells) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+<<<<<<< HEAD
 from dataclasses import replace
+=======
+>>>>>>> x-selection
 from pathlib import Path
 
 import pytest
@@ -145,18 +148,18 @@ def test_malformed_files_name_the_part(tmp_path: Path, content: str, error: type
         find_space(path).expand(BERT)
 
 
-def test_refusals() -> None:
-    with pytest.raises(UnknownNameError, match=r"'head'.*'heads'"):
-        find_space("head")
-    with pytest.raises(DataError, match="does not exist"):
-        find_space("nowhere.yaml")
-    with pytest.raises(RecipeError, match="at least one choice in 'layers'"):
-        Grid(layers=())
-    with pytest.raises(RecipeError, match="contains no recipe"):
-        Space().expand(BERT)
-    with pytest.raises(UnsupportedRecipeError, match="no mask token"):
-        Space(named=("prompt",)).expand(DECODER)
-    with pytest.raises(RecipeError, match="exactly one"):
-        Grammar("no slot [MASK]", {})
-    with pytest.raises(RecipeError, match=r"no slot \{b\}"):
-        Grammar("{text} {a}", {"a": ("x",), "b": ("y",)})
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: find_space("head"), UnknownNameError, r"'head'.*'heads'"),
+        (lambda: find_space("nowhere.yaml"), DataError, "does not exist"),
+        (lambda: Grid(layers=()), RecipeError, "at least one choice in 'layers'"),
+        (lambda: Space().expand(BERT), RecipeError, "contains no recipe"),
+        (lambda: Space(named=("prompt",)).expand(DECODER), UnsupportedRecipeError, "no mask token"),
+        (lambda: Grammar("no slot [MASK]", {}), RecipeError, "exactly one"),
+        (lambda: Grammar("{text} {a}", {"a": ("x",), "b": ("y",)}), RecipeError, r"no slot \{b\}"),
+    ],
+)
+def test_refusals(make: Callable[[], object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()

@@ -1,15 +1,29 @@
-"""The verdict between a winner and the baselines: chance, pairs left out, several baselines, several tests."""
+"""The verdict between a winner and the baselines, with and without labels; the leaderboard as text and as a frame."""
 
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from essent.recipe.recipe import Recipe
+from essent.selection import verdict
 from essent.selection.leaderboard import Check, Leaderboard, Trial
-from essent.selection.verdict import cross_validated, decided, decided_by_tests, judged
+from essent.selection.verdict import (
+    cross_validate,
+    decide,
+    decide_by_labels,
+    decide_by_tests,
+    loss_summary,
+    objection,
+    probability_of_improvement,
+)
 from essent.tasks.comparison import Comparison, Scored, compare
 from essent.tasks.pairs import PairTask
 
@@ -41,55 +55,147 @@ def test_winner_by_chance_is_not_better() -> None:
         Trial(Recipe.parse(name), {"spearman": 100 * float(np.corrcoef(row, gold)[0, 1])})
         for name, row in zip(names, cosines, strict=True)
     ]
-    decision = judged(trials, "spearman", ["mean"], scored(names, cosines, gold, pairs), ["mean"], seed=0)
-    assert decision.comparisons[0].is_better  # what a search went by
+    decision = decide_by_labels(trials, "spearman", ["mean"], scored(names, cosines, gold, pairs), ["mean"], seed=0)
+    assert decision.comparisons[0].is_better  # on the pairs that it was chosen on
     assert not decision.held_out[0].is_better
     assert (decision.kept, str(decision.best)) == ("mean", "mean")
     assert f"mean is retained: {decision.leader} is not significantly better" in decision.verdict
     cosines[7] = gold + rng.normal(size=100)
-    (real,) = cross_validated(scored(names, cosines, gold, pairs), ["mean"])
+    (real,) = cross_validate(scored(names, cosines, gold, pairs), ["mean"])
     assert real.is_better
     expected = compare(scored(names, cosines, gold, pairs), names[7], "mean")
     assert real.difference == pytest.approx(expected.difference, abs=12)  # five fifths of 20 pairs
 
 
 def test_equal_pairs_are_never_on_both_sides() -> None:
+    """Every pair occurs four times: a recipe that memorizes the pairs would win if they were split."""
     rng = np.random.default_rng(0)
-    # every pair stands there four times: a recipe that knows the pairs by heart would win where they are split
     gold = np.tile(rng.normal(size=20), 4)
     pairs = np.tile(np.arange(40).reshape(20, 2), (4, 1))
     pairs[20:40] = pairs[20:40, ::-1]
     cosines = np.array([np.tile(rng.normal(size=20), 4) for _ in range(400)])
     names = ["mean", *(f"mean | whiten:{n}" for n in range(1, 400))]
-    (comparison,) = cross_validated(scored(names, cosines, gold, pairs), ["mean"])
+    (comparison,) = cross_validate(scored(names, cosines, gold, pairs), ["mean"])
     assert comparison.low < 0
-    (few,) = cross_validated(scored(names, cosines[:, :4], gold[:4], pairs[:4]), ["mean"])
-    assert math.isnan(few.low)
-    assert not few.is_better
+    (few,) = cross_validate(scored(names, cosines[:, :4], gold[:4], pairs[:4]), ["mean"])
+    assert (math.isnan(few.low), few.is_better) == (True, False)
 
 
-def test_first_unbeaten_baseline_wins() -> None:
-    both = [(lead(1.0), ""), (lead(0.5, "first-last"), "")]
-    assert decided(board(), both, "Measured").kept is None
-    assert str(decided(board(), both, "Measured").best) == NAMES[0]
-    assert decided(board(), [both[0], (lead(-0.5, "first-last"), "")], "Measured").kept == "first-last"
-    unbeaten = decided(board(), [(lead(-0.5), ""), both[1]], "Measured")
-    why = "ditto:1-1 is not significantly better, +0.50 [-0.50, +1.50]"
-    assert unbeaten.verdict == f"Measured, the baseline mean is retained: {why}."
-    assert decided(board(), [(lead(1.0), "halves sees the opposite"), both[1]], "Measured").kept == "mean"
-    unknown = decided(board(), [(lead(math.nan), "")], "Measured")
-    assert (unknown.kept, "too few labels to compare ditto:1-1 with it" in unknown.verdict) == ("mean", True)
-    assert decided(board(), [], "Measured").kept is None
-    later = decided(board("first-last"), [(lead(-1, first="first-last"), "")], "Measured")
-    assert (str(later.leader), later.kept) == ("first-last", "mean")
-    first = decided(board("mean"), [(lead(-1, "first-last", first="mean"), "")], "Measured")
-    assert (str(first.best), first.kept) == ("mean", None)
-    assert first.verdict == "Measured, the baseline mean is the best."
+@pytest.mark.parametrize(
+    ("winner", "comparisons", "objections", "kept", "end"),
+    [
+        (None, [lead(1.0), lead(0.5, "first-last")], (), None, "first-last by +1.50 [+0.50, +2.50]."),
+        (None, [lead(1.0), lead(-0.5, "first-last")], (), "first-last", "better, +0.50 [-0.50, +1.50]."),
+        (None, [lead(-0.5), lead(0.5, "first-last")], (), "mean",
+         "retained: ditto:1-1 is not significantly better, +0.50 [-0.50, +1.50]."),
+        (None, [lead(1.0), lead(0.5, "first-last")], ("it is worse", ""), "mean", "mean is retained: it is worse."),
+        (None, [lead(math.nan)], (), "mean", "too few labels to compare ditto:1-1 with it."),
+        (None, [], (), None, "ditto:1-1 was not compared with a baseline."),
+        ("first-last", [lead(-1, first="first-last")], (), "mean", "better, +0.00 [-1.00, +1.00]."),
+        ("mean", [lead(-1, "first-last", first="mean")], (), None, "Measured, the baseline mean is the best."),
+    ],
+)  # fmt: skip
+def test_first_unbeaten_baseline_wins(
+    winner: str | None, comparisons: list[Comparison], objections: tuple[str, ...], kept: str | None, end: str
+) -> None:
+    decision = decide(board(winner), comparisons, "Measured", objections)
+    assert (decision.kept, str(decision.leader)) == (kept, winner or NAMES[0])
+    assert str(decision.best) == kept or (kept is None and decision.best == decision.leader)
+    assert decision.verdict.endswith(end)
 
 
 @pytest.mark.parametrize(("lows", "retained"), [((1.0, -0.5), None), ((-0.5, -1.0), "mean"), ((1.0, -3.0), "mean")])
 def test_decision_over_several_tests(lows: tuple[float, ...], retained: str | None) -> None:
     checks = tuple(Check(f"sts{n}", 9, {}, (lead(low),)) for n, low in enumerate(lows))
-    decision = decided_by_tests(board(), checks)
+    decision = decide_by_tests(board(), checks)
     assert (decision.kept, decision.checks) == (retained, checks)
     assert ("on sts1 ditto:1-1 is worse: -2.00 [-3.00, -1.00]" in decision.verdict) == (lows[1] == -3.0)
+
+
+# -- without labels: the rule, its cases and coefficients -------------------------------------------------------------
+
+CASES = pd.read_csv(verdict.CASES, sep="\t", comment="#")
+SIMILARITY = CASES[CASES["kind"].isin(verdict.SIMILARITY)]
+OVER_MEAN = SIMILARITY[SIMILARITY["baseline"] == "mean"]
+
+
+def fitted(cases: pd.DataFrame) -> Pipeline:
+    gain = cases["gain"].to_numpy()
+    weights = np.abs(gain) / np.abs(gain).mean()
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression())
+    return pipeline.fit(cases[["level"]].to_numpy(), gain > 0, logisticregression__sample_weight=weights)
+
+
+def test_rule_matches_its_cases_and_losses_are_by_rules_for_new_models() -> None:
+    expected = fitted(SIMILARITY).predict_proba(SIMILARITY[["level"]].to_numpy())[:, 1]
+    assert list(map(probability_of_improvement, SIMILARITY["level"])) == pytest.approx(expected, abs=2e-3)
+    assert min(expected) < verdict.THRESHOLD < max(expected)  # the decision depends on the level
+    assert CASES["model"].nunique() >= 3
+    for model, own in CASES.groupby("model"):
+        left_out = fitted(SIMILARITY[SIMILARITY["model"] != model]).predict_proba(own[["level"]].to_numpy())[:, 1]
+        assert own["left_out"].to_numpy() == pytest.approx(left_out, abs=2e-3)
+
+
+def test_rule_beats_the_fixed_bound() -> None:
+    gain = OVER_MEAN["gain"].to_numpy()
+    by_rule, fixed, always, never = (
+        float(np.mean(np.maximum(gain, 0) - np.where(chosen, gain, 0)))
+        for chosen in (OVER_MEAN["left_out"] >= verdict.THRESHOLD, OVER_MEAN["lead"] >= 0.07, True, False)
+    )
+    assert by_rule < min(fixed, always, never)
+
+
+def test_summaries_without_labels() -> None:
+    level = OVER_MEAN["level"].iloc[0]
+    nearest = OVER_MEAN.iloc[np.argsort((OVER_MEAN["level"] - level).abs(), kind="stable")[: verdict.NEAREST]]
+    lost = nearest["by_labels"] - nearest["gain"].where(nearest["left_out"] >= verdict.THRESHOLD, 0)
+    numbers = re.findall(r"-?\d+\.\d", loss_summary(level))
+    assert (numbers[:2], len(numbers)) == ([f"{np.mean(lost):.1f}", f"{np.std(lost):.1f}"], 4)
+    assert f"the {verdict.NEAREST} nearest of {len(OVER_MEAN)} measured cases" in loss_summary(level)
+    assert objection("ditto:1-1", 0.7) == ""  # a high level of the baseline is evidence against another recipe
+    chance = f"{probability_of_improvement(0.98):.2f}"
+    assert chance < "0.5"
+    assert objection("ditto:1-1", 0.98) == (
+        f"ditto:1-1 is better with a probability of only {chance}, estimated from {len(SIMILARITY)} measured cases"
+    )
+
+
+# -- the leaderboard; its files are tested where they are read --------------------------------------------------------
+
+TRIALS = (
+    Trial(Recipe.parse("weights=idf"), {"spearman": 71.25, "uniformity": -2.5}, (69.0, 73.5)),
+    Trial(Recipe.parse("mean"), {"spearman": 70.0}),
+    Trial(Recipe.parse("mean | zscore"), {"spearman": math.nan, "uniformity": 0.25}),
+)
+
+
+@pytest.mark.parametrize(
+    ("trials", "kept", "text"),
+    [
+        (TRIALS, None, "3 recipes by 'spearman', best 'weights=idf' 71.25"),
+        (TRIALS, "mean", "3 recipes by 'spearman', best 'mean' 70.00"),
+        (TRIALS, "prompt", "3 recipes by 'spearman', best 'prompt'"),
+        (TRIALS[2:], None, "1 recipe by 'spearman', none with a score"),
+        ((), None, "0 recipes by 'spearman', none with a score"),
+    ],
+)
+def test_repr(trials: tuple[Trial, ...], kept: str | None, text: str) -> None:
+    assert repr(Leaderboard("spearman", trials, ("mean",), kept=kept)) == f"Leaderboard({text})"
+
+
+def test_to_frame() -> None:
+    frame = Leaderboard("spearman", TRIALS, ("mean",)).to_frame()
+    expected = pd.DataFrame(
+        {
+            "recipe": ["weights=idf", "mean", "mean | zscore"],
+            "spearman": [71.25, 70.0, math.nan],
+            "uniformity": [-2.5, math.nan, 0.25],
+            "low": [69.0, math.nan, math.nan],
+            "high": [73.5, math.nan, math.nan],
+            "baseline": [False, True, False],
+        },
+        index=pd.RangeIndex(1, 4, name="place"),
+    )
+    pd.testing.assert_frame_equal(frame, expected)
+    empty = Leaderboard("spearman", ()).to_frame()
+    assert (empty.empty, list(empty.columns)) == (True, ["recipe", "low", "high", "baseline"])

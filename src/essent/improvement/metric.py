@@ -21,7 +21,7 @@ from essent._core import clock
 from essent._core.texts import check_texts, mend_surrogates
 from essent.errors import EssentError, InputError
 from essent.selection.label_free import TEACHER, Teacher
-from essent.selection.verdict import held_out
+from essent.selection.search_data import held_out
 from essent.static.table import rank_agreement
 from essent.tasks.base import LabeledTask, unit_rows
 from essent.tasks.comparison import Scored, draws_of, mean_of_data_sets

@@ -72,9 +72,10 @@ class AnnotatedPairs(PairTask):
 
     @cached_property
     def _texts(self) -> tuple[str, ...]:
-        known = set(self.all_texts)
-        own = dict.fromkeys(text for pair in self.pairs for text in pair[:2])
-        return (*self.all_texts, *(text for text in own if text not in known))
+        new = dict.fromkeys(text for pair in self.pairs for text in pair[:2])
+        for text in self.all_texts:
+            new.pop(text, None)
+        return (*self.all_texts, *new)
 
 
 @dataclass(frozen=True)
@@ -172,30 +173,33 @@ def read_annotated(path: str | Path, data: Sequence[Any]) -> AnnotatedPairs:
 
 
 def _annotated(name: str, pairs: Sequence[ScoredPair], data: Sequence[Any]) -> AnnotatedPairs:
-    known = [Pair(first, second, float(score)) for first, second, score in pairs if score is not None]
-    if not known:
+    scored = [Pair(first, second, float(score)) for first, second, score in pairs if score is not None]
+    if not scored:
         raise DataError(
             f"{name}: none of the {len(pairs)} pairs has a score. Fill in the column 'score', for example from "
             "0 (unrelated) to 5 (same meaning)."
         )
-    if not all(math.isfinite(pair.score) for pair in known):
+    if not all(math.isfinite(pair.score) for pair in scored):
         raise DataError(f"{name}: every score must be a finite number.")
-    notes = [f"Ranked by {len(known)} annotated pairs and by {TEACHER}, which counts as much as {PRIOR} more pairs."]
-    if len(known) < len(pairs):
-        notes.append(f"{name}: {len(pairs) - len(known)} of {len(pairs)} pairs have no score and are excluded.")
     source_pairs = [tuple(row) for row in data if not isinstance(row, str)]
     texts = [pair[side] for side in (0, 1) for pair in source_pairs] if source_pairs else list(data)
-    source_texts = set(texts)
-    if unsearched := sum(not source_texts.issuperset(pair[:2]) for pair in known):
+    searched_texts = set(texts)
+    unsearched = sum(not searched_texts.issuperset(pair[:2]) for pair in scored)
+    unscored = len(pairs) - len(scored)
+    notes = [f"Ranked by {len(scored)} annotated pairs and by {TEACHER}, which counts as much as {PRIOR} more pairs."]
+    if unscored:
+        notes.append(f"{name}: {unscored} of {len(pairs)} pairs have no score and are excluded.")
+    if unsearched:
         notes.append(
-            f"{name}: {unsearched} of the {len(known)} annotated pairs contain a text that is not in the searched data."
+            f"{name}: {unsearched} of the {len(scored)} annotated pairs contain a text that is not in the searched "
+            "data."
         )
     return AnnotatedPairs(
         Path(name).stem,
-        tuple(known),
+        tuple(scored),
         tuple(check_texts(texts)),
         tuple(source_pairs),
-        source={"source": name, "judged": len(known)},
+        source={"source": name, "judged": len(scored)},
         notes=tuple(notes),
     )
 
@@ -206,8 +210,8 @@ def choose_pairs(cosines: np.ndarray, count: int, rng: np.random.Generator) -> t
     Args:
         cosines: (R,P), by recipe; recipes with constant cosines are ignored.
     """
-    known = usable(cosines)
-    ranks = unit_ranks(cosines[known]) if known.any() else np.zeros((1, cosines.shape[1]))
+    defined = usable(cosines)
+    ranks = unit_ranks(cosines[defined]) if defined.any() else np.zeros((1, cosines.shape[1]))
     spread = ranks.std(axis=0)
     strata = np.array_split(np.argsort(ranks.mean(axis=0), kind="stable"), max(1, count // PER_STRATUM))
     shares = [len(share) for share in np.array_split(np.arange(count), len(strata))]

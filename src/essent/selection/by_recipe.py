@@ -40,7 +40,7 @@ class ByRecipe(dict[str, list[Result]]):
         self._tasks = {task.name: task for task in self.tasks if isinstance(task, LabeledTask)}
 
     def __missing__(self, key: Any) -> list[Result]:
-        name = _spelled(key)
+        name = _normalized(key)
         if name == key or name not in self:
             raise KeyError(key)
         return self[name]
@@ -96,28 +96,31 @@ class ByRecipe(dict[str, list[Result]]):
         if not all(score in task.score_names for task in self._tasks.values()):
             score = ""
         for task in [None] if self._has_one_score or score else self.compared:
-            on = [task] if task else self.compared
-            where = f"on {on[0]}" if len(on) == 1 else f"on average over {', '.join(on)}"
-            by = score or self._tasks[on[0]].score_names[0]
-            yield f"Compared with {next(iter(self))} {where}: difference of {by} ×100 and its 95 % interval, paired."
+            names = [task] if task else self.compared
+            where = f"on {names[0]}" if len(names) == 1 else f"on average over {', '.join(names)}"
+            name = score or self._tasks[names[0]].score_names[0]
+            yield f"Compared with {next(iter(self))} {where}: difference of {name} ×100 and its 95 % interval, paired."
             yield from (f"  {comparison.summary()}" for comparison in self.comparisons(task=task, score=score))
 
     def notes(self) -> list[str]:
-        """Return all notes without repetitions, each with its recipes unless it holds for all.
+        """Return the distinct notes; a note that only some recipes have lists these recipes.
 
         The protocols for labelled texts come first.
         """
-        every = [(recipe, result) for recipe, results in self.items() for result in results]
-        protocols = {r.task: r.provenance["protocol"] for _, r in every if "protocol" in r.provenance}
+        labelled = [(recipe, result) for recipe, results in self.items() for result in results]
+        protocols = {r.task: r.provenance["protocol"] for _, r in labelled if "protocol" in r.provenance}
         recipes_by_note = {f"{task}: {protocol}.": dict.fromkeys(self) for task, protocol in protocols.items()}
-        for recipe, result in every:
+        for recipe, result in labelled:
             for note in result.notes:
                 recipes_by_note.setdefault(f"{result.task}: {note}", {})[recipe] = None
-        return [note if len(of) == len(self) else f"{note} ({'; '.join(of)})" for note, of in recipes_by_note.items()]
+        return [
+            note if len(recipes) == len(self) else f"{note} ({'; '.join(recipes)})"
+            for note, recipes in recipes_by_note.items()
+        ]
 
     def _name(self, recipe: str) -> str:
         """Return the key of a recipe in any spelling."""
-        name = recipe if recipe in self else _spelled(recipe)
+        name = recipe if recipe in self else _normalized(recipe)
         if name not in self:
             raise InputError(f"There are no results for {recipe!r}. {did_you_mean(name, list(self))}")
         return name
@@ -125,28 +128,28 @@ class ByRecipe(dict[str, list[Result]]):
     def _scored(self, task: str | None, score: str, names: Sequence[str]) -> list[Scored]:
         """Return the evidence of the recipes on one task or on all."""
         if task is not None and task not in self._tasks:
-            raise InputError(f"Cannot compare on {task!r}: no such task. {did_you_mean(task, list(self._tasks))}")
+            raise InputError(f"Cannot compare on {task!r}: no such task. {did_you_mean(task, self.compared)}")
         tasks = list(self._tasks.values()) if task is None else [self._tasks[task]]
         if not tasks:
             raise InputError("Cannot compare recipes: these results have no labelled pairs, texts or queries.")
         if len(tasks) > 1 and not score and not self._has_one_score:
-            scores = ", ".join(f"{own.name} ({own.score_names[0]})" for own in tasks)
+            scores = ", ".join(f"{labelled.name} ({labelled.score_names[0]})" for labelled in tasks)
             raise InputError(f"Cannot average the different scores of the tasks: {scores}. Select one with task=….")
-        return [self._on(own, score or own.score_names[0], names) for own in tasks]
-
-    def _on(self, task: LabeledTask, score: str, names: Sequence[str]) -> Scored:
-        if score not in task.score_names:
-            names_of_scores = ", ".join(task.score_names)
-            raise InputError(f"Cannot compare by {score!r} on {task.name}. Its scores: {names_of_scores}.")
-        evidence = []
-        for name in names:
-            rows = [
-                result.evidence for result in self[name] if result.task == task.name and result.evidence is not None
-            ]
-            if not rows:
-                raise InputError(f"The results of {name!r} on {task.name} contain no evidence to compare.")
-            evidence.append(rows[0])
-        return Scored(task, score, list(names), np.stack(evidence))
+        scored = []
+        for labelled in tasks:
+            score_names = labelled.score_names
+            if score and score not in score_names:
+                allowed = ", ".join(score_names)
+                raise InputError(f"Cannot compare by {score!r} on {labelled.name}. Its scores: {allowed}.")
+            evidence = []
+            for name in names:
+                results = [result for result in self[name] if result.task == labelled.name]
+                rows = [result.evidence for result in results if result.evidence is not None]
+                if not rows:
+                    raise InputError(f"The results of {name!r} on {labelled.name} contain no evidence to compare.")
+                evidence.append(rows[0])
+            scored.append(Scored(labelled, score or score_names[0], list(names), np.stack(evidence)))
+        return scored
 
     # -- views ------------------------------------------------------------------------------------------------------
 
@@ -182,7 +185,7 @@ class ByRecipe(dict[str, list[Result]]):
         return results_table(self)._repr_html_()
 
 
-def _spelled(recipe: Any) -> str:
+def _normalized(recipe: Any) -> str:
     """Return the text form of a recipe, or the text itself if it is not a recipe."""
     try:
         return str(Recipe.parse(recipe))

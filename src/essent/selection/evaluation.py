@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.types import CorpusStats
 from essent.selection.by_recipe import ByRecipe
-from essent.selection.program import cut_to
+from essent.selection.program import cut_to, without_shaping
 from essent.tasks.base import Task, TaskLike, prompt_note
 from essent.tasks.labels import LabelTask
 from essent.tasks.locate import as_task
@@ -118,22 +118,26 @@ def evaluate(
         >>> {recipe: round(result.main_score) for recipe, (result,) in results.items()}
         {'mean': 77, 'static': 35}
     """
-    for name, value in (("recipes", recipes), ("tasks", tasks)):
-        is_table = any(hasattr(value, attribute) for attribute in ("score_vectors", "columns", "column_names"))
-        if is_table or isinstance(value, (str, Path, Recipe)):
-            raise InputError(f"{name} must be a list: use [{value!r:.60}] instead of a {type(value).__name__}.")
     choice = EngineChoice(engine, precision)
-    parsed = list(dict.fromkeys(Recipe.parse(recipe) for recipe in recipes))
-    loaded_tasks = _with_shots([as_task(task, data, number) for number, task in enumerate(tasks, start=1)], shots)
-    names = [task.name for task in loaded_tasks]
-    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise InputError(f"Two tasks have the name {twice[0]!r}. Remove one, or rename its file.")
-    if unjudged := [task.name for task in loaded_tasks if getattr(task, "units", 1) == 0]:
-        raise DataError(f"The task {unjudged[0]!r} has no test part to score. `search` can choose on its other parts.")
-    if not loaded_tasks:
-        raise InputError("No tasks: evaluate needs at least one, for example ['stsb'].")
+    for name, values in (("recipes", recipes), ("tasks", tasks)):
+        is_table = any(hasattr(values, attribute) for attribute in ("score_vectors", "columns", "column_names"))
+        if is_table or isinstance(values, (str, Path, Recipe)):
+            raise InputError(f"{name} must be a list: use [{values!r:.60}] instead of a {type(values).__name__}.")
+    parsed = list(dict.fromkeys(map(Recipe.parse, recipes)))
+    loaded_tasks = _load_tasks(tasks, data, shots)
     if not parsed and (fit_texts is not None or frequency_texts is not None):
         raise InputError("fit_texts and frequency_texts are used by recipes only, but recipes is empty.")
+    results = ByRecipe({}, loaded_tasks)
+    engine_provenance = {name: chosen for name, chosen in asdict(choice).items() if chosen != AUTO}
+
+    def add(task: Task, recipe: str, result: Result, prompts: Mapping[str, str], default: str, **origin: Any) -> None:
+        notes = (*result.notes, *prompt_note(task.prompts_for(prompts, default)))
+        origin |= {"recipe": recipe, "model": name_of(model), **engine_provenance}
+        result = replace(result, notes=notes).with_provenance(**origin)
+        results.setdefault(recipe, []).append(result)
+        if report is not None:
+            report(recipe, result)
+
     if parsed:
         bench = Bench(
             model,
@@ -145,85 +149,74 @@ def evaluate(
             max_seq_length=max_seq_length,
             choice=choice,
         )
-        scored = _score_recipes(bench, loaded_tasks, fit_texts, frequency_texts)
+        origin: dict[str, Any] = {
+            "max_seq_length": bench.backbone.max_seq_length,
+            "prompt": bench.prompt or None,
+            "fitted_on": "task" if fit_texts is None else "other texts",
+            "frequencies_from": "task" if frequency_texts is None else "other texts",
+        }
+        for task in loaded_tasks:
+            for recipe, vectors in bench.vectors(task, fit_texts, frequency_texts):
+                result, origin["recipe_digest"] = task.score_vectors(vectors), recipe.digest()
+                add(task, str(recipe), result, bench.prompts, bench.prompt, **origin)
     else:
-        scored = _score_as_it_is(model, loaded_tasks, options, max_seq_length, choice)
-    computed_by = {
-        name: value for name, value in (("engine", choice.engine), ("precision", choice.precision)) if value != AUTO
-    }
-    results = ByRecipe({}, loaded_tasks)
-    for recipe, result in scored:
-        result = result.with_provenance(recipe=recipe, model=name_of(model), **computed_by)
-        results.setdefault(recipe, []).append(result)
-        if report is not None:
-            report(recipe, result)
+        encoder = _open_unchanged(model, options, max_seq_length, choice)
+        label = str(getattr(encoder, "recipe", type(encoder).__name__))
+        prompts = getattr(encoder, "prompts", None)
+        prompts = prompts if isinstance(prompts, Mapping) else {}
+        default = prompts.get(getattr(encoder, "default_prompt_name", None) or "", "")
+        for task in loaded_tasks:
+            add(task, label, task.run(encoder), prompts, default, fitted_on="as saved")
     return results
 
 
-def _score_recipes(
-    bench: Bench, tasks: Sequence[Task], fit_texts: Sequence[str] | None, frequency_texts: Sequence[str] | None
-) -> Iterator[tuple[str, Result]]:
-    for task in tasks:
-        for recipe, vectors in bench.vectors(task, fit_texts, frequency_texts):
-            yield (
-                str(recipe),
-                _noted(task.score_vectors(vectors), task, bench.prompts, bench.prompt).with_provenance(
-                    recipe_digest=recipe.digest(),
-                    max_seq_length=bench.backbone.max_seq_length,
-                    prompt=bench.prompt or None,
-                    fitted_on="task" if fit_texts is None else "other texts",
-                    frequencies_from="task" if frequency_texts is None else "other texts",
-                ),
-            )
-
-
-def _score_as_it_is(
-    model: ModelLike, tasks: Sequence[Task], options: dict[str, Any], max_seq_length: int | None, choice: EngineChoice
-) -> Iterator[tuple[str, Result]]:
-    """Yield an encoder's result on every task, without fitting anything."""
+def _open_unchanged(model: ModelLike, options: dict[str, Any], max_seq_length: int | None, choice: EngineChoice) -> Any:
+    """Return a model, loaded if it is a name or a folder, as an encoder with its own recipe and fitted state."""
     is_name = isinstance(model, (str, Path))
-    exported = is_name and is_exported_folder(str(model))
-    if max_seq_length is not None and (exported or not is_name):
+    is_exported = is_name and is_exported_folder(str(model))
+    if max_seq_length is not None and (is_exported or not is_name):
         raise InputError("max_seq_length needs the name or folder of a model that is not a graph.")
     encoder: Any = model
     if is_name:
-        encoder = load_exported(str(model)) if exported else open_as_it_is(str(model), options)
+        encoder = load_exported(str(model)) if is_exported else open_as_it_is(str(model), options)
     if max_seq_length is not None:
         encoder.max_seq_length = min(max_seq_length, encoder.max_seq_length or max_seq_length)
-    if not choice.is_default:
-        if not isinstance(encoder, SentenceTransformer):
-            name = type(encoder).__name__
-            raise InputError(f"A {name} has its own engine. Omit engine= and precision=, which need a torch model.")
-        encoder = choose(encoder, choice.engine, choice.precision)
-    label = str(getattr(encoder, "recipe", type(encoder).__name__))
-    prompts = getattr(encoder, "prompts", None)
-    prompts = prompts if isinstance(prompts, Mapping) else {}
-    default = prompts.get(getattr(encoder, "default_prompt_name", None) or "", "")
-    for task in tasks:
-        yield label, _noted(task.run(encoder), task, prompts, default).with_provenance(fitted_on="as saved")
+    if choice.is_default:
+        return encoder
+    if not isinstance(encoder, SentenceTransformer):
+        name = type(encoder).__name__
+        raise InputError(f"A {name} has its own engine. Omit engine= and precision=, which need a torch model.")
+    return choose(encoder, choice.engine, choice.precision)
 
 
-def _noted(result: Result, task: Task, prompts: Mapping[str, str], default: str) -> Result:
-    """Return the result with a note about the prompts before its texts."""
-    return replace(result, notes=(*result.notes, *prompt_note(task.prompts_for(prompts, default))))
-
-
-def _with_shots(tasks: list[Task], shots: Sequence[int]) -> list[Task]:
+def _load_tasks(tasks: Sequence[TaskLike], data: str | Path | None, shots: Sequence[int]) -> list[Task]:
     """Return the tasks, with accuracy with few labels as a further score of labelled texts.
 
     Raises:
-        InputError: shots are not whole numbers above 0, or no task has labelled texts.
+        InputError: no tasks, two with one name, or shots that are not whole numbers above 0 or lack labelled texts.
+        DataError: a task without a test part.
     """
+    loaded = [as_task(task, data, number) for number, task in enumerate(tasks, start=1)]
     if isinstance(shots, (int, str)) or any(type(shot) is not int or shot < 1 for shot in shots):
         raise InputError(f"shots={shots!r}: must be a list of numbers of labels per class, such as [8, 16, 64].")
-    if shots and tasks and not any(isinstance(task, LabelTask) and task.scale is None for task in tasks):
+    if not loaded:
+        raise InputError("No tasks: evaluate needs at least one, for example ['stsb'].")
+    names = [task.name for task in loaded]
+    if shots and not any(isinstance(task, LabelTask) and task.scale is None for task in loaded):
         raise InputError(
-            f"{', '.join(task.name for task in tasks)}: accuracy with few labels needs labelled texts. Add a task "
-            "such as trec, or a file with the columns text and label."
+            f"{', '.join(names)}: accuracy with few labels needs labelled texts. Add a task such as trec, or a file "
+            "with the columns text and label."
         )
+    if duplicates := [name for name in names if names.count(name) > 1]:
+        raise InputError(f"Two tasks have the name {duplicates[0]!r}. Remove one, or rename its file.")
+    for task in loaded:
+        if getattr(task, "units", 1) == 0:
+            raise DataError(
+                f"The task {task.name!r} has no test part to score. `search` can choose on its other parts."
+            )
     for shot in shots:
-        tasks = [task.scored_by(f"accuracy@{shot}") if isinstance(task, LabelTask) else task for task in tasks]
-    return tasks
+        loaded = [task.scored_by(f"accuracy@{shot}") if isinstance(task, LabelTask) else task for task in loaded]
+    return loaded
 
 
 def name_of(model: ModelLike) -> str:
@@ -279,12 +272,12 @@ class Bench:
         self.recipes = list(recipes)
         if not self.choice.makes_graph:
             self.backbone.compute_in(self.choice.precision)
-        self.plans = {recipe: Plan(recipe, self.backbone) for recipe in dict.fromkeys(map(_unshaped, recipes))}
-        cut_to(self.backbone, [plan.required for plan in self.plans.values()])
+        self.plans = {recipe: Plan(recipe, self.backbone) for recipe in dict.fromkeys(map(without_shaping, recipes))}
+        cut_to(self.backbone, list(self.plans.values()))
         if max_seq_length is not None:
             self.backbone.max_seq_length = min(max_seq_length, self.backbone.max_seq_length or max_seq_length)
         as_module(self.backbone, list(self.plans.values())).to(loaded.settings["device"])
-        self.batch_size, self.progress = batch_size, progress
+        self.pass_settings: dict[str, Any] = {"batch_size": batch_size, "progress": progress}
         self.cache = PooledCache(cache)
         self.digest = "" if cache is None else digest_of_backbone(self.backbone)
         if self.choice.makes_graph:
@@ -293,19 +286,17 @@ class Bench:
     def _pooled(self, texts: Sequence[str], plans: Sequence[Plan], counted: Sequence[str]) -> dict[Recipe, np.ndarray]:
         """Return the vectors (N,K) before shaping by recipe, from the cache or from one pass per template."""
         stats = count_frames(self.backbone, plans, counted)
-        keys = [
-            key_of(
-                self.digest + plan.rows_digest, plan.recipe.digest(), stats[plan.frame] if plan.reads_stats else None
-            )
-            for plan in plans
-        ]
+        keys = []
+        for plan in plans:
+            counts = stats[plan.frame] if plan.reads_stats else None
+            keys.append(key_of(self.digest + plan.rows_digest, plan.recipe.digest(), counts))
 
         def run(missing: list[str]) -> list[np.ndarray]:
             if not self.choice.makes_graph:
-                sizes: dict[str, Any] = {"batch_size": self.batch_size, "progress": self.progress}
-                return pool_texts(self.backbone, plans, missing, stats, **sizes)
+                return pool_texts(self.backbone, plans, missing, stats, **self.pass_settings)
             graphs = [self._graph(key, plan, stats.get(plan.frame)) for key, plan in zip(keys, plans, strict=True)]
-            settings = {"prompt": "", "batch_size": self.batch_size, "show_progress_bar": self.progress}
+            batch_size, progress = self.pass_settings.values()
+            settings = {"prompt": "", "batch_size": batch_size, "show_progress_bar": progress}
             return [graph.encode(missing, **settings) for graph in graphs]
 
         vectors = self.cache.vectors(keys, [plan.width(self.backbone) for plan in plans], texts, run)
@@ -335,21 +326,18 @@ class Bench:
         counted = prompted if frequency_texts is None else self._prompted(frequency_texts)
         pooled = self._pooled(prompted, list(self.plans.values()), counted)
         chains = {recipe: Chain.parse(recipe.shaping) for recipe in self.recipes}
-        fitted = pooled
+        pooled_to_fit = pooled
         if fit_texts is not None:
-            plans = dict.fromkeys(self.plans[_unshaped(r)] for r, chain in chains.items() if chain.needs_fit)
-            fitted = self._pooled(self._prompted(fit_texts), list(plans), counted)
+            plans = [self.plans[without_shaping(recipe)] for recipe, chain in chains.items() if chain.needs_fit]
+            pooled_to_fit = self._pooled(self._prompted(fit_texts), list(dict.fromkeys(plans)), counted)
         shaped = []
         for recipe, chain in chains.items():
+            unshaped = without_shaping(recipe)
             if chain.needs_fit:
                 with torch.inference_mode(False):  # the flow trains
-                    chain.fit(fitted[_unshaped(recipe)])
-            shaped.append((recipe, chain.transform(pooled[_unshaped(recipe)])))
+                    chain.fit(pooled_to_fit[unshaped])
+            shaped.append((recipe, chain.transform(pooled[unshaped])))
         return shaped
 
     def _prompted(self, texts: Sequence[str]) -> list[str]:
         return [self.prompt + text for text in check_texts(texts)]
-
-
-def _unshaped(recipe: Recipe) -> Recipe:
-    return replace(recipe, shaping=())

@@ -354,7 +354,7 @@ class Leaderboard:
         write_json(path, self.to_dict(), indent=1)
 
 
-def ranked(trials: Sequence[Trial], criterion: str) -> tuple[Trial, ...]:
+def rank_trials(trials: Sequence[Trial], criterion: str) -> tuple[Trial, ...]:
     """Sort trials, best first, NaN last, ties in their order."""
     scores = np.array([trial.scores[criterion] for trial in trials], np.float64)
     order = np.argsort(-np.where(np.isnan(scores), -np.inf, scores), kind="stable")

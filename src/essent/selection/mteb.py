@@ -31,7 +31,7 @@ TYPES = {  # kind of labels -> MTEB's task type
 SPLIT = "test"
 MODEL_FILE = "model_meta.json"
 OWN = "essent_result"  # key of the complete result of an essent task among MTEB's scores
-BESIDE_METRICS = {"hf_subset", "languages", "mteb_version", OWN}
+NO_METRICS = {"hf_subset", "languages", "mteb_version", OWN}
 # words in names of metrics that are not fractions
 NO_FRACTIONS = {"threshold", "mse", "rmse", "mae", "time", "seconds", "num", "samples"}
 
@@ -224,28 +224,25 @@ def read_mteb_results(path: str | Path) -> list[Result]:
         [('STS12', 77.25)]
     """
     path = Path(path).expanduser()
-    if not path.is_dir():
-        return list(_read(path))
-    files = sorted(file for file in path.rglob("*.json") if file.name != MODEL_FILE)
+    files = sorted(file for file in path.rglob("*.json") if file.name != MODEL_FILE) if path.is_dir() else [path]
     if not files:
         raise DataError(f"The folder {path} contains no results of MTEB: no JSON file except {MODEL_FILE}.")
-    return [result for file in files for result in _read(file)]
+    return [result for file in files for result in _file_results(file)]
 
 
-def _read(path: Path) -> Iterator[Result]:
+def _file_results(path: Path) -> Iterator[Result]:
     content = _json(path)
-    beside = path.parent / MODEL_FILE
     try:
         if "mteb_dataset_name" in content:
             raise DataError("written before MTEB 1.11; convert it with `mteb.TaskResult.from_disk` and `to_disk`")
         if "model_results" in content or "task_results" in content:
             for model in content.get("model_results", [content]):
-                known = {"model": model["model_name"], "model_revision": model.get("model_revision")}
                 for task in model["task_results"]:
-                    yield from _task_results(task, known)
+                    yield from _task_results(task, model["model_name"], model.get("model_revision"))
         else:
-            meta = _json(beside) if beside.is_file() else {}
-            yield from _task_results(content, {"model": meta.get("name"), "model_revision": meta.get("revision")})
+            model_file = path.parent / MODEL_FILE
+            model = _json(model_file) if model_file.is_file() else {}
+            yield from _task_results(content, model.get("name"), model.get("revision"))
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         kind = "" if isinstance(error, DataError) else f"{type(error).__name__}: "
         raise DataError(f"{path} is not a result of MTEB: {kind}{error}.") from None
@@ -263,77 +260,75 @@ def _json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _task_results(content: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[Result]:
+def _task_results(content: Mapping[str, Any], model: str | None, revision: str | None) -> Iterator[Result]:
     """Yield the results of one TaskResult, one per split."""
     name, splits = content["task_name"], content["scores"]
     if not isinstance(name, str) or not splits:
         raise DataError(f"the task is {name!r} and its scores are {splits!r}")
-    entries = [entry for entries in splits.values() for entry in entries]
-    percent = _fractions(entries)
-    known = {
-        **model,
+    numbers = {
+        split: {str(entry["hf_subset"]): _numbers(entry) for entry in entries} for split, entries in splits.items()
+    }
+    fractions = _fractions([scores for subsets in numbers.values() for scores in subsets.values()])
+    date = content.get("date")
+    if isinstance(date, (int, float)):  # seconds since 1970, as `to_disk` writes it
+        date = datetime.fromtimestamp(date, timezone.utc).isoformat(timespec="seconds")
+    origin = {
+        "model": model,
+        "model_revision": revision,
         "mteb": content.get("mteb_version"),
         "dataset_revision": content.get("dataset_revision"),
         "evaluation_time": content.get("evaluation_time"),
-        "date": _date(content.get("date")),
+        "date": None if date is None else str(date),
     }
-    provenance = {key: value for key, value in known.items() if value is not None}
-    for split, of_split in splits.items():
-        if not of_split:
+    provenance = {key: entry for key, entry in origin.items() if entry is not None}
+    for split, entries in splits.items():
+        if not entries:
             raise DataError(f"the split {split!r} of {name!r} has no scores")
-        if OWN in of_split[0]:  # it has the name of its own part of the data
-            yield Result.from_dict(of_split[0][OWN]).with_provenance(**provenance)
-        else:
-            languages = sorted({language for entry in of_split for language in entry["languages"]})
-            called = name if split == SPLIT else f"{name}.{split}"
-            yield _split_result(called, of_split, percent, {**provenance, "split": split, "languages": languages})
-
-
-def _split_result(
-    name: str, entries: Sequence[Mapping[str, Any]], percent: set[str], provenance: Mapping[str, Any]
-) -> Result:
-    subsets = {
-        str(entry["hf_subset"]): {
-            metric: value * (100.0 if metric in percent else 1.0) for metric, value in _numbers(entry).items()
+        if OWN in entries[0]:  # its name contains the part of the data
+            yield Result.from_dict(entries[0][OWN]).with_provenance(**provenance)
+            continue
+        subsets = {
+            subset: {metric: number * (100.0 if metric in fractions else 1.0) for metric, number in values.items()}
+            for subset, values in numbers[split].items()
         }
-        for entry in entries
-    }
+        languages = sorted({language for entry in entries for language in entry["languages"]})
+        split_provenance = {**provenance, "split": split, "languages": languages}
+        yield _split_result(name if split == SPLIT else f"{name}.{split}", subsets, split_provenance)
+
+
+def _split_result(name: str, subsets: Mapping[str, dict[str, float]], provenance: dict[str, Any]) -> Result:
+    """Return the result of one split, from the scores of its subsets by metric."""
     first, *others = subsets.values()
-    common = [metric for metric in first if all(metric in values for values in others)]
     key = "mean" if others else "all"
-    metrics = {m: {key: math.fsum(values[m] for values in subsets.values()) / len(subsets)} for m in common}
-    undefined = [subset for subset, values in subsets.items() if math.isnan(values["main_score"])]
+    metrics = {
+        metric: {key: math.fsum(scores[metric] for scores in subsets.values()) / len(subsets)}
+        for metric in first
+        if all(metric in scores for scores in others)
+    }
+    undefined = [subset for subset, scores in subsets.items() if math.isnan(scores["main_score"])]
     notes = (f"The main score is undefined for: {', '.join(undefined)}.",) if undefined else ()
-    by_subset = (
-        {} if list(subsets) == ["default"] else {subset: {"n": 0, **values} for subset, values in subsets.items()}
-    )
-    return Result(name, metrics, by_subset, 0, dict(provenance), notes, ("main_score", key))
+    is_split = list(subsets) != ["default"]
+    by_subset = {subset: {"n": 0, **scores} for subset, scores in subsets.items()} if is_split else {}
+    return Result(name, metrics, by_subset, 0, provenance, notes, ("main_score", key))
 
 
 def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
     """Return the main score and the metrics of a subset, without lists and mappings (single runs, single classes)."""
     main = math.nan if entry["main_score"] is None else entry["main_score"]
     numbers = {
-        metric: float(value)
-        for metric, value in {**entry, "main_score": main}.items()
-        if metric not in BESIDE_METRICS and isinstance(value, (int, float)) and not isinstance(value, bool)
+        metric: float(number)
+        for metric, number in {**entry, "main_score": main}.items()
+        if metric not in NO_METRICS and isinstance(number, (int, float)) and not isinstance(number, bool)
     }
     if "main_score" not in numbers:
         raise DataError(f"the main score is {main!r}, not a number")
     return numbers
 
 
-def _fractions(entries: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Return the metrics of a file that become ×100."""
-    numbers = [number for entry in entries for number in _numbers(entry).items()]
-    outside = {metric for metric, value in numbers if abs(value) > 1}
+def _fractions(scores: Sequence[Mapping[str, float]]) -> set[str]:
+    """Return the metrics of a file that become ×100, from the scores of all subsets and splits."""
+    metrics = {metric for subset in scores for metric in subset}
+    outside = {metric for subset in scores for metric, number in subset.items() if abs(number) > 1}
     if "main_score" in outside:
         return set()
-    return {metric for metric, _ in numbers if not NO_FRACTIONS & set(metric.lower().split("_"))} - outside
-
-
-def _date(value: Any) -> str | None:
-    """Return a date as text, from seconds since 1970, as `to_disk` writes it, or from text."""
-    if isinstance(value, (int, float)):
-        return datetime.fromtimestamp(value, timezone.utc).isoformat(timespec="seconds")
-    return value if value is None else str(value)
+    return {metric for metric in metrics - outside if not NO_FRACTIONS & set(metric.lower().split("_"))}

@@ -9,8 +9,8 @@ its own table is pooled separately.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
 
@@ -29,41 +29,40 @@ from essent.recipe.tokens.ids import Frame
 from essent.recipe.types import CorpusStats, States, Tokens
 from essent.recipe.weighting.base import combine_many
 
+ALL_FLOATS = 4  # bytes
+TILE = 2**21  # bytes of vectors that are compared at a time, so that they fit in the processor's cache
+MIN_PAIRS = 16  # pairs compared at a time
+SourceMix = tuple[tuple[Source, float], ...]
+BatchInputs = tuple[list[torch.Tensor], torch.Tensor]  # columns, C of (B,T,D) float32, and token weights (B,W,T)
+
 
 class Origin(NamedTuple):
     """The source of a recipe's pooled vectors: pass, block within it, weighting and mix within the block."""
 
-    frame: int
+    number: int
     block: int
     row: int
     mix: int
 
 
-Weights = tuple[str, ...]
-SourceMix = tuple[tuple[Source, float], ...]
-
-
-def mix_of(plan: Plan) -> SourceMix:
-    """Return the sources of a recipe with their factors."""
-    return tuple(zip(plan.sources, plan.factors, strict=True))
-
-
 class Block:
-    """Linear recipes of one frame and one width: weightings W × mixes M over C columns.
+    """Recipes of one frame and one width: weightings W × mixes M over C columns.
 
-    A column is a source, or a whole mix if there are no more mixes than sources.
+    A column is a source, or a whole mix if there are no more mixes than sources. A recipe that is not linear is a block
+    of its own, with one row and one column.
 
     Args:
-        plans: one per weighting and mix, ordered by weighting.
+        plans: at least one per weighting and mix, ordered by weighting.
     """
 
     def __init__(self, plans: Sequence[Plan], backbone: Backbone) -> None:
         self.frame, self.width = plans[0].frame, plans[0].width(backbone)
-        self.required = reduce(operator.or_, [plan.required for plan in plans])
+        self.single = None if _is_linear(plans[0]) else plans[0]
+        self.required = required_by(plans)
         self.reads_stats = any(plan.reads_stats for plan in plans)
         products = {plan.recipe.weights: plan.weightings for plan in plans}
         self.rows, self.products = list(products), list(products.values())
-        self.mixes = list(dict.fromkeys(map(mix_of, plans)))
+        self.mixes = list(dict.fromkeys(map(_mix_of, plans)))
         self.sources = list(dict.fromkeys(source for mix in self.mixes for source, _ in mix))
         self.factors = torch.zeros(len(self.mixes), len(self.sources))  # (M,S)
         for row, mix in enumerate(self.mixes):
@@ -72,20 +71,21 @@ class Block:
         self.premixed = len(self.mixes) <= len(self.sources)
         self.columns = len(self.mixes) if self.premixed else len(self.sources)
 
-    def read(
-        self, tokens: Tokens, states: States, backbone: Backbone, stats: CorpusStats | None
-    ) -> tuple[list[torch.Tensor], torch.Tensor]:
-        """Return the data of one batch that pooling needs: columns, C of (B,T,D) float32, and the weights (B,W,T)."""
-        hidden = []
+    def read(self, tokens: Tokens, states: States, backbone: Backbone, stats: CorpusStats | None) -> BatchInputs:
+        """Return the columns and the token weights of one batch, from which its vectors are pooled."""
+        if self.single is not None:  # its vectors are the only token (B,1,K) of the texts, with weight 1
+            vectors, _, _ = self.single.pool(tokens, states, backbone, stats)
+            return [vectors.float()[:, None]], torch.ones(len(vectors), 1, 1, device=vectors.device)
+        columns = []
         for source in self.sources:
             state = states.hidden[source.key]
             if source.debiased and isinstance(source.key, int):
                 state = debias(state, tokens, self.frame, source.key, backbone)
-            hidden.append(state.to(torch.promote_types(state.dtype, torch.float32)))
+            columns.append(state.to(torch.promote_types(state.dtype, torch.float32)))
         if self.premixed:
-            hidden = [_mixed(hidden, factors) for factors in self.factors.tolist()]
+            columns = [_mixed(columns, factors) for factors in self.factors.tolist()]
         weights = combine_many(self.products, tokens, states, backbone.vocabulary, stats)
-        return hidden, weights.to(hidden[0].dtype)
+        return columns, weights.to(columns[0].dtype)
 
     def mixed(self, pooled: torch.Tensor) -> torch.Tensor:
         """Return mixes (…,M,D) from columns (…,C,D)."""
@@ -98,45 +98,17 @@ class Block:
         return [(column, factor) for column, factor in enumerate(self.factors[mix].tolist()) if factor] or [(0, 0.0)]
 
 
-class SingleBlock(Block):
-    """A recipe that is pooled separately: a block of one row and one column, which is the pooled vector."""
-
-    def __init__(self, plan: Plan, backbone: Backbone) -> None:
-        super().__init__([plan], backbone)
-        self.plan, self.columns, self.premixed = plan, 1, True
-
-    def read(
-        self, tokens: Tokens, states: States, backbone: Backbone, stats: CorpusStats | None
-    ) -> tuple[list[torch.Tensor], torch.Tensor]:
-        """Return the vectors as a text's only token (B,1,K), with weight 1."""
-        vectors, _, _ = self.plan.pool(tokens, states, backbone, stats)
-        return [vectors.float()[:, None]], torch.ones(len(vectors), 1, 1, device=vectors.device)
+def _mix_of(plan: Plan) -> SourceMix:
+    """Return the sources of a recipe with their factors."""
+    return tuple(zip(plan.sources, plan.factors, strict=True))
 
 
-def _mixed(hidden: Sequence[torch.Tensor], factors: Sequence[float]) -> torch.Tensor:
+def _mixed(columns: Sequence[torch.Tensor], factors: Sequence[float]) -> torch.Tensor:
     """Return one mix of the sources, skipping factors of zero."""
     used = [index for index, factor in enumerate(factors) if factor]
     if not used:
-        return torch.zeros_like(hidden[0])
-    return mix_sources([hidden[index] for index in used], [factors[index] for index in used])
-
-
-@dataclass(frozen=True)
-class Pass:
-    """One forward pass over the texts: one frame, and its blocks."""
-
-    frame: Frame
-    blocks: list[Block]
-
-    @property
-    def required(self) -> RequiredOutputs:
-        """The outputs required from the forward pass."""
-        return reduce(operator.or_, [block.required for block in self.blocks])
-
-    @property
-    def reads_stats(self) -> bool:
-        """Whether token counts are required."""
-        return any(block.reads_stats for block in self.blocks)
+        return torch.zeros_like(columns[0])
+    return mix_sources([columns[index] for index in used], [factors[index] for index in used])
 
 
 class Program:
@@ -146,50 +118,48 @@ class Program:
         recipes: distinct recipes.
         backbone: the model; truncated here to the highest layer that is read.
 
+    Attributes:
+        passes: the blocks of each forward pass over the texts; those of one pass have the same frame.
+
     Raises:
         UnsupportedRecipeError: the model cannot run a recipe.
     """
 
     def __init__(self, recipes: Sequence[Recipe], backbone: Backbone) -> None:
         self.recipes, self.backbone = list(recipes), backbone
-        unshaped = dict.fromkeys(replace(recipe, shaping=()) for recipe in self.recipes)
-        self.plans = [Plan(recipe, backbone) for recipe in unshaped]
+        self.plans = [Plan(recipe, backbone) for recipe in dict.fromkeys(map(without_shaping, self.recipes))]
         plans_by_frame: dict[Frame, list[Plan]] = {}
         for plan in self.plans:
             plans_by_frame.setdefault(plan.frame, []).append(plan)
-        self.passes: list[Pass] = []
-        origins: dict[Recipe, Origin] = {}
+        self.passes: list[list[Block]] = []
+        self._origins: dict[Recipe, Origin] = {}
         for plans in plans_by_frame.values():
-            origins.update(self._add_pass(plans))
-        self.origins = [origins[replace(recipe, shaping=())] for recipe in self.recipes]
-        cut_to(backbone, [model_pass.required for model_pass in self.passes])
+            self._add_pass(plans)
+        self.origins = [self._origins[without_shaping(recipe)] for recipe in self.recipes]
+        cut_to(backbone, self.plans)
         nn.ModuleList(self.plans).to(backbone.static_table.device)
 
-    def _add_pass(self, plans: Sequence[Plan]) -> dict[Recipe, Origin]:
-        """Add the pass of the plans of one frame, and return the origin of each of their recipes."""
-        rows: dict[tuple[int, Weights], dict[SourceMix, Plan]] = {}
+    def _add_pass(self, plans: Sequence[Plan]) -> None:
+        """Add the pass of the plans of one frame: a block for weightings with the same mixes, then single recipes."""
+        by_weights: dict[tuple[int, tuple[str, ...]], list[Plan]] = {}
         for plan in filter(_is_linear, plans):
-            rows.setdefault((plan.width(self.backbone), plan.recipe.weights), {})[mix_of(plan)] = plan
-        alike: dict[tuple[int, frozenset[SourceMix]], list[Plan]] = {}  # weightings that go with the same mixes
-        for (width, _), row in rows.items():
-            alike.setdefault((width, frozenset(row)), []).extend(row.values())
-        blocks = [Block(members, self.backbone) for members in alike.values()]
-        places = {
-            (block.width, weights): (number, place)
-            for number, block in enumerate(blocks)
-            for place, weights in enumerate(block.rows)
-        }
-        origins: dict[Recipe, Origin] = {}
-        for plan in plans:
-            if _is_linear(plan):
-                number, place = places[plan.width(self.backbone), plan.recipe.weights]
-                mix = blocks[number].mixes.index(mix_of(plan))
-                origins[plan.recipe] = Origin(len(self.passes), number, place, mix)
-            else:
-                origins[plan.recipe] = Origin(len(self.passes), len(blocks), 0, 0)
-                blocks.append(SingleBlock(plan, self.backbone))
-        self.passes.append(Pass(plans[0].frame, blocks))
-        return origins
+            by_weights.setdefault((plan.width(self.backbone), plan.recipe.weights), []).append(plan)
+        by_mixes: dict[tuple[int, frozenset[SourceMix]], list[Plan]] = {}
+        for (width, _), members in by_weights.items():
+            by_mixes.setdefault((width, frozenset(map(_mix_of, members))), []).extend(members)
+        blocks: list[Block] = []
+        for members in [*by_mixes.values(), *([plan] for plan in plans if not _is_linear(plan))]:
+            block = Block(members, self.backbone)
+            for plan in members:
+                row, mix = block.rows.index(plan.recipe.weights), block.mixes.index(_mix_of(plan))
+                self._origins[plan.recipe] = Origin(len(self.passes), len(blocks), row, mix)
+            blocks.append(block)
+        self.passes.append(blocks)
+
+
+def without_shaping(recipe: Recipe) -> Recipe:
+    """Return the recipe of the pooled vectors that a recipe shapes."""
+    return replace(recipe, shaping=())
 
 
 def _is_linear(plan: Plan) -> bool:
@@ -198,9 +168,14 @@ def _is_linear(plan: Plan) -> bool:
     return plan.recipe.reduce == "sum" and all(key == "static" or isinstance(key, int) for key in keys)
 
 
-def cut_to(backbone: Backbone, required: Sequence[RequiredOutputs]) -> None:
+def required_by(plans: Sequence[Plan] | Sequence[Block]) -> RequiredOutputs:
+    """Return the outputs that all of these require from one forward pass."""
+    return reduce(operator.or_, [plan.required for plan in plans], RequiredOutputs())
+
+
+def cut_to(backbone: Backbone, plans: Sequence[Plan]) -> None:
     """Truncate a model to the highest layer that is read; static rows have no positions, hence no limit."""
-    depth = reduce(operator.or_, required, RequiredOutputs()).depth
+    depth = required_by(plans).depth
     backbone.cut(depth)
     if depth is None and not backbone.only_static:
         backbone.max_seq_length = None
@@ -209,8 +184,7 @@ def cut_to(backbone: Backbone, required: Sequence[RequiredOutputs]) -> None:
 # -- texts and the pairs between them ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class TextPairs:
+class TextPairs(NamedTuple):
     """Distinct texts (N), pairs of them, and the texts that recipes are fitted on.
 
     Attributes:
@@ -219,7 +193,7 @@ class TextPairs:
         fit: positions of the texts to count and fit on, with duplicates.
     """
 
-    texts: tuple[str, ...]
+    texts: list[str]
     pairs: np.ndarray
     fit: np.ndarray
 
@@ -227,15 +201,10 @@ class TextPairs:
     def of(cls, pairs: Sequence[tuple[str, str]], fit_texts: Sequence[str]) -> TextPairs:
         """Index pairs of texts by their distinct texts."""
         distinct, indices = distinct_texts([*(text for pair in pairs for text in pair), *fit_texts])
-        return cls(tuple(distinct), indices[: 2 * len(pairs)].reshape(-1, 2), indices[2 * len(pairs) :])
-
-    def fit_texts(self) -> list[str]:
-        """The texts that recipes learn from."""
-        return [self.texts[i] for i in self.fit]
+        return cls(distinct, indices[: 2 * len(pairs)].reshape(-1, 2), indices[2 * len(pairs) :])
 
 
-@dataclass(frozen=True)
-class Portion:
+class Portion(NamedTuple):
     """Some texts (n), longest first, and the pairs within them.
 
     Attributes:
@@ -249,8 +218,8 @@ class Portion:
     ends: np.ndarray
 
 
-def portions_of(pairs: np.ndarray, lengths: np.ndarray, most_tokens: int) -> Iterator[Portion]:
-    """Yield portions of at most about `most_tokens` tokens that together contain every text and every pair once.
+def portions_of(pairs: np.ndarray, lengths: np.ndarray, max_tokens: int) -> Iterator[Portion]:
+    """Yield portions of at most about `max_tokens` tokens that together contain every text and every pair once.
 
     Texts connected by pairs stay together, and the texts of a portion have similar lengths. A connected group that is
     larger than a portion is split between its pairs; texts on both sides of a split are in both portions.
@@ -259,54 +228,88 @@ def portions_of(pairs: np.ndarray, lengths: np.ndarray, most_tokens: int) -> Ite
         pairs: (P,2) positions of texts.
         lengths: tokens per text (N,).
     """
-    texts: dict[int, None] = {}
-    pair_indices: list[int] = []
+    members: dict[int, None] = {}
+    inside: list[int] = []
     tokens = 0
-    for members, inside in _groups(pairs, lengths):
-        whole = int(lengths[members].sum())
-        pieces = [(members, inside)] if whole <= most_tokens or not len(inside) else _pieces(pairs, inside)
-        for piece, chosen in pieces:
-            new = [int(i) for i in piece if int(i) not in texts]
-            size = int(lengths[new].sum())
-            if texts and tokens + size > most_tokens:
-                yield _portion(texts, pair_indices, pairs, lengths)
-                texts, pair_indices, tokens = {}, [], 0
-                new, size = [int(i) for i in piece], int(lengths[piece].sum())
-            texts.update(dict.fromkeys(new))
-            pair_indices.extend(int(i) for i in chosen)
-            tokens += size
-    if texts:
-        yield _portion(texts, pair_indices, pairs, lengths)
+    for group_texts, group_pairs in _groups(pairs, lengths, max_tokens):
+        group = group_texts.tolist()
+        size = int(lengths[[text for text in group if text not in members]].sum())
+        if members and tokens + size > max_tokens:
+            yield _portion(members, inside, pairs, lengths)
+            members, inside, tokens = {}, [], 0
+            size = int(lengths[group].sum())
+        members |= dict.fromkeys(group)
+        inside += group_pairs.tolist()
+        tokens += size
+    if members:
+        yield _portion(members, inside, pairs, lengths)
 
 
-def _portion(texts: dict[int, None], pair_indices: list[int], pairs: np.ndarray, lengths: np.ndarray) -> Portion:
-    members = np.fromiter(texts, np.int64, len(texts))
-    members = members[np.argsort(-lengths[members], kind="stable")]
+def _portion(members: dict[int, None], inside: list[int], pairs: np.ndarray, lengths: np.ndarray) -> Portion:
+    texts, pair_indices = np.array(list(members), np.int64), np.array(inside, np.int64)
+    texts = texts[np.argsort(-lengths[texts], kind="stable")]
     position = np.empty(len(lengths), np.int64)
-    position[members] = np.arange(len(members))
-    chosen = np.array(pair_indices, np.int64)
-    return Portion(members, chosen, position[pairs[chosen]])
+    position[texts] = np.arange(len(texts))
+    return Portion(texts, pair_indices, position[pairs[pair_indices]])
 
 
-def _groups(pairs: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield texts connected by pairs, with their pairs; the group of the longest text first."""
+def _groups(pairs: np.ndarray, lengths: np.ndarray, max_tokens: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield positions of texts connected by pairs, and of their pairs; the group of the longest text first.
+
+    A group with more tokens than allowed is yielded pair by pair, pairs with the same first text in a row.
+    """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    count = len(lengths)
-    joined = coo_array((np.ones(len(pairs), np.float32), (pairs[:, 0], pairs[:, 1])), shape=(count, count))
-    groups, label = connected_components(joined, directed=False)
-    longest = np.zeros(groups, np.int64)
+    shape = (len(lengths), len(lengths))
+    connected = coo_array((np.ones(len(pairs), np.float32), (pairs[:, 0], pairs[:, 1])), shape=shape)
+    count, label = connected_components(connected, directed=False)
+    longest = np.zeros(count, np.int64)
     np.maximum.at(longest, label, lengths)
-    order = np.argsort(-longest, kind="stable")
-    texts = np.split(np.argsort(label, kind="stable"), np.cumsum(np.bincount(label, minlength=groups))[:-1])
-    owner = label[pairs[:, 0]] if len(pairs) else np.empty(0, np.int64)
-    inside = np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner, minlength=groups))[:-1])
-    for group in order:
-        yield texts[group], inside[group]
+    texts, inside = (
+        np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels, minlength=count))[:-1])
+        for labels in (label, label[pairs[:, 0]])
+    )
+    for group in np.argsort(-longest, kind="stable"):
+        if lengths[texts[group]].sum() <= max_tokens or not len(inside[group]):
+            yield texts[group], inside[group]
+        else:
+            for pair in inside[group][np.argsort(pairs[inside[group], 0], kind="stable")]:
+                yield np.unique(pairs[pair]), np.array([pair])
 
 
-def _pieces(pairs: np.ndarray, inside: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield a group pair by pair, pairs with the same first text in a row."""
-    for pair in inside[np.argsort(pairs[inside, 0], kind="stable")]:
-        yield np.unique(pairs[pair]), np.array([pair])
+# -- cosines of pairs --------------------------------------------------------------------------------------------------
+
+
+def pair_cosines(
+    vectors: torch.Tensor, ends: torch.Tensor, mixed: Callable[[torch.Tensor], torch.Tensor] | None = None
+) -> torch.Tensor:
+    """Return cosines of pairs: vectors (n,w,C,D), ends (p,2) -> (w,M,p) float64; with a zero vector the cosine is 0.
+
+    Computed as 1 − |u − v|²/2 of unit vectors, whose rounding error shrinks with the angle: in an anisotropic model all
+    cosines are close to 1, and the ranks of float32 dot products would be rounding noise. Pairs are processed in tiles
+    that fit in the cache.
+
+    Args:
+        mixed: computes mixes (…,M,D) from columns (…,C,D); by default each column is one mix.
+    """
+    widest = vectors[:1, :1] if mixed is None else torch.cat([mixed(vectors[:1, :1]), vectors[:1, :1]], dim=2)
+    tile = TILE if vectors.device.type == "cpu" else 64 * TILE
+    at_once = max(1, tile // (ALL_FLOATS * widest.numel()))  # pairs times weightings
+    parts = [
+        torch.cat([_cosines(part, pairs, mixed) for pairs in ends.split(max(1, at_once // part.shape[1]))])
+        for part in vectors.split(max(1, at_once // MIN_PAIRS), dim=1)
+    ]
+    return torch.cat(parts, dim=1).permute(1, 2, 0)
+
+
+def _cosines(
+    vectors: torch.Tensor, ends: torch.Tensor, mixed: Callable[[torch.Tensor], torch.Tensor] | None
+) -> torch.Tensor:
+    """Return cosines (p,w,M) of all pairs at once."""
+    sides = (vectors.index_select(0, ends[:, side]) for side in (0, 1))  # (p,w,C,D)
+    first, second = sides if mixed is None else map(mixed, sides)
+    lengths = [vectors.norm(dim=-1, keepdim=True) for vectors in (first, second)]
+    difference = first / lengths[0].clamp(min=1e-30) - second / lengths[1].clamp(min=1e-30)
+    cosines = 1 - torch.linalg.vecdot(difference, difference).double() / 2
+    return cosines.mul_(((lengths[0] > 0) & (lengths[1] > 0)).squeeze(-1))

@@ -9,7 +9,7 @@ import inspect
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 
 from essent._core import clock
 from essent._core.arguments import check_size
-from essent._core.arithmetic import AUTO, precision_of
+from essent._core.arithmetic import AUTO
 from essent._core.registry import did_you_mean
 from essent._core.types import ModelLike
 from essent.encoder.pipeline.digests import digest_of_backbone
@@ -29,11 +29,10 @@ from essent.selection.annotation import Annotation, choose_pairs, distinct_pairs
 from essent.selection.label_free import candidate_pairs
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.program import Program
-from essent.selection.search_data import SearchData, read_data
+from essent.selection.search_data import SearchData, SearchSettings, held_out, read_data
 from essent.selection.space import REFERENCE, Space, find_space
-from essent.selection.store import Store
-from essent.selection.sweep import GIB, Sweep, score_stored
-from essent.selection.verdict import held_out, make_board, tested
+from essent.selection.sweep import Passes, Store, Sweep, score_stored
+from essent.selection.verdict import make_board, score_on_tests
 from essent.tasks.base import LabeledTask, prompt_note
 from essent.tasks.result import library_versions
 
@@ -99,18 +98,24 @@ def search(
     """
     started = clock.elapsed()
     check_size(top, "top")
-    settings = _checked(memory, batch_size, seed, precision, progress, options)
+    settings = _check_settings(memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
     data_sets = _data_sets(data, folder, criterion, weights, seed)
-    texts = [text for own in data_sets for text in own.texts]
-    tests = held_out(test, folder, texts, [unit for own in data_sets for unit in own.labelled_items])
-    with run_passes(model, space, data_sets, baselines, work=work, report=report, **settings) as run:
-        board = make_board(data_sets, run.sweeps, run.recipes, run.reference, run.baselines, top=top, seed=seed)
-    notes = [*board.notes, *(note for own in data_sets if own.task for note in own.task.notes)]
-    prompts, default = run.prompts, run.default_prompt
-    for own in data_sets:
-        applied = own.task.prompts_for(prompts, default) if own.task else {"texts": default}
-        notes += [f"{own.name}: {note}" for note in prompt_note(applied)]
+    texts = [text for data_set in data_sets for text in data_set.texts]
+    labelled = [unit for data_set in data_sets for unit in data_set.labelled_items]
+    tests = held_out(test, folder, texts, labelled)
+    with run_passes(model, space, data_sets, baselines, settings) as run:
+        board = make_board(run, top, seed)
+    notes = [*board.notes, *(note for data_set in data_sets if data_set.task for note in data_set.task.notes)]
+    learned: list[str] = []  # without the default prompt: an Encoder adds it to its fit texts itself
+    for data_set in data_sets:
+        task, prompts, default = data_set.task, run.prompts, run.default_prompt
+        applied = {"texts": default} if task is None else task.prompts_for(prompts, default)
+        notes += [f"{data_set.name}: {note}" for note in prompt_note(applied)]
+        if task is not None and task.kind == "retrieval":
+            learned += task.texts_for({} if default else prompts)
+        else:
+            learned += data_set.texts
     if len(data_sets) > 1:
         notes.append(
             "Ranked by the mean of the ranks on the data sets. In the search, recipes learn from each data set "
@@ -120,27 +125,22 @@ def search(
         notes.append(f"{run.skipped} recipes of the space {space.name!r} were excluded: this model cannot run them.")
     provenance = {
         "model": model_name(model),
-        "data": " + ".join(own.name for own in data_sets),
+        "data": " + ".join(data_set.name for data_set in data_sets),
         "space": space.name,
         "recipes": len(run.recipes),
         "reference": len(run.reference),
         "passes": len(run.sweeps[0].program.passes) * len(data_sets),
-        "texts": sum(len(sweep.data.texts) for sweep in run.sweeps),
-        "units": sum(own.task.units for own in data_sets if own.task),
-        "pairs": sum(len(sweep.data.pairs) for sweep in run.sweeps),
+        "texts": sum(len(sweep.pairs.texts) for sweep in run.sweeps),
+        "units": sum(data_set.task.units for data_set in data_sets if data_set.task),
+        "pairs": sum(len(sweep.pairs.pairs) for sweep in run.sweeps),
         "encoded": sum(sweep.encoded for sweep in run.sweeps),
         "seed": seed,
-        "precision": settings["precision"],
+        "precision": settings.precision,
         "seconds": round(clock.elapsed() - started, 2),
         "versions": library_versions(),
     }
-    # without the default prompt: an Encoder adds it to its fit texts itself
-    learned = [text for own in data_sets for text in own.texts_to_learn_from({} if default else prompts)]
     board = replace(board, notes=tuple(notes), provenance=provenance, _source=(model, tuple(learned), dict(options)))
-    score = data_sets[0].score or ""
-    return tested(
-        board, model, tests, batch_size=batch_size, seed=seed, progress=progress, options=options, score=score
-    )
+    return score_on_tests(board, model, tests, settings, data_sets[0].score or "")
 
 
 def annotate(
@@ -181,66 +181,53 @@ def annotate(
         4
     """
     check_size(count, "count")
-    settings = _checked(memory, batch_size, seed, precision, progress, options)
+    settings = _check_settings(memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
-    name, task, texts, own_pairs = read_data(data, None)
+    name, task, texts, pairs = read_data(data, None)
     if task is not None:
         raise InputError(f"{name} already has labels. annotate needs texts or pairs without labels.")
-    candidates = candidate_pairs(texts, own_pairs, seed)
+    candidates = candidate_pairs(texts, pairs, seed)
     distinct = distinct_pairs(candidates, count)
     data_set = SearchData(name, None, tuple(texts), (), tuple(candidates))
-    with run_passes(model, space, [data_set], baselines, work=work, report=report, **settings) as run:
+    with run_passes(model, space, [data_set], baselines, settings) as run:
         cosines = np.array(run.sweeps[0].store.rows[: len(run.recipes)])[:, distinct]
     indices, reasons = choose_pairs(cosines, count, np.random.default_rng(seed))
-    pairs = tuple(candidates[distinct[index]] for index in indices)
-    return Annotation(pairs, tuple(reasons), tuple(own_pairs or texts))
+    chosen = tuple(candidates[distinct[index]] for index in indices)
+    return Annotation(chosen, tuple(reasons), tuple(pairs or texts))
 
 
-def _checked(
-    memory: float, batch_size: int, seed: int, precision: str, progress: bool, options: dict[str, Any]
-) -> dict[str, Any]:
-    """Check the arguments and return those of `run_passes`.
+def _check_settings(*settings: Any) -> SearchSettings:
+    """Return checked settings.
 
     Raises:
         InputError: a setting out of its range, or an argument of neither `search` nor SentenceTransformer.
     """
-    if not memory > 0:
-        raise InputError(f"memory={memory!r}: must be a positive number of GiB.")
-    check_size(batch_size, "batch_size")
-    if type(seed) is not int or seed < 0:
-        raise InputError(f"seed={seed!r}: must be a whole number of at least 0.")
-    known = [
-        name for function in (search, SentenceTransformer.__init__) for name in inspect.signature(function).parameters
-    ]
-    for name in options:
-        if name not in known:
-            raise InputError(f"search has no argument {name!r}. {did_you_mean(name, known)}")
-    settings = {"memory": memory, "batch_size": batch_size, "progress": progress}
-    return {**settings, "precision": precision_of(precision), "options": options}
+    checked = SearchSettings(*settings)
+    names = [*inspect.signature(search).parameters, *inspect.signature(SentenceTransformer.__init__).parameters]
+    if unknown := [name for name in checked.options if name not in names]:
+        raise InputError(f"search has no argument {unknown[0]!r}. {did_you_mean(unknown[0], names)}")
+    return checked
 
 
 def _data_sets(
     data: Any, folder: str | Path | None, criterion: str | Sequence[str], weights: Sequence[float], seed: int
 ) -> list[SearchData]:
     """Read one data set or several: a list of tasks or paths (a list of strings is texts without labels)."""
-    several = (
-        isinstance(data, (list, tuple))
-        and len(data) > 0
-        and all(isinstance(entry, Path) or hasattr(entry, "score_vectors") for entry in data)
-    )
-    entries = list(data) if several else [data]
-    if len(weights) not in (0, len(entries)):
-        raise InputError(f"{len(weights)} weights for {len(entries)} data sets. Give one weight per data set, or none.")
+    sources = [data]
+    if isinstance(data, (list, tuple)) and data:
+        sources = data if all(isinstance(row, Path) or hasattr(row, "score_vectors") for row in data) else [data]
+    if len(weights) not in (0, len(sources)):
+        raise InputError(f"{len(weights)} weights for {len(sources)} data sets. Give one weight per data set, or none.")
     if any(not weight > 0 for weight in weights):
         raise InputError(f"The weights of data sets must be positive, not {list(weights)!r}.")
     data_sets = [
-        SearchData.of(entry, folder, criterion, seed, float(weight))
-        for entry, weight in zip(entries, weights or [1.0] * len(entries), strict=True)
+        SearchData.of(source, folder, criterion, seed, float(weight))
+        for source, weight in zip(sources, weights or [1.0] * len(sources), strict=True)
     ]
-    names = [own.name for own in data_sets]
+    names = [data_set.name for data_set in data_sets]
     if len(set(names)) < len(names):
         raise InputError(f"Two of the data sets {', '.join(names)} have the same name. Rename a file, or remove one.")
-    if len(data_sets) > 1 and any(own.teacher for own in data_sets):
+    if len(data_sets) > 1 and any(data_set.teacher for data_set in data_sets):
         raise InputError("'teacher' ranks recipes on one data set only. Use scores by labels, or search one data set.")
     return data_sets
 
@@ -256,77 +243,46 @@ def model_name(model: ModelLike) -> str:
 # -- the passes -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Passes:
-    """The outputs of `run_passes`.
-
-    Attributes:
-        sweeps: one per data set; their stores contain the rows.
-        recipes: the ranked recipes, baselines included; the first rows of each store.
-        reference: the reference recipes of `teacher`.
-        skipped: number of recipes of the space that the model cannot run.
-        prompts, default_prompt: of the model.
-    """
-
-    sweeps: list[Sweep]
-    recipes: list[Recipe]
-    baselines: list[str]
-    reference: list[Recipe]
-    skipped: int
-    prompts: dict[str, str]
-    default_prompt: str
-
-
 @contextmanager
 def run_passes(
-    model: ModelLike,
-    space: Space,
-    data_sets: Sequence[SearchData],
-    baselines: Sequence[str],
-    *,
-    memory: float,
-    batch_size: int,
-    precision: str,
-    work: str | Path | None,
-    progress: bool,
-    report: Callable[[str], None] | None,
-    options: dict[str, Any],
+    model: ModelLike, space: Space, data_sets: Sequence[SearchData], baselines: Sequence[str], settings: SearchSettings
 ) -> Iterator[Passes]:
-    """Run every recipe of a space on every data set; the stores exist within the block. Arguments as in `search`."""
-    capabilities = read_capabilities(model, options)
-    ranked, skipped = space.expand(capabilities)
+    """Run every recipe of a space on every data set; the stores exist within the block."""
+    capabilities = read_capabilities(model, settings.options)
+    recipes, skipped = space.expand(capabilities)
     if capabilities.only_static and tuple(baselines) == BASELINES:
         baselines = ("static",)
     compared = list(dict.fromkeys(map(Recipe.parse, baselines)))
-    recipes = list(dict.fromkeys([*ranked, *compared]))
-    reference = REFERENCE.expand(capabilities)[0] if any(own.teacher for own in data_sets) else []
-    every = list(dict.fromkeys([*recipes, *reference]))
-    loaded = load(model, every, options)
+    recipes = list(dict.fromkeys([*recipes, *compared]))
+    reference = REFERENCE.expand(capabilities)[0] if any(data.teacher for data in data_sets) else []
+    all_recipes = list(dict.fromkeys([*recipes, *reference]))
+    loaded = load(model, all_recipes, settings.options)
     backbone, prompts = loaded.backbone, dict(loaded.settings.get("prompts") or {})
     backbone.to(loaded.settings["device"])
-    backbone.compute_in(precision)
-    program = Program(every, backbone)
+    backbone.compute_in(settings.precision)
+    program, durable = Program(all_recipes, backbone), settings.work is not None
+    digest = digest_of_backbone(backbone, *(plan.rows_digest for plan in program.plans)) if durable else ""
     search_identity = {
         "prompt": loaded.default_prompt,
-        "memory": memory,
-        "batch_size": batch_size,
-        "precision": precision,
-        "weights": "" if work is None else digest_of_backbone(backbone, *(plan.rows_digest for plan in program.plans)),
+        "memory": settings.memory,
+        "batch_size": settings.batch_size,
+        "precision": settings.precision,
+        "weights": digest,
     }
+    sweeps = []
     with tempfile.TemporaryDirectory(prefix="essent-search-", ignore_cleanup_errors=True) as temporary:
-        folder = Path(temporary) / "work" if work is None else Path(work)
-        sweeps = []
+        folder = Path(temporary) / "work" if settings.work is None else Path(settings.work)
         for number, data in enumerate(data_sets, start=1):
             pairs = data.text_pairs(prompts, loaded.default_prompt)
-            identity = {**data.identity(model_name(model), every, pairs), **search_identity}
+            identity = {**data.identity(model_name(model), all_recipes, pairs), **search_identity}
             own_folder = folder if len(data_sets) == 1 else folder / str(number)
-            store = Store(own_folder, identity, len(every), data.width, durable=work is not None)
-            sizes: dict[str, Any] = {"memory": int(memory * GIB), "batch_size": batch_size, "progress": progress}
-            sweep = Sweep(program, pairs, store, **sizes, keep_all=data.takes_vectors)
-            if report is not None:
+            width = max(data.extra.stop, data.evidence.stop)
+            store = Store(own_folder, identity, len(all_recipes), width, durable=durable)
+            sweep = Sweep(program, data, pairs, store, settings)
+            if settings.report is not None:
                 passes = f"{len(program.passes)} pass{'es' * (len(program.passes) != 1)}"
-                report(f"{data.name}: {len(every):,} recipes, {passes} over {len(pairs.texts):,} texts.")
+                settings.report(f"{data.name}: {len(all_recipes):,} recipes, {passes} over {len(pairs.texts):,} texts.")
             sweep.run()
-            score_stored(sweep, data)
+            score_stored(sweep)
             sweeps.append(sweep)
         yield Passes(sweeps, recipes, list(map(str, compared)), reference, skipped, prompts, loaded.default_prompt)

@@ -1,28 +1,56 @@
-"""One data set of a search: what is scored, what recipes learn from, and which pairs are compared."""
+"""One data set of a search: what is scored, what recipes learn from, which pairs are compared; and the test data."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from essent._core.arguments import check_size
+from essent._core.arithmetic import AUTO, precision_of
 from essent._core.registry import did_you_mean
 from essent._core.texts import check_texts
 from essent.errors import InputError, UnknownNameError
 from essent.recipe.recipe import Recipe
 from essent.selection.annotation import AnnotatedPairs
-from essent.selection.label_free import TEACHER, Teacher, is_label_free
+from essent.selection.label_free import TEACHER, Pairs, Teacher, is_label_free
 from essent.selection.program import TextPairs
 from essent.tasks.base import LabeledTask
 from essent.tasks.data import rows_of
 from essent.tasks.examples import COLUMNS
 from essent.tasks.locate import load_labelled
 from essent.tasks.result import SCORE_NAMES
+
+
+@dataclass
+class SearchSettings:
+    """Settings of the passes, as in `essent.search`.
+
+    Raises:
+        InputError: a setting out of its range.
+    """
+
+    memory: float = 0.5
+    batch_size: int = 32
+    seed: int = 0
+    precision: str = AUTO
+    progress: bool = False
+    work: str | Path | None = None
+    report: Callable[[str], None] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.memory > 0:
+            raise InputError(f"memory={self.memory!r}: must be a positive number of GiB.")
+        check_size(self.batch_size, "batch_size")
+        if type(self.seed) is not int or self.seed < 0:
+            raise InputError(f"seed={self.seed!r}: must be a whole number of at least 0.")
+        self.precision = precision_of(self.precision)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,16 +87,19 @@ class SearchData:
             InputError, DataError, UnknownNameError: no data, or a criterion that the data do not have.
         """
         name, task, texts, pairs = read_data(data, folder)
-        specs = [criterion] if isinstance(criterion, str) else list(criterion)
-        if isinstance(task, AnnotatedPairs):
-            specs = specs or [task.score_names[0], TEACHER]
-            pairs = task.all_pairs
-        elif task is not None:
-            units = task.items()
-            pairs = [(unit[0], unit[1]) for unit in units] if all(len(unit) == 2 for unit in units) else []
-        for spec in specs:
-            task = task.scored_by(spec) if task is not None else None
-        criteria = tuple(dict.fromkeys(specs)) or (task.score_names[0] if task is not None else TEACHER,)
+        criteria = tuple(dict.fromkeys([criterion] if isinstance(criterion, str) else criterion))
+        if task is None:
+            criteria = criteria or (TEACHER,)
+        else:
+            for spec in criteria:
+                task = task.scored_by(spec)
+            main_score = task.score_names[0]
+            if isinstance(task, AnnotatedPairs):
+                criteria, pairs = criteria or (main_score, TEACHER), list(task.all_pairs)
+            else:
+                units = task.items()
+                pairs = [(unit[0], unit[1]) for unit in units] if all(len(unit) == 2 for unit in units) else []
+            criteria = criteria or (main_score,)
         for spec in criteria:
             _check_criterion(spec, name, task)
         label_free = list(filter(is_label_free, criteria))
@@ -83,18 +114,13 @@ class SearchData:
         return next((spec for spec in self.criteria if not is_label_free(spec)), None)
 
     @property
-    def has_prior(self) -> bool:
-        """Whether the score by TEACHER is added to that of a few annotated pairs."""
-        return isinstance(self.task, AnnotatedPairs) and self.criteria == (self.score, TEACHER)
-
-    @property
     def compared(self) -> np.ndarray:
         """Positions in the task's texts (E,2) of the pairs whose cosines are its evidence."""
         pairs = None if self.task is None else self.task.compared()
         return np.empty((0, 2), np.int64) if pairs is None else pairs
 
     @property
-    def takes_vectors(self) -> bool:
+    def reads_vectors(self) -> bool:
         """Whether the task reads the vectors themselves: classes, clusters, retrieval."""
         return self.task is not None and self.score is not None and self.task.compared() is None
 
@@ -107,25 +133,14 @@ class SearchData:
     @property
     def evidence(self) -> slice:
         """The columns of a row that contain the task's evidence."""
-        if self.task is not None and self.takes_vectors:
+        if self.task is not None and self.reads_vectors:
             return slice(self.extra.stop, self.extra.stop + self.task.evidence_size)
         return slice(0, self.extra.start)
-
-    @property
-    def width(self) -> int:
-        """The length of a row."""
-        return max(int(self.evidence.stop), int(self.extra.stop))
 
     @property
     def labelled_items(self) -> list[tuple[str, ...]]:
         """The texts of the units whose labels are read."""
         return self.task.read_items() if self.task is not None and self.score is not None else []
-
-    def texts_to_learn_from(self, prompts: Mapping[str, str]) -> list[str]:
-        """Return the texts that a saved encoder learns from, with the prompts of queries and documents."""
-        if self.task is None or self.task.kind != "retrieval":
-            return list(self.texts)
-        return self.task.texts_for(prompts)
 
     def text_pairs(self, prompts: Mapping[str, str], default: str) -> TextPairs:
         """Return the texts with the model's prompts, and the pairs that are compared."""
@@ -135,10 +150,9 @@ class SearchData:
 
     def identity(self, model: str, recipes: Sequence[Recipe], pairs: TextPairs) -> dict[str, Any]:
         """Return the values that distinguish this search from others."""
-        judgements = repr(self.task) if self.takes_vectors else ""  # classes, answers and how vectors are scored
         contents = {
             "data": json.dumps([pairs.texts, pairs.pairs.tolist(), pairs.fit.tolist()]),
-            "judgements": judgements,
+            "judgements": repr(self.task) if self.reads_vectors else "",  # classes, answers, how vectors are scored
             "recipes": "\n".join(map(str, recipes)),
         }
         return {"model": model, **{key: hashlib.sha256(text.encode()).hexdigest() for key, text in contents.items()}}
@@ -148,23 +162,20 @@ def _check_criterion(spec: str, name: str, task: LabeledTask | None) -> None:
     """Raise an error unless a criterion is the one without labels or a score of the task."""
     if spec.startswith(f"{TEACHER}:") and not spec.partition(":")[2].strip():
         raise InputError(f"{spec!r}: the file of running text after ':' is missing. Add it, or use {TEACHER!r} alone.")
-    if is_label_free(spec) or (task is not None and spec in task.score_names):
-        return
     names = () if task is None else task.score_names
-    known = (
-        f"The data ({name}) has none; kinds with labels: {', '.join(COLUMNS)}."
-        if task is None
-        else f"The scores of {name} ({task.kind}): {', '.join(names)}."
-    )
+    if is_label_free(spec) or spec in names:
+        return
+    if task is None:
+        allowed = f"The data ({name}) has none; kinds with labels: {', '.join(COLUMNS)}."
+    else:
+        allowed = f"The scores of {name} ({task.kind}): {', '.join(names)}."
     if spec in SCORE_NAMES:
-        raise InputError(f"The criterion {spec!r} needs labels{'' if task is None else ' of another kind'}. {known}")
+        raise InputError(f"The criterion {spec!r} needs labels{'' if task is None else ' of another kind'}. {allowed}")
     hint = did_you_mean(spec.partition(":")[0], [*names, TEACHER])
-    raise UnknownNameError(f"Unknown criterion {spec!r}. {hint} {known}")
+    raise UnknownNameError(f"Unknown criterion {spec!r}. {hint} {allowed}")
 
 
-def read_data(
-    data: Any, folder: str | Path | None
-) -> tuple[str, LabeledTask | None, list[str], Sequence[tuple[str, str]]]:
+def read_data(data: Any, folder: str | Path | None) -> tuple[str, LabeledTask | None, list[str], Pairs]:
     """Return the name, labels, texts and unlabelled pairs of a search's data.
 
     Raises:
@@ -174,19 +185,73 @@ def read_data(
         raise InputError(
             f"{data} contains texts without labels. Pass them as a list: Path({str(data)!r}).read_text().splitlines()."
         )
-    labelled = isinstance(data, (str, Path)) or hasattr(data, "score_vectors") or hasattr(data, "columns")
-    rows = [] if labelled else rows_of(data) if hasattr(data, "__iter__") else [data]
-    if not labelled and not rows:
+    is_source = isinstance(data, (str, Path)) or hasattr(data, "score_vectors") or hasattr(data, "columns")
+    rows = [] if is_source else rows_of(data) if hasattr(data, "__iter__") else [data]
+    if not is_source and not rows:
         raise InputError("The data is empty: search needs labels or texts.")
-    if labelled or isinstance(rows[0], Mapping) or (isinstance(rows[0], (tuple, list)) and len(rows[0]) > 2):
-        task = load_labelled(data if labelled else rows, folder).for_choice()
-        name, texts, pairs = task.name, task.texts(), list[tuple[str, str]]()
+    task: LabeledTask | None = None
+    pairs: Pairs = []
+    if is_source or isinstance(rows[0], Mapping) or (isinstance(rows[0], (tuple, list)) and len(rows[0]) > 2):
+        task = load_labelled(data if is_source else rows, folder).for_choice()
+        name, texts = task.name, task.texts()
     elif all(isinstance(row, (tuple, list)) and len(row) == 2 for row in rows):
-        task, pairs = None, [(str(a), str(b)) for a, b in rows]
         check_texts([text for row in rows for text in row])
+        pairs = [(str(a), str(b)) for a, b in rows]
         name, texts = f"{len(rows)} pairs", [a for a, _ in pairs] + [b for _, b in pairs]
     else:
-        name, task, texts, pairs = f"{len(rows)} texts", None, check_texts(rows), []
+        name, texts = f"{len(rows)} texts", check_texts(rows)
     if len(set(texts)) < 2:
         raise InputError(f"{name}: all texts are equal. At least 2 different texts are needed.")
     return name, task, texts, pairs
+
+
+# -- test data ---------------------------------------------------------------------------------------------------------
+
+
+class HeldOut(NamedTuple):
+    """A task without the units that a search chooses on; fields as in `essent.selection.Check`."""
+
+    task: LabeledTask
+    left_out: int
+    shared_texts: int
+    texts: int
+
+
+def held_out(
+    tests: Sequence[LabeledTask | str],
+    folder: str | Path | None,
+    texts: Sequence[str],
+    labelled: Sequence[tuple[str, ...]],
+) -> list[HeldOut]:
+    """Return the test tasks without the units that the choice has read.
+
+    Two texts are equal if they differ in white space and case only; the order of a pair is ignored.
+
+    Args:
+        texts: all texts that the search reads.
+        labelled: the texts of the units whose labels it reads.
+
+    Raises:
+        InputError: a task without other units.
+    """
+    searched_texts, labelled_units = _normalized(texts), set(map(_normalized, labelled))
+    remaining = []
+    for test in tests:
+        task = load_labelled(test, folder)
+        units = list(map(_normalized, task.items()))
+        is_labelled = np.array([unit in labelled_units for unit in units])
+        if is_labelled.all():
+            raise InputError(
+                f"The test {task.name!r} is not independent: all of its {task.units} {task.unit} are also in the "
+                f"data. Use other {task.unit} as the test."
+            )
+        test_texts = frozenset().union(*(unit for unit in units if unit not in labelled_units))
+        unseen = task.without(is_labelled) if is_labelled.any() else task
+        shared = len(test_texts & searched_texts)
+        remaining.append(HeldOut(unseen, int(is_labelled.sum()), shared, len(test_texts)))
+    return remaining
+
+
+def _normalized(texts: Sequence[str]) -> frozenset[str]:
+    """Return texts, such as the two of a pair, without regard to order, case and white space."""
+    return frozenset(" ".join(text.split()).casefold() for text in texts)

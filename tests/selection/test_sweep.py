@@ -1,0 +1,180 @@
+"""The parts of a sweep: portions of texts, cosines of pairs, the folder of intermediate results, bfloat16 passes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from essent._core.arithmetic import has_bfloat16
+from essent.errors import DataError
+from essent.model.loading import load
+from essent.recipe.recipe import Recipe
+from essent.recipe.tokens.ids import framed_ids, pad
+from essent.selection import program, sweep
+from essent.selection.program import Program, TextPairs, pair_cosines, portions_of
+from essent.selection.run import search
+from essent.selection.sweep import Store
+from essent.tasks.sample import sample_texts
+from families import CORPUS
+
+needs_bfloat16 = pytest.mark.skipif(not has_bfloat16("cpu"), reason="this CPU has no bfloat16 arithmetic")
+
+
+# -- portions ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(2, 30), st.integers(0, 60), st.integers(1, 80), st.integers(0, 10**6))
+def test_portions_partition_pairs_and_cover_texts(texts: int, pairs: int, max_tokens: int, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    ends = generator.integers(texts, size=(pairs, 2))
+    lengths = generator.integers(1, 20, size=texts)
+    portions, again = (list(portions_of(ends, lengths, max_tokens)) for _ in range(2))
+    assert sorted(np.concatenate([part.pairs for part in portions]).tolist()) == list(range(pairs))
+    assert set(np.concatenate([part.texts for part in portions]).tolist()) == set(range(texts))
+    for part, same in zip(portions, again, strict=True):
+        np.testing.assert_array_equal(part.texts[part.ends], ends[part.pairs])
+        assert len(set(part.texts.tolist())) == len(part.texts)
+        assert (np.diff(lengths[part.texts]) <= 0).all()
+        assert lengths[part.texts].sum() <= max_tokens or len(part.texts) <= 2
+        assert all(map(np.array_equal, part, same))
+
+
+def test_small_groups_share_a_portion_and_texts_are_distinct() -> None:
+    portions = portions_of(np.array([[0, 1], [2, 3], [4, 5]]), np.array([9, 8, 7, 6, 5, 4]), 20)
+    assert [part.texts.tolist() for part in portions] == [[0, 1], [2, 3], [4, 5]]
+    data = TextPairs.of([("a", "b"), ("b", "b")], ["b", "c", "b"])
+    assert (data.texts, data.pairs.tolist(), data.fit.tolist()) == (["a", "b", "c"], [[0, 1], [1, 1]], [1, 2, 1])
+
+
+# -- cosines ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tile", [1, 2_000, 20_000, 2**21])
+@pytest.mark.parametrize("mixes", [0, 5])
+def test_cosines_in_tiles_of_any_size(tile: int, mixes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "TILE", tile)
+    generator = torch.Generator().manual_seed(0)
+    vectors = torch.randn(9, 7, 3, 16, generator=generator)  # (n,w,C,D)
+    vectors[4, 2] = 0.0
+    factors = torch.randn(mixes, 3, generator=generator)
+    ends = torch.tensor([(0, 1), (4, 2), (3, 3), *((n % 9, (5 * n + 1) % 9) for n in range(40))])
+    cosines = pair_cosines(vectors, ends, None if not mixes else lambda columns: factors @ columns)
+    assert cosines.dtype == torch.float64
+    exact = vectors.double() if not mixes else factors.double() @ vectors.double()  # (n,w,M,D)
+    first, second = (exact[ends[:, side]] for side in (0, 1))  # (p,w,M,D)
+    expected = torch.nn.functional.cosine_similarity(first, second, dim=-1).permute(1, 2, 0)
+    np.testing.assert_allclose(cosines, expected, atol=1e-6)
+    assert bool((cosines[2, :, 1] == 0).all())
+    assert pair_cosines(torch.ones(2, 3, 1, 4), torch.empty(0, 2, dtype=torch.int64)).shape == (3, 1, 0)
+
+
+# -- the folder: started over, resumed or refused; never read if it is damaged ----------------------------------------
+
+
+def test_unfinished_folder_restarts(tmp_path: Path) -> None:
+    """As a run leaves it that is killed before the identity is written."""
+    (tmp_path / "rows.bin").write_bytes(b"half")
+    (tmp_path / "done.txt").write_text("pass 0 portion 0\n", "utf-8")
+    store = Store(tmp_path, {"a": 1}, 2, 3)
+    assert not store.done("pass 0 portion 0")
+    assert store.rows.tolist() == [[0, 0, 0], [0, 0, 0]]
+    (tmp_path / "work").touch()
+    with pytest.raises(DataError, match="is a file"):
+        Store(tmp_path / "work", {}, 2, 3)
+
+
+def test_half_a_line_is_not_done_and_does_not_spoil_the_next(tmp_path: Path) -> None:
+    Store(tmp_path, {}, 2, 3).finish("pass 0 portion 1")
+    with (tmp_path / "done.txt").open("ab") as file:
+        file.write(b"pass 0 port")
+    again = Store(tmp_path, {}, 2, 3)
+    assert again.done("pass 0 portion 1")
+    again.finish("pass 0 portion 2")
+    assert (tmp_path / "done.txt").read_text("utf-8") == "pass 0 portion 1\npass 0 portion 2\n"
+
+
+@pytest.mark.parametrize("name", ["rows.bin", "done.txt", "pooled.bin"])
+@pytest.mark.parametrize("damage", ["missing", "shorter", "longer"])
+def test_damaged_work_is_refused(tmp_path: Path, name: str, damage: str) -> None:
+    """A file of cosines that is too short would be filled with zeros."""
+    store = Store(tmp_path, {}, 2, 3)
+    store.write("pooled.bin", 0, np.ones(6))
+    store.rows[:] = 0.5
+    store.finish("pass 0 portion 1")
+    del store
+    path = tmp_path / name
+    content = path.read_bytes()
+    path.write_bytes(content[:-4] if damage == "shorter" else content + b"\xff\xff\xff\n")
+    if damage == "missing":
+        path.unlink()
+    if name == "done.txt" and damage != "missing":  # half a line: the unit is done again; an unknown unit is ignored
+        assert Store(tmp_path, {}, 2, 3).done("pass 0 portion 1") == (damage == "longer")
+    else:
+        with pytest.raises(DataError, match=rf"{name} is missing or damaged. Remove the folder"):
+            Store(tmp_path, {}, 2, 3).read("pooled.bin", (2, 3))
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_unit_is_noted_when_all_it_wrote_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
+) -> None:
+    """The order in which a power failure may find it; a temporary folder need not be synced."""
+    store, log = Store(tmp_path, {}, 2, 3, durable=durable), []
+    sync = sweep.sync
+    monkeypatch.setattr(
+        sweep, "sync", lambda path: (log.append((path.name, (tmp_path / "done.txt").read_text())), sync(path))
+    )
+    for name, offset in (("b.bin", 0), ("a.bin", 0), ("a.bin", 6)):
+        store.write(name, offset, np.ones(6))
+    store.finish("unit")
+    names = [name for name, _ in log]
+    assert [name for name in names if name.endswith(".bin")] == ["a.bin", "b.bin"] * durable
+    assert ("done.txt" in names[2:]) == durable
+    assert all(done == "" for name, done in log if name.endswith(".bin"))
+    assert os.path.getsize(tmp_path / "a.bin") == 48
+    store.finish("another")
+    assert [name for name, _ in log].count("a.bin") == durable
+
+
+# -- passes in bfloat16: the same leaderboard to a tenth of a point, sums and diagonals in float32 --------------------
+
+
+@needs_bfloat16
+@pytest.mark.slow  # two searches
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+def test_bfloat16_matches_float32(folder_of: Callable[[str], Path], family: str) -> None:
+    """On 1,500 pairs of English sentences, labelled by the words that they share."""
+    texts = sample_texts()
+    words = [set(text.lower().strip(".?!").split()) for text in texts]
+    rows = [
+        (texts[a], texts[b], len(words[a] & words[b]) / len(words[a] | words[b]))
+        for a, b in np.random.default_rng(0).integers(0, len(texts), (1500, 2))
+    ]
+    precisions, model = ["float32", "bfloat16"], str(folder_of(family))
+    boards = [search(model, rows, "layers", precision=name, device="cpu", top=1) for name in precisions]
+    exact, rounded = ({trial.recipe: trial.scores["spearman"] for trial in board.trials} for board in boards)
+    assert 0 < max(abs(exact[recipe] - rounded[recipe]) for recipe in exact) < 0.1
+    assert boards[0].leader == boards[1].leader
+    assert [board.provenance["precision"] for board in boards] == precisions
+
+
+@needs_bfloat16
+def test_diagonals_and_sums_are_in_float32(bert: Path) -> None:
+    backbone = load(str(bert), [], {"device": "cpu"}).backbone
+    backbone.compute_in("bfloat16")
+    recipes = [Recipe.parse("layers=2 weights=ditto:2-1"), Recipe.parse("layers=2")]
+    ((block,),) = Program(recipes, backbone).passes
+    tokens = pad(framed_ids(backbone.tokenizer, block.frame, CORPUS[:4], None), block.frame, backbone.pad_id)
+    with torch.inference_mode():
+        states = backbone.states(tokens, block.required)
+        columns, weights = block.read(tokens, states, backbone, None)
+    assert {tensor.dtype for tensor in (states.diagonals[2, 1], *columns, weights)} == {torch.float32}
+    diagonal = states.diagonals[2, 1][tokens.attention_mask]
+    assert not torch.equal(diagonal, diagonal.bfloat16().float())  # more digits than bfloat16 has
