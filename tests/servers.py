@@ -12,8 +12,7 @@ from typing import Any
 
 import httpx
 
-from essent.serving.app import create_app
-from essent.serving.connections import Server, sweep
+from essent.serving.app import Server, create_app, sweep
 from essent.serving.prepared import Prepared
 from essent.serving.routes import explorer_page
 from essent.serving.service import Service

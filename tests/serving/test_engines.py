@@ -30,9 +30,9 @@ def test_vectors_of_a_fitted_encoder_with_a_prompt(bert: Path, tmp_path: Path, e
     for number, served in enumerate((f"fitted={tmp_path}/saved", f"plain={bert}")):
         (tmp_path / str(number)).mkdir()
         models.append(prepare(served, engine, tmp_path / str(number)))
-    assert [model.engine for model in models] == [engine] * 2
-    assert models[0].checks
-    assert "token counts of" in models[0].fitted
+    assert [model.description.engine for model in models] == [engine] * 2
+    assert models[0].description.golden_vectors.differences
+    assert "token counts of" in models[0].description.fitted_on
     plain = Encoder(str(bert))
     atol = 1e-4 if engine == "onnx" else 2e-5
 
@@ -63,5 +63,5 @@ def test_vectors_of_a_fitted_encoder_with_a_prompt(bert: Path, tmp_path: Path, e
 
 
 def test_bfloat16_is_refused_where_a_server_has_none(bert: Path, tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="take engine='openvino'"):
+    with pytest.raises(EngineError, match="set engine='openvino'"):
         prepare(f"mini={bert}", "torch", tmp_path, "bfloat16")

@@ -36,7 +36,7 @@ def test_embeddings_match_encode(api: openai.OpenAI, expected: Callable, encodin
 def test_usage_counts_the_models_tokens(api: openai.OpenAI, server: Running) -> None:
     response = api.embeddings.create(input=[*SENTENCES, SENTENCES[0]], model="tiny")
     module = server.models[0].reading
-    ids = module.framed(module.ids([*SENTENCES, SENTENCES[0]]))
+    ids = module.ids([*SENTENCES, SENTENCES[0]])
     assert response.usage.prompt_tokens == response.usage.total_tokens == sum(map(len, ids))
     single = api.embeddings.create(input="dogs", model="static")
     assert single.usage.prompt_tokens == len(server.models[1].reading.ids(["dogs"])[0])

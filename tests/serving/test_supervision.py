@@ -24,7 +24,7 @@ from essent.serving.schedule import Schedule
 from essent.serving.schemas import RequestError
 from essent.serving.service import Service
 from essent.serving.settings import Settings
-from essent.serving.worker import BULK, PRIMITIVES, PRIMITIVES_KEPT, QUICK, Source, digest, load
+from essent.serving.worker import BULK, MAX_PRIMITIVES, PRIMITIVES, QUICK, Source, digest, load
 from essent.tasks.sample import sample_pairs_path
 from samples import TEXTS
 from servers import running
@@ -96,7 +96,7 @@ def test_onednn_cache_is_bounded(graph_folder: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.delenv(PRIMITIVES, raising=False)
     lanes = load(Source("openvino", str(graph_folder), "float32", 0, 16), 1)
     assert {kind: len(runners) for kind, runners in lanes.items()} == {"quick": 1, "bulk": 1}
-    assert os.environ.pop(PRIMITIVES) == str(PRIMITIVES_KEPT)
+    assert os.environ.pop(PRIMITIVES) == str(MAX_PRIMITIVES)
 
 
 # -- an engine that lies ----------------------------------------------------------------------------------------------
@@ -107,13 +107,13 @@ def answer_with(change: Callable[[tuple], object]) -> tuple[str, np.ndarray | Re
 
     async def run() -> tuple[str, np.ndarray | RequestError]:
         source = Source("openvino", "", "float32", 0, 3)
-        engine = Engine([source], 1, Schedule(512, 10**6), Settings(), None, lambda batch: None)  # type: ignore[arg-type]
+        engine = Engine({"m": source}, 1, Schedule(512, 10**6), Settings(), None, lambda batch: None)  # type: ignore[arg-type]
         engine.connection, theirs = Pipe()
         engine.state, engine.lanes = "ready", {QUICK: 1, BULK: 1}
         loop = asyncio.get_running_loop()
         receiving = threading.Thread(target=engine.receive, args=(engine.connection, loop, engine._ended))
         receiving.start()
-        request = asyncio.create_task(engine.run(0, [np.array([1, 2, 3], np.int32), np.array([4], np.int32)]))
+        request = asyncio.create_task(engine.run("m", [np.array([1, 2, 3], np.int32), np.array([4], np.int32)]))
         message = await asyncio.to_thread(theirs.recv_bytes)
         number = next(iter(engine.sent))
         theirs.send(change(("vectors", number, digest(message), np.ones((2, 3), np.float32))))
@@ -153,15 +153,15 @@ def test_the_servers_own_texts_have_no_timeout(checking: bool) -> None:
 
     async def run() -> np.ndarray:
         source, loop = Source("openvino", "", "float32", 0, 3), asyncio.get_running_loop()
-        engine = Engine([source], 1, Schedule(512, 10**6), Settings(timeout=30), None, lambda batch: None)  # type: ignore[arg-type]
+        engine = Engine({"m": source}, 1, Schedule(512, 10**6), Settings(timeout=30), None, lambda batch: None)  # type: ignore[arg-type]
         engine.connection, theirs = Pipe()
-        engine.state, engine.lanes = "checking", {QUICK: 1, BULK: 1}
-        request = asyncio.create_task(engine.run(0, [np.array([1, 2, 3], np.int32)], checking))
+        engine.state, engine.lanes = "ready", {QUICK: 1, BULK: 1}
+        request = asyncio.create_task(engine.run("m", [np.array([1, 2, 3], np.int32)], checking))
         message = await asyncio.to_thread(theirs.recv_bytes)
         loop.time = lambda: time.monotonic() + 3600  # type: ignore[method-assign]
         await asyncio.sleep(0.1)  # as the clock stands, what is due in the next hour comes before
         answer = ("vectors", next(iter(engine.sent)), digest(message), np.ones((1, 3), np.float32))
-        engine._take(answer, engine._ended)
+        engine._handle(answer, engine._ended)
         theirs.close()
         return (await asyncio.wait_for(request, LIMIT))[0]
 
