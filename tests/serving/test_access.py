@@ -265,10 +265,10 @@ def test_the_file_of_keys(tmp_path: Path) -> None:
     path = tmp_path / "keys.txt"
     path.write_text("# the team's\n\n", "utf-8")
     with pytest.raises(InputError, match="no API key"):
-        Settings(api_key_file=path).keys()
+        Settings(api_key_file=path).read_keys()
     path.write_text("# the team's\none\n  two  \n", "utf-8")
-    assert Settings(api_key_file=path).keys() == ("one", "two")
-    assert Settings().keys() == ()
+    assert Settings(api_key_file=path).read_keys() == ("one", "two")
+    assert Settings().read_keys() == ()
 
 
 ALLOWED = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

@@ -155,8 +155,8 @@ def test_wrong_input(tmp_path: Path) -> None:
 
     assert "between 0 and 65535" in refusal("m", "--port", "99999")
     assert "different names" in refusal("a=m", "a=n")
-    assert "cannot be read" in refusal("m", "--api-key-file", tmp_path / "none")
-    assert "choose one of auto, torch, openvino, onnx" in refusal("m", "--engine", "tensor")
+    assert "Cannot read the API key file" in refusal("m", "--api-key-file", tmp_path / "none")
+    assert "allowed: auto, torch, openvino, onnx" in refusal("m", "--engine", "tensor")
 
 
 def test_every_option_is_a_variable_and_in_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,30 +61,23 @@ HEADERS = 30.0  # seconds in which the head of a request must arrive
 UNREAD = 60.0  # seconds in which a client must read some of its answer
 
 
-def create_app(
-    service: Service, keys: tuple[str, ...] = (), explorer: tuple[bytes, dict[str, str]] | None = None
-) -> FastAPI:
-    """Create the application.
-
-    Args:
-        service: started and stopped by the caller.
-        keys: API keys; if there are any, requests must have one of them.
-        explorer: the page for browsers at `/`, and its headers.
-    """
+def create_app(service: Service) -> FastAPI:
+    """Create the application of a service, which the caller starts and stops."""
+    settings = service.settings
     app = FastAPI(
         title="essent", description=DESCRIPTION, version=__version__, docs_url=None, redoc_url=None,
-        redirect_slashes=False, dependencies=[Security(HTTPBearer(auto_error=False))] if keys else [],
+        redirect_slashes=False, dependencies=[Security(HTTPBearer(auto_error=False))] if settings.api_key_file else [],
     )  # fmt: skip
     for router in (routes.openai, routes.tei, routes.own):
         app.include_router(router)
-    app.state.service, app.state.explorer = service, explorer
+    app.state.service, app.state.page = service, None if settings.no_page else routes.explorer_page()
     for kind in (RequestError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _handle_error)
-    app.add_middleware(Guard, service=service, keys=keys, paths=set(app.openapi()["paths"]))
-    if service.settings.cors:
+    app.add_middleware(Guard, service=service, paths=set(app.openapi()["paths"]))
+    if settings.cors:
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=list(service.settings.cors),
+            allow_origins=list(settings.cors),
             allow_methods=["GET", "POST"],
             allow_headers=["authorization", "content-type", "x-request-id"],
             expose_headers=["x-request-id", "retry-after", "x-truncated-inputs"],
@@ -137,14 +130,13 @@ class Guard:
 
     Args:
         app: the application behind it.
-        service: has the limits and the metrics.
-        keys: API keys; if there are any, requests must have one of them.
+        service: has the metrics, and the settings with limits and keys.
         paths: paths that are named in metrics and logs.
     """
 
-    def __init__(self, app: Any, service: Service, keys: tuple[str, ...], paths: set[str]) -> None:
+    def __init__(self, app: Any, service: Service, paths: set[str]) -> None:
         self._app, self._settings, self._metrics, self._paths = app, service.settings, service.metrics, paths
-        self._keys = [hashlib.sha256(key.encode()).digest() for key in keys]
+        self._keys = [hashlib.sha256(key.encode()).digest() for key in self._settings.read_keys()]
         self._max_body = int(service.settings.max_body_mb * MEGABYTE)
         self._bytes = 0  # of bodies in memory
 

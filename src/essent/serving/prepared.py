@@ -217,7 +217,8 @@ def prepare(name_and_model: str, engine: str, folder: Path, precision: str = AUT
         encoder, table = static, static.table
         dropped = () if table.dropped is None else (table.dropped,)
         reading = Reading(table.tokenizer.to_str(), NO_FRAME, table.limit, table.cuts_left, dropped)
-        recipe, texts, weights = verified.recipe if verified else repr(static), STATIC_TEXTS, table.weights
+        recipe, texts = verified.recipe if verified else repr(static), STATIC_TEXTS
+        weights = np.ones(reading.size) if table.weights is None else table.weights
         loaded, pad_id, tolerance = ("static", source, str(table.rows.dtype)), 0, 1e-5
     else:
         check_torch(f"Serving {source!r}")

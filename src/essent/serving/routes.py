@@ -239,18 +239,18 @@ async def explain(service: Served, body: schemas.ExplainBody) -> Response:
     if len(content) > 1:
         sequences = [ids, *(np.delete(ids, index) for index in content)]
         if model.static is not None:
-            vectors = model.static.means((np.concatenate(sequences), np.array(list(map(len, sequences)))))
+            vectors = model.static.means((np.concatenate(sequences), np.array([*map(len, sequences)])))
         else:
             vectors, _ = await service.engine.run(model.name, sequences)
         unit = unit_rows(vectors)
         impacts = dict(zip(content, (1 - np.clip(unit[1:] @ unit[0], -1, 1)).tolist(), strict=True))
-    table = model.token_weights
-    weights: list[float | None] = [None] * len(tokens)
-    if table is not None or model.static is not None:
-        token_weights = np.ones(len(tokens)) if table is None else table[ids].astype(np.float64)
-        total = float(token_weights.sum())
-        weights = (token_weights / total if total > 0 else np.full(len(tokens), 1 / len(tokens))).tolist()
-    rows = [{**token, "weight": weights[index], "impact": impacts.get(index)} for index, token in enumerate(tokens)]
+    weights = None if model.token_weights is None else model.token_weights[ids].astype(np.float64)
+    if weights is not None:
+        weights = weights / weights.sum() if weights.any() else np.full(len(tokens), 1 / len(tokens))
+    rows = [
+        {**token, "weight": None if weights is None else weights[index], "impact": impacts.get(index)}
+        for index, token in enumerate(tokens)
+    ]
     return as_json({"model": model.name, "recipe": model.description.recipe, "tokens": rows})
 
 
@@ -273,11 +273,11 @@ async def compare(service: Served, body: schemas.CompareBody) -> Response:
 
 
 @tei.get("/", response_class=Response)
-async def page(request: Request) -> Response:
+async def get_page(request: Request) -> Response:
     """The page for browsers, unless it is disabled; TEI's clients get an empty response."""
-    explorer = request.app.state.explorer
-    if explorer is not None and "text/html" in request.headers.get("accept", ""):
-        return Response(explorer[0], 200, explorer[1], "text/html; charset=utf-8")
+    page = request.app.state.page
+    if page is not None and "text/html" in request.headers.get("accept", ""):
+        return Response(page[0], 200, page[1], "text/html; charset=utf-8")
     return Response(status_code=200)
 
 

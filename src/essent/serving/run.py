@@ -13,13 +13,15 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from essent._core.cores import cores
 from essent._core.lazy import optional_import
-from essent.errors import EngineError, EssentError, InputError, ModelError
+from essent.errors import EngineError, InputError, ModelError
 from essent.serving.prepared import Prepared, named
 from essent.serving.prepared import prepare as prepare_here
 from essent.serving.settings import Settings
@@ -53,7 +55,7 @@ def serve(
     settings = settings or Settings()
     for library in LIBRARIES:
         optional_import(library, "serve")
-    keys = settings.keys()
+    settings.read_keys()  # raises before the models are loaded
     names = [named(model)[0] for model in models]
     if not names or len(set(names)) < len(names):
         raise InputError(f"Expected models with different names, NAME=MODEL; got {', '.join(names) or 'none'}.")
@@ -66,7 +68,7 @@ def serve(
         for index, model in enumerate(models):
             note(f"Loading {model}: it is verified, and compiled if its engine runs graphs. This can take minutes.")
             prepared.append(prepare(model, settings.engine, folder / str(index), settings.precision))
-        asyncio.run(_serve(prepared, settings, keys, pairs, note))
+        asyncio.run(_serve(prepared, settings, pairs, note))
     except KeyboardInterrupt:
         note("Stopped before it had started.")
     finally:
@@ -85,44 +87,28 @@ def prepare(model: str, engine: str, folder: Path, precision: str = "auto") -> P
     """
     folder.mkdir(exist_ok=True)
     context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_prepare_and_send, args=(theirs, model, engine, folder, precision), daemon=True)
+    pool = ProcessPoolExecutor(1, context, _initialize_process)
     try:
         with _delayed_signals():
-            process.start()
-        theirs.close()
-        prepared = ours.recv()
-    except EOFError:
-        process.join()
-        killed = process.exitcode == -9  # by SIGKILL, a name that Windows lacks
-        cause = "the system killed it, probably for lack of memory" if killed else f"exit code {process.exitcode}"
-        raise EngineError(f"The process that prepares {model!r} ended: {cause}.") from None
+            future = pool.submit(prepare_here, model, engine, folder, precision)
+        return future.result()
+    except BrokenProcessPool:
+        raise EngineError(f"The process that prepares {model!r} was killed, probably for lack of memory.") from None
+    except OSError as error:
+        raise ModelError(f"{model!r} cannot be loaded: {error}") from error
     except KeyboardInterrupt:
-        if process.pid is not None:
+        for process in multiprocessing.active_children():
             process.kill()
         raise
     finally:
-        ours.close()
-        if process.pid is not None:
-            process.join()
-    if isinstance(prepared, EssentError):
-        raise prepared
-    return prepared  # type: ignore[no-any-return]
+        pool.shutdown()
 
 
-def _prepare_and_send(connection: Any, model: str, engine: str, folder: Path, precision: str) -> None:
-    """Send the prepared model or the error through the connection."""
+def _initialize_process() -> None:
     ignore_stop_signals()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     logging.getLogger("transformers").setLevel(logging.ERROR)
     os.environ.setdefault("TQDM_DISABLE", "1")
-    try:
-        connection.send(prepare_here(model, engine, folder, precision))
-    except EssentError as error:
-        connection.send(error)
-    except OSError as error:
-        connection.send(ModelError(f"{model!r} cannot be loaded: {error}"))
-    connection.close()
 
 
 @contextmanager
@@ -139,17 +125,13 @@ def _delayed_signals() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-async def _serve(
-    prepared: list[Prepared], settings: Settings, keys: tuple[str, ...], pairs: Path | None, note: Callable[[str], None]
-) -> None:
+async def _serve(prepared: list[Prepared], settings: Settings, pairs: Path | None, note: Callable[[str], None]) -> None:
     from essent.serving.app import Server, create_app, sweep
-    from essent.serving.routes import explorer_page
     from essent.serving.service import Service
 
     service = Service(prepared, settings, *settings.divide(cores()), pairs)
-    app = create_app(service, keys, None if settings.no_page else explorer_page())
     names = "; ".join(f"{model.name} ({model.description.engine})" for model in prepared)
-    server = Server(app, settings, lambda address: note(f"Ready: {address} serves {names}."))
+    server = Server(create_app(service), settings, lambda address: note(f"Ready: {address} serves {names}."))
     sweeping = asyncio.create_task(sweep(server.server_state.connections))
     try:
         await service.start()
