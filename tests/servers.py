@@ -13,15 +13,23 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 import httpx
+import numpy as np
 
 from essent.serving.app import Server, create_app, sweep
 from essent.serving.prepared import Prepared
 from essent.serving.service import Service
 from essent.serving.settings import Settings
+from samples import TEXTS
 from waiting import LIMIT, wait_until
+
+SENTENCES = [text for text in TEXTS if text]
 
 for function in (httpx.get, httpx.post, httpx.options, httpx.Client.__init__):  # 5 s are little on a busy machine
     function.__kwdefaults__["timeout"] = LIMIT
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 class Running:
