@@ -97,16 +97,12 @@ class Reading:
             for token_id, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True)
             if token_id not in self.dropped
         ]  # fmt: skip
-        if not framed:
-            return tokens
+        special = {"special": True, "start": None, "stop": None}
         before, after = (
-            [
-                {"id": i, "text": self._backend.id_to_token(i) or "", "special": True, "start": None, "stop": None}
-                for i in special_ids
-            ]
-            for special_ids in (self.frame.before, self.frame.after)
+            [{"id": token_id, "text": self._backend.id_to_token(token_id) or "", **special} for token_id in ids]
+            for ids in (self.frame.before, self.frame.after)
         )
-        return [*before, *tokens, *after]
+        return [*before, *tokens, *after] if framed else tokens
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Return the text of ids."""
@@ -213,6 +209,8 @@ def prepare(name_and_model: str, engine: str, folder: Path, precision: str = AUT
     static = static_of(source) if chosen.is_default and is_folder and not is_graph else None
     encoder: Any
     texts: Sequence[str]
+    weights: np.ndarray | None
+    dropped: tuple[int, ...]
     if static is not None:
         encoder, table = static, static.table
         dropped = () if table.dropped is None else (table.dropped,)
