@@ -21,7 +21,6 @@ from essent._core.arithmetic import AUTO, BFLOAT16, FLOAT32
 from essent._core.folders.contents import ABOUT, is_essent_folder, is_exported_folder, read_about
 from essent._core.folders.names import STATE_FOLDER
 from essent._core.hub import reach_model
-from essent._core.lazy import check_torch
 from essent._core.texts import mend_surrogates
 from essent.engine.choice import EngineChoice, check_graph
 from essent.errors import EngineError, MissingDependencyError, ModelError, RecipeError
@@ -188,6 +187,11 @@ def named(model: str) -> tuple[str, str]:
     return (path.resolve().name if path.exists() else model), model
 
 
+def served_static(source: str) -> StaticEncoder | None:
+    """Return the encoder of a static folder; None for any other model. Errors: see `essent.static.static_of`."""
+    return None if not Path(source).is_dir() or is_exported_folder(source) else static_of(source)
+
+
 def prepare(name_and_model: str, engine: str, folder: Path, precision: str = AUTO) -> Prepared:
     """Verify a model, load it, and compile it if its engine runs graphs.
 
@@ -202,11 +206,11 @@ def prepare(name_and_model: str, engine: str, folder: Path, precision: str = AUT
         EssentError: the model cannot be loaded, or this engine cannot run it.
     """
     name, source = named(name_and_model)
-    is_folder, is_graph = Path(source).is_dir(), is_exported_folder(source)
     source = str(Path(source).resolve()) if Path(source).exists() else source
-    verified = verify(source) if is_graph or (is_folder and is_essent_folder(source, {})) else None
+    is_saved = is_exported_folder(source) or (Path(source).is_dir() and is_essent_folder(source, {}))
+    verified = verify(source) if is_saved else None
     chosen = EngineChoice(engine, precision)
-    static = static_of(source) if chosen.is_default and is_folder and not is_graph else None
+    static = served_static(source) if chosen.is_default else None
     encoder: Any
     texts: Sequence[str]
     weights: np.ndarray | None
@@ -219,7 +223,6 @@ def prepare(name_and_model: str, engine: str, folder: Path, precision: str = AUT
         weights = np.ones(reading.size) if table.weights is None else table.weights
         loaded, pad_id, tolerance = ("static", source, str(table.rows.dtype)), 0, 1e-5
     else:
-        check_torch(f"Serving {source!r}")
         from essent.encoder.encoder import Encoder
         from essent.encoder.saving.save import GOLDEN_TEXTS
         from essent.engine.compiled import TOLERANCES

@@ -15,14 +15,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from essent._core.cores import cores
-from essent._core.lazy import optional_import
-from essent.errors import EngineError, InputError, ModelError
-from essent.serving.prepared import Prepared, named
+from essent._core.lazy import check_torch, optional_import
+from essent.errors import DamagedError, EngineError, InputError, ModelError
+from essent.serving.prepared import Prepared, named, served_static
 from essent.serving.prepared import prepare as prepare_here
 from essent.serving.settings import Settings
 from essent.serving.worker import ignore_stop_signals
@@ -56,9 +56,14 @@ def serve(
     for library in LIBRARIES:
         optional_import(library, "serve")
     settings.read_keys()  # raises before the models are loaded
-    names = [named(model)[0] for model in models]
-    if not names or len(set(names)) < len(names):
-        raise InputError(f"Expected models with different names, NAME=MODEL; got {', '.join(names) or 'none'}.")
+    sources = [named(model) for model in models]
+    if not sources or len(dict(sources)) < len(sources):
+        names = ", ".join(name for name, _ in sources) or "none"
+        raise InputError(f"Expected models with different names, NAME=MODEL; got {names}.")
+    for _, source in sources:
+        with suppress(DamagedError):  # verification names the file
+            if (settings.engine, settings.precision) != ("auto", "auto") or served_static(source) is None:
+                check_torch(f"Serving {source!r}")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the engine's
     for kind in STOPPING:
         signal.signal(kind, _interrupt)  # until uvicorn handles them

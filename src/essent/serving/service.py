@@ -195,15 +195,15 @@ class Service:
         for model in self.models.values():
             if (model.static is not None) != static:
                 continue
-            texts, golden, recipe = model.golden_texts, model.golden, model.description
-            allowed = recipe.golden_vectors.allowed_difference
+            texts, golden, description = model.golden_texts, model.golden, model.description
+            allowed = description.golden_vectors.allowed_difference
             batches = [texts, *([text] for text in texts)]
             together, *alone = [(await self.run(model, batch, checking=True)).vectors for batch in batches]
             difference = max(largest_difference(vectors, golden) for vectors in (together, np.concatenate(alone)))
             if not difference <= allowed:
                 raise VerificationError(
-                    f"{model.name} does not reproduce its golden vectors in the engine {recipe.engine}: the largest "
-                    f"difference is {difference:.1e}, allowed is {allowed:.0e}."
+                    f"{model.name} does not reproduce its golden vectors in the engine {description.engine}: the "
+                    f"largest difference is {difference:.1e}, allowed is {allowed:.0e}."
                 )
             if self.pairs is not None and model.name not in self.typical:
                 self.typical[model.name] = await self._typical_cosines(model, self.pairs)
