@@ -98,7 +98,8 @@ def prepare(model: str, engine: str, folder: Path, precision: str = "auto") -> P
             future = pool.submit(prepare_here, model, engine, folder, precision)
         return future.result()
     except BrokenProcessPool:
-        raise EngineError(f"The process that prepares {model!r} was killed, probably for lack of memory.") from None
+        message = f"The process that prepares {model!r} ended unexpectedly, most often for lack of memory."
+        raise EngineError(message) from None
     except OSError as error:
         raise ModelError(f"{model!r} cannot be loaded: {error}") from error
     except KeyboardInterrupt:
