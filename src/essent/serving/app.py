@@ -42,7 +42,7 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 DESCRIPTION = """Embeddings that are checked: every model has reproduced its golden vectors before it is served, and
 reproduces them again whenever its engine starts. No text is truncated without a note."""
 OPEN = frozenset({"/health", "/ping", "/metrics"})  # without a key, as in TEI, for probes
-TEI = frozenset(route.path for route in routes.tei.routes)  # type: ignore[attr-defined]
+TEI = frozenset(route.path for route in routes.tei_router.routes)  # type: ignore[attr-defined]
 HTTP_ERRORS = {
     400: ("The body is not JSON.", "invalid_json"),
     404: ("Path not found.", "not_found"),
@@ -68,7 +68,7 @@ def create_app(service: Service) -> FastAPI:
         title="essent", description=DESCRIPTION, version=__version__, docs_url=None, redoc_url=None,
         redirect_slashes=False, dependencies=[Security(HTTPBearer(auto_error=False))] if settings.api_key_file else [],
     )  # fmt: skip
-    for router in (routes.openai, routes.tei, routes.own):
+    for router in (routes.openai_router, routes.tei_router, routes.essent_router):
         app.include_router(router)
     app.state.service, app.state.page = service, None if settings.no_page else routes.explorer_page()
     for kind in (RequestError, HTTPException, RequestValidationError):

@@ -285,9 +285,9 @@ class Engine:
                 for batch in self.sent.values():
                     batch.sent_at += stopped
                 continue
-            least = 0.0 if self.state == "ready" else START_TIMEOUT
-            max_silence = max(self.settings.quiet_timeout, least)
-            max_batch = max(self.settings.batch_timeout, least)
+            minimum = 0.0 if self.state == "ready" else START_TIMEOUT
+            max_silence = max(self.settings.quiet_timeout, minimum)
+            max_batch = max(self.settings.batch_timeout, minimum)
             if now - self._last_message > max_silence:
                 self.fail(f"no sign of life for {max_silence:g} s")
             elif any(now - batch.sent_at > max_batch for batch in self.sent.values()):

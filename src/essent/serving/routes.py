@@ -21,7 +21,7 @@ from essent.serving.schemas import RequestError, unhealthy
 from essent.serving.service import Embedded, Service, unit_rows
 from essent.version import __version__
 
-openai, tei, own = (
+openai_router, tei_router, essent_router = (
     APIRouter(tags=[tag], responses={"4XX": {"model": error}, "5XX": {"model": error}})
     for tag, error in (
         ("OpenAI", schemas.OpenAIError),
@@ -65,7 +65,7 @@ async def rows_as_json(vectors: np.ndarray, as_base64: bool = False) -> list[byt
 # -- OpenAI ------------------------------------------------------------------------------------------------------------
 
 
-@openai.post("/v1/embeddings", response_model=schemas.Embeddings)
+@openai_router.post("/v1/embeddings", response_model=schemas.Embeddings)
 async def embeddings(service: Served, body: schemas.EmbeddingsBody) -> Response:
     """Vectors of a text or of a list of texts, in their order."""
     model, prompt = service.find(body.model, body.prompt_name)
@@ -83,15 +83,15 @@ async def embeddings(service: Served, body: schemas.EmbeddingsBody) -> Response:
     return Response(content, 200, embedded.headers, "application/json")
 
 
-@openai.get("/v1/models", response_model=schemas.ModelObjects)
+@openai_router.get("/v1/models", response_model=schemas.ModelObjects)
 async def models(service: Served) -> Response:
     """The models of this server."""
     return as_json({"object": "list", "data": [_model_object(service, name) for name in service.models]})
 
 
-@openai.get("/v1/models/{model:path}", response_model=schemas.ModelObject)
-async def one_model(service: Served, model: str) -> Response:
-    """One model."""
+@openai_router.get("/v1/models/{model:path}", response_model=schemas.ModelObject)
+async def get_model(service: Served, model: str) -> Response:
+    """A model of this server."""
     return as_json(_model_object(service, service.find(model)[0].name))
 
 
@@ -102,7 +102,7 @@ def _model_object(service: Service, name: str) -> dict[str, Any]:
 # -- TEI ---------------------------------------------------------------------------------------------------------------
 
 
-@tei.post("/embed", response_model=list[list[float]])
+@tei_router.post("/embed", response_model=list[list[float]])
 async def embed(service: Served, body: schemas.EmbedBody) -> Response:
     """Vectors of a text or of a list of texts, of length 1 unless `normalize` is false."""
     model, prompt = service.find(body.model, body.prompt_name)
@@ -114,7 +114,7 @@ async def embed(service: Served, body: schemas.EmbedBody) -> Response:
     return Response(b"[%b]" % b",".join(rows), 200, _headers(body.inputs, embedded), "application/json")
 
 
-@tei.post("/similarity", response_model=list[float])
+@tei_router.post("/similarity", response_model=list[float])
 async def similarity(service: Served, body: schemas.SimilarityBody) -> Response:
     """The cosine of a text with each of the others."""
     source, others, parameters = body.inputs.source_sentence, body.inputs.sentences, body.parameters
@@ -129,7 +129,7 @@ async def similarity(service: Served, body: schemas.SimilarityBody) -> Response:
     return as_json(cosines, _headers([source, *others], embedded))
 
 
-@tei.post("/", response_model=list[list[float]] | list[float])
+@tei_router.post("/", response_model=list[list[float]] | list[float])
 async def root(service: Served, body: schemas.SimilarityBody | schemas.EmbedBody) -> Response:
     """As `/embed`, or, with a source sentence and others, as `/similarity`."""
     if isinstance(body, schemas.SimilarityBody):
@@ -152,7 +152,7 @@ def _headers(texts: list[str], embedded: Embedded) -> dict[str, str]:
     }
 
 
-@tei.post("/tokenize", response_model=list[list[schemas.Token]])
+@tei_router.post("/tokenize", response_model=list[list[schemas.Token]])
 async def tokenize(service: Served, body: schemas.TokenizeBody) -> Response:
     """The tokens of each text, not truncated."""
     model, prompt = service.find(body.model, body.prompt_name)
@@ -164,7 +164,7 @@ async def tokenize(service: Served, body: schemas.TokenizeBody) -> Response:
     return as_json(list(chain.from_iterable(await service.in_portions(tokens, body.inputs))))
 
 
-@tei.post("/decode", response_model=list[str])
+@tei_router.post("/decode", response_model=list[str])
 async def decode(service: Served, body: schemas.DecodeBody) -> Response:
     """The texts of ids."""
     (model, _), limit = service.find(body.model), service.settings.max_inputs
@@ -176,7 +176,7 @@ async def decode(service: Served, body: schemas.DecodeBody) -> Response:
     return as_json([model.reading.decode(ids, body.skip_special_tokens) for ids in lists])
 
 
-@tei.get("/info")
+@tei_router.get("/info")
 async def info(service: Served) -> Response:
     """Metadata of the first model and limits of the server, for TEI's clients."""
     settings, description = service.settings, service.find(None)[0].description
@@ -200,8 +200,8 @@ async def info(service: Served) -> Response:
     )
 
 
-@tei.get("/health", response_class=Response)
-@tei.get("/ping", response_class=Response)
+@tei_router.get("/health", response_class=Response)
+@tei_router.get("/ping", response_class=Response)
 async def health(service: Served) -> Response:
     """200 while requests are served, otherwise 503."""
     if not service.healthy:
@@ -209,7 +209,7 @@ async def health(service: Served) -> Response:
     return Response(status_code=200)
 
 
-@tei.get("/metrics", response_class=PlainTextResponse)
+@tei_router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(service: Served) -> Response:
     """Metrics for Prometheus."""
     return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -218,13 +218,13 @@ async def metrics(service: Served) -> Response:
 # -- essent ------------------------------------------------------------------------------------------------------------
 
 
-@own.get("/recipe", response_model=Description)
+@essent_router.get("/recipe", response_model=Description)
 async def recipe(service: Served, model: str | None = None) -> Response:
     """What a model computes, what it was fitted on, and how its vectors were checked."""
     return as_json(service.find(model)[0].description)
 
 
-@own.post("/explain", response_model=schemas.Explained)
+@essent_router.post("/explain", response_model=schemas.Explained)
 async def explain(service: Served, body: schemas.ExplainBody) -> Response:
     """Per token of a text, its weight in the recipe, and the change of the vector without it."""
     model, prompt = service.find(body.model, body.prompt_name)
@@ -254,7 +254,7 @@ async def explain(service: Served, body: schemas.ExplainBody) -> Response:
     return as_json({"model": model.name, "recipe": model.description.recipe, "tokens": rows})
 
 
-@own.post("/compare", response_model=schemas.Compared)
+@essent_router.post("/compare", response_model=schemas.Compared)
 async def compare(service: Served, body: schemas.CompareBody) -> Response:
     """The cosine of each pair, its calibrated meaning if the model is calibrated, and typical cosines of the model."""
     model, prompt = service.find(body.model, body.prompt_name)
@@ -272,7 +272,7 @@ async def compare(service: Served, body: schemas.CompareBody) -> Response:
 # -- the page for browsers ---------------------------------------------------------------------------------------------
 
 
-@tei.get("/", response_class=Response)
+@tei_router.get("/", response_class=Response)
 async def get_page(request: Request) -> Response:
     """The page for browsers, unless it is disabled; TEI's clients get an empty response."""
     page = request.app.state.page

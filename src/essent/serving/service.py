@@ -314,12 +314,12 @@ class Service:
         tokens, limit = counts, reading.max_seq_length
         if limit is not None and int(counts.max()) > limit:
             if not truncate:
-                long = np.flatnonzero(counts > limit)
-                name = name_of(int(np.argmax(inverse == long[0])))
+                too_long = np.flatnonzero(counts > limit)
+                name = name_of(int(np.argmax(inverse == too_long[0])))
                 message = (
-                    f"{name} has {counts[long[0]]:,} tokens, and {model.name} reads at most {limit:,} in a text; "
-                    f"{len(long)} of the {len(counts)} different texts of this request are too long. Split them, or "
-                    "let the server's owner allow truncation (--truncate)."
+                    f"{name} has {counts[too_long[0]]:,} tokens, and {model.name} reads at most {limit:,} in a text; "
+                    f"{len(too_long)} of the {len(counts)} different texts of this request are too long. Split them, "
+                    "or let the server's owner allow truncation (--truncate)."
                 )
                 raise RequestError(400, message, "context_length_exceeded", name.partition("[")[0])
             tokens = np.minimum(counts, limit)
@@ -328,8 +328,8 @@ class Service:
                 sequences = reading.truncate(sequences, limit, cuts_start)
             else:
                 flat_ids, _ = cut(flat_ids, counts, limit, cuts_start)
-        if (total := int(tokens.sum())) > (most := self.settings.max_request_tokens):
-            message = f"The request has {total:,} tokens; at most {most:,} are allowed. Send it in parts."
+        if (total := int(tokens.sum())) > (allowed := self.settings.max_request_tokens):
+            message = f"The request has {total:,} tokens; at most {allowed:,} are allowed. Send it in parts."
             raise RequestError(400, message, "max_tokens_per_request", "input")
         tokenized = time.monotonic()
         waiting = 0.0
