@@ -8,30 +8,35 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import httpx
+import numpy as np
 
-from essent.serving.app import create_app
-from essent.serving.connections import Server, sweep
+from essent.serving.app import Server, create_app, sweep
 from essent.serving.prepared import Prepared
-from essent.serving.routes import explorer_page
 from essent.serving.service import Service
 from essent.serving.settings import Settings
+from samples import TEXTS
 from waiting import LIMIT, wait_until
+
+SENTENCES = [text for text in TEXTS if text]
 
 for function in (httpx.get, httpx.post, httpx.options, httpx.Client.__init__):  # 5 s are little on a busy machine
     function.__kwdefaults__["timeout"] = LIMIT
 
 
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
 class Running:
     """A server whose loop runs in a thread of this process."""
 
-    def __init__(
-        self, models: list[Prepared], settings: Settings, keys: tuple[str, ...] = (), **sweeping: float
-    ) -> None:
-        self.settings, self.keys, self.sweeping = settings, keys, sweeping
-        self.models = models
+    def __init__(self, models: list[Prepared], settings: Settings, **sweeping: float) -> None:
+        self.models, self.settings, self.sweeping = models, settings, sweeping
         self.failure: BaseException | None = None
         self.thread = threading.Thread(target=self._run, daemon=True)
 
@@ -46,9 +51,7 @@ class Running:
         self.service = Service(self.models, self.settings, 2, 1)
         try:
             await self.service.start()
-            page = None if self.settings.no_page else explorer_page()
-            self.app = create_app(self.service, self.keys, page)
-            self.server = Server(self.app, self.settings)
+            self.server = Server(create_app(self.service), self.settings)
             sweeping = asyncio.create_task(sweep(self.server.server_state.connections, **self.sweeping))
             await self.server.serve()
             sweeping.cancel()
@@ -81,12 +84,16 @@ class Running:
 def running(
     models: list[Prepared], keys: tuple[str, ...] = (), sweeping: dict | None = None, **settings: Any
 ) -> Iterator[Running]:
-    server = Running(models, Settings(port=0, **settings), keys, **(sweeping or {}))
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
+    with NamedTemporaryFile("w") as file:
+        file.write("\n".join(keys))
+        file.flush()
+        path = Path(file.name) if keys else None
+        server = Running(models, Settings(port=0, api_key_file=path, **settings), **(sweeping or {}))
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Keys, limits, slow and huge clients, what reaches the log, and what browsers may do."""
+"""Keys, limits, slow and huge clients, what reaches the log, what browsers may do; the settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -27,11 +28,15 @@ from waiting import LIMIT, wait_until
 
 KEYS = ("first-key", "second-key")
 TEXT = "a text that nobody must read"
+HEAD = b"POST /v1/embeddings HTTP/1.1\r\nhost: here\r\nauthorization: Bearer first-key\r\n"
+CHUNKED = b"transfer-encoding: chunked\r\ncontent-length: 2\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+TWO_KEYS = b"authorization: Bearer other\r\ncontent-length: 2\r\n\r\n{}"
+PATIENT = {"quiet_timeout": LIMIT, "batch_timeout": LIMIT}  # with an engine that is paused
 
 
 @pytest.fixture(scope="module")
 def guarded(static: Prepared) -> Iterator[Running]:
-    """With keys, bodies of at most 100 kB, few texts, and little patience."""
+    """With keys, bodies of at most 100 kB, few texts, and short timeouts."""
     with running(
         [static], KEYS, {"headers": 1.0, "unread": 2.0},
         max_body_mb=0.1, max_inputs=2000, timeout=2.0, cors=["https://example.org"], log_requests=True,
@@ -50,49 +55,46 @@ def test_keys(guarded: Running, header: str | None) -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (401, "invalid_api_key")
     answer = httpx.post(guarded.url + "/embed", headers=headers, json={"inputs": "a"})
     assert (answer.status_code, answer.json()["error_type"]) == (401, "Unauthorized")
-    for key in KEYS:
-        assert httpx.get(guarded.url + "/v1/models", headers=with_key(key)).status_code == 200
-    for path in ("/health", "/ping", "/metrics"):
-        assert httpx.get(guarded.url + path, headers=headers).status_code == 200
+    valid = [("/v1/models", with_key(key)) for key in KEYS]
+    for path, sent in [*valid, ("/health", headers), ("/ping", headers), ("/metrics", headers)]:
+        assert httpx.get(guarded.url + path, headers=sent).status_code == 200
 
 
-def test_texts_and_keys_are_in_no_log_and_no_error(guarded: Running) -> None:
-    written = io.StringIO()
-    handler, log = logging.StreamHandler(written), logging.getLogger()
+def test_texts_and_keys_are_in_no_log_and_no_error(
+    guarded: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    written, root = io.StringIO(), logging.getLogger()
+    handler = logging.StreamHandler(written)
     handler.addFilter(lambda record: not record.name.startswith(("httpx", "httpcore")))  # the client's own
-    before, dashed = log.level, TEXT.replace(" ", "-")
-    log.addHandler(handler)
-    log.setLevel(logging.DEBUG)
+    monkeypatch.setattr(root, "handlers", [*root.handlers, handler])
+    dashed = TEXT.replace(" ", "-")
     bodies = [
         {"input": TEXT, "model": TEXT},
         {"input": [TEXT, 3], "model": "static"},
         {"input": TEXT, "model": "static", "encoding_format": TEXT},
         {"input": TEXT, "model": "static", "prompt_name": TEXT},
     ]
-    try:
-        with httpx.Client(base_url=guarded.url, headers=with_key()) as client:
-            client.post("/v1/embeddings", json={"input": TEXT, "model": "static"})
-            client.post("/tokenize", json={"inputs": TEXT})
-            refused = [client.post("/v1/embeddings", json=body) for body in bodies]
-            refused.append(client.post("/v1/embeddings", content=f'{{"input": "{TEXT}'))
-            refused += [client.get("/" + dashed), client.get("/v1/models/x", headers=with_key(dashed))]
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(before)
+    with httpx.Client(base_url=guarded.url, headers=with_key()) as client:
+        client.post("/v1/embeddings", json={"input": TEXT, "model": "static"})
+        client.post("/tokenize", json={"inputs": TEXT})
+        refused = [client.post("/v1/embeddings", json=body) for body in bodies]
+        refused.append(client.post("/v1/embeddings", content=f'{{"input": "{TEXT}'))
+        refused += [client.get("/" + dashed), client.get("/v1/models/x", headers=with_key(dashed))]
     assert {answer.status_code for answer in refused} == {400, 401, 404}
-    assert "POST /v1/embeddings 200" in written.getvalue()
-    assert "other 404" in written.getvalue()
-    for text in (written.getvalue(), *(answer.text for answer in refused)):
+    log = written.getvalue()
+    assert "POST /v1/embeddings 200" in log
+    assert "other 404" in log
+    for text in (log, *(answer.text for answer in refused)):
         assert not [hidden for hidden in (TEXT, dashed, *KEYS) if hidden in text]
 
 
-def post_raw(guarded: Running, head: bytes, parts: Iterable[bytes] = (), seconds: float = LIMIT) -> bytes:
-    """What a server answers to bytes, however few and slow."""
-    with socket.create_connection(("127.0.0.1", guarded.port), timeout=seconds) as connection:
+def post_raw(guarded: Running, head: bytes, parts: Iterable[bytes] = ()) -> bytes:
+    """Return what the server answers to bytes."""
+    with socket.create_connection(("127.0.0.1", guarded.port), timeout=LIMIT) as connection:
         received = b""
         with suppress(BrokenPipeError, ConnectionResetError):
-            connection.sendall(head)
-            for part in parts:
+            for part in itertools.chain([head], parts):
                 connection.sendall(part)
         with suppress(ConnectionResetError):
             while data := connection.recv(65_536):
@@ -100,56 +102,43 @@ def post_raw(guarded: Running, head: bytes, parts: Iterable[bytes] = (), seconds
         return received
 
 
-HEAD = b"POST /v1/embeddings HTTP/1.1\r\nhost: here\r\nauthorization: Bearer first-key\r\n"
-
-
-CHUNKED = b"transfer-encoding: chunked\r\ncontent-length: 2\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
-TWO_KEYS = b"authorization: Bearer other\r\ncontent-length: 2\r\n\r\n{}"
-
-
 @pytest.mark.parametrize("more", [CHUNKED, TWO_KEYS])
 def test_ambiguous_headers_are_refused(guarded: Running, more: bytes) -> None:
-    """In the words of the path's API, and the connection ends: where the next request begins is not known."""
-    for path, shape in ((b"/v1/embeddings", b'{"error":{"message":"'), (b"/embed", b'{"error":"')):
+    """In the format of the path's API, and the connection ends: the start of the next request is unknown."""
+    for path, opening in ((b"/v1/embeddings", b'{"error":{"message":"'), (b"/embed", b'{"error":"')):
         answer = post_raw(guarded, HEAD.replace(b"/v1/embeddings", path) + more)
         assert answer.startswith(b"HTTP/1.1 400")
         assert b"\r\nconnection: close\r\n" in answer
-        assert shape + b"The request has " in answer
+        assert opening + b"The request has " in answer
 
 
-def test_a_wish_for_another_protocol_is_ignored(guarded: Running, caplog: pytest.LogCaptureFixture) -> None:
+def test_upgrades_are_ignored(guarded: Running, caplog: pytest.LogCaptureFixture) -> None:
     answer = httpx.get(guarded.url + "/embed", headers={**with_key(), "connection": "upgrade", "upgrade": "websocket"})
     assert answer.status_code == 405
     assert [record.message for record in caplog.records if record.name.startswith("uvicorn")] == []
 
 
-@contextmanager
-def highest_memory() -> Iterator[list[int]]:
-    """Bytes by which the memory of this process, in which the server's loop runs, grew at most in the block."""
-    process, ended = psutil.Process(), threading.Event()
-    before, highest = process.memory_info().rss, [0]
-
-    def watch() -> None:
-        while not ended.wait(0.01):
-            highest[0] = max(highest[0], process.memory_info().rss - before)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    yield highest
-    ended.set()
-    thread.join()
-
-
 def test_a_body_of_100_megabytes_is_refused(guarded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether its length is announced or not, and before it is read; and in TEI's shape."""
+    """Whether its length is declared or not, before it is read; and in TEI's format."""
     monkeypatch.setattr("essent.serving.app.DRAIN_SECONDS", LIMIT)
     part = bytes(1_000_000)
     chunks = itertools.chain((b"f4240\r\n" + part + b"\r\n" for _ in range(100)), [b"0\r\n\r\n"])
-    with highest_memory() as highest:
-        announced = post_raw(guarded, HEAD + b"content-length: 100000000\r\n\r\n", (part for _ in range(100)))
+    process, ended = psutil.Process(), threading.Event()
+
+    def highest_memory() -> int:
+        highest = 0
+        while not ended.wait(0.01):
+            highest = max(highest, process.memory_info().rss)
+        return highest
+
+    before = process.memory_info().rss  # of this process, in which the server's loop runs
+    with ThreadPoolExecutor(1) as pool:
+        highest = pool.submit(highest_memory)
+        declared = post_raw(guarded, HEAD + b"content-length: 100000000\r\n\r\n", (part for _ in range(100)))
         chunked = post_raw(guarded, HEAD + b"transfer-encoding: chunked\r\n\r\n", chunks)
-    assert highest[0] < 30_000_000
-    for answer in (announced, chunked):
+        ended.set()
+    assert highest.result() - before < 30_000_000
+    for answer in (declared, chunked):
         assert answer.startswith(b"HTTP/1.1 413")
         assert b"body_too_large" in answer
     answer = httpx.post(guarded.url + "/embed", headers=with_key(), json={"inputs": "a" * 150_000})
@@ -157,8 +146,7 @@ def test_a_body_of_100_megabytes_is_refused(guarded: Running, monkeypatch: pytes
 
 
 @pytest.mark.slow
-def test_slow_clients_are_let_go(guarded: Running) -> None:
-    """A body that drips in is answered when its time is over."""
+def test_slow_bodies_are_refused(guarded: Running) -> None:
     dripped = []
 
     def drip() -> Iterator[bytes]:
@@ -167,18 +155,17 @@ def test_slow_clients_are_let_go(guarded: Running) -> None:
             dripped.append(b"a")
             yield b"a"
 
-    answer = post_raw(guarded, HEAD + b"content-length: 1000\r\n\r\n", drip())
-    assert answer.startswith(b"HTTP/1.1 408")
+    assert post_raw(guarded, HEAD + b"content-length: 1000\r\n\r\n", drip()).startswith(b"HTTP/1.1 408")
     assert len(dripped) < 1000
 
 
-def test_half_open_connections_do_not_stay(guarded: Running) -> None:
-    """Whether half of a head has come, or nothing."""
+def test_half_open_connections_are_closed(guarded: Running) -> None:
+    """Whether half of a head has arrived, or nothing."""
     connections = [socket.create_connection(("127.0.0.1", guarded.port), timeout=LIMIT) for _ in range(50)]
     connections[0].sendall(b"POST /v1/emb")
     for connection in connections:
         with connection, suppress(ConnectionResetError):
-            assert connection.recv(1) == b""  # the server has ended it
+            assert connection.recv(1) == b""
     assert httpx.get(guarded.url + "/health").status_code == 200
 
 
@@ -195,9 +182,6 @@ def test_unread_answers_end_the_connection(guarded: Running) -> None:
     assert httpx.get(guarded.url + "/health").status_code == 200
 
 
-PATIENT = {"quiet_timeout": LIMIT, "batch_timeout": LIMIT}  # with an engine that is paused
-
-
 def test_disconnected_client_leaves_no_work(graph: Prepared) -> None:
     body = json.dumps({"inputs": [f"number {number} of many texts that are all long enough" for number in range(2000)]})
     with running([graph], **PATIENT) as server:
@@ -209,42 +193,32 @@ def test_disconnected_client_leaves_no_work(graph: Prepared) -> None:
                 wait_until(lambda: engine.sent and schedule.tokens)
             wait_until(lambda: not schedule.tokens)
         wait_until(lambda: not engine.sent)
-        ran = sum(sample.value for metric in server.service.metrics.registry.collect() for sample in metric.samples
-                  if sample.name == "te_batch_next_size_sum")  # fmt: skip
+        ran = server.service.metrics.registry.get_sample_value("te_batch_next_size_sum")
     assert 0 < ran < 2000
 
 
 def test_overload_is_refused_with_retry_after(graph: Prepared) -> None:
-    texts = [f"number {number} of many texts" * 4 for number in range(1500)]
-    answers: list[httpx.Response] = []
-
-    def ask() -> None:
-        answers.append(httpx.post(server.url + "/v1/embeddings", json={"input": texts, "model": "tiny"}))
-
-    with running([graph], max_queue_tokens=20_000, timeout=LIMIT, **PATIENT) as server:
-        threads = [threading.Thread(target=ask) for _ in range(6)]
+    body = {"input": [f"number {number} of many texts" * 4 for number in range(1500)], "model": "tiny"}
+    with running([graph], max_queue_tokens=20_000, timeout=LIMIT, **PATIENT) as server, ThreadPoolExecutor(6) as pool:
         with paused(server.engine_pid):
-            for thread in threads:
-                thread.start()
-            wait_until(lambda: len(answers) == 5)  # one waits for the engine
-        for thread in threads:
-            thread.join()
-    assert [answer.status_code for answer in answers] == [429] * 5 + [200]
-    assert int(answers[0].headers["retry-after"]) >= 1
-    assert answers[0].json()["error"]["type"] == "rate_limit_error"
+            calls = [pool.submit(httpx.post, server.url + "/v1/embeddings", json=body) for _ in range(6)]
+            wait_until(lambda: sum(call.done() for call in calls) == 5)  # one waits for the engine
+        answers = sorted((call.result() for call in calls), key=lambda answer: answer.status_code)
+    assert [answer.status_code for answer in answers] == [200, *[429] * 5]
+    assert int(answers[1].headers["retry-after"]) >= 1
+    assert answers[1].json()["error"]["type"] == "rate_limit_error"
 
 
 def test_request_timeout(graph: Prepared) -> None:
     with running([graph], timeout=0.5, **PATIENT) as server, paused(server.engine_pid):
         answer = httpx.post(server.url + "/v1/embeddings", json={"input": "a text", "model": "tiny"})
-    assert answer.status_code == 503
-    assert answer.json()["error"]["code"] == "deadline_exceeded"
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "deadline_exceeded")
 
 
 def test_browsers_may_call_from_named_pages_only(guarded: Running) -> None:
-    asked = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+    requested = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
     for origin, allowed in (("https://example.org", "https://example.org"), ("https://other.org", None)):
-        preflight = httpx.options(guarded.url + "/v1/embeddings", headers={**asked, "origin": origin})
+        preflight = httpx.options(guarded.url + "/v1/embeddings", headers={**requested, "origin": origin})
         refused = httpx.get(guarded.url + "/v1/models", headers={"origin": origin})
         assert refused.status_code == 401
         for answer in (preflight, refused):
@@ -265,10 +239,10 @@ def test_the_file_of_keys(tmp_path: Path) -> None:
     path = tmp_path / "keys.txt"
     path.write_text("# the team's\n\n", "utf-8")
     with pytest.raises(InputError, match="no API key"):
-        Settings(api_key_file=path).keys()
+        Settings(api_key_file=path).read_keys()
     path.write_text("# the team's\none\n  two  \n", "utf-8")
-    assert Settings(api_key_file=path).keys() == ("one", "two")
-    assert Settings().keys() == ()
+    assert Settings(api_key_file=path).read_keys() == ("one", "two")
+    assert Settings().read_keys() == ()
 
 
 ALLOWED = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -294,11 +268,8 @@ def test_cores_of_a_container(tmp_path: Path, files: dict[str, str], expected: i
     assert cores(tmp_path, tmp_path / "membership") == expected
 
 
-def test_threads_of_the_server() -> None:
+def test_threads_and_names(tmp_path: Path) -> None:
     assert [Settings().divide(2), Settings().divide(16), Settings(threads=3).divide(16)] == [(2, 1), (14, 2), (3, 2)]
-
-
-def test_names(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     assert named(str(tmp_path / "model")) == ("model", str(tmp_path / "model"))
     assert named(f"mine={tmp_path}/model") == ("mine", f"{tmp_path}/model")

@@ -1,4 +1,4 @@
-"""`essent serve` as users start it: processes of its own, signals, exit codes, environment variables."""
+"""`essent serve` as users start it: signals, exit codes, variables, control groups; a stop loses no request."""
 
 from __future__ import annotations
 
@@ -6,26 +6,38 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
+import sys
 import threading
+import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import fields
+from http.client import HTTPConnection
 from pathlib import Path
 
 import httpx
 import numpy as np
+import psutil
 import pytest
 
 import essent
 from command_line import PROGRAM, run
 from essent import StaticEncoder
+from essent._core.cores import ROOT
+from essent.serving.prepared import Prepared
 from essent.serving.settings import Settings
-from servers import paused
+from servers import Running, paused
 from test_without_torch import PRELUDE
 from waiting import LIMIT, wait_until
 
 COMMAND = [*PROGRAM, "serve"]
+BODY = b'{"inputs": "a dog runs"}'
+REQUEST = b"POST /embed HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY)
+FILES = {"cpu": ("cpu.max", "cpu.cfs_quota_us"), "memory": ("memory.max", "memory.limit_in_bytes")}  # version 2, 1
 
 
 @contextmanager
@@ -49,62 +61,50 @@ def started(*arguments: str, **variables: str) -> Iterator[tuple[subprocess.Pope
         process.stderr.close()
 
 
+def children_of(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def spawned_by(pid: int) -> psutil.Process:
+    """Return the engine's process, or the one that prepares a model."""
+    (process,) = (child for child in children_of(pid) if any("spawn_main" in part for part in child.cmdline()))
+    return process
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
 def test_a_graceful_stop(graph_folder: Path, static_folder: Path, kind: int) -> None:
-    """What runs is finished, what is new is refused, the engine's process goes too, and the exit code is 0."""
-    texts = [f"number {number} of many texts" * 3 for number in range(1500)]
+    """What runs is finished, what is new is refused, the engine's process ends too, and the exit code is 0."""
+    body = {"inputs": [f"number {number} of many texts" * 3 for number in range(1500)]}
     patient = ("--port", "0", "--quiet-timeout", str(LIMIT), "--batch-timeout", str(LIMIT))
-    with started(f"tiny={graph_folder}", str(static_folder), *patient) as (process, lines, url):
-        children = _children(process.pid)
+    with (
+        started(f"tiny={graph_folder}", str(static_folder), *patient) as (process, lines, url),
+        ThreadPoolExecutor(1) as pool,
+    ):
+        children = children_of(process.pid)
         typical = httpx.post(url + "/compare", json={"pairs": [["a", "b"]]}).json()["typical"]
         assert [row["pairs"] for row in typical] == ["unrelated", "alike in part", "same meaning"]
-        answers: list[httpx.Response] = []
-        asking = threading.Thread(target=lambda: answers.append(httpx.post(url + "/embed", json={"inputs": texts})))
-        (engine,) = (child for child in children if _runs(child, b"spawn_main"))
-        with paused(engine):
-            asking.start()
+        with paused(spawned_by(process.pid).pid):
+            call = pool.submit(httpx.post, url + "/embed", json=body)
             wait_until(lambda: "te_queue_size 0" not in httpx.get(url + "/metrics").text)
             process.send_signal(kind)
-            wait_until(lambda: _refuses(url))
-        asking.join()
+            wait_until_refused(int(url.rpartition(":")[2]))
+        answer = call.result()
         assert process.wait(LIMIT) == 0
-    assert answers[0].status_code == 200
-    assert len(answers[0].json()) == 1500
+    assert (answer.status_code, len(answer.json())) == (200, 1500)
     assert not any("Traceback" in line for line in lines)
     assert children
-    wait_until(lambda: not _alive(children))
-
-
-def _alive(processes: list[int]) -> list[int]:
-    return [number for number in processes if Path(f"/proc/{number}/exe").exists()]
-
-
-def _runs(number: int, program: bytes) -> bool:
-    return program in Path(f"/proc/{number}/cmdline").read_bytes()
-
-
-def _refuses(url: str) -> bool:
-    """Whether nothing listens there any more."""
-    try:
-        httpx.get(url + "/health")
-    except httpx.TransportError:
-        return True
-    return False
-
-
-def _children(pid: int) -> list[int]:
-    import psutil
-
-    return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    psutil.wait_procs(children, LIMIT)
+    assert not any(child.is_running() for child in children)
 
 
 @pytest.mark.slow
 def test_the_engine_ends_when_the_server_is_killed(graph_folder: Path) -> None:
     with started(str(graph_folder), "--port", "0") as (process, _, _):
-        children = _children(process.pid)
+        children = children_of(process.pid)
         process.kill()
-        wait_until(lambda: not _alive(children))
+        _, alive = psutil.wait_procs(children, LIMIT)
+    assert not alive
 
 
 @pytest.mark.slow
@@ -145,7 +145,7 @@ def test_static_encoder_is_served_without_torch(static_folder: Path, tmp_path: P
     path = os.pathsep.join([str(tmp_path), str(Path(essent.__file__).parents[1])])
     with started(f"small={static_folder}", "--port", "0", PYTHONPATH=path) as (process, _, url):
         vectors = httpx.post(url + "/embed", json={"inputs": "two dogs", "normalize": False}).json()
-        assert not _children(process.pid)[1:]  # no engine; multiprocessing's own helper stays
+        assert not children_of(process.pid)[1:]  # no engine; multiprocessing's own helper stays
     np.testing.assert_allclose(vectors[0], StaticEncoder.load(static_folder).encode("two dogs"), atol=1e-6)
 
 
@@ -155,8 +155,8 @@ def test_wrong_input(tmp_path: Path) -> None:
 
     assert "between 0 and 65535" in refusal("m", "--port", "99999")
     assert "different names" in refusal("a=m", "a=n")
-    assert "cannot be read" in refusal("m", "--api-key-file", tmp_path / "none")
-    assert "choose one of auto, torch, openvino, onnx" in refusal("m", "--engine", "tensor")
+    assert "Cannot read the API key file" in refusal("m", "--api-key-file", tmp_path / "none")
+    assert "allowed: auto, torch, openvino, onnx" in refusal("m", "--engine", "tensor")
 
 
 def test_every_option_is_a_variable_and_in_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,13 +169,13 @@ def test_every_option_is_a_variable_and_in_the_documentation(monkeypatch: pytest
     assert "ESSENT_MODEL" in help_text
 
 
-def _ignores_signals(pid: int) -> bool:
+def ignores_signals(pid: int) -> bool:
     """Whether the process that prepares the model leaves SIGTERM to its parent."""
-    for child in _children(pid):
-        if _runs(child, b"spawn_main"):
-            status = Path(f"/proc/{child}/status").read_text("ascii")
-            ignored = int(re.search(r"SigIgn:\s*(\w+)", status)[1], 16)
-            return bool(ignored >> (signal.SIGTERM - 1) & 1)
+    for child in children_of(pid):
+        with suppress(psutil.NoSuchProcess):
+            if any("spawn_main" in part for part in child.cmdline()):
+                ignored = re.search(r"SigIgn:\s*(\w+)", Path(f"/proc/{child.pid}/status").read_text("ascii"))
+                return bool(int(ignored[1], 16) >> (signal.SIGTERM - 1) & 1)
     return False
 
 
@@ -184,14 +184,176 @@ def _ignores_signals(pid: int) -> bool:
     [("server", signal.SIGTERM, 0, "Stopped before it had started."), ("model", signal.SIGKILL, 2, "lack of memory")],
 )
 def test_stopped_while_it_loads(bert: Path, victim: str, kind: int, code: int, message: str) -> None:
-    """The process that prepares the model is ended too, and says nothing more; where it died, the server says why."""
+    """The process that prepares the model ends too, without a message; if it dies, the server reports the cause."""
     with subprocess.Popen([*COMMAND, f"mini={bert}", "--port", "0"], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert process.stderr.readline().startswith("Loading")
-        wait_until(lambda: process.poll() is not None or _ignores_signals(process.pid))
-        (preparing,) = (child for child in _children(process.pid) if _runs(child, b"spawn_main"))
-        os.kill(process.pid if victim == "server" else preparing, kind)
+        wait_until(lambda: process.poll() is not None or ignores_signals(process.pid))
+        os.kill(process.pid if victim == "server" else spawned_by(process.pid).pid, kind)
         remaining = process.stderr.read()
     assert process.returncode == code
     assert message in " ".join(remaining.split())
     assert len(remaining.splitlines()) <= 3
+
+
+# -- a stop loses no request -------------------------------------------------------------------------------------------
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
+
+
+def read_answer(connection: socket.socket) -> bytes:
+    """Head and body of one answer; the connection stays open."""
+    got = b""
+    while b"\r\n\r\n" not in got:
+        got += connection.recv(65_536)
+    length = int(re.search(rb"content-length: (\d+)", got)[1])
+    while len(got) < got.index(b"\r\n\r\n") + 4 + length:
+        got += connection.recv(65_536)
+    return got
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Everything up to the orderly end of a connection; a reset raises."""
+    with connection:
+        return b"".join(iter(lambda: connection.recv(65_536), b""))
+
+
+def wait_until_refused(port: int) -> None:
+    """Wait until the port is closed."""
+    with suppress(ConnectionRefusedError):
+        while True:
+            connect(port).close()
+            time.sleep(0.01)
+
+
+def test_stop_answers_every_received_request(static: Prepared) -> None:
+    """On connections that wait to be accepted, on open ones that nobody reads, and where half of a head has come."""
+    server = Running([static], Settings(port=0))
+    server.start()
+    unused, half, *used = (connect(server.port) for _ in range(10))
+    for connection in used:
+        connection.sendall(REQUEST)
+        assert b"connection: close" not in read_answer(connection)
+    blocked, stop = threading.Event(), threading.Event()
+
+    async def on_tick(_: int) -> bool:
+        """uvicorn calls this ten times a second: it stops, but only after clients have sent something."""
+        blocked.set()
+        return stop.wait(60)
+
+    server.server.on_tick = on_tick
+    assert blocked.wait(60)
+    new = [connect(server.port) for _ in range(20)]
+    half.sendall(REQUEST[:20])
+    for connection in (*used, *new):
+        connection.sendall(REQUEST)
+    stop.set()
+    wait_until_refused(server.port)
+    half.sendall(REQUEST[20:])
+    for connection in (half, *used, *new):
+        answer = read_all(connection)
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert b"\r\nconnection: close\r\n" in answer
+        assert answer.endswith(b"]]")
+    assert read_all(unused) == b""
+    server.stop()
+    assert (server.server.answered, server.server.unfinished) == (1 + len(used) + len(new), 0)
+
+
+def send_until_refused(port: int, statuses: Counter[str], stop: threading.Barrier) -> None:
+    """Request after request, until the server says that it is gone."""
+    while True:
+        try:
+            connection = HTTPConnection("127.0.0.1", port, timeout=LIMIT)
+            connection.connect()
+        except ConnectionRefusedError:
+            return
+        close = False
+        while not close:
+            connection.request("POST", "/embed", BODY)
+            with connection.getresponse() as answer:
+                answer.read()
+            statuses[str(answer.status)] += 1
+            if statuses["200"] == 5:
+                stop.wait(LIMIT)
+            close = answer.will_close
+        connection.close()
+
+
+@pytest.mark.slow
+def test_sigterm_under_load(static_folder: Path) -> None:
+    """Whatever a client has sent is answered, or its connection refused before it sends anything."""
+    clients = 12
+    statuses, stop = [Counter[str]() for _ in range(clients)], threading.Barrier(clients + 1)
+    with started(str(static_folder), "--port", "0") as (process, lines, url):
+        with ThreadPoolExecutor(clients) as pool:
+            port = int(url.rpartition(":")[2])
+            running = [pool.submit(send_until_refused, port, counts, stop) for counts in statuses]
+            stop.wait(LIMIT)
+            process.send_signal(signal.SIGTERM)
+            for client in running:
+                client.result(LIMIT)
+        assert process.wait(LIMIT) == 0
+    assert {status for counts in statuses for status in counts} == {"200"}
+    assert lines[-1].endswith("left unfinished: 0.\n")
+
+
+@pytest.mark.slow
+def test_forced_stop_counts_unfinished_requests(static_folder: Path) -> None:
+    """The second Ctrl+C waits for nobody: who waits is told, and so is who stopped it."""
+    with started(str(static_folder), "--port", "0") as (process, lines, url):
+        port = int(url.rpartition(":")[2])
+        with connect(port) as connection:
+            connection.sendall(
+                b"POST /embed HTTP/1.1\r\nhost: here\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n"
+            )
+            assert connection.recv(100).startswith(b"HTTP/1.1 100")  # it waits for the body
+            process.send_signal(signal.SIGINT)
+            wait_until_refused(port)
+            process.send_signal(signal.SIGINT)
+            answer = read_all(connection)
+        assert process.wait(60) == 0
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert b"The server stopped before the request was done" in answer
+    assert lines[-1] == "Stopped. Requests answered after the signal: 0; left unfinished: 1.\n"
+    assert not any("Traceback" in line for line in lines)
+
+
+# -- control groups: real limits, as containers and systemd set them ---------------------------------------------------
+
+
+@contextmanager
+def control_group(controller: str, limits: tuple[str, str]) -> Iterator[list[str]]:
+    """The words before a command that runs it in a limited group; skips where the machine lets nobody make one."""
+    first_version = (ROOT / controller).is_dir()
+    group = (ROOT / controller if first_version else ROOT) / f"essent-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / FILES[controller][first_version]).write_text(limits[first_version], "ascii")
+    except OSError as error:
+        if group.exists():
+            group.rmdir()
+        pytest.skip(f"No control group can be limited here: {error}")
+    try:
+        yield ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group / "cgroup.procs")]
+    finally:
+        while (group / "cgroup.procs").read_text("ascii"):  # multiprocessing's helper is on its way out
+            time.sleep(0.01)
+        group.rmdir()
+
+
+def test_the_share_of_a_group_is_counted() -> None:
+    command = [sys.executable, "-c", "from essent._core.cores import cores; print(cores())"]
+    with control_group("cpu", ("50000 100000", "50000")) as limited:
+        assert subprocess.check_output([*limited, *command], text=True) == "1\n"
+
+
+@pytest.mark.slow
+def test_out_of_memory_is_reported(graph_folder: Path) -> None:
+    with control_group("memory", ("200000000", "200000000")) as limited:
+        done = subprocess.run([*limited, *COMMAND, str(graph_folder), "--port", "0"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "lack of memory" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -53,7 +53,7 @@ class Tab:
         self.requests: list[Request] = []
         self.page.on("console", lambda message: self.messages.append(message.text))
         self.page.on("pageerror", lambda error: self.messages.append(str(error)))
-        self.page.on("request", self.requests.append)
+        self.page.on("request", lambda request: self.requests.append(request))
         self.page.goto(url)
 
     def until(self, script: str) -> None:

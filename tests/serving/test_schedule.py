@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from essent.serving.engine import MANY_QUERIES, Engine
-from essent.serving.schedule import LONGER, PATIENCE, SHORTER, Batch, Job, Schedule
+from essent.serving.schedule import LONGER, SHORTER, TOKENS_PER_SECOND, Batch, Job, Schedule
 from essent.serving.settings import Settings
 from essent.serving.worker import BULK, QUICK, width_of
 
 
-def job(lengths: list[int], arrival: float = 0.0, model: int = 0, allowance: float = 60.0) -> Job:
-    return Job(model, [np.full(length, 7, np.int32) for length in lengths], arrival, allowance, None)
+def job(lengths: list[int], arrival: float = 0.0, model: str = "a", timeout: float = 60.0) -> Job:
+    return Job(model, [np.full(length, 7, np.int32) for length in lengths], arrival, timeout, None)
 
 
 def drain(schedule: Schedule) -> list[Batch]:
@@ -38,7 +38,7 @@ def test_a_query_overtakes_a_corpus() -> None:
     corpus, query = job([30] * 1000, 0.0), job([30], 3.0)
     schedule = waiting(corpus, query)
     assert [schedule.next().texts, schedule.next().jobs] == [[(query, 0)], [corpus]]
-    assert job([500] * 2048, 5.0, allowance=60.0).due == 35.0
+    assert job([500] * 2048, 5.0, timeout=60.0).due == 35.0
 
 
 def test_a_corpus_does_not_starve() -> None:
@@ -53,13 +53,13 @@ def test_a_corpus_does_not_starve() -> None:
             waited = clock
             break
     assert waited is not None
-    assert waited == pytest.approx(corpus.tokens / PATIENCE, abs=0.05)
+    assert waited == pytest.approx(corpus.tokens / TOKENS_PER_SECOND, abs=0.05)
 
 
 def test_requests_of_clients_share_batches() -> None:
     jobs = [job([20 + number % 3], number / 100) for number in range(40)]
     assert waiting(*jobs).next().jobs == jobs
-    for batch in drain(waiting(*(job([20], number / 100, model=number % 2) for number in range(10)))):
+    for batch in drain(waiting(*(job([20], number / 100, model="ab"[number % 2]) for number in range(10)))):
         assert {request.model for request in batch.jobs} == {batch.model}
 
 
@@ -70,9 +70,11 @@ def test_widths_are_multiples_of_four() -> None:
 
 def test_room() -> None:
     schedule = Schedule(512, 100)
-    assert schedule.has_room(1000)  # nothing waits
-    schedule.add(job([60]))
-    assert [schedule.has_room(40), schedule.has_room(41)] == [True, False]
+    assert schedule.add(job([1000]))  # nothing waits
+    schedule.next()
+    assert schedule.add(job([60]))
+    assert [schedule.add(job([41])), schedule.add(job([40]))] == [False, True]
+    assert schedule.add(job([1000]), unlimited=True)
 
 
 def test_removed_jobs_do_not_run() -> None:
@@ -85,37 +87,37 @@ def test_removed_jobs_do_not_run() -> None:
 
 
 REQUESTS = st.lists(
-    st.tuples(st.lists(st.integers(0, 600), min_size=1, max_size=30), st.floats(0, 100), st.integers(0, 1)),
+    st.tuples(st.lists(st.integers(0, 600), min_size=1, max_size=30), st.floats(0, 100), st.sampled_from("ab")),
     min_size=1,
     max_size=20,
 )
 
 
-@given(requests=REQUESTS, budget=st.integers(16, 4096), only_small=st.booleans())
-def test_texts_run_once_within_the_budget(requests: list, budget: int, only_small: bool) -> None:
+@given(requests=REQUESTS, budget=st.integers(16, 4096), only_queries=st.booleans())
+def test_texts_run_once_within_the_budget(requests: list, budget: int, only_queries: bool) -> None:
     schedule = Schedule(budget, 10**9)
     jobs = [job(lengths, arrival, model) for lengths, arrival, model in requests]
     for request in jobs:
         schedule.add(request)
-    if only_small and (first := schedule.next(only_small=True)) is not None:
-        assert first.small
+    if only_queries and (first := schedule.next(only_queries=True)) is not None:
+        assert first.is_query
         batches = [first, *drain(schedule)]
     else:
         batches = drain(schedule)
     ran = [(id(request), row) for batch in batches for request, row in batch.texts]
     assert sorted(ran) == sorted((id(request), row) for request in jobs for row in range(len(request.sequences)))
     for batch in batches:
-        lengths = [max(len(ids), 1) for ids in batch.sequences]
+        lengths = [max(len(ids), 1) for ids in (request.sequences[row] for request, row in batch.texts)]
         assert len(lengths) == 1 or len(lengths) * max(lengths) <= budget * 1.2
         assert min(lengths) >= min(SHORTER * max(lengths) / LONGER, max(lengths) - 4) - 1
     assert schedule.tokens == 0
-    assert not len(schedule)
+    assert not schedule.jobs
 
 
 @pytest.mark.parametrize(("waiting", "lane"), [(1, QUICK), (MANY_QUERIES, QUICK), (MANY_QUERIES + 1, BULK)])
 def test_many_queries_use_the_bulk_lane(waiting: int, lane: str) -> None:
     """Both lanes at once share the cores, so that many queries are served later with both."""
-    engine = Engine([], 1, Schedule(2048, 10**6), Settings(), None, lambda batch: None)  # type: ignore[arg-type]
+    engine = Engine({}, 1, Schedule(2048, 10**6), Settings(), None, lambda batch: None)  # type: ignore[arg-type]
     engine.connection, theirs = Pipe()
     engine.state, engine.lanes = "ready", {QUICK: 1, BULK: 1}
     for number in range(waiting):

@@ -23,16 +23,94 @@ from sentence_transformers.sentence_transformer.modules import (
     WordEmbeddings,
 )
 from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
-from tested_models import change, healthy, write_json
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from command_line import run
 from essent import Encoder
 from essent._core.folders.digests import write_digests
 from essent.engine.compiled import CompiledEncoder
 from essent.errors import InputError, VerificationError
+from essent.tasks.heros import load_heros
+from essent.tasks.locate import load_pairs
+from essent.tasks.sample import sample_minimal_pairs_path, sample_pairs_path
 from essent.verification.checks import CHECKS
 from essent.verification.report import check
 from essent.verification.vectors import ANISOTROPIC
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+CARD = """---
+library_name: sentence-transformers
+---
+# healthy
+
+SentenceTransformer(
+  (0): Transformer({'max_seq_length': 64, 'do_lower_case': False}) with Transformer model: BertModel
+  (1): Pooling({'word_embedding_dimension': 96, 'pooling_mode_cls_token': False, 'pooling_mode_mean_tokens': True})
+  (2): Normalize()
+)
+"""
+
+
+def tokenizer_of_words() -> PreTrainedTokenizerFast:
+    """Every word of the demonstration's sentences is a token."""
+    texts = [*load_pairs(sample_pairs_path()).texts(), *load_heros(sample_minimal_pairs_path()).texts()]
+    cut, lower = pre_tokenizers.BertPreTokenizer(), normalizers.BertNormalizer(lowercase=True)
+    words = sorted({word for text in texts for word, _ in cut.pre_tokenize_str(lower.normalize_str(text))})
+    ids = {word: token_id for token_id, word in enumerate([*SPECIAL, *words])}
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token=SPECIAL[1]))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = lower, cut
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
+
+
+def write_json(path: Path, content: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content), "utf-8")
+
+
+def change(path: Path, **values: object) -> None:
+    """Set keys of a file of settings; None takes a key out."""
+    content = {**json.loads(path.read_text("utf-8")), **values}
+    write_json(path, {key: value for key, value in content.items() if value is not None})
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small healthy model: random word vectors, one layer that hardly changes them, mean pooling.
+
+    Saved as sentence-transformers 2 does.
+    """
+    folder = tmp_path_factory.mktemp("models") / "healthy"
+    torch.manual_seed(0)
+    tokenizer = tokenizer_of_words()
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=96, num_hidden_layers=1, num_attention_heads=4, intermediate_size=64,
+        max_position_embeddings=64,
+    )  # fmt: skip
+    model = BertModel(config, add_pooling_layer=False).eval()
+    with torch.no_grad():
+        model.embeddings.word_embeddings.weight.normal_()
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
+    listed = [
+        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for index, (path, kind) in enumerate(kinds.items())
+    ]
+    write_json(folder / "modules.json", listed)
+    flags = {"cls_token": False, "mean_tokens": True, "max_tokens": False}
+    pooling = {"word_embedding_dimension": 96, **{f"pooling_mode_{name}": on for name, on in flags.items()}}
+    write_json(folder / "1_Pooling" / "config.json", pooling)
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": 64, "do_lower_case": False})
+    write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
+    (folder / "2_Normalize").mkdir()
+    (folder / "README.md").write_text(CARD, "utf-8")
+    return folder
+
 
 TEXTS = ["The film was boring.", "The city council voted."]
 ADVICE_OF_THE_MACHINE = "speed"
@@ -41,130 +119,127 @@ VARIED = [
 ]
 
 
-@pytest.fixture(scope="session")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return healthy(tmp_path_factory.mktemp("models") / "healthy")
-
-
 @pytest.fixture
 def folder(whole: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(whole, tmp_path / "model"))
 
 
-def weights(folder: Path, edit: Callable[[dict[str, torch.Tensor]], object]) -> None:
-    """Change the model's weights."""
-    tensors = load_file(folder / "model.safetensors")
-    edit(tensors)
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+Break = Callable[[Path], object]
+
+
+def weights(edit: Callable[[dict[str, torch.Tensor]], object]) -> Break:
+    """Return a function that changes the weights of a folder."""
+
+    def change_weights(folder: Path) -> None:
+        tensors = load_file(folder / "model.safetensors")
+        edit(tensors)
+        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+
+    return change_weights
+
+
+def settings(name: str, **values: object) -> Break:
+    return lambda folder: change(folder / name, **values)
+
+
+def tokenizer(edit: Callable[[dict], object]) -> Break:
+    """Return a function that changes the tokenizer of a folder."""
+
+    def change_tokenizer(folder: Path) -> None:
+        content = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+        edit(content)
+        write_json(folder / "tokenizer.json", content)
+
+    return change_tokenizer
+
+
+def with_card(text: str) -> Break:
+    return lambda folder: (folder / "README.md").write_text((folder / "README.md").read_text("utf-8") + text, "utf-8")
 
 
 NORM = "encoder.layer.0.output.LayerNorm"
+DENSE = "encoder.layer.0.output.dense"
 WORDS, POSITIONS = "embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight"
+NEGATIONS = r"\b(not|never|no|nobody|nothing|none|do|does|did|n't|isn't|doesn't|didn't)\b"
+STOP = {"type": "Replace", "pattern": {"Regex": NEGATIONS}, "content": ""}
+TURN = torch.outer(torch.linspace(-1, 1, 64), torch.randn(96, generator=torch.Generator().manual_seed(1)))
+anisotropic = weights(lambda t: t[f"{NORM}.bias"].copy_(torch.ones(96) * torch.tensor([1.5, -1.5]).repeat(48)))
+cls_pooling = settings("1_Pooling/config.json", pooling_mode_cls_token=True, pooling_mode_mean_tokens=False)
+ignoring_negations = tokenizer(
+    lambda t: t.update(normalizer={"type": "Sequence", "normalizers": [t["normalizer"], STOP]})
+)
+of_another_language = tokenizer(
+    lambda t: t["model"].update(vocab={word if n < 400 else f"⟨{word}⟩": n for word, n in t["model"]["vocab"].items()})
+)
 
 
-def anisotropic(folder: Path) -> None:
-    weights(folder, lambda t: t[f"{NORM}.bias"].copy_(torch.ones(96) * torch.tensor([1.5, -1.5]).repeat(48)))
-
-
-def dead(folder: Path) -> None:
-    weights(folder, lambda t: t[f"{NORM}.weight"][:10].zero_())
-
-
-def dominating(folder: Path) -> None:
-    weights(folder, lambda t: t[f"{NORM}.weight"][7].fill_(60.0))
-
-
-def by_length(folder: Path) -> None:
-    """Every position turns all vectors a little further."""
-    turn = torch.outer(torch.linspace(-1, 1, 64), torch.randn(96, generator=torch.Generator().manual_seed(1)))
-    weights(folder, lambda t: t[POSITIONS].copy_(6 * turn))
-
-
-def deaf_to_not(folder: Path) -> None:
-    """The tokenizer takes negations for stop words."""
-    tokenizer = json.loads((folder / "tokenizer.json").read_text("utf-8"))
-    stop = r"\b(not|never|no|nobody|nothing|none|do|does|did|n't|isn't|doesn't|didn't)\b"
-    strip = {"type": "Replace", "pattern": {"Regex": stop}, "content": ""}
-    tokenizer["normalizer"] = {"type": "Sequence", "normalizers": [tokenizer["normalizer"], strip]}
-    write_json(folder / "tokenizer.json", tokenizer)
-
-
-def of_another_language(folder: Path) -> None:
-    tokenizer = json.loads((folder / "tokenizer.json").read_text("utf-8"))
-    vocabulary = tokenizer["model"]["vocab"]
-    tokenizer["model"]["vocab"] = {word if n < 400 else f"⟨{word}⟩": n for word, n in vocabulary.items()}
-    write_json(folder / "tokenizer.json", tokenizer)
-
-
-def undefined(folder: Path) -> None:
-    weights(folder, lambda t: t[WORDS][200:400].fill_(float("nan")))
-
-
-def too_large_for_half(folder: Path) -> None:
-    weights(folder, lambda t: t[WORDS].mul_(1e6))
-
-
-def overflowing(folder: Path) -> None:
-    """No weight is too large, and a state is: the square of a layer norm's input."""
-    weights(
-        folder,
-        lambda t: [
-            t["encoder.layer.0.output.dense.weight"].mul_(3e5),
-            t["encoder.layer.0.output.dense.bias"].fill_(6e4),
-        ],
-    )
-
-
-def cls_pooling(folder: Path) -> None:
-    change(folder / "1_Pooling" / "config.json", pooling_mode_cls_token=True, pooling_mode_mean_tokens=False)
-
-
-def narrow(folder: Path) -> None:
-    change(folder / "1_Pooling" / "config.json", word_embedding_dimension=48)
-
-
-def settings(folder: Path, longest: int) -> None:
-    change(folder / "sentence_bert_config.json", max_seq_length=longest)
-
-
-def e5_without_prompts(folder: Path) -> None:
-    change(folder / "config.json", _name_or_path="intfloat/e5-small-v2")
-
-
-def card_with_prompts(folder: Path) -> None:
-    with (folder / "README.md").open("a", encoding="utf-8") as card:
-        card.write('\ntexts = ["query: how much?", "passage: so much."]\n')
-
-
-def unused_prompts(folder: Path) -> None:
-    change(folder / "config_sentence_transformers.json", prompts={"query": "Q: ", "passage": "P: "})
-
-
-def half_on_a_cpu(folder: Path) -> None:
-    change(folder / "config.json", dtype="float16")
-
-
-FAULTS: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
-    # fault: what makes it, which check finds it, what it says, what mends it
-    "cut": (lambda f: settings(f, 8), "truncation", "limit is 6 tokens", "max_seq_length ="),
+FAULTS: dict[str, tuple[Break, str, str, str]] = {
+    # fault: what makes it, which check finds it, its message, its fix
+    "cut": (
+        settings("sentence_bert_config.json", max_seq_length=8),
+        "truncation",
+        "limit is 6 tokens",
+        "max_seq_length =",
+    ),
     "unknown words": (of_another_language, "unknown-tokens", "unknown to the tokenizer", "of the language and script"),
-    "too long": (lambda f: settings(f, 512), "capacity", "64 positions", '"max_seq_length": 64'),
+    "too long": (
+        settings("sentence_bert_config.json", max_seq_length=512),
+        "capacity",
+        "64 positions",
+        '"max_seq_length": 64',
+    ),
     "one way": (anisotropic, "anisotropy", "average cosine", "-r 'mean | centre'"),
-    "dead": (dead, "dead-dimensions", "10 of 96", "whiten:86"),
-    "dominating": (dominating, "dominating-dimension", "Dimension 7 of 96", "| zscore"),
-    "by length": (by_length, "length-bias", "similar length have similar vectors", "abtt"),
-    "negation": (deaf_to_not, "negation", "Insensitive to negation", "hard negatives"),
-    "undefined": (undefined, "finite", "infinite or undefined", "weights again"),
-    "weights over 65,504": (too_large_for_half, "float16", "is infinite in float16", "bfloat16"),
-    "states over 65,504": (overflowing, "float16", "In float16", "bfloat16"),
+    "dead": (weights(lambda t: t[f"{NORM}.weight"][:10].zero_()), "dead-dimensions", "10 of 96", "whiten:86"),
+    "dominating": (
+        weights(lambda t: t[f"{NORM}.weight"][7].fill_(60.0)),
+        "dominating-dimension",
+        "Dimension 7 of 96",
+        "| zscore",
+    ),
+    "by length": (
+        weights(lambda t: t[POSITIONS].copy_(6 * TURN)),
+        "length-bias",
+        "similar length have similar vectors",
+        "abtt",
+    ),
+    "negation": (ignoring_negations, "negation", "Insensitive to negation", "hard negatives"),
+    "undefined": (
+        weights(lambda t: t[WORDS][200:400].fill_(float("nan"))),
+        "finite",
+        "infinite or undefined",
+        "weights again",
+    ),
+    "weights over 65,504": (weights(lambda t: t[WORDS].mul_(1e6)), "float16", "is infinite in float16", "bfloat16"),
+    # no weight is too large, but a state is: the square of a layer norm's input
+    "states over 65,504": (
+        weights(lambda t: (t[f"{DENSE}.weight"].mul_(3e5), t[f"{DENSE}.bias"].fill_(6e4))),
+        "float16",
+        "In float16",
+        "bfloat16",
+    ),
     "pooling": (cls_pooling, "pooling", "uses cls pooling, but the model card describes", "-r 'mean | normalize'"),
-    "width": (narrow, "pooling", "of 48 dimensions", "again"),
+    "width": (settings("1_Pooling/config.json", word_embedding_dimension=48), "pooling", "of 48 dimensions", "again"),
     "no modules": (lambda f: (f / "modules.json").unlink(), "pooling", "modules.json does not list it", "again"),
-    "no prompts": (e5_without_prompts, "prompts", "lacks 'query: ' and 'passage: '", "model.prompts ="),
-    "prompts of the card": (card_with_prompts, "prompts", "lacks 'passage: ' and 'query: '", "model.prompts ="),
-    "unused prompts": (unused_prompts, "prompts", "none of them", "encode_query"),
-    "half precision": (half_on_a_cpu, "speed", "float16, which plain", '"dtype": "float32"'),
-}  # fmt: skip
+    "no prompts": (
+        settings("config.json", _name_or_path="intfloat/e5-small-v2"),
+        "prompts",
+        "lacks 'query: ' and 'passage: '",
+        "model.prompts =",
+    ),
+    "prompts of the card": (
+        with_card('\ntexts = ["query: how much?", "passage: so much."]\n'),
+        "prompts",
+        "lacks 'passage: ' and 'query: '",
+        "model.prompts =",
+    ),
+    "unused prompts": (
+        settings("config_sentence_transformers.json", prompts={"query": "Q: ", "passage": "P: "}),
+        "prompts",
+        "none of them",
+        "encode_query",
+    ),
+    "half precision": (settings("config.json", dtype="float16"), "speed", "float16, which plain", '"dtype": "float32"'),
+}
 
 
 def test_a_healthy_folder_has_no_problem(whole: Path) -> None:
@@ -210,7 +285,7 @@ def test_causes_precede_their_consequences(folder: Path, tmp_path: Path) -> None
 
 
 def test_a_dominating_dimension_explains_a_typical_cosine(folder: Path) -> None:
-    weights(folder, lambda t: (t[f"{NORM}.weight"][7].fill_(1.0), t[f"{NORM}.bias"][7].fill_(12.0)))
+    weights(lambda t: (t[f"{NORM}.weight"][7].fill_(1.0), t[f"{NORM}.bias"][7].fill_(12.0)))(folder)
     problems = check(str(folder), skip=but("anisotropy", "dominating-dimension")).problems
     assert [(problem.check, problem.cause) for problem in problems] == [
         ("dominating-dimension", ""), ("anisotropy", "dominating-dimension")
@@ -275,7 +350,7 @@ def test_saved_encoders_are_healthy(whole: Path, tmp_path: Path) -> None:
     assert list(report.summary())[-1] == "✓ No faults found."
     assert {problem.check for problem in report.problems} <= {ADVICE_OF_THE_MACHINE}
     assert report.to_dict()["verified"]
-    weights(tmp_path / "legacy", lambda t: t[WORDS].mul_(-1))
+    weights(lambda t: t[WORDS].mul_(-1))(tmp_path / "legacy")
     write_digests(tmp_path / "legacy")
     with pytest.raises(VerificationError, match="golden vectors"):
         check(str(tmp_path / "legacy"))

@@ -1,5 +1,5 @@
-"""An embeddings server: OpenAI's and TEI's paths over HTTP, a queue, and an engine in a process that is watched.
+"""An embeddings server: the paths of OpenAI and TEI over HTTP, a queue, and an engine in a supervised process.
 
-The way of a request: `app.Guard` → `routes` → `service.Service.embed` → `engine.Engine.run` → the engine's process
-(`worker`). The HTTP process needs no torch, and nothing of HTTP is loaded in the engine's process.
+A request passes through `app.Guard`, a function of `routes`, `service.Service.embed` and `engine.Engine.run` to the
+engine's process (`worker`). The HTTP process needs no torch, and the engine's process loads nothing of HTTP.
 """

@@ -1,6 +1,6 @@
-"""The application: the paths, and what stands before every request: its id, the key, the size of its body, the clock.
+"""The HTTP application: paths, the checks before every request, and uvicorn, whose stop loses no request.
 
-Bodies are counted while they arrive, before anything is parsed. Nothing of a text, a key or a query reaches the log.
+Bodies are counted while they arrive, before anything is parsed. No text, key or query is logged.
 """
 
 from __future__ import annotations
@@ -10,22 +10,28 @@ import hashlib
 import hmac
 import logging
 import re
+import socket
 import time
 import traceback
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeAlias
 
 import orjson
+import uvicorn
 from fastapi import FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from essent.serving import routes
 from essent.serving.schemas import IDS, RequestError, overloaded, unhealthy
 from essent.serving.service import Service
+from essent.serving.settings import Settings
 from essent.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -33,46 +39,45 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
-DESCRIPTION = """Embeddings that are checked: every model has given its golden vectors before it answers, and gives them
-again whenever its engine starts. No text is cut without a word."""
-OPEN = frozenset({"/health", "/ping", "/metrics"})  # need no key, as in TEI: probes have none
-TEI = frozenset(route.path for route in routes.tei.routes)  # type: ignore[attr-defined]
+DESCRIPTION = """Embeddings that are checked: every model has reproduced its golden vectors before it is served, and
+reproduces them again whenever its engine starts. No text is truncated without a note."""
+OPEN = frozenset({"/health", "/ping", "/metrics"})  # without a key, as in TEI, for probes
+TEI = frozenset(route.path for route in routes.tei_router.routes)  # type: ignore[attr-defined]
 HTTP_ERRORS = {
     400: ("The body is not JSON.", "invalid_json"),
-    404: ("There is no such path here.", "not_found"),
+    404: ("Path not found.", "not_found"),
     405: ("The path has other methods.", "method_not_allowed"),
 }
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
-CLOSED = 499  # what the log and the metrics say of a client that went away
+DISCONNECTED = 499  # status in logs and metrics if the client disconnected
 MEGABYTE = 1_000_000
-BODIES = 8  # bodies of the largest size that may be in memory together
-DRAINED, DRAIN_SECONDS = 128_000_000, 5.0  # of a body that is too large: its sender reads no answer before it is done
+BODIES = 8  # bodies of the maximum size that may be in memory at the same time
+DRAINED, DRAIN_SECONDS = 128_000_000, 5.0  # of a body that is too large: its client reads the answer only after it
+KEEP_ALIVE = 20  # seconds until an idle connection is closed
+HEADER_BYTES = 65_536  # maximum size of a request's head
+QUIET = 1.0  # seconds after the stop signal in which a connected client may send a request
+SWEEP_INTERVAL = 1.0  # seconds
+HEADERS = 30.0  # seconds in which the head of a request must arrive
+UNREAD = 60.0  # seconds in which a client must read some of its answer
 
 
-def create_app(
-    service: Service, keys: tuple[str, ...] = (), explorer: tuple[bytes, dict[str, str]] | None = None
-) -> FastAPI:
-    """The application around a service.
-
-    Args:
-        service: its models, queue and engine; started and stopped by the caller.
-        keys: API keys, one of which a request must have; none: no key is asked for.
-        explorer: what browsers get at `/`, and its headers.
-    """
+def create_app(service: Service) -> FastAPI:
+    """Create the application of a service, which the caller starts and stops."""
+    settings = service.settings
     app = FastAPI(
         title="essent", description=DESCRIPTION, version=__version__, docs_url=None, redoc_url=None,
-        redirect_slashes=False, dependencies=[Security(HTTPBearer(auto_error=False))] if keys else [],
+        redirect_slashes=False, dependencies=[Security(HTTPBearer(auto_error=False))] if settings.api_key_file else [],
     )  # fmt: skip
-    for router in (routes.openai, routes.tei, routes.own):
+    for router in (routes.openai_router, routes.tei_router, routes.essent_router):
         app.include_router(router)
-    app.state.service, app.state.explorer = service, explorer
+    app.state.service, app.state.page = service, None if settings.no_page else routes.explorer_page()
     for kind in (RequestError, HTTPException, RequestValidationError):
-        app.add_exception_handler(kind, _answer_error)
-    app.add_middleware(Guard, service=service, keys=keys, paths=set(app.openapi()["paths"]))
-    if service.settings.cors:
+        app.add_exception_handler(kind, _handle_error)
+    app.add_middleware(Guard, service=service, paths=set(app.openapi()["paths"]))
+    if settings.cors:
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=list(service.settings.cors),
+            allow_origins=list(settings.cors),
             allow_methods=["GET", "POST"],
             allow_headers=["authorization", "content-type", "x-request-id"],
             expose_headers=["x-request-id", "retry-after", "x-truncated-inputs"],
@@ -84,95 +89,86 @@ def create_app(
 
 
 def error_response(path: str, error: RequestError) -> Response:
-    """An error in the shape that the path's clients read."""
+    """Return an error in the format of the path's clients."""
     status, content = error.tei() if path in TEI else error.openai()
     return Response(orjson.dumps(content), status, error.headers(), "application/json")
 
 
-async def _answer_error(request: Request, error: Exception) -> Response:
-    """The answer to what FastAPI raises: says what is wrong by field and kind, never by quoting a text."""
-    headers: Mapping[str, str] = {}
+async def _handle_error(request: Request, error: Exception) -> Response:
+    """Answer an error of FastAPI by field and kind, without quoting a text."""
+    response_headers = getattr(error, "headers", None) if isinstance(error, HTTPException) else None
     if isinstance(error, RequestValidationError):
-        error = _invalid(error)
+        error = _invalid_request(error)
     elif isinstance(error, HTTPException):
-        headers, status = error.headers or {}, error.status_code
-        message, code = HTTP_ERRORS.get(status, (error.detail, None))
-        error = RequestError(status, message, code)
+        error = RequestError(error.status_code, *HTTP_ERRORS.get(error.status_code, (error.detail, None)))
     if not isinstance(error, RequestError):
         raise error
     response = error_response(request.url.path, error)
-    response.headers.update(headers)
+    response.headers.update(response_headers or {})
     return response
 
 
-def _invalid(invalid: RequestValidationError) -> RequestError:
-    """Of several kinds that a field may have, the error of the nearest: the deepest, and not "should be a string"."""
-    error = max(invalid.errors(), key=lambda error: (len(error["loc"]), not error["type"].endswith("_type")))
-    if error["type"] == "json_invalid":
-        return RequestError(400, f"The body is not JSON: {error['ctx']['error']}.", "invalid_json")
-    fields = [str(part) for part in error["loc"][1:] if not _is_kind(part)]
-    code = IDS if error["type"] == IDS else None
-    message = f"{'.'.join(fields) or 'the body'}: {error['msg']}."
-    return RequestError(400, message, code, fields[0] if fields else None)
+def _invalid_request(invalid: RequestValidationError) -> RequestError:
+    """Convert the most specific error of a request: the deepest, and not "should be a string".
 
-
-def _is_kind(part: int | str) -> bool:
-    """Whether a part of a location that pydantic names is no field but one of the kinds that a field may have."""
-    return isinstance(part, str) and (not part.isidentifier() or part == "Sentences")
+    A field of several types has one error per type, with the type in its location.
+    """
+    details = max(invalid.errors(), key=lambda error: (len(error["loc"]), not error["type"].endswith("_type")))
+    if details["type"] == "json_invalid":
+        return RequestError(400, f"The body is not JSON: {details['ctx']['error']}.", "invalid_json")
+    location = [str(part) for part in details["loc"][1:]]
+    fields = [name for name in location if name.isdigit() or (name.isidentifier() and name.islower())]
+    message = f"{'.'.join(fields) or 'the body'}: {details['msg']}."
+    return RequestError(400, message, IDS if details["type"] == IDS else None, fields[0] if fields else None)
 
 
 # -- before every request ----------------------------------------------------------------------------------------------
 
 
-class GoneError(Exception):
-    """The client went away: nobody reads an answer."""
-
-
 class Guard:
-    """Middleware around the application.
+    """Middleware that checks headers and bodies, cancels requests of disconnected clients, and counts requests.
 
     Args:
-        app: what it protects.
-        service: its settings limit the requests, and its metrics count them.
-        keys: one of which a request must have; none: no key is asked for.
+        app: the application behind it.
+        service: has the metrics, and the settings with limits and keys.
         paths: paths that are named in metrics and logs.
     """
 
-    def __init__(self, app: Any, service: Service, keys: tuple[str, ...], paths: set[str]) -> None:
+    def __init__(self, app: Any, service: Service, paths: set[str]) -> None:
         self._app, self._settings, self._metrics, self._paths = app, service.settings, service.metrics, paths
-        self._keys = [hashlib.sha256(key.encode()).digest() for key in keys]
-        self._most = int(service.settings.max_body_mb * MEGABYTE)
+        self._keys = [hashlib.sha256(key.encode()).digest() for key in self._settings.read_keys()]
+        self._max_body = int(service.settings.max_body_mb * MEGABYTE)
         self._bytes = 0  # of bodies in memory
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, status, started = time.monotonic(), 500, False
+        start, status, started, complete = time.monotonic(), 500, False, False
         headers = dict(scope["headers"])
         request_id = headers.get(b"x-request-id", b"")
         if not REQUEST_ID.fullmatch(request_id):
             request_id = uuid.uuid4().hex.encode()
 
         async def answer(message: Message) -> None:
-            nonlocal status, started
+            nonlocal status, started, complete
             if message["type"] == "http.response.start":
                 status, started = message["status"], True
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
             await send(message)
+            complete = message["type"] == "http.response.body" and not message.get("more_body")
 
         error: RequestError | None = None
         body = bytearray()
         try:
             self._check_headers(scope, headers)
-            await self._read(scope, headers, receive, body)
-            await self._run(scope, bytes(body), receive, answer)
+            if await self._read(scope, headers, receive, body):
+                await self._run(scope, body, receive, answer)
+            status = status if complete else DISCONNECTED
         except RequestError as refused:
             error = refused
-        except GoneError:
-            status = CLOSED
-        except asyncio.CancelledError:  # the server stops, and waits no longer
+        except asyncio.CancelledError:  # the server stops and waits no longer
             error = None if started else unhealthy("The server stopped before the request was done.")
         except Exception as failed:
             lines = "".join(traceback.format_tb(failed.__traceback__))
@@ -186,12 +182,12 @@ class Guard:
                 await error_response(scope["path"], error)(scope, receive, answer)
             seconds = time.monotonic() - start
             path = scope["path"] if scope["path"] in self._paths else "other"
-            self._metrics.answered(path, scope["method"], status, seconds)
+            self._metrics.add_request(path, scope["method"], status, seconds)
             if self._settings.log_requests:
                 logger.info("%s %s %s %.1f ms %s", scope["method"], path, status, 1000 * seconds, request_id.decode())
 
     def _check_headers(self, scope: Message, headers: dict[bytes, bytes]) -> None:
-        """Compare with every key, in a time that tells nothing; refuse what a proxy could read in another way.
+        """Refuse ambiguous headers; compare the key with every valid key in constant time.
 
         Raises:
             RequestError: no valid key, two keys, or two lengths of the body.
@@ -199,95 +195,181 @@ class Guard:
         names = [name for name, _ in scope["headers"]]
         two_lengths = {b"content-length", b"transfer-encoding"} <= headers.keys()
         if two_lengths or names.count(b"authorization") > 1:
-            twice = "both Content-Length and Transfer-Encoding" if two_lengths else "several headers Authorization"
-            raise RequestError(400, f"The request has {twice}. Send one of them.", "ambiguous_headers")
-        page = (scope["method"], scope["path"]) == ("GET", "/")  # a browser has no key before it has the page
-        if not self._keys or scope["path"] in OPEN or page or scope["method"] == "OPTIONS":
+            duplicates = "both Content-Length and Transfer-Encoding" if two_lengths else "several headers Authorization"
+            raise RequestError(400, f"The request has {duplicates}. Send one of them.", "ambiguous_headers")
+        is_page = (scope["method"], scope["path"]) == ("GET", "/")  # the page asks for the key
+        if not self._keys or scope["path"] in OPEN or is_page or scope["method"] == "OPTIONS":
             return
         kind, _, key = headers.get(b"authorization", b"").partition(b" ")
         digest = hashlib.sha256(key.strip()).digest()
-        same = [hmac.compare_digest(digest, known) for known in self._keys]
-        if kind.lower() != b"bearer" or not any(same):
+        matches = [hmac.compare_digest(digest, valid) for valid in self._keys]
+        if kind.lower() != b"bearer" or not any(matches):
             message = "Send a valid API key in the header: Authorization: Bearer KEY."
             raise RequestError(401, message, "invalid_api_key")
 
-    async def _read(self, scope: Message, headers: dict[bytes, bytes], receive: Receive, body: bytearray) -> None:
-        """Fill `body`, whether its length is announced or not.
+    async def _read(self, scope: Message, headers: dict[bytes, bytes], receive: Receive, body: bytearray) -> bool:
+        """Append the body to `body`; return whether the client is still connected.
 
         Raises:
-            RequestError: too large, too slow, or too many at once.
+            RequestError: too large, too slow, or too many bodies at the same time.
         """
-        announced = headers.get(b"content-length", b"0")
-        size = int(announced) if announced.isdigit() else 0
+        declared = headers.get(b"content-length", b"0")
+        size = int(declared) if declared.isdigit() else 0
         end = time.monotonic() + self._settings.timeout
         more = scope["method"] in ("POST", "PUT", "PATCH", "DELETE")
-        while more or len(body) > self._most:
-            if max(size, len(body)) > self._most:
+        while more or len(body) > self._max_body:
+            if max(size, len(body)) > self._max_body:
                 if more and size <= DRAINED and b"expect" not in headers:
-                    await _drain(receive)
+                    with suppress(asyncio.TimeoutError):
+                        await asyncio.wait_for(_drain(receive), DRAIN_SECONDS)
                 too_large = f"The body is larger than {self._settings.max_body_mb:g} MB. Send the texts in parts."
                 raise RequestError(413, too_large, "body_too_large")
-            if self._bytes + max(size - len(body), 0) > BODIES * self._most:
+            if self._bytes + max(size - len(body), 0) > BODIES * self._max_body:
                 raise overloaded(1.0, "The server has too many large requests at once.")
             try:
                 message = await asyncio.wait_for(receive(), max(end - time.monotonic(), 0.001))
             except asyncio.TimeoutError:
                 raise RequestError(408, "The body did not arrive in time.", "timeout") from None
             if message["type"] == "http.disconnect":
-                raise GoneError
+                return False
             part = message.get("body", b"")
             body += part
             self._bytes += len(part)
             more = message.get("more_body", False)
+        return True
 
-    async def _run(self, scope: Message, body: bytes, receive: Receive, answer: Send) -> None:
-        """Run the application with the body; when the client goes away, it is cancelled."""
-        replayed, disconnected = False, False
-
-        async def replay() -> Message:
-            nonlocal replayed
-            if replayed:
-                return await receive()
-            replayed = True
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        task = asyncio.current_task()
-
-        async def watch() -> None:
-            nonlocal disconnected
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            disconnected = True
-            if task is not None:
-                task.cancel()
-
-        async def last(message: Message) -> None:
-            if message["type"] == "http.response.body" and not message.get("more_body"):
-                watching.cancel()  # a client may leave once it has its answer
-            await answer(message)
-
-        # bodies are JSON, whatever the client says of them
-        headers = [(name, text) for name, text in scope["headers"] if name != b"content-type"]
-        headers.append((b"content-type", b"application/json"))
-        watching = asyncio.create_task(watch())
+    async def _run(self, scope: Message, body: bytearray, receive: Receive, answer: Send) -> None:
+        """Run the application until it has answered or the client disconnects."""
+        inbox: asyncio.Queue[Message] = asyncio.Queue()
+        inbox.put_nowait({"type": "http.request", "body": bytes(body), "more_body": False})
+        headers = [pair for pair in scope["headers"] if pair[0] != b"content-type"]
+        headers.append((b"content-type", b"application/json"))  # bodies are JSON, whatever the client declares
+        application = asyncio.ensure_future(self._app({**scope, "headers": headers}, inbox.get, answer))
+        disconnected = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
-            await self._app({**scope, "headers": headers}, replay, last)
-        except asyncio.CancelledError:
-            if not disconnected:
-                raise
-            raise GoneError from None
+            await asyncio.wait((application, disconnected), return_when=asyncio.FIRST_COMPLETED)
+            if application.done():
+                await application
         finally:
-            watching.cancel()
+            application.cancel()
+            disconnected.cancel()
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _drain(receive: Receive) -> None:
-    """Read on and throw away for a while: a client that is still sending would not see the answer."""
-    end, size = time.monotonic() + DRAIN_SECONDS, 0
-    while size < DRAINED:
-        try:
-            message = await asyncio.wait_for(receive(), max(end - time.monotonic(), 0.001))
-        except asyncio.TimeoutError:
-            return
+    """Read and discard the rest of a body, up to a limit: a client that is sending does not read the answer."""
+    size, more = 0, True
+    while more and size < DRAINED:
+        message = await receive()
         size += len(message.get("body", b""))
-        if message["type"] == "http.disconnect" or not message.get("more_body"):
-            return
+        more = message.get("more_body", False)
+
+
+# -- uvicorn -----------------------------------------------------------------------------------------------------------
+
+
+class HTTPProtocol(H11Protocol):
+    """HTTP/1.1 only: requests to upgrade to another protocol are ignored, as RFC 9110 allows."""
+
+    def _should_upgrade(self) -> bool:
+        return False
+
+
+class Server(uvicorn.Server):
+    """uvicorn with a stop that loses no request.
+
+    When it is told to stop, uvicorn closes connections that it has not accepted, and open connections whose next
+    request it has not read: their clients get a reset. Here, every answer after the signal has `Connection: close`, and
+    clients have a moment to send requests on their connections.
+
+    Attributes:
+        answered: number of requests that were answered after the signal.
+        unfinished: number of requests that were not.
+    """
+
+    answered = unfinished = 0
+
+    def __init__(self, app: Any, settings: Settings, on_ready: Callable[[str], None] = logger.info) -> None:
+        self._on_ready = on_ready  # called with the address
+        super().__init__(
+            uvicorn.Config(
+                app,
+                host=settings.host,
+                port=settings.port,
+                http=HTTPProtocol,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                limit_concurrency=settings.max_connections,
+                timeout_keep_alive=KEEP_ALIVE,
+                timeout_graceful_shutdown=int(settings.timeout) + 1,
+                h11_max_incomplete_event_size=HEADER_BYTES,
+            )
+        )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Open the port, and report the address."""
+        await super().startup(sockets)
+        for listener in (listener for server in self.servers for listener in server.sockets):
+            host, port, *_ = listener.getsockname()
+            self._on_ready(f"http://{host}:{port}")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the port, answer every request that has arrived or is arriving, and close the connections."""
+        state, loop = self.server_state, asyncio.get_running_loop()
+        before, start = state.total_requests, loop.time()
+        state.default_headers = [*state.default_headers, (b"connection", b"close")]
+        for connection in state.connections:
+            if connection.cycle is not None:  # type: ignore[union-attr]
+                connection.cycle.default_headers = state.default_headers  # type: ignore[union-attr]
+        listeners = [listener.dup() for server in self.servers for listener in server.sockets]
+        for server in self.servers:
+            server.close()  # the queue of connections that are not accepted remains in the copies
+        protocol = partial(HTTPProtocol, self.config, state, self.lifespan.state)
+        for listener in listeners:
+            with listener, suppress(OSError):  # raised when the queue is empty
+                while True:
+                    await loop.connect_accepted_socket(protocol, listener.accept()[0])
+        while not self.force_exit and (
+            (state.connections and loop.time() < start + QUIET) or any(map(_has_partial_head, state.connections))
+        ):
+            await asyncio.sleep(0.02)
+        seconds = (self.config.timeout_graceful_shutdown or 0) - int(loop.time() - start)  # of the whole stop
+        self.config.timeout_graceful_shutdown = max(1, seconds)
+        await super().shutdown(sockets)
+        self.answered, self.unfinished = state.total_requests - before, len(state.connections)
+
+
+def _has_partial_head(connection: Any) -> bool:
+    return bool(connection.conn.trailing_data[0])
+
+
+async def sweep(connections: set[Any], headers: float = HEADERS, unread: float = UNREAD) -> None:
+    """Close connections that have waited for too long, at regular intervals.
+
+    Args:
+        connections: uvicorn's protocols, each with `transport`, `cycle` (its request) and `flow`.
+        headers: seconds for which a connection may have no request.
+        unread: seconds for which a client may read nothing of its answer.
+    """
+    waiting_since: dict[tuple[Any, float], float] = {}  # by connection and limit
+    while True:
+        await asyncio.sleep(SWEEP_INTERVAL)
+        now, previous = time.monotonic(), waiting_since
+        waiting_since = {}
+        for connection in list(connections):
+            if connection.cycle is None or connection.cycle.response_complete:
+                limit = headers
+            elif connection.flow is not None and connection.flow.write_paused:
+                limit = unread
+            else:
+                continue
+            since = waiting_since[connection, limit] = previous.get((connection, limit), now)
+            if now - since > limit:
+                connection.transport.abort()

@@ -1,16 +1,15 @@
-"""What a server must know of a model before it runs it: found once, in a process of its own that ends afterwards.
+"""What a server needs to know of a model before it runs it, computed once in a process that then ends.
 
-torch and transformers are imported there alone; the HTTP process needs neither, and an engine that runs a graph
-starts again in a second or two.
+Only this process imports torch and transformers. The HTTP process needs neither, and an engine that runs a graph
+restarts in a second or two.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,57 +23,44 @@ from essent._core.folders.names import STATE_FOLDER
 from essent._core.hub import reach_model
 from essent._core.texts import mend_surrogates
 from essent.engine.choice import EngineChoice, check_graph
-from essent.errors import EngineError, EssentError, MissingDependencyError, ModelError, RecipeError
+from essent.errors import EngineError, MissingDependencyError, ModelError, RecipeError
 from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend, in_frame, read_ids
-from essent.serving.worker import ignore_stop_signals
+from essent.serving.worker import Source
 from essent.static.encoder import StaticEncoder, static_of
 from essent.tasks.calibration import Calibration
-from essent.verification.golden import Verification, verify
+from essent.verification.golden import verify
+from essent.version import __version__
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-    from transformers import PreTrainedTokenizerBase
 
-    from essent.engine.compiled import CompiledEncoder
+    from essent.encoder.encoder import Encoder
 
 logger = logging.getLogger(__name__)
-NO_FRAME = Frame((), ())
 STATIC_TEXTS = ("A man is playing a large flute.", "How far is the moon from the earth?")
-OWN_TOLERANCE = 1e-4  # of a precision below float32: the same graph in other batches
+NO_FRAME = Frame((), ())
+OWN_TOLERANCE = 1e-4  # below float32: the same graph in other batches
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a model reads texts, without the model: its tokenizer, the frame around a text, the most tokens.
+    """How a model reads texts: tokenizer, frame around a text, maximum length. Needs no torch.
 
-    The HTTP process tokenizes, so that lengths, usage and the schedule are exact before anything is queued, and the
-    engine gets ids. No torch is needed for it.
+    The HTTP process tokenizes, so that lengths, usage and schedule are exact before a request is queued.
 
     Attributes:
-        tokenizer: as its own JSON, which crosses into other processes.
+        tokenizer: the tokenizer as JSON.
         frame: ids before and after every text, and how the text is prepared.
-        max_seq_length: the most tokens of a text with its frame; None without a limit.
-        pad_id: the id of padding.
-        cuts_start: whether texts that are too long are cut at their beginning, unless a request says otherwise.
-        dropped: ids that leave every text.
+        max_seq_length: maximum tokens of a text, including its frame; None without a limit.
+        cuts_start: whether long texts are truncated at the start by default.
+        dropped: ids that are removed from every text.
     """
 
     tokenizer: str
-    frame: Frame = NO_FRAME
-    max_seq_length: int | None = None
-    pad_id: int = 0
-    cuts_start: bool = False
-    dropped: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerBase, frame: Frame, max_seq_length: int | None, pad_id: int) -> Reading:
-        """What a loaded model's tokenizer does."""
-        cuts_start = getattr(tokenizer, "truncation_side", "right") == "left"
-        text = fast_backend(tokenizer).to_str()
-        return cls(text, frame, max_seq_length, pad_id, cuts_start, tuple(dropped_ids(tokenizer)))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_backend"}
+    frame: Frame
+    max_seq_length: int | None
+    cuts_start: bool
+    dropped: tuple[int, ...]
 
     @cached_property
     def _backend(self) -> Tokenizer:
@@ -84,49 +70,83 @@ class Reading:
         backend.encode_special_tokens = self.frame.plain_text
         return backend
 
-    def ids(self, texts: list[str]) -> list[list[int]]:
-        """Ids of each text alone, not framed and not cut."""
-        texts_ids = read_ids(self._backend, self.frame.prepare(texts))
+    def ids(self, texts: list[str]) -> list[np.ndarray]:
+        """Return the ids of each text within its frame, not truncated: (T,) int32 each."""
+        before, after = self.frame.before, self.frame.after
+        texts_ids = read_ids(self._backend, self.frame.prepare(texts) if self.frame.plain_text else texts)
         if self.dropped:
-            return [[i for i in ids if i not in self.dropped] for ids in texts_ids]
-        return texts_ids
+            texts_ids = [[i for i in ids if i not in self.dropped] for ids in texts_ids]
+        return [np.array([*before, *ids, *after], np.int32) for ids in texts_ids]
 
-    def framed(self, texts_ids: list[list[int]], cuts_start: bool | None = None) -> list[np.ndarray]:
-        """Ids of each text in its frame, cut to the most tokens: (T,) int32 each."""
-        at_start = self.cuts_start if cuts_start is None else cuts_start
-        framed = in_frame(texts_ids, self.frame, self.max_seq_length, at_start)
-        return [np.asarray(ids, np.int32) for ids in framed]
+    def truncate(self, sequences: list[np.ndarray], limit: int, at_start: bool) -> list[np.ndarray]:
+        """Truncate the texts of framed ids to `limit` tokens, including the frame."""
+        before, after = len(self.frame.before), len(self.frame.after)
+        texts_ids = [ids[before : len(ids) - after].tolist() for ids in sequences]
+        return [np.array(ids, np.int32) for ids in in_frame(texts_ids, self.frame, limit, at_start)]
 
     def tokens(self, text: str, framed: bool = True) -> list[dict[str, Any]]:
-        """Every token with its span in the text, in characters; those of the frame have none, and are special."""
+        """Return every token with its span in the text, in characters; those of the frame are special, without one."""
         text = mend_surrogates(text)
         (prepared,) = self.frame.prepare([text])
         shift = 1 if self.frame.space and text else 0
         encoding = self._backend.encode(prepared, add_special_tokens=False)
-        own = [
-            {"id": index, "text": self.decode([index], False), "special": False,
+        tokens = [
+            {"id": token_id, "text": self.decode([token_id], False), "special": False,
              "start": max(start - shift, 0), "stop": min(stop - shift, len(text))}
-            for index, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True)
-            if index not in self.dropped
+            for token_id, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True)
+            if token_id not in self.dropped
         ]  # fmt: skip
-
-        def special(ids: Sequence[int]) -> list[dict[str, Any]]:
-            names = [self._backend.id_to_token(index) or "" for index in ids]
-            return [
-                {"id": index, "text": name, "special": True, "start": None, "stop": None}
-                for index, name in zip(ids, names, strict=True)
-            ]
-
-        return [*special(self.frame.before), *own, *special(self.frame.after)] if framed else own
+        special = {"special": True, "start": None, "stop": None}
+        before, after = (
+            [{"id": token_id, "text": self._backend.id_to_token(token_id) or "", **special} for token_id in ids]
+            for ids in (self.frame.before, self.frame.after)
+        )
+        return [*before, *tokens, *after] if framed else tokens
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """The text of ids."""
+        """Return the text of ids."""
         return str(self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens))
 
     @property
     def size(self) -> int:
-        """How many ids there are."""
+        """The number of ids."""
         return 1 + max(self._backend.get_vocab(with_added_tokens=True).values(), default=-1)
+
+
+@dataclass(frozen=True)
+class GoldenVectors:
+    """How the vectors are checked: number of texts, allowed difference, and differences per way of loading."""
+
+    texts: int
+    allowed_difference: float
+    differences: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a model computes, as `/recipe` returns it.
+
+    Attributes:
+        digest: of the recipe and its golden vectors.
+        engine, precision: static, openvino, onnx or torch, and its number format.
+        fitted_on: what the recipe was fitted on, if it was.
+        golden_vectors: `differences` is empty for models that essent did not save.
+    """
+
+    model: str
+    recipe: str
+    digest: str
+    engine: str
+    precision: str
+    dimensions: int
+    unit_length: bool
+    max_tokens: int | None
+    similarity: str
+    prompts: dict[str, str]
+    default_prompt: str | None
+    fitted_on: str | None
+    golden_vectors: GoldenVectors
+    essent: str = __version__
 
 
 @dataclass(frozen=True)
@@ -134,51 +154,32 @@ class Prepared:
     """A model that can be served.
 
     Attributes:
-        name: what requests call it.
-        engine: what runs it: static, openvino, onnx or torch.
-        folder: the folder or name on the hub that the engine loads.
-        precision: what is computed in.
-        reading: how it reads texts.
-        recipe, digest: what it computes, as text, and a digest of that and of all its weights' golden vectors.
-        dimensions: K of the vectors, as `encode` gives them.
-        prompts, prompt_name: what may be put before a text, and which one is when none is asked for.
-        golden_texts, golden: texts and their vectors (N,K), which the engine must give back.
-        tolerance: the largest difference to them, relative to the longest vector where that is above 1.
-        fitted: what it learned from texts, in words; empty where it learned nothing.
-        checks: what `verify` found, by each way of loading the folder; empty where the folder has no golden vectors.
-        similarity: how its vectors are compared: cosine, dot, euclidean or manhattan.
-        token_weights: weight of every token (V,), where the recipe weighs by token alone; None otherwise.
-        calibration: what its cosines mean; None for a model that is not calibrated.
+        name: the name by which requests select it.
+        source: what the engine loads.
+        golden_texts, golden: texts, and the vectors (N,K) that the engine must reproduce.
+        token_weights: weight per token (V,) if the recipe's weights depend on the token alone, otherwise None.
+        calibration: of the model's cosines, if it is calibrated.
     """
 
     name: str
-    engine: str
-    folder: str
-    precision: str
+    description: Description
+    source: Source
     reading: Reading
-    recipe: str
-    digest: str
-    dimensions: int
-    prompts: dict[str, str]
-    prompt_name: str | None
     golden_texts: list[str]
     golden: np.ndarray
-    tolerance: float
-    fitted: str = ""
-    checks: dict[str, float] = field(default_factory=dict)
-    similarity: str = "cosine"
-    token_weights: np.ndarray | None = None
-    calibration: Calibration | None = None
+    token_weights: np.ndarray | None
+    calibration: Calibration | None
 
-    @property
-    def unit(self) -> bool:
-        """Whether its vectors have length 1."""
-        lengths = np.linalg.norm(self.golden, axis=1)
-        return bool(len(lengths)) and bool(np.all(np.abs(lengths - 1) < 1e-3))
+    @cached_property
+    def static(self) -> StaticEncoder | None:
+        """The encoder if it is static, without its maximum length: `reading` has it. Runs in the HTTP process."""
+        if self.source.engine != "static":
+            return None
+        return StaticEncoder(replace(StaticEncoder.load(self.source.folder).table, limit=None))
 
 
 def named(model: str) -> tuple[str, str]:
-    """The name that requests use and the model, of `NAME=MODEL` or a model alone (a folder's last part)."""
+    """Return name and model of `NAME=MODEL`; without a name, it is the last part of the folder."""
     name, equals, source = model.partition("=")
     if equals and name and "/" not in name and not Path(model).exists():
         return name, source
@@ -187,188 +188,140 @@ def named(model: str) -> tuple[str, str]:
 
 
 def served_static(source: str) -> StaticEncoder | None:
-    """The encoder of a static folder; None for a graph or another model. Errors: see `essent.static.static_of`."""
+    """Return the encoder of a static folder; None for any other model. Errors: see `essent.static.static_of`."""
     return None if not Path(source).is_dir() or is_exported_folder(source) else static_of(source)
 
 
 def prepare(name_and_model: str, engine: str, folder: Path, precision: str = AUTO) -> Prepared:
-    """Verify a model, load it, and convert it where its engine runs graphs.
+    """Verify a model, load it, and compile it if its engine runs graphs.
 
     Args:
         name_and_model: `NAME=MODEL`, or a model.
         engine: auto, openvino, onnx or torch.
-        folder: empty; a graph that is made is written here.
-        precision: auto, float32, or bfloat16, which graphs alone compute in here.
+        folder: an empty folder, for the compiled graph.
+        precision: auto, float32, or bfloat16, which needs a graph.
 
     Raises:
-        VerificationError: a folder that essent wrote does not give its golden vectors, or has changed.
-        EssentError: the model cannot be loaded, or not run by this engine.
+        VerificationError: a folder that essent saved has changed, or does not reproduce its golden vectors.
+        EssentError: the model cannot be loaded, or this engine cannot run it.
     """
     name, source = named(name_and_model)
     source = str(Path(source).resolve()) if Path(source).exists() else source
-    checked = _verified(source)
+    is_saved = is_exported_folder(source) or (Path(source).is_dir() and is_essent_folder(source, {}))
+    verified = verify(source) if is_saved else None
     chosen = EngineChoice(engine, precision)
-    if chosen.is_default and (static := served_static(source)) is not None:
-        return _static(name, source, static, checked)
+    static = served_static(source) if chosen.is_default else None
+    encoder: Any
+    texts: Sequence[str]
+    weights: np.ndarray | None
+    dropped: tuple[int, ...]
+    if static is not None:
+        encoder, table = static, static.table
+        dropped = () if table.dropped is None else (table.dropped,)
+        reading = Reading(table.tokenizer.to_str(), NO_FRAME, table.limit, table.cuts_left, dropped)
+        recipe, texts = verified.recipe if verified else repr(static), STATIC_TEXTS
+        weights = np.ones(reading.size) if table.weights is None else table.weights
+        loaded, pad_id, tolerance = ("static", source, str(table.rows.dtype)), 0, 1e-5
+    else:
+        from essent.encoder.encoder import Encoder
+        from essent.encoder.saving.save import GOLDEN_TEXTS
+        from essent.engine.compiled import TOLERANCES
+
+        encoder, weights, graph_folder = _load(name, source, chosen, folder)
+        recipe, texts = str(encoder.recipe), GOLDEN_TEXTS
+        if isinstance(encoder, Encoder):
+            module, backbone = encoder.module, encoder.module.backbone
+            tokenizer, frame, max_seq_length = module.tokenizer, module.plan.frame, module.max_seq_length
+            loaded, pad_id = ("torch", source, str(backbone.static_table.dtype).removeprefix("torch.")), backbone.pad_id
+            tolerance = 1e-5 if encoder.device.type == "cpu" else 1e-3
+        else:
+            module, inputs = encoder.engine_module, encoder.engine_module.inputs
+            tokenizer, frame, max_seq_length = module.reader, inputs.frame, inputs.max_seq_length
+            loaded, pad_id = (module.runtime.engine, graph_folder, encoder.precision), inputs.pad_id
+            tolerance = TOLERANCES[loaded[0]] if encoder.precision == FLOAT32 else OWN_TOLERANCE
+        cuts_start = getattr(tokenizer, "truncation_side", "right") == "left"
+        tokenizer_json, dropped = fast_backend(tokenizer).to_str(), tuple(dropped_ids(tokenizer))
+        reading = Reading(tokenizer_json, frame, max_seq_length, cuts_start, dropped)
+    golden = np.asarray(encoder.encode(list(texts), prompt="", show_progress_bar=False), np.float32)
+    if not np.isfinite(golden).all():
+        raise ModelError(f"{source!r} returns vectors that are not finite.")
+    rounded = np.round(golden.astype(np.float64), 4) + 0.0  # without negative zeros
+    metadata = Path(source) / STATE_FOLDER / ABOUT
+    fitted_texts = read_about(metadata).get("texts_counted") if metadata.is_file() else None
+    description = Description(
+        model=name,
+        recipe=recipe,
+        digest=hashlib.sha256(recipe.encode() + rounded.tobytes()).hexdigest(),
+        engine=loaded[0],
+        precision=loaded[2],
+        dimensions=golden.shape[1],
+        unit_length=bool(np.all(np.abs(np.linalg.norm(golden, axis=1) - 1) < 1e-3)),
+        max_tokens=reading.max_seq_length,
+        similarity=str(encoder.similarity_fn_name),
+        prompts={key: text for key, text in encoder.prompts.items() if text is not None},
+        default_prompt=encoder.default_prompt_name,
+        fitted_on=f"token counts of {fitted_texts:,} texts" if fitted_texts else None,
+        golden_vectors=GoldenVectors(len(texts), tolerance, dict(verified.differences) if verified else {}),
+    )
+    source_of_engine = Source(*loaded, pad_id, golden.shape[1], reading.max_seq_length)
+    calibration = getattr(encoder, "calibration", None)
+    return Prepared(name, description, source_of_engine, reading, list(texts), golden, weights, calibration)
+
+
+def _load(name: str, source: str, chosen: EngineChoice, folder: Path) -> tuple[Any, np.ndarray | None, str]:
+    """Return an Encoder or a CompiledEncoder, its weight per token, and the graph's folder.
+
+    With engine=auto, a model on the CPU is compiled for OpenVINO if possible.
+    """
+    from essent.encoder.encoder import Encoder
+    from essent.engine.compiled import compile
+    from essent.model.loading import open_model
+
     if is_exported_folder(source):
         from essent.engine.files import load
 
-        graph: Any = check_graph(load(source), chosen)
-        return _graph(name, source, Path(source), graph, graph, checked)
-    model = _load(source)
-    for kind in _engines(chosen, model):
-        if kind == "torch":
-            return _torch(name, source, model, checked)
-        from essent.engine.compiled import compile
-
+        return check_graph(load(source), chosen), None, source
+    options = reach_model(source, {})
+    try:
+        model: SentenceTransformer = Encoder(source, **options)
+    except RecipeError:  # no recipe describes its modules
+        model = open_model(source, options)
+    on_cpu, weights = model.device.type == "cpu", None
+    if chosen.precision == BFLOAT16 and (chosen.engine == "torch" or not on_cpu):
+        raise EngineError(
+            "precision='bfloat16' needs a graph on the CPU: set engine='openvino'. On another device, save the model "
+            "in bfloat16."
+        )
+    if isinstance(model, Encoder):
+        weights = _token_weights(model)
+    if chosen.engine in ("openvino", "onnx") or (chosen.engine == AUTO and on_cpu):
+        kind = "openvino" if chosen.engine == AUTO else chosen.engine
         try:
             compiled = compile(model, kind, precision=chosen.graph_precision)
         except (EngineError, MissingDependencyError) as error:
-            if engine != "auto" or chosen.precision == BFLOAT16:
+            if chosen.engine != AUTO or chosen.precision == BFLOAT16:
                 raise
             logger.warning("%s runs in torch: %s", name, error)
-            continue
-        compiled.save(str(folder))
-        return _graph(name, source, folder, compiled, model, checked)
-    raise EngineError(f"No engine runs {source!r}.")
-
-
-def _verified(source: str) -> Verification | None:
-    """What `verify` finds in a folder that essent wrote; None for any other model."""
-    if is_exported_folder(source) or (Path(source).is_dir() and is_essent_folder(source, {})):
-        return verify(source)
-    return None
-
-
-def _load(source: str) -> SentenceTransformer:
-    """An Encoder; a sentence-transformers model stays one where no recipe describes its modules."""
-    from essent.encoder.encoder import Encoder
-    from essent.model.loading import open_model
-
-    options = reach_model(source, {})
-    try:
-        return Encoder(source, **options)
-    except RecipeError:
-        return open_model(source, options)
-
-
-def _engines(chosen: EngineChoice, model: SentenceTransformer) -> list[str]:
-    if chosen.precision == BFLOAT16 and (chosen.engine == "torch" or model.device.type != "cpu"):
-        raise EngineError(
-            "precision='bfloat16' is served by graphs on the CPU: take engine='openvino'; on another device save the "
-            "model in bfloat16."
-        )
-    if chosen.engine != "auto":
-        return [chosen.engine]
-    return ["torch"] if model.device.type != "cpu" else ["openvino", "torch"]
-
-
-def _static(name: str, source: str, encoder: StaticEncoder, checked: Verification | None) -> Prepared:
-    table = encoder.table
-    dropped = () if table.dropped is None else (table.dropped,)
-    reading = Reading(table.tokenizer.to_str(), max_seq_length=table.limit, cuts_start=table.cuts_left, dropped=dropped)
-    recipe = checked.recipe if checked else repr(encoder)
-    return Prepared(
-        engine="static", folder=source, precision=str(table.rows.dtype), reading=reading, tolerance=1e-5,
-        token_weights=table.weights, **_common(name, source, encoder, recipe, STATIC_TEXTS, checked),
-    )  # fmt: skip
-
-
-def _graph(
-    name: str, source: str, folder: Path, compiled: CompiledEncoder, model: SentenceTransformer,
-    checked: Verification | None,
-) -> Prepared:  # fmt: skip
-    from essent.encoder.saving.save import GOLDEN_TEXTS
-    from essent.engine.compiled import TOLERANCES
-
-    module = compiled.engine_module
-    inputs, engine, exact = module.inputs, module.runtime.engine, compiled.precision == FLOAT32
-    return Prepared(
-        engine=engine, folder=str(folder), precision=compiled.precision,
-        reading=Reading.of(module.reader, inputs.frame, inputs.max_seq_length, inputs.pad_id),
-        tolerance=TOLERANCES[engine] if exact else OWN_TOLERANCE, token_weights=_weights(model),
-        **_common(name, source, compiled, compiled.recipe, GOLDEN_TEXTS, checked),
-    )  # fmt: skip
-
-
-def _torch(name: str, source: str, model: SentenceTransformer, checked: Verification | None) -> Prepared:
-    from essent.encoder.encoder import Encoder
-    from essent.encoder.saving.save import GOLDEN_TEXTS
-
+        else:
+            compiled.save(str(folder))
+            return compiled, weights, str(folder)
     if not isinstance(model, Encoder):
         raise EngineError(
-            f"{source!r} has modules that no recipe describes; torch runs recipes: use --engine openvino."
+            f"{source!r} has modules that no recipe describes, and the torch engine supports only recipes. Use "
+            "--engine openvino."
         )
-    module, backbone = model.module, model.module.backbone
-    return Prepared(
-        engine="torch", folder=source, precision=str(backbone.static_table.dtype).removeprefix("torch."),
-        reading=Reading.of(module.tokenizer, module.plan.frame, module.max_seq_length, backbone.pad_id),
-        tolerance=1e-5 if model.device.type == "cpu" else 1e-3, token_weights=_weights(model),
-        **_common(name, source, model, str(model.recipe), GOLDEN_TEXTS, checked),
-    )  # fmt: skip
+    return model, weights, source
 
 
-def _common(
-    name: str, source: str, encoder: Any, recipe: str, texts: Sequence[str], checked: Verification | None
-) -> dict[str, Any]:
-    """What every encoder says of itself, and its vectors of golden texts as it gives them now, once it is verified.
-
-    The digest is of the recipe and of these vectors to four digits: two models that differ in either are told apart.
-    """
-    golden = np.asarray(encoder.encode(list(texts), prompt="", show_progress_bar=False), np.float32)
-    if not np.isfinite(golden).all():
-        raise ModelError(f"{source!r} gives vectors that are not finite.")
-    rounded = np.round(golden.astype(np.float64), 4) + 0.0  # no negative zeros
-    return {
-        "name": name,
-        "recipe": recipe,
-        "digest": hashlib.sha256(recipe.encode() + rounded.tobytes()).hexdigest(),
-        "dimensions": golden.shape[1],
-        "prompts": {key: text for key, text in encoder.prompts.items() if text is not None},
-        "prompt_name": encoder.default_prompt_name,
-        "golden_texts": list(texts),
-        "golden": golden,
-        "fitted": _fitted(source),
-        "checks": dict(checked.differences) if checked else {},
-        "similarity": str(encoder.similarity_fn_name),
-        "calibration": getattr(encoder, "calibration", None),
-    }
-
-
-def _fitted(source: str) -> str:
-    """What the folder says it was fitted on."""
-    path = Path(source) / STATE_FOLDER / ABOUT
-    if not path.is_file():
-        return ""
-    counted = read_about(path).get("texts_counted")
-    return f"token counts of {counted:,} texts" if counted else ""
-
-
-def _weights(model: SentenceTransformer) -> np.ndarray | None:
-    """The weight of every token, where the recipe's weights depend on the token alone."""
-    from essent.encoder.encoder import Encoder
+def _token_weights(model: Encoder) -> np.ndarray | None:
+    """Return the weight per token (V,) if the recipe's weights depend on the token alone, otherwise None."""
     from essent.recipe.weighting.base import ByToken
     from essent.recipe.weighting.position import Uniform
 
-    if not isinstance(model, Encoder) or model.module.plan.recipe.reduce != "sum":
-        return None
     plan, vocabulary = model.module.plan, model.module.backbone.vocabulary
     factors = [factor for factor in plan.weightings if not isinstance(factor, Uniform)]
+    if plan.recipe.reduce != "sum" or not all(isinstance(factor, ByToken) for factor in factors):
+        return None
     tables = [factor.table(vocabulary, model.module.stats) for factor in factors if isinstance(factor, ByToken)]
     weights: np.ndarray = np.prod([np.ones(len(vocabulary)), *tables], axis=0)
-    return weights if len(tables) == len(factors) else None
-
-
-def prepare_in_process(connection: Any, model: str, engine: str, folder: str, precision: str) -> None:
-    """`prepare` for a process of its own: sends the model, or the error, through the connection."""
-    ignore_stop_signals()
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
-    logging.getLogger("transformers").setLevel(logging.ERROR)
-    os.environ.setdefault("TQDM_DISABLE", "1")
-    try:
-        connection.send((prepare(model, engine, Path(folder), precision), None))
-    except EssentError as error:
-        connection.send((None, error))
-    except OSError as error:
-        connection.send((None, ModelError(f"{model!r} cannot be loaded: {error}")))
-    connection.close()
+    return weights

@@ -1,6 +1,6 @@
-"""The server from its start to its end: models prepared and verified, engine warm, HTTP open, a graceful stop.
+"""Run the server: prepare and verify models, start the engine, open the port, stop gracefully.
 
-What HTTP needs is imported when its libraries are known to be there.
+The libraries of HTTP are imported after a check that they are installed.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from essent._core.cores import cores
 from essent._core.lazy import check_torch, optional_import
-from essent.errors import DamagedError, EngineError, InputError
-from essent.serving.prepared import Prepared, named, prepare_in_process, served_static
+from essent.errors import DamagedError, EngineError, InputError, ModelError
+from essent.serving.prepared import Prepared, named, served_static
+from essent.serving.prepared import prepare as prepare_here
 from essent.serving.settings import Settings
-
-if TYPE_CHECKING:
-    from essent.serving.connections import Server
-    from essent.serving.service import Service
+from essent.serving.worker import ignore_stop_signals
 
 logger = logging.getLogger(__name__)
 STOPPING = (signal.SIGTERM, signal.SIGINT)
@@ -39,152 +39,115 @@ def serve(
     pairs: Path | None = None,
     note: Callable[[str], None] = logger.info,
 ) -> None:
-    """Serve models until the process is told to stop; returns when every request is answered.
+    """Serve models until a signal stops the process; return when every request is answered.
 
     Args:
         models: what essent loads, each `MODEL` or `NAME=MODEL`.
-        pairs: scored pairs (JSON Lines with sentence1, sentence2 and score from 0 to 5), from which `/compare` knows
-            what is typical.
-        note: is told what happens.
+        pairs: scored pairs (JSON Lines with sentence1, sentence2 and score from 0 to 5), from which `/compare`
+            computes typical cosines.
+        note: called with messages about the progress.
 
     Raises:
-        InputError: no model, two of one name, or an option's value.
-        EssentError: a model cannot be loaded, or does not give its golden vectors.
+        InputError: no model, two models with the same name, or an invalid setting.
+        EssentError: a model cannot be loaded, or does not reproduce its golden vectors.
         MissingDependencyError: the extra `serve` is not installed, or torch, which all but static encoders need.
     """
     settings = settings or Settings()
     for library in LIBRARIES:
         optional_import(library, "serve")
-    keys = settings.keys()
+    settings.read_keys()  # raises before the models are loaded
     sources = [named(model) for model in models]
     if not sources or len(dict(sources)) < len(sources):
         names = ", ".join(name for name, _ in sources) or "none"
         raise InputError(f"Expected models with different names, NAME=MODEL; got {names}.")
     for _, source in sources:
-        if _runs_in_engine(source, settings):
-            check_torch(f"Serving {source!r}")
+        with suppress(DamagedError):  # verification names the file
+            if (settings.engine, settings.precision) != ("auto", "auto") or served_static(source) is None:
+                check_torch(f"Serving {source!r}")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the engine's
     for kind in STOPPING:
-        signal.signal(kind, _leave)
+        signal.signal(kind, _interrupt)  # until uvicorn handles them
     folder = Path(tempfile.mkdtemp(prefix="essent-serve-"))
     try:
         prepared = []
         for index, model in enumerate(models):
-            note(f"Loading {model}: it is verified, and converted where its engine runs graphs. This can take minutes.")
+            note(f"Loading {model}: it is verified, and compiled if its engine runs graphs. This can take minutes.")
             prepared.append(prepare(model, settings.engine, folder / str(index), settings.precision))
-        asyncio.run(_serve(prepared, settings, keys, pairs, note))
+        asyncio.run(_serve(prepared, settings, pairs, note))
     except KeyboardInterrupt:
         note("Stopped before it had started.")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _runs_in_engine(source: str, settings: Settings) -> bool:
-    """Whether a model is anything but a static encoder; of a damaged folder `prepare` says more."""
-    try:
-        return (settings.engine, settings.precision) != ("auto", "auto") or served_static(source) is None
-    except DamagedError:
-        return False
-
-
-def _leave(number: int, frame: Any) -> None:
-    """What a signal to stop does while models are prepared; uvicorn has its own way while requests are served."""
+def _interrupt(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
 
 
-@contextmanager
-def _signals_wait() -> Iterator[None]:
-    """A signal to stop waits for the end of this block: a process that is half started cannot be ended."""
-    came: list[int] = []
-    before = {kind: signal.signal(kind, lambda number, _: came.append(number)) for kind in STOPPING}
-    try:
-        yield
-    finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
-    if came:
-        raise KeyboardInterrupt
-
-
 def prepare(model: str, engine: str, folder: Path, precision: str = "auto") -> Prepared:
-    """`essent.serving.prepared.prepare` in a process of its own: what it imports and loads goes with it.
+    """Run `essent.serving.prepared.prepare` in a process, which frees what it imports and loads.
 
     Raises:
-        EssentError: what it raised, or that the process died.
+        EssentError: raised by `prepare`, or the process died.
     """
     folder.mkdir(exist_ok=True)
     context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    arguments = (theirs, model, engine, str(folder), precision)
-    process = context.Process(target=prepare_in_process, args=arguments, daemon=True)
+    pool = ProcessPoolExecutor(1, context, _initialize_process)
     try:
-        with _signals_wait():
-            process.start()
-        theirs.close()
-        prepared, error = ours.recv()
-    except EOFError:
-        process.join()
-        killed = process.exitcode == -9  # by SIGKILL, a name that Windows lacks
-        why = "the system killed it, probably for lack of memory" if killed else f"exit code {process.exitcode}"
-        raise EngineError(f"The process that prepares {model!r} ended: {why}.") from None
-    except KeyboardInterrupt:  # it would go on for minutes, and then have nobody to give its result to
-        if process.pid is not None:
+        with _delayed_signals():
+            future = pool.submit(prepare_here, model, engine, folder, precision)
+        return future.result()
+    except BrokenProcessPool:
+        message = f"The process that prepares {model!r} ended unexpectedly, most often for lack of memory."
+        raise EngineError(message) from None
+    except OSError as error:
+        raise ModelError(f"{model!r} cannot be loaded: {error}") from error
+    except KeyboardInterrupt:
+        for process in multiprocessing.active_children():
             process.kill()
         raise
     finally:
-        ours.close()
-        if process.pid is not None:
-            process.join()
-    if error is not None:
-        raise error
-    return prepared  # type: ignore[no-any-return]
+        pool.shutdown()
 
 
-async def _serve(
-    prepared: list[Prepared],
-    settings: Settings,
-    keys: tuple[str, ...],
-    pairs: Path | None,
-    note: Callable[[str], None],
-) -> None:
-    from essent.serving.app import create_app
-    from essent.serving.connections import Server
-    from essent.serving.routes import explorer_page
+def _initialize_process() -> None:
+    ignore_stop_signals()
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    os.environ.setdefault("TQDM_DISABLE", "1")
+
+
+@contextmanager
+def _delayed_signals() -> Iterator[None]:
+    """Delay stop signals until the end of the block: a process that is half started cannot be killed."""
+    received: list[int] = []
+    handlers = {kind: signal.signal(kind, lambda number, _: received.append(number)) for kind in STOPPING}
+    try:
+        yield
+    finally:
+        for kind, handler in handlers.items():
+            signal.signal(kind, handler)
+    if received:
+        raise KeyboardInterrupt
+
+
+async def _serve(prepared: list[Prepared], settings: Settings, pairs: Path | None, note: Callable[[str], None]) -> None:
+    from essent.serving.app import Server, create_app, sweep
     from essent.serving.service import Service
 
     service = Service(prepared, settings, *settings.divide(cores()), pairs)
-    app = create_app(service, keys, None if settings.no_page else explorer_page())
+    names = "; ".join(f"{model.name} ({model.description.engine})" for model in prepared)
+    server = Server(create_app(service), settings, lambda address: note(f"Ready: {address} serves {names}."))
+    sweeping = asyncio.create_task(sweep(server.server_state.connections))
     try:
         await service.start()
-        await _run(Server(app, settings), service, note)
-    finally:
-        await service.stop()
-
-
-async def _run(server: Server, service: Service, note: Callable[[str], None]) -> None:
-    """Serve until a signal says stop."""
-    from essent.serving.connections import sweep
-
-    for kind in STOPPING:
-        signal.signal(kind, signal.SIG_IGN)  # uvicorn obeys them while it serves, and raises them again afterwards
-    sweeping = asyncio.create_task(sweep(server.server_state.connections))
-    serving = asyncio.create_task(server.serve())
-    while not server.started and not serving.done():
-        await asyncio.sleep(0.02)
-    if server.started:
-        models = "; ".join(f"{model.name} ({model.prepared.engine})" for model in service.models.values())
-        for host, port, *_ in (
-            listener.getsockname() for listening in server.servers for listener in listening.sockets
-        ):
-            note(f"Ready: http://{host}:{port} serves {models}.")
-    try:
-        await serving
+        for kind in STOPPING:
+            signal.signal(kind, signal.SIG_IGN)  # uvicorn handles them while it serves, and raises them afterwards
+        await server.serve()
     except SystemExit:
-        raise InputError(
-            f"The server cannot listen on {service.settings.host}:{service.settings.port}. Choose a free port."
-        ) from None
+        address = f"{settings.host}:{settings.port}"
+        raise InputError(f"The server cannot listen on {address}. Choose a free port.") from None
     finally:
         sweeping.cancel()
-        with suppress(asyncio.CancelledError):
-            await sweeping
+        await service.stop()
     note(f"Stopped. Requests answered after the signal: {server.answered:,}; left unfinished: {server.unfinished:,}.")

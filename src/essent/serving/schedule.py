@@ -1,162 +1,124 @@
-"""Which texts run next: a queue of requests in the order in which they are due, cut into batches by tokens.
+"""Decide which texts run next: a queue of requests by due time, cut into batches by tokens.
 
-A request of S tokens that arrived at t is due at t + S/PATIENCE, at most half its time allowance after t. So a query
-overtakes a corpus, and nothing starves: what arrives after that moment comes behind. A batch takes texts of its first
-request, and fills up with texts of about the same length from those behind it.
+A request of S tokens is due S / TOKENS_PER_SECOND seconds after its arrival, or after half its timeout if that is
+sooner. So queries overtake bulk requests, and bulk requests do not starve. A batch contains texts of the first request,
+and texts of similar length from the requests behind it.
 """
 
 from __future__ import annotations
 
 import bisect
-import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-PATIENCE = 2000.0  # tokens a second
-SMALL = 512  # tokens of a request that may use the lane of queries
-SHORTER, LONGER, ALIKE = 0.95, 1.05, 2  # lengths that share a batch: shares of the first one's, or so many tokens off
-MOST_TEXTS, MOST_REQUESTS = 512, 256  # of a batch; requests that are looked at to fill it
+TOKENS_PER_SECOND = 2000.0  # defines the due time
+QUERY_TOKENS = 512  # largest request that counts as a query
+SHORTER, LONGER, MARGIN = 0.95, 1.05, 2  # lengths that share a batch: relative to the first text's, or ± MARGIN tokens
+MAX_TEXTS, MAX_REQUESTS = 512, 256  # of a batch; requests that are searched to fill it
 
 
 @dataclass(eq=False)
 class Job:
-    """The texts of one request that one model must run.
+    """The texts of one request for one model.
 
     Attributes:
-        model: its number.
-        sequences: ids of each distinct text, in its frame.
-        arrival, allowance: when it came, in seconds of a monotonic clock, and how long it may take.
-        done: the future of its vectors (N,K).
-        small: whether it is a query rather than a corpus.
-        waiting: rows of the texts that are in no batch yet, shortest first, and their lengths.
+        model: name of the model.
+        sequences: ids of each distinct text within its frame.
+        arrival, timeout: seconds of a monotonic clock; seconds until the request times out.
+        future: receives the vectors (N,K).
+        waiting: rows of the texts that are in no batch yet, shortest first; `lengths` are their tokens.
     """
 
-    model: int
+    model: str
     sequences: list[np.ndarray]
     arrival: float
-    allowance: float
-    done: Any
-    tokens: int = field(init=False)
-    small: bool = field(init=False)
-    waiting: list[int] = field(init=False)
-    lengths: list[int] = field(init=False)
-    due: float = field(init=False)
-    vectors: np.ndarray | None = field(init=False, default=None)
-    unanswered: int = field(init=False)
-    started: float | None = field(init=False, default=None)
+    timeout: float
+    future: Any
+    vectors: np.ndarray | None = None
+    started: float | None = None
 
     def __post_init__(self) -> None:
         lengths = [max(len(ids), 1) for ids in self.sequences]
         self.tokens = sum(lengths)
-        self.small = self.tokens <= SMALL
-        self.due = self.arrival + min(self.tokens / PATIENCE, self.allowance / 2)
+        self.is_query = self.tokens <= QUERY_TOKENS
+        self.due = self.arrival + min(self.tokens / TOKENS_PER_SECOND, self.timeout / 2)
         self.unanswered = len(lengths)
         self.waiting = sorted(range(len(lengths)), key=lengths.__getitem__)
         self.lengths = [lengths[row] for row in self.waiting]
 
-    def take(self, shortest: float, longest: float, room: int) -> tuple[list[int], int]:
-        """At most `room` waiting texts between two lengths, longest first, and their tokens: they wait no more."""
-        stop = bisect.bisect_right(self.lengths, longest)
-        start = max(bisect.bisect_left(self.lengths, shortest), stop - room)
-        if start >= stop:
-            return [], 0
-        rows, tokens = self.waiting[start:stop][::-1], sum(self.lengths[start:stop])
-        del self.waiting[start:stop], self.lengths[start:stop]
-        return rows, tokens
 
-
-@dataclass(frozen=True)
+@dataclass
 class Batch:
-    """Texts that run together: the request and row of each."""
+    """Texts that run together, each as its request and row; `lane`, `digest` and `sent_at` are set when it is sent."""
 
-    model: int
+    model: str
+    is_query: bool
+    jobs: list[Job]
     texts: list[tuple[Job, int]]
-    small: bool
-
-    @property
-    def sequences(self) -> list[np.ndarray]:
-        """The ids of each text."""
-        return [job.sequences[row] for job, row in self.texts]
-
-    @property
-    def jobs(self) -> list[Job]:
-        """Each request once."""
-        return list(dict.fromkeys(job for job, _ in self.texts))
+    tokens: int = 0
+    lane: str = ""
+    digest: bytes = b""
+    sent_at: float = 0.0
 
 
 class Schedule:
-    """Waiting requests.
+    """The queue of requests.
 
     Args:
-        budget: the most tokens of a batch, padding included; one longer text runs alone.
-        most: tokens that may wait; a single larger request is taken when nothing waits.
+        budget: maximum tokens of a batch, including padding; a longer text runs alone.
+        max_tokens: maximum tokens in the queue; a larger request is accepted if the queue is empty.
+
+    Attributes:
+        jobs: the requests that have waiting texts, by due time.
+        tokens: number of tokens of all waiting texts.
     """
 
-    def __init__(self, budget: int, most: int) -> None:
-        self.budget, self.most = budget, most
-        self.tokens = 0  # of waiting texts
-        self._jobs: list[tuple[float, int, Job]] = []  # by when they are due
-        self._number = itertools.count()
+    def __init__(self, budget: int, max_tokens: int) -> None:
+        self.budget, self.max_tokens = budget, max_tokens
+        self.tokens = 0
+        self.jobs: list[Job] = []
 
-    def __len__(self) -> int:
-        return len(self._jobs)
-
-    @property
-    def queries(self) -> int:
-        """Queries that wait."""
-        return sum(job.small for _, _, job in self._jobs)
-
-    def has_room(self, tokens: int) -> bool:
-        """Whether a request of so many tokens may wait."""
-        return not self._jobs or self.tokens + tokens <= self.most
-
-    def add(self, job: Job) -> None:
-        """Let a request wait."""
-        bisect.insort(self._jobs, (job.due, next(self._number), job))
+    def add(self, job: Job, unlimited: bool = False) -> bool:
+        """Queue a request; return False if the queue is full."""
+        if self.jobs and not unlimited and self.tokens + job.tokens > self.max_tokens:
+            return False
+        bisect.insort(self.jobs, job, key=attrgetter("due"))
         self.tokens += job.tokens
+        return True
 
     def remove(self, job: Job) -> None:
-        """Forget the texts of a request that wait: nobody is there for them any more."""
-        for position, (_, _, waiting_job) in enumerate(self._jobs):
-            if waiting_job is job:
-                del self._jobs[position]
-                self.tokens -= sum(job.take(0, float("inf"), len(job.waiting))[1:])
-                return
+        """Remove a request's waiting texts, if there are any."""
+        if job in self.jobs:
+            self.jobs.remove(job)
+            self.tokens -= sum(job.lengths)
 
-    def clear(self) -> list[Job]:
-        """Forget all, and give them."""
-        jobs = [job for _, _, job in self._jobs]
-        self._jobs.clear()
-        self.tokens = 0
-        return jobs
-
-    def next(self, only_small: bool = False) -> Batch | None:
-        """The next batch; with `only_small` the next one of queries."""
-        head = next((job for _, _, job in self._jobs if job.small or not only_small), None)
+    def next(self, only_queries: bool = False) -> Batch | None:
+        """Return the next batch, or the next batch of queries; None if there is none."""
+        head = next((job for job in self.jobs if job.is_query or not only_queries), None)
         if head is None:
             return None
         longest = head.lengths[-1]
-        shortest = min(SHORTER * longest, longest - ALIKE)
-        texts: list[tuple[Job, int]] = []
-        most = max(longest * LONGER, longest + ALIKE)
-        for job in self._alike(head):
-            limit = longest if job is head else most
-            widest = max(longest, min(limit, most))
-            room = min(MOST_TEXTS, max(1, int(self.budget // widest))) - len(texts)
-            if room <= 0:
+        shortest = min(SHORTER * longest, longest - MARGIN)
+        batch = Batch(head.model, head.is_query, [], [])
+        followers = [
+            job for job in self.jobs[:MAX_REQUESTS]
+            if job is not head and job.model == head.model and (job.is_query or not head.is_query)
+        ]  # fmt: skip
+        for job in (head, *followers):
+            width = longest if job is head else max(LONGER * longest, longest + MARGIN)
+            free = min(MAX_TEXTS, max(1, int(self.budget // width))) - len(batch.texts)
+            if free <= 0:
                 break
-            rows, tokens = job.take(shortest, limit, room)
-            texts += [(job, row) for row in rows]
-            self.tokens -= tokens
-        self._jobs = [entry for entry in self._jobs if entry[2].waiting]
-        return Batch(head.model, texts, head.small)
-
-    def _alike(self, head: Job) -> Iterator[Job]:
-        """The first request, and those behind it whose texts may share its batch."""
-        yield head
-        for _, _, job in itertools.islice(list(self._jobs), MOST_REQUESTS):
-            if job is not head and job.model == head.model and job.waiting and (job.small or not head.small):
-                yield job
+            stop = bisect.bisect_right(job.lengths, width)
+            start = max(bisect.bisect_left(job.lengths, shortest), stop - free)
+            if start < stop:
+                batch.jobs.append(job)
+                batch.texts += [(job, row) for row in reversed(job.waiting[start:stop])]
+                batch.tokens += sum(job.lengths[start:stop])
+                del job.waiting[start:stop], job.lengths[start:stop]
+        self.tokens -= batch.tokens
+        self.jobs = [job for job in self.jobs if job.waiting]
+        return batch

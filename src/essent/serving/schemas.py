@@ -1,4 +1,4 @@
-"""What requests and answers look like: FastAPI checks requests by these classes, and documents both."""
+"""Requests and responses: FastAPI validates requests by these classes, and documents both."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from pydantic_core import PydanticCustomError
 
 from essent.errors import EssentError
 
-# -- requests; fields that are not named are ignored -------------------------------------------------------------------
+# -- requests; unknown fields are ignored ------------------------------------------------------------------------------
 
 
 def _as_texts(value: Any) -> Any:
-    """One text or a list of texts, as a list.
-
-    Ids are another tokenizer's: clients make them when they think that they talk to OpenAI.
-    """
+    """Convert one text to a list; refuse token ids, which clients that assume OpenAI's tokenizer send."""
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list):
@@ -26,9 +23,9 @@ def _as_texts(value: Any) -> Any:
     if isinstance(first, int) and not isinstance(first, bool):
         raise PydanticCustomError(
             IDS,
-            "Token ids are not accepted, this server reads texts: ids of another tokenizer would give wrong vectors. "
-            "Let the client send texts: in langchain-openai OpenAIEmbeddings(check_embedding_ctx_length=False), in "
-            "others the setting for tokenizing on the client's side",
+            "Token ids are not accepted, since ids of another tokenizer would give wrong vectors. Configure the client "
+            "to send texts: in langchain-openai OpenAIEmbeddings(check_embedding_ctx_length=False), in others the "
+            "setting for tokenizing on the client's side",
         )
     return value
 
@@ -40,20 +37,26 @@ Texts = Annotated[
 ]
 Ids = Annotated[list[StrictInt], Field(fail_fast=True)]
 Dimensions = Annotated[StrictInt, Field(ge=1)]
+Pair = Annotated[list[StrictStr], Field(min_length=2, max_length=2)]
 
 
-class Chosen(BaseModel):
-    """Which model and which of its prompts; TEI's clients do not say the first."""
+class ModelChoice(BaseModel):
+    """The model and one of its prompts."""
 
     model: StrictStr | None = Field(None, description="The name of a model; by default the first one.")
     prompt_name: StrictStr | None = None
 
 
 class Truncation(BaseModel):
-    """Whether and where texts that are too long are cut."""
+    """Whether and where long texts are truncated."""
 
     truncate: StrictBool | None = None
     truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
+
+    @property
+    def cuts_start(self) -> bool | None:
+        """Whether to truncate at the start; None for the tokenizer's default."""
+        return None if self.truncation_direction is None else self.truncation_direction.lower() == "left"
 
 
 class EmbeddingsBody(BaseModel):
@@ -67,21 +70,16 @@ class EmbeddingsBody(BaseModel):
     prompt_name: StrictStr | None = None
 
 
-class EmbedOptions(Chosen, Truncation):
-    """How TEI's clients want their vectors."""
+class EmbedBody(ModelChoice, Truncation):
+    """TEI's request for embeddings."""
 
+    inputs: Texts
     normalize: StrictBool = True
     dimensions: Dimensions | None = None
 
 
-class EmbedBody(EmbedOptions):
-    """TEI's request for embeddings."""
-
-    inputs: Texts
-
-
 class Sentences(BaseModel):
-    """A text and those that it is compared with."""
+    """A text, and the texts that it is compared with."""
 
     source_sentence: StrictStr
     sentences: Texts
@@ -101,13 +99,7 @@ class SimilarityBody(BaseModel):
     model: StrictStr | None = None
 
 
-class RootBody(SimilarityBody, EmbedBody):
-    """What is posted to `/`: texts to embed, or a text and those that it is compared with."""
-
-    inputs: Texts | Sentences  # type: ignore[assignment]
-
-
-class TokenizeBody(Chosen):
+class TokenizeBody(ModelChoice):
     """TEI's request for tokens."""
 
     inputs: Texts
@@ -122,21 +114,19 @@ class DecodeBody(BaseModel):
     model: StrictStr | None = None
 
 
-class ExplainBody(Chosen):
-    """A text whose tokens are looked at."""
+class ExplainBody(ModelChoice):
+    """A text whose tokens are explained."""
 
     text: Annotated[StrictStr, Field(min_length=1)]
 
 
-class CompareBody(Chosen):
+class CompareBody(ModelChoice):
     """Pairs of texts."""
 
-    pairs: Annotated[
-        list[Annotated[list[StrictStr], Field(min_length=2, max_length=2)]], Field(fail_fast=True, min_length=1)
-    ]
+    pairs: Annotated[list[Pair], Field(fail_fast=True, min_length=1)]
 
 
-# -- answers -----------------------------------------------------------------------------------------------------------
+# -- responses; the others are `prepared.Description` and lists --------------------------------------------------------
 
 
 class Embedding(BaseModel):
@@ -147,20 +137,13 @@ class Embedding(BaseModel):
     embedding: list[float] | str
 
 
-class Usage(BaseModel):
-    """Tokens that the model read, special tokens included."""
-
-    prompt_tokens: int
-    total_tokens: int
-
-
 class Embeddings(BaseModel):
-    """`truncated` has the indices of texts that were cut; it is there only where there are any."""
+    """Vectors; `usage` counts tokens, special tokens included; `truncated` lists truncated texts, if there are any."""
 
     object: str
     data: list[Embedding]
     model: str
-    usage: Usage
+    usage: dict[Literal["prompt_tokens", "total_tokens"], int]
     truncated: list[int] = []
 
 
@@ -181,40 +164,13 @@ class ModelObjects(BaseModel):
 
 
 class Token(BaseModel):
-    """A token and its span in the text, in characters; special ones have none."""
+    """A token and its span in the text, in characters; None for special tokens."""
 
     id: int
     text: str
     special: bool
     start: int | None
     stop: int | None
-
-
-class GoldenVectors(BaseModel):
-    """How the vectors were checked before the server started: largest differences, by each way of loading."""
-
-    texts: int
-    allowed_difference: float
-    differences: dict[str, float]
-
-
-class RecipeObject(BaseModel):
-    """What a model computes."""
-
-    model: str
-    recipe: str
-    digest: str
-    engine: str
-    precision: str
-    dimensions: int
-    unit_length: bool
-    max_tokens: int | None
-    similarity: str
-    prompts: dict[str, str]
-    default_prompt: str | None
-    fitted_on: str | None
-    golden_vectors: GoldenVectors
-    essent: str
 
 
 class ExplainedToken(Token):
@@ -233,7 +189,7 @@ class Explained(BaseModel):
 
 
 class Typical(BaseModel):
-    """Cosines of pairs that people judged alike to this degree: the middle and nine tenths of them."""
+    """The 5 %, 50 % and 95 % quantiles of the model's cosines, over pairs that people labelled alike to this degree."""
 
     pairs: str
     count: int
@@ -243,9 +199,9 @@ class Typical(BaseModel):
 
 
 class Compared(BaseModel):
-    """A cosine per pair, and what is typical of this model.
+    """A cosine per pair, and typical cosines of this model.
 
-    Where the model is calibrated, `calibrated` has what each cosine means: a "share" of random pairs, or a
+    For a calibrated model, `calibrated` interprets each cosine: as the "share" of random pairs below it, or as a
     "probability".
     """
 
@@ -259,8 +215,8 @@ class Compared(BaseModel):
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
-class Problem(BaseModel):
-    """What went wrong, in OpenAI's shape."""
+class ErrorDetails(BaseModel):
+    """The details of an error, in OpenAI's format."""
 
     message: str
     type: str
@@ -271,7 +227,7 @@ class Problem(BaseModel):
 class OpenAIError(BaseModel):
     """An error of OpenAI's and essent's own paths."""
 
-    error: Problem
+    error: ErrorDetails
 
 
 class TEIError(BaseModel):
@@ -294,13 +250,13 @@ TEI_400 = {"empty_input": "Empty", "ambiguous_headers": "Validation"}  # code: T
 
 
 class RequestError(EssentError):
-    """A request that is refused, in the words of OpenAI's and of TEI's clients.
+    """A request is refused, in the format of OpenAI's and of TEI's clients.
 
     Args:
-        status: of HTTP, as OpenAI's API has it; TEI's answers have 422 where this has 400, but for those of `TEI_400`.
-        message: says what came in, what is allowed, and the fix; never a text of the request.
-        code: a word for programs.
-        param: the field at fault.
+        status: HTTP status in OpenAI's API; TEI returns 422 instead of 400, except for the codes of `TEI_400`.
+        message: the problem, what is allowed, and the fix; never contains a text of the request.
+        code: for programs.
+        param: the invalid field.
         retry_after: seconds after which the same request may succeed.
     """
 
@@ -312,24 +268,24 @@ class RequestError(EssentError):
         self.status, self.message, self.param, self.code, self.retry_after = status, message, param, code, retry_after
 
     def headers(self) -> dict[str, str]:
-        """`retry-after` in whole seconds and for OpenAI's clients in milliseconds; what else the status asks for."""
+        """Return `retry-after` in seconds and, for OpenAI's clients, milliseconds, and the headers of the status."""
         headers = {}
         if self.retry_after is not None:
             headers["retry-after"] = str(max(1, round(self.retry_after)))
             headers["retry-after-ms"] = str(round(1000 * self.retry_after))
         if self.status == 401:
             headers["www-authenticate"] = "Bearer"
-        if self.status in (408, 413) or self.code == "ambiguous_headers":  # where the next request begins is not known
+        if self.status in (408, 413) or self.code == "ambiguous_headers":  # the start of the next request is unknown
             headers["connection"] = "close"
         return headers
 
     def openai(self) -> tuple[int, dict[str, Any]]:
-        """Status and body for OpenAI's clients, and for essent's own paths."""
+        """Return status and body for the clients of OpenAI's and essent's own paths."""
         kind, _ = KINDS.get(self.status, INVALID)
         return self.status, {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
     def tei(self) -> tuple[int, dict[str, Any]]:
-        """Status and body for TEI's clients."""
+        """Return status and body for TEI's clients."""
         if self.code in TEI_400:
             return 400, {"error": self.message, "error_type": TEI_400[self.code]}
         status = {400: 422, 404: 422, 500: 424}.get(self.status, self.status)
@@ -337,11 +293,11 @@ class RequestError(EssentError):
 
 
 def overloaded(retry_after: float, reason: str) -> RequestError:
-    """Too much waits already."""
+    """Return the error of a full queue."""
     message = f"{reason} Try again in {max(1, round(retry_after))} s."
     return RequestError(429, message, "overloaded", retry_after=retry_after)
 
 
 def unhealthy(reason: str, retry_after: float = 2.0) -> RequestError:
-    """The engine is not there."""
+    """Return the error of a missing engine."""
     return RequestError(503, reason, "engine_unavailable", retry_after=retry_after)

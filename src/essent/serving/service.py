@@ -1,4 +1,4 @@
-"""Texts to vectors for many clients at once: tokenized, let in or refused, queued, run, put together again."""
+"""Texts to vectors for many clients at once: validate, tokenize, queue, run; and the metrics of a server."""
 
 from __future__ import annotations
 
@@ -7,79 +7,63 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 from essent._core.texts import distinct_texts
 from essent.errors import VerificationError
 from essent.recipe.tokens.by_word import cut
 from essent.serving.engine import Engine
-from essent.serving.metrics import Metrics
 from essent.serving.prepared import Prepared
-from essent.serving.schedule import Schedule
-from essent.serving.schemas import RequestError, overloaded, unhealthy
+from essent.serving.schedule import Batch, Schedule
+from essent.serving.schemas import RequestError, overloaded
 from essent.serving.settings import Settings
-from essent.serving.worker import Source
-from essent.static.encoder import StaticEncoder
+from essent.verification.golden import largest_difference
 
 T = TypeVar("T")
-Where: TypeAlias = Callable[[int], str]  # what a request calls its text of this index, for errors
-BUDGET = 1024, 2048  # tokens of a batch: of an engine, and where none runs
-FEW_LETTERS = 4000  # are tokenized at once; more in a thread, in portions of
-PORTION_LETTERS = 100_000
-MOST_WAITING = 64  # requests whose texts are in portions
+NameOf: TypeAlias = Callable[[int], str]  # from a text's index to its name in the request, for errors
+BUDGET = {"engine": 1024, "static": 2048}  # tokens of a batch, with an engine and without one
+FEW = 4000  # characters that are tokenized at once, or tokens that are averaged at once; more are processed in a thread
+PORTION = 100_000  # characters that a thread tokenizes at a time
+MAX_WAITING = 64  # requests that wait for the threads
 BANDS = (("unrelated", 0.0, 1.0), ("alike in part", 2.0, 3.5), ("same meaning", 4.0, 5.0))  # scores of pairs
-
-
-class Model:
-    """A model that is served: what is known of it, and the encoder itself where that is static.
-
-    Attributes:
-        number: of the model in the engine; -1 for a static encoder, which runs in this process.
-        static: the encoder; it cuts no text, so that lengths are known before anything is cut.
-    """
-
-    def __init__(self, prepared: Prepared, number: int, created: int) -> None:
-        self.prepared, self.name, self.number, self.created = prepared, prepared.name, number, created
-        self.reading = prepared.reading
-        self.static: StaticEncoder | None = None
-        if prepared.engine == "static":
-            self.static = StaticEncoder(replace(StaticEncoder.load(prepared.folder).table, limit=None))
-
-    def prompt(self, name: str | None) -> str:
-        """The text of a prompt, or of the model's default prompt.
-
-        Raises:
-            RequestError: no such prompt.
-        """
-        prompts = self.prepared.prompts
-        if name is not None and name not in prompts:
-            names = ", ".join(map(repr, prompts)) or "none"
-            message = f"There is no prompt of that name; {self.name} has {names}."
-            raise RequestError(400, message, param="prompt_name")
-        chosen = self.prepared.prompt_name if name is None else name
-        return prompts.get(chosen, "") if chosen else ""
-
-    def static_vectors(self, ids: np.ndarray, lengths: np.ndarray, cuts_start: bool | None = None) -> np.ndarray:
-        """Vectors (N,D) float32 of a static encoder's ids, one text after the other, cut to the most tokens."""
-        assert self.static is not None  # noqa: S101
-        if (limit := self.reading.max_seq_length) is not None:
-            ids, lengths = cut(ids, lengths, limit, self.reading.cuts_start if cuts_start is None else cuts_start)
-        return self.static.means((ids, lengths))
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+HISTOGRAMS = {
+    "te_request_duration": ("Seconds of a request.", SECONDS),
+    "te_request_tokenization_duration": ("Seconds of tokenizing.", SECONDS),
+    "te_request_queue_duration": ("Seconds in the queue.", SECONDS),
+    "te_request_inference_duration": ("Seconds of the engine.", SECONDS),
+    "te_request_input_length": ("Tokens of a text.", SIZES),
+    "te_batch_next_size": ("Texts in a batch.", SIZES),
+    "te_batch_next_tokens": ("Tokens in a batch.", SIZES),
+}
+COUNTERS = {
+    "essent_requests": (Counter, "Requests by path and status.", ["path", "status"]),
+    "essent_tokens": (Counter, "Tokens that models have read.", ["model"]),
+    "essent_truncated_texts": (Counter, "Truncated texts.", []),
+    # gauges, since prometheus-client's counters have names that end in _total
+    "te_request_count": (Gauge, "As text-embeddings-inference counts.", ["method"]),
+    "te_request_success": (Gauge, "As text-embeddings-inference counts.", ["method"]),
+    "te_request_failure": (Gauge, "As text-embeddings-inference counts.", ["err"]),
+}
 
 
 @dataclass
 class Embedded:
-    """Vectors of a request's texts, and what was done for them.
+    """The vectors of a request's texts, with counts and times.
 
     Attributes:
         vectors: (N,K) float32.
-        tokens: how many of each text the model read, special tokens included.
-        truncated: indices of the texts that were cut.
+        tokens: number of tokens that the model read of each text (N,), including special tokens.
+        truncated: indices of the truncated texts.
         tokenizing, waiting, running: seconds.
+        headers: counts the truncated texts, if there are any.
     """
 
     vectors: np.ndarray
@@ -88,307 +72,307 @@ class Embedded:
     tokenizing: float
     waiting: float
     running: float
+    headers: dict[str, str]
+
+
+class Metrics:
+    """Metrics for Prometheus: essent's own, and those of TEI by TEI's names, for its dashboards.
+
+    Args:
+        gauges: description and function of values that are computed when they are read, by name.
+    """
+
+    def __init__(self, gauges: dict[str, tuple[str, Callable[[], float]]]) -> None:
+        disable_created_metrics()
+        self.registry = registry = CollectorRegistry()
+        for name, (text, compute) in gauges.items():
+            Gauge(name, text, registry=registry).set_function(compute)
+        self._counters: dict[str, Any] = {
+            name: kind(name, text, labels, registry=registry) for name, (kind, text, labels) in COUNTERS.items()
+        }
+        self._histograms = {
+            name: Histogram(name, text, buckets=buckets, registry=registry)
+            for name, (text, buckets) in HISTOGRAMS.items()
+        }
+
+    def add_request(self, path: str, method: str, status: int, seconds: float) -> None:
+        """Count an answered request."""
+        self._counters["essent_requests"].labels(path, str(status)).inc()
+        if method != "POST":
+            return
+        name = path.strip("/") or "predict"
+        self._counters["te_request_count"].labels(name).inc()
+        if status < 400:
+            self._counters["te_request_success"].labels(name).inc()
+            self._histograms["te_request_duration"].observe(seconds)
+        else:
+            self._counters["te_request_failure"].labels(str(status)).inc()
+
+    def add_texts(self, model: str, embedded: Embedded) -> None:
+        """Count the texts of a request."""
+        self._counters["essent_tokens"].labels(model).inc(int(embedded.tokens.sum()))
+        self._counters["essent_truncated_texts"].inc(len(embedded.truncated))
+        self._histograms["te_request_tokenization_duration"].observe(embedded.tokenizing)
+        self._histograms["te_request_queue_duration"].observe(embedded.waiting)
+        self._histograms["te_request_inference_duration"].observe(embedded.running)
+        for tokens in embedded.tokens[:64].tolist():
+            self._histograms["te_request_input_length"].observe(tokens)
+
+    def add_batch(self, batch: Batch) -> None:
+        """Count a batch."""
+        self._histograms["te_batch_next_size"].observe(len(batch.texts))
+        self._histograms["te_batch_next_tokens"].observe(batch.tokens)
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus' format."""
+        return generate_latest(self.registry)
 
 
 class Service:
-    """All models of a server, the queue before the engine, and the engine.
+    """The models of a server, the queue before the engine, and the engine.
 
     Args:
-        prepared: the models, as `prepare` gives them.
+        models: the models, from `prepare`.
         settings: limits and timeouts.
         engine_threads, tokenizing_threads: see `Settings.divide`.
         pairs: scored pairs, see `essent.serving.run.serve`.
 
     Attributes:
-        typical: of each model, the cosines that are typical of pairs of texts, for `/compare`.
+        typical: per model, the typical cosines of pairs, for `/compare`.
     """
 
     def __init__(
-        self, prepared: list[Prepared], settings: Settings, engine_threads: int, tokenizing_threads: int,
+        self, models: list[Prepared], settings: Settings, engine_threads: int, tokenizing_threads: int,
         pairs: Path | None = None,
     ) -> None:  # fmt: skip
-        self.settings, self.pairs, self.stopping = settings, pairs, False
+        self.settings, self.pairs, self.tokenizing_threads = settings, pairs, tokenizing_threads
+        self.models = {model.name: model for model in models}
+        self.created = int(time.time())
         self.typical: dict[str, list[dict[str, Any]]] = {}
-        run = [model for model in prepared if model.engine != "static"]
-        numbers = {model.name: number for number, model in enumerate(run)}
-        started = int(time.time())
-        self.models = {model.name: Model(model, numbers.get(model.name, -1), started) for model in prepared}
-        self.first = next(iter(self.models.values()))
-        self.tokenizing_threads = tokenizing_threads
         self._waiting = 0
         self._pool = ThreadPoolExecutor(tokenizing_threads, thread_name_prefix="tokenizing")
-        self.schedule = Schedule(BUDGET[not run], settings.max_queue_tokens)
-        self.engine: Engine | None = None
+        sources = {model.name: model.source for model in models if model.static is None}
+        self.schedule = Schedule(BUDGET["engine" if sources else "static"], settings.max_queue_tokens)
         self.metrics = Metrics({
-            "te_queue_size": ("Requests that wait.", lambda: len(self.schedule)),
+            "te_queue_size": ("Requests that wait.", lambda: len(self.schedule.jobs)),
             "essent_queue_tokens": ("Tokens that wait.", lambda: self.schedule.tokens),
             "essent_engine_ready": ("1 while requests are served.", lambda: self.healthy),
-            "essent_engine_restarts": ("Restarts of the engine.", lambda: self.engine.restarts if self.engine else 0),
+            "essent_engine_restarts": ("Restarts of the engine.", lambda: self.engine.restarts),
         })  # fmt: skip
-        if run:
-            sources = [
-                Source(m.engine, m.folder, m.precision, m.reading.pad_id, m.dimensions, m.reading.max_seq_length)
-                for m in run
-            ]
-            self.engine = Engine(sources, engine_threads, self.schedule, settings, self.check, self.metrics.batch)
+        self.engine = Engine(sources, engine_threads, self.schedule, settings, self.check, self.metrics.add_batch)
 
     async def start(self) -> None:
-        """Start the engine; every model has given its golden vectors and typical cosines when this returns.
+        """Start the engine; every model has reproduced its golden vectors when this returns.
 
         Raises:
-            EssentError: one did not; says which.
+            EssentError: the engine did not start, or a model returns other vectors.
         """
-        if self.engine is not None:
+        if self.engine.sources:
             await self.engine.start()
         await self.check(static=True)
 
     async def stop(self) -> None:
         """End the engine and the threads."""
-        self.stopping = True
-        if self.engine is not None:
-            await self.engine.stop()
+        await self.engine.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     @property
     def healthy(self) -> bool:
-        """Whether requests are served now."""
-        return not self.stopping and (self.engine is None or self.engine.state == "ready")
+        """Whether requests are served."""
+        return self.engine.state == "ready"
 
     async def check(self, static: bool = False) -> None:
-        """Run golden texts by the way that requests take: together, and each alone, as their lengths differ.
+        """Run golden texts as requests are run: together, and each alone, since batches of one text differ.
 
-        At the first start also the pairs, before the engine counts as ready and the timeouts of requests hold.
+        Compute the typical cosines of pairs, too, when this runs for the first time: no timeout applies yet.
 
         Args:
-            static: whether static encoders are checked, or the models of the engine.
+            static: whether to check the static encoders instead of the models of the engine.
 
         Raises:
-            VerificationError: a model does not give its golden vectors.
+            VerificationError: a model does not reproduce its golden vectors.
         """
         for model in self.models.values():
             if (model.static is not None) != static:
                 continue
-            texts, golden = model.prepared.golden_texts, model.prepared.golden
-            scale = max(float(np.linalg.norm(golden, axis=1).max(initial=0.0)), 1.0)
-            for rows in [slice(None), *(slice(row, row + 1) for row in range(len(texts)))]:
-                vectors = (await self.run(model, texts[rows], checking=True)).vectors
-                difference = float(np.abs(vectors - golden[rows]).max(initial=0.0)) / scale
-                if not difference <= model.prepared.tolerance:
-                    raise VerificationError(
-                        f"{model.name} does not reproduce its golden vectors in the engine {model.prepared.engine}: "
-                        f"they differ by {difference:.1e}, allowed is {model.prepared.tolerance:.0e}."
-                    )
+            texts, golden, description = model.golden_texts, model.golden, model.description
+            allowed = description.golden_vectors.allowed_difference
+            batches = [texts, *([text] for text in texts)]
+            together, *alone = [(await self.run(model, batch, checking=True)).vectors for batch in batches]
+            difference = max(largest_difference(vectors, golden) for vectors in (together, np.concatenate(alone)))
+            if not difference <= allowed:
+                raise VerificationError(
+                    f"{model.name} does not reproduce its golden vectors in the engine {description.engine}: the "
+                    f"largest difference is {difference:.1e}, allowed is {allowed:.0e}."
+                )
             if self.pairs is not None and model.name not in self.typical:
-                self.typical[model.name] = await self._typical(model, self.pairs)
+                self.typical[model.name] = await self._typical_cosines(model, self.pairs)
 
-    async def _typical(self, model: Model, path: Path) -> list[dict[str, Any]]:
-        """Cosines of pairs that people judged unrelated, alike in part, and of the same meaning."""
+    async def _typical_cosines(self, model: Prepared, path: Path) -> list[dict[str, Any]]:
+        """Return quantiles of the cosines of pairs that people labelled unrelated, partly similar, or the same."""
         rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-        prompt = model.prompt(None)
+        _, prompt = self.find(model.name)
         texts = [prompt + row[side] for row in rows for side in ("sentence1", "sentence2")]
         unit = unit_rows((await self.run(model, texts, truncate=True, checking=True)).vectors)
         cosines, scores = np.einsum("nk,nk->n", unit[0::2], unit[1::2]), np.array([row["score"] for row in rows])
         typical = []
         for band, lowest, highest in BANDS:
-            inside = cosines[(scores >= lowest) & (scores <= highest)]
+            inside = cosines[(scores >= lowest) & (scores <= highest)].astype(np.float64)
             if len(inside):
-                low, median, high = np.quantile(inside.astype(np.float64), (0.05, 0.5, 0.95)).round(4).tolist()
+                low, median, high = np.quantile(inside, (0.05, 0.5, 0.95)).round(4).tolist()
                 typical.append({"pairs": band, "count": len(inside), "low": low, "median": median, "high": high})
         return typical
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
-    def find(self, name: str | None) -> Model:
-        """The model of that name; the first one without a name.
+    def find(self, name: str | None, prompt_name: str | None = None) -> tuple[Prepared, str]:
+        """Return a model, by default the first one, and one of its prompts, by default its default prompt.
 
         Raises:
-            RequestError: there is none.
+            RequestError: no such model or prompt.
         """
-        model = self.first if name is None else self.models.get(name)
+        model = next(iter(self.models.values())) if name is None else self.models.get(name)
         if model is None:
-            message = f"There is no such model here; this server has {', '.join(map(repr, self.models))}."
+            message = f"Model not found; this server has {', '.join(map(repr, self.models))}."
             raise RequestError(404, message, "model_not_found", "model")
-        return model
+        prompts = model.description.prompts
+        if prompt_name is not None and prompt_name not in prompts:
+            names = ", ".join(map(repr, prompts)) or "none"
+            message = f"Prompt not found; {model.name} has {names}."
+            raise RequestError(400, message, param="prompt_name")
+        return model, prompts.get(prompt_name or model.description.default_prompt or "", "")
 
-    def check_texts(self, texts: list[str], field: str, where: Where | None = None) -> None:
-        """Refuse no text, an empty one, or too many.
-
-        Args:
-            field: of the request, which an error names.
-            where: what the request calls the text of an index, by default `field[index]`.
+    def check_texts(self, texts: list[str], name_of: NameOf) -> None:
+        """Refuse an empty list, an empty text, or too many texts.
 
         Raises:
-            RequestError: says which.
+            RequestError: names the field.
         """
+        field = name_of(len(texts) - 1).partition("[")[0]
         if not texts:
-            raise RequestError(
-                400, f"{field} has no text: Expected a string or a list of strings.", "empty_input", field
-            )
-        if len(texts) > (most := self.settings.max_inputs):
-            message = f"{field} has {len(texts):,} texts; this server takes at most {most:,} in a request."
+            message = f"{field} has no text: Expected a string or a list of strings."
+            raise RequestError(400, message, "empty_input", field)
+        if len(texts) > (limit := self.settings.max_inputs):
+            message = f"{field} has {len(texts):,} texts; a request may have at most {limit:,}."
             raise RequestError(400, message, "too_many_inputs", field)
         if "" in texts:
-            index = texts.index("")
-            name = where(index) if where else f"{field}[{index}]"
-            raise RequestError(400, f"{name} is an empty text. Leave empty texts out.", "empty_input", field)
+            message = f"{name_of(texts.index(''))} is an empty text. Leave empty texts out."
+            raise RequestError(400, message, "empty_input", field)
 
     async def embed(
-        self, model: Model, texts: list[str], field: str = "input", where: Where | None = None,
-        prompt_name: str | None = None, truncate: bool | None = None, cuts_start: bool | None = None,
-        dimensions: int | None = None, unit: bool = False,
+        self, model: Prepared, texts: list[str], prompt: str = "", *, name_of: NameOf = "input[{}]".format,
+        truncate: bool | None = None, cuts_start: bool | None = None, dimensions: int | None = None, unit: bool = False,
     ) -> Embedded:  # fmt: skip
-        """Vectors of the texts, as the encoder's own `encode` gives them.
+        """Return the vectors of a request's texts, equal to those of the encoder's `encode`.
 
         Args:
-            field, where: see `check_texts`.
-            prompt_name: a prompt of the model; by default its own default.
-            truncate: whether texts that are too long are cut; by default what the server's owner chose.
-            cuts_start: whether their beginning is cut; by default as the tokenizer does.
-            dimensions: how many of the first dimensions are wanted.
-            unit: whether the vectors are scaled to length 1.
+            prompt: text before every text.
+            name_of: the name of a text in the request, for errors.
+            truncate: whether to truncate long texts; None is the server's setting.
+            cuts_start: whether to truncate at the start; None is the tokenizer's setting.
+            dimensions: number of dimensions to return; None returns all.
+            unit: whether to scale the vectors to length 1.
 
         Raises:
-            RequestError: no text, too long, too many, overloaded, or the engine is not there.
+            RequestError: no text, too long, too many, overloaded, timed out, or no engine.
         """
-        self.check_texts(texts, field, where)
-        if dimensions is not None and dimensions > model.prepared.dimensions:
-            message = (
-                f"dimensions={dimensions}: the vectors of {model.name} have {model.prepared.dimensions} dimensions."
-            )
+        self.check_texts(texts, name_of)
+        if dimensions is not None and dimensions > (available := model.description.dimensions):
+            message = f"dimensions={dimensions}: the vectors of {model.name} have {available} dimensions."
             raise RequestError(400, message, param="dimensions")
-        prompt = model.prompt(prompt_name)
-        self.require_health(model)
+        texts = [prompt + text for text in texts] if prompt else texts
         embedded = await self.run(
-            model, [prompt + text for text in texts] if prompt else texts,
-            self.settings.truncate if truncate is None else truncate, cuts_start, where or f"{field}[{{}}]".format,
-        )  # fmt: skip
-        self.metrics.embedded(model.name, embedded)
+            model, texts, self.settings.truncate if truncate is None else truncate, cuts_start, name_of
+        )
+        self.metrics.add_texts(model.name, embedded)
         embedded.vectors = embedded.vectors[:, :dimensions]
         if unit:
             embedded.vectors = unit_rows(embedded.vectors)
         return embedded
 
-    def require_health(self, model: Model) -> None:
-        """Refuse what cannot be run now.
-
-        Raises:
-            RequestError: the server stops, or the engine is not there.
-        """
-        if self.stopping:
-            raise unhealthy("The server is stopping.", 1.0)
-        if model.static is None and not self.healthy:
-            raise unhealthy("The engine is being restarted; the same request may succeed in a few seconds.")
-
     async def run(
-        self, model: Model, texts: list[str], truncate: bool = False, cuts_start: bool | None = None,
-        where: Where = "input[{}]".format, checking: bool = False,
+        self, model: Prepared, texts: list[str], truncate: bool = False, cuts_start: bool | None = None,
+        name_of: NameOf = "input[{}]".format, checking: bool = False,
     ) -> Embedded:  # fmt: skip
-        """Vectors of texts with their prompts, each text once; see `Engine.run` for `checking`.
+        """Return the vectors of texts that include their prompts; equal texts run once.
+
+        Args:
+            checking: see `Engine.run`.
 
         Raises:
             RequestError: see `embed`.
         """
         start = time.monotonic()
         distinct, inverse = distinct_texts(texts)
-        if model.static is not None:
-            portions = await self.in_portions(model.static.ids, distinct)
-            counts = np.concatenate([lengths for _, lengths in portions])
+        reading, static = model.reading, model.static
+        if static is None:
+            sequences = [ids for portion in await self.in_portions(reading.ids, distinct) for ids in portion]
+            counts = np.fromiter(map(len, sequences), np.int64, len(sequences))
         else:
-            ids = [ids for portion in await self.in_portions(model.reading.ids, distinct) for ids in portion]
-            counts = np.array([len(text_ids) + len(model.reading.frame) for text_ids in ids])
-        tokens = self._measured(model, counts, truncate, lambda row: where(int(np.argmax(inverse == row))))
-        tokenized = time.monotonic()
-        waited = 0.0
-        if model.static is not None:
-            vectors = await self._static_vectors(model, portions, cuts_start)
-        elif self.engine is not None:
-            vectors, waited = await self.engine.run(model.number, model.reading.framed(ids, cuts_start), checking)
-        if not np.isfinite(vectors).all():
-            raise RequestError(500, "The model gave a vector that is not finite.", "not_finite")
-        running = time.monotonic() - tokenized - waited
-        truncated = np.flatnonzero((tokens < counts)[inverse]).tolist()
-        if len(distinct) != len(texts):
-            vectors, tokens = vectors[inverse], tokens[inverse]
-        return Embedded(vectors, tokens, truncated, tokenized - start, waited, running)
-
-    def _measured(self, model: Model, counts: np.ndarray, truncate: bool, where: Where) -> np.ndarray:
-        """Tokens (N,) that are read of each text.
-
-        Raises:
-            RequestError: one is too long and may not be cut, or there are too many tokens in all.
-        """
-        tokens, limit = counts, model.reading.max_seq_length
+            portions = await self.in_portions(static.ids, distinct)
+            flat_ids, counts = map(np.concatenate, zip(*portions, strict=True))
+        tokens, limit = counts, reading.max_seq_length
         if limit is not None and int(counts.max()) > limit:
-            too_long = np.flatnonzero(counts > limit).tolist()
             if not truncate:
-                name = where(too_long[0])
+                too_long = np.flatnonzero(counts > limit)
+                name = name_of(int(np.argmax(inverse == too_long[0])))
                 message = (
-                    f"{name} has {int(counts[too_long[0]]):,} tokens, and {model.name} reads at most {limit:,} in a "
-                    f"text; {len(too_long)} of the {len(counts)} different texts of this request are too long. Split "
-                    "them, or let the server's owner allow truncation (--truncate)."
+                    f"{name} has {counts[too_long[0]]:,} tokens, and {model.name} reads at most {limit:,} in a text; "
+                    f"{len(too_long)} of the {len(counts)} different texts of this request are too long. Split them, "
+                    "or let the server's owner allow truncation (--truncate)."
                 )
                 raise RequestError(400, message, "context_length_exceeded", name.partition("[")[0])
             tokens = np.minimum(counts, limit)
-        if (total := int(tokens.sum())) > (most := self.settings.max_request_tokens):
-            message = f"The request has {total:,} tokens; this server takes at most {most:,} in one. Send it in parts."
+            cuts_start = reading.cuts_start if cuts_start is None else cuts_start
+            if static is None:
+                sequences = reading.truncate(sequences, limit, cuts_start)
+            else:
+                flat_ids, _ = cut(flat_ids, counts, limit, cuts_start)
+        if (total := int(tokens.sum())) > (allowed := self.settings.max_request_tokens):
+            message = f"The request has {total:,} tokens; at most {allowed:,} are allowed. Send it in parts."
             raise RequestError(400, message, "max_tokens_per_request", "input")
-        return tokens
+        tokenized = time.monotonic()
+        waiting = 0.0
+        if static is None:
+            vectors, waiting = await self.engine.run(model.name, sequences, checking)
+        elif total < FEW:
+            vectors = static.means((flat_ids, tokens))
+        else:
+            loop = asyncio.get_running_loop()
+            vectors = await loop.run_in_executor(self._pool, static.means, (flat_ids, tokens))
+        if not np.isfinite(vectors).all():
+            raise RequestError(500, "The model returned a vector that is not finite.", "not_finite")
+        vectors = vectors[:, : model.description.dimensions]
+        running = time.monotonic() - tokenized - waiting
+        truncated = np.flatnonzero((tokens < counts)[inverse]).tolist()
+        if len(distinct) != len(texts):
+            vectors, tokens = vectors[inverse], tokens[inverse]
+        headers = {"x-truncated-inputs": str(len(truncated))} if truncated else {}
+        return Embedded(vectors, tokens, truncated, tokenized - start, waiting, running, headers)
 
-    async def in_portions(self, work: Callable[[list[str]], T], texts: list[str]) -> list[T]:
-        """Do something with few letters at once, and with many in a thread, part by part, so that others get a turn.
+    async def in_portions(self, tokenize: Callable[[list[str]], T], texts: list[str]) -> list[T]:
+        """Tokenize few texts at once, and many in a thread, in portions, so that other requests are not delayed.
 
         Raises:
-            RequestError: too many requests do so.
+            RequestError: too many requests wait for the threads.
         """
-        if sum(map(len, texts)) <= FEW_LETTERS:
-            return [work(texts)]
-        if self._waiting >= MOST_WAITING:
+        if sum(map(len, texts)) <= FEW:
+            return [tokenize(texts)]
+        if self._waiting >= MAX_WAITING:
             raise overloaded(1.0, "Too many requests are being tokenized.")
+        buckets = np.cumsum([len(text) for text in texts]) // PORTION
+        bounds = [0, *(np.flatnonzero(np.diff(buckets)) + 1).tolist(), len(texts)]
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
-            return [await loop.run_in_executor(self._pool, work, portion) for portion in _portions(texts)]
+            return [
+                await loop.run_in_executor(self._pool, tokenize, texts[first:last]) for first, last in pairwise(bounds)
+            ]
         finally:
             self._waiting -= 1
 
-    async def vectors_of_ids(self, model: Model, sequences: list[np.ndarray]) -> np.ndarray:
-        """Vectors (N,D) of ids in their frames, outside the counts of requests.
-
-        Raises:
-            RequestError: see `require_health`.
-        """
-        self.require_health(model)
-        if self.engine is None or model.static is not None:
-            return model.static_vectors(np.concatenate(sequences), np.array(list(map(len, sequences))))
-        return (await self.engine.run(model.number, sequences))[0]
-
-    async def _static_vectors(
-        self, model: Model, portions: list[tuple[np.ndarray, np.ndarray]], cuts_start: bool | None
-    ) -> np.ndarray:
-        """Vectors (N,K) of ids that `in_portions` gave: of few at once, of many in a thread."""
-        limit, loop, vectors = model.reading.max_seq_length, asyncio.get_running_loop(), []
-        for ids, lengths in portions:
-            if (len(portions) == 1 and limit is None) or len(ids) < FEW_LETTERS:
-                vectors.append(model.static_vectors(ids, lengths, cuts_start))
-            else:
-                vectors.append(await loop.run_in_executor(self._pool, model.static_vectors, ids, lengths, cuts_start))
-        return np.concatenate(vectors)[:, : model.prepared.dimensions]
-
-
-def _portions(texts: list[str]) -> list[list[str]]:
-    """Texts in portions of so many letters, a longer text alone."""
-    portions: list[list[str]] = [[]]
-    letters = 0
-    for text in texts:
-        if portions[-1] and letters + len(text) > PORTION_LETTERS:
-            portions.append([])
-            letters = 0
-        portions[-1].append(text)
-        letters += len(text)
-    return portions
-
 
 def unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """Vectors (N,K) float32 at length 1; zeros stay zeros."""
+    """Scale vectors (N,K) float32 to length 1; zeros stay zeros."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.ascontiguousarray(vectors / np.maximum(lengths, 1e-12), np.float32)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from essent._core.arithmetic import PASSES, precision_of
-from essent.engine.choice import ENGINES
+from essent.engine.choice import EngineChoice
 from essent.errors import InputError
 
 POSITIVE = (
@@ -20,7 +19,7 @@ class Settings:
     """Address, limits and engine of a server.
 
     Attributes:
-        host: Address to listen on; 0.0.0.0 stands for every address of the machine.
+        host: Address to listen on; 0.0.0.0 means every address of the machine.
         port: Port to listen on; 0 selects a free port.
         engine: Engine of the models: auto, openvino, onnx or torch. auto uses OpenVINO if it is installed, and torch
             on a GPU or if a recipe has no graph. Static encoders and exported graphs run as they are.
@@ -29,15 +28,15 @@ class Settings:
         threads: Threads of the engine; by default the machine's cores, or a container's share of them.
         api_key_file: File with one API key per line; requests must then send one of them as a bearer token.
         cors: Web pages that may call the server from a browser, such as https://example.org; none by default.
-        truncate: Truncate texts that are too long instead of refusing them; the answer lists them.
+        truncate: Truncate texts that are too long instead of refusing them; the response lists them.
         max_inputs: Maximum texts per request.
         max_request_tokens: Maximum tokens per request, over all its texts.
         max_queue_tokens: Maximum tokens in the queue; further requests are refused with 429.
         max_body_mb: Maximum megabytes of a request's body.
         max_connections: Maximum simultaneous connections.
-        timeout: Seconds until a request that is not finished is answered with an error.
+        timeout: Seconds after which an unfinished request is answered with an error.
         batch_timeout: Seconds that one batch may take before the engine is restarted.
-        quiet_timeout: Seconds without a sign of life until the engine is restarted.
+        quiet_timeout: Seconds without a heartbeat after which the engine is restarted.
         log_requests: Log every request, without its texts.
         no_page: Serve no page to browsers at `/`.
     """
@@ -62,9 +61,7 @@ class Settings:
     no_page: bool = False
 
     def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise InputError(f"engine={self.engine!r}: choose one of {', '.join(ENGINES)}.")
-        object.__setattr__(self, "precision", precision_of(self.precision, PASSES))
+        object.__setattr__(self, "precision", EngineChoice(self.engine, self.precision).precision)
         if not 0 <= self.port <= 65535:
             raise InputError(f"port={self.port}: must be between 0 and 65535.")
         for name in POSITIVE:
@@ -74,10 +71,10 @@ class Settings:
             raise InputError(f"threads={self.threads}: must be at least 1.")
         for origin in self.cors or ():
             if origin != "*" and not origin.startswith(("http://", "https://")):
-                raise InputError(f"cors={origin!r}: must begin with http:// or https://, or be * for every page.")
+                raise InputError(f"cors={origin!r}: must start with http:// or https://, or be * for every page.")
 
-    def keys(self) -> tuple[str, ...]:
-        """Return the keys of the file, if any.
+    def read_keys(self) -> tuple[str, ...]:
+        """Read the API keys, if there is a file.
 
         Raises:
             InputError: the file cannot be read or has no key.
@@ -87,16 +84,16 @@ class Settings:
         try:
             lines = self.api_key_file.read_text("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"The file of API keys {str(self.api_key_file)!r} cannot be read: {error}.") from error
+            raise InputError(f"Cannot read the API key file {str(self.api_key_file)!r}: {error}.") from error
         keys = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
         if not keys:
             raise InputError(f"The file {str(self.api_key_file)!r} has no API key. Write one key per line.")
         return keys
 
     def divide(self, cores: int) -> tuple[int, int]:
-        """Return the threads of the engine and of tokenizing.
+        """Return the number of threads of the engine and of tokenizing.
 
-        With more than 4 cores, an eighth of them is left for HTTP and tokenizing. With fewer, the three take turns:
+        With more than 4 cores, an eighth of them is left for HTTP and tokenizing. With fewer, they share the cores:
         HTTP and tokenizing wait for the engine most of the time.
         """
         few = cores <= 4

@@ -1,18 +1,19 @@
-"""The engine's process: batches of ids in, vectors out, and a sign of life several times a second.
+"""The engine's process: receives batches of ids, returns vectors, and sends heartbeats.
 
-One thread receives batches, one per lane runs them, one sends the signs of life. When the HTTP process is gone, this
-one ends; when memory runs out it ends too, so that the next one begins with all of it.
+One thread receives batches, one per lane runs them, one sends the heartbeats. The process ends when the HTTP process
+has ended, and when memory runs out, so that the next process starts with all of it.
 
-Messages go through a `multiprocessing.connection`. A batch is the pickle of its number, lane, model, the lengths (B,)
-and the ids of all texts, int32. What comes back is a tuple that begins with its kind: ("vectors", number, digest,
-vectors (B,K) float32), where the digest is that of the batch as it was received, so that whoever gets the vectors can
-compare it with what was sent; ("error", number, message); ("beat",); ("ready", lanes); ("failed", message).
+Messages pass through a `multiprocessing.connection`. A batch is the pickle of its number, lane, model, the lengths (B,)
+and the ids of all texts, int32. Answers are tuples that start with their kind: ("vectors", number, digest, vectors
+(B,K) float32), with the digest of the batch as it was received; ("error", number, message); ("beat",); ("ready",
+lanes); ("failed", message).
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
 import logging
 import os
 import pickle
@@ -20,6 +21,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -27,50 +29,49 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from essent.recipe.tokens.ids import pad_arrays
 
-BEAT = 0.4  # seconds between signs of life
-TIDYING = 50  # signs of life from one return of freed memory to the next
-ROUNDED = 4  # tokens, that the widths of a graph's batches are multiples of
+BEAT = 0.4  # seconds between heartbeats
+TRIM_BEATS = 50  # heartbeats between two returns of freed memory
+WIDTH_MULTIPLE = 4  # widths of a graph's batches are multiples of it
 OUT_OF_MEMORY = 42  # exit code
 QUICK, BULK = "quick", "bulk"
-# What oneDNN, by which OpenVINO computes, keeps besides, 1,024 primitives by default: a server filled them for hours.
+# Number of primitives that oneDNN (in OpenVINO) caches. With its default, 1,024, memory grows for hours.
 PRIMITIVES = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
-PRIMITIVES_KEPT = 128
-BEHIND = 19  # how much nicer the threads of a corpus are; they run between the batches of queries all the same
-T = TypeVar("T")
-Runner = Callable[[list[np.ndarray]], np.ndarray]  # ids of texts (T,) each to vectors (B,K)
+MAX_PRIMITIVES = 128
+BULK_NICENESS = 19  # added to the niceness of bulk threads; they still run between the batches of queries
+Runner = Callable[[list[np.ndarray]], np.ndarray]  # from ids of texts (T,) each to vectors (B,K)
 
 
 @dataclass(frozen=True)
 class Source:
-    """What the process loads: a model's engine, its folder, the id of its padding, and the most tokens of a text."""
+    """A model that the process loads: its engine, folder, precision, padding id, dimensions, and tokens per text."""
 
     engine: str
     folder: str
     precision: str
     pad_id: int
     dimensions: int
-    most: int | None = None
+    max_seq_length: int | None = None
 
 
 def digest(message: bytes) -> bytes:
-    """Of a batch as it is sent: its number, its model, every id in its position."""
+    """Return the digest of a batch as it is sent: number, model, every id in its position."""
     return hashlib.blake2b(message, digest_size=16).digest()
 
 
 def ignore_stop_signals() -> None:
-    """Leave SIGINT and SIGTERM, which a terminal or service manager sends to all processes, to the HTTP process."""
+    """Ignore SIGINT and SIGTERM, which terminals and service managers send to all processes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def main(connection: Connection, sources: list[Source], threads: int) -> None:
-    """Load every model, say so, and run batches until the other side is gone."""
+def main(connection: Connection, sources: dict[str, Source], threads: int) -> None:
+    """Load the models, report the lanes, and run batches until the HTTP process has ended."""
     ignore_stop_signals()
     logging.basicConfig(level=logging.WARNING, format="engine: %(levelname)s: %(message)s")
     sending = threading.Lock()
@@ -82,39 +83,38 @@ def main(connection: Connection, sources: list[Source], threads: int) -> None:
         except OSError:
             os._exit(0)
 
-    threading.Thread(target=_beat, args=(send,), daemon=True).start()
+    threading.Thread(target=_send_heartbeats, args=(send,), daemon=True).start()
     try:
-        loaded = [load(source, threads) for source in sources]
+        models = {name: load(source, threads) for name, source in sources.items()}
     except Exception as error:
         send("failed", f"{type(error).__name__}: {error}")
         return
-    queues: dict[str, queue.SimpleQueue[bytes]] = {QUICK: queue.SimpleQueue(), BULK: queue.SimpleQueue()}
-    lanes = {kind: min(len(model[kind]) for model in loaded) for kind in queues}
-    for kind, batches in queues.items():
-        for lane in range(lanes[kind]):
-            runners = [model[kind][lane] for model in loaded]
-            threading.Thread(target=_run_lane, args=(batches, runners, send), daemon=True).start()
+    lanes = {kind: min(len(runners[kind]) for runners in models.values()) for kind in (QUICK, BULK)}
+    queues: dict[str, queue.SimpleQueue[bytes]] = {kind: queue.SimpleQueue() for kind in lanes}
+    for kind, count in lanes.items():
+        for lane in range(count):
+            lane_runners = {name: runners[kind][lane] for name, runners in models.items()}
+            threading.Thread(target=_run_batches, args=(queues[kind], lane_runners, send), daemon=True).start()
     send("ready", lanes)
     while True:
         try:
             message = connection.recv_bytes()
         except (EOFError, OSError):
-            os._exit(0)  # whatever the lanes are doing: nobody waits for it
-        queues[pickle.loads(message)[1]].put(message)  # noqa: S301  from the process that has started this one
+            os._exit(0)  # nobody waits for the batches that run
+        queues[pickle.loads(message)[1]].put(message)  # noqa: S301  from the parent process
 
 
-def _beat(send: Callable[..., None]) -> None:
-    """Send signs of life, and return freed memory, some of which glibc otherwise keeps for ever, to the system."""
-    waiting, beats = threading.Event(), 0
-    while not waiting.wait(BEAT):
+def _send_heartbeats(send: Callable[..., None]) -> None:
+    """Send heartbeats, and return freed memory to the system, which glibc does not always do."""
+    for beat in itertools.count(1):
+        time.sleep(BEAT)
         send("beat")
-        beats += 1
-        if beats % TIDYING == 0 and sys.platform == "linux":
+        if beat % TRIM_BEATS == 0 and sys.platform == "linux":
             with suppress(OSError, AttributeError):  # another C library
                 ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
-def _run_lane(batches: queue.SimpleQueue[bytes], runners: list[Runner], send: Callable[..., None]) -> None:
+def _run_batches(batches: queue.SimpleQueue[bytes], runners: dict[str, Runner], send: Callable[..., None]) -> None:
     while True:
         message = batches.get()
         number, _, model, lengths, ids = pickle.loads(message)  # noqa: S301
@@ -123,7 +123,7 @@ def _run_lane(batches: queue.SimpleQueue[bytes], runners: list[Runner], send: Ca
             vectors = np.ascontiguousarray(runners[model](sequences), np.float32)
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
-        except Exception as error:  # the engines' libraries raise whatever they like; this batch alone failed
+        except Exception as error:  # the engines may raise anything; only this batch failed
             if "bad_alloc" in str(error) or "memory" in str(error).lower():
                 os._exit(OUT_OF_MEMORY)
             send("error", number, type(error).__name__)
@@ -135,49 +135,46 @@ def _run_lane(batches: queue.SimpleQueue[bytes], runners: list[Runner], send: Ca
 
 
 def load(source: Source, threads: int) -> dict[str, list[Runner]]:
-    """The lanes of a model: functions that may run at the same time."""
-    return (_torch if source.engine == "torch" else _graph)(source, threads)
+    """Return the lanes of a model per kind: functions that may run at the same time."""
+    return (_load_torch if source.engine == "torch" else _load_graph)(source, threads)
 
 
-def _graph(source: Source, threads: int) -> dict[str, list[Runner]]:
-    """A query has all threads on it, beside the streams of a corpus."""
+def _load_graph(source: Source, threads: int) -> dict[str, list[Runner]]:
+    """Load a graph: a query uses all threads, beside the streams of bulk batches.
+
+    The threads of the streams have a lower priority (Linux): threads inherit it from the one that starts them.
+    """
     from essent.engine.runtime import runtime_of
 
-    os.environ.setdefault(PRIMITIVES, str(PRIMITIVES_KEPT))  # read when the first graph is compiled
+    os.environ.setdefault(PRIMITIVES, str(MAX_PRIMITIVES))  # read when the first graph is compiled
     runtime = runtime_of(source.engine, source.precision)(Path(source.folder), source.precision, threads)
 
     def run(infer: Any, sequences: list[np.ndarray]) -> np.ndarray:
-        ids, attention_mask = pad_arrays(sequences, source.pad_id, least=width_of(sequences, source.most))
+        width = width_of(sequences, source.max_seq_length)
+        ids, attention_mask = pad_arrays(sequences, source.pad_id, least=width)
         vectors: np.ndarray = infer(ids, attention_mask.astype(np.int64))
-        return vectors[:, : source.dimensions]  # a model may say that fewer are to be kept
+        return vectors[:, : source.dimensions]  # the model may declare fewer dimensions
 
-    return {QUICK: [partial(run, runtime.one)], BULK: [partial(run, lane) for lane in in_background(runtime.lanes)]}
+    with ThreadPoolExecutor(1, initializer=_lower_priority) as pool:
+        streams = pool.submit(runtime.lanes).result()
+    return {QUICK: [partial(run, runtime.one)], BULK: [partial(run, stream) for stream in streams]}
 
 
-def width_of(sequences: list[np.ndarray], most: int | None) -> int:
-    """The width of a batch: a multiple of 4, so that batches have fewer shapes; each new one costs the engine time."""
+def width_of(sequences: list[np.ndarray], max_seq_length: int | None) -> int:
+    """Return a batch's width, a multiple of 4 if possible: every new shape costs the engine time."""
     longest = max(map(len, sequences))
-    rounded = -(-longest // ROUNDED) * ROUNDED
-    return longest if most is not None and rounded > most else rounded
+    rounded = -(-longest // WIDTH_MULTIPLE) * WIDTH_MULTIPLE
+    return longest if max_seq_length is not None and rounded > max_seq_length else rounded
 
 
-def in_background(make: Callable[[], T]) -> T:
-    """What `make` gives, with the threads that it starts behind all others of the same cores (Linux).
-
-    A thread hands its priority on to those it starts. A corpus then gives way to queries and to HTTP.
-    """
-
-    def behind() -> T:
-        if sys.platform == "linux":
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + BEHIND)
-        return make()
-
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(behind).result()
+def _lower_priority() -> None:
+    if sys.platform == "linux":
+        niceness = os.getpriority(os.PRIO_PROCESS, 0) + BULK_NICENESS
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
 
 
-def _torch(source: Source, threads: int) -> dict[str, list[Runner]]:
-    """One lane: torch's threads serve one batch at a time."""
+def _load_torch(source: Source, threads: int) -> dict[str, list[Runner]]:
+    """Load an Encoder as one lane: torch's threads run one batch at a time."""
     import torch
 
     from essent.encoder.encoder import Encoder
@@ -185,13 +182,12 @@ def _torch(source: Source, threads: int) -> dict[str, list[Runner]]:
     torch.set_num_threads(threads)
     encoder = Encoder(source.folder)
     encoder.eval()
-    device = encoder.device
 
     @torch.inference_mode()
     def run(sequences: list[np.ndarray]) -> np.ndarray:
-        ids, attention_mask = pad_arrays(sequences, source.pad_id)
-        features = {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(attention_mask).long()}
-        embedding = encoder({name: value.to(device) for name, value in features.items()})["sentence_embedding"]
+        ids, attention_mask = map(torch.from_numpy, pad_arrays(sequences, source.pad_id))  # (B,T)
+        features = {"input_ids": ids.to(encoder.device), "attention_mask": attention_mask.long().to(encoder.device)}
+        embedding = encoder(features)["sentence_embedding"]  # (B,D)
         vectors: np.ndarray = embedding[:, : source.dimensions].float().cpu().numpy()
         return vectors
 

@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,16 +22,18 @@ import torch
 from essent._core.arithmetic import has_bfloat16
 from essent._core.cores import cores
 from essent._core.registry import did_you_mean
+from essent._core.types import TextsLike
 from essent.encoder.encoder import Encoder
 from essent.engine.compiled import CompiledEncoder
 from essent.errors import InputError
 from essent.recipe.recipe import Recipe
-from essent.verification.model_under_test import ModelUnderTest
-from essent.verification.report import Problem
+from essent.verification.report import Problem, Report
 from essent.verification.vectors import (
+    MODES,
+    ModelUnderTest,
     anisotropy,
     dead_dimensions,
-    dominating_dimensions,
+    dominating_dimension,
     finite,
     float16,
     length_bias,
@@ -45,28 +48,26 @@ UNKNOWN = 0.02  # of the tokens: below it, rare names and symbols; above it, a l
 
 def truncation(model: ModelUnderTest) -> Iterator[Problem]:
     """More than 1 % of the texts are longer than the model's limit."""
-    if model.room is None:
+    limit = model.max_tokens
+    if limit is None:
         return
     lengths = np.array([len(ids) for ids in model.ids])
-    share, lost = float((lengths > model.room).mean()), int(np.maximum(lengths - model.room, 0).sum())
+    share, longest = float((lengths > limit).mean()), int(lengths.max())
     if share > CUT:
-        yield Problem(
-            f"{100 * share:.1f} % of the texts are truncated; the model reads {100 * (1 - lost / lengths.sum()):.0f} % "
-            f"of all tokens. The limit is {model.room} tokens per text, the longest text has {lengths.max()}.",
-            _longer(model, int(lengths.max())),
-            figures={"cut": share, "room": model.room, "longest": int(lengths.max())},
+        max_seq_length = model.encoder.max_seq_length or 0
+        fix = model.command(
+            "essent encode … -o FOLDER --chunk tokens:256, which splits long texts into chunks with one vector each"
         )
-
-
-def _longer(model: ModelUnderTest, longest: int) -> str:
-    positions = positions_of(model)
-    limit = model.encoder.max_seq_length or 0
-    required = longest + limit - (model.room or 0)
-    if positions is not None and positions > limit:
-        return f"encoder.max_seq_length = {min(positions, required)}  # the model has {positions} positions"
-    return model.command(
-        "essent encode … -o FOLDER --chunk tokens:256, which splits long texts into chunks with one vector each"
-    )
+        if model.positions is not None and model.positions > max_seq_length:
+            required = min(model.positions, longest + max_seq_length - limit)
+            fix = f"encoder.max_seq_length = {required}  # the model has {model.positions} positions"
+        read = 100 * np.minimum(lengths, limit).sum() / lengths.sum()
+        yield Problem(
+            f"{100 * share:.1f} % of the texts are truncated; the model reads {read:.0f} % of all tokens. The limit is "
+            f"{limit} tokens per text, the longest text has {longest}.",
+            fix,
+            figures={"cut": share, "room": limit, "longest": longest},
+        )
 
 
 def unknown_tokens(model: ModelUnderTest) -> Iterator[Problem]:
@@ -86,7 +87,7 @@ def unknown_tokens(model: ModelUnderTest) -> Iterator[Problem]:
 
 def capacity(model: ModelUnderTest) -> Iterator[Problem]:
     """The folder allows more tokens than the model has positions."""
-    declared, positions = model.transformer_settings.get("max_seq_length"), positions_of(model)
+    declared, positions = model.transformer_settings.get("max_seq_length"), model.positions
     if isinstance(declared, int) and positions is not None and declared > positions:
         yield Problem(
             f"sentence_bert_config.json allows {declared} tokens, but the model has only {positions} positions: plain "
@@ -96,16 +97,6 @@ def capacity(model: ModelUnderTest) -> Iterator[Problem]:
         )
 
 
-def positions_of(model: ModelUnderTest) -> int | None:
-    """Return the number of position embeddings; None for relative positions, or if config.json does not declare it."""
-    positions = model.config.get("max_position_embeddings")
-    absolute = model.config.get("position_embedding_type", "absolute") == "absolute"
-    if not isinstance(positions, int) or positions < 1 or not absolute:
-        return None
-    padding = model.config.get("pad_token_id") if "roberta" in str(model.config.get("model_type")) else None
-    return positions - (padding + 1 if isinstance(padding, int) else 0)  # RoBERTa's start after the padding id
-
-
 # -- the folder -------------------------------------------------------------------------------------------------------
 
 # Families trained with a prompt before every text (according to their model cards), by a part of their names.
@@ -113,16 +104,9 @@ TRAINED_WITH = {
     r"\be5\b": {"query": "query: ", "passage": "passage: "},
     r"\bnomic-embed": {"query": "search_query: ", "document": "search_document: "},
 }
+DOCUMENT_PROMPTS = {"document", "passage", "corpus"}
 # In a card: "query: how much protein should a female eat"
 IN_CARD = re.compile(r"""["'`](query: |passage: |search_query: |search_document: )""")
-MODES = {
-    "cls_token": "cls",
-    "mean_tokens": "mean",
-    "max_tokens": "max",
-    "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "weightedmean_tokens": "weightedmean",
-    "lasttoken": "lasttoken",
-}
 RECIPES = {
     "mean": "mean",
     "cls": "cls",
@@ -137,11 +121,11 @@ PHRASE = re.compile(r"\b(mean|cls|max|last[- ]?token)[- ]pool", re.IGNORECASE)
 
 def prompts(model: ModelUnderTest) -> Iterator[Problem]:
     """Prompts that the model was trained with are missing from the folder, or are not used by default."""
-    own = {name: text for name, text in model.encoder.prompts.items() if text}
-    named = " ".join(str(part) for part in (model.root.name, model.name, model.config.get("_name_or_path", "")))
-    expected = next((known for part, known in TRAINED_WITH.items() if re.search(part, named, re.IGNORECASE)), {})
+    saved = {name: text for name, text in model.encoder.prompts.items() if text}
+    names = f"{model.root.name} {model.name} {model.config.get('_name_or_path', '')}"
+    expected = next((family for part, family in TRAINED_WITH.items() if re.search(part, names, re.IGNORECASE)), {})
     expected = expected or {prompt.strip(": "): prompt for prompt in sorted(set(IN_CARD.findall(model.card)))}
-    missing = [text for text in expected.values() if not any(text.strip() in known for known in own.values())]
+    missing = [text for text in expected.values() if not any(text.strip() in prompt for prompt in saved.values())]
     if missing:
         yield Problem(
             f"According to its name or card, the model was trained with the prompts "
@@ -150,13 +134,13 @@ def prompts(model: ModelUnderTest) -> Iterator[Problem]:
             f'model.prompts = {expected}; model.default_prompt_name = "{next(iter(expected))}"; model.save(…)',
             figures={"missing": missing},
         )
-    elif "query" in own and set(own) & {"document", "passage", "corpus"} and model.encoder.default_prompt_name is None:
+    elif "query" in saved and saved.keys() & DOCUMENT_PROMPTS and model.encoder.default_prompt_name is None:
         yield Problem(
-            f"The model has prompts for queries and documents ({', '.join(map(repr, own.values()))}), but `encode` "
+            f"The model has prompts for queries and documents ({', '.join(map(repr, saved.values()))}), but `encode` "
             "uses none of them by default.",
             "Use encode_query and encode_document, or encode(…, prompt_name=…); or set default_prompt_name in "
             "config_sentence_transformers.json.",
-            figures={"prompts": own},
+            figures={"prompts": saved},
         )
 
 
@@ -179,21 +163,13 @@ def pooling(model: ModelUnderTest) -> Iterator[Problem]:
         return
     if model.modules and model.pooling is None:
         return  # no pooled transformer: a table of token vectors, or a recipe's own module
-    computed, declared = mode_of(model), _modes_of_card(model.card)
+    computed, declared = model.pooling_mode, _modes_of_card(model.card)
     if declared and computed not in declared:
         yield Problem(
             f"The folder uses {computed} pooling, but the model card describes {' or '.join(sorted(declared))}.",
             f"{_with_pooling(model, min(declared))}, if the card is right.",
             figures={"computed": computed, "card": sorted(declared)},
         )
-
-
-def mode_of(model: ModelUnderTest) -> str:
-    """Return the pooling that sentence-transformers computes; mean if the folder does not declare it."""
-    settings = model.pooling or {}
-    if isinstance(settings.get("pooling_mode"), str):
-        return str(settings["pooling_mode"])
-    return "+".join(name for flag, name in MODES.items() if settings.get(f"pooling_mode_{flag}")) or "mean"
 
 
 def _modes_of_card(card: str) -> set[str]:
@@ -237,8 +213,8 @@ def speed(model: ModelUnderTest) -> Iterator[Problem]:
             fault=False,
             figures={"threads": threads, "cores": available},
         )
-    runs = not isinstance(encoder, Encoder) or encoder.module.plan.required.depth is not None
-    if runs and find_spec("openvino") is not None:
+    runs_transformer = not isinstance(encoder, Encoder) or encoder.module.plan.required.depth is not None
+    if runs_transformer and find_spec("openvino") is not None:
         yield Problem(
             "The model runs in torch; OpenVINO is installed and faster on a CPU, especially for single texts.",
             model.command(
@@ -263,10 +239,9 @@ AGAIN = "essent save -m MODEL --format legacy -o for-servers, or serve it unchan
 
 def servers(model: ModelUnderTest) -> Iterator[Problem]:
     """TEI or vLLM would refuse the folder, or compute different vectors."""
-    if not (model.root / "modules.json").is_file() and not (model.root / "config.json").is_file():
-        return
-    for message, fix in _server_problems(model):
-        yield Problem(message, model.command(fix), fault=False)
+    if (model.root / "modules.json").is_file() or (model.root / "config.json").is_file():
+        for message, fix in _server_problems(model):
+            yield Problem(message, model.command(fix), fault=False)
 
 
 def _server_problems(model: ModelUnderTest) -> Iterator[tuple[str, str]]:
@@ -276,10 +251,10 @@ def _server_problems(model: ModelUnderTest) -> Iterator[tuple[str, str]]:
             "essent serve MODEL",
         )
         return
-    files = {"tokenizer.json": "", "config.json": "", "model.safetensors": "model*.safetensors"}
-    if missing := [name for name, pattern in files.items() if not list(model.root.glob(pattern or name))]:
+    patterns = ("tokenizer.json", "config.json", "model*.safetensors")
+    if missing := [pattern.replace("*", "") for pattern in patterns if not list(model.root.glob(pattern))]:
         yield f"TEI does not start without {' and '.join(missing)}.", AGAIN
-    yield from _server_pooling(model, mode_of(model))
+    yield from _server_pooling(model, model.pooling_mode)
     settings = model.transformer_settings
     if settings and not isinstance(settings.get("max_seq_length"), int):
         yield (
@@ -320,21 +295,12 @@ def _server_pooling(model: ModelUnderTest, mode: str) -> Iterator[tuple[str, str
 # -- all of them -------------------------------------------------------------------------------------------------------
 
 CHECKS: dict[str, Callable[[ModelUnderTest], Iterator[Problem]]] = {
-    "capacity": capacity,
-    "truncation": truncation,
-    "unknown-tokens": unknown_tokens,
-    "prompts": prompts,
-    "pooling": pooling,
-    "finite": finite,
-    "anisotropy": anisotropy,
-    "dead-dimensions": dead_dimensions,
-    "dominating-dimension": dominating_dimensions,
-    "length-bias": length_bias,
-    "negation": negation,
-    "float16": float16,
-    "speed": speed,
-    "servers": servers,
-}
+    check.__name__.replace("_", "-"): check
+    for check in (
+        capacity, truncation, unknown_tokens, prompts, pooling, finite, anisotropy, dead_dimensions,
+        dominating_dimension, length_bias, negation, float16, speed, servers,
+    )
+}  # fmt: skip
 # Checks whose faults explain another's, the deepest cause first. Wrong pooling changes all vectors;
 # the shaping that fixes a dominating dimension or a length bias also subtracts the mean.
 CAUSES = {
@@ -347,23 +313,30 @@ CAUSES = {
 NEED_FINITE_VECTORS = (*CAUSES, "float16")
 
 
-def find_problems(model: ModelUnderTest, skip: Sequence[str] = ()) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
-    """Run the checks; return their names and their problems, faults first, each followed by those that it explains.
+def find_problems(name: str, texts: TextsLike | None, skip: Sequence[str], options: dict[str, Any]) -> Report:
+    """Run the checks of a model; report faults first, each followed by those that it explains.
 
     Raises:
         InputError: a check that does not exist.
     """
-    if unknown := [name for name in skip if name not in CHECKS]:
+    if unknown := [check for check in skip if check not in CHECKS]:
         raise InputError(f"Unknown check {unknown[0]!r}. {did_you_mean(unknown[0], list(CHECKS))}")
-    problems: dict[str, list[Problem]] = {}
-    for name, check in CHECKS.items():
-        if name not in skip and not (name in NEED_FINITE_VECTORS and problems.get("finite")):
-            problems[name] = [replace(problem, check=name) for problem in check(model)]
-    faults = {problem.check for several in problems.values() for problem in several if problem.fault}
-    ordered = []
-    for problem in (problem for several in problems.values() for problem in several):
-        cause = next((name for name in CAUSES.get(problem.check, ()) if name in faults), "") if problem.fault else ""
-        ordered.append(replace(problem, cause=cause, fix=f"Fix {cause} and check again.") if cause else problem)
+    model = ModelUnderTest(name, texts, options)
+    problems: list[Problem] = []
+    checks = [check for check in CHECKS if check not in skip]
+    for check in list(checks):
+        if check in NEED_FINITE_VECTORS and any(problem.check == "finite" for problem in problems):
+            checks.remove(check)
+        else:
+            problems += [replace(problem, check=check) for problem in CHECKS[check](model)]
+    faults = {problem.check for problem in problems if problem.fault}
+    for index, problem in enumerate(problems):
+        cause = next((check for check in CAUSES.get(problem.check, ()) if check in faults), "")
+        if problem.fault and cause:
+            problems[index] = replace(problem, cause=cause, fix=f"Fix {cause} and check again.")
     rank = list(CHECKS).index
-    ordered.sort(key=lambda problem: (not problem.fault, rank(problem.cause or problem.check), bool(problem.cause)))
-    return tuple(problems), tuple(ordered)
+    problems.sort(key=lambda problem: (not problem.fault, rank(problem.cause or problem.check), bool(problem.cause)))
+    return Report(
+        name, None, recipe=model.recipe, texts=len(model.texts), own_texts=texts is not None, checks=tuple(checks),
+        problems=tuple(problems),
+    )  # fmt: skip

@@ -24,6 +24,7 @@ from essent._core.folders.reading import damage_named, read_arrays
 from essent._core.lazy import check_torch
 from essent.errors import EssentError, InputError, MissingDependencyError, ModelError, VerificationError
 from essent.static.encoder import StaticEncoder
+from essent.tasks.base import unit_rows
 
 TOLERANCE = 1e-5
 COSINE_TOLERANCE = 1e-3  # servers compute in half precision
@@ -155,31 +156,29 @@ def saved_folder(name: str) -> Path:
 def _encoder(root: Path, files: int | None, untrusted: bool) -> Verification:
     """Verify a folder of `Encoder.save` in every way of loading it."""
     metadata, arrays = read_about(root / STATE_FOLDER / ABOUT), read_arrays(root / STATE_FOLDER / ARRAYS)
-    texts, golden, portable = metadata["golden_texts"], arrays["golden"], metadata["portable"]
-    loaders = _loaders(root, portable, metadata["table"] is not None) if texts and not untrusted else {}
-    differences = {
-        loader: _difference(model.encode(texts, show_progress_bar=False), golden) for loader, model in loaders.items()
-    }
-    return Verification(metadata["text"], portable, metadata["reason"], differences, files)
-
-
-def _loaders(root: Path, portable: bool, static: bool) -> dict[str, Any]:
-    """Load the folder in every way that it supports."""
+    texts, portable, reason = metadata["golden_texts"], metadata["portable"], metadata["reason"]
+    if untrusted or not texts:
+        return Verification(metadata["text"], portable, reason, {}, files)
     try:
         check_torch("Loading this folder")
     except MissingDependencyError:
-        if not static:
+        if metadata["table"] is None:
             raise
-        return {"StaticEncoder": StaticEncoder.load(root)}
-    from essent.encoder.encoder import Encoder
+        loaders: dict[str, Any] = {"StaticEncoder": StaticEncoder.load(root)}
+    else:
+        from essent.encoder.encoder import Encoder
 
-    loaders: dict[str, Any] = {"essent": Encoder(str(root))}
-    if portable:
-        from sentence_transformers import SentenceTransformer
+        loaders = {"essent": Encoder(str(root))}
+        if portable:
+            from sentence_transformers import SentenceTransformer
 
-        with opening(str(root), {}):
-            loaders["sentence-transformers"] = SentenceTransformer(str(root))
-    return loaders
+            with opening(str(root), {}):
+                loaders["sentence-transformers"] = SentenceTransformer(str(root))
+    differences = {
+        loader: largest_difference(model.encode(texts, show_progress_bar=False), arrays["golden"])
+        for loader, model in loaders.items()
+    }
+    return Verification(metadata["text"], portable, reason, differences, files)
 
 
 def _graph(root: Path, files: int | None, untrusted: bool) -> Verification:
@@ -193,13 +192,13 @@ def _graph(root: Path, files: int | None, untrusted: bool) -> Verification:
         return Verification(metadata["recipe"], None, reason, {}, files)
     compiled: Any = load(root)
     texts, golden = compiled.golden
-    difference = _difference(compiled.encode(texts, prompt="", show_progress_bar=False), golden)
+    difference = largest_difference(compiled.encode(texts, prompt="", show_progress_bar=False), golden)
     allowed = TOLERANCES[engine] if compiled.precision == "float32" else np.inf
     loader = f"essent, {engine} {compiled.precision}"
     return Verification(compiled.recipe, None, reason, {loader: difference}, files, float(allowed))
 
 
-def _difference(vectors: np.ndarray, golden: np.ndarray) -> float:
+def largest_difference(vectors: np.ndarray, golden: np.ndarray) -> float:
     """Return the largest difference of an entry, divided by the length of the longest golden vector if above 1."""
     if vectors.shape != golden.shape or not np.isfinite(vectors).all():
         return float("inf")
@@ -230,15 +229,24 @@ def compare_with_server(model: str, url: str, **options: Any) -> dict[str, Any]:
     """
     check_address(url)
     texts, expected = _expected(model, options)
-    endpoint = url.rstrip("/").removesuffix("/v1/embeddings").removesuffix("/v1") + "/v1/embeddings"
-    served = _request(endpoint, texts)
+    base = url.rstrip("/").removesuffix("/v1/embeddings").removesuffix("/v1") + "/v1/"
+    endpoint = base + "embeddings"
+    try:
+        name = str(_request(base + "models")["data"][0]["id"])
+    except (ModelError, LookupError, TypeError):  # the server does not list its models
+        name = ""
+    answer = _request(endpoint, {"input": texts, "model": name, "encoding_format": "float"})
+    try:
+        rows = sorted(answer["data"], key=lambda row: row["index"])
+        served = np.array([row["embedding"] for row in rows], dtype=np.float64).reshape(len(texts), -1)  # (N,K)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelError(f"{endpoint} did not return {len(texts)} embeddings: {error!r}.") from None
     if served.shape != expected.shape:
         raise VerificationError(
             f"{endpoint} returns {served.shape[1]} dimensions, but {model!r} has {expected.shape[1]}: the server runs "
             "a different model."
         )
-    lengths = np.linalg.norm(served, axis=1) * np.linalg.norm(expected, axis=1)  # (N,)
-    cosines = (served * expected).sum(axis=1) / np.maximum(lengths, np.finfo(np.float64).tiny)
+    cosines = np.einsum("nk,nk->n", unit_rows(served), unit_rows(expected))  # (N,)
     worst = int(cosines.argmin())
     if cosines[worst] < 1 - COSINE_TOLERANCE:
         raise VerificationError(
@@ -274,34 +282,17 @@ def _expected(model: str, options: dict[str, Any]) -> tuple[list[str], np.ndarra
     return [texts[row] for row in rows], np.asarray(vectors, np.float64)[rows]
 
 
-def _request(endpoint: str, texts: list[str]) -> np.ndarray:
-    """Return the server's vectors (N,K), float64."""
+def _request(url: str, body: dict[str, Any] | None = None) -> Any:
+    """Return the JSON that the server returns to GET, or to POST of a body."""
     key = os.environ.get("OPENAI_API_KEY")
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
-    name = _served_name(endpoint.removesuffix("embeddings") + "models", headers)
-    body = json.dumps({"input": texts, "model": name, "encoding_format": "float"}).encode()
-    answer = _json(urllib.request.Request(endpoint, body, headers))  # noqa: S310  checked by the caller
+    content = None if body is None else json.dumps(body).encode()
     try:
-        rows = sorted(answer["data"], key=lambda row: row["index"])
-        return np.array([row["embedding"] for row in rows], dtype=np.float64).reshape(len(texts), -1)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"{endpoint} did not return {len(texts)} embeddings: {error!r}.") from None
-
-
-def _served_name(endpoint: str, headers: dict[str, str]) -> str:
-    """Return the name of the first model that the server lists, "" without a list."""
-    try:
-        return str(_json(urllib.request.Request(endpoint, headers=headers))["data"][0]["id"])  # noqa: S310
-    except (ModelError, LookupError, TypeError):
-        return ""
-
-
-def _json(request: urllib.request.Request) -> Any:
-    try:
+        request = urllib.request.Request(url, content, headers)  # noqa: S310  checked by the caller
         with urllib.request.urlopen(request, timeout=TIMEOUT) as response:  # noqa: S310
             return json.load(response)
     except urllib.error.HTTPError as error:
         detail = error.read(500).decode("utf-8", "replace")
-        raise ModelError(f"{request.full_url} returned {error.code} {error.reason}: {detail}") from None
+        raise ModelError(f"{url} returned {error.code} {error.reason}: {detail}") from None
     except (OSError, ValueError) as error:
-        raise ModelError(f"{request.full_url} cannot be read: {error}.") from None
+        raise ModelError(f"{url} cannot be read: {error}.") from None

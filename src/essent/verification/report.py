@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
@@ -175,16 +175,5 @@ def check(
             raise
         return Report(model, verification, left_out=f"The health checks were skipped. {error}")
     from essent.verification.checks import find_problems
-    from essent.verification.model_under_test import ModelUnderTest
 
-    tested = ModelUnderTest(model, texts, options)
-    checks, problems = find_problems(tested, skip)
-    return Report(
-        model,
-        verification,
-        recipe=tested.recipe,
-        texts=len(tested.texts),
-        own_texts=texts is not None,
-        checks=checks,
-        problems=problems,
-    )
+    return replace(find_problems(model, texts, skip, options), verification=verification)

@@ -1,28 +1,42 @@
-"""Checks of the vectors: similarity of unrelated texts, single dimensions, length, negation, half precision."""
+"""The model under test: files, token ids and vectors; and the checks of its vectors."""
 
 from __future__ import annotations
 
 import copy
+import shlex
 from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import torch
 from scipy.stats import spearmanr
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules.tokenizer import WordTokenizer
 
-from essent._core.texts import encode_allowing_nonfinite
+from essent._core.compat import prompt_of
+from essent._core.folders.contents import is_essent_folder, is_exported_folder
+from essent._core.folders.reading import read_json
+from essent._core.hub import reach_model
+from essent._core.texts import check_texts, encode_allowing_nonfinite
+from essent._core.types import TextsLike
+from essent.encoder.encoder import Encoder, open_as_it_is
+from essent.encoder.saving.load import folder_of
 from essent.engine.compiled import CompiledEncoder
+from essent.engine.files import load
 from essent.engine.gain import cosines
+from essent.errors import InputError
+from essent.tasks.base import unit_rows
 from essent.tasks.geometry import average_cosine
-from essent.tasks.heros import comparisons
-from essent.verification.model_under_test import ModelUnderTest
+from essent.tasks.heros import comparisons, load_heros
+from essent.tasks.locate import load_pairs
+from essent.tasks.sample import sample_minimal_pairs_path, sample_pairs_path
 from essent.verification.report import Problem
 
+NO_LIMIT = 10**9  # tokenizers without a limit write 1e30
+MAX_TEXTS = 2000  # more texts change no figure enough to cross its threshold
 ANISOTROPIC = 0.5  # average cosine: above it, two vectors share mostly what all vectors share
-DEAD, DEAD_SHARE = (
-    1e-3,
-    0.02,
-)  # of the median deviation; of the dimensions: all-MiniLM-L6-v2 has 3 of 384
+DEAD, DEAD_SHARE = 1e-3, 0.02  # of the median deviation; of the dimensions: all-MiniLM-L6-v2 has 3 of 384
 DOMINATING, FEW_DIMENSIONS = 0.2, 8  # share of the squared length; minimum number of dimensions
 LENGTH, VARIED = 0.3, 0.25  # rank correlation; standard deviation of log lengths: below it, lengths hardly differ
 RANDOM_PAIRS = 20_000
@@ -32,6 +46,124 @@ FOREIGN = 0.2  # unknown share of the tokens of the English minimal pairs: above
 LARGEST = float(torch.finfo(torch.float16).max)  # 65,504
 SAME = 0.99  # cosine with float32: below it, the loss is more than half precision's rounding
 N_LONGEST = 8  # texts computed in float16
+MODES = {
+    "cls_token": "cls",
+    "mean_tokens": "mean",
+    "max_tokens": "max",
+    "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "weightedmean_tokens": "weightedmean",
+    "lasttoken": "lasttoken",
+}
+
+
+class ModelUnderTest:
+    """A model and the texts for its checks. Ids and vectors are computed when they are first used.
+
+    Args:
+        name: a folder, or a name on the hub.
+        texts: texts of the user; None: 320 English sentences of essent's own. The first 2,000 distinct texts are used.
+        options: keyword arguments of SentenceTransformer.
+
+    Attributes:
+        root: the folder, or the hub model's folder in the cache.
+        config, transformer_settings: contents of config.json and sentence_bert_config.json; {} without the file.
+        modules: folder, class path and class name of each listed module; [] for a plain transformers model.
+        pooling: configuration of the Pooling module, or None.
+        pooling_mode: what sentence-transformers computes; mean if the folder does not declare it.
+        card: the model card; "" without one.
+        positions: number of position embeddings; None for relative positions, or if config.json does not declare it.
+        encoder: an Encoder if a recipe describes the model, otherwise a graph or a SentenceTransformer.
+        tokenizer: transformers' or, for tables of token vectors, that of the library tokenizers.
+        unknown: id of the unknown token, or None.
+        max_tokens: maximum tokens per text, without special tokens and template; None without a limit.
+
+    Raises:
+        InputError: fewer than two distinct texts.
+    """
+
+    def __init__(self, name: str, texts: TextsLike | None, options: dict[str, Any]) -> None:
+        self.name, self.options = name, reach_model(name, options)
+        all_texts = load_pairs(sample_pairs_path()).texts() if texts is None else check_texts(texts)
+        self.texts = list(dict.fromkeys(all_texts))[:MAX_TEXTS]
+        if len(self.texts) < 2:
+            raise InputError(f"Only {len(self.texts)} distinct texts. Pass at least two.")
+        self.root = folder_of(name, self.options)
+        self.config, self.transformer_settings = (
+            dict(read_json(self.root / file) or {}) for file in ("config.json", "sentence_bert_config.json")
+        )
+        listed = read_json(self.root / "modules.json", list) or []
+        self.modules = [(str(m["path"]), str(m["type"]), str(m["type"]).rpartition(".")[2]) for m in listed]
+        folder = next((path for path, _, kind in self.modules if kind == "Pooling"), None)
+        self.pooling = None if folder is None else dict(read_json(self.root / folder / "config.json") or {})
+        pooling = self.pooling or {}
+        flagged = "+".join(mode for flag, mode in MODES.items() if pooling.get(f"pooling_mode_{flag}"))
+        declared = pooling.get("pooling_mode")
+        self.pooling_mode = declared if isinstance(declared, str) else flagged or "mean"
+        card = self.root / "README.md"
+        self.card = card.read_text("utf-8", errors="replace") if card.is_file() else ""
+        positions = self.config.get("max_position_embeddings")
+        absolute = self.config.get("position_embedding_type", "absolute") == "absolute"
+        self.positions = positions if isinstance(positions, int) and positions > 0 and absolute else None
+        padding = self.config.get("pad_token_id") if "roberta" in str(self.config.get("model_type")) else None
+        if self.positions is not None and isinstance(padding, int):
+            self.positions -= padding + 1  # RoBERTa's start after the padding id
+        is_graph = is_exported_folder(name)
+        self.encoder: SentenceTransformer = load(name) if is_graph else open_as_it_is(name, self.options)
+        self.recipe = str(getattr(self.encoder, "recipe", "a model that no recipe describes"))
+        self.tokenizer: Any
+        if isinstance(self.encoder, Encoder):
+            self.tokenizer, special = self.encoder.module.backbone.tokenizer, len(self.encoder.module.plan.frame)
+        else:
+            self.tokenizer = (
+                self.encoder.engine_module.reader if isinstance(self.encoder, CompiledEncoder)
+                else getattr(self.encoder.tokenizer, "tokenizer", self.encoder.tokenizer)  # of WordEmbeddings
+            )  # fmt: skip
+            special = int(getattr(self.tokenizer, "num_special_tokens_to_add", lambda: 0)())
+        self.unknown: int | None = getattr(self.tokenizer, "unk_token_id", None)
+        limit = self.encoder.max_seq_length
+        self.max_tokens = None if limit is None or limit > NO_LIMIT else int(limit) - special
+
+    @cached_property
+    def ids(self) -> list[list[int]]:
+        """Token ids of the texts with the default prompt: not truncated, without special tokens."""
+        prompt = prompt_of(self.encoder, None, None)
+        return self.ids_of([prompt + text for text in self.texts])
+
+    def ids_of(self, texts: list[str]) -> list[list[int]]:
+        """Return token ids of texts: not truncated, without special tokens."""
+        if hasattr(self.tokenizer, "encode_batch"):
+            return [encoding.ids for encoding in self.tokenizer.encode_batch(texts, add_special_tokens=False)]
+        if isinstance(self.tokenizer, WordTokenizer):
+            return [self.tokenizer.tokenize(text) for text in texts]
+        encodings = self.tokenizer(texts, add_special_tokens=False, truncation=False, verbose=False)
+        return [list(ids) for ids in encodings["input_ids"]]
+
+    @cached_property
+    def vectors(self) -> np.ndarray:
+        """The vectors of the texts (N,D), float64."""
+        encode = partial(self.encoder.encode, self.texts, show_progress_bar=False)
+        return np.asarray(encode_allowing_nonfinite(encode), np.float64)
+
+    @cached_property
+    def units(self) -> np.ndarray:
+        """The vectors scaled to length 1 (N,D)."""
+        return unit_rows(self.vectors)
+
+    def command(self, command: str) -> str:
+        """Replace MODEL in a command by this model, quoted for a shell."""
+        return command.replace("MODEL", shlex.quote(self.name))
+
+    def command_with(self, step: str) -> str:
+        """Return the command that saves the model with another shaping step."""
+        if is_exported_folder(self.name) or is_essent_folder(self.name, self.options):
+            return f'Save it again from the original model, with "| {step}" at the end of the recipe'
+        if not isinstance(self.encoder, Encoder):
+            return f"Shape its vectors with {step!r} of essent.recipe.shaping (no recipe describes its modules)"
+        recipe = f"{self.recipe.removesuffix('normalize').rstrip(' |')} | {step}"
+        return self.command(f"essent save -m MODEL -r {shlex.quote(recipe)} --fit texts.txt -o fixed")
+
+
+# -- checks of vectors ------------------------------------------------------------------------------------------------
 
 
 def finite(model: ModelUnderTest) -> Iterator[Problem]:
@@ -69,7 +201,7 @@ def dead_dimensions(model: ModelUnderTest) -> Iterator[Problem]:
         )
 
 
-def dominating_dimensions(model: ModelUnderTest) -> Iterator[Problem]:
+def dominating_dimension(model: ModelUnderTest) -> Iterator[Problem]:
     """One dimension has more than 20 % of the vectors' squared length."""
     shares = (model.units**2).mean(axis=0)
     wide = len(shares) >= FEW_DIMENSIONS and len(model.texts) >= MIN_TEXTS
@@ -103,7 +235,7 @@ def length_bias(model: ModelUnderTest) -> Iterator[Problem]:
 
 def negation(model: ModelUnderTest) -> Iterator[Problem]:
     """A negated sentence ranks above the sentence with a synonym in significantly more than half of the cases."""
-    task = model.minimal_pairs
+    task = load_heros(sample_minimal_pairs_path())
     if model.unknown is not None:
         flat = [token for ids in model.ids_of(list(task.originals)) for token in ids]
         if flat.count(model.unknown) > FOREIGN * len(flat):

@@ -1,11 +1,11 @@
 
 "use strict";
-// What every section needs: elements, calls of the server, the models that were chosen, and what is typical of them.
+// Shared by all sections: elements, calls of the server, the selected models, and their typical cosines.
 
 const LEVELS = 21; // of shades, as in the style
 const byId = (id) => document.getElementById(id);
 
-/** An element. Texts become text nodes and never markup. */
+/** Create an element. Texts become text nodes, never markup. */
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -13,26 +13,26 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-const shown = (number, decimals = 2) => {
+const formatted = (number, decimals = 2) => {
   const text = number.toFixed(decimals);
   return Number(text) === 0 ? (0).toFixed(decimals) : text.replace("-", "−");
 };
-const percent = (share) => `${shown(100 * share, 0)} %`;
+const percent = (share) => `${formatted(100 * share, 0)} %`;
 const shadeOf = (share) => `h${Math.round(Math.min(Math.max(share, 0), 1) * (LEVELS - 1))}`;
 const linesOf = (area) => area.value.split("\n").map((line) => line.trim()).filter(Boolean);
 
-/** A box around something wide, which scrolls by itself, also by the keyboard. */
+/** Create a box that scrolls wide content, also by keyboard. */
 const scrolling = (name, content) => make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": name }, content);
 
-const panel = (title, about, ...content) =>
-  make("figure", { class: "panel" }, make("figcaption", {}, make("h3", {}, title), about ? make("p", { class: "about" }, about) : null), ...content);
+const panel = (title, note, ...content) =>
+  make("figure", { class: "panel" }, make("figcaption", {}, make("h3", {}, title), note ? make("p", { class: "about" }, note) : null), ...content);
 
 // -- the server ----------------------------------------------------------------------------------------------------
 
 const KEY = "essent-key"; // in the storage of this tab
 let key = sessionStorage.getItem(KEY) ?? "";
 
-/** What a path answers to a body, or without one. Throws an Error that says what is wrong. */
+/** Return the response of a path to a body, or to GET. Throws an Error with the server's message. */
 async function call(path, body, signal) {
   const headers = key ? { authorization: `Bearer ${key}` } : {};
   const request = { headers, signal };
@@ -55,7 +55,7 @@ async function call(path, body, signal) {
   return answer;
 }
 
-/** Run the work of a section, of which the latest alone is shown; what goes wrong stands in the section's status. */
+/** Run the work of a section, cancelling its previous work; errors are shown in the section's status. */
 async function run(section, work) {
   const status = section.querySelector(".status");
   section.running?.abort();
@@ -63,8 +63,8 @@ async function run(section, work) {
   status.className = "status";
   status.textContent = "Computing …";
   try {
-    const said = await work(running.signal);
-    if (!running.signal.aborted) status.textContent = said;
+    const summary = await work(running.signal);
+    if (!running.signal.aborted) status.textContent = summary;
   } catch (error) {
     if (running.signal.aborted) return;
     status.className = "status problem";
@@ -74,17 +74,17 @@ async function run(section, work) {
 
 // -- models --------------------------------------------------------------------------------------------------------
 
-/** The names of the one or two models that are looked at. */
+/** Return the names of the selected models, one or two. */
 const chosenModels = () => [...new Set([byId("first").value, byId("second").value])].filter(Boolean);
 
-/** What `work` gives for each of the models, one after the other. */
+/** Return the results of `work` for each selected model. */
 async function forEachModel(work) {
-  const found = [];
-  for (const model of chosenModels()) found.push(await work(model));
-  return found;
+  const results = [];
+  for (const model of chosenModels()) results.push(await work(model));
+  return results;
 }
 
-/** Where a cosine lies between a model's unrelated texts (0) and equal ones (1). */
+/** Scale a cosine so that unrelated texts of the model are at 0 and equal texts at 1. */
 function nearness(cosine, typical) {
   const unrelated = typical.find((band) => band.pairs === "unrelated")?.median ?? 0;
   return (cosine - unrelated) / (1 - unrelated);
@@ -93,4 +93,4 @@ function nearness(cosine, typical) {
 const typicalText = (typical) =>
   typical.length === 0
     ? ""
-    : `Typical of this model: ${typical.map((band) => `${band.pairs} ${shown(band.median)} (${shown(band.low)} to ${shown(band.high)})`).join(", ")}.`;
+    : `Typical of this model: ${typical.map((band) => `${band.pairs} ${formatted(band.median)} (${formatted(band.low)} to ${formatted(band.high)})`).join(", ")}.`;

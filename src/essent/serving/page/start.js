@@ -17,9 +17,9 @@ function fill(select, names, first = []) {
 
 async function showFacts() {
   const facts = await forEachModel(async (model) => {
-    const about = await call(`recipe?${new URLSearchParams({ model })}`);
-    const limit = about.max_tokens ? `, at most ${about.max_tokens.toLocaleString("en")} tokens` : "";
-    return make("li", {}, `${model}: ${about.recipe}; ${about.dimensions} dimensions${limit}; ${about.engine}, ${about.precision}`);
+    const description = await call(`recipe?${new URLSearchParams({ model })}`);
+    const limit = description.max_tokens ? `, at most ${description.max_tokens.toLocaleString("en")} tokens` : "";
+    return make("li", {}, `${model}: ${description.recipe}; ${description.dimensions} dimensions${limit}; ${description.engine}, ${description.precision}`);
   });
   byId("facts").replaceChildren(...facts);
 }

@@ -1,0 +1,270 @@
+"""The paths with OpenAI's and TEI's own clients, in their formats of errors; essent's own; the page; the document."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import numpy as np
+import openai
+import pytest
+import requests
+import schemathesis
+from huggingface_hub import InferenceClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis import Case, GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance  # names, lengths and widths are the model's
+
+from essent import Encoder
+from essent.serving.prepared import Prepared, prepare
+from essent.serving.routes import explorer_page
+from samples import LONG
+from servers import SENTENCES, Running, running, unit
+
+NOUNS = "moon dog kitten tree ball flute".split()
+CASES = int(os.environ.get("ESSENT_CASES", "20"))  # of each operation; 700 make more than 10,000 in all
+
+
+def test_openais_client(server: Running, expected: Callable, expected_static: Callable) -> None:
+    texts = [*SENTENCES, SENTENCES[0]]
+    tiny, static = (model.reading for model in server.models)
+    with openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0) as client:
+
+        def create(model: str, **options: object) -> tuple[list, object]:
+            response = client.embeddings.create(input=texts, model=model, **options)
+            assert [row.index for row in response.data] == list(range(len(texts)))
+            assert response.model == model
+            return [row.embedding for row in response.data], response.usage
+
+        vectors, usage = create("tiny", encoding_format="float")
+        np.testing.assert_allclose(vectors, expected(texts), atol=1e-5)
+        assert usage.prompt_tokens == usage.total_tokens == sum(map(len, tiny.ids(texts)))
+        encoded, _ = create("tiny", encoding_format="base64")
+        decoded = [np.frombuffer(base64.b64decode(text), "<f4") for text in encoded]
+        np.testing.assert_allclose(decoded, expected(texts), atol=1e-5)
+        vectors, usage = create("static")
+        np.testing.assert_allclose(vectors, expected_static(texts), atol=1e-6)
+        assert usage.prompt_tokens == sum(map(len, static.ids(texts)))
+        vectors, _ = create("static", dimensions=5)
+        np.testing.assert_allclose(vectors, unit(expected_static(texts)[:, :5]), atol=1e-6)
+        with pytest.raises(openai.BadRequestError, match="12 dimensions"):
+            create("static", dimensions=13)
+        assert [model.id for model in client.models.list()] == ["tiny", "static"]
+        assert client.models.retrieve("tiny").owned_by == "essent"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "pattern"),
+    [
+        ({"input": "a", "model": "other"}, 404, "model_not_found", "'tiny', 'static'"),
+        ({"input": [], "model": "tiny"}, 400, "empty_input", "input has no text"),
+        ({"input": {}, "model": "tiny"}, 400, None, "input: Expected a string or a list of strings"),
+        ({"input": ["a", ""], "model": "tiny"}, 400, "empty_input", r"input\[1\]"),
+        ({"input": [1, 2], "model": "tiny"}, 400, "token_ids_not_supported", "check_embedding_ctx_length=False"),
+        ({"input": [[1, 2]], "model": "tiny"}, 400, "token_ids_not_supported", "check_embedding_ctx_length=False"),
+        ({"input": ["a", None], "model": "tiny"}, 400, None, "input.1"),
+        ({"input": "a", "model": "tiny", "dimensions": 0}, 400, None, "dimensions"),
+        ({"input": "a", "model": "tiny", "encoding_format": "hex"}, 400, None, "encoding_format"),
+        ({"input": "a"}, 400, None, "model"),
+        ({"input": LONG * 2, "model": "tiny"}, 400, "context_length_exceeded", "has [0-9]+ tokens, .* at most 256"),
+        ({"input": ["a", "a", "b", LONG * 2], "model": "tiny"}, 400, "context_length_exceeded", r"^input\[3\] has"),
+        ({"input": ["a"] * 2049, "model": "tiny"}, 400, "too_many_inputs", "2,048"),
+    ],
+)  # fmt: skip
+def test_errors_in_openais_format(
+    client: httpx.Client, body: dict, status: int, code: str | None, pattern: str
+) -> None:
+    answer = client.post("/v1/embeddings", json=body)
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert (answer.status_code, error["code"], error["type"]) == (status, code, "invalid_request_error")
+    assert re.search(pattern, error["message"]), error["message"]
+    assert answer.headers["x-request-id"]
+
+
+def test_invalid_json_and_request_ids(client: httpx.Client) -> None:
+    for content in (b"", b"{", b"[]", b'"a"', b"\xff", b"[" * 100_000):
+        answer = client.post("/v1/embeddings", content=content)
+        assert (answer.status_code, bool(answer.json()["error"]["message"])) == (400, True), content[:20]
+    accepted, generated = (
+        client.get("/v1/models", headers={"x-request-id": name}).headers["x-request-id"] for name in ("mine-1", "a b")
+    )
+    assert (accepted, len(generated)) == ("mine-1", 32)
+
+
+# -- TEI ---------------------------------------------------------------------------------------------------------------
+
+
+def test_hugging_faces_client(server: Running, expected: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)  # else it refuses this machine's addresses
+    api, vectors = InferenceClient(server.url), expected(SENTENCES)
+    np.testing.assert_allclose(api.feature_extraction(SENTENCES[0]), unit(vectors[:1]), atol=1e-5)
+    np.testing.assert_allclose(api.feature_extraction(SENTENCES, normalize=False), vectors, atol=1e-5)
+    similarities = api.sentence_similarity(SENTENCES[0], other_sentences=SENTENCES[1:])
+    np.testing.assert_allclose(similarities, unit(vectors)[1:] @ unit(vectors)[0], atol=1e-5)
+    same = {"inputs": {"source_sentence": SENTENCES[0], "sentences": SENTENCES[1:]}}
+    np.testing.assert_allclose(httpx.post(server.url + "/similarity", json=same).json(), similarities, atol=1e-5)
+
+
+def test_embed_and_probes(client: httpx.Client, expected: Callable) -> None:
+    answer = client.post("/embed", json={"inputs": SENTENCES, "dimensions": 7})
+    np.testing.assert_allclose(answer.json(), unit(expected(SENTENCES)[:, :7]), atol=1e-5)
+    assert answer.headers["x-compute-type"] == "cpu"
+    assert int(answer.headers["x-compute-characters"]) == sum(map(len, SENTENCES))
+    assert int(answer.headers["x-compute-tokens"]) > 2
+    assert all(int(answer.headers[f"x-{name}-time"]) >= 0 for name in ("total", "tokenization", "queue", "inference"))
+    info = {"model_id": "tiny", "max_client_batch_size": 2048, "max_input_length": 256, "auto_truncate": False}
+    assert info.items() <= client.get("/info").json().items()
+    assert [client.get(path).content for path in ("/health", "/ping", "/")] == [b"", b"", b""]
+
+
+def test_truncation(client: httpx.Client, server: Running, expected: Callable) -> None:
+    texts = [SENTENCES[0], LONG * 2]
+    similar = {"source_sentence": SENTENCES[0], "sentences": texts}
+    for path, body, name in (
+        ("/embed", {"inputs": texts}, "inputs[1]"),
+        ("/similarity", {"inputs": similar}, "inputs.sentences[1]"),
+        ("/compare", {"pairs": [SENTENCES[:2], texts]}, "pairs[1][1]"),
+    ):
+        assert f'"{name} has ' in client.post(path, json=body).text
+    body = {"inputs": texts, "truncate": True, "normalize": False}
+    answer = client.post("/embed", json=body)
+    assert answer.headers["x-truncated-inputs"] == "1"
+    np.testing.assert_allclose(answer.json(), expected(texts), atol=1e-5)
+    last_tokens = client.post("/embed", json={**body, "truncation_direction": "Left"}).json()
+    assert np.abs(np.array(last_tokens) - expected(texts))[1].max() > 1e-4
+    reading = server.models[0].reading
+    (ids,) = reading.ids([LONG * 2])
+    for at_start, kept in ((False, [*ids[:255], ids[-1]]), (True, [ids[0], *ids[-255:]])):
+        assert reading.truncate([ids], 256, at_start)[0].tolist() == kept
+
+
+def test_tokenize_and_decode(client: httpx.Client, server: Running) -> None:
+    text = "Two dogs run: Ünïcödé"
+    (tokens,) = client.post("/tokenize", json={"inputs": text}).json()
+    assert [token["id"] for token in tokens] == server.models[0].reading.ids([text])[0].tolist()
+    assert (tokens[0]["special"], tokens[0]["start"]) == (True, None)
+    assert text[tokens[2]["start"] : tokens[2]["stop"]] in "dogs"
+    (bare,) = client.post("/tokenize", json={"inputs": text, "add_special_tokens": False}).json()
+    assert bare == tokens[1:-1]
+    ids = [token["id"] for token in bare]
+    assert client.post("/decode", json={"ids": ids}).json() == client.post("/decode", json={"ids": [ids]}).json()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "kind"),
+    [
+        ("/embed", {"inputs": ""}, "Empty"),
+        ("/embed", {"inputs": []}, "Empty"),
+        ("/embed", {"inputs": ["a"] * 2049}, "Validation"),
+        ("/embed", {"inputs": [1, 2]}, "Validation"),
+        ("/embed", {"inputs": "a", "prompt_name": "none"}, "Validation"),
+        ("/", {"inputs": {"source_sentence": "a"}}, "Validation"),
+        ("/similarity", {"inputs": {"source_sentence": "a", "sentences": []}}, "Empty"),
+        ("/tokenize", {"inputs": [""]}, "Empty"),
+        ("/decode", {"ids": [10**9]}, "Validation"),
+    ],
+)
+def test_errors_in_teis_format(client: httpx.Client, path: str, body: dict, kind: str) -> None:
+    answer = client.post(path, json=body)
+    assert (answer.status_code, answer.json()["error_type"]) == (400 if kind == "Empty" else 422, kind)
+    assert set(answer.json()) == {"error", "error_type"}
+
+
+def test_metrics(client: httpx.Client) -> None:
+    before = client.get("/metrics").text
+    client.post("/embed", json={"inputs": "a man"})
+    client.post("/embed", json={"inputs": ""})
+    after = client.get("/metrics").text
+
+    def number(text: str, name: str) -> float:
+        return next((float(line.split()[-1]) for line in text.splitlines() if line.startswith(name + " ")), 0.0)
+
+    for name in ('te_request_count{method="embed"}', 'te_request_success{method="embed"}', "te_request_duration_count"):
+        assert number(after, name) >= number(before, name) + 1, name
+    assert number(after, "te_queue_size") == 0
+    assert number(after, 'essent_tokens_total{model="tiny"}') > number(before, 'essent_tokens_total{model="tiny"}')
+    assert "a man" not in after
+
+
+# -- essent ------------------------------------------------------------------------------------------------------------
+
+
+def test_essents_own_paths(client: httpx.Client, expected: Callable, expected_static: Callable) -> None:
+    description = client.get("/recipe").json()
+    assert (description["recipe"], description["golden_vectors"]["texts"]) == ("layers=1", 7)
+    assert client.get("/recipe", params={"model": "none"}).status_code == 404
+    vectors = unit(expected(SENTENCES[:2]))
+    compared = client.post("/compare", json={"pairs": [SENTENCES[:2], [SENTENCES[0], SENTENCES[0]]]}).json()
+    np.testing.assert_allclose(compared["scores"], [vectors[0] @ vectors[1], 1.0], atol=1e-5)
+    tokens = client.post("/explain", json={"text": SENTENCES[0]}).json()["tokens"]
+    assert all(token["impact"] > 0 for token in tokens if not token["special"])
+    tokens = client.post("/explain", json={"text": "two dogs run", "model": "static"}).json()["tokens"]
+    assert sum(token["weight"] for token in tokens) == pytest.approx(1)
+    whole, without = expected_static(["two dogs run", "two run"])
+    by_text = {token["text"]: token["impact"] for token in tokens}
+    assert by_text["dogs"] == pytest.approx(1 - float(whole @ without), abs=1e-5)
+
+
+def test_compare_is_calibrated(static_folder: Path, client: httpx.Client, tmp_path: Path) -> None:
+    encoder = Encoder(str(static_folder)).calibrate([f"a {a} near the {b}" for a in NOUNS for b in NOUNS if a != b])
+    encoder.save(str(tmp_path / "calibrated"))
+    body = {"pairs": [["a dog runs", "two dogs run"], ["a dog runs", "how far is the moon"]]}
+    with running([prepare(str(tmp_path / "calibrated"), "auto", tmp_path / "unused")]) as server:
+        compared = httpx.post(server.url + "/compare", json=body).json()
+    assert encoder.calibration is not None
+    np.testing.assert_allclose(compared["calibrated"], encoder.calibration(compared["scores"]), atol=1e-9)
+    assert compared["calibrated_means"] == "share"
+    assert "calibrated" not in client.post("/compare", json={**body, "model": "static"}).json()
+
+
+@pytest.mark.slow
+def test_answers_match_the_openapi_document(server: Running) -> None:
+    """Valid and invalid requests that the document describes are answered as it says."""
+    schema = schemathesis.openapi.from_url(server.url + "/openapi.json")
+    with requests.Session() as session:
+        for result in schema.get_all_operations():
+            operation = result.ok()
+            kinds = [operation.as_strategy(GenerationMode.POSITIVE)]
+            if operation.body or operation.path_parameters or operation.query:
+                kinds.append(operation.as_strategy(GenerationMode.NEGATIVE))
+
+            @given(case=st.one_of(kinds))
+            @settings(max_examples=CASES, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+            def answered(case: Case) -> None:
+                response = case.call_and_validate(session=session, excluded_checks=[positive_data_acceptance])
+                assert response.status_code < 500 or "/health" in str(case.path)
+
+            answered()
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_is_sent_with_its_policy(client: httpx.Client) -> None:
+    answer = client.get("/", headers={"accept": "text/html,*/*;q=0.8"})
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    policy = dict(part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; "))
+    assert (policy["default-src"], policy["connect-src"], policy["frame-ancestors"]) == ("'none'", "'self'", "'none'")
+    for tag in ("script", "style"):
+        (text,) = re.findall(rf"<{tag}>(.*?)</{tag}>", answer.text, flags=re.DOTALL)
+        assert policy[f"{tag}-src"] == f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    unsafe = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|https?://(?!www\.w3\.org/2000/svg)"
+    assert not re.findall(rf"(?:src|href|action)=\"(?!data:,|#)|{unsafe}", answer.text)
+    assert client.post("/", headers={"accept": "text/html"}, json={"inputs": "a dog"}).json()[0]
+
+
+def test_the_page_needs_no_key_and_everything_else_does(static: Prepared) -> None:
+    browser = {"accept": "text/html"}
+    with running([static], ("secret",)) as server:
+        assert httpx.get(server.url, headers=browser).content == explorer_page()[0]
+        for method, path in (("GET", "/recipe"), ("POST", "/compare"), ("POST", "/"), ("PUT", "/")):
+            assert httpx.request(method, server.url + path, json={}).status_code == 401, path
+    with running([static], no_page=True) as server:
+        assert httpx.get(server.url, headers=browser).content == b""
