@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-<<<<<<< HEAD
 from dataclasses import replace
-=======
->>>>>>> x-selection
 from pathlib import Path
 
 import pytest

@@ -20,15 +20,9 @@ from essent.recipe.recipe import MASK
 from essent.recipe.sources.layers import parse_mix, reads_mlm_head
 from essent.selection.leaderboard import Leaderboard, rank_trials
 from essent.selection.run import BASELINES, model_name, search
-<<<<<<< HEAD
-from essent.selection.search_data import SearchData
+from essent.selection.search_data import SearchData, SearchSettings, held_out
 from essent.selection.space import Grammar, Grid, Space, read_yaml
-from essent.selection.verdict import held_out, judged, tested
-=======
-from essent.selection.search_data import HeldOut, SearchData, SearchSettings, held_out
-from essent.selection.space import Grammar, Grid, Space
 from essent.selection.verdict import decide_by_labels, score_on_tests
->>>>>>> x-selection
 from essent.tasks.base import LabeledTask
 
 PROMPT_BERT = Grammar(  # the candidates in PromptBERT's Table 4; relation is searched first, then the wrapping
@@ -203,9 +197,8 @@ def search_templates(
     template = grammar.fill(chosen)
     board = _merge_steps(boards, template, shell, data, settings)
     board = replace(board, provenance={**board.provenance, "model": model_name(model)})
-    arguments: dict[str, Any] = {"batch_size": 32, "seed": 0, "progress": False}
-    arguments |= {name: settings[name] for name in arguments if name in settings}
-    board = tested(board, shell, tests, **arguments, options={}, score=board.criterion)
+    shared = {name: settings[name] for name in ("batch_size", "seed", "progress") if name in settings}
+    board = score_on_tests(board, shell, tests, SearchSettings(**shared), board.criterion)
     return TemplateSearch(template, tuple(steps), board)
 
 
@@ -260,10 +253,9 @@ def _fits_model(shell: SentenceTransformer, template: str) -> bool:
 def _merge_steps(
     boards: Sequence[Leaderboard], template: str, shell: SentenceTransformer, data: Any, settings: dict[str, Any]
 ) -> Leaderboard:
-<<<<<<< HEAD
     """Merge the leaderboards of all steps; the best template is the leader, and is compared with the baselines."""
     first = boards[0]
-    trials = ranked([trial for board in boards for trial in board.trials], first.criterion)
+    trials = rank_trials([trial for board in boards for trial in board.trials], first.criterion)
     provenance = {**first.provenance, "space": "template grammar", "recipes": len(trials)}
     provenance["passes"] = sum(board.provenance["passes"] for board in boards)
     provenance["seconds"] = round(sum(board.provenance["seconds"] for board in boards), 2)
@@ -275,7 +267,8 @@ def _merge_steps(
             rows = {name: row for own in scored for name, row in zip(own.names, own.evidence, strict=True)}
             scored = [replace(scored[0], names=list(rows), evidence=np.stack(list(rows.values())))]
             seed = settings.get("seed", 0)
-            merged = judged(trials, first.criterion, first.baselines, scored, list(rows), seed=seed, winner=winner)
+            arguments = (trials, first.criterion, first.baselines, scored, list(rows))
+            merged = decide_by_labels(*arguments, seed=seed, winner=winner)
         else:  # without labels, the verdict needs a leaderboard of only the winner and the baselines
             merged = search(shell, data, Space(named=(winner,)), **{**settings, "baselines": first.baselines})
             merged = replace(merged, trials=trials, winner=winner)
@@ -283,45 +276,3 @@ def _merge_steps(
                 verdict = f"No template is better than {best}, which is retained."
                 merged = replace(merged, kept=best, verdict=verdict)
     return replace(merged, provenance=provenance, _source=first._source)
-=======
-    shared = {name: settings[name] for name in ("batch_size", "seed", "progress") if name in settings}
-    return score_on_tests(board, shell, tests, SearchSettings(**shared), board.criterion)
-
-
-def _decided(
-    board: Leaderboard,
-    boards: Sequence[Leaderboard],
-    template: str,
-    shell: SentenceTransformer,
-    data: Any,
-    settings: dict[str, Any],
-) -> Leaderboard:
-    """Return the leaderboard with the best template as its leader, and the verdict between it and the baselines."""
-    winner = next((str(trial.recipe) for trial in board.trials if trial.recipe.template == template), None)
-    if not board.is_scored or winner is None or not np.isfinite(board.find(winner).scores[board.criterion]):
-        return board
-    if boards[0].judgements:
-        scored = [step_board.judgements[0] for step_board in boards]
-        rows = {name: row for own in scored for name, row in zip(own.names, own.evidence, strict=True)}
-        every = replace(scored[0], names=list(rows), evidence=np.stack(list(rows.values())))
-        arguments = (board.trials, board.criterion, board.baselines, [every], list(rows))
-        decided = decide_by_labels(*arguments, seed=settings.get("seed", 0), winner=winner)
-    else:  # without labels, the verdict needs a leaderboard of only the winner and the baselines
-        decided = search(shell, data, Space(named=(winner,)), **{**settings, "baselines": board.baselines})
-        decided = replace(decided, trials=board.trials, winner=winner)
-        first = str(board.trials[0].recipe)
-        if first in board.baselines:
-            decided = replace(decided, kept=first, verdict=f"No template does better than {first}, which is kept.")
-    return replace(decided, provenance=board.provenance, _source=board._source)
-
-
-def _merged(boards: Sequence[Leaderboard]) -> Leaderboard:
-    """Merge the leaderboards of all steps, without a verdict; the baselines ran in the first step."""
-    first = boards[0]
-    trials = rank_trials([trial for board in boards for trial in board.trials], first.criterion)
-    sums = {name: sum(board.provenance[name] for board in boards) for name in ("passes", "seconds")}
-    provenance = {**first.provenance, "space": "template grammar", "recipes": len(trials), "passes": sums["passes"]}
-    provenance["seconds"] = round(sums["seconds"], 2)
-    fields: dict[str, Any] = {"notes": first.notes, "provenance": provenance, "_source": first._source}
-    return Leaderboard(first.criterion, trials, first.baselines, **fields)
->>>>>>> x-selection
