@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
-from essent._core.lazy import check_torch
+from essent._core.folders.contents import is_exported_folder
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, show_note, silence_libraries
 from essent.cli.files import WRITERS, check_columns, check_output, write_vectors
 from essent.cli.save import learns, needs_texts, note_unused
 from essent.cli.texts import STANDARD_INPUT, TextTable, listed, read_files, read_table
-from essent.engine.choice import EngineChoice, check_graph, choose, computing_in
+from essent.engine.choice import EngineChoice, choose
 from essent.errors import DataError, InputError
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def encode(
 
 
 def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
-    output, fit = options.output, options.fit
+    output = options.output
     if output.suffix.lower() not in WRITERS:
         raise InputError(
             f"{output}: unknown format {output.suffix!r}. Files of vectors end in {', '.join(WRITERS)}; "
@@ -134,33 +134,38 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
     table = read_table(sources, options.column)
     check_columns(output, table)
     if options.strict and table.null_rows:
-        counted = f"one of {len(table.null_rows)} such rows (--strict)"
-        raise DataError(f"{table.null_rows[0]}: {options.column!r} is null, {counted}.")
-    fit_texts = None if fit is None else read_files(fit, options.column)
+        raise DataError(
+            f"{table.null_rows[0]}: {options.column!r} is null, one of {len(table.null_rows)} such rows (--strict)."
+        )
+    fit_texts = None if options.fit is None else read_files(options.fit, options.column)
     encoder = _load(options, choice)
     start = time.monotonic()
-    fits = needs_texts(encoder) if fit is None else learns(encoder)  # without --fit, a saved fit is used
-    _note_rows(table, output)
-    note_unused(encoder, fit)
+    fits = needs_texts(encoder) if fit_texts is None else learns(encoder)  # without --fit, a saved fit is used
+    _note_input(table, output)
+    note_unused(encoder, options.fit)
     _note_prompt(encoder, options.prompt)
-    if fits and fit is None:
+    if fits and options.fit is None:
         show_note(f"{encoder.recipe} is fitted on the input ({listed(sources)}); use --fit FILE for other texts.")
     elif fits:
-        show_note(f"{encoder.recipe} is fitted on {listed(fit or [])}.")
-    reading: dict[str, Any] = {
+        show_note(f"{encoder.recipe} is fitted on {listed(options.fit or [])}.")
+    fit_arguments: dict[str, Any] = {
         "prompt": options.prompt,
         "batch_size": options.batch_size,
         "show_progress_bar": not is_quiet(),
     }
-    finishing: dict[str, Any] = {"normalize_embeddings": options.normalize, "truncate_dim": options.truncate_dim}
+    encode_arguments: dict[str, Any] = {
+        **fit_arguments,
+        "normalize_embeddings": options.normalize,
+        "truncate_dim": options.truncate_dim,
+    }
     if fits and fit_texts is None and not choice.makes_graph:
-        vectors = encoder.fit_encode(table.texts, **reading, **finishing)
+        vectors = encoder.fit_encode(table.texts, **encode_arguments)
     else:
         if fits:
-            encoder.fit(fit_texts or table.texts, **reading)
+            encoder.fit(fit_texts or table.texts, **fit_arguments)
         if choice.makes_graph:
             encoder = choose(encoder, choice.engine, choice.precision, texts=table.texts)
-        vectors = encoder.encode(table.texts, **reading, **finishing)
+        vectors = encoder.encode(table.texts, **encode_arguments)
     write_vectors(output, table, vectors)
     seconds = time.monotonic() - start
     if not is_quiet() and choice.is_default:
@@ -168,11 +173,11 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
 
         if (offer := offer_bfloat16(encoder, table.texts)) is not None:
             show_note(f"{offer}.")
-    computed = getattr(encoder, "recipe", encoder)
-    show_note(f"{output}: {len(vectors)} × {vectors.shape[1]} float32, {computed}, {seconds:.1f} s")
+    shape = f"{len(vectors)} × {vectors.shape[1]} float32"
+    show_note(f"{output}: {shape}, {getattr(encoder, 'recipe', type(encoder).__name__)}, {seconds:.1f} s")
 
 
-def _note_rows(table: TextTable, output: Path) -> None:
+def _note_input(table: TextTable, output: Path) -> None:
     """Print how many texts are encoded, which rows have no vector and which columns are dropped."""
     is_npy, nulls = output.suffix.lower() == ".npy", len(table.null_rows)
     empty = sum(not text.strip() for text in table.texts)  # an empty cell of a CSV file is an empty text
@@ -188,32 +193,25 @@ def _note_rows(table: TextTable, output: Path) -> None:
 
 
 def _load(options: EncodeOptions, choice: EngineChoice) -> Any:
-    """Load a StaticEncoder, the graph of a saved folder, or an Encoder.
-
-    With a recipe, model options or texts to fit on, it is always an Encoder.
-    """
-    from essent._core.folders.contents import is_exported_folder
-    from essent.recipe.recipe import Recipe
+    """Load the model: a StaticEncoder, the graph of a saved folder, an Encoder or a sentence-transformers model."""
+    from essent.bulk.models import open_encoder
+    from essent.bulk.settings import BulkSettings, ModelSpec
     from essent.static.encoder import static_of
 
-    model, recipe = options.model, None if options.recipe is None else Recipe.parse(options.recipe)
-    settings = options.options
-    exported = is_exported_folder(model) and recipe is None
-    if exported and settings:
-        raise InputError(f"{model!r} is an exported graph, which does not accept {' or '.join(settings)}.")
-    plain = not (exported or recipe or settings or options.fit is not None) and choice.is_default
-    if plain and (static := static_of(model)) is not None:
-        return static
-    check_torch(f"Encoding with {model!r}" if exported or recipe is None else f"The recipe {options.recipe!r}")
-    from essent.encoder.encoder import Encoder
-
+    if choice.is_default and not (options.recipe or options.fit or options.options):
+        static = None if is_exported_folder(options.model) else static_of(options.model)
+        if static is not None:  # before transformers is imported to be silenced
+            return static
+    spec = ModelSpec(
+        options.model,
+        options.recipe,
+        options.engine,
+        options.precision,
+        learns=options.fit is not None,
+        options=options.options,
+    )
     silence_libraries()
-    if exported:
-        from essent.engine.files import load
-
-        return check_graph(load(model), choice)
-    encoder = Encoder(model, recipe, **settings)
-    return encoder if choice.makes_graph else computing_in(encoder, choice.precision, shared=False)
+    return open_encoder(spec, BulkSettings())
 
 
 def _note_prompt(encoder: Any, prompt: str | None) -> None:
@@ -235,39 +233,36 @@ def _encode_parts(sources: Sequence[str] | None, options: EncodeOptions, parts: 
     from essent.bulk.run import encode as encode_parts
 
     shared = ("recipe", "engine", "precision", "prompt", "normalize", "truncate_dim", "batch_size", "column", "strict")
-    changed = opt.changes(parts)
-    if parts.id is not None:
-        changed["id"] = tuple(parts.id)
-    texts = None if options.fit is None else read_files(options.fit, options.column)
+    fit_texts = None if options.fit is None else read_files(options.fit, options.column)
     silence_libraries()
-    outcome = encode_parts(
+    result = encode_parts(
         sources,
         options.model,
         options.output,
-        fit=texts,
+        fit=fit_texts,
         force=options.force,
         progress=not is_quiet(),
         options=options.options,
         **{name: getattr(options, name) for name in shared},
-        **changed,
+        **opt.changes(parts),
     )
-    _note_outcome(outcome)
+    _note_result(result)
 
 
-def _note_outcome(outcome: BulkResult) -> None:
+def _note_result(result: BulkResult) -> None:
     from essent.bulk.settings import STATUSES
 
-    new = outcome.rows - outcome.resumed
-    speed = f", {new / max(outcome.seconds, 1e-9):,.0f} rows per second" if new else ""
-    before = f", {outcome.resumed:,} of them by earlier runs" if outcome.resumed else ""
-    parts = f"{outcome.parts:,} part{'s' * (outcome.parts != 1)}"
-    show_note(f"{outcome.folder}: {outcome.rows:,} rows in {parts}{before}, {outcome.seconds:,.1f} s{speed}")
-    for status, count in outcome.statuses.items():
+    new = result.rows - result.resumed
+    speed = f", {new / max(result.seconds, 1e-9):,.0f} rows per second" if new else ""
+    before = f", {result.resumed:,} of them by earlier runs" if result.resumed else ""
+    parts = f"{result.parts:,} part{'s' * (result.parts != 1)}"
+    show_note(f"{result.folder}: {result.rows:,} rows in {parts}{before}, {result.seconds:,.1f} s{speed}")
+    for status, count in result.statuses.items():
         if status != "ok":
-            first = (outcome.troubled or {}).get(status)
+            first = (result.troubled or {}).get(status)
             show_note(f"{count:,} row{'s' * (count > 1)}: {status} ({STATUSES[status]}), first: {first}")
-    if outcome.loss is not None:
-        loss = outcome.loss
+    if result.loss is not None:
+        loss = result.loss
         show_note(
             f"Loss on {loss['texts']:,} texts: cosine with float32 {loss['mean_cosine']:.4f} on average, "
             f"{loss['lowest_cosine']:.4f} at the lowest; Spearman of the similarities {loss['spearman']:.4f}"

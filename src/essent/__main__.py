@@ -1,4 +1,4 @@
-"""`python -m essent.cli`."""
+"""`python -m essent`: the command line."""
 
 import sys
 
