@@ -210,8 +210,8 @@ def test_portions_change_nothing(
 ) -> None:
     light = StaticEncoder.load(folder)
     expected = light.encode(EVERY)
-    monkeypatch.setattr(essent.static.encoder, "MOST_TEXTS", most_texts)
-    monkeypatch.setattr(essent.static.encoder, "MOST_LETTERS", most_letters)
+    monkeypatch.setattr(essent.static.encoder, "MAX_TEXTS", most_texts)
+    monkeypatch.setattr(essent.static.encoder, "MAX_CHARACTERS", most_letters)
     np.testing.assert_array_equal(light.encode(EVERY), expected)
 
 
@@ -231,7 +231,7 @@ def test_few_texts_are_added_up_without_scipy_to_the_same_bits(folder: Path, mon
     texts = ["", "the", *TEXTS[:4], "the moon " * 300]
     few = [light.encode([text])[0] for text in texts]
     batch = light.encode(texts)
-    monkeypatch.setattr(essent.static.encoder, "FEW", 0)
+    monkeypatch.setattr(essent.static.encoder, "FEW_TEXTS", 0)
     np.testing.assert_array_equal(light.encode(texts), batch)
     np.testing.assert_array_equal(light.encode(texts), few)
 
