@@ -211,8 +211,8 @@ def test_no_fit_without_sentence_vectors(material: Material) -> None:
 
 
 def test_share_of_new_tokens_from_singletons() -> None:
-    assert share_of_new([[1, 2, 2], [3, 1, 4]]) == 2 / 6
-    assert math.isnan(share_of_new([[], []]))
+    assert share_of_new(np.array([0, 2, 2, 1, 1])) == 2 / 6
+    assert math.isnan(share_of_new(np.zeros(3, int)))
 
 
 def test_small_corpora_are_logged(

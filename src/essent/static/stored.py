@@ -83,7 +83,8 @@ def read_table(folder: Path) -> StoredTable:
         tokenizer = Tokenizer.from_file(str(table_folder / "tokenizer.json"))
     except Exception as error:  # tokenizers raises the bare class
         raise ModelError(f"Cannot read the tokenizer {table_folder / 'tokenizer.json'}: {error}") from error
-    unknown, truncation = unknown_token(tokenizer), tokenizer.truncation or {}
+    unknown = unknown_token(tokenizer) if modules is None else None  # model2vec removes it, others count it
+    truncation = tokenizer.truncation or {}
     tokenizer.no_padding()
     tokenizer.no_truncation()
     rows, mapping, weights = _read_arrays(folder, table_folder / "model.safetensors")
@@ -96,7 +97,7 @@ def read_table(folder: Path) -> StoredTable:
         mapping,
         weights,
         unit=normalized,
-        dropped=tokenizer.token_to_id(unknown) if modules is None and unknown is not None else None,
+        dropped=None if unknown is None else tokenizer.token_to_id(unknown),
         limit=int(truncation["max_length"]) if truncation else None,
         cuts_left=str(truncation.get("direction")).lower() == "left",
         empty=None if modules is None else _read_empty_text_vector(folder, rows.shape[1]),
