@@ -66,10 +66,23 @@ def folder(wordpiece: Tokenizer, tmp_path: Path) -> Path:
 # -- the same vectors -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "unit"), [("wordpiece", False), ("bytes", True), ("metaspace", False)])
-def test_static_embeddings_of_sentence_transformers(kind: str, unit: bool, tmp_path: Path) -> None:
-    model = static_model(build_tokenizer(kind).backend_tokenizer, *([Normalize()] if unit else []))
-    model.save(str(tmp_path))
+@pytest.mark.parametrize(
+    ("kind", "unit", "side"),
+    [
+        ("wordpiece", False, None),
+        ("wordpiece", False, "left"),
+        ("wordpiece", False, "right"),
+        ("bytes", True, None),
+        ("metaspace", False, None),
+    ],
+)
+def test_static_embeddings_of_sentence_transformers(kind: str, unit: bool, side: str | None, tmp_path: Path) -> None:
+    """Of every kind of tokenizer, also with a limit and padding in the tokenizer."""
+    tokenizer = build_tokenizer(kind).backend_tokenizer
+    if side is not None:
+        tokenizer.enable_truncation(5, direction=side)
+        tokenizer.enable_padding(length=9)
+    static_model(tokenizer, *([Normalize()] if unit else [])).save(str(tmp_path))
     assert_same(tmp_path)
 
 
@@ -127,14 +140,6 @@ def test_folders_saved_by_model2vec(dtype: str, wordpiece: Tokenizer, tmp_path: 
     (tmp_path / "modules.json").unlink()  # with it sentence-transformers reads the folder, and counts unknown tokens
     texts = [text for text in EVERY if text.isascii()]
     np.testing.assert_allclose(StaticEncoder.load(tmp_path).encode(texts), model.encode(texts), atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("direction", ["left", "right"])
-def test_a_limit_in_the_tokenizer_holds(direction: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
-    wordpiece.enable_truncation(5, direction=direction)
-    wordpiece.enable_padding(length=9)
-    static_model(wordpiece).save(str(tmp_path))
-    assert_same(tmp_path)
 
 
 def test_word_vectors(tmp_path: Path) -> None:
@@ -263,22 +268,16 @@ def test_texts_are_checked(folder: Path) -> None:
         light.encode(["dogs", float("nan")])  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_arguments_are_checked(folder: Path) -> None:
+    light, vectors = StaticEncoder.load(folder), np.ones((2, 12))
+    for settings, message in (
         ({"batch_size": 0}, "batch_size=0: must be a whole number of at least 1"),
         ({"truncate_dim": 2.5}, r"truncate_dim=2\.5"),
         ({"convert_to_tensor": True}, r"torch\.from_numpy"),
         ({"convert_to_numpy": False}, r"torch\.from_numpy"),
-    ],
-)
-def test_arguments_are_checked(settings: dict[str, object], message: str, folder: Path) -> None:
-    with pytest.raises(InputError, match=message):
-        StaticEncoder.load(folder).encode(["dogs"], **settings)  # type: ignore[arg-type]
-
-
-def test_mismatched_vectors_are_refused(folder: Path) -> None:
-    light, vectors = StaticEncoder.load(folder), np.ones((2, 12))
+    ):
+        with pytest.raises(InputError, match=message):
+            light.encode(["dogs"], **settings)  # type: ignore[arg-type]
     for other in (np.ones((2, 5)), ["a", "b"], np.ones((2, 2, 2)), []):
         with pytest.raises(InputError, match=r"Expected vectors|Cannot compare"):
             light.similarity(other, vectors)
@@ -315,6 +314,14 @@ def _store(**arrays: np.ndarray) -> Callable[[Path], object]:
     return lambda folder: save_file(arrays, next(folder.rglob("model.safetensors")))
 
 
+def _empty_text_vector(vector: np.ndarray) -> Callable[[Path], object]:
+    def store(folder: Path) -> None:
+        (folder / "essent").mkdir()
+        save_file({"empty": vector}, folder / "essent" / "state.safetensors")
+
+    return store
+
+
 ROWS = 300  # at least as many as the tests' tokenizer has ids
 TABLE = np.ones((ROWS, 3), np.float32)
 BROKEN = {
@@ -342,6 +349,14 @@ BROKEN = {
         _store(embeddings=TABLE, weights=np.full(ROWS, np.inf, np.float32)),
         "weights contain NaN",
     ),
+    "shape of the empty text": (
+        _empty_text_vector(np.ones((1, 12), np.float32)),
+        r"must be \(12,\) floats like the others, got \(1, 12\) float32",
+    ),
+    "NaN of the empty text": (
+        _empty_text_vector(np.full(12, np.nan, np.float32)),
+        "text without tokens contains NaN or infinite values",
+    ),
 }
 
 
@@ -349,20 +364,6 @@ BROKEN = {
 def test_damaged_folders_are_refused(case: str, folder: Path) -> None:
     damage, message = BROKEN[case]
     damage(folder)
-    with pytest.raises(ModelError, match=message):
-        StaticEncoder.load(folder)
-
-
-@pytest.mark.parametrize(
-    ("vector", "message"),
-    [
-        (np.ones((1, 12), np.float32), r"must be \(12,\) floats like the others, got \(1, 12\) float32"),
-        (np.full(12, np.nan, np.float32), "contains NaN or infinite values"),
-    ],
-)
-def test_malformed_empty_text_vectors_are_refused(vector: np.ndarray, message: str, folder: Path) -> None:
-    (folder / "essent").mkdir()
-    save_file({"empty": vector}, folder / "essent" / "state.safetensors")
     with pytest.raises(ModelError, match=message):
         StaticEncoder.load(folder)
 

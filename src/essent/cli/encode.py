@@ -12,13 +12,15 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
 from essent._core.folders.contents import is_exported_folder
+from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, show_note, silence_libraries
 from essent.cli.files import WRITERS, check_columns, check_output, write_vectors
 from essent.cli.save import learns, needs_texts, note_unused
 from essent.cli.texts import STANDARD_INPUT, TextTable, listed, read_files, read_table
-from essent.engine.choice import EngineChoice, choose
+from essent.engine.choice import EngineChoice, check_graph, choose, computing_in
 from essent.errors import DataError, InputError
+from essent.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from essent.bulk.run import BulkResult
@@ -40,11 +42,11 @@ class PartOptions:
     dtype: Literal["float32", "float16", "int8"] = "float32"
     """Number format of the vectors; int8 adds a column `scale`."""
     rows_per_part: opt.Count = 32_768
-    """Approximate number of rows per part; a killed run loses only the part that it was computing."""
+    """Approximate number of rows per part; a killed run loses only its current part."""
     workers: int | None = None
     """Number of processes, which share the cores. Default: 1; on a cluster, one per GPU or node."""
     ray: str | None = None
-    """Compute on a Ray cluster: its address, auto for the cluster of this machine, local for only this machine."""
+    """Compute on a Ray cluster: its address, auto for the running cluster, local for this machine alone."""
 
 
 @Parameter(name="*")
@@ -76,7 +78,7 @@ class EncodeOptions(opt.Run):
     engine: opt.Engine = "auto"
     """Engine; auto runs a model as it was saved (a transformer in torch), openvino and onnx compile a graph."""
     precision: opt.Precision = "auto"
-    """Arithmetic; auto is float32 on CPUs, bfloat16 needs hardware support."""
+    """Number format of the computation; auto is float32 on CPUs, bfloat16 needs hardware support."""
 
 
 def encode(
@@ -88,14 +90,14 @@ def encode(
 ) -> None:
     """Encode texts to a file or a folder of parts.
 
-    A file (.npy, .parquet, .jsonl) contains one vector per input row; it is written when all are computed. .parquet and
-    .jsonl files include the other columns of the input. A row without a text (null) has no vector: null, or NaN in a
-    .npy file.
+    A file (.npy, .parquet, .jsonl) contains one vector per input row and is written at the end. .parquet and .jsonl
+    files include the other columns of the input. A row without a text (null) has the vector null, or NaN in a .npy
+    file.
 
-    A folder of Parquet parts is for any number of rows. It reads Parquet, Arrow, JSON lines, CSV, TSV and text files,
-    compressed or not, folders, patterns and addresses such as s3://bucket/*.parquet, and contains all columns and a
-    status per row. Run the same command to resume an interrupted run; the result has the same bytes. Existing parts of
-    another model, recipe, prompt or changed source are refused.
+    A folder of Parquet parts is for any number of rows. The input may be Parquet, Arrow, JSON lines, CSV, TSV and text
+    files, compressed or not, folders, patterns and addresses such as s3://bucket/*.parquet. The parts contain all
+    columns and a status per row. Run the same command to resume an interrupted run; the result has the same bytes. If
+    the folder has parts of another model, recipe, prompt or source, the command stops with an error.
 
     Recipes that learn something (idf, shaping) are fitted on the input (for a folder, on 10,000 of its texts), unless
     --fit names other texts.
@@ -173,8 +175,8 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
 
         if (offer := offer_bfloat16(encoder, table.texts)) is not None:
             show_note(f"{offer}.")
-    shape = f"{len(vectors)} × {vectors.shape[1]} float32"
-    show_note(f"{output}: {shape}, {getattr(encoder, 'recipe', type(encoder).__name__)}, {seconds:.1f} s")
+    computed = getattr(encoder, "recipe", encoder)
+    show_note(f"{output}: {len(vectors)} × {vectors.shape[1]} float32, {computed}, {seconds:.1f} s")
 
 
 def _note_input(table: TextTable, output: Path) -> None:
@@ -193,25 +195,30 @@ def _note_input(table: TextTable, output: Path) -> None:
 
 
 def _load(options: EncodeOptions, choice: EngineChoice) -> Any:
-    """Load the model: a StaticEncoder, the graph of a saved folder, an Encoder or a sentence-transformers model."""
-    from essent.bulk.models import open_encoder
-    from essent.bulk.settings import BulkSettings, ModelSpec
-    from essent.static.encoder import static_of
+    """Load a StaticEncoder, the graph of a saved folder, or an Encoder.
 
-    if choice.is_default and not (options.recipe or options.fit or options.options):
-        static = None if is_exported_folder(options.model) else static_of(options.model)
-        if static is not None:  # before transformers is imported to be silenced
+    With a recipe, model options or texts to fit on, it is always an Encoder. `essent.bulk.models.open_encoder` does
+    nearly the same, but needs the extra bulk.
+    """
+    model, recipe = options.model, None if options.recipe is None else Recipe.parse(options.recipe)
+    exported = is_exported_folder(model) and recipe is None
+    if exported and options.options:
+        raise InputError(f"{model!r} is an exported graph, which does not accept {' or '.join(options.options)}.")
+    if choice.is_default and not (exported or recipe or options.options or options.fit is not None):
+        from essent.static.encoder import static_of
+
+        if (static := static_of(model)) is not None:
             return static
-    spec = ModelSpec(
-        options.model,
-        options.recipe,
-        options.engine,
-        options.precision,
-        learns=options.fit is not None,
-        options=options.options,
-    )
+    check_torch(f"Encoding with {model!r}" if recipe is None else f"The recipe {options.recipe!r}")
     silence_libraries()
-    return open_encoder(spec, BulkSettings())
+    if exported:
+        from essent.engine.files import load
+
+        return check_graph(load(model), choice)
+    from essent.encoder.encoder import Encoder
+
+    encoder = Encoder(model, recipe, **options.options)
+    return encoder if choice.makes_graph else computing_in(encoder, choice.precision, shared=False)
 
 
 def _note_prompt(encoder: Any, prompt: str | None) -> None:

@@ -68,7 +68,7 @@ def evaluate(
         report: Write a page (.html, .md) or a picture (.png).
         batch_size: Texts of about 64 tokens per batch.
         engine: Engine; auto runs a model as it was saved (a transformer in torch), openvino and onnx compile a graph.
-        precision: Arithmetic; auto is float32 on CPUs, bfloat16 needs hardware support.
+        precision: Number format of the computation; auto is float32 on CPUs, bfloat16 needs hardware support.
     """
     if files and report is None:
         raise InputError(f"{files[0]}: result files are for a report. Add --report FILE, or name models with --model.")

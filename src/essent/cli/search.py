@@ -48,7 +48,7 @@ class SearchOptions(opt.Run):
     batch_size: opt.BatchSize = 32
     """Texts of about 64 tokens per batch."""
     precision: opt.Precision = "auto"
-    """Arithmetic; auto is float32 on CPUs, bfloat16 needs hardware support."""
+    """Number format of the computation; auto is float32 on CPUs, bfloat16 needs hardware support."""
 
     def check_outputs(self) -> None:
         """Raise an error for outputs that cannot be written, before anything is computed."""
@@ -91,10 +91,9 @@ def search(
 ) -> None:
     """Find the best recipe for a model.
 
-    All heads, layers, weights and shaping of a template share one forward pass. Recipes are ranked on --data by the
-    score of its kind, or without labels on --texts for the similarity of sentences. A baseline is retained unless the
-    first recipe is significantly better, on --test or otherwise in cross-validation. The choice never reads the test
-    part of --data.
+    All heads, layers, weights and shaping of a template share one forward pass. Recipes are ranked by their score on
+    the labelled --data, or by a label-free criterion on --texts. The best recipe replaces a baseline only if it is
+    significantly better, on --test or otherwise in cross-validation. The choice never reads the test part of --data.
 
     ```console
     $ essent search -m bert-base-uncased --data stsb.dev --test stsb sickr -o best --report search.png
