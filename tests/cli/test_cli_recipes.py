@@ -50,12 +50,11 @@ def test_no_word_of_the_lists_is_broken(width: int, monkeypatch: pytest.MonkeyPa
     assert {word for word in words if not any(word in text for text in printed_words)} == set()
 
 
-def test_parts_are_described_as_they_are_registered() -> None:
-    assert shaping_in_source() == registered(shapers)
-    assert list(shaping_in_source()) == list(shapers)
+def test_shaping_steps_and_those_of_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read from the source as they are registered."""
+    described = shaping_in_source()
+    assert list(described.items()) == list(registered(shapers).items())
 
-
-def test_plugin_steps_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Mine(Centre):
         """Mine, first."""
 
@@ -65,4 +64,4 @@ def test_plugin_steps_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     point = SimpleNamespace(name="mine", load=lambda: Mine)
     monkeypatch.setattr("essent.cli.recipes.offered", lambda group: [point] if group == "essent.shapers" else [])
     monkeypatch.setitem(shapers._parts, "mine", Mine)
-    assert shaping_steps() == {**shaping_in_source(), "mine": {"arguments": "share=0.5", "about": "Mine, first."}}
+    assert shaping_steps() == {**described, "mine": {"arguments": "share=0.5", "about": "Mine, first."}}

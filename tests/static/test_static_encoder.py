@@ -209,15 +209,17 @@ def test_the_progress_bar_is_optional(folder: Path, capsys: pytest.CaptureFixtur
 # -- how it computes --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("most_texts", "most_letters"), [(3, 10**6), (10**6, 40)])
-def test_portions_change_nothing(
-    most_texts: int, most_letters: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("name", "limit"), [("MAX_TEXTS", 3), ("MAX_CHARACTERS", 40), ("FEW_TEXTS", 0)])
+def test_portions_and_sums_without_scipy_have_the_same_bits(
+    name: str, limit: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    light = StaticEncoder.load(folder)
-    expected = light.encode(EVERY)
-    monkeypatch.setattr(essent.static.encoder, "MAX_TEXTS", most_texts)
-    monkeypatch.setattr(essent.static.encoder, "MAX_CHARACTERS", most_letters)
-    np.testing.assert_array_equal(light.encode(EVERY), expected)
+    """A few texts are summed without scipy, many with it."""
+    light, texts = StaticEncoder.load(folder), [*EVERY, "the", "the moon " * 300]
+    expected = light.encode(texts)
+    np.testing.assert_array_equal([light.encode([text])[0] for text in texts], expected)
+    monkeypatch.setattr(essent.static.encoder, name, limit)
+    np.testing.assert_array_equal(light.encode(texts), expected)
+    np.testing.assert_array_equal(light.encode(texts[-3:]), expected[-3:])
 
 
 def test_threads_and_copies_share_no_mutable_state(folder: Path) -> None:
@@ -229,16 +231,6 @@ def test_threads_and_copies_share_no_mutable_state(folder: Path) -> None:
             np.testing.assert_array_equal(vectors, expected)
     for duplicate in (copy.deepcopy(light), pickle.loads(pickle.dumps(light))):  # noqa: S301
         np.testing.assert_array_equal(duplicate.encode(EVERY), expected)
-
-
-def test_few_texts_are_added_up_without_scipy_to_the_same_bits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    light = StaticEncoder.load(folder)
-    texts = ["", "the", *TEXTS[:4], "the moon " * 300]
-    few = [light.encode([text])[0] for text in texts]
-    batch = light.encode(texts)
-    monkeypatch.setattr(essent.static.encoder, "FEW_TEXTS", 0)
-    np.testing.assert_array_equal(light.encode(texts), batch)
-    np.testing.assert_array_equal(light.encode(texts), few)
 
 
 def test_it_starts_without_torch_and_scipy(folder: Path) -> None:
