@@ -72,15 +72,16 @@ def shaping_in_source() -> Parts:
     """
     described: Parts = {}
     for file in (Path(named.__file__).parent / "shaping").glob("*.py"):
-        for step in ast.parse(file.read_text("utf-8")).body:
-            for decorator in getattr(step, "decorator_list", ()):
+        nodes = ast.parse(file.read_text("utf-8")).body
+        for step in (node for node in nodes if isinstance(node, ast.ClassDef)):
+            for decorator in step.decorator_list:
                 match decorator:
                     case ast.Call(func=ast.Attribute(attr="register"), args=[ast.Constant(value=str(name))]):
                         described[name] = _describe(_init_arguments(step), ast.get_docstring(step))
     return dict(sorted(described.items()))
 
 
-def _init_arguments(step: Any) -> list[tuple[str, Any]]:
+def _init_arguments(step: ast.ClassDef) -> list[tuple[str, Any]]:
     """Return the arguments of a class's own `__init__` with their defaults."""
     for node in step.body:
         if isinstance(node, ast.FunctionDef) and node.name == "__init__":

@@ -9,6 +9,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +27,7 @@ from essent.model.token_rows import unlimited
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import resolve
 from essent.recipe.tokens.ids import count_tokens, fast_backend, text_ids
+from essent.recipe.types import CorpusStats
 from essent.static.gather import Settings, average_contexts
 from essent.static.table import (
     Choice,
@@ -104,7 +106,9 @@ def collect(
     contexts.about["model"] = str(model)
     tokenizer = unlimited(backbone.tokenizer)
     ids, rows = text_ids(tokenizer, texts), 1 + max(tokenizer.get_vocab().values())
-    stats = count_tokens(list, ids, rows)
+    token_counts = bag_matrix(ids, rows)
+    count = np.bincount(np.fromiter(chain.from_iterable(ids), np.int64), minlength=rows)
+    stats = CorpusStats(len(texts), token_counts.getnnz(axis=0).astype(np.int64), count)
     if (share := share_of_new(stats.count)) > MAX_NEW:
         logger.warning(
             "The corpus is small: it lacks about %.0f %% of the tokens of further texts of the same kind, and more for "
@@ -112,7 +116,7 @@ def collect(
             100 * share,
             settings.unseen,
         )
-    return Material(tokenizer, contexts, vectors, texts, bag_matrix(ids, rows), stats), backbone
+    return Material(tokenizer, contexts, vectors, texts, token_counts, stats), backbone
 
 
 @dataclass(frozen=True)
