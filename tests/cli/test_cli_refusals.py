@@ -72,7 +72,7 @@ save -m x -o out --format onnx --precision bfloat16 ~ onnx runs in float32
 save -m x -o out --format openvino --compare texts.txt ~ 4 distinct texts are too few
 save -m ./nowhere -o out --format openvino --fit texts.txt ~ There is no model folder
 save -m x -o out --compare texts.txt ~ --compare is for graphs
-check x --against http://localhost --texts a.txt ~ --texts cannot be combined with --against
+check x --against http://localhost --texts a.txt ~ --texts is for the health checks, which --against replaces
 check x --files-only --against http://localhost ~ --against cannot be combined with --files-only
 check x --texts none.txt ~ none.txt does not exist
 lab pretrain -o out -t many.txt --config mini ~ Set either max_steps or epochs. Got neither

@@ -10,7 +10,6 @@ import pytest
 
 from command_line import run, write_rows
 from essent import Encoder
-from essent.cli import search as asking
 from essent.selection.annotation import read_pairs
 from essent.selection.run import search
 from essent.tasks.locate import load_pairs
@@ -82,16 +81,6 @@ def test_several_files_are_ranked_together_and_tested_on_several(tiny: str, pair
 # -- pairs to annotate -------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Somebody sits at the terminal, in an empty folder."""
-    monkeypatch.setattr(asking, "on_terminal", lambda: True)
-    folder = tmp_path / "here"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    return folder / "ask.csv"
-
-
 def filled(path: Path, scores: list[str]) -> None:
     head, *rows = path.read_text("utf-8").splitlines()
     path.write_text("\n".join([head, *(f"{row}{score}" for row, score in zip(rows, scores, strict=True))]), "utf-8")
@@ -121,18 +110,20 @@ def test_a_file_is_written_filled_in_and_used(tiny: str, many: Path, tmp_path: P
 
 
 def test_interrupted_questions_are_resumed(
-    tiny: str, many: Path, terminal: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: str, many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    answers = tmp_path / "ask.csv"
     command = ("search", "-m", tiny, "--texts", many, "-s", "weights", "--ask", 6)
-    first = run(*command, stdin=b"3\nmuch\n7\n4,5\ns\nq\n")
+    first = run(*command, stdin=b"3\nmuch\n7\n4,5\ns\nq\n", terminal=True)
     questions = first.stderr
     assert "'much': must be a number from 0 to 5" in questions
     assert "'7': must be a number from 0 to 5" in questions
     assert "4 of 6" in questions  # the question that q answered
     assert "5 of 6" not in questions
-    assert [score for _, _, score in read_pairs(terminal)] == [3.0, 4.5, None, None, None, None]
+    assert [score for _, _, score in read_pairs(answers)] == [3.0, 4.5, None, None, None, None]
     monkeypatch.setattr("essent.selection.run.annotate", lambda *_, **__: pytest.fail("pairs are chosen once"))
-    second = run(*command, stdin=b"1\n2\n")  # and then the input ends
+    second = run(*command, stdin=b"1\n2\n", terminal=True)  # and then the input ends
     assert "1 of 4" in second.stderr
-    assert [score for _, _, score in read_pairs(terminal)] == [3.0, 4.5, 1.0, 2.0, None, None]
+    assert [score for _, _, score in read_pairs(answers)] == [3.0, 4.5, 1.0, 2.0, None, None]
     assert "judged + teacher" in second.stdout

@@ -90,10 +90,6 @@ def test_shaping_is_folded_in(material: Material) -> None:
     expected = centred - centred @ components.T @ components
     without_unknown = [unknown_id(material) not in ids for ids in text_ids(material.tokenizer, material.texts)]
     np.testing.assert_allclose((material.token_counts @ shaped)[without_unknown], expected[without_unknown], atol=1e-4)
-    with pytest.raises(RecipeError, match="not affine"):
-        material.table(Choice("L", "uniform", None, "quantile"))
-    with pytest.raises(RecipeError, match="not a fixed weight"):
-        material.table(Choice("L", "position", None))
 
 
 def unknown_id(material: Material) -> int:
@@ -170,6 +166,8 @@ def test_choices_are_tried_and_ordered(material: Material, shell_of: Callable[[s
     assert {choice.ridge for _, choice in trials} == {None, 0.03, 0.1, 0.3, 1.0}
     bare = replace(material, vectors=None, fits={})
     assert {choice.ridge for _, choice in find_choice(bare, task)} == {None}
+    with pytest.raises(InputError, match="were not collected"):
+        bare.table(Choice())
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
@@ -181,6 +179,8 @@ def test_choices_are_tried_and_ordered(material: Material, shell_of: Callable[[s
         (Choice("static"), {}, RecipeError, "'static' is not a layer"),
         (Choice("9"), {}, InputError, "Layer 9"),
         (Choice(ridge=-1.0), {}, InputError, "ridge=-1.0: must be a positive number"),
+        (Choice(shaping="quantile"), {}, RecipeError, "not affine"),
+        (Choice(weights="position"), {}, RecipeError, "not a fixed weight"),
         (Choice(), {"dtype": "int4"}, InputError, "float32, float16, int8"),
         (Choice(), {"dimensions": 33}, InputError, "between 1 and the model's 32"),
         (Choice(shaping="whiten:8"), {"dimensions": 9}, InputError, "the output of shaping 'whiten:8', 8"),
@@ -202,17 +202,7 @@ def test_refused_before_the_pass(
     assert not (tmp_path / "state").exists()
 
 
-def test_no_fit_without_sentence_vectors(material: Material) -> None:
-    with pytest.raises(InputError, match="were not collected"):
-        replace(material, vectors=None, fits={}).table(Choice())
-
-
 # -- tokens that the corpus lacks -------------------------------------------------------------------------------------
-
-
-def test_share_of_new_tokens_from_singletons() -> None:
-    assert share_of_new([[1, 2, 2], [3, 1, 4]]) == 2 / 6
-    assert math.isnan(share_of_new([[], []]))
 
 
 def test_small_corpora_are_logged(
@@ -225,6 +215,8 @@ def test_small_corpora_are_logged(
     expected = np.mean([few.contexts.count[token] > 0 for sequence in ids for token in sequence])
     assert coverage_of(few, TEXTS_) == expected < 1
     assert math.isnan(coverage_of(few, []))
+    assert share_of_new(np.array([0, 2, 2, 1, 1])) == 2 / 6
+    assert math.isnan(share_of_new(np.zeros(3, int)))
     caplog.clear()
     collect(shell_of("bert"), TEXTS_ * 2)  # every token twice at least
     assert "further texts" not in caplog.text

@@ -66,10 +66,23 @@ def folder(wordpiece: Tokenizer, tmp_path: Path) -> Path:
 # -- the same vectors -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "unit"), [("wordpiece", False), ("bytes", True), ("metaspace", False)])
-def test_static_embeddings_of_sentence_transformers(kind: str, unit: bool, tmp_path: Path) -> None:
-    model = static_model(build_tokenizer(kind).backend_tokenizer, *([Normalize()] if unit else []))
-    model.save(str(tmp_path))
+@pytest.mark.parametrize(
+    ("kind", "unit", "side"),
+    [
+        ("wordpiece", False, None),
+        ("wordpiece", False, "left"),
+        ("wordpiece", False, "right"),
+        ("bytes", True, None),
+        ("metaspace", False, None),
+    ],
+)
+def test_static_embeddings_of_sentence_transformers(kind: str, unit: bool, side: str | None, tmp_path: Path) -> None:
+    """Of every kind of tokenizer, also with a limit and padding in the tokenizer."""
+    tokenizer = build_tokenizer(kind).backend_tokenizer
+    if side is not None:
+        tokenizer.enable_truncation(5, direction=side)
+        tokenizer.enable_padding(length=9)
+    static_model(tokenizer, *([Normalize()] if unit else [])).save(str(tmp_path))
     assert_same(tmp_path)
 
 
@@ -127,14 +140,6 @@ def test_folders_saved_by_model2vec(dtype: str, wordpiece: Tokenizer, tmp_path: 
     (tmp_path / "modules.json").unlink()  # with it sentence-transformers reads the folder, and counts unknown tokens
     texts = [text for text in EVERY if text.isascii()]
     np.testing.assert_allclose(StaticEncoder.load(tmp_path).encode(texts), model.encode(texts), atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("direction", ["left", "right"])
-def test_a_limit_in_the_tokenizer_holds(direction: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
-    wordpiece.enable_truncation(5, direction=direction)
-    wordpiece.enable_padding(length=9)
-    static_model(wordpiece).save(str(tmp_path))
-    assert_same(tmp_path)
 
 
 def test_word_vectors(tmp_path: Path) -> None:
@@ -204,15 +209,17 @@ def test_the_progress_bar_is_optional(folder: Path, capsys: pytest.CaptureFixtur
 # -- how it computes --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("most_texts", "most_letters"), [(3, 10**6), (10**6, 40)])
-def test_portions_change_nothing(
-    most_texts: int, most_letters: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("name", "limit"), [("MAX_TEXTS", 3), ("MAX_CHARACTERS", 40), ("FEW_TEXTS", 0)])
+def test_portions_and_sums_without_scipy_have_the_same_bits(
+    name: str, limit: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    light = StaticEncoder.load(folder)
-    expected = light.encode(EVERY)
-    monkeypatch.setattr(essent.static.encoder, "MOST_TEXTS", most_texts)
-    monkeypatch.setattr(essent.static.encoder, "MOST_LETTERS", most_letters)
-    np.testing.assert_array_equal(light.encode(EVERY), expected)
+    """A few texts are summed without scipy, many with it."""
+    light, texts = StaticEncoder.load(folder), [*EVERY, "the", "the moon " * 300]
+    expected = light.encode(texts)
+    np.testing.assert_array_equal([light.encode([text])[0] for text in texts], expected)
+    monkeypatch.setattr(essent.static.encoder, name, limit)
+    np.testing.assert_array_equal(light.encode(texts), expected)
+    np.testing.assert_array_equal(light.encode(texts[-3:]), expected[-3:])
 
 
 def test_threads_and_copies_share_no_mutable_state(folder: Path) -> None:
@@ -224,16 +231,6 @@ def test_threads_and_copies_share_no_mutable_state(folder: Path) -> None:
             np.testing.assert_array_equal(vectors, expected)
     for duplicate in (copy.deepcopy(light), pickle.loads(pickle.dumps(light))):  # noqa: S301
         np.testing.assert_array_equal(duplicate.encode(EVERY), expected)
-
-
-def test_few_texts_are_added_up_without_scipy_to_the_same_bits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    light = StaticEncoder.load(folder)
-    texts = ["", "the", *TEXTS[:4], "the moon " * 300]
-    few = [light.encode([text])[0] for text in texts]
-    batch = light.encode(texts)
-    monkeypatch.setattr(essent.static.encoder, "FEW", 0)
-    np.testing.assert_array_equal(light.encode(texts), batch)
-    np.testing.assert_array_equal(light.encode(texts), few)
 
 
 def test_it_starts_without_torch_and_scipy(folder: Path) -> None:
@@ -263,22 +260,16 @@ def test_texts_are_checked(folder: Path) -> None:
         light.encode(["dogs", float("nan")])  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_arguments_are_checked(folder: Path) -> None:
+    light, vectors = StaticEncoder.load(folder), np.ones((2, 12))
+    for settings, message in (
         ({"batch_size": 0}, "batch_size=0: must be a whole number of at least 1"),
         ({"truncate_dim": 2.5}, r"truncate_dim=2\.5"),
         ({"convert_to_tensor": True}, r"torch\.from_numpy"),
         ({"convert_to_numpy": False}, r"torch\.from_numpy"),
-    ],
-)
-def test_arguments_are_checked(settings: dict[str, object], message: str, folder: Path) -> None:
-    with pytest.raises(InputError, match=message):
-        StaticEncoder.load(folder).encode(["dogs"], **settings)  # type: ignore[arg-type]
-
-
-def test_mismatched_vectors_are_refused(folder: Path) -> None:
-    light, vectors = StaticEncoder.load(folder), np.ones((2, 12))
+    ):
+        with pytest.raises(InputError, match=message):
+            light.encode(["dogs"], **settings)  # type: ignore[arg-type]
     for other in (np.ones((2, 5)), ["a", "b"], np.ones((2, 2, 2)), []):
         with pytest.raises(InputError, match=r"Expected vectors|Cannot compare"):
             light.similarity(other, vectors)
@@ -315,6 +306,14 @@ def _store(**arrays: np.ndarray) -> Callable[[Path], object]:
     return lambda folder: save_file(arrays, next(folder.rglob("model.safetensors")))
 
 
+def _empty_text_vector(vector: np.ndarray) -> Callable[[Path], object]:
+    def store(folder: Path) -> None:
+        (folder / "essent").mkdir()
+        save_file({"empty": vector}, folder / "essent" / "state.safetensors")
+
+    return store
+
+
 ROWS = 300  # at least as many as the tests' tokenizer has ids
 TABLE = np.ones((ROWS, 3), np.float32)
 BROKEN = {
@@ -342,6 +341,14 @@ BROKEN = {
         _store(embeddings=TABLE, weights=np.full(ROWS, np.inf, np.float32)),
         "weights contain NaN",
     ),
+    "shape of the empty text": (
+        _empty_text_vector(np.ones((1, 12), np.float32)),
+        r"must be \(12,\) floats like the others, got \(1, 12\) float32",
+    ),
+    "NaN of the empty text": (
+        _empty_text_vector(np.full(12, np.nan, np.float32)),
+        "text without tokens contains NaN or infinite values",
+    ),
 }
 
 
@@ -349,20 +356,6 @@ BROKEN = {
 def test_damaged_folders_are_refused(case: str, folder: Path) -> None:
     damage, message = BROKEN[case]
     damage(folder)
-    with pytest.raises(ModelError, match=message):
-        StaticEncoder.load(folder)
-
-
-@pytest.mark.parametrize(
-    ("vector", "message"),
-    [
-        (np.ones((1, 12), np.float32), r"must be \(12,\) floats like the others, got \(1, 12\) float32"),
-        (np.full(12, np.nan, np.float32), "contains NaN or infinite values"),
-    ],
-)
-def test_malformed_empty_text_vectors_are_refused(vector: np.ndarray, message: str, folder: Path) -> None:
-    (folder / "essent").mkdir()
-    save_file({"empty": vector}, folder / "essent" / "state.safetensors")
     with pytest.raises(ModelError, match=message):
         StaticEncoder.load(folder)
 

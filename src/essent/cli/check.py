@@ -30,11 +30,13 @@ def check(
 ) -> int | None:
     """Find problems of a model, with the command that fixes each.
 
-    A folder that essent saved is first compared with its SHA-256 digests and, in every way of loading it, with its
-    golden vectors; a difference above 1e-5 gives exit code 1. The health checks then cover the texts (truncation,
-    unknown tokens, prompts), the vectors (average cosine, dead and dominating dimensions, length, negation), the
-    folder (pooling, model card, other servers) and this machine (float16, speed). Faults are marked ✗ and give exit
-    code 3; advice is marked ·.
+    If essent saved the folder, its files are first compared with their SHA-256 digests, and the vectors of a few texts
+    with those stored when it was saved (golden vectors), in every way of loading it. A difference above 1e-5 gives exit
+    code 1.
+
+    The health checks then cover the texts (truncation, unknown tokens, prompts), the vectors (average cosine, dead and
+    dominating dimensions, length, negation), the folder (pooling, model card, other servers) and this machine (float16,
+    speed). Problems are marked ✗ and give exit code 3; advice is marked ·.
 
     ```console
     $ essent check ./my-encoder
@@ -49,25 +51,19 @@ def check(
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         skip: Checks to skip, by their names in the output.
         files_only: Compare the files with their digests, and load nothing (for untrusted folders).
-        against: Address of a server with OpenAI's /v1/embeddings; its vectors are compared instead of running the
-            health checks.
+        against: Compare the vectors with those of a server with OpenAI's /v1/embeddings at this address, instead of
+            running the health checks.
         json_file: Also write the problems as JSON; - is standard output.
     """
     if against is not None:
         from essent.verification.golden import check_address
 
         check_address(against)
-    if files_only or against is not None:
-        of_health = {
-            "--texts": texts,
-            "--skip": skip,
-            "--json": json_file,
-            "--against": against if files_only else None,
-        }
-        reason = (
-            f"cannot be combined with {'--files-only' if files_only else '--against'}, which runs no health checks."
-        )
-        opt.refuse(of_health, reason)
+    health_options = {"--texts": texts, "--skip": skip, "--json": json_file}
+    if files_only:
+        opt.refuse({**health_options, "--against": against}, "cannot be combined with --files-only.")
+    if against is not None:
+        opt.refuse(health_options, "is for the health checks, which --against replaces. Omit one of them.")
     check_output(json_file, run.force)
     sample = None if texts is None else read_files(texts, column)
     from essent.verification.report import check as check_model

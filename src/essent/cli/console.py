@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
-import logging
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +15,7 @@ from essent._core.lazy import check_torch
 if TYPE_CHECKING:
     from rich.console import Console
 
-_run = {"quiet": False}  # of the command that runs in this process
-
-WIDE = 1000  # columns of a file or pipe, so that tables are not folded at 80
+_run = {"quiet": False}  # state of the command that runs in this process
 
 
 def results(json_file: Path | None = None) -> Console:
@@ -27,7 +24,7 @@ def results(json_file: Path | None = None) -> Console:
 
     console = Console(highlight=False, emoji=False, stderr=is_stream(json_file))
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = WIDE
+        console.width = 1000  # rich would fold tables of a file or pipe at 80 columns
     return console
 
 
@@ -87,11 +84,6 @@ def wants_progress() -> bool:
     return not is_quiet() and sys.stderr.isatty()
 
 
-def show_logs() -> None:
-    """Show the logs of all libraries."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
-
-
 def prepare_torch(command: str) -> None:
     """Check that torch is installed, before anything is read, and turn off libraries' progress bars and warnings.
 
@@ -110,11 +102,3 @@ def silence_libraries() -> None:
 
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
-
-
-def row_labels(rows: Sequence[tuple[str, str]]) -> list[str]:
-    """Return labels of rows (model, recipe): only the recipe if there is one model."""
-    from essent.report.parts import names_of
-
-    models = names_of(rows).models
-    return [recipe if len(models) == 1 else f"{models[model]} · {recipe}" for model, recipe in rows]

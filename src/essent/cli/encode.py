@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
+from essent._core.folders.contents import is_exported_folder
 from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, show_note, silence_libraries
@@ -19,6 +20,7 @@ from essent.cli.save import learns, needs_texts, note_unused
 from essent.cli.texts import STANDARD_INPUT, TextTable, listed, read_files, read_table
 from essent.engine.choice import EngineChoice, check_graph, choose, computing_in
 from essent.errors import DataError, InputError
+from essent.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from essent.bulk.run import BulkResult
@@ -40,11 +42,11 @@ class PartOptions:
     dtype: Literal["float32", "float16", "int8"] = "float32"
     """Number format of the vectors; int8 adds a column `scale`."""
     rows_per_part: opt.Count = 32_768
-    """Approximate number of rows per part; a killed run loses only the part that it was computing."""
+    """Approximate number of rows per part; a killed run loses only its current part."""
     workers: int | None = None
     """Number of processes, which share the cores. Default: 1; on a cluster, one per GPU or node."""
     ray: str | None = None
-    """Compute on a Ray cluster: its address, auto for the cluster of this machine, local for only this machine."""
+    """Compute on a Ray cluster: its address, auto for the running cluster, local for this machine alone."""
 
 
 @Parameter(name="*")
@@ -76,7 +78,7 @@ class EncodeOptions(opt.Run):
     engine: opt.Engine = "auto"
     """Engine; auto runs a model as it was saved (a transformer in torch), openvino and onnx compile a graph."""
     precision: opt.Precision = "auto"
-    """Arithmetic; auto is float32 on CPUs, bfloat16 needs hardware support."""
+    """Number format of the computation; auto is float32 on CPUs, bfloat16 needs hardware support."""
 
 
 def encode(
@@ -88,14 +90,14 @@ def encode(
 ) -> None:
     """Encode texts to a file or a folder of parts.
 
-    A file (.npy, .parquet, .jsonl) contains one vector per input row; it is written when all are computed. .parquet and
-    .jsonl files include the other columns of the input. A row without a text (null) has no vector: null, or NaN in a
-    .npy file.
+    A file (.npy, .parquet, .jsonl) contains one vector per input row and is written at the end. .parquet and .jsonl
+    files include the other columns of the input. A row without a text (null) has the vector null, or NaN in a .npy
+    file.
 
-    A folder of Parquet parts is for any number of rows. It reads Parquet, Arrow, JSON lines, CSV, TSV and text files,
-    compressed or not, folders, patterns and addresses such as s3://bucket/*.parquet, and contains all columns and a
-    status per row. Run the same command to resume an interrupted run; the result has the same bytes. Existing parts of
-    another model, recipe, prompt or changed source are refused.
+    A folder of Parquet parts is for any number of rows. The input may be Parquet, Arrow, JSON lines, CSV, TSV and text
+    files, compressed or not, folders, patterns and addresses such as s3://bucket/*.parquet. The parts contain all
+    columns and a status per row. Run the same command to resume an interrupted run; the result has the same bytes. If
+    the folder has parts of another model, recipe, prompt or source, the command stops with an error.
 
     Recipes that learn something (idf, shaping) are fitted on the input (for a folder, on 10,000 of its texts), unless
     --fit names other texts.
@@ -123,7 +125,7 @@ def encode(
 
 
 def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
-    output, fit = options.output, options.fit
+    output = options.output
     if output.suffix.lower() not in WRITERS:
         raise InputError(
             f"{output}: unknown format {output.suffix!r}. Files of vectors end in {', '.join(WRITERS)}; "
@@ -134,33 +136,38 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
     table = read_table(sources, options.column)
     check_columns(output, table)
     if options.strict and table.null_rows:
-        counted = f"one of {len(table.null_rows)} such rows (--strict)"
-        raise DataError(f"{table.null_rows[0]}: {options.column!r} is null, {counted}.")
-    fit_texts = None if fit is None else read_files(fit, options.column)
+        raise DataError(
+            f"{table.null_rows[0]}: {options.column!r} is null, one of {len(table.null_rows)} such rows (--strict)."
+        )
+    fit_texts = None if options.fit is None else read_files(options.fit, options.column)
     encoder = _load(options, choice)
     start = time.monotonic()
-    fits = needs_texts(encoder) if fit is None else learns(encoder)  # without --fit, a saved fit is used
-    _note_rows(table, output)
-    note_unused(encoder, fit)
+    fits = needs_texts(encoder) if fit_texts is None else learns(encoder)  # without --fit, a saved fit is used
+    _note_input(table, output)
+    note_unused(encoder, options.fit)
     _note_prompt(encoder, options.prompt)
-    if fits and fit is None:
+    if fits and options.fit is None:
         show_note(f"{encoder.recipe} is fitted on the input ({listed(sources)}); use --fit FILE for other texts.")
     elif fits:
-        show_note(f"{encoder.recipe} is fitted on {listed(fit or [])}.")
-    reading: dict[str, Any] = {
+        show_note(f"{encoder.recipe} is fitted on {listed(options.fit or [])}.")
+    fit_arguments: dict[str, Any] = {
         "prompt": options.prompt,
         "batch_size": options.batch_size,
         "show_progress_bar": not is_quiet(),
     }
-    finishing: dict[str, Any] = {"normalize_embeddings": options.normalize, "truncate_dim": options.truncate_dim}
+    encode_arguments: dict[str, Any] = {
+        **fit_arguments,
+        "normalize_embeddings": options.normalize,
+        "truncate_dim": options.truncate_dim,
+    }
     if fits and fit_texts is None and not choice.makes_graph:
-        vectors = encoder.fit_encode(table.texts, **reading, **finishing)
+        vectors = encoder.fit_encode(table.texts, **encode_arguments)
     else:
         if fits:
-            encoder.fit(fit_texts or table.texts, **reading)
+            encoder.fit(fit_texts or table.texts, **fit_arguments)
         if choice.makes_graph:
             encoder = choose(encoder, choice.engine, choice.precision, texts=table.texts)
-        vectors = encoder.encode(table.texts, **reading, **finishing)
+        vectors = encoder.encode(table.texts, **encode_arguments)
     write_vectors(output, table, vectors)
     seconds = time.monotonic() - start
     if not is_quiet() and choice.is_default:
@@ -172,7 +179,7 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
     show_note(f"{output}: {len(vectors)} × {vectors.shape[1]} float32, {computed}, {seconds:.1f} s")
 
 
-def _note_rows(table: TextTable, output: Path) -> None:
+def _note_input(table: TextTable, output: Path) -> None:
     """Print how many texts are encoded, which rows have no vector and which columns are dropped."""
     is_npy, nulls = output.suffix.lower() == ".npy", len(table.null_rows)
     empty = sum(not text.strip() for text in table.texts)  # an empty cell of a CSV file is an empty text
@@ -190,29 +197,27 @@ def _note_rows(table: TextTable, output: Path) -> None:
 def _load(options: EncodeOptions, choice: EngineChoice) -> Any:
     """Load a StaticEncoder, the graph of a saved folder, or an Encoder.
 
-    With a recipe, model options or texts to fit on, it is always an Encoder.
+    With a recipe, model options or texts to fit on, it is always an Encoder. `essent.bulk.models.open_encoder` does
+    nearly the same, but needs the extra bulk.
     """
-    from essent._core.folders.contents import is_exported_folder
-    from essent.recipe.recipe import Recipe
-    from essent.static.encoder import static_of
-
     model, recipe = options.model, None if options.recipe is None else Recipe.parse(options.recipe)
-    settings = options.options
     exported = is_exported_folder(model) and recipe is None
-    if exported and settings:
-        raise InputError(f"{model!r} is an exported graph, which does not accept {' or '.join(settings)}.")
-    plain = not (exported or recipe or settings or options.fit is not None) and choice.is_default
-    if plain and (static := static_of(model)) is not None:
-        return static
-    check_torch(f"Encoding with {model!r}" if exported or recipe is None else f"The recipe {options.recipe!r}")
-    from essent.encoder.encoder import Encoder
+    if exported and options.options:
+        raise InputError(f"{model!r} is an exported graph, which does not accept {' or '.join(options.options)}.")
+    if choice.is_default and not (exported or recipe or options.options or options.fit is not None):
+        from essent.static.encoder import static_of
 
+        if (static := static_of(model)) is not None:
+            return static
+    check_torch(f"Encoding with {model!r}" if recipe is None else f"The recipe {options.recipe!r}")
     silence_libraries()
     if exported:
         from essent.engine.files import load
 
         return check_graph(load(model), choice)
-    encoder = Encoder(model, recipe, **settings)
+    from essent.encoder.encoder import Encoder
+
+    encoder = Encoder(model, recipe, **options.options)
     return encoder if choice.makes_graph else computing_in(encoder, choice.precision, shared=False)
 
 
@@ -235,39 +240,36 @@ def _encode_parts(sources: Sequence[str] | None, options: EncodeOptions, parts: 
     from essent.bulk.run import encode as encode_parts
 
     shared = ("recipe", "engine", "precision", "prompt", "normalize", "truncate_dim", "batch_size", "column", "strict")
-    changed = opt.changes(parts)
-    if parts.id is not None:
-        changed["id"] = tuple(parts.id)
-    texts = None if options.fit is None else read_files(options.fit, options.column)
+    fit_texts = None if options.fit is None else read_files(options.fit, options.column)
     silence_libraries()
-    outcome = encode_parts(
+    result = encode_parts(
         sources,
         options.model,
         options.output,
-        fit=texts,
+        fit=fit_texts,
         force=options.force,
         progress=not is_quiet(),
         options=options.options,
         **{name: getattr(options, name) for name in shared},
-        **changed,
+        **opt.changes(parts),
     )
-    _note_outcome(outcome)
+    _note_result(result)
 
 
-def _note_outcome(outcome: BulkResult) -> None:
+def _note_result(result: BulkResult) -> None:
     from essent.bulk.settings import STATUSES
 
-    new = outcome.rows - outcome.resumed
-    speed = f", {new / max(outcome.seconds, 1e-9):,.0f} rows per second" if new else ""
-    before = f", {outcome.resumed:,} of them by earlier runs" if outcome.resumed else ""
-    parts = f"{outcome.parts:,} part{'s' * (outcome.parts != 1)}"
-    show_note(f"{outcome.folder}: {outcome.rows:,} rows in {parts}{before}, {outcome.seconds:,.1f} s{speed}")
-    for status, count in outcome.statuses.items():
+    new = result.rows - result.resumed
+    speed = f", {new / max(result.seconds, 1e-9):,.0f} rows per second" if new else ""
+    before = f", {result.resumed:,} of them by earlier runs" if result.resumed else ""
+    parts = f"{result.parts:,} part{'s' * (result.parts != 1)}"
+    show_note(f"{result.folder}: {result.rows:,} rows in {parts}{before}, {result.seconds:,.1f} s{speed}")
+    for status, count in result.statuses.items():
         if status != "ok":
-            first = (outcome.troubled or {}).get(status)
+            first = (result.troubled or {}).get(status)
             show_note(f"{count:,} row{'s' * (count > 1)}: {status} ({STATUSES[status]}), first: {first}")
-    if outcome.loss is not None:
-        loss = outcome.loss
+    if result.loss is not None:
+        loss = result.loss
         show_note(
             f"Loss on {loss['texts']:,} texts: cosine with float32 {loss['mean_cosine']:.4f} on average, "
             f"{loss['lowest_cosine']:.4f} at the lowest; Spearman of the similarities {loss['spearman']:.4f}"

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from essent.cli import options as opt
-from essent.cli.console import prepare_torch, results, row_labels, show_lines, show_note, wants_progress
+from essent.cli.console import prepare_torch, results, show_lines, show_note, wants_progress
 from essent.cli.files import check_output, check_report, write_json_file, write_page
 from essent.cli.texts import expand_groups, read_files
 from essent.errors import InputError
 
 if TYPE_CHECKING:
     from essent.selection.by_recipe import ByRecipe
-    from essent.selection.leaderboard import Leaderboard
     from essent.tasks.base import Task
     from essent.tasks.result import Result
 
@@ -69,13 +68,19 @@ def evaluate(
         report: Write a page (.html, .md) or a picture (.png).
         batch_size: Texts of about 64 tokens per batch.
         engine: Engine; auto runs a model as it was saved (a transformer in torch), openvino and onnx compile a graph.
-        precision: Arithmetic; auto is float32 on CPUs, bfloat16 needs hardware support.
+        precision: Number format of the computation; auto is float32 on CPUs, bfloat16 needs hardware support.
     """
     if files and report is None:
         raise InputError(f"{files[0]}: result files are for a report. Add --report FILE, or name models with --model.")
     check_output(json_file, run.force)
     check_report(report, run.force)
-    earlier, boards = _read_files(files or [])
+    contents: list[Any] = []
+    if files:
+        from essent.report.read import read_results
+
+        contents = [read_results(file) for file in dict.fromkeys(files)]
+    boards = [board for board in contents if not isinstance(board, list)]
+    earlier = [result for read in contents if isinstance(read, list) for result in read]
     if model is None:
         if report is None or not files or recipe or data or as_is:
             raise InputError("Pass a model with --model, or only result files and --report.")
@@ -94,25 +99,13 @@ def evaluate(
     fit_texts = None if fit is None else read_files(fit)
     for name in dict.fromkeys(model[1:]):  # before the first model has run for an hour
         reach_model(name, run.options)
-    settings = {"shots": shots or [], "engine": engine, "precision": precision, "report": _show_result, **run.options}
+    settings = {"shots": shots or [], "engine": engine, "precision": precision, "report": _note_score, **run.options}
     fitted = {"fit_texts": fit_texts, "frequency_texts": fit_texts, "batch_size": batch_size}
     scores = score_models(list(dict.fromkeys(model)), recipe or [], tasks, as_is, settings, fitted)
-    _show(scores, json_file)
+    every_result = [result for by_task in scores.values() for result in by_task]
+    _show(scores, every_result, json_file)
     if report is not None:
-        write_page([*earlier, *(result for by_task in scores.values() for result in by_task)], boards, report)
-
-
-def _read_files(files: Sequence[Path]) -> tuple[list[Result], list[Leaderboard]]:
-    """Read results and leaderboards from files that --json wrote.
-
-    Raises:
-        DataError: a file that cannot be read, or contains neither.
-    """
-    from essent.report.read import read_results
-
-    contents = [read_results(file) for file in dict.fromkeys(files)]
-    read = [result for content in contents if isinstance(content, list) for result in content]
-    return read, [content for content in contents if not isinstance(content, list)]
+        write_page([*earlier, *every_result], boards, report)
 
 
 def score_models(
@@ -133,6 +126,7 @@ def score_models(
         settings: keyword arguments of every evaluation.
         fitted: keyword arguments of evaluations of recipes only.
     """
+    from essent.report.parts import names_of
     from essent.selection.by_recipe import ByRecipe
     from essent.selection.evaluation import default_recipes
     from essent.selection.evaluation import evaluate as run_evaluation
@@ -143,18 +137,24 @@ def score_models(
             show_note(f"{name}:")
         runs = [run_evaluation(name, [], tasks, **settings)] if as_is else []
         if recipes or not as_is:
-            own = recipes or default_recipes(name)
-            runs.append(run_evaluation(name, own, tasks, **settings, **fitted, progress=wants_progress()))
+            model_recipes = recipes or default_recipes(name)
+            runs.append(run_evaluation(name, model_recipes, tasks, **settings, **fitted, progress=wants_progress()))
         tasks = runs[0].tasks
-        results_by_row |= {(name, text): by_task for part in runs for text, by_task in part.items()}
-    return ByRecipe(dict(zip(row_labels(list(results_by_row)), results_by_row.values(), strict=True)), tasks)
+        results_by_row |= {(name, text): by_task for run in runs for text, by_task in run.items()}
+    short_names = names_of(list(results_by_row)).models
+    return ByRecipe(
+        {
+            recipe if len(short_names) == 1 else f"{short_names[name]} · {recipe}": by_task
+            for (name, recipe), by_task in results_by_row.items()
+        },
+        tasks,
+    )
 
 
-def _show(scores: ByRecipe, json_file: Path | None) -> None:
+def _show(scores: ByRecipe, every_result: list[Result], json_file: Path | None) -> None:
     """Print the tables and comparisons, and write the results as JSON if a file is named."""
     from essent.tasks.result import few_labels_tables, results_table, save_results
 
-    every_result = [result for by_task in scores.values() for result in by_task]
     write_json_file(json_file, partial(save_results, every_result))
     console = results(json_file)
     for table in (results_table(scores), *few_labels_tables(scores)):
@@ -164,7 +164,7 @@ def _show(scores: ByRecipe, json_file: Path | None) -> None:
         show_note(note)
 
 
-def _show_result(recipe: str, result: Result) -> None:
+def _note_score(recipe: str, result: Result) -> None:
     if result.main is None:
         every_score = (f"{name} {scores['all']:.3f}" for name, scores in result.metrics.items() if "all" in scores)
         scores_text = "  ".join(every_score)

@@ -1,4 +1,4 @@
-"""Output files: early checks, vectors in three formats, results as JSON, reports."""
+"""Output files: checks before anything is computed, JSON, reports, and vectors in three formats."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from essent.tasks.result import Result
 
 EMBEDDING = "embedding"
-ROWS = 65_536  # per row group of a Parquet file
+GROUP_ROWS = 65_536  # rows per row group of a Parquet file
 REPORTS = (".html", ".md", ".png")
 
 
 def check_output(path: Path | None, force: bool, suffixes: Sequence[str] = ()) -> None:
-    """Raise an error for an output that cannot be written, before anything is computed.
+    """Raise an error for an output file that cannot be written.
 
     Without suffixes, "-" is standard output.
 
@@ -46,42 +46,38 @@ def check_output(path: Path | None, force: bool, suffixes: Sequence[str] = ()) -
         raise DataError(f"{path} already exists. Use --force to replace it.")
     parent = next(parent for parent in path.absolute().parents if parent.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
-        fault = "read-only" if parent.is_dir() else "not a folder"
-        raise DataError(f"{path} cannot be written: {parent} is {fault}.")
+        problem = "read-only" if parent.is_dir() else "not a folder"
+        raise DataError(f"{path} cannot be written: {parent} is {problem}.")
 
 
 def check_folder(output: Path | None, force: bool) -> None:
-    """Raise an error for an output folder that is a file or not empty, before anything is loaded.
+    """Raise an error for an output folder that is a file or not empty.
 
     Raises:
         DataError: a file, or a folder that is not empty (unless `force`).
     """
-    if output is None:
-        return
-    if output.is_file():
+    if output is not None and output.is_file():
         raise DataError(f"{output} is a file. Expected a folder.")
-    if output.is_dir() and any(output.iterdir()) and not force:
+    if output is not None and output.is_dir() and any(output.iterdir()) and not force:
         raise DataError(f"The folder {output} is not empty. Use --force to write into it.")
 
 
 def write_json_file(path: Path | None, write: Callable[[Path], object]) -> None:
     """Call `write` with the path of a JSON file, if there is one; "-" prints the file to standard output."""
-    if path is None:
-        return
-    if not is_stream(path):
+    if is_stream(path):
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "output.json"
+            write(file)
+            print(file.read_text(encoding="utf-8").rstrip("\n"))  # noqa: T201
+    elif path is not None:
         write(path)
-        return
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "output.json"
-        write(file)
-        print(file.read_text(encoding="utf-8").rstrip("\n"))  # noqa: T201
 
 
 # -- reports ----------------------------------------------------------------------------------------------------------
 
 
 def check_report(path: Path | None, force: bool) -> None:
-    """Raise an error for a report that cannot be written, before anything is computed.
+    """Raise an error for a report that cannot be written.
 
     Raises:
         DataError: an unknown suffix, or an existing file (unless `force`).
@@ -113,19 +109,19 @@ def check_columns(output: Path, table: TextTable) -> None:
         MissingDependencyError: .parquet without pyarrow.
     """
     suffix = output.suffix.lower()
-    if suffix == ".npy":
-        return
-    if EMBEDDING in table.columns:
+    if suffix != ".npy" and EMBEDDING in table.columns:
         raise DataError(
             f"The input has a column {EMBEDDING!r}, the name of the output's vectors. Rename it, or write only the "
             "vectors to a .npy file."
         )
     if suffix == ".parquet":
         _arrow_columns(table)
-        return
-    for name in table.extra_columns:
-        if any(isinstance(value, bytes) for value in table.columns[name]):
-            raise DataError(f"The column {name!r} contains bytes, which JSON cannot represent. Write a .parquet file.")
+    if suffix == ".jsonl":
+        for name in table.extra_columns:
+            if any(isinstance(value, bytes) for value in table.columns[name]):
+                raise DataError(
+                    f"The column {name!r} contains bytes, which JSON cannot represent. Write a .parquet file."
+                )
 
 
 def write_vectors(path: Path, table: TextTable, vectors: np.ndarray) -> None:
@@ -133,53 +129,53 @@ def write_vectors(path: Path, table: TextTable, vectors: np.ndarray) -> None:
 
     A row without a text has no vector: null, or NaN in a .npy file.
     """
-    with replacing_file(path) as temporary:
-        WRITERS[path.suffix.lower()](temporary, table, vectors)
-
-
-def _write_npy(path: Path, table: TextTable, vectors: np.ndarray) -> None:
     import numpy as np
 
+    has_text = np.array([text is not None for text in table.all_texts])  # (N,)
     rows = vectors
-    if table.null_rows:
-        rows = np.full((len(table.all_texts), vectors.shape[1]), np.nan, vectors.dtype)
-        rows[[text is not None for text in table.all_texts]] = vectors
+    if not has_text.all():
+        rows = np.full((len(has_text), vectors.shape[1]), np.nan, vectors.dtype)  # (N,K)
+        rows[has_text] = vectors
+    with replacing_file(path) as temporary:
+        WRITERS[path.suffix.lower()](temporary, table, rows, has_text)
+
+
+def _write_npy(path: Path, table: TextTable, rows: np.ndarray, has_text: np.ndarray) -> None:
+    import numpy as np
+
     with path.open("wb") as file:
         np.save(file, rows, allow_pickle=False)
 
 
-def _write_jsonl(path: Path, table: TextTable, vectors: np.ndarray) -> None:
+def _write_jsonl(path: Path, table: TextTable, rows: np.ndarray, has_text: np.ndarray) -> None:
     from essent.tasks.result import plain
 
-    vector_rows = iter(vectors)
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        for values in zip(*table.columns.values(), strict=True):
+        for index, values in enumerate(zip(*table.columns.values(), strict=True)):
             row = plain(dict(zip(table.columns, values, strict=True)))
-            row[EMBEDDING] = None if row[table.column] is None else next(vector_rows).tolist()
+            row[EMBEDDING] = rows[index].tolist() if has_text[index] else None
             file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def _write_parquet(path: Path, table: TextTable, vectors: np.ndarray) -> None:
+def _write_parquet(path: Path, table: TextTable, rows: np.ndarray, has_text: np.ndarray) -> None:
     import numpy as np
 
     arrow, parquet = optional_import("pyarrow", "data"), optional_import("pyarrow.parquet", "data")
     columns = arrow.table(_arrow_columns(table))
-    schema = columns.schema.append(arrow.field(EMBEDDING, arrow.list_(arrow.float32())))
-    width, has_text = vectors.shape[1], np.array([text is not None for text in table.all_texts])
-    rows = max(1, min(ROWS, (2**31 - 1) // max(width, 1)))  # offsets within a block are int32
-    done = 0
-    with parquet.ParquetWriter(path, schema) as writer:
-        for start in range(0, len(has_text), rows):
-            has_vector = has_text[start : start + rows]
-            block = np.ascontiguousarray(vectors[done : done + has_vector.sum()], dtype=np.float32)  # (n,K)
-            done += len(block)
-            offsets = arrow.array(np.concatenate([[0], np.cumsum(has_vector) * width]).astype(np.int32))
-            embedding = arrow.ListArray.from_arrays(offsets, arrow.array(block.ravel()), mask=arrow.array(~has_vector))
-            writer.write_table(columns.slice(start, rows).append_column(schema.field(EMBEDDING), embedding))
+    field = arrow.field(EMBEDDING, arrow.list_(arrow.float32()))
+    width = rows.shape[1]
+    size = max(1, min(GROUP_ROWS, (2**31 - 1) // max(width, 1)))  # offsets within a row group are int32
+    with parquet.ParquetWriter(path, columns.schema.append(field)) as writer:
+        for start in range(0, len(rows), size):
+            has_vector = has_text[start : start + size]  # (n,)
+            values = arrow.array(rows[start : start + size][has_vector].ravel(), arrow.float32())
+            offsets = arrow.array(np.concatenate([[0], np.cumsum(has_vector) * width]), arrow.int32())
+            embedding = arrow.ListArray.from_arrays(offsets, values, mask=arrow.array(~has_vector))
+            writer.write_table(columns.slice(start, size).append_column(field, embedding))
 
 
 def _arrow_columns(table: TextTable) -> dict[str, Any]:
-    """The columns as Arrow arrays, of the types that they had in a Parquet file.
+    """Return the columns as Arrow arrays, with the types of the Parquet file that they were read from, if any.
 
     Raises:
         DataError: values of several types.
@@ -187,9 +183,9 @@ def _arrow_columns(table: TextTable) -> dict[str, Any]:
     arrow = optional_import("pyarrow", "data")
     arrays = {}
     for name, values in table.columns.items():
-        kind = arrow.string() if name == table.column else table.types.get(name)
+        arrow_type = arrow.string() if name == table.column else table.types.get(name)
         try:
-            arrays[name] = arrow.array(values, kind)
+            arrays[name] = arrow.array(values, arrow_type)
         except (arrow.ArrowException, OverflowError) as error:
             raise DataError(
                 f"The column {name!r} has values of several types ({error}). Write a .jsonl file."
@@ -197,7 +193,7 @@ def _arrow_columns(table: TextTable) -> dict[str, Any]:
     return arrays
 
 
-WRITERS: dict[str, Callable[[Path, TextTable, np.ndarray], None]] = {
+WRITERS: dict[str, Callable[[Path, TextTable, np.ndarray, np.ndarray], None]] = {
     ".npy": _write_npy,
     ".parquet": _write_parquet,
     ".jsonl": _write_jsonl,

@@ -6,7 +6,7 @@ An option with several values accepts them in a row or repeated: `-r mean cls`, 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 from cyclopts import CycloptsError, Group, Parameter
 from cyclopts.validators import Number
@@ -28,8 +28,11 @@ def _check_stream(_: Any, words: Any) -> None:
 
 def changes(options: Any) -> dict[str, Any]:
     """Return the options that differ from their defaults, by name."""
-    values = ((part.name, getattr(options, part.name), part.default) for part in fields(options))
-    return {name: value for name, value, default in values if value != default}
+    return {
+        option.name: getattr(options, option.name)
+        for option in fields(options)
+        if getattr(options, option.name) != option.default
+    }
 
 
 def refuse(options: Mapping[str, Any], reason: str) -> None:
@@ -46,26 +49,26 @@ def refuse(options: Mapping[str, Any], reason: str) -> None:
 Stream = Parameter(allow_leading_hyphen=True, validator=_check_stream)  # "-" is standard input or output
 
 
-Model: TypeAlias = Annotated[str, Parameter(alias="-m")]
-Models: TypeAlias = Annotated[list[str], Parameter(alias="-m")]
-AnyModels: TypeAlias = Annotated[list[str] | None, Parameter(alias="-m")]
-Recipe: TypeAlias = Annotated[str | None, Parameter(alias="-r")]
-Recipes: TypeAlias = Annotated[list[str] | None, Parameter(alias="-r")]
-Texts: TypeAlias = Annotated[list[Path], Parameter(alias="-t")]
-AnyTexts: TypeAlias = Annotated[list[Path] | None, Parameter(alias="-t")]
-Data: TypeAlias = Annotated[list[str] | None, Parameter(alias="-d")]
-Labels: TypeAlias = Annotated[list[str] | None, Parameter(group=INPUTS)]
-Folder: TypeAlias = Annotated[Path | None, Parameter(group=INPUTS)]
-Column: TypeAlias = Annotated[str, Parameter(group=INPUTS)]
-Fit: TypeAlias = Annotated[list[Path] | None, Parameter(group=INPUTS)]
-Output: TypeAlias = Annotated[Path, Parameter(alias="-o")]
-Json: TypeAlias = Annotated[Path | None, Stream, Parameter(name="--json", group=OUTPUTS)]
-Report: TypeAlias = Annotated[Path | None, Parameter(group=OUTPUTS)]
-Count: TypeAlias = Annotated[int, Parameter(validator=Number(gte=1))]
-BatchSize: TypeAlias = Annotated[int, Parameter(validator=Number(gte=1), group=RUN)]
-MaxSeqLength: TypeAlias = Annotated[int | None, Parameter(validator=Number(gte=1), group=RUN)]
-Engine: TypeAlias = Annotated[Literal["auto", "torch", "openvino", "onnx"], Parameter(group=RUN)]
-Precision: TypeAlias = Annotated[Literal["auto", "float32", "bfloat16"], Parameter(group=RUN)]
+Model = Annotated[str, Parameter(alias="-m")]
+Models = Annotated[list[str], Parameter(alias="-m")]
+AnyModels = Annotated[list[str] | None, Parameter(alias="-m")]
+Recipe = Annotated[str | None, Parameter(alias="-r")]
+Recipes = Annotated[list[str] | None, Parameter(alias="-r")]
+Texts = Annotated[list[Path], Parameter(alias="-t")]
+AnyTexts = Annotated[list[Path] | None, Parameter(alias="-t")]
+Data = Annotated[list[str] | None, Parameter(alias="-d")]
+Labels = Annotated[list[str] | None, Parameter(group=INPUTS)]
+Folder = Annotated[Path | None, Parameter(group=INPUTS)]
+Column = Annotated[str, Parameter(group=INPUTS)]
+Fit = Annotated[list[Path] | None, Parameter(group=INPUTS)]
+Output = Annotated[Path, Parameter(alias="-o")]
+Json = Annotated[Path | None, Stream, Parameter(name="--json", group=OUTPUTS)]
+Report = Annotated[Path | None, Parameter(group=OUTPUTS)]
+Count = Annotated[int, Parameter(validator=Number(gte=1))]
+BatchSize = Annotated[int, Parameter(validator=Number(gte=1), group=RUN)]
+MaxSeqLength = Annotated[int | None, Parameter(validator=Number(gte=1), group=RUN)]
+Engine = Annotated[Literal["auto", "torch", "openvino", "onnx"], Parameter(group=RUN)]
+Precision = Annotated[Literal["auto", "float32", "bfloat16"], Parameter(group=RUN)]
 
 
 @Parameter(name="*")
@@ -74,9 +77,9 @@ class Run:
     """How a command runs a model and treats existing output."""
 
     device: Annotated[str | None, Parameter(group=RUN)] = None
-    """cpu, cuda, cuda:1, mps … Default: the best available device."""
+    """cpu, cuda, cuda:1, mps … Default: a GPU if there is one, otherwise cpu."""
     trust_remote_code: Annotated[bool, Parameter(group=RUN)] = False
-    """Run Python code from the model's folder."""
+    """Run Python code that the model's repository or folder contains."""
     force: Annotated[bool, Parameter(alias="-f", group=OUTPUTS)] = False
     """Replace existing output."""
 

@@ -1,7 +1,7 @@
 """`essent recipes`: the published recipes and the parts to build others from, without torch and scikit-learn.
 
 Weightings, reductions and token tables are registered by modules that import quickly. Shaping steps are scikit-learn
-classes, whose import needs seconds, so their names and arguments are read from their source. Steps of other packages
+classes, which take seconds to import, so their names and arguments are read from their source. Steps of other packages
 must be imported; if there are any, all steps come from the registry.
 """
 
@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +21,7 @@ from essent._core.registry import offered
 from essent.cli import options as opt
 from essent.cli.console import results
 from essent.cli.files import write_json_file
+from essent.recipe import named
 from essent.recipe.named import NAMED, TEMPLATES
 
 if TYPE_CHECKING:
@@ -29,12 +29,11 @@ if TYPE_CHECKING:
 
     from essent.recipe.recipe import Recipe
 
+Parts = dict[str, dict[str, str]]  # name -> {"arguments": with their defaults, "about": what the part does}
+REQUIRED = inspect.Parameter.empty
 
-Described = dict[str, tuple[str, str]]  # name -> (arguments with their defaults, what it does)
-NOTHING = inspect.Parameter.empty
 
-
-def parts() -> dict[str, Described]:
+def parts() -> dict[str, Parts]:
     """Return all parts by kind."""
     from essent.recipe.pooling import reductions
     from essent.recipe.sources.layers import token_tables
@@ -48,51 +47,54 @@ def parts() -> dict[str, Described]:
     }
 
 
-def shaping_steps() -> Described:
+def shaping_steps() -> Parts:
     """Return the shaping steps of essent and of other packages."""
-    if offered("essent.shapers"):
-        from essent.recipe.shaping.base import shapers
+    if not offered("essent.shapers"):
+        return shaping_in_source()
+    from essent.recipe.shaping.base import shapers
 
-        return registered(shapers)
-    return parts_in_source("essent.recipe.shaping")
+    return registered(shapers)
 
 
-def registered(registry: Any) -> Described:
+def registered(registry: Any) -> Parts:
     """Describe the parts of a registry."""
-    described: Described = {}
+    described: Parts = {}
     for name in registry:
         parameters = inspect.signature(registry[name]).parameters.values()
-        described[name] = _described([(p.name, p.default) for p in parameters], inspect.getdoc(registry[name]))
+        described[name] = _describe(((p.name, p.default) for p in parameters), inspect.getdoc(registry[name]))
     return described
 
 
-def parts_in_source(package: str) -> Described:
-    """Describe the classes decorated with `@….register("name")` in a package, like `registered`, without importing it.
+def shaping_in_source() -> Parts:
+    """Describe the shaping steps, which are decorated with `@….register("name")`, without importing them.
 
     The arguments are those of their own `__init__`, with literal defaults.
     """
-    spec = find_spec(package)
-    folders = spec.submodule_search_locations if spec is not None else None
-    trees = [ast.parse(file.read_text("utf-8")) for folder in folders or () for file in Path(folder).glob("*.py")]
-    described: Described = {}
-    for part in (node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)):
-        parameters: list[tuple[str, Any]] = []
-        for node in part.body:
-            if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-                names = [argument.arg for argument in node.args.args[1:]]
-                defaults = [ast.literal_eval(default) for default in node.args.defaults]
-                parameters = list(zip(names, [NOTHING] * (len(names) - len(defaults)) + defaults, strict=True))
-        for decorator in part.decorator_list:
-            match decorator:
-                case ast.Call(func=ast.Attribute(attr="register"), args=[ast.Constant(value=str(name))]):
-                    described[name] = _described(parameters, ast.get_docstring(part))
+    described: Parts = {}
+    for file in (Path(named.__file__).parent / "shaping").glob("*.py"):
+        nodes = ast.parse(file.read_text("utf-8")).body
+        for step in (node for node in nodes if isinstance(node, ast.ClassDef)):
+            for decorator in step.decorator_list:
+                match decorator:
+                    case ast.Call(func=ast.Attribute(attr="register"), args=[ast.Constant(value=str(name))]):
+                        described[name] = _describe(_init_arguments(step), ast.get_docstring(step))
     return dict(sorted(described.items()))
 
 
-def _described(parameters: list[tuple[str, Any]], docstring: str | None) -> tuple[str, str]:
+def _init_arguments(step: ast.ClassDef) -> list[tuple[str, Any]]:
+    """Return the arguments of a class's own `__init__` with their defaults."""
+    for node in step.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            names = [argument.arg for argument in node.args.args[1:]]
+            defaults = [ast.literal_eval(default) for default in node.args.defaults]
+            return list(zip(names, [REQUIRED] * (len(names) - len(defaults)) + defaults, strict=True))
+    return []
+
+
+def _describe(arguments: Iterable[tuple[str, Any]], docstring: str | None) -> dict[str, str]:
     """Return the arguments with their defaults, and the first paragraph of the docstring on one line."""
-    arguments = (name if default in (NOTHING, "") else f"{name}={default}" for name, default in parameters)
-    return ", ".join(arguments), " ".join((docstring or "").split("\n\n")[0].split())
+    texts = (name if default in (REQUIRED, "") else f"{name}={default}" for name, default in arguments)
+    return {"arguments": ", ".join(texts), "about": " ".join((docstring or "").split("\n\n")[0].split())}
 
 
 NARROW = 120  # columns of a terminal
@@ -125,44 +127,34 @@ def recipes(
     """
     console = results(json_file)
     if recipe is None:
-        known = parts()
-        _show_all(known, console)
-        described = _describe_all(known)
+        described = _show_all(console)
     else:
         parsed = _show_recipe(recipe, console)
         described = {"text": str(parsed), "digest": parsed.digest(), **parsed.to_dict()}
     write_json_file(json_file, partial(write_json, value=described))
 
 
-# -- all of them ------------------------------------------------------------------------------------------------------
-
-
-def _describe_all(known: Mapping[str, Described]) -> dict[str, Any]:
-    columns = ("name", "form", "fields", "paper", "section", "about")
-    listed = [
-        {name: getattr(row, name) for name in columns} | {"argument": row.argument or None, "example": row.instance}
-        for row in NAMED.values()
-    ]
-    described = {
-        kind: {name: {"arguments": arguments, "about": summary} for name, (arguments, summary) in members.items()}
-        for kind, members in known.items()
-    }
-    return {"recipes": listed, "templates": TEMPLATES, **described}
-
-
-def _show_all(known: Mapping[str, Described], console: Console) -> None:
+def _show_all(console: Console) -> dict[str, Any]:
+    """Print the recipes, fields, parts and templates, and return them for JSON."""
     published = [(row.form, row.about, row.fields, f"{row.paper}, {row.section}") for row in NAMED.values()]
     _show_table(console, "Published recipes", ("recipe", "what it does", "its fields", "paper"), published)
     fields = [(f"{field:<10}{symbol}", summary) for field, (symbol, summary) in FIELDS.items()]
     _show_table(console, "Fields of a recipe, e(s) = g( Σₙ ωₙ · Σₖ αₖ · hₙ⁽ᵏ⁾ )", ("field", "values"), fields)
-    for kind, members in known.items():
-        described = [(part, summary, arguments) for part, (arguments, summary) in members.items()]
-        _show_table(console, f"Parts: {kind}", ("name", "what it does", "arguments"), described)
+    parts_by_kind = parts()
+    for kind, members in parts_by_kind.items():
+        rows = [(name, part["about"], part["arguments"]) for name, part in members.items()]
+        _show_table(console, f"Parts: {kind}", ("name", "what it does", "arguments"), rows)
     _show_table(console, "Templates, byte for byte", ("name", "text"), list(TEMPLATES.items()))
     console.print(
         'Write recipes as NAME, NAME field=value, or field=value … | step, e.g. "mean layers=3 | whiten:256".'
     )
     console.print("essent recipes NAME shows the fields of a recipe.")
+    columns = ("name", "form", "fields", "paper", "section", "about")
+    listed = [
+        {name: getattr(row, name) for name in columns} | {"argument": row.argument or None, "example": row.instance}
+        for row in NAMED.values()
+    ]
+    return {"recipes": listed, "templates": TEMPLATES, **parts_by_kind}
 
 
 def _show_table(console: Console, title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
@@ -182,26 +174,25 @@ def _show_table(console: Console, title: str, columns: tuple[str, ...], rows: Se
     console.print(table)
 
 
-# -- one of them ------------------------------------------------------------------------------------------------------
-
-
 def _show_recipe(name: str, console: Console) -> Recipe:
     from essent.recipe.recipe import Recipe
     from essent.recipe.sources.layers import format_mix
 
-    row = NAMED.get(name.strip())
-    recipe = Recipe.parse(name if row is None else row.instance)
-    row = row or NAMED.get(str(recipe).partition(" ")[0].partition(":")[0])
+    published = NAMED.get(name.strip())
+    recipe = Recipe.parse(name if published is None else published.instance)
+    published = published or NAMED.get(str(recipe).partition(" ")[0].partition(":")[0])
     show = partial(console.print, markup=False, soft_wrap=True)
     show(str(recipe), style="bold cyan")
-    if row is not None:
-        show(f"{row.about} — {row.paper}, {row.section}")
-        if row.argument:
-            show(f"Form: {row.form}, e.g. {row.instance}")
+    if published is not None:
+        show(f"{published.about} — {published.paper}, {published.section}")
+        if published.argument:
+            show(f"Form: {published.form}, e.g. {published.instance}")
     weights, shaping = "*".join(recipe.weights), " | ".join(recipe.shaping)
-    values = (recipe.template, format_mix(recipe.layers), weights, recipe.reduce, shaping)
-    named = zip(FIELDS.items(), values, strict=True)
-    rows = [(f"{field:<10}{symbol}", value or "none") for (field, (symbol, _)), value in named]
+    texts = (recipe.template, format_mix(recipe.layers), weights, recipe.reduce, shaping)
+    rows = [
+        (f"{field:<10}{symbol}", text or "none")
+        for (field, (symbol, _)), text in zip(FIELDS.items(), texts, strict=True)
+    ]
     _show_table(console, "Fields", ("field", "value"), rows)
     for title, text in (("JSON", recipe.to_json()), ("YAML", recipe.to_yaml())):
         show(title, style="bold")

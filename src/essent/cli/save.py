@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
-from essent._core.arithmetic import BFLOAT16, FLOAT32, INT8, precision_of
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, prepare_torch, show_lines, show_note, wants_progress
 from essent.cli.files import check_folder
@@ -39,9 +38,8 @@ def save(
     """Save a model with its recipe as a folder.
 
     Plain sentence-transformers loads the folder if it can run the recipe; otherwise the reason is printed. The saved
-    folder is loaded again and its vectors are compared. A recipe that learns something (idf, shaping) needs --fit. A
-    folder that essent saved has its own recipe; without --recipe, it is saved again in another format or with
-    calibrated similarities.
+    folder is loaded again to check that it gives the same vectors. A recipe that learns something (idf, shaping) needs
+    --fit. To convert a folder that essent saved to another format, or to add calibrated similarities, omit --recipe.
 
     The formats openvino and onnx write one graph, from token ids to shaped vectors, for fast inference on CPUs. Its
     vectors are compared with torch's before anything is written. int8 reduces quality; the loss is printed.
@@ -62,28 +60,29 @@ def save(
             openvino or onnx for a graph.
         fit: Texts to fit the recipe on (token counts, shaping), the papers' superscript W.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
-        precision: Arithmetic of a graph.
+        precision: Number format of a graph.
         calibrate: Texts like those that you will encode. stock and legacy: add calibrated similarities, the share
-            of random pairs that are less similar. int8: also quantize activations; without these texts only weights.
+            of random pairs that are less similar. int8: also quantize activations; without these texts, only weights
+            are quantized.
         match_pairs: Duplicates or scored pairs; calibrated similarities are then the probability of a match.
         match_score: Minimum score of a scored pair that counts as a match.
         compare: Measure on these texts the graph's speedup over torch and its loss in similarity.
         max_seq_length: Maximum number of tokens per text, its template included. Default: the model's limit.
     """
     check_folder(output, run.force)
-    matching, is_graph = {"--match-pairs": match_pairs, "--match-score": match_score}, format in GRAPHS
+    match_options, is_graph = {"--match-pairs": match_pairs, "--match-score": match_score}, format in GRAPHS
     if is_graph:
         from essent.engine.runtime import runtime_of
 
-        opt.refuse(matching, f"calibrates an encoder, not a graph ({format}).")
+        opt.refuse(match_options, f"calibrates an encoder, not a graph ({format}).")
         if precision != "int8":
             opt.refuse({"--calibrate": calibrate}, f"is for graphs in --precision int8 only, not {precision!r}.")
         runtime_of(format, precision)
     else:
-        of_graphs = {"--compare": compare, "--precision": None if precision == "float32" else precision}
-        opt.refuse(of_graphs, "is for graphs. Add --format openvino or --format onnx.")
+        graph_options = {"--compare": compare, "--precision": None if precision == "float32" else precision}
+        opt.refuse(graph_options, "is for graphs. Add --format openvino or --format onnx.")
         if calibrate is None:
-            opt.refuse(matching, "needs --calibrate FILES with texts.")
+            opt.refuse(match_options, "needs --calibrate FILES with texts.")
     parsed = None if recipe is None else Recipe.parse(recipe)
     prepare_torch("essent save")
     from essent._core.folders.names import GRAPH
@@ -110,8 +109,7 @@ def save(
     elif needs_texts(encoder):
         raise NotFittedError(f"The recipe {str(encoder.recipe)!r} must be fitted on texts. Pass them with --fit FILE.")
     if is_graph:
-        samples = [*(compared or []), *(fit_texts or [])]
-        _save_graph(encoder, output, format, precision, samples, calibration, compared)
+        _save_graph(encoder, output, format, precision, fit_texts or [], calibration, compared)
         return
     if calibration is not None:
         encoder.calibrate(calibration, pairs, match_score=match_score, show_progress_bar=wants_progress())
@@ -127,7 +125,7 @@ def _save_graph(
     output: Path,
     engine: str,
     precision: str,
-    samples: list[str],
+    fit_texts: list[str],
     calibration: list[str] | None,
     compared: list[str] | None,
 ) -> None:
@@ -136,7 +134,7 @@ def _save_graph(
     from essent.engine.gain import compare as compare_speed
     from essent.engine.gain import measure_loss, texts_to_judge
 
-    precision = precision_of(precision, (FLOAT32, BFLOAT16, INT8))
+    samples = [*(compared or []), *fit_texts]
     compiled = compile(encoder, engine, precision=precision, calibration=calibration, texts=samples)
     compiled.save(str(output))
     megabytes = sum(file.stat().st_size for file in output.rglob("*") if file.is_file()) / 1e6
@@ -158,10 +156,9 @@ def learns(encoder: Any) -> bool:
 
 def needs_texts(encoder: Any) -> bool:
     """Return whether the recipe must be fitted before it can encode."""
-    if not learns(encoder):
-        return False
     try:
-        encoder.module.require_fit()
+        if learns(encoder):
+            encoder.module.require_fit()
     except NotFittedError:
         return True
     return False

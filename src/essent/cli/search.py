@@ -19,10 +19,10 @@ from essent.cli.texts import expand_groups, read_files
 from essent.errors import InputError
 
 if TYPE_CHECKING:
-    from essent.selection.annotation import AnnotatedPairs, Annotation, ScoredPair
+    from essent.selection.annotation import AnnotatedPairs, Annotation
     from essent.selection.leaderboard import Leaderboard
 
-ASK_FILE = Path("ask.csv")  # answers from the terminal
+ASK_FILE = Path("ask.csv")  # scores entered in the terminal
 
 
 @Parameter(name="*")
@@ -31,7 +31,7 @@ class SearchOptions(opt.Run):
     """Options of both searches, over recipes and over templates."""
 
     criterion: Annotated[list[str] | None, Parameter(alias="-c")] = None
-    """Score that ranks the recipes; further ones are only shown. Default: the main score of the data (spearman,
+    """Score that ranks the recipes; further scores are only shown. Default: the main score of the data (spearman,
     accuracy, ndcg@10 …); without labels, the recommended label-free criterion."""
     test: list[str] | None = None
     """Score the best recipe on these tasks or files; the choice never reads them."""
@@ -40,7 +40,7 @@ class SearchOptions(opt.Run):
     top: opt.Count = 20
     """Number of rows to show."""
     output: Annotated[Path | None, Parameter(alias="-o")] = None
-    """Save the best recipe, fitted on the data, as an encoder in this folder."""
+    """Fit the best recipe on the data and save it as an encoder in this folder."""
     json_file: opt.Json = None
     """Write all trials as JSON; - is standard output."""
     work: opt.Folder = None
@@ -48,7 +48,7 @@ class SearchOptions(opt.Run):
     batch_size: opt.BatchSize = 32
     """Texts of about 64 tokens per batch."""
     precision: opt.Precision = "auto"
-    """Arithmetic; auto is float32 on CPUs, bfloat16 needs hardware support."""
+    """Number format of the computation; auto is float32 on CPUs, bfloat16 needs hardware support."""
 
     def check_outputs(self) -> None:
         """Raise an error for outputs that cannot be written, before anything is computed."""
@@ -58,14 +58,23 @@ class SearchOptions(opt.Run):
     @property
     def passes(self) -> dict[str, Any]:
         """Return the keyword arguments of functions that run forward passes."""
-        settings = {"batch_size": self.batch_size, "precision": self.precision}
-        return {**settings, "progress": wants_progress(), "report": show_note}
+        return {
+            "batch_size": self.batch_size,
+            "precision": self.precision,
+            "progress": wants_progress(),
+            "report": show_note,
+        }
 
     @property
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of both searches."""
-        searched = {"criterion": self.criterion or [], "folder": self.data_folder, "test": expand_groups(self.test)}
-        return {**self.passes, **searched, "top": self.top}
+        return {
+            **self.passes,
+            "criterion": self.criterion or [],
+            "folder": self.data_folder,
+            "test": expand_groups(self.test),
+            "top": self.top,
+        }
 
 
 def search(
@@ -82,10 +91,9 @@ def search(
 ) -> None:
     """Find the best recipe for a model.
 
-    All heads, layers, weights and shaping of a template share one forward pass. Recipes are ranked on --data by the
-    score of its kind, or without labels on --texts for the similarity of sentences. A baseline is retained unless the
-    first recipe is significantly better, on --test or otherwise in cross-validation. The choice never reads the test
-    part of --data.
+    All heads, layers, weights and shaping of a template share one forward pass. Recipes are ranked by their score on
+    the labelled --data, or by a label-free criterion on --texts. The best recipe replaces a baseline only if it is
+    significantly better, on --test or otherwise in cross-validation. The choice never reads the test part of --data.
 
     ```console
     $ essent search -m bert-base-uncased --data stsb.dev --test stsb sickr -o best --report search.png
@@ -121,12 +129,12 @@ def search(
     from essent.selection.space import find_space
 
     find_space(space)  # an unknown space is refused before data are read
-    inputs = _read(data, texts, column, options.data_folder)
+    inputs = _read_inputs(data, texts, column, options.data_folder)
     work = options.work
     if ask is not None:
-        first, work = (None, None) if work is None else (work / "ask", work / "search")
-        choose = partial(annotate, model, inputs, space, count=ask, work=first, **options.passes, **options.options)
-        inputs = annotated_pairs(ask_file, inputs, choose)
+        ask_work, work = (None, None) if work is None else (work / "ask", work / "search")
+        select = partial(annotate, model, inputs, space, count=ask, work=ask_work, **options.passes, **options.options)
+        inputs = _annotated_pairs(ask_file, inputs, select)
         if inputs is None:
             return
     board = run_search(model, inputs, space, work=work, **options.arguments, **options.options)
@@ -137,7 +145,8 @@ def search(
     save_best(board, options.output)
 
 
-def _read(data: Sequence[str] | None, texts: Sequence[Path] | None, column: str, folder: Path | None) -> Any:
+def _read_inputs(data: Sequence[str] | None, texts: Sequence[Path] | None, column: str, folder: Path | None) -> Any:
+    """Read labelled data (one task or several) or unlabelled texts."""
     from essent.tasks.locate import load_labelled
 
     if (data is None) == (texts is None):
@@ -153,18 +162,15 @@ def _read(data: Sequence[str] | None, texts: Sequence[Path] | None, column: str,
 # -- pairs to annotate ------------------------------------------------------------------------------------------------
 
 
-def on_terminal() -> bool:
-    """Return whether standard input is a terminal."""
-    return sys.stdin.isatty()
-
-
-def annotated_pairs(ask_file: Path | None, texts: list[str], choose: Callable[[], Annotation]) -> AnnotatedPairs | None:
+def _annotated_pairs(
+    ask_file: Path | None, texts: list[str], select: Callable[[], Annotation]
+) -> AnnotatedPairs | None:
     """Return annotated pairs of the texts, from a file or from the terminal.
 
     Args:
-        ask_file: None asks in the terminal and saves the answers in ASK_FILE.
+        ask_file: None asks in the terminal and saves the scores in ASK_FILE.
         texts: the texts of the search.
-        choose: returns the pairs to annotate; called only if the file does not exist.
+        select: returns the pairs to annotate; called only if the file does not exist.
 
     Returns:
         None if the file has just been written and must be filled in first.
@@ -172,39 +178,40 @@ def annotated_pairs(ask_file: Path | None, texts: list[str], choose: Callable[[]
     Raises:
         DataError: another file format, a score that is not a number, or no scores.
     """
-    from essent.selection.annotation import read_annotated, read_pairs
+    from essent.selection.annotation import read_annotated
 
-    file, answers = ask_file or ASK_FILE, ask_file is None and on_terminal()
+    file, in_terminal = ask_file or ASK_FILE, ask_file is None and sys.stdin.isatty()
     check_output(file, True, (".csv", ".jsonl"))
     if not file.exists():
-        annotation = choose()
+        annotation = select()
         annotation.write(file)
-        if not answers:
+        if not in_terminal:
             show_note(
                 f"Wrote {len(annotation.pairs)} pairs to {file}. Fill in the column score, for example from 0 "
                 "(unrelated) to 5 (the same meaning), and run the same command again. Pairs without a score are "
                 "skipped."
             )
             return None
-    if answers:
-        _ask_all(read_pairs(file), file)
+    if in_terminal:
+        _annotate_in_terminal(file)
     return read_annotated(file, texts)
 
 
-def _ask_all(pairs: list[ScoredPair], file: Path) -> None:
-    """Ask for the missing scores and write the file after each answer."""
-    from essent.selection.annotation import write_pairs
+def _annotate_in_terminal(file: Path) -> None:
+    """Ask for the missing scores of the pairs in a file, and write the file after each answer."""
+    from essent.selection.annotation import read_pairs, write_pairs
 
-    missing = [index for index, (_, _, score) in enumerate(pairs) if score is None]
-    if missing:
+    pairs = read_pairs(file)
+    unscored = [index for index, (_, _, score) in enumerate(pairs) if score is None]
+    if unscored:
         show_note(
             "How similar are the meanings of the two texts? 0 (unrelated) to 5 (the same meaning); s skips a pair, q "
-            f"stops. Every answer is saved in {file} at once."
+            f"stops. {file} is saved after every answer."
         )
-    for number, index in enumerate(missing, start=1):
+    for number, index in enumerate(unscored, start=1):
         first, second, _ = pairs[index]
-        print(f"\n{number} of {len(missing)}\n  {first}\n  {second}", file=sys.stderr)  # noqa: T201
-        answer = _answer()
+        print(f"\n{number} of {len(unscored)}\n  {first}\n  {second}", file=sys.stderr)  # noqa: T201
+        answer = _read_answer()
         if answer == "q":
             return
         if answer != "s":
@@ -212,12 +219,11 @@ def _ask_all(pairs: list[ScoredPair], file: Path) -> None:
             write_pairs(file, pairs)
 
 
-def _answer() -> str:
-    """Read a number on the scale, "s" or "q"; the end of the input is "q"."""
+def _read_answer() -> str:
+    """Read a number from 0 to 5, "s" or "q"; the end of the input is "q"."""
     while True:
         print("score: ", end="", file=sys.stderr, flush=True)  # noqa: T201
-        line = sys.stdin.readline()
-        answer = line.strip().lower().replace(",", ".") if line else "q"
+        answer = (sys.stdin.readline() or "q").strip().lower().replace(",", ".")
         with suppress(ValueError):
             if answer in ("s", "q") or 0 <= float(answer) <= 5:
                 return answer

@@ -21,11 +21,14 @@ def serve(
 ) -> None:
     """Serve embeddings over HTTP.
 
-    Clients of OpenAI and of text-embeddings-inference work unchanged. The server starts after every model has
-    reproduced its golden vectors (of a few fixed texts, saved with the encoder or computed when it is loaded), and
-    checks them again after every restart of an engine. Texts that are too long are refused or, with --truncate,
-    truncated and reported in the response. Queries overtake large requests. Every option has an environment variable:
-    --max-inputs is ESSENT_MAX_INPUTS.
+    Clients of OpenAI's API and of text-embeddings-inference (TEI) work unchanged. Texts that are too long are refused
+    or, with --truncate, truncated and reported in the response. Short requests do not wait for large ones.
+
+    Before the server starts, every model must reproduce its golden vectors: the vectors of a few fixed texts, stored
+    with the encoder or computed when it is loaded. They are checked again whenever an engine restarts.
+
+    Every option can also be set by an environment variable: ESSENT_MAX_INPUTS sets --max-inputs, and ESSENT_MODEL the
+    models.
 
     ```console
     $ essent serve all-MiniLM-L6-v2
@@ -34,7 +37,7 @@ def serve(
     ```
 
     Args:
-        models: Models on the hub, or folders, each MODEL or NAME=MODEL; requests select one by its name.
+        models: Models on the hub, or folders. NAME=MODEL gives a model the name that requests use.
     """
     from essent.serving.run import serve as run_server
     from essent.tasks.sample import sample_pairs_path

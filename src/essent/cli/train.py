@@ -1,36 +1,36 @@
-"""`essent train`: contrastive training of a model on texts or pairs."""
+"""`essent train`, `essent distill` and `essent improve`: the commands that make an encoder from texts."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
+from essent._core.atomic import remove_leftovers
 from essent._core.lazy import optional_import
 from essent.cli import options as opt
-from essent.cli.console import prepare_torch, show_lines, show_note, wants_progress
+from essent.cli.console import is_quiet, prepare_torch, show_lines, show_note, wants_progress
 from essent.cli.files import check_folder
-from essent.cli.texts import read_files, read_labelled
+from essent.cli.texts import expand_groups, listed, read_corpus, read_files, read_labelled
 from essent.errors import InputError
 
-LEARNING = Group("Training (defaults: the preset's)", sort_key=0)
+# -- train ------------------------------------------------------------------------------------------------------------
 
 
-@Parameter(name="*", group=LEARNING)
+@Parameter(name="*", group=Group("Training (defaults: the preset's)", sort_key=0))
 @dataclass(frozen=True)
 class TrainingOptions:
     """Settings of `essent.training.Settings`; None is the preset's value."""
 
     recipe: opt.Recipe = None
-    """Recipe of the trained encoder: prompt or prompt-denoised; with simcse, cls, mean or another."""
+    """Recipe of the trained encoder: prompt or prompt-denoised; for simcse, cls, mean or another."""
     templates: Annotated[list[str] | None, Parameter(name="--template")] = None
     """Template with {text} and [MASK], or its name; two for objectives with different templates."""
     batch_size: int | None = None
-    """Texts (or pairs) per step; also the number of negatives."""
+    """Texts or pairs per step; the other texts of a batch are the negatives."""
     learning_rate: float | None = None
     """Learning rate of AdamW without weight decay, decreasing linearly to 0."""
     epochs: float | None = None
@@ -40,7 +40,7 @@ class TrainingOptions:
     max_seq_length: int | None = None
     """Maximum number of tokens per text, without special tokens and template."""
     precision: Literal["float32", "bfloat16", "float16"] | None = None
-    """Arithmetic; bfloat16 and float16 are mixed precision."""
+    """Number format; bfloat16 and float16 are mixed precision."""
     seed: int | None = None
     """Seed of the data order, dropout and the projection head."""
 
@@ -61,10 +61,11 @@ def train(
     """Train a model contrastively and save it as an encoder.
 
     The objectives of PromptBERT and SimCSE pull two views of a text together and push the other texts of the batch
-    away. The views come from dropout or different templates; with --pairs, they are a text and its positive.
-    optiprompt freezes the model and trains the words of a template as free vectors. Ctrl-C saves a checkpoint.
-    --resume continues from the last checkpoint, with the same weights as an uninterrupted run; with more steps or
-    epochs, it extends a run. --force starts over.
+    away. The views come from dropout or different templates; with --pairs, they are a text and its positive. The preset
+    optiprompt freezes the model and trains the words of a template as free vectors.
+
+    Ctrl-C saves a checkpoint. --resume continues from the last checkpoint, with the same weights as an uninterrupted
+    run; with more steps or epochs, it extends a run. --force starts over.
 
     ```console
     $ essent train -m bert-base-uncased --texts wiki1m.txt --validate stsb.dev -o my-promptbert
@@ -75,29 +76,31 @@ def train(
     Args:
         model: A model on the hub, or a folder.
         output: Folder of the encoder and its checkpoints.
-        texts: Unlabelled texts, one per line or column.
+        texts: Unlabelled texts: one per line, or .jsonl, .csv, .tsv or .parquet with --column.
         pairs: File of pairs instead of texts: columns anchor, positive and optionally negative (or premise, entailment,
             contradiction; sent0, sent1, hard_neg).
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
-        preset: A paper's settings. Default: PromptBERT's, for texts or for pairs.
-        validate: Labelled data of any kind, as in search; the best checkpoint on them becomes the encoder.
+        preset: Settings of a paper. Default: PromptBERT's, for texts or for pairs.
+        validate: Labelled data of any kind, as in search; the checkpoint with the best score becomes the encoder.
         resume: Continue from the last checkpoint in the output folder.
     """
     prepare_torch("essent train")
     from essent.training.checkpoints import check_unfinished
+    from essent.training.examples import read_examples
     from essent.training.run import train as run_training
 
-    chosen = preset or ("promptbert-unsup" if pairs is None else "promptbert-sup")
     if not (run.force or resume):
         check_unfinished(output)
     check_folder(output, run.force or resume)
-    examples = _read(texts, pairs, column)
+    if (texts is None) == (pairs is None):
+        raise InputError("Pass either --texts (unlabelled) or --pairs (anchor, positive and optionally negative).")
+    examples: Any = read_files(texts or [], column) if pairs is None else read_examples(pairs)
     task = read_labelled(validate)
     optional_import("datasets", "train").disable_progress_bars()
     encoder = run_training(
         model,
         examples,
-        chosen,
+        preset or ("promptbert-unsup" if pairs is None else "promptbert-sup"),
         output=output,
         validate=task,
         resume=resume,
@@ -117,11 +120,155 @@ def train(
         show_lines([f"{task.name}: {history['before']:.2f} before, {best}"])
 
 
-def _read(texts: Sequence[Path] | None, pairs: Path | None, column: str) -> Any:
-    if (texts is None) == (pairs is None):
-        raise InputError("Pass either --texts (unlabelled) or --pairs (anchor, positive and optionally negative).")
-    if pairs is None:
-        return read_files(texts or [], column)
-    from essent.training.examples import read_examples
+# -- distill ----------------------------------------------------------------------------------------------------------
 
-    return read_examples(pairs)
+CHECKPOINT = "distill.safetensors"
+TABLE = Group("Table", sort_key=0)
+TableText = Annotated[str, Parameter(group=TABLE)]
+
+
+def distill(
+    *,
+    model: opt.Model,
+    texts: opt.Texts,
+    output: opt.Output,
+    recipe: opt.Recipe = None,
+    column: opt.Labels = None,
+    layers: TableText = "L",
+    weights: TableText = "uniform",
+    shaping: TableText = "",
+    dimensions: Annotated[int | None, Parameter(group=TABLE)] = None,
+    dtype: Annotated[Literal["float32", "float16", "int8"], Parameter(group=TABLE)] = "float32",
+    contexts: Annotated[Path | None, Parameter(group=opt.OUTPUTS)] = None,
+    validate: opt.Labels = None,
+    run: opt.Run = opt.Run(),
+) -> None:
+    """Distil a model into a static encoder.
+
+    A static encoder is a table of token vectors; encoding is as fast as tokenization. The hidden states of every token
+    are averaged over its occurrences in the texts, then fitted to the model's sentence vectors by least squares. The
+    folder loads with essent, sentence-transformers (StaticEmbedding) and model2vec. Run the same command to resume an
+    interrupted run.
+
+    ```console
+    $ essent distill -m all-MiniLM-L6-v2 -t texts.txt -o minilm-static
+    $ essent distill -m bert-base-uncased -t a.jsonl b.jsonl -o static --validate stsb.dev
+    ```
+
+    Args:
+        model: A model on the hub, or a folder.
+        texts: Texts like those that you will encode: one per line, or .jsonl, .csv, .tsv or .parquet. Duplicates count
+            once.
+        output: The folder to write.
+        recipe: Recipe of the sentence vectors that the table is fitted to. Default: the model's own.
+        column: Columns with the texts. Default: text, or both sentences of pairs.
+        layers: Layers whose hidden states are averaged, as a mix: L, L-1+L, 0+L.
+        weights: Token weights, or a product of them: uniform, sif:1e-2, idf, remove.
+        shaping: Shaping chain of affine steps, fitted on the static vectors of the texts: centre, abtt:2, whiten:256.
+        dimensions: Dimensions of the token vectors. Default: the model's.
+        dtype: Number format of the token vectors.
+        contexts: Also save the averages in this folder, for recipes with layers=avg:DIR.
+        validate: Choose layers, weights, the fit and shaping on these labelled data of any kind, e.g. stsb.dev.
+    """
+    remove_leftovers(output / CHECKPOINT)
+    interrupted = (output / CHECKPOINT).is_file()  # the earlier run may already have written to both folders
+    check_folder(output, run.force or interrupted)
+    check_folder(contexts, run.force or interrupted)
+    prepare_torch("essent distill")
+    from essent.static.distillation import collect, find_choice, make_encoder
+    from essent.static.gather import Settings
+    from essent.static.table import Choice, check_choice
+    from essent.verification.golden import verify
+
+    choice = Choice(layers, weights, shaping=shaping)
+    if validate is not None and choice != Choice():
+        raise InputError("--validate chooses layers, weights and shaping: pass either --validate or these options.")
+    check_choice(choice, dtype, dimensions)
+    corpus = read_corpus(texts, column)
+    validation = read_labelled(validate)
+    settings = Settings(state=output / CHECKPOINT, renew=run.force, progress=not is_quiet(), note=show_note)
+    show_note(f"{len(corpus)} distinct texts from {listed(texts)}")
+    material, _ = collect(
+        model,
+        corpus,
+        layers=None if validation is not None or contexts is not None else [choice.layers],
+        teacher=recipe,
+        dimensions=dimensions,
+        settings=settings,
+        options=run.options,
+    )
+    if contexts is not None:
+        material.contexts.save(contexts)
+    if validation is not None:
+        trials = find_choice(material, validation, report=lambda score, tried: show_note(f"{score:6.2f}  {tried}"))
+        best_score, choice = trials[0]
+        show_note(f"Best of {len(trials)} on {validation.name}: {best_score:.2f}  {choice}")
+    distilled = make_encoder(material, choice, dimensions=dimensions, dtype=dtype, progress=wants_progress())
+    distilled.encoder.save(str(output))
+    (output / CHECKPOINT).unlink(missing_ok=True)
+    verification = verify(str(output))
+    for line in distilled.summary():
+        show_note(line)
+    if not is_quiet():
+        show_lines([f"{output}: {verification.recipe}", *verification.summary()])
+
+
+# -- improve ----------------------------------------------------------------------------------------------------------
+
+
+def improve(
+    *,
+    model: opt.Model,
+    texts: opt.Texts,
+    output: opt.Output,
+    data: opt.Data = None,
+    test: opt.Labels = None,
+    data_folder: opt.Folder = None,
+    column: opt.Column = "text",
+    budget: str = "30m",
+    goal: Literal["quality", "speed", "size"] = "quality",
+    run: opt.Run = opt.Run(),
+) -> None:
+    """Make the best encoder within a time budget.
+
+    The steps are a search of recipes, training, another search, a static table and a graph. Every step is measured on
+    --data, or without labels on the texts, before the next step starts; a step without a gain is dropped. The plan is
+    printed first. Ctrl-C stops the run and the same command resumes it; --force starts over.
+
+    ```console
+    $ essent improve -m bert-base-uncased --texts corpus.jsonl --budget 60m -o better
+    $ essent improve -m ./my-model --texts corpus.jsonl --data dev.csv --test test.csv --goal speed -o better
+    ```
+
+    Args:
+        model: A model on the hub, or a folder.
+        texts: Texts like those that you will encode: at least 50, better thousands.
+        output: The folder to write: encoder, static, graph, report.html.
+        data: Labelled data of any kind to choose on, as in search. Default: choose without labels.
+        test: Tasks on which the results are measured; the choice never reads them.
+        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
+        column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
+        budget: Maximum total time, such as 90s, 30m or 1.5h.
+        goal: Which result to recommend: quality (the encoder), speed or size (the static table or the graph, if it
+            retains most of the quality).
+    """
+    prepare_torch("essent improve")
+    from essent.improvement.run import improve as run_improvement
+
+    improved = run_improvement(
+        model,
+        read_files(texts, column),
+        expand_groups(data),
+        output=output,
+        test=expand_groups(test),
+        folder=data_folder,
+        budget=budget,
+        goal=goal,
+        options=run.options,
+        progress=wants_progress(),
+        force=run.force,
+        note=show_note,
+    )
+    show_lines(improved.summary())
+    for note in improved.notes:
+        show_note(note)

@@ -9,6 +9,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +26,8 @@ from essent.model.loading import load
 from essent.model.token_rows import unlimited
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import resolve
-from essent.recipe.tokens.ids import fast_backend, text_ids
+from essent.recipe.tokens.ids import count_tokens, fast_backend, text_ids
+from essent.recipe.types import CorpusStats
 from essent.static.gather import Settings, average_contexts
 from essent.static.table import (
     Choice,
@@ -34,7 +36,6 @@ from essent.static.table import (
     bag_matrix,
     check_choice,
     check_dimensions,
-    flat_ids,
     parse_layers,
     reduce_table,
 )
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MANY_NEW = 0.02  # a warning is logged if the corpus lacks a larger share of the tokens of further texts
+MAX_NEW = 0.02  # a warning is logged if the corpus lacks a larger share of the tokens of further texts
 WEIGHTS = ("uniform", "sif:0.01", "sif:0.001", "idf")
 SHAPINGS = ("", "centre", "abtt:1", "abtt:2")
 FITS = (0.03, 0.1, 0.3, 1.0)
@@ -87,34 +88,35 @@ def collect(
         True
         >>> encoder = make_encoder(material, Choice("0+L")).encoder
     """
-    texts, how = check_texts(corpus), settings or Settings()
+    texts, settings = check_texts(corpus), settings or Settings()
     names = None if layers is None else {name for mix in map(parse_layers, layers) for name, _ in mix}
     recipe = None if teacher is None else Recipe.parse(teacher)
     if recipe is not None and recipe.shaping not in ((), UNIT):  # the fit ignores the lengths of vectors
         raise RecipeError(f"teacher={teacher!r}: the sentence vectors must not be shaped. Remove the shaping.")
-    # with a teacher the model's own pooling does not matter; `mean` reads the last layer, so all layers are loaded
+    # With a teacher, the model's own pooling does not matter. `mean` reads the last layer, so all layers are loaded.
     loaded = load(model, [] if recipe is None else [Recipe()], options or {})
     backbone = loaded.backbone
-    backbone.compute_in(how.precision)
+    backbone.compute_in(settings.precision)
     if dimensions is not None:
         check_dimensions(dimensions, backbone.dimensions)
     plan = Plan(replace(recipe or loaded.recipes[0], shaping=()), backbone)
     backbone.to(loaded.settings["device"])
     numbers = None if names is None else sorted({int(resolve(name, backbone.last).key) for name in names})
-    contexts, vectors = average_contexts(backbone, texts, replace(how, layers=numbers), plan)
+    contexts, vectors = average_contexts(backbone, texts, replace(settings, layers=numbers), plan)
     contexts.about["model"] = str(model)
     tokenizer = unlimited(backbone.tokenizer)
-    ids = text_ids(tokenizer, texts)
-    if (share := share_of_new(ids)) > MANY_NEW:
+    ids, rows = text_ids(tokenizer, texts), 1 + max(tokenizer.get_vocab().values())
+    token_counts = bag_matrix(ids, rows)
+    count = np.bincount(np.fromiter(chain.from_iterable(ids), np.int64), minlength=rows)
+    stats = CorpusStats(len(texts), token_counts.getnnz(axis=0).astype(np.int64), count)
+    if (share := share_of_new(stats.count)) > MAX_NEW:
         logger.warning(
             "The corpus is small: it lacks about %.0f %% of the tokens of further texts of the same kind, and more for "
             "other kinds of text. Their rows follow the rule unseen=%s. Add texts like those to be encoded.",
             100 * share,
-            how.unseen,
+            settings.unseen,
         )
-    return Material(
-        tokenizer, contexts, vectors, texts, bag_matrix(ids, 1 + max(tokenizer.get_vocab().values()))
-    ), backbone
+    return Material(tokenizer, contexts, vectors, texts, token_counts, stats), backbone
 
 
 @dataclass(frozen=True)
@@ -245,8 +247,15 @@ def distill(
     check_choice(chosen, dtype, dimensions)
     path = None if state is None else Path(state)
     settings = Settings(unseen=unseen, state=path, batch_size=batch_size, progress=progress)
-    passes: dict[str, Any] = {"teacher": teacher, "dimensions": dimensions, "settings": settings, "options": options}
-    material, _ = collect(model, corpus, layers=[chosen.layers], **passes)
+    material, _ = collect(
+        model,
+        corpus,
+        layers=[chosen.layers],
+        teacher=teacher,
+        dimensions=dimensions,
+        settings=settings,
+        options=options,
+    )
     return make_encoder(material, chosen, dimensions=dimensions, dtype=dtype, progress=progress)
 
 
@@ -350,14 +359,16 @@ def compare(distilled: Distilled, model: Callable[[list[str]], Any], tasks: Sequ
 
 def coverage_of(material: Material, texts: Sequence[str]) -> float:
     """Return the share of the texts' tokens, counting repetitions, that occur in the corpus; NaN without tokens."""
-    ids = flat_ids(text_ids(material.tokenizer, list(texts)))
-    return float((material.contexts.count[ids] > 0).mean()) if len(ids) else math.nan
+    count = count_tokens(lambda portion: text_ids(material.tokenizer, list(portion)), texts, material.rows).count
+    known = material.contexts.seen[: material.rows]
+    return float(count[known].sum() / count.sum()) if count.any() else math.nan
 
 
-def share_of_new(sequences: Sequence[Sequence[int]]) -> float:
-    """Estimate the share of tokens of further texts that these texts lack: the share of tokens seen once (Good 1953).
+def share_of_new(count: np.ndarray) -> float:
+    """Estimate the share of tokens of further texts that a corpus with these counts (V,) lacks.
+
+    It is the share of tokens that occur once (Good 1953).
 
     Accurate for further texts of the same kind in random order; too low for texts of another kind.
     """
-    ids = flat_ids(sequences)
-    return float((np.bincount(ids) == 1).sum() / len(ids)) if len(ids) else math.nan
+    return float((count == 1).sum() / count.sum()) if count.any() else math.nan

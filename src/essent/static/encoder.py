@@ -21,53 +21,9 @@ from essent.recipe.tokens.ids import read_ids
 from essent.static.stored import StoredTable, read_table
 from essent.tasks.calibration import Calibration, calibrated_similarities, read_calibration
 
-NAMES = ("cosine", "dot", "euclidean", "manhattan")
-TINY = np.float32(1e-12)  # lower bound of the length to divide by, as in torch
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """Scale rows (N,D) to length 1; zeros stay zeros."""
-    lengths: np.ndarray = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]
-    scaled: np.ndarray = vectors / np.maximum(lengths, TINY)
-    return scaled
-
-
-def similarities(name: str, first: Any, second: Any, *, pairwise: bool = False) -> np.ndarray:
-    """Compute the similarity of every vector (N,D), or (D,), with every vector (M,D): (N,M) float32.
-
-    Args:
-        name: cosine, dot, euclidean or manhattan (negative distances).
-        pairwise: compare each vector with the same row of the other array instead: (N,).
-
-    Raises:
-        InputError: no vectors, or vectors of different dimensions; for pairs, arrays of different shapes.
-    """
-    first, second = _rows(first), _rows(second)
-    if first.shape[1] != second.shape[1] or (pairwise and len(first) != len(second)):
-        raise InputError(f"Cannot compare vectors of the shapes {first.shape} and {second.shape}.")
-    if name == "cosine":
-        first, second = unit(first), unit(second)
-    if name in ("cosine", "dot"):
-        return np.asarray(np.einsum("nd,nd->n", first, second) if pairwise else first @ second.T)
-    if pairwise:
-        apart = first - second
-        distances = np.sqrt(np.einsum("nd,nd->n", apart, apart)) if name == "euclidean" else np.abs(apart).sum(axis=1)
-    else:
-        from scipy.spatial.distance import cdist  # imported here since most users need cosines only
-
-        distances = cdist(first, second, "euclidean" if name == "euclidean" else "cityblock")
-    return np.asarray(-distances, np.float32)
-
-
-def _rows(vectors: Any) -> np.ndarray:
-    rows = np.asarray(vectors)
-    if rows.ndim not in (1, 2) or rows.dtype.kind not in "fiub":
-        raise InputError(f"Expected vectors (N,D) or (D,), got an array of shape {rows.shape} and type {rows.dtype}.")
-    return np.atleast_2d(rows).astype(np.float32, copy=False)
-
-
-MOST_TEXTS, MOST_LETTERS = 4096, 1_000_000  # per portion, which bounds the memory beside the vectors
-FEW, FEW_TOKENS = 8, 4096  # texts and tokens up to which sums are computed without scipy
+MIN_LENGTH = np.float32(1e-12)  # of a vector, before dividing by it; as in torch
+MAX_TEXTS, MAX_CHARACTERS = 4096, 1_000_000  # per portion of texts; this bounds the memory
+FEW_TEXTS, FEW_TOKENS = 8, 4096  # up to which sums are computed without scipy
 
 
 class StaticEncoder(metaclass=NamesItsModel):
@@ -78,7 +34,7 @@ class StaticEncoder(metaclass=NamesItsModel):
     encode at the same time.
 
     Args:
-        table: the table, from `essent.static.stored.read_table`; `load` accepts a folder.
+        table: the table and its tokenizer; `load` reads them from a folder.
         similarity_fn_name: the similarity that `similarity` computes: cosine (default), dot, euclidean or manhattan.
         truncate_dim: number of dimensions that `encode` returns by default; None returns all.
 
@@ -96,7 +52,7 @@ class StaticEncoder(metaclass=NamesItsModel):
         self, table: StoredTable, *, similarity_fn_name: str | None = None, truncate_dim: int | None = None
     ) -> None:
         self.table = table
-        self.similarity_fn_name = similarity_fn_name or NAMES[0]
+        self.similarity_fn_name = similarity_fn_name or "cosine"
         self.truncate_dim = truncate_dim
         self.calibration: Calibration | None = None
         self.prompts = {"query": "", "document": "", **table.prompts}  # sentence-transformers always has these two
@@ -111,29 +67,25 @@ class StaticEncoder(metaclass=NamesItsModel):
         Raises:
             ModelError: no such folder, another kind of model, or files that are missing, damaged or inconsistent.
         """
-        folder = check_path(folder, "folder")
-        table, settings = read_table(folder), read_settings(Path(folder))
-        similarity, dimensions = settings.get("similarity_fn_name"), settings.get("truncate_dim")
-        if similarity not in (None, *NAMES):
-            raise ModelError(f"{str(folder)!r}: similarity {similarity!r:.60} must be one of {', '.join(NAMES)}.")
-        if not isinstance(dimensions, (int, type(None))) or (dimensions is not None and dimensions < 1):
-            raise ModelError(f"{str(folder)!r}: truncate_dim={dimensions!r:.60} must be a whole number of at least 1.")
-        encoder = cls(table, similarity_fn_name=similarity, truncate_dim=dimensions)
-        encoder.calibration = read_calibration(Path(folder))
+        folder = Path(check_path(folder, "folder"))
+        table, settings = read_table(folder), read_settings(folder)
+        encoder = cls(
+            table, similarity_fn_name=settings.get("similarity_fn_name"), truncate_dim=settings.get("truncate_dim")
+        )
+        encoder.calibration = read_calibration(folder)
         return encoder
 
     @property
     def dimensions(self) -> int:
         """The number of dimensions D of the vectors."""
-        return min(int(self.table.rows.shape[1]), self.truncate_dim or int(self.table.rows.shape[1]))
+        width = int(self.table.rows.shape[1])
+        return min(width, self.truncate_dim or width)
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions, by sentence-transformers' name."""
         return self.dimensions
 
-    def get_sentence_embedding_dimension(self) -> int:
-        """Return the number of dimensions, by sentence-transformers' name up to version 5."""
-        return self.dimensions
+    get_sentence_embedding_dimension = get_embedding_dimension  # up to sentence-transformers 5
 
     def __repr__(self) -> str:
         rows, scaled = self.table.rows, ", normalized" if self.table.unit else ""
@@ -172,15 +124,24 @@ class StaticEncoder(metaclass=NamesItsModel):
         """
         if convert_to_tensor or not convert_to_numpy:
             raise InputError("StaticEncoder returns NumPy arrays only. Use torch.from_numpy(vectors) for a tensor.")
-        width = self.truncate_dim if truncate_dim is None else truncate_dim
+        limit = self.truncate_dim if truncate_dim is None else truncate_dim
         check_size(batch_size, "batch_size")
-        if width is not None:
-            check_size(width, "truncate_dim")
+        if limit is not None:
+            check_size(limit, "truncate_dim")
         check_prompt(prompt, prompt_name, self.prompts)
         texts = [inputs] if isinstance(inputs, str) else check_texts(inputs)
         before = self.prompts.get(prompt_name or self.default_prompt_name or "", "") if prompt is None else prompt
-        framed = [before + text for text in texts] if before else texts
-        vectors = self._vectors(framed, width, normalize_embeddings, bool(show_progress_bar))
+        prompted = [before + text for text in texts] if before else texts
+        vectors = np.empty((len(texts), self.table.rows[:, :limit].shape[1]), np.float32)
+        portions: Iterable[tuple[int, int]] = _portions(prompted)
+        if show_progress_bar:
+            from tqdm.auto import tqdm
+
+            portions = tqdm(list(portions), desc="Batches")
+        for start, stop in portions:
+            means = self.means(self.ids(prompted[start:stop]))[:, :limit]
+            vectors[start:stop] = _unit(means) if normalize_embeddings else means
+        require_finite(vectors, prompted)
         if isinstance(inputs, str):
             vector: np.ndarray = vectors[0]
             return vector
@@ -188,11 +149,17 @@ class StaticEncoder(metaclass=NamesItsModel):
 
     def encode_query(self, inputs: str | TextsLike, **arguments: Any) -> np.ndarray:
         """Encode with the prompt "query", unless there is another prompt argument."""
-        return self.encode(inputs, **self._with_prompt(("query",), arguments))
+        return self._encode_with(("query",), inputs, arguments)
 
     def encode_document(self, inputs: str | TextsLike, **arguments: Any) -> np.ndarray:
         """Encode with the prompt "document", unless there is another prompt argument."""
-        return self.encode(inputs, **self._with_prompt(("document", "passage", "corpus"), arguments))
+        return self._encode_with(("document", "passage", "corpus"), inputs, arguments)
+
+    def _encode_with(self, names: tuple[str, ...], inputs: str | TextsLike, arguments: dict[str, Any]) -> np.ndarray:
+        """Encode with the first of the named prompts that exists, unless there is another prompt argument."""
+        if arguments.get("prompt") is None and arguments.get("prompt_name") is None:
+            arguments["prompt_name"] = next((name for name in names if name in self.prompts), None)
+        return self.encode(inputs, **arguments)
 
     def similarity(self, embeddings1: Any, embeddings2: Any, *, calibrated: bool = False) -> np.ndarray:
         """Compute the similarity of every vector (N,D) with every other (M,D), by `similarity_fn_name`: (N,M) float32.
@@ -205,8 +172,7 @@ class StaticEncoder(metaclass=NamesItsModel):
             InputError: no vectors, or vectors of different dimensions.
             NotFittedError: `calibrated`, but the folder has no calibration.
         """
-        scores = similarities(self.similarity_fn_name, embeddings1, embeddings2)
-        return calibrated_similarities(self.calibration, scores, self.similarity_fn_name) if calibrated else scores
+        return self._compare(embeddings1, embeddings2, calibrated, row_by_row=False)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any, *, calibrated: bool = False) -> np.ndarray:
         """Compute the similarity of each vector (N,D) with the same row of the other array: (N,) float32.
@@ -217,28 +183,28 @@ class StaticEncoder(metaclass=NamesItsModel):
             InputError: no vectors, or arrays of different shapes.
             NotFittedError: `calibrated`, but the folder has no calibration.
         """
-        scores = similarities(self.similarity_fn_name, embeddings1, embeddings2, pairwise=True)
-        return calibrated_similarities(self.calibration, scores, self.similarity_fn_name) if calibrated else scores
+        return self._compare(embeddings1, embeddings2, calibrated, row_by_row=True)
 
-    def _with_prompt(self, names: tuple[str, ...], arguments: dict[str, Any]) -> dict[str, Any]:
-        if arguments.get("prompt") is not None or arguments.get("prompt_name") is not None:
-            return arguments
-        return {**arguments, "prompt_name": next((name for name in names if name in self.prompts), None)}
+    def _compare(self, embeddings1: Any, embeddings2: Any, calibrated: bool, row_by_row: bool) -> np.ndarray:
+        first, second, name = _vector_rows(embeddings1), _vector_rows(embeddings2), self.similarity_fn_name
+        if first.shape[1] != second.shape[1] or (row_by_row and len(first) != len(second)):
+            raise InputError(f"Cannot compare vectors of the shapes {first.shape} and {second.shape}.")
+        if name == "cosine":
+            first, second = _unit(first), _unit(second)
+        if name in ("cosine", "dot"):
+            scores = np.einsum("nd,nd->n", first, second) if row_by_row else first @ second.T
+        elif row_by_row:
+            difference = first - second
+            is_euclidean = name == "euclidean"
+            scores = -(
+                np.sqrt(np.einsum("nd,nd->n", difference, difference)) if is_euclidean else abs(difference).sum(1)
+            )
+        else:
+            from scipy.spatial.distance import cdist  # imported here since most users need cosines only
 
-    def _vectors(self, texts: list[str], limit: int | None, scaled: bool, progress: bool) -> np.ndarray:
-        """Return vectors (N,D) of texts that include their prompts; the first `limit` dimensions."""
-        width = self.table.rows.shape[1]
-        vectors = np.empty((len(texts), width if limit is None else min(limit, width)), np.float32)
-        portions: Iterable[tuple[int, int]] = _portions(texts)
-        if progress:
-            from tqdm.auto import tqdm
-
-            portions = tqdm(list(portions), desc="Batches")
-        for start, stop in portions:
-            means = self.means(self.ids(texts[start:stop]))[:, :limit]
-            vectors[start:stop] = unit(means) if scaled else means
-        checked: np.ndarray = require_finite(vectors, texts)
-        return checked
+            scores = -cdist(first, second, "euclidean" if name == "euclidean" else "cityblock")
+        scores = np.asarray(scores, np.float32)
+        return calibrated_similarities(self.calibration, scores, name) if calibrated else scores
 
     def ids(self, texts: list[str]) -> Ragged:
         """Return the concatenated ids of all texts (at least one), and the number of ids per text; adds no prompt."""
@@ -268,23 +234,7 @@ class StaticEncoder(metaclass=NamesItsModel):
         vectors /= np.maximum(lengths, 1).astype(np.float32)[:, None]
         if table.empty is not None:
             vectors[lengths == 0] = table.empty
-        return unit(vectors) if table.unit else vectors
-
-
-def _sums(weights: np.ndarray, row_numbers: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return the weighted sum of each text's rows: (n,D) float32; `starts` has the index of each text's first token.
-
-    A few short texts are summed without scipy, whose import takes longer than the rest of the start.
-    """
-    count = len(starts) - 1
-    if count > FEW or len(row_numbers) > FEW_TOKENS:
-        from scipy import sparse
-
-        return np.asarray(sparse.csr_matrix((weights, row_numbers, starts), shape=(count, len(rows))) @ rows)
-    sums = np.zeros((count, rows.shape[1]), np.float32)
-    for text, (start, stop) in enumerate(pairwise(starts.tolist())):  # token after token, as in the sparse product
-        np.sum(rows[row_numbers[start:stop]] * weights[start:stop, None], axis=0, out=sums[text])
-    return sums
+        return _unit(vectors) if table.unit else vectors
 
 
 def static_of(model: str | Path) -> StaticEncoder | None:
@@ -306,14 +256,44 @@ def static_of(model: str | Path) -> StaticEncoder | None:
         return None
 
 
+def _sums(weights: np.ndarray, row_numbers: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return the weighted sum of each text's rows: (n,D) float32; `starts` has the index of each text's first token.
+
+    A few short texts are summed without scipy, whose import takes longer than the rest of the start.
+    """
+    count = len(starts) - 1
+    if count > FEW_TEXTS or len(row_numbers) > FEW_TOKENS:
+        from scipy import sparse
+
+        return np.asarray(sparse.csr_matrix((weights, row_numbers, starts), shape=(count, len(rows))) @ rows)
+    sums = np.zeros((count, rows.shape[1]), np.float32)
+    for text, (start, stop) in enumerate(pairwise(starts.tolist())):  # token after token, as in the sparse product
+        np.sum(rows[row_numbers[start:stop]] * weights[start:stop, None], axis=0, out=sums[text])
+    return sums
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    """Scale rows (N,D) to length 1; zeros stay zeros."""
+    lengths: np.ndarray = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]
+    scaled: np.ndarray = vectors / np.maximum(lengths, MIN_LENGTH)
+    return scaled
+
+
+def _vector_rows(vectors: Any) -> np.ndarray:
+    rows = np.asarray(vectors)
+    if rows.ndim not in (1, 2) or rows.dtype.kind not in "fiub":
+        raise InputError(f"Expected vectors (N,D) or (D,), got an array of shape {rows.shape} and type {rows.dtype}.")
+    return np.atleast_2d(rows).astype(np.float32, copy=False)
+
+
 def _portions(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield starts and ends of portions with at most MOST_TEXTS and MOST_LETTERS; a longer text is a portion alone."""
-    letters = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
+    """Yield (start, stop) of portions with at most MAX_TEXTS and MAX_CHARACTERS; a longer text is a portion alone."""
+    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))  # characters up to the end of each text
     start = 0
     while start < len(texts):
-        before = letters[start - 1] if start else 0
-        most = int(np.searchsorted(letters, before + MOST_LETTERS, "right"))
-        stop = min(max(most, start + 1), start + MOST_TEXTS, len(texts))
+        before = ends[start - 1] if start else 0
+        fitting = int(np.searchsorted(ends, before + MAX_CHARACTERS, "right"))
+        stop = min(max(fitting, start + 1), start + MAX_TEXTS, len(texts))
         yield start, stop
         start = stop
 

@@ -1,4 +1,4 @@
-"""One streaming, resumable pass over a corpus that sums every token's states, for all layers at once.
+"""Average every token's states over a corpus, in one resumable pass for all layers.
 
 texts ─ portions ─ batches by tokens ─ states h^(k) ─ index_add to (V,D) per layer ─ divided by the counts
 """
@@ -9,7 +9,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,7 @@ from essent.model.template import make_frame
 from essent.recipe.sources.contexts import UNSEEN, Contexts
 from essent.recipe.tokens.ids import Frame, batches, count_tokens, framed_ids, pad, portions
 
-PORTION = 4096  # texts between two checks of the time
+PORTION = 4096  # texts between two looks at the clock
 
 
 @dataclass
@@ -63,13 +63,19 @@ class Settings:
 
 @dataclass
 class Sums:
-    """Sums over the first `texts` texts, float64 (V,D) per layer, and the vectors of those texts."""
+    """Sums over the first `texts` texts.
+
+    Attributes:
+        tables: layer -> sums of the states (V,D) float64, on the model's device.
+        count, document_frequency: numbers of occurrences, and of texts with the token: (V,) int64.
+        vectors: pooled vectors (N,K) float32 of all texts, filled up to `texts`; None without a plan.
+    """
 
     tables: dict[int, torch.Tensor]
     count: np.ndarray
     document_frequency: np.ndarray
+    vectors: np.ndarray | None
     texts: int = 0
-    vectors: list[np.ndarray] = field(default_factory=list)
 
 
 def average_contexts(
@@ -91,33 +97,39 @@ def average_contexts(
         DataError: `state` belongs to another run (other texts, another model or other settings), without `renew`.
         ModelError: a static model, which has no states.
     """
-    how = settings or Settings()
+    settings = settings or Settings()
     corpus = check_texts(texts)
-    layers = _checked_layers(backbone, corpus, how, plan)
+    layers = _check_layers(backbone, corpus, settings, plan)
     frame, rows, device = make_frame(backbone.tokenizer, None), len(backbone.vocabulary), backbone.static_table.device
-    identity = _identity(backbone, corpus, layers, plan)
-    sums = _read_state(how, identity)
-    if sums is None:
-        tables = {layer: torch.zeros(rows, backbone.dimensions, dtype=torch.float64) for layer in layers}
-        sums = Sums(tables, np.zeros(rows, np.int64), np.zeros(rows, np.int64))
-    sums.tables = {layer: table.to(device) for layer, table in sums.tables.items()}
+    sums = Sums(
+        {layer: torch.zeros(rows, backbone.dimensions, dtype=torch.float64, device=device) for layer in layers},
+        np.zeros(rows, np.int64),
+        np.zeros(rows, np.int64),
+        None if plan is None else np.empty((len(corpus), plan.width(backbone)), np.float32),
+    )
+    identity = {  # of runs that may resume each other's checkpoints
+        "texts": hashlib.sha256(json.dumps(corpus).encode()).hexdigest(),
+        "model": digest_of_backbone(backbone),
+        "settings": json.dumps([layers, PORTION, "" if plan is None else plan.recipe.digest()]),
+    }
+    _resume(sums, settings, identity)
     if sums.texts:
-        how.note(f"Resuming after {sums.texts:,} of {len(corpus):,} texts.")
+        settings.note(f"Resuming after {sums.texts:,} of {len(corpus):,} texts.")
     written = time.monotonic()
     backbone.eval()
-    with torch.inference_mode(), text_progress(len(corpus), how.progress, sums.texts, "Contexts") as advance:
+    with torch.inference_mode(), text_progress(len(corpus), settings.progress, sums.texts, "Contexts") as advance:
         for _, portion in portions(corpus[sums.texts :], PORTION):
-            _add(backbone, frame, plan, portion, how.batch_size, sums, advance)
-            if how.state is not None and time.monotonic() - written >= how.every:
-                _write_state(how.state, identity, sums)
+            _add(sums, portion, backbone, frame, plan, settings.batch_size, advance)
+            if settings.state is not None and time.monotonic() - written >= settings.every:
+                _write_state(settings.state, identity, sums)
                 written = time.monotonic()
-        if how.state is not None:
-            _write_state(how.state, identity, sums)
-        contexts = _contexts(backbone, frame, sums, how)
-    return contexts, np.concatenate(sums.vectors) if plan is not None else None
+        if settings.state is not None:
+            _write_state(settings.state, identity, sums)
+        return _contexts(backbone, frame, sums, settings), sums.vectors
 
 
-def _checked_layers(backbone: Backbone, texts: list[str], settings: Settings, plan: Plan | None) -> list[int]:
+def _check_layers(backbone: Backbone, texts: list[str], settings: Settings, plan: Plan | None) -> list[int]:
+    """Check model, texts and settings, and return the layers in order."""
     if backbone.only_static:
         raise ModelError("A static model has no contextual states to average. Use a transformer.")
     if not texts:
@@ -143,66 +155,57 @@ def _checked_layers(backbone: Backbone, texts: list[str], settings: Settings, pl
 
 
 def _add(
+    sums: Sums,
+    texts: Sequence[str],
     backbone: Backbone,
     frame: Frame,
     plan: Plan | None,
-    texts: Sequence[str],
     batch_size: int,
-    sums: Sums,
     advance: Callable[[int], object],
 ) -> None:
     """Add a portion of texts to the sums; `advance` is called with the number of texts of each batch."""
     required = RequiredOutputs(frozenset(sums.tables)) | (RequiredOutputs() if plan is None else plan.required)
     sequences = framed_ids(backbone.tokenizer, frame, list(texts), backbone.max_seq_length)
-    stats = count_tokens(lambda _: sequences, texts, len(sums.count))
     device = backbone.static_table.device
-    order: list[np.ndarray] = []
-    vectors: list[np.ndarray] = []
-    for chosen in batches([len(ids) for ids in sequences], batch_size):
-        tokens = pad([sequences[index] for index in chosen], frame, backbone.pad_id).to(device)
+    for indices in batches([len(ids) for ids in sequences], batch_size):
+        tokens = pad([sequences[index] for index in indices], frame, backbone.pad_id).to(device)
         states = backbone.states(tokens, required)
-        has_tokens = torch.tensor([[bool(sequences[index])] for index in chosen], device=device)  # else it is one pad
+        has_tokens = torch.tensor([[bool(sequences[index])] for index in indices], device=device)  # else it is one pad
         occurrences = tokens.attention_mask & has_tokens  # (B,T)
         for layer, table in sums.tables.items():
             table.index_add_(0, tokens.ids[occurrences], states.hidden[layer][occurrences].double())
-        if plan is not None:
-            order.append(chosen)
-            vectors.append(plan.pool(tokens, states, backbone, None)[0].float().cpu().numpy())
-        advance(len(chosen))
+        if plan is not None and sums.vectors is not None:
+            sums.vectors[sums.texts + indices] = plan.pool(tokens, states, backbone, None)[0].float().cpu().numpy()
+        advance(len(indices))
+    stats = count_tokens(lambda _: sequences, texts, len(sums.count))
     sums.count += stats.count
     sums.document_frequency += stats.document_frequency
     sums.texts += len(texts)
-    if plan is not None:
-        sums.vectors.append(np.concatenate(vectors)[np.argsort(np.concatenate(order))])
 
 
 def _contexts(backbone: Backbone, frame: Frame, sums: Sums, settings: Settings) -> Contexts:
     """Divide the sums by the counts, and fill the rows of unseen tokens."""
-    number = torch.from_numpy(np.maximum(sums.count, 1)).to(backbone.static_table.device)
-    names = np.array([bool(name) for name in backbone.vocabulary.tokens])  # tables may have more rows than tokens
-    unseen = np.flatnonzero((sums.count == 0) & names)
-    alone: dict[int, np.ndarray] = {}
+    count = torch.from_numpy(np.maximum(sums.count, 1)).to(backbone.static_table.device)
+    has_name = np.array([bool(name) for name in backbone.vocabulary.tokens])  # tables may have more rows than tokens
+    unseen = np.flatnonzero((sums.count == 0) & has_name)
+    tables = {layer: (table / count[:, None]).float().cpu().numpy() for layer, table in sums.tables.items()}  # (V,D)
     if settings.unseen == "alone" and len(unseen):
         settings.note(f"Running the model on {len(unseen):,} single tokens that do not occur in the texts.")
-        alone = _alone(backbone, frame, list(sums.tables), unseen, settings.batch_size)
-    tables = {}
-    for layer, table in sums.tables.items():
-        averages = (table / number[:, None]).float().cpu().numpy()  # (V,D)
-        if settings.unseen == "alone" and len(unseen):
-            averages[unseen] = alone[layer]
-        elif settings.unseen == "static":
+        _fill_alone(tables, backbone, frame, unseen, settings.batch_size)
+    for layer, averages in tables.items():
+        if settings.unseen == "static":
             rows = backbone.static_table.detach().float().cpu().numpy()
-            averages[unseen] = _among(rows, averages, sums.count > 0)[unseen]
+            averages[unseen] = _match_spread(rows, averages, sums.count > 0)[unseen]
         elif settings.unseen == "mean":
-            averages[unseen] = (table.sum(dim=0) / max(int(sums.count.sum()), 1)).float().cpu().numpy()
-        tables[layer] = averages
+            total = sums.tables[layer].sum(dim=0)
+            averages[unseen] = (total / max(int(sums.count.sum()), 1)).float().cpu().numpy()
     metadata = {"unseen": settings.unseen, "filled": len(unseen), "tokens": int(sums.count.sum())}
     return Contexts(
         tables, sums.count, sums.document_frequency, sums.texts, backbone.last, backbone.vocabulary.digest, metadata
     )
 
 
-def _among(rows: np.ndarray, averages: np.ndarray, observed: np.ndarray) -> np.ndarray:
+def _match_spread(rows: np.ndarray, averages: np.ndarray, observed: np.ndarray) -> np.ndarray:
     """Shift and scale rows (V,D) to the mean of the averages and their mean distance from it, over observed tokens.
 
     An input row is several times shorter than a state: unscaled, it would hardly change a text's mean.
@@ -210,36 +213,23 @@ def _among(rows: np.ndarray, averages: np.ndarray, observed: np.ndarray) -> np.n
     rows_mean, averages_mean = rows[observed].mean(axis=0), averages[observed].mean(axis=0)
     spread = np.linalg.norm(rows[observed] - rows_mean, axis=1).mean()
     scale = np.linalg.norm(averages[observed] - averages_mean, axis=1).mean() / spread if spread > 0 else 0.0
-    moved: np.ndarray = (rows - rows_mean) * np.float32(scale) + averages_mean
-    return moved
+    matched: np.ndarray = (rows - rows_mean) * np.float32(scale) + averages_mean
+    return matched
 
 
-def _alone(
-    backbone: Backbone, frame: Frame, layers: Sequence[int], tokens: np.ndarray, batch_size: int
-) -> dict[int, np.ndarray]:
-    """Compute the states (n,D) of single tokens between the special tokens."""
-    states = {layer: np.empty((len(tokens), backbone.dimensions), np.float32) for layer in layers}
+def _fill_alone(
+    tables: dict[int, np.ndarray], backbone: Backbone, frame: Frame, tokens: np.ndarray, batch_size: int
+) -> None:
+    """Fill the rows of tokens (n,) with the states of each token alone between the special tokens."""
     sequences = [[*frame.before, int(token), *frame.after] for token in tokens]
-    for chosen in batches([len(ids) for ids in sequences], batch_size):
-        padded = pad([sequences[i] for i in chosen], frame, backbone.pad_id).to(backbone.static_table.device)
-        hidden = backbone.states(padded, RequiredOutputs(frozenset(layers))).hidden
-        for layer in layers:
-            states[layer][chosen] = hidden[layer][:, len(frame.before)].float().cpu().numpy()
-    return states
+    for indices in batches([len(ids) for ids in sequences], batch_size):
+        padded = pad([sequences[index] for index in indices], frame, backbone.pad_id).to(backbone.static_table.device)
+        hidden = backbone.states(padded, RequiredOutputs(frozenset(tables))).hidden
+        for layer, table in tables.items():
+            table[tokens[indices]] = hidden[layer][:, len(frame.before)].float().cpu().numpy()
 
 
 # -- checkpoints ------------------------------------------------------------------------------------------------------
-
-
-def _identity(backbone: Backbone, texts: Sequence[str], layers: Sequence[int], plan: Plan | None) -> dict[str, str]:
-    """Return the values that a run must share with the run whose checkpoint it resumes from."""
-    corpus = json.dumps(texts).encode()
-    settings = [list(layers), PORTION, "" if plan is None else plan.recipe.digest()]
-    return {
-        "texts": hashlib.sha256(corpus).hexdigest(),
-        "model": digest_of_backbone(backbone),
-        "settings": json.dumps(settings),
-    }
 
 
 def _write_state(path: Path, identity: dict[str, str], sums: Sums) -> None:
@@ -247,36 +237,37 @@ def _write_state(path: Path, identity: dict[str, str], sums: Sums) -> None:
     observed = np.flatnonzero(sums.count)
     arrays: dict[str, np.ndarray] = {"seen": observed, "count": sums.count, "frequency": sums.document_frequency}
     arrays |= {f"layer.{layer}": table.cpu().numpy()[observed] for layer, table in sums.tables.items()}
-    if sums.vectors:
-        arrays["vectors"] = np.concatenate(sums.vectors)
+    if sums.vectors is not None:
+        arrays["vectors"] = sums.vectors[: sums.texts]
     with replacing_file(path) as temporary:
         save_file(arrays, temporary, metadata={**identity, "done": str(sums.texts)})
 
 
-def _read_state(settings: Settings, identity: dict[str, str]) -> Sums | None:
-    """Read the sums of an earlier run; None if there is no checkpoint."""
+def _resume(sums: Sums, settings: Settings, identity: dict[str, str]) -> None:
+    """Fill the sums, which are zero, from the checkpoint of an earlier run, if there is one."""
     path = settings.state
     if path is None or not path.exists():
-        return None
+        return
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
+            if changed := [name for name in identity if metadata.get(name) != identity[name]]:
+                raise DataError(
+                    f"{path} is the checkpoint of another run: the {' and the '.join(changed)} differ. Use the same "
+                    "ones, choose another path, or delete the file."
+                )
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  not a dictionary
-        if changed := [name for name in identity if metadata.get(name) != identity[name]]:
-            raise DataError(
-                f"{path} is the checkpoint of another run: the {' and the '.join(changed)} differ. Use the same ones, "
-                "choose another path, or delete the file."
-            )
-        tables = {}
-        for key in (key for key in arrays if key.startswith("layer.")):
-            whole = torch.zeros(len(arrays["count"]), arrays[key].shape[1], dtype=torch.float64)
-            whole[torch.from_numpy(arrays["seen"])] = torch.from_numpy(arrays[key])
-            tables[int(key[6:])] = whole
-        vectors = [arrays["vectors"]] if "vectors" in arrays else []
-        return Sums(tables, arrays["count"], arrays["frequency"], int(metadata["done"]), vectors)
+        done = int(metadata["done"])
+        tables = {layer: torch.from_numpy(arrays[f"layer.{layer}"]) for layer in sums.tables}
+        count, frequency, observed = arrays["count"], arrays["frequency"], torch.from_numpy(arrays["seen"])
+        if sums.vectors is not None:
+            sums.vectors[:done] = arrays["vectors"]
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         if settings.renew:
-            return None
+            return
         if isinstance(error, DataError):
             raise
         raise DataError(f"Cannot read {path} ({error!r}). Delete it to start over.") from error
+    for layer, table in sums.tables.items():
+        table[observed.to(table.device)] = tables[layer].to(table.device)
+    sums.count, sums.document_frequency, sums.texts = count, frequency, done

@@ -54,104 +54,90 @@ class StoredTable:
     prompt_name: str | None = None
 
 
-def read_table(folder: str | Path) -> StoredTable:
+def read_table(folder: Path) -> StoredTable:
     """Read the folder of a StaticEmbedding, with or without Normalize, or of model2vec.
 
     Raises:
         ModelError: no such folder, another kind of model, or files that are missing, damaged or inconsistent.
     """
-    root = Path(folder)
-    recover(root)
-    if not root.is_dir():
+    recover(folder)
+    if not folder.is_dir():
         raise ModelError(
-            f"No such folder: {str(root)!r}. StaticEncoder loads local folders; use essent.Encoder for hub names."
+            f"No such folder: {str(folder)!r}. StaticEncoder loads local folders; use essent.Encoder for hub names."
         )
-    check_folder(root)
-    if has_digests(root):
-        check_digests(root, whole=False)
-    listed = read_json(root / "modules.json", list)
-    settings: dict[str, Any] = {}
-    if listed is None:
-        config = read_json(root / "config.json") or {}
+    check_folder(folder)
+    if has_digests(folder):
+        check_digests(folder, whole=False)
+    modules, table_folder, settings = read_json(folder / "modules.json", list), folder, read_settings(folder)
+    if modules is None:
+        config = read_json(folder / "config.json") or {}
         if config.get("model_type") != "model2vec" and "StaticModel" not in (config.get("architectures") or ()):
             raise _unsupported(
-                root, "not a static encoder: it has no modules.json, and its config.json is not model2vec's"
+                folder, "not a static encoder: it has no modules.json, and its config.json is not model2vec's"
             )
-        tokenizer_folder, settings["unit"] = root, bool(config.get("normalize"))
+        normalized, settings = bool(config.get("normalize")), {}
     else:
-        tokenizer_folder, settings["unit"] = _modules(root, listed)
-        stored = read_settings(root)
-        settings["prompts"] = {name: text or "" for name, text in (stored.get("prompts") or {}).items()}
-        settings["prompt_name"] = stored.get("default_prompt_name")
-    tokenizer = _tokenizer(tokenizer_folder)
-    if listed is None and (token := unknown_token(tokenizer)) is not None:
-        settings["dropped"] = tokenizer.token_to_id(token)
-    if tokenizer.truncation is not None:
-        settings["limit"] = int(tokenizer.truncation["max_length"])
-        settings["cuts_left"] = str(tokenizer.truncation["direction"]).lower() == "left"
+        _require_static(folder, modules)
+        table_folder, normalized = folder / str(modules[0].get("path", "")), len(modules) > 1
+    try:
+        tokenizer = Tokenizer.from_file(str(table_folder / "tokenizer.json"))
+    except Exception as error:  # tokenizers raises the bare class
+        raise ModelError(f"Cannot read the tokenizer {table_folder / 'tokenizer.json'}: {error}") from error
+    unknown = unknown_token(tokenizer) if modules is None else None  # model2vec removes it, others count it
+    truncation = tokenizer.truncation or {}
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    rows, mapping, weights = _arrays(root, tokenizer_folder / "model.safetensors")
+    rows, mapping, weights = _read_arrays(folder, table_folder / "model.safetensors")
     tokens = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
-    _check(root, tokens, rows, mapping, weights)
-    empty = None if listed is None else _empty_text_vector(root, rows.shape[1])
-    return StoredTable(rows, tokenizer, tokens, mapping, weights, empty=empty, **settings)
-
-
-def _unsupported(root: Path, problem: str) -> ModelError:
-    return ModelError(
-        f"{str(root)!r} is {problem}. StaticEncoder loads the output of essent distill, sentence-transformers' "
-        "StaticEmbedding with or without Normalize, and model2vec's folders. Load other models with "
-        f"essent.Encoder({str(root)!r})."
+    _check_arrays(folder, tokens, rows, mapping, weights)
+    return StoredTable(
+        rows,
+        tokenizer,
+        tokens,
+        mapping,
+        weights,
+        unit=normalized,
+        dropped=None if unknown is None else tokenizer.token_to_id(unknown),
+        limit=int(truncation["max_length"]) if truncation else None,
+        cuts_left=str(truncation.get("direction")).lower() == "left",
+        empty=None if modules is None else _read_empty_text_vector(folder, rows.shape[1]),
+        prompts={name: text or "" for name, text in (settings.get("prompts") or {}).items()},
+        prompt_name=settings.get("default_prompt_name"),
     )
 
 
-def _modules(root: Path, listed: Any) -> tuple[Path, bool]:
-    """Return the folder of the table, and whether Normalize follows."""
-    if not all(isinstance(module, dict) for module in listed):
-        raise ModelError(f"{root / 'modules.json'}: expected a list of objects, not {listed!r:.60}.")
-    kinds = [str(module.get("type", "")).rpartition(".")[2] for module in listed]
+def _unsupported(folder: Path, problem: str) -> ModelError:
+    return ModelError(
+        f"{str(folder)!r} is {problem}. StaticEncoder loads the output of essent distill, sentence-transformers' "
+        "StaticEmbedding with or without Normalize, and model2vec's folders. Load other models with "
+        f"essent.Encoder({str(folder)!r})."
+    )
+
+
+def _require_static(folder: Path, modules: list[dict[str, Any]]) -> None:
+    """Raise ModelError unless the modules are StaticEmbedding and possibly Normalize, of sentence embeddings."""
+    kinds = [str(module.get("type", "")).rpartition(".")[2] for module in modules]
     if kinds[:1] != ["StaticEmbedding"] or set(kinds[1:]) - {"Normalize"}:
-        raise _unsupported(root, f"a model of {' and '.join(kinds) or 'no modules'}")
-    for module in listed[1:]:
-        names = read_json(root / str(module.get("path", "")) / "config.json") or {}
-        if {value for value in names.values() if value is not None} - {"sentence_embedding"}:
-            raise _unsupported(root, f"a model whose Normalize works on {names}")
-    return root / str(listed[0].get("path", "")), len(kinds) > 1
+        raise _unsupported(folder, f"a model of {' and '.join(kinds) or 'no modules'}")
+    for module in modules[1:]:
+        names = read_json(folder / str(module.get("path", "")) / "config.json") or {}
+        if set(names.values()) - {"sentence_embedding", None}:
+            raise _unsupported(folder, f"a model whose Normalize works on {names}")
 
 
-def _tokenizer(folder: Path) -> Tokenizer:
-    try:
-        return Tokenizer.from_file(str(folder / "tokenizer.json"))
-    except Exception as error:  # tokenizers raises the bare class
-        raise ModelError(f"Cannot read the tokenizer {folder / 'tokenizer.json'}: {error}") from error
-
-
-def _empty_text_vector(root: Path, dimensions: int) -> np.ndarray | None:
-    """Return the vector of a text without tokens, if essent saved the folder."""
-    path = root / "essent" / "state.safetensors"
-    vector = _tensors(path, ("empty",)).get("empty") if path.is_file() else None
-    if vector is not None and (vector.shape != (dimensions,) or not np.issubdtype(vector.dtype, np.floating)):
-        raise ModelError(
-            f"{str(root)!r}: the vector of a text without tokens must be ({dimensions},) floats like the others, got "
-            f"{vector.shape} {vector.dtype}."
-        )
-    if vector is not None and not np.isfinite(vector).all():
-        raise ModelError(f"{str(root)!r}: the vector of a text without tokens contains NaN or infinite values.")
-    return vector
-
-
-def _arrays(root: Path, path: Path) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+def _read_arrays(folder: Path, path: Path) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """Return rows, mapping and weights."""
     if not path.is_file():
-        raise _unsupported(root, f"without {path.name} in {str(path.parent)!r}")
-    tensors = _tensors(path, (*NAMES, "mapping", "weights"))
-    rows = next((tensors[name] for name in NAMES if name in tensors), None)
-    if rows is None:
+        raise _unsupported(folder, f"without {path.name} in {str(path.parent)!r}")
+    tensors = _read_tensors(path, (*NAMES, "mapping", "weights"))
+    name = next((name for name in NAMES if name in tensors), None)
+    if name is None:
         raise ModelError(f"{path} contains no table of token vectors, named {' or '.join(NAMES)}.")
+    rows, mapping, weights = tensors[name], tensors.get("mapping"), tensors.get("weights")
     if rows.ndim != 2 or 0 in rows.shape:
         raise ModelError(f"{path}: the table of token vectors must have the shape (V,D), got {rows.shape}.")
-    mapping, weights = (tensors.get(name) if NAMES[0] not in tensors else None for name in ("mapping", "weights"))
+    if name == NAMES[0]:  # a StaticEmbedding ignores them
+        mapping = weights = None
     return (
         rows if rows.dtype in STORED_TYPES else rows.astype(np.float32),
         None if mapping is None else mapping.astype(np.int32),
@@ -159,7 +145,21 @@ def _arrays(root: Path, path: Path) -> tuple[np.ndarray, np.ndarray | None, np.n
     )
 
 
-def _tensors(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+def _read_empty_text_vector(folder: Path, dimensions: int) -> np.ndarray | None:
+    """Return the vector of a text without tokens, if essent saved the folder."""
+    path = folder / "essent" / "state.safetensors"
+    vector = _read_tensors(path, ("empty",)).get("empty") if path.is_file() else None
+    if vector is not None and (vector.shape != (dimensions,) or not np.issubdtype(vector.dtype, np.floating)):
+        raise ModelError(
+            f"{str(folder)!r}: the vector of a text without tokens must be ({dimensions},) floats like the others, got "
+            f"{vector.shape} {vector.dtype}."
+        )
+    if vector is not None and not np.isfinite(vector).all():
+        raise ModelError(f"{str(folder)!r}: the vector of a text without tokens contains NaN or infinite values.")
+    return vector
+
+
+def _read_tensors(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
     """Return those of the named arrays that a file contains."""
     try:
         with safe_open(path, framework="numpy") as file:
@@ -168,22 +168,24 @@ def _tensors(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
         raise ModelError(f"Cannot read {path} without torch: {error}. Try essent.Encoder.") from error
 
 
-def _check(root: Path, tokens: int, rows: np.ndarray, mapping: np.ndarray | None, weights: np.ndarray | None) -> None:
+def _check_arrays(
+    folder: Path, tokens: int, rows: np.ndarray, mapping: np.ndarray | None, weights: np.ndarray | None
+) -> None:
     """Check that every id has a row, and that all values are finite."""
     by_token = {"rows": rows if mapping is None else None, "entries of mapping": mapping, "weights": weights}
-    for name, numbers in by_token.items():
-        if numbers is not None and len(numbers) < tokens:
+    for name, array in by_token.items():
+        if array is not None and len(array) < tokens:
             raise ModelError(
-                f"{str(root)!r}: the tokenizer has ids up to {tokens - 1}, but the table only {len(numbers)} {name}. "
+                f"{str(folder)!r}: the tokenizer has ids up to {tokens - 1}, but the table only {len(array)} {name}. "
                 "They do not belong together."
             )
-        if numbers is not None and name != "rows" and numbers.ndim != 1:
-            raise ModelError(f"{str(root)!r}: {name} must have the shape (V,), got {numbers.shape}.")
+        if array is not None and name != "rows" and array.ndim != 1:
+            raise ModelError(f"{str(folder)!r}: {name} must have the shape (V,), got {array.shape}.")
     if mapping is not None and not 0 <= mapping.min() <= mapping.max() < len(rows):
         raise ModelError(
-            f"{str(root)!r}: mapping contains rows {mapping.min()} to {mapping.max()}: must be 0 to {len(rows) - 1}."
+            f"{str(folder)!r}: mapping contains rows {mapping.min()} to {mapping.max()}: must be 0 to {len(rows) - 1}."
         )
-    for name, numbers in (("vectors", rows), ("weights", weights)):
-        if numbers is not None and numbers.dtype != np.int8 and not np.isfinite([numbers.min(), numbers.max()]).all():
-            bad = int(np.flatnonzero(~np.isfinite(numbers.reshape(len(numbers), -1)).all(axis=1))[0])
-            raise ModelError(f"{str(root)!r}: token {name} contain NaN or infinite values, first in row {bad}.")
+    for name, array in (("vectors", rows), ("weights", weights)):
+        if array is not None and array.dtype != np.int8 and not np.isfinite([array.min(), array.max()]).all():
+            bad = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))[0])
+            raise ModelError(f"{str(folder)!r}: token {name} contain NaN or infinite values, first in row {bad}.")

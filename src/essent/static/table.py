@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from numbers import Real
 from typing import Any, cast
 
@@ -28,13 +29,13 @@ from essent.recipe.shaping.affine import AffineShaper
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.sources.contexts import Contexts
 from essent.recipe.sources.layers import Mix, parse_mix, resolve
-from essent.recipe.tokens.ids import Vocabulary, count_tokens, fast_backend, text_ids, unknown_token
+from essent.recipe.tokens.ids import Vocabulary, fast_backend, unknown_token
 from essent.recipe.types import CorpusStats
 from essent.recipe.weighting.base import ByToken, weightings
 from essent.tasks.base import unit_rows
 
 TOLERANCE = 1e-4  # of the first residual, in each dimension
-STEPS = 100  # maximum; with preconditioning a few dozen suffice
+MAX_STEPS = 100  # with preconditioning, a few dozen suffice
 PAIRS = 20_000  # random pairs of texts on which the agreement of similarities is measured
 PORTION = 8192  # texts whose vectors are in memory at a time
 
@@ -100,11 +101,11 @@ def check_choice(choice: Choice, dtype: str = "float32", dimensions: int | None 
     for spec in choice.weights.split("*"):
         if spec.strip() != "uniform" and not isinstance(weightings.create(spec), ByToken):
             raise RecipeError(f"weights={choice.weights}: {spec.strip()} is not a fixed weight per token.")
-    chain = _chain_of(choice.shaping)
-    if not all(isinstance(step, AffineShaper) for step in chain.steps):
+    shaping = _chain_of(choice.shaping)
+    if not all(isinstance(step, AffineShaper) for step in shaping.steps):
         raise RecipeError(f"shaping={choice.shaping!r} is not affine, so it cannot be folded into a table.")
     if dimensions is not None:
-        check_dimensions(dimensions, chain.dim_out(dimensions), f"the output of shaping {choice.shaping!r},")
+        check_dimensions(dimensions, shaping.dim_out(dimensions), f"the output of shaping {choice.shaping!r},")
 
 
 def _chain_of(shaping: str) -> Chain:
@@ -120,7 +121,9 @@ class Material:
         contexts: averages of all requested layers.
         vectors: the model's sentence vectors (N,D), or None.
         texts: the corpus.
-        token_counts: texts × tokens, see `bag_matrix`.
+        token_counts: texts × tokens (N,V), see `bag_matrix`.
+        stats: token counts, without special tokens around the texts.
+        fits: cache of the last rows before shaping, by layers, weights and ridge.
     """
 
     tokenizer: Any
@@ -128,17 +131,13 @@ class Material:
     vectors: np.ndarray | None
     texts: list[str]
     token_counts: sparse.csr_matrix
-    fits: dict[tuple[str, str, float], np.ndarray] = field(default_factory=dict)
+    stats: CorpusStats
+    fits: dict[tuple[str, str, float | None], np.ndarray] = field(default_factory=dict)
 
-    @cached_property
+    @property
     def rows(self) -> int:
         """The number of rows V of a table."""
-        return int(1 + max(self.tokenizer.get_vocab().values()))
-
-    @cached_property
-    def stats(self) -> CorpusStats:
-        """Token counts, without special tokens around the texts."""
-        return count_tokens(lambda portion: text_ids(self.tokenizer, list(portion)), self.texts, self.rows)
+        return len(self.stats.count)
 
     def table(self, choice: Choice, *, progress: bool = False) -> np.ndarray:
         """Compute the table (V,K) of a choice; the row of the unknown token is zero.
@@ -148,47 +147,43 @@ class Material:
             InputError: a fit without sentence vectors.
         """
         check_choice(choice)
-        key = (choice.layers, choice.weights, choice.ridge or 0.0)
+        key = (choice.layers, choice.weights, choice.ridge)
         if key not in self.fits:
-            rows = self._mixed(choice.layers) * self._weights(choice.weights)[:, None]
-            if choice.ridge is not None:
-                if self.vectors is None:
-                    raise InputError(
-                        f"ridge={choice.ridge} needs the model's sentence vectors, which were not collected. Use "
-                        "ridge=None."
-                    )
-                rows = fit_rows(self.token_counts, self.vectors, rows, choice.ridge, progress=progress)
-            self.fits = {key: self._known(rows.astype(np.float32))}  # cache the last one, which all shapings share
-        rows, chain = np.array(self.fits[key]), _chain_of(choice.shaping)
-        if chain.steps:  # fitted on the means of the corpus's texts
-            affine = chain.fit(self.token_counts @ rows).as_affine()
+            self.fits = {key: self._fit(choice, progress)}  # cache the last one, which all shapings share
+        rows, shaping = self.fits[key].copy(), _chain_of(choice.shaping)
+        if shaping.steps:  # fitted on the means of the corpus's texts
+            affine = shaping.fit(self.token_counts @ rows).as_affine()
             assert affine is not None  # noqa: S101  checked above
             rows = ((rows - affine.mean) @ affine.matrix + affine.offset).astype(np.float32)
-        return self._known(rows)
+        return self._without_unknown(rows)
 
-    def _mixed(self, layers: str) -> np.ndarray:
-        """Return the averages mixed over layers with weights α_k: (V,D)."""
-        last = self.contexts.last
-        parts = [
-            np.float32(factor) * self.contexts.table(int(resolve(name, last).key))[: self.rows]
-            for name, factor in parse_layers(layers)
+    def _fit(self, choice: Choice, progress: bool) -> np.ndarray:
+        """Return the weighted averages, fitted to the sentence vectors unless ridge is None: (V,D) float32."""
+        layers = [
+            np.float32(factor) * self.contexts.table(int(resolve(name, self.contexts.last).key))[: self.rows]
+            for name, factor in parse_layers(choice.layers)
         ]
-        return np.asarray(np.sum(parts, axis=0))
-
-    def _weights(self, text: str) -> np.ndarray:
-        """Return the product of weights by token: (V,) float32."""
-        specs = [spec.strip() for spec in text.split("*") if spec.strip() != "uniform"]
+        specs = [spec.strip() for spec in choice.weights.split("*") if spec.strip() != "uniform"]
         factors = [cast("ByToken", weightings.create(spec)).table(self.vocabulary, self.stats) for spec in specs]
-        return np.asarray(np.prod([np.ones(self.rows), *factors], axis=0), np.float32)
+        weights = np.prod([np.ones(self.rows), *factors], axis=0).astype(np.float32)  # (V,)
+        rows = np.sum(layers, axis=0) * weights[:, None]
+        if choice.ridge is not None:
+            if self.vectors is None:
+                raise InputError(
+                    f"ridge={choice.ridge} needs the model's sentence vectors, which were not collected. Use "
+                    "ridge=None."
+                )
+            rows = fit_rows(self.token_counts, self.vectors, rows, choice.ridge, progress=progress)
+        return self._without_unknown(rows.astype(np.float32))
 
-    def _known(self, rows: np.ndarray) -> np.ndarray:
+    def _without_unknown(self, rows: np.ndarray) -> np.ndarray:
         """Set the unknown token's row to zero: sentence-transformers counts the token in a mean, model2vec does not."""
-        if self.unknown is not None:
-            rows[self.unknown] = 0.0
+        if self.unknown_id is not None:
+            rows[self.unknown_id] = 0.0
         return rows
 
     @cached_property
-    def unknown(self) -> int | None:
+    def unknown_id(self) -> int | None:
         """The id of the unknown token."""
         backend = fast_backend(self.tokenizer)
         token = unknown_token(backend)
@@ -203,11 +198,6 @@ class Material:
 # -- the fit ----------------------------------------------------------------------------------------------------------
 
 
-def flat_ids(sequences: Sequence[Sequence[int]]) -> np.ndarray:
-    """Concatenate the ids of all texts, int64."""
-    return np.concatenate([np.asarray(ids, np.int64) for ids in sequences]) if len(sequences) else np.zeros(0, np.int64)
-
-
 def bag_matrix(sequences: Sequence[Sequence[int]], rows: int) -> sparse.csr_matrix:
     """Return the matrix of texts × tokens: each token's share of the text; a text without tokens is a row of zeros.
 
@@ -215,10 +205,10 @@ def bag_matrix(sequences: Sequence[Sequence[int]], rows: int) -> sparse.csr_matr
         (N,V) float32.
     """
     lengths = np.fromiter((len(ids) for ids in sequences), np.int64, len(sequences))
-    flat = flat_ids(sequences)
+    flat = np.fromiter(chain.from_iterable(sequences), np.int64, lengths.sum())
     shares = np.repeat(1.0 / np.maximum(lengths, 1), lengths).astype(np.float32)
-    start = np.concatenate([[0], np.cumsum(lengths)])
-    matrix = sparse.csr_matrix((shares, flat, start), shape=(len(sequences), rows))
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    matrix = sparse.csr_matrix((shares, flat, starts), shape=(len(sequences), rows))
     matrix.sum_duplicates()
     return matrix
 
@@ -234,6 +224,8 @@ def fit_rows(
     """Compute the rows that minimize the sum in the module docstring.
 
     A token that occurs in no text retains its prior row. The prior is first scaled by one factor to fit the vectors.
+    Then (XᵀX + λ) Δ = Xᵀ (target − X prior), with the matrix X of texts × tokens, is solved for the change Δ of the
+    prior by conjugate gradients, for all dimensions at once, preconditioned by the diagonal.
 
     Args:
         token_counts: texts × tokens (N,V), see `bag_matrix`.
@@ -254,32 +246,26 @@ def fit_rows(
     means = token_counts @ prior
     size = float((means * means).sum())
     scaled = prior * (float((means * target).sum()) / size) if size > 0 else prior
-    change = _solve(token_counts, target - token_counts @ scaled, strength, progress)
-    return np.asarray(scaled + change, np.float32)
-
-
-def _solve(token_counts: sparse.csr_matrix, target: np.ndarray, strength: float, progress: bool) -> np.ndarray:
-    """Solve (XᵀX + λ) Δ = Xᵀ target by conjugate gradients, all dimensions at once, preconditioned by the diagonal."""
-    turned = token_counts.T.tocsr()
+    transposed = token_counts.T.tocsr()
     diagonal = np.asarray(token_counts.multiply(token_counts).sum(axis=0)).reshape(-1, 1) + strength  # (V,1)
-    residual = (turned @ target).astype(np.float32)  # (V,D)
+    residual = (transposed @ (target - token_counts @ scaled)).astype(np.float32)  # (V,D)
     change = np.zeros_like(residual)
-    nearer = residual / diagonal
-    direction = nearer.copy()
-    product = (residual * nearer).sum(axis=0)  # (D,)
-    first = np.linalg.norm(residual, axis=0)
-    for _ in tqdm(range(STEPS), desc="Rows", unit="step", disable=not progress):
-        if (np.linalg.norm(residual, axis=0) <= TOLERANCE * np.maximum(first, 1e-30)).all():
+    preconditioned = residual / diagonal
+    direction = preconditioned.copy()
+    product = (residual * preconditioned).sum(axis=0)  # (D,)
+    first_norms = np.linalg.norm(residual, axis=0)
+    for _ in tqdm(range(MAX_STEPS), desc="Rows", unit="step", disable=not progress):
+        if (np.linalg.norm(residual, axis=0) <= TOLERANCE * np.maximum(first_norms, 1e-30)).all():
             break
-        turned_direction = turned @ (token_counts @ direction) + strength * direction
-        length = product / np.maximum((direction * turned_direction).sum(axis=0), 1e-30)
-        change += length * direction
-        residual -= length * turned_direction
-        nearer = residual / diagonal
-        following = (residual * nearer).sum(axis=0)
-        direction = nearer + following / np.maximum(product, 1e-30) * direction
-        product = following
-    return np.asarray(change, np.float32)
+        mapped = transposed @ (token_counts @ direction) + strength * direction
+        step_size = product / np.maximum((direction * mapped).sum(axis=0), 1e-30)
+        change += step_size * direction
+        residual -= step_size * mapped
+        preconditioned = residual / diagonal
+        next_product = (residual * preconditioned).sum(axis=0)
+        direction = preconditioned + next_product / np.maximum(product, 1e-30) * direction
+        product = next_product
+    return np.asarray(scaled + change, np.float32)
 
 
 # -- smaller tables, and their agreement with the original ------------------------------------------------------------
