@@ -32,12 +32,12 @@ from essent.tasks.comparison import (
     against,
     bootstrap,
     draws_of,
+    interval,
     mean_of_data_sets,
     scores_of_parts,
 )
 from essent.tasks.locate import load_labelled
 from essent.tasks.probes import spread_folds
-from essent.tasks.resampling import interval
 
 BOTH = f"judged + {TEACHER}"  # a few labels, and the score without labels
 RANKS = "mean rank"  # over several data sets; 1 for a recipe that is the best on each

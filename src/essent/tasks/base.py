@@ -22,7 +22,6 @@ import numpy as np
 
 from essent._core.texts import distinct_texts, require_finite
 from essent.errors import InputError
-from essent.tasks.resampling import weighted_mean
 from essent.tasks.result import Result, library_versions
 
 if TYPE_CHECKING:
@@ -35,9 +34,9 @@ Statistic = Callable[[np.ndarray, np.ndarray], np.ndarray]  # values (U,) and co
 
 
 def prompt_note(prompts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a sentence about the prompts that are put before texts; no sentence without prompts."""
-    sentences = [f"{prompt!r} before the {kind}" for kind, prompt in prompts.items() if prompt]
-    return (f"The model's prompts are applied: {' and '.join(sentences)}.",) if sentences else ()
+    """Return a note that lists the prompts put before texts; no note without prompts."""
+    applied = [f"{prompt!r} before the {kind}" for kind, prompt in prompts.items() if prompt]
+    return (f"The model's prompts are applied: {' and '.join(applied)}.",) if applied else ()
 
 
 @dataclass(frozen=True)
@@ -145,9 +144,14 @@ class LabeledTask(Task):
         return len(self)
 
     @property
+    def evidence_per_unit(self) -> int:
+        """Number of values per scored example in the evidence, which is their concatenation (evidence_per_unit · U)."""
+        return 1
+
+    @property
     def evidence_size(self) -> int:
         """E, the length of the evidence of one recipe."""
-        return self.units
+        return self.units * self.evidence_per_unit
 
     def compared(self) -> np.ndarray | None:
         """Return positions in `texts()` (E,2) of the pairs whose cosines are the evidence; None if it needs vectors."""
@@ -203,7 +207,7 @@ class LabeledTask(Task):
         """Return a function from counts of the examples (B,U) to scores (R,B), for recipes with evidence (R,E)."""
         values, statistic = self.values(evidence, score), self.statistic(score)
         if statistic is None:
-            return lambda counts: 100 * weighted_mean(values, counts)
+            return lambda counts: 100 * (values @ counts.T / counts.sum(axis=1))
         return lambda counts: np.stack([statistic(row, counts) for row in values])
 
     def scores(self, evidence: np.ndarray, score: str = "") -> np.ndarray:

@@ -19,9 +19,8 @@ from essent.errors import DataError, InputError
 from essent.tasks.base import LabeledTask, Statistic
 from essent.tasks.comparison import with_interval
 from essent.tasks.examples import Example, check_classes, check_examples
-from essent.tasks.pairs import correlations, with_normal_interval
+from essent.tasks.pairs import correlations, weighted_correlation
 from essent.tasks.probes import STRENGTHS, cross_validated, few_label_sets, few_labels, held_out, spread_folds
-from essent.tasks.resampling import f1_macro, share, weighted_correlation
 from essent.tasks.result import Result
 
 Scores = tuple[dict[str, dict[str, float]], list[str]]  # metrics and notes
@@ -281,8 +280,7 @@ class LabelTask(LabeledTask):
 
     def _soft_scores(self, probabilities: np.ndarray, evidence: np.ndarray) -> Scores:
         gold, lowest = self._gold, self._scale[0]
-        scores, notes = correlations(evidence, gold, "all pairs")
-        metrics = {name: with_normal_interval(name, score, len(gold)) for name, score in scores.items()}
+        metrics, notes = correlations(evidence, gold, "all pairs")
         nearest = np.clip(np.floor(gold + 0.5), lowest, self._scale[-1])
         metrics["accuracy"] = share(self._scale[probabilities.argmax(axis=1)] == nearest)
         if below := int((gold < lowest).sum()):
@@ -337,3 +335,22 @@ class LabelTask(LabeledTask):
         kinds = None if self.scale is not None else [self.examples[row].target for row in members]
         texts = None if self.nested else [self.examples[row].texts for row in members]  # SentEval splits equal texts
         return spread_folds(len(members), self.folds, SEED, kinds, texts)
+
+
+def f1_macro(gold: np.ndarray, predicted: np.ndarray, counts: np.ndarray, classes: int) -> np.ndarray:
+    """Compute macro-F1 ×100 (B,) of predictions (U,) in draws (B,U): the mean over classes that occur in a draw."""
+    is_gold, is_predicted = (labels[:, None] == np.arange(classes) for labels in (gold, predicted))  # (U,C)
+    sizes = counts @ is_gold + counts @ is_predicted  # (B,C) classes, and predictions of them
+    hits = 2 * counts @ (is_gold & is_predicted)
+    scores = np.divide(hits, sizes, out=np.zeros_like(hits), where=sizes > 0).sum(axis=1)
+    return np.asarray(100 * scores / np.maximum((sizes > 0).sum(axis=1), 1))
+
+
+def share(right: np.ndarray) -> dict[str, float]:
+    """Return the percentage of correct predictions, with Wilson's 95 % interval."""
+    from scipy.stats import binomtest
+
+    if not len(right):
+        return dict.fromkeys(("all", "low", "high"), math.nan)
+    interval = binomtest(int(np.sum(right)), len(right)).proportion_ci(method="wilson")
+    return {"all": 100 * float(np.mean(right)), "low": 100 * float(interval.low), "high": 100 * float(interval.high)}
