@@ -157,6 +157,13 @@ class LabeledTask(Task):
         """Return positions in `texts()` (E,2) of the pairs whose cosines are the evidence; None if it needs vectors."""
         return None
 
+    def texts(self) -> list[str]:
+        """Return all first texts of `read_items()`, then all second texts (and all third texts), with duplicates.
+
+        Recipes (idf, shaping) are fitted on these texts: on distinct texts, scores differ by up to 1.2 points.
+        """
+        return [text for side in zip(*self.read_items(), strict=True) for text in side]
+
     @abstractmethod
     def items(self) -> list[tuple[str, ...]]:
         """Return the texts of each scored example; the overlap of two data sets is computed from them."""
@@ -233,10 +240,9 @@ class LabeledTask(Task):
         **protocol: Any,
     ) -> Result:
         """Return the result; its main score is the first of `score_names`."""
-        main, provenance = self.score_names[0], self._provenance(**protocol)
-        key = "all" if "all" in metrics[main] else "mean"
-        notes = (*self.notes, *notes)
-        return Result(self.name, metrics, subsets or {}, self.units, provenance, notes, (main, key), evidence)
+        main = self.score_names[0], "all" if "all" in metrics[self.score_names[0]] else "mean"
+        provenance, notes = self._provenance(**protocol), (*self.notes, *notes)
+        return Result(self.name, metrics, subsets or {}, self.units, provenance, notes, main, evidence)
 
 
 def as_matrix(vectors: Any, texts: Sequence[str]) -> np.ndarray:

@@ -33,7 +33,7 @@ SAME_TRIPLET = 1e-6  # a smaller difference of two cosines of a triplet may be r
 
 
 class CosineTask(LabeledTask):
-    """Base class of tasks with P pairs or triplets; the evidence is the cosines of the first text with each other one."""
+    """Base class of tasks with P pairs or triplets; the evidence is the cosines of the first text with the others."""
 
     unit = "pairs"
     examples_in = "pairs"
@@ -41,13 +41,6 @@ class CosineTask(LabeledTask):
     def __post_init__(self) -> None:
         if not len(self):
             raise DataError(f"The task {self.name!r} has no {self.examples_in}.")
-
-    def texts(self) -> list[str]:
-        """Return all first texts, then all second texts (and all third texts), with duplicates.
-
-        Recipes (idf, shaping) are fitted on these texts: on distinct texts, scores differ by up to 1.2 points.
-        """
-        return [text for side in zip(*self.items(), strict=True) for text in side]
 
     def _content(self) -> Any:
         return [list(example) for example in getattr(self, self.examples_in)]
@@ -58,9 +51,8 @@ class CosineTask(LabeledTask):
 
     def compared(self) -> np.ndarray:
         """Return indices of `texts()` (E,2): first and second texts, then first and third texts."""
-        return np.stack(
-            [np.tile(np.arange(len(self)), self.evidence_per_unit), len(self) + np.arange(self.evidence_size)], 1
-        )
+        later = len(self) + np.arange(self.evidence_size)
+        return np.stack([later % len(self), later], axis=1)
 
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
         """Compute the cosines (E,) of the pairs in `compared()`."""
@@ -83,10 +75,11 @@ class Order:
     """Sorted order of values (U,), from which their mean ranks within any draw are computed."""
 
     def __init__(self, values: np.ndarray) -> None:
-        _, groups, sizes = np.unique(values, return_inverse=True, return_counts=True)
-        self.groups = groups  # (U,) equal values share a group
         self.order = np.argsort(values, kind="stable")
-        self.starts = np.cumsum(sizes) - sizes  # of the groups in `order`
+        differs = np.diff(values[self.order], prepend=np.nan) != 0
+        self.starts = np.flatnonzero(differs)  # of groups of equal values, as indices of `order`
+        self.groups = np.empty(len(values), np.int64)  # of each value
+        self.groups[self.order] = np.cumsum(differs) - 1
 
     def ranks(self, counts: np.ndarray) -> np.ndarray:
         """Compute ranks (B,U) in draws with counts (B,U); ties get their mean rank."""
@@ -179,7 +172,7 @@ class PairTask(CosineTask):
     def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
         """Return Spearman ×100 in draws of the pairs; ranks within a draw are running sums of its counts."""
         gold, orders = Order(self._gold), [Order(row) for row in evidence]
-        undefined = self._undefined(evidence)[:, None]
+        undefined = ((np.ptp(evidence, axis=1) <= SAME_COSINE) | (np.ptp(self._gold) == 0))[:, None]
 
         def spearman(counts: np.ndarray) -> np.ndarray:
             gold_ranks = gold.ranks(counts)
@@ -188,30 +181,16 @@ class PairTask(CosineTask):
 
         return spearman
 
-    def scores(self, evidence: np.ndarray, score: str = "") -> np.ndarray:
-        """Compute Spearman ×100 (R,) of cosines (R,P)."""
-        ranks, spearman = self.paired(evidence, score)
-        return np.where(self._undefined(evidence), np.nan, spearman(ranks))
-
     def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Scorer]:
         """Return ranks, and a function that computes Spearman's correlation ×100 from them."""
-        gold = ranks_of(self._gold) - (len(self) + 1) / 2
-
-        def spearman(ranks: np.ndarray) -> np.ndarray:
-            ranks = ranks - ranks.mean(axis=1, keepdims=True)
-            scale = np.sqrt((ranks**2).sum(axis=1) * (gold**2).sum())
-            products = (ranks * gold).sum(axis=1)
-            return np.asarray(100 * np.divide(products, scale, out=np.full_like(products, np.nan), where=scale > 0))
-
-        return self.values(evidence, score), spearman
+        gold = ranks_of(self._gold)[None]
+        return self.values(
+            evidence, score
+        ), lambda ranks: 100 * weighted_correlation(ranks, gold, np.ones((1, len(self))))
 
     @property
     def _gold(self) -> np.ndarray:
         return np.array([pair.score for pair in self.pairs], dtype=np.float64)
-
-    def _undefined(self, evidence: np.ndarray) -> np.ndarray:
-        """Return which rows (R,) of cosines (R,P) have no correlation."""
-        return np.asarray((np.ptp(evidence, axis=1) <= SAME_COSINE) | (np.ptp(self._gold) == 0))
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         return self.score(self.evidence(vectors, rows))
