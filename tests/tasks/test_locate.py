@@ -163,8 +163,8 @@ def test_parts_of_files(tmp_path: Path) -> None:
         ({"label": 1}, "no column 'text'"),
         ({"text": "a", "label": 0.5}, "a text, a whole number, true or false, not 0.5"),
         ({"text": "a", "label": 1, "split": "all"}, "must be one of train"),
-        ({"text": "a", "label": 1, "split": "test"}, "in every row or in none"),
-        ({"sentence1": "a", "sentence2": "b", "label": 1}, "expected 1 texts as in the rows above, not 2"),
+        ({"text": "a", "label": 1, "split": "test"}, "in every example, or None in all"),
+        ({"sentence1": "a", "sentence2": "b", "label": 1}, "expected 1 texts as in the first example, not 2"),
     ],
 )
 def test_bad_rows(tmp_path: Path, row: dict, message: str) -> None:

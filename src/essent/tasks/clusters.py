@@ -22,7 +22,7 @@ from essent._core.lazy import needs_torch
 from essent.errors import DataError, InputError
 from essent.tasks.base import LabeledTask, Scorer, Statistic
 from essent.tasks.comparison import with_interval
-from essent.tasks.examples import Example, check_classes, check_examples
+from essent.tasks.examples import Example, check_classes, check_task_examples
 from essent.tasks.result import Result
 
 SEEDS = tuple(range(10))
@@ -60,7 +60,7 @@ class ClusterTask(LabeledTask):
     starts: int = 10
 
     def __post_init__(self) -> None:
-        check_examples(self.name, self.examples)
+        check_task_examples(self.name, self.examples)
         check_classes(self.name, [str(example.target) for example in self.examples])
         if len(self.examples[0].texts) != 1:
             raise DataError(f"The task {self.name!r} contains pairs; only single texts can be clustered.")

@@ -65,7 +65,8 @@ def wilson(share: float, count: int) -> tuple[float, float]:
     z = float(norm.ppf((1 + LEVEL) / 2))
     scale, middle = 1 + z * z / count, share + z * z / (2 * count)
     half_width = z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
-    return max((middle - half_width) / scale, 0.0), min((middle + half_width) / scale, 1.0)
+    low, high = (middle - half_width) / scale, (middle + half_width) / scale
+    return min(max(low, 0.0), share), max(min(high, 1.0), share)  # by rounding, an end may lie beyond the share
 
 
 def with_interval(task: LabeledTask, evidence: np.ndarray, score: str) -> dict[str, float]:

@@ -19,7 +19,7 @@ from essent._core.lazy import needs_torch
 from essent.errors import DataError, InputError
 from essent.tasks.base import LabeledTask, Statistic
 from essent.tasks.comparison import wilson, with_interval
-from essent.tasks.examples import Example, check_classes, check_examples
+from essent.tasks.examples import Example, check_classes, check_task_examples
 from essent.tasks.pairs import correlations, weighted_correlation
 from essent.tasks.result import Result
 
@@ -65,7 +65,7 @@ class LabelTask(LabeledTask):
     chosen_on: bool = False
 
     def __post_init__(self) -> None:
-        check_examples(self.name, self.examples)
+        check_task_examples(self.name, self.examples)
         if not isinstance(self.folds, int) or self.folds < 2:
             raise InputError(f"{self.name}: folds={self.folds!r}: cross-validation needs at least 2 folds.")
         if self.shots and (self.scale is not None or any(type(shot) is not int or shot < 1 for shot in self.shots)):
