@@ -17,6 +17,7 @@ import pytest
 from scipy.stats import binomtest, bootstrap
 
 from essent.errors import DataError
+from essent.tasks.comparison import wilson
 from essent.tasks.examples import SUBSETS, MinimalPair
 from essent.tasks.heros import GROUPS, REFERENCES, HerosTask, comparisons, load_heros, verdict
 from essent.tasks.result import Result
@@ -50,6 +51,7 @@ def test_scores_match_plain_loops() -> None:
             scaled = [(cosine - base) / (1 - base) for (_, own), cosine in cosines.items() if own == subset]
             assert (scores["similarity"], scores["n"]) == (pytest.approx(np.mean(scaled), abs=1e-12), len(scaled))
         for comparison in comparisons(result):
+            assert (comparison.low, comparison.high) == wilson(comparison.share, comparison.originals)
             members, below = GROUPS[comparison.above], REFERENCES[comparison.below]
             wins = [
                 [cosines[o, m] > cosines[o, below] for m in members if (o, m) in cosines and (o, below) in cosines]
@@ -86,12 +88,10 @@ def test_intervals_are_the_bootstraps() -> None:
     assert scores["low"] < scores["similarity"] < scores["high"]
 
 
-def test_shares_have_wilsons_interval() -> None:
-    result = synthetic_task(10).score_vectors(vectors_of(synthetic_task(10).texts(), seed=2))
-    comparison = {(c.above, c.below): c for c in comparisons(result)}["an antonym", "a synonym"]
-    expected = binomtest(round(comparison.share * 10), 10).proportion_ci(method="wilson")
-    assert (comparison.low, comparison.high) == pytest.approx((expected.low, expected.high))
-    assert comparison.originals == 10
+@pytest.mark.parametrize("cases", range(11))
+def test_shares_have_wilsons_interval(cases: int) -> None:
+    expected = binomtest(cases, 10).proportion_ci(method="wilson")
+    assert wilson(cases / 10, 10) == pytest.approx((expected.low, expected.high))
 
 
 def test_the_verdict_in_words() -> None:

@@ -36,8 +36,8 @@ from essent.tasks.comparison import (
     mean_of_data_sets,
     scores_of_parts,
 )
-from essent.tasks.locate import load_labelled
 from essent.tasks.labels import spread_folds
+from essent.tasks.locate import load_labelled
 
 BOTH = f"judged + {TEACHER}"  # a few labels, and the score without labels
 RANKS = "mean rank"  # over several data sets; 1 for a recipe that is the best on each
