@@ -45,12 +45,13 @@ def test_catalogue() -> None:
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(UnknownNameError, match=r"'sts17'. Did you mean .*'sts1.'.*Tasks: sts12, sts13.*stsb.dev"):
-        load_task("sts17")
-    with pytest.raises(UnknownNameError, match=r"'sts12.dev'"):
-        load_task("sts12.dev")
-    with pytest.raises(UnknownNameError, match=r"Known: "):
-        load_task("xyzzy")
+    for name, message in (
+        ("sts17", "'sts17'. Did you mean .*'sts1.'.*Tasks: sts12, sts13.*stsb.dev"),
+        ("sts12.dev", "'sts12.dev'"),
+        ("xyzzy", "Known: "),
+    ):
+        with pytest.raises(UnknownNameError, match=message):
+            load_task(name)
     with pytest.raises(UnknownNameError, match="kind of task 'cluster'"):
         task_names("cluster")
 
@@ -121,14 +122,14 @@ def test_missing_data_lists_where_it_was_looked_for(tmp_path: Path) -> None:
             load_task(task, tmp_path)
         assert str(tmp_path / f"{pattern}jsonl,json,csv,tsv,parquet}}") in str(error.value)
         assert "/stsb.{" not in str(error.value)
-    with pytest.raises(DataError, match="does not exist"):
-        load_task("stsb", tmp_path / "no")
-    with pytest.raises(DataError, match=r"is a file\. To score it"):
-        load_task("agnews", tmp_path / "stsb.jsonl")
-    with pytest.raises(DataError, match=r"'agnews' is not on the hub.*DIR/clustering/agnews"):
-        load_task("agnews")
-    with pytest.raises(DataError, match=r"'sickr.train' is not on the hub.* DIR/sts/sickr.train"):
-        load_task("sickr.train")
+    for task, folder, message in (
+        ("stsb", tmp_path / "no", "does not exist"),
+        ("agnews", tmp_path / "stsb.jsonl", r"is a file\. To score it"),
+        ("agnews", None, r"'agnews' is not on the hub.*DIR/clustering/agnews"),
+        ("sickr.train", None, r"'sickr.train' is not on the hub.* DIR/sts/sickr.train"),
+    ):
+        with pytest.raises(DataError, match=message):
+            load_task(task, folder)
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
