@@ -52,7 +52,6 @@ HEROS = HerosTask(
         for text in SENTENCES[:4]
         for kind, changed in (("Synonym", text.replace(" ", " very ", 1)), ("Antonym", "No " + text))
     ),
-    resamples=50,
 )
 LABELS = LabelTask(
     "labels", tuple(Example((f"{text} {n}",), str(n % 2)) for n in range(4) for text in SENTENCES[:6]), folds=3
