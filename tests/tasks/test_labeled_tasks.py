@@ -131,9 +131,8 @@ def test_retrieval_against_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     ranked = np.take_along_axis(grades, order, axis=1) > 0
     first = np.where(ranked[:, :10].any(axis=1), 1 / (1 + ranked[:, :10].argmax(axis=1)), 0)
     gain = 100 * ndcg_score(grades, cosines, k=10)  # linear gains, as trec_eval has them
-    assert result.metrics["ndcg@10"]["all"] == pytest.approx(gain, abs=1e-4)
-    assert result.metrics["mrr@10"]["all"] == pytest.approx(100 * first.mean(), abs=1e-4)
-    assert result.metrics["recall@10"]["all"] == pytest.approx(100 * ranked[:, :10].sum() / (2 * COUNT), abs=1e-4)
+    expected = {"ndcg@10": gain, "mrr@10": 100 * first.mean(), "recall@10": 100 * ranked[:, :10].sum() / (2 * COUNT)}
+    assert {name: result.metrics[name]["all"] for name in expected} == pytest.approx(expected, abs=1e-4)
     assert result.metrics["ndcg@10"]["low"] < gain < result.metrics["ndcg@10"]["high"]
     rows = np.arange(len(vectors))
     np.testing.assert_array_equal(nearest(vectors, rows[:COUNT], rows[COUNT:], 5), order[:, :5])
