@@ -294,7 +294,7 @@ class LabelTask(LabeledTask):
         if not self.units:
             raise DataError(f"The task {self.name!r} has no test part to score. Add one; search does not need it.")
         evidence, probabilities, strengths = self._predict(vectors[list(rows)])
-        gold, notes = self._gold, []
+        gold, notes = self._gold, list[str]()
         if self.scale is None:
             metrics = {"accuracy": share(evidence[: self.units] == gold)}
             metrics["f1_macro"] = {"all": float(self.scores(evidence[None], "f1_macro")[0])}

@@ -76,7 +76,7 @@ class RetrievalTask(LabeledTask):
             raise DataError(f"The task {self.name!r} has no query with a relevant document.")
         unanswered = len(queries) - len(answered)
         note = f"{unanswered} queries without a relevant document are excluded."
-        fields = {"queries": answered, "corpus": corpus, "relevant": relevant}
+        fields: dict[str, Any] = {"queries": answered, "corpus": corpus, "relevant": relevant}
         for name, checked in (fields | ({"notes": (*self.notes, note)} if unanswered else {})).items():
             object.__setattr__(self, name, checked)
 
