@@ -19,9 +19,9 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from essent import Encoder
-from essent.tasks.labels import LabelTask
+from essent.tasks.labels import STRENGTHS, LabelTask
 from essent.tasks.locate import load_task
-from essent.tasks.probes import STRENGTHS, cross_validated, scaled
+from essent.tasks.probes import cross_validated, scaled
 
 REGULARISATIONS = tuple(10.0**power for power in range(-5, -1))
 

@@ -94,7 +94,7 @@ def reproduction() -> Reproduction:
 
 def minimal_pairs() -> Result:
     rows = [("A man runs.", "A man sprints.", "Synonym"), ("A man runs.", "A man walks.", "Antonym")]
-    task = HerosTask("heros", tuple(MinimalPair(*row) for row in rows), notes=(HOSTILE,), resamples=10)
+    task = HerosTask("heros", tuple(MinimalPair(*row) for row in rows), notes=(HOSTILE,))
     return task.run(lambda texts: [[float(len(text)), 1.0] for text in texts])
 
 

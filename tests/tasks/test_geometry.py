@@ -149,6 +149,9 @@ def test_degenerate_tasks() -> None:
     assert any("3 texts have a zero vector" in note for note in zeros.notes)
     assert math.isnan(zeros.metrics["isoscore"]["all"])
     assert zeros.metrics["alignment"]["all"] == 0.0
+
+
+def test_refusals() -> None:
     with pytest.raises(InputError, match="no sentences"):
         GeometryTask("none", ())
     with pytest.raises(UnknownNameError, match="simcse"):

@@ -176,16 +176,17 @@ def test_existing_paths_are_not_unknown_names(tmp_path: Path, monkeypatch: pytes
     put(tmp_path / "mine" / "classification" / "trec.jsonl", LABELLED)
     (tmp_path / "lines.txt").write_text("one\ntwo\n", "utf-8")
     assert isinstance(load_task("trec", "mine"), LabelTask)
-    for name in ("lines.txt", tmp_path / "lines.txt"):
-        with pytest.raises(DataError, match=r"lines\.txt: cannot read files with the suffix '\.txt'.*\.jsonl"):
-            load_task(name)
-    with pytest.raises(DataError, match=r"mine is a folder\. Expected a file"):
-        load_task("mine")
-    with pytest.raises(DataError, match=r"mine has no corpus\.jsonl"):
-        load_task("retrieval:mine")
     put(tmp_path / "stsb" / "x.jsonl", LABELLED)
-    with pytest.raises(DataError, match="No data for 'stsb'"):  # the data set, though a folder has its name
-        load_task("stsb", "mine")
+    refused: list[tuple[str | Path, str]] = [
+        ("lines.txt", r"lines\.txt: cannot read files with the suffix '\.txt'.*\.jsonl"),
+        (tmp_path / "lines.txt", r"lines\.txt: cannot read files with the suffix '\.txt'.*\.jsonl"),
+        ("mine", r"mine is a folder\. Expected a file"),
+        ("retrieval:mine", r"mine has no corpus\.jsonl"),
+        ("stsb", "No data for 'stsb'"),  # the data set, though a folder has its name
+    ]
+    for name, message in refused:
+        with pytest.raises(DataError, match=message):
+            load_task(name, "mine")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from essent.tasks.examples import Example
 from essent.tasks.labels import LabelTask
 from essent.tasks.locate import as_task
 from essent.tasks.pairs import DuplicateTask, PairTask, TripletTask
-from essent.tasks.retrieval import RetrievalTask, UnitRows, nearest
+from essent.tasks.retrieval import RetrievalTask, nearest
 
 COUNT = 40
 
@@ -131,12 +131,11 @@ def test_retrieval_against_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     ranked = np.take_along_axis(grades, order, axis=1) > 0
     first = np.where(ranked[:, :10].any(axis=1), 1 / (1 + ranked[:, :10].argmax(axis=1)), 0)
     gain = 100 * ndcg_score(grades, cosines, k=10)  # linear gains, as trec_eval has them
-    assert result.metrics["ndcg@10"]["all"] == pytest.approx(gain, abs=1e-4)
-    assert result.metrics["mrr@10"]["all"] == pytest.approx(100 * first.mean(), abs=1e-4)
-    assert result.metrics["recall@10"]["all"] == pytest.approx(100 * ranked[:, :10].sum() / (2 * COUNT), abs=1e-4)
+    expected = {"ndcg@10": gain, "mrr@10": 100 * first.mean(), "recall@10": 100 * ranked[:, :10].sum() / (2 * COUNT)}
+    assert {name: result.metrics[name]["all"] for name in expected} == pytest.approx(expected, abs=1e-4)
     assert result.metrics["ndcg@10"]["low"] < gain < result.metrics["ndcg@10"]["high"]
     rows = np.arange(len(vectors))
-    np.testing.assert_array_equal(nearest(UnitRows(vectors), rows[:COUNT], rows[COUNT:], 5), order[:, :5])
+    np.testing.assert_array_equal(nearest(vectors, rows[:COUNT], rows[COUNT:], 5), order[:, :5])
     whole = task.evidence(vectors.astype(np.float32), rows)
     monkeypatch.setattr("essent.tasks.retrieval.BLOCK", 500)
     monkeypatch.setattr("essent.tasks.retrieval.UNIT_ROWS", 7)
@@ -150,7 +149,7 @@ def test_nearest_orders_anisotropic_vectors() -> None:
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     apart = np.linalg.norm(units[:20, None] - units[20:], axis=2)
     rows = np.arange(len(units))
-    distances = np.take_along_axis(apart, nearest(UnitRows(units), rows[:20], rows[20:], 210)[:, :10], axis=1)
+    distances = np.take_along_axis(apart, nearest(units, rows[:20], rows[20:], 210)[:, :10], axis=1)
     np.testing.assert_allclose(distances, np.sort(apart, axis=1)[:, :10], atol=1e-6)
     assert (apart.std() > 1e-5) & (apart.max() < 0.01)
 

@@ -62,8 +62,10 @@ def test_pairs_are_differences_and_products() -> None:
     second = np.where(np.arange(50)[:, None] % 2, draw.normal(size=(50, 4)), first + 0.05 * draw.normal(size=(50, 4)))
     task = LabelTask("pairs", tuple(Example((f"a{n}", f"b{n}"), str(n % 2)) for n in range(50)), folds=5)
     vectors = np.concatenate([first, second])
-    np.testing.assert_array_equal(task._features(vectors), np.hstack([np.abs(first - second), first * second]))
-    assert task.score_vectors(vectors).main_score > 90
+    singles = LabelTask("texts", tuple(example._replace(texts=example.texts[:1]) for example in task.examples), folds=5)
+    features, result = np.hstack([np.abs(first - second), first * second]), task.score_vectors(vectors)
+    np.testing.assert_array_equal(result.evidence, singles.score_vectors(features).evidence)
+    assert result.main_score > 90
 
 
 def test_soft_targets() -> None:
@@ -100,8 +102,12 @@ def test_unseen_classes() -> None:
     [
         ((), {}, "has no examples"),
         ((Example("text", "a"),), {}, "must be a tuple of one or two strings"),  # type: ignore[arg-type]
-        ((Example(("a",), "x"), Example(("a", "b"), "y")), {}, "example 2 has 2 texts, but the first example has 1"),
-        ((Example(("a",), "x", "train"), Example(("b",), "y")), {}, "part of example 2 is None"),
+        (
+            (Example(("a",), "x"), Example(("a", "b"), "y")),
+            {},
+            "example 2: expected 1 texts as in the first",
+        ),
+        ((Example(("a",), "x", "train"), Example(("b",), "y")), {}, r"example 2: the part \(split\) is None"),
         (animals(20, ("cat",)), {}, "has 1 class"),
         (animals(20, part="test"), {}, "Add train"),
         (animals(5), {}, "5 examples for 10 folds"),

@@ -45,12 +45,13 @@ def test_catalogue() -> None:
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(UnknownNameError, match=r"'sts17'. Did you mean .*'sts1.'.*Tasks: sts12, sts13.*stsb.dev"):
-        load_task("sts17")
-    with pytest.raises(UnknownNameError, match=r"'sts12.dev'"):
-        load_task("sts12.dev")
-    with pytest.raises(UnknownNameError, match=r"Known: "):
-        load_task("xyzzy")
+    for name, message in (
+        ("sts17", "'sts17'. Did you mean .*'sts1.'.*Tasks: sts12, sts13.*stsb.dev"),
+        ("sts12.dev", "'sts12.dev'"),
+        ("xyzzy", "Known: "),
+    ):
+        with pytest.raises(UnknownNameError, match=message):
+            load_task(name)
     with pytest.raises(UnknownNameError, match="kind of task 'cluster'"):
         task_names("cluster")
 
@@ -121,14 +122,14 @@ def test_missing_data_lists_where_it_was_looked_for(tmp_path: Path) -> None:
             load_task(task, tmp_path)
         assert str(tmp_path / f"{pattern}jsonl,json,csv,tsv,parquet}}") in str(error.value)
         assert "/stsb.{" not in str(error.value)
-    with pytest.raises(DataError, match="does not exist"):
-        load_task("stsb", tmp_path / "no")
-    with pytest.raises(DataError, match=r"is a file\. To score it"):
-        load_task("agnews", tmp_path / "stsb.jsonl")
-    with pytest.raises(DataError, match=r"'agnews' is not on the hub.*DIR/clustering/agnews"):
-        load_task("agnews")
-    with pytest.raises(DataError, match=r"train split of 'sickr' is not on the hub \(mteb.* DIR/sts/sickr.train"):
-        load_task("sickr.train")
+    for task, folder, message in (
+        ("stsb", tmp_path / "no", "does not exist"),
+        ("agnews", tmp_path / "stsb.jsonl", r"is a file\. To score it"),
+        ("agnews", None, r"'agnews' is not on the hub.*DIR/clustering/agnews"),
+        ("sickr.train", None, r"'sickr.train' is not on the hub.* DIR/sts/sickr.train"),
+    ):
+        with pytest.raises(DataError, match=message):
+            load_task(task, folder)
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -163,8 +164,8 @@ def test_parts_of_files(tmp_path: Path) -> None:
         ({"label": 1}, "no column 'text'"),
         ({"text": "a", "label": 0.5}, "a text, a whole number, true or false, not 0.5"),
         ({"text": "a", "label": 1, "split": "all"}, "must be one of train"),
-        ({"text": "a", "label": 1, "split": "test"}, "in every row or in none"),
-        ({"sentence1": "a", "sentence2": "b", "label": 1}, "expected 1 texts as in the rows above, not 2"),
+        ({"text": "a", "label": 1, "split": "test"}, "in every example, or None in all"),
+        ({"sentence1": "a", "sentence2": "b", "label": 1}, "expected 1 texts as in the first example, not 2"),
     ],
 )
 def test_bad_rows(tmp_path: Path, row: dict, message: str) -> None:
@@ -191,7 +192,8 @@ def test_pairs_from_the_hub(hub: Path) -> None:
     hub_splits = {"dev": "validation", "test": "test"}
     add(Pairs("toy", hub=str(hub), splits=("test", "dev"), hub_splits=hub_splits, hub_note="Not the same."))
     task = load_pairs("toy.dev")
-    assert (task.name, task.pairs, task.notes) == ("toy.dev", (Pair("a", "b", 4.0),) * 2, ("Not the same.",))
+    notes = ("Not the same.", f"The revision of {hub} is not pinned: none could be confirmed.")
+    assert (task.name, task.pairs, task.notes) == ("toy.dev", (Pair("a", "b", 4.0),) * 2, notes)
     assert task.source == {"source": f"hub:{hub}", "revision": None, "split": "validation"}
     with pytest.raises(DataError, match=r"hub data set .*repository, split test, row 2: 'score'"):
         load_task("toy")

@@ -45,15 +45,14 @@ def cosine(pair: Pair) -> float:
 @pytest.mark.parametrize("metric", ["spearman", "pearson"])
 def test_scores_are_scipys(metric: str) -> None:
     result, correlation = TASK.run(encode), getattr(stats, f"{metric}r")
-    cosines, gold = (np.array([function(pair) for pair in PAIRS]) for function in (cosine, lambda pair: pair.score))
+    cosines, gold = np.array([(cosine(pair), pair.score) for pair in PAIRS]).T
     names = np.array([pair.subset for pair in PAIRS])
     rows = [np.ones(len(PAIRS), bool), *(names == name for name in SIZES)]
-    whole, *of_subsets = (100 * correlation(cosines[row], gold[row]).statistic for row in rows)
-    scores = result.metrics[metric]
-    assert scores["all"] == pytest.approx(whole, abs=1e-9)
-    assert scores["mean"] == pytest.approx(np.mean(of_subsets), abs=1e-9)
-    assert scores["wmean"] == pytest.approx(np.average(of_subsets, weights=list(SIZES.values())), abs=1e-9)
-    assert [subset[metric] for subset in result.subsets.values()] == pytest.approx(of_subsets, abs=1e-9)
+    overall, *by_subset = (100 * correlation(cosines[row], gold[row]).statistic for row in rows)
+    averages = {"mean": np.mean(by_subset), "wmean": np.average(by_subset, weights=list(SIZES.values()))}
+    for name, expected in {"all": overall, **averages}.items():
+        assert result.metrics[metric][name] == pytest.approx(expected, abs=1e-9)
+    assert [subset[metric] for subset in result.subsets.values()] == pytest.approx(by_subset, abs=1e-9)
     assert {name: subset["n"] for name, subset in result.subsets.items()} == SIZES
     assert result.main_score == result.metrics["spearman"]["all"]
 
@@ -132,14 +131,16 @@ def test_zero_vectors_have_cosine_zero() -> None:
 )
 def test_unusable_vectors_are_refused(vectors: object, message: str) -> None:
     task = PairTask("toy", (Pair("a", "b", 1.0),))
-    with pytest.raises(InputError, match=message):
-        task.run(lambda texts: vectors)
-    with pytest.raises(InputError, match=message):
-        task.score_vectors(vectors)
-    with pytest.raises(InputError, match="expected 1 similarities"):
-        task.score([1.0, 2.0])
-    with pytest.raises(InputError, match="pair 1 is"):
-        task.score([math.nan])
+    for score in (lambda: task.run(lambda texts: vectors), lambda: task.score_vectors(vectors)):
+        with pytest.raises(InputError, match=message):
+            score()
+
+
+def test_unusable_similarities_are_refused() -> None:
+    task = PairTask("toy", (Pair("a", "b", 1.0),))
+    for similarities, message in (([1.0, 2.0], "expected 1 similarities"), ([math.nan], "pair 1 is")):
+        with pytest.raises(InputError, match=message):
+            task.score(similarities)
     with pytest.raises(DataError, match="'toy' has no pairs"):
         PairTask("toy", ())
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from essent.tasks import probes, regressions
-from essent.tasks.probes import STRENGTHS as ALL_STRENGTHS
-from essent.tasks.probes import as_probabilities, cross_validated, held_out, scaled
-from essent.tasks.regressions import logits_by_strength
+from essent.tasks import probes
+from essent.tasks.labels import STRENGTHS as ALL_STRENGTHS
+from essent.tasks.probes import as_probabilities, cross_validated, held_out, logits_by_strength, scaled
 
 
 def data(classes: int, rows: int = 240, width: int = 12, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -134,9 +133,9 @@ def test_parts_of_the_problems_at_a_time(monkeypatch: pytest.MonkeyPatch) -> Non
     vectors, _, targets = data(3)
     folds = np.arange(240) % 4
     whole, _ = cross_validated(vectors, targets, folds)
-    monkeypatch.setattr(regressions, "AT_ONCE", 2 * 3 * (5 * 240 + 2 * regressions.MEMORY * 13))
+    monkeypatch.setattr(probes, "STORED", 2 * 3 * (5 * 240 + 2 * probes.MEMORY * 13))
     np.testing.assert_allclose(cross_validated(vectors, targets, folds)[0], whole, atol=5e-3)
-    monkeypatch.setattr(probes, "AT_MOST", 5 * targets.size)
+    monkeypatch.setattr(probes, "MAX_LOGITS", 5 * targets.size)
     fewer, _ = cross_validated(vectors, targets, folds)
     assert np.mean(fewer.argmax(1) == whole.argmax(1)) > 0.9
 

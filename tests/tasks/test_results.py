@@ -57,7 +57,7 @@ def test_provenance_from_the_caller() -> None:
         ("[" * 100_000, "is not a JSON file"),
         ("[]", "is not a file of results"),
         ('{"format": "other/1", "results": []}', "its format is 'other/1'"),
-        ('{"format": "essent-results/1", "results": [{"task": "sts12"}]}', "results.json: Not a result.*'subsets'"),
+        ('{"format": "essent-results/1", "results": [{"task": "sts12"}]}', "results.json: Not a result.*'metrics'"),
         ('{"format": "essent-results/1", "results": [7]}', "results.json: Not a result"),
         (None, "Cannot read the results"),
     ],

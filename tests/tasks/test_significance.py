@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from essent.tasks.comparison import Comparison, Scored, bootstrap, compare, permutation_p
+from essent.tasks.comparison import Comparison, Scored, bootstrap, compare, interval, permutation_p
 from essent.tasks.pairs import PairTask
-from essent.tasks.resampling import interval
 
 
 def task_of(gold: np.ndarray) -> PairTask:

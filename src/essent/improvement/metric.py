@@ -24,11 +24,10 @@ from essent.selection.label_free import TEACHER, Teacher
 from essent.selection.search_data import held_out
 from essent.static.table import rank_agreement
 from essent.tasks.base import LabeledTask, unit_rows
-from essent.tasks.comparison import Scored, draws_of, mean_of_data_sets
+from essent.tasks.comparison import Scored, draws_of, interval, mean_of_data_sets
 from essent.tasks.examples import Pair
 from essent.tasks.locate import load_labelled
 from essent.tasks.pairs import PairTask
-from essent.tasks.resampling import interval
 
 MIN_TEXTS = 50
 HELD_OUT, MAX_HELD_OUT = 0.1, 1000  # share of the texts that nothing is learned from, and their maximum number

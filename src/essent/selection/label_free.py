@@ -19,8 +19,8 @@ from scipy.stats import mannwhitneyu, rankdata
 
 from essent._core.texts import distinct_texts
 from essent.errors import InputError
+from essent.tasks.comparison import RESAMPLES
 from essent.tasks.data import SUFFIXES, located_rows, read_texts
-from essent.tasks.resampling import RESAMPLES
 
 TEACHER = "teacher"
 TEACHER_SHARE = 0.1  # share of the reference recipes that are teachers; at least five, but at most half of them

@@ -39,11 +39,11 @@ from essent.tasks.comparison import (
     against,
     bootstrap,
     draws_of,
+    interval,
     mean_of_data_sets,
     scores_of_parts,
 )
-from essent.tasks.probes import spread_folds
-from essent.tasks.resampling import interval
+from essent.tasks.labels import spread_folds
 
 BOTH = f"judged + {TEACHER}"  # a few labels, and the score without labels
 RANKS = "mean rank"  # over several data sets; 1 for a recipe that is the best on each

@@ -33,7 +33,12 @@ FILE = f"{STATE_FOLDER}/calibration.json"
 FORMAT = 1
 MOST_KNOTS = 10_000  # per curve in a file
 COUNTS, WORDS = ("texts", "random_pairs", "judged_pairs", "matches", "seed"), ("judged", "prompt")
+PARTS = ("cosines", "values")  # of a curve
 EDGE = 1 + 1e-5  # cosines of float32 vectors leave [-1, 1] by rounding, though not as far
+CURVE = (
+    f"an object with cosines that increase from {-EDGE} to {EDGE}, and as many values that never decrease, in [0, 1], "
+    f"2 to {MOST_KNOTS:,} finite numbers each"
+)
 LINEAR = 1e-6  # weight of the cosine in every value: cosines 1e-9 apart stay distinct where a curve is flat
 KNOTS = 201
 MOST_TEXTS = 1000  # 499,500 pairs; five draws of as many texts differ by 0.006 to 0.05 (docs/similarity.md)
@@ -66,13 +71,13 @@ class Curve:
 
     def __call__(self, cosines: Any) -> np.ndarray:
         """Return the values in (0, 1), float64 of the same shape."""
-        at = np.clip(np.asarray(cosines, dtype=np.float64), -EDGE, EDGE)
+        clipped = np.clip(np.asarray(cosines, dtype=np.float64), -EDGE, EDGE)
         x, y = np.asarray(self.cosines), np.asarray(self.values)
-        knot = np.clip(np.searchsorted(x, at, side="right") - 1, 0, len(x) - 2)
+        knot = np.clip(np.searchsorted(x, clipped, side="right") - 1, 0, len(x) - 2)
         slope = (y[knot + 1] - y[knot]) / (x[knot + 1] - x[knot])
         # by rounding the product may exceed the next knot's value, and the curve would not be monotonic
-        line = np.minimum(y[knot] + slope * (at - x[knot]), y[knot + 1])
-        return np.asarray((1 - LINEAR) * line + LINEAR * (at / EDGE + 1) / 2)
+        line = np.minimum(y[knot] + slope * (clipped - x[knot]), y[knot + 1])
+        return np.asarray((1 - LINEAR) * line + LINEAR * (clipped / EDGE + 1) / 2)
 
 
 @dataclass(frozen=True)
@@ -350,38 +355,33 @@ def read_calibration(root: Path) -> Calibration | None:
             f"{path} has format {content.get('format')!r} for {content.get('similarity')!r:.40}; essent {__version__} "
             f"reads format {FORMAT} for cosines. Upgrade essent, or calibrate the model again."
         )
-    score, probability = content.get("match_score"), content.get("probability")
-    for name in COUNTS:
-        count = content.get(name)
-        _require(path, name, type(count) is int and count >= 0, "a whole number", count)
-    for name in WORDS:
-        _require(path, name, isinstance(content.get(name), str), "a string", content.get(name))
-    _require(path, "match_score", score is None or _are_numbers([score]), "a number or null", score)
-    return Calibration(
-        share=_curve(path, "share", content.get("share")),
-        probability=None if probability is None else _curve(path, "probability", probability),
-        match_score=score,
-        **{name: content[name] for name in (*COUNTS, *WORDS)},
-    )
+    values = {name: content.get(name) for name in Calibration.__dataclass_fields__}
+    score, probability = values["match_score"], values["probability"]
+    checks = [
+        *((name, "a whole number", type(values[name]) is int and values[name] >= 0) for name in COUNTS),
+        *((name, "a string", isinstance(values[name], str)) for name in WORDS),
+        ("match_score", "a number or null", score is None or _are_numbers([score])),
+        ("share", CURVE, _is_curve(values["share"])),
+        ("probability", CURVE, probability is None or _is_curve(probability)),
+    ]
+    for name, expected, is_valid in checks:
+        if not is_valid:
+            raise DamagedError(f"{path} is damaged: {name!r} must be {expected}, not {values[name]!r:.60}.")
+    curves = {
+        name: values[name] and Curve(**{part: tuple(map(float, values[name][part])) for part in PARTS})
+        for name in ("share", "probability")
+    }
+    return Calibration(**{**values, **curves})
 
 
-def _curve(path: Path, name: str, content: Any) -> Curve:
-    """Read a curve from its JSON object and check that it increases over all cosines."""
-    knots_by_part = content if isinstance(content, dict) else {}
-    x: Any = knots_by_part.get("cosines")
-    y: Any = knots_by_part.get("values")
-    fine = all(isinstance(knots, list) and 2 <= len(knots) <= MOST_KNOTS and _are_numbers(knots) for knots in (x, y))
-    rises = fine and len(x) == len(y) and bool((np.diff(x) > 0).all() and (np.diff(y) >= 0).all())
-    fine = rises and x[0] == -EDGE and x[-1] == EDGE and y[0] >= 0 and y[-1] <= 1
-    expected = f"an object with cosines that increase from {-EDGE} to {EDGE}, and as many values that never decrease, "
-    _require(path, name, fine, f"{expected}in [0, 1], 2 to {MOST_KNOTS:,} finite numbers each", content)
-    return Curve(tuple(map(float, x)), tuple(map(float, y)))
+def _is_curve(content: Any) -> bool:
+    """Return whether a JSON value is a curve that never decreases, over all cosines."""
+    x, y = (content.get(part) if isinstance(content, dict) else None for part in PARTS)
+    if not all(isinstance(knots, list) and 2 <= len(knots) <= MOST_KNOTS and _are_numbers(knots) for knots in (x, y)):
+        return False
+    increases = len(x) == len(y) and bool((np.diff(x) > 0).all() and (np.diff(y) >= 0).all())
+    return increases and x[0] == -EDGE and x[-1] == EDGE and y[0] >= 0 and y[-1] <= 1
 
 
 def _are_numbers(values: list[Any]) -> bool:
     return all(type(value) in (int, float) and math.isfinite(value) for value in values)
-
-
-def _require(path: Path, name: str, fine: bool, expected: str, entry: Any) -> None:
-    if not fine:
-        raise DamagedError(f"{path} is damaged: {name!r} must be {expected}, not {entry!r:.60}.")

@@ -188,13 +188,8 @@ add(
     )
 )
 add(
-    Pairs(  # Abdalla et al. 2023: 5,500 pairs in one split, both sentences in one column
-        "str",
-        "vkpriya/str-2022",
-        scale=(0, 1),
-        hub_splits={"test": "train"},
-        hub_note="The revision of vkpriya/str-2022 is not pinned: none could be confirmed.",
-    )
+    # Abdalla et al. 2023: 5,500 pairs in one split, both sentences in one column
+    Pairs("str", "vkpriya/str-2022", scale=(0, 1), hub_splits={"test": "train"})
 )
 
 TRAIN_AND_TEST = {"train": "train", "test": "test"}

@@ -22,7 +22,7 @@ from essent._core.lazy import needs_torch
 from essent.errors import DataError, InputError
 from essent.tasks.base import LabeledTask, Scorer, Statistic
 from essent.tasks.comparison import with_interval
-from essent.tasks.examples import Example, check_classes, check_examples
+from essent.tasks.examples import Example, check_classes, check_task_examples
 from essent.tasks.result import Result
 
 SEEDS = tuple(range(10))
@@ -60,7 +60,7 @@ class ClusterTask(LabeledTask):
     starts: int = 10
 
     def __post_init__(self) -> None:
-        check_examples(self.name, self.examples)
+        check_task_examples(self.name, self.examples)
         check_classes(self.name, [str(example.target) for example in self.examples])
         if len(self.examples[0].texts) != 1:
             raise DataError(f"The task {self.name!r} contains pairs; only single texts can be clustered.")
@@ -69,17 +69,13 @@ class ClusterTask(LabeledTask):
                 f"{self.name}: seeds={self.seeds!r}, starts={self.starts}: at least one seed and one start are needed."
             )
 
-    def texts(self) -> list[str]:
-        """Return the N texts, with duplicates."""
-        return [example.texts[0] for example in self.examples]
-
     def _content(self) -> Any:
         return [[e.texts[0], e.target] for e in self.examples]
 
     @property
-    def evidence_size(self) -> int:
-        """S·N, one cluster per run and text."""
-        return len(self.seeds) * len(self)
+    def evidence_per_unit(self) -> int:
+        """One cluster per run."""
+        return len(self.seeds)
 
     def items(self) -> list[tuple[str, ...]]:
         """Return the texts."""
@@ -96,10 +92,10 @@ class ClusterTask(LabeledTask):
 
     def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
         """Return the share of runs (R,N) in which a text is in its class's cluster; for V-measure, clusters (R,S,N)."""
-        gold, recipes = self._gold, self._runs(evidence)
+        recipes = evidence.reshape(len(evidence), len(self.seeds), -1).astype(np.int64)  # (R,S,N)
         if score == "v_measure":
             return recipes
-        return np.stack([np.mean([matched(gold, run) for run in runs], axis=0) for runs in recipes])
+        return np.stack([np.mean([matched(self._gold, run) for run in runs], axis=0) for runs in recipes])
 
     def statistic(self, score: str) -> Statistic | None:
         """Return V-measure in draws of the texts, averaged over the runs; None for accuracy, a mean over texts."""
@@ -112,39 +108,29 @@ class ClusterTask(LabeledTask):
         """Return None for V-measure, which is not a mean over texts."""
         return None if score == "v_measure" else super().paired(evidence, score)
 
-    def _runs(self, evidence: np.ndarray) -> np.ndarray:
-        return evidence.reshape(len(evidence), len(self.seeds), -1).astype(np.int64)  # (R,S,N)
-
     @property
     def _gold(self) -> np.ndarray:
         return np.unique([str(example.target) for example in self.examples], return_inverse=True)[1]
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
-        gold, classes = self._gold, int(self._gold.max()) + 1
-        vectors = vectors[list(rows)]  # (N,D)
+        gold, vectors = self._gold, vectors[list(rows)]  # (N,D)
+        classes, notes = int(gold.max()) + 1, []
         evidence = self.evidence(vectors, range(len(vectors)))
-        (runs,) = self._runs(evidence[None])  # (S,N)
+        runs = self.values(evidence[None], "v_measure")[0]  # (S,N)
         accuracy = [100 * float(matched(gold, run).mean()) for run in runs]
         v_measure = [float(v_measures(gold, run, np.ones((1, len(gold))))[0]) for run in runs]
-        ends = with_interval(self, evidence, "accuracy")  # over texts; `std` is over runs
-        lengths, notes = np.linalg.norm(np.asarray(vectors, np.float64), axis=1), []
+        bounds = with_interval(self, evidence, "accuracy")  # over texts; `std` is over runs
+        del bounds["all"]
+        if (distinct := len(np.unique(vectors, axis=0))) < classes:
+            notes.append(f"There are {distinct} distinct vectors for {classes} classes, so some clusters are empty.")
+        lengths = np.linalg.norm(np.asarray(vectors, np.float64), axis=1)
         spread = float(lengths.std() / (lengths.mean() or 1.0))
-        if (different := len(np.unique(vectors, axis=0))) < classes:
-            notes.append(f"There are {different} distinct vectors for {classes} classes, so some clusters are empty.")
         if spread > UNEQUAL:
             notes.append(UNEQUAL_NOTE)
-        return self._scored(
-            {
-                "accuracy": {**_summary(accuracy), "low": ends["low"], "high": ends["high"]},
-                "v_measure": _summary(v_measure),
-            },
-            evidence,
-            notes,
-            protocol=f"k-means, k = {classes}, {len(self.seeds)} runs, {self.starts} starts, Hungarian matching",
-            seeds=list(self.seeds),
-            runs=accuracy,
-            length_spread=spread,
-        )
+        protocol = f"k-means, k = {classes}, {len(self.seeds)} runs, {self.starts} starts, Hungarian matching"
+        extra: dict[str, Any] = {"seeds": list(self.seeds), "runs": accuracy, "length_spread": spread}
+        metrics = {"accuracy": _summary(accuracy) | bounds, "v_measure": _summary(v_measure)}
+        return self._scored(metrics, evidence, notes, protocol=protocol, **extra)
 
 
 @needs_torch("Clustering")
@@ -179,10 +165,9 @@ def matched(gold: np.ndarray, run: np.ndarray) -> np.ndarray:
 
     table = np.zeros((int(gold.max()) + 1, int(run.max()) + 1), dtype=np.int64)
     np.add.at(table, (gold, run), 1)
-    classes, clusters = linear_sum_assignment(table, maximize=True)
-    class_of = np.full(table.shape[1], -1)
-    class_of[clusters] = classes
-    return np.asarray(class_of[run] == gold)
+    is_matched = np.zeros(table.shape, bool)
+    is_matched[linear_sum_assignment(table, maximize=True)] = True
+    return np.asarray(is_matched[gold, run])
 
 
 def v_measures(gold: np.ndarray, run: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -193,11 +178,11 @@ def v_measures(gold: np.ndarray, run: np.ndarray, counts: np.ndarray) -> np.ndar
     cells = (int(gold.max()) + 1) * clusters
     tables = np.stack([np.bincount(gold * clusters + run, weights=row, minlength=cells) for row in counts])
     joint = tables.reshape(len(counts), -1, clusters) / counts.sum(axis=1)[:, None, None]  # (B,C,K)
-    of_classes, of_clusters = entr(joint.sum(axis=2)).sum(axis=1), entr(joint.sum(axis=1)).sum(axis=1)
-    whole = of_classes + of_clusters
-    shared = np.maximum(whole - entr(joint).sum(axis=(1, 2)), 0.0)
+    entropies = entr(joint.sum(axis=2)).sum(axis=1) + entr(joint.sum(axis=1)).sum(axis=1)  # (B,) H(C) + H(K)
+    information = np.maximum(entropies - entr(joint).sum(axis=(1, 2)), 0.0)
     # V is 2 I / (H(C) + H(K)); with one class and one cluster it is 1
-    return np.asarray(100 * np.divide(2 * shared, whole, out=np.ones_like(whole), where=whole > 1e-12))
+    v = np.divide(2 * information, entropies, out=np.ones_like(entropies), where=entropies > 1e-12)
+    return np.asarray(100 * v)
 
 
 def _summary(values: Sequence[float]) -> dict[str, float]:

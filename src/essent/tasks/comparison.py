@@ -1,7 +1,8 @@
 """Significance of the difference between two recipes: paired bootstrap intervals and a paired permutation test.
 
 Both resample examples (pairs, texts, queries) and compare two recipes on the same examples (Berg-Kirkpatrick et al.
-2012). On several data sets, the weighted mean of the scores is compared.
+2012). On several data sets, the weighted mean of the scores is compared. A bootstrap draw is an array of counts, one
+per example, so that nothing is sorted or copied per draw; counts of 0 and 1 select some of the examples.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from essent.tasks.base import LabeledTask
-from essent.tasks.resampling import BLOCK_VALUES, RESAMPLES, draws, interval
 
+RESAMPLES = 1000
+LEVEL = 0.95
+BLOCK_VALUES = 250_000  # per block of resamples: fits into the processor's cache
 SEVERAL = "mean of the data sets"
 
 
@@ -31,16 +34,45 @@ def bootstrap(
     """Score recipes with evidence (R,E) on bootstrap draws of the examples: (R,resamples), same draws for all recipes.
 
     Args:
-        among: positions of the examples to draw from; all by default.
+        among: indices of the examples to draw from; all by default.
     """
     scorer = task.scorer(evidence, score or task.score_names[0])
     among = np.arange(task.units) if among is None else among
+    generator, draws_per_block = np.random.default_rng(seed), max(1, BLOCK_VALUES // max(len(among), 1))
     scores = []
-    for drawn in draws(len(among), resamples=resamples, seed=seed):
-        counts = np.zeros((len(drawn), task.units))
-        counts[:, among] = drawn
-        scores.append(scorer(counts))
+    for start in range(0, resamples, draws_per_block):
+        draws = min(draws_per_block, resamples - start)
+        drawn = among[generator.integers(len(among), size=(draws, len(among)))]  # (B,U)
+        cells = (drawn + task.units * np.arange(draws)[:, None]).ravel()
+        counts = np.bincount(cells, minlength=draws * task.units).reshape(draws, task.units)
+        scores.append(scorer(counts.astype(np.float64)))
     return np.concatenate(scores, axis=1)
+
+
+def interval(scores: np.ndarray) -> tuple[float, float]:
+    """Return the middle 95 % of bootstrap scores; NaN if all scores are."""
+    finite = scores[np.isfinite(scores)]
+    if not len(finite):
+        return math.nan, math.nan
+    low, high = np.quantile(finite, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def wilson(share: float, count: int) -> tuple[float, float]:
+    """Compute Wilson's 95 % interval of a share of `count` cases; unlike the bootstrap's, not a point if all agree."""
+    from scipy.stats import norm
+
+    z = float(norm.ppf((1 + LEVEL) / 2))
+    scale, middle = 1 + z * z / count, share + z * z / (2 * count)
+    half_width = z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
+    low, high = (middle - half_width) / scale, (middle + half_width) / scale
+    return min(max(low, 0.0), share), max(min(high, 1.0), share)  # by rounding, an end may lie beyond the share
+
+
+def with_interval(task: LabeledTask, evidence: np.ndarray, score: str) -> dict[str, float]:
+    """Return a score of evidence (E,) as "all", with its 95 % bootstrap interval as "low" and "high"."""
+    low, high = interval(bootstrap(task, evidence[None], score)[0])
+    return {"all": float(task.scores(evidence[None], score)[0]), "low": low, "high": high}
 
 
 def scores_of_parts(task: LabeledTask, evidence: np.ndarray, parts: np.ndarray, score: str = "") -> np.ndarray:
@@ -60,7 +92,7 @@ def permutation_p(
 ) -> float:
     """Compute the two-sided p of a paired permutation test of two recipes with evidence (2,E).
 
-    The recipes' values are exchanged example by example. NaN if a score is undefined or has no such test; 1 if all
+    The test exchanges the recipes' values example by example. NaN if a score is undefined or has no such test; 1 if all
     values are equal.
     """
     from scipy import stats
@@ -69,14 +101,14 @@ def permutation_p(
     paired = task.paired(evidence, name) if task.units > 1 else None
     if paired is None or not np.isfinite(task.scores(evidence, name)).all():
         return math.nan
-    (first, second), scored = paired
+    (first, second), scores_of = paired
     if np.array_equal(first, second):
         return 1.0
 
     def difference(a: np.ndarray, b: np.ndarray, axis: int = -1) -> Any:
         # rounded: sums in another order differ in their last digits, and equal sums must count as ties
-        lead = (scored(np.atleast_2d(a)) - scored(np.atleast_2d(b))).round(9)
-        return lead if a.ndim > 1 else lead[0]
+        differences = (scores_of(np.atleast_2d(a)) - scores_of(np.atleast_2d(b))).round(9)
+        return differences if a.ndim > 1 else differences[0]
 
     test = stats.permutation_test(
         (first, second),
@@ -88,12 +120,6 @@ def permutation_p(
         rng=np.random.default_rng(seed),
     )
     return float(test.pvalue)
-
-
-def with_interval(task: LabeledTask, evidence: np.ndarray, score: str) -> dict[str, float]:
-    """Return a score of evidence (E,) as "all", with its 95 % bootstrap interval as "low" and "high"."""
-    low, high = interval(bootstrap(task, evidence[None], score)[0])
-    return {"all": float(task.scores(evidence[None], score)[0]), "low": low, "high": high}
 
 
 @dataclass(frozen=True)
@@ -155,7 +181,7 @@ class Scored:
     Attributes:
         task: the data set.
         score: the score to compare by, one of the task's `score_names`.
-        names: text forms of the recipes (R).
+        names: text forms of the recipes (R,).
         evidence: (R,E), see `LabeledTask`; may be on disk.
         weight: of this data set among several.
         prior: scores ×100 (R,) without labels, which count as `prior_units` examples when labels are few.
@@ -181,8 +207,8 @@ class Scored:
 
     def rows(self, names: Sequence[str]) -> np.ndarray:
         """Read the evidence of the named recipes into memory."""
-        position = {name: number for number, name in enumerate(self.names)}
-        return np.array([self.evidence[position[name]] for name in names]).reshape(len(names), -1)
+        index = {name: number for number, name in enumerate(self.names)}
+        return np.array([self.evidence[index[name]] for name in names]).reshape(len(names), -1)
 
     def only(self, names: Sequence[str]) -> Scored:
         """Return the named recipes only."""
@@ -195,9 +221,7 @@ class Scored:
 
     def ranking(self, scores: np.ndarray) -> np.ndarray:
         """Return the values (R,) by which recipes are ranked: the scores, averaged with a prior; NaN if either is."""
-        if self.prior is None:
-            return scores
-        return with_prior(scores, self.prior, self.task.units, self.prior_units)
+        return scores if self.prior is None else with_prior(scores, self.prior, self.task.units, self.prior_units)
 
     def draws(self, seed: int) -> np.ndarray:
         """Compute the recipes' scores on bootstrap draws of the examples (R,resamples)."""
@@ -251,9 +275,10 @@ def compare_each(
     data_sets = [data_set.only(names) for data_set in data_sets]
     scores = dict(zip(names, mean_of_data_sets(data_sets, [s.scores() for s in data_sets]), strict=True))
     draws = dict(zip(names, draws_of(data_sets, names, seed), strict=True))
-    comparisons, single = [], data_sets[0] if len(data_sets) == 1 else None
+    single = data_sets[0] if len(data_sets) == 1 else None
+    comparisons = []
     for first, second in pairs:
         p = permutation_p(single.task, single.rows([first, second]), single.score, seed=seed) if single else math.nan
-        difference, ends = float(scores[first] - scores[second]), interval(draws[first] - draws[second])
-        comparisons.append(Comparison(first, second, difference, *ends, p, single.score if single else SEVERAL))
+        difference, bounds = float(scores[first] - scores[second]), interval(draws[first] - draws[second])
+        comparisons.append(Comparison(first, second, difference, *bounds, p, single.score if single else SEVERAL))
     return tuple(comparisons)

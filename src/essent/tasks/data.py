@@ -236,8 +236,8 @@ def _csv_lines(path: Path, text: str) -> Iterator[tuple[str, list[str]]]:
 
 def _tsv_lines(path: Path, text: str) -> Iterator[tuple[str, list[str]]]:
     lines = list(dropwhile(lambda line: not line[1], enumerate(split_lines(text), start=1)))
-    several = bool(lines) and "\t" in lines[0][1]
-    return ((f"{path}, line {number}", line.split("\t")) for number, line in lines if line or not several)
+    has_columns = bool(lines) and "\t" in lines[0][1]
+    return ((f"{path}, line {number}", line.split("\t")) for number, line in lines if line or not has_columns)
 
 
 def _table_rows(lines: Iterator[tuple[str, list[str]]], number_columns: bool) -> Iterator[Row]:
@@ -245,8 +245,7 @@ def _table_rows(lines: Iterator[tuple[str, list[str]]], number_columns: bool) ->
     for where, fields in lines:
         if not header:
             header = [name.strip() for name in fields]
-            if number_columns:
-                header = _numbered(header)
+            header = _numbered(header) if number_columns else header
             if len(set(header)) < len(header):
                 raise DataError(f"{where}: the header repeats a column name: {', '.join(header)}.")
         elif len(fields) != len(header):

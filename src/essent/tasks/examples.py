@@ -87,8 +87,8 @@ def kind_of(rows: Sequence[Row]) -> str:
         DataError: no kind has these columns; the message lists all kinds.
     """
     has = rows[0].column
-    labelled_text = has(LABEL) and str(has(ANCHOR)).lower() in TEXT  # which may have a column "document" too
-    if has(ANCHOR) and has(POSITIVE) and not labelled_text:
+    is_labelled_text = has(LABEL) and str(has(ANCHOR)).lower() in TEXT  # which may have a column "document" too
+    if has(ANCHOR) and has(POSITIVE) and not is_labelled_text:
         return "triplets" if any(row.column(NEGATIVE) for row in rows) else "retrieval"
     is_pair = all(map(has, SIDES))
     if is_pair and has(SCORE[:-1]):  # all but "label"
@@ -97,14 +97,14 @@ def kind_of(rows: Sequence[Row]) -> str:
         labels = {_plain(row.values.get(column)) for row in rows}
         if labels <= {*TRUE, *FALSE}:
             return "duplicates"
-        scored = column.lower() == "label" and not any(map(math.isnan, map(_number, labels)))
-        return "pairs" if scored else "classification"
+        is_scored = column.lower() == "label" and not any(map(math.isnan, map(_number, labels)))
+        return "pairs" if is_scored else "classification"
     if not is_pair and has(TEXT) and has(CLUSTER):
         return "clustering"
     if (is_pair or has(TEXT)) and has(LABEL):
         return "classification"
     if has(TEXT) and has(SCORE):
-        return "pairs"  # two sentences on two lines, as STR-2022 has them
+        return "pairs"  # two sentences on two lines, as in STR-2022
     known = "; ".join(f"{kind} ({columns})" for kind, columns in COLUMNS.items())
     raise DataError(
         f"{rows[0].where}: no kind of labels has the columns {', '.join(map(repr, rows[0].values)) or '(none)'}. "
@@ -120,7 +120,9 @@ def pairs_from_rows(rows: Sequence[Row]) -> list[Pair]:
             in some rows only.
     """
     pairs = [Pair(*_sentences(row), _score(row), _subset(row)) for row in rows]
-    _check_every_or_none(rows, "subset", [pair.subset for pair in pairs])
+    for row, pair in zip(rows, pairs, strict=True):
+        if (pair.subset is None) != (pairs[0].subset is None):
+            raise DataError(f"{row.where}: 'subset' must be given in every row or in none.")
     return pairs
 
 
@@ -142,12 +144,7 @@ def examples_from_rows(rows: Sequence[Row]) -> list[Example]:
             `split` that is none of train, dev and test or is given in some rows only.
     """
     examples = [Example(_texts(row), _label(row), _part(row)) for row in rows]
-    _check_every_or_none(rows, "split", [example.part for example in examples])
-    for row, example in zip(rows, examples, strict=True):
-        if len(example.texts) != len(examples[0].texts):
-            raise DataError(
-                f"{row.where}: expected {len(examples[0].texts)} texts as in the rows above, not {len(example.texts)}."
-            )
+    check_examples([row.where for row in rows], examples)
     return examples
 
 
@@ -175,28 +172,37 @@ def answers_from_rows(rows: Sequence[Row]) -> tuple[dict[str, str], dict[str, st
     return queries, corpus, relevant
 
 
-def check_examples(name: str, examples: Sequence[Example]) -> None:
+def check_examples(sources: Sequence[str], examples: Sequence[Example]) -> None:
+    """Check that examples have one or two texts, the same number in each, and all have a part or none has.
+
+    Args:
+        sources: of each example, e.g. its file and line, for the message.
+
+    Raises:
+        DataError: an invalid example.
+    """
+    for source, (texts, _, part) in zip(sources, examples, strict=True):
+        first = examples[0]
+        if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts) or len(texts) not in (1, 2):
+            raise DataError(f"{source}: the texts must be a tuple of one or two strings, not {texts!r}.")
+        if len(texts) != len(first.texts):
+            raise DataError(f"{source}: expected {len(first.texts)} texts as in the first example, not {len(texts)}.")
+        if part not in {None, *PARTS} or (part is None) != (first.part is None):
+            raise DataError(
+                f"{source}: the part (split) is {part!r}. It must be one of {', '.join(PARTS)} in every example, or "
+                "None in all."
+            )
+
+
+def check_task_examples(name: str, examples: Sequence[Example]) -> None:
     """Check the examples of a task.
 
     Raises:
-        DataError: no examples, texts that are not strings, or differing parts or numbers of texts; the message contains
-            the example's number.
+        DataError: no examples, or an invalid one; the message contains its number.
     """
     if not examples:
         raise DataError(f"The task {name!r} has no examples.")
-    for number, (texts, _, part) in enumerate(examples, start=1):
-        if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts) or len(texts) not in (1, 2):
-            raise DataError(
-                f"{name}: the texts of example {number} must be a tuple of one or two strings, not {texts!r}."
-            )
-        if len(texts) != len(examples[0].texts):
-            raise DataError(
-                f"{name}: example {number} has {len(texts)} texts, but the first example has {len(examples[0].texts)}."
-            )
-        if part not in {None, *PARTS} or (part is None) != (examples[0].part is None):
-            raise DataError(
-                f"{name}: the part of example {number} is {part!r}. All parts must be {', '.join(PARTS)}, or all None."
-            )
+    check_examples([f"{name}, example {number}" for number in range(1, len(examples) + 1)], examples)
 
 
 def check_classes(name: str, classes: Sequence[str]) -> None:
@@ -256,11 +262,10 @@ def _grade(row: Row) -> int:
     """Return the relevance of a row's document; 1 without such a column."""
     column = row.column(GRADE)
     grade = "1" if column is None else _plain(row.values[column])
-    if grade in TRUE or grade in FALSE:
-        return int(grade in TRUE)
-    if not _number(grade).is_integer():
+    number = float(grade in TRUE) if grade in {*TRUE, *FALSE} else _number(grade)
+    if not number.is_integer():
         raise DataError(f"{row.where}: {column!r}, the relevance, must be a whole number, not {grade!r}.")
-    return int(_number(grade))
+    return int(number)
 
 
 def _texts(row: Row) -> tuple[str, ...]:
@@ -272,15 +277,12 @@ def _texts(row: Row) -> tuple[str, ...]:
 def _label(row: Row) -> str:
     column = row.column(LABEL) or row.column(CLUSTER) or row.required("label", LABEL)
     label: Any = row.values[column]
-    if hasattr(label, "item"):  # a NumPy scalar of a data frame
-        label = label.item()
-    if isinstance(label, bool):
-        label = str(label).lower()
+    label = label.item() if hasattr(label, "item") else label  # a NumPy scalar of a data frame
     if isinstance(label, float) and label.is_integer():  # pandas reads whole numbers with a gap as floats
         label = int(label)
     if not isinstance(label, (str, int)) or not str(label).strip():
         raise DataError(f"{row.where}: {column!r} must be a text, a whole number, true or false, not {label!r}.")
-    return str(label)
+    return str(label).lower() if isinstance(label, bool) else str(label)
 
 
 def _part(row: Row) -> str | None:
@@ -291,12 +293,6 @@ def _part(row: Row) -> str | None:
     if part is None:
         raise DataError(f"{row.where}: {column!r} must be one of {', '.join(PART_NAMES)}, not {row.values[column]!r}.")
     return part
-
-
-def _check_every_or_none(rows: Sequence[Row], column: str, cells: Sequence[str | None]) -> None:
-    for row, cell in zip(rows, cells, strict=True):
-        if (cell is None) != (cells[0] is None):
-            raise DataError(f"{row.where}: {column!r} must be given in every row or in none.")
 
 
 def _plain(cell: Any) -> str:

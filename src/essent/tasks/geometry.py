@@ -6,9 +6,9 @@ Everything is computed in float64; uniformity in blocks of rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -39,9 +39,9 @@ def average_cosine(vectors: np.ndarray, *, self_pairs: bool = False) -> float:
         0.33
     """
     count, units = len(vectors), unit_rows(np.asarray(vectors, np.float64))  # (N,D)
-    total, own = units.sum(axis=0), 0.0 if self_pairs else float(np.einsum("nd,nd->", units, units))
+    total, with_itself = units.sum(axis=0), 0.0 if self_pairs else float(np.einsum("nd,nd->", units, units))
     pairs = count**2 if self_pairs else count * (count - 1)
-    return (float(total @ total) - own) / pairs if pairs else math.nan
+    return (float(total @ total) - with_itself) / pairs if pairs else math.nan
 
 
 def iso_score(vectors: np.ndarray) -> float:
@@ -80,14 +80,14 @@ def uniformity(vectors: np.ndarray, counts: np.ndarray | None = None) -> float:
     Args:
         counts: number of times that each row occurs (N,); once by default.
     """
-    often = np.ones(len(vectors)) if counts is None else np.asarray(counts, dtype=np.float64)  # (N,)
-    pairs = often.sum() * (often.sum() - 1) / 2
+    counts = np.ones(len(vectors)) if counts is None else np.asarray(counts, dtype=np.float64)  # (N,)
+    pairs = counts.sum() * (counts.sum() - 1) / 2
     if pairs < 1:
         return math.nan
     rows = _centred(vectors)  # same distances, without differences of large squares
     squares = np.einsum("nd,nd->n", rows, rows)
     with np.errstate(divide="ignore"):  # the logarithm of 0 is -inf
-        sums = [np.log(often @ (often - 1) / 2)]  # of a row with its repetitions: distance 0
+        sums = [np.log(counts @ (counts - 1) / 2)]  # of a row with its repetitions: distance 0
         for start in range(0, len(rows), BLOCK):
             block = slice(start, start + BLOCK)
             distances = squares[block, None] + squares[start:] - 2.0 * rows[block] @ rows[start:].T  # (n,N-start)
@@ -95,7 +95,7 @@ def uniformity(vectors: np.ndarray, counts: np.ndarray | None = None) -> float:
             exponents[np.tril_indices(len(exponents), m=exponents.shape[1])] = -np.inf
             largest = exponents.max()
             if largest > -np.inf:
-                sums.append(largest + np.log(often[block] @ np.exp(exponents - largest) @ often[start:]))
+                sums.append(largest + np.log(counts[block] @ np.exp(exponents - largest) @ counts[start:]))
     return float(np.logaddexp.reduce(sums)) - math.log(pairs)
 
 
@@ -108,17 +108,10 @@ def _centred(vectors: np.ndarray) -> np.ndarray:
 # -- settings and task ------------------------------------------------------------------------------------------------
 
 
-class Setting(NamedTuple):
-    """Choice of positive pairs by their gold score, and whether alignment and uniformity use unit vectors."""
-
-    about: str
-    positive: Callable[[float], bool]
-    normalise: bool
-
-
-SETTINGS = {
-    "simcse": Setting("STS-B pairs with gold > 4, unit vectors (Ditto Figure 4; SimCSE)", lambda s: s > 4, True),
-    "raw": Setting("STS-B train pairs with gold 5, raw vectors (Stankevičius 3.5.5)", lambda s: s >= 5, False),
+# By name: the paper's choice, whether a gold score makes a pair positive, whether measures use unit vectors.
+SETTINGS: dict[str, tuple[str, Callable[[float], bool], bool]] = {
+    "simcse": ("STS-B pairs with gold > 4, unit vectors (Ditto Figure 4; SimCSE)", lambda score: score > 4, True),
+    "raw": ("STS-B train pairs with gold 5, raw vectors (Stankevičius 3.5.5)", lambda score: score >= 5, False),
 }
 
 
@@ -161,15 +154,15 @@ class GeometryTask(Task):
         """
         if setting not in SETTINGS:
             raise UnknownNameError(f"Unknown setting {setting!r}. {did_you_mean(setting, list(SETTINGS))}")
-        about, is_positive, normalise = SETTINGS[setting]
+        description, is_positive, normalise = SETTINGS[setting]
         positives = tuple((p.sentence1, p.sentence2) for p in task.pairs if is_positive(p.score))
-        source = {**task.source, "setting": setting, "about": about}
+        source = {**task.source, "setting": setting, "about": description}
         return cls(f"geometry.{task.name}", tuple(task.texts()), positives, normalise, source=source)
 
     def texts(self) -> list[str]:
         """Return the sentences, then the texts of positive pairs that are not among them."""
-        among = set(self.sentences)
-        return [*self.sentences, *dict.fromkeys(t for p in self.positives for t in p if t not in among)]
+        others = dict.fromkeys(text for pair in self.positives for text in pair)
+        return [*self.sentences, *(text for text in others if text not in set(self.sentences))]
 
     def _content(self) -> Any:
         return [self.sentences, self.positives]
@@ -178,9 +171,10 @@ class GeometryTask(Task):
         row_by_text = dict(reversed(list(zip(self.texts(), rows, strict=True))))  # the first of repeated ones
         members = np.array([row_by_text[text] for text in self.sentences])
         distinct, counts = np.unique(members, return_counts=True)
-        scaled, sentences = unit_rows(vectors) if self.normalise else vectors, vectors[members]
-        first, second = (scaled[[row_by_text[pair[side]] for pair in self.positives]] for side in (0, 1))
-        repeated = uniformity(scaled[distinct], counts)
+        measured, sentences = unit_rows(vectors) if self.normalise else vectors, vectors[members]
+        first, second = (measured[[row_by_text[pair[side]] for pair in self.positives]] for side in (0, 1))
+        total, repeated = len(members), len(members) - len(distinct)
+        uniform = uniformity(measured[distinct], counts)
         metrics = {
             "anisotropy": {
                 "all": average_cosine(sentences),
@@ -188,30 +182,19 @@ class GeometryTask(Task):
             },
             "isoscore": {"all": iso_score(sentences)},
             "alignment": {"all": alignment(first, second)},
-            "uniformity": {
-                "all": repeated,
-                "distinct": uniformity(scaled[distinct]) if len(distinct) < len(members) else repeated,
-            },
+            "uniformity": {"all": uniform, "distinct": uniformity(measured[distinct]) if repeated else uniform},
         }
+        notes = []
+        if undefined := [name for name, scores in metrics.items() if any(map(math.isnan, scores.values()))]:
+            notes.append(
+                f"Undefined: {', '.join(undefined)}. The average cosine and uniformity need two texts, IsoScore also "
+                "vectors that differ, alignment a positive pair."
+            )
+        if repeated:
+            notes.append(f"{repeated} of {total} sentences repeat another one; uniformity's `distinct` excludes them.")
+        if zeros := int((~vectors[distinct].any(axis=1)).sum()):
+            notes.append(f"{zeros} texts have a zero vector; its cosines count as 0.")
         provenance = self._provenance(
             normalised=self.normalise, positive_pairs=len(self.positives), distinct_sentences=len(distinct)
         )
-        notes = (*self.notes, *_notes(metrics, len(members), vectors[distinct]))
-        return Result(self.name, metrics, {}, len(self.sentences), provenance, notes, main=None)
-
-
-def _notes(metrics: Mapping[str, Mapping[str, float]], texts: int, vectors: np.ndarray) -> tuple[str, ...]:
-    """Return notes about undefined scores, repeated sentences and zero vectors."""
-    notes = []
-    if undefined := [name for name, scores in metrics.items() if any(math.isnan(v) for v in scores.values())]:
-        notes.append(
-            f"Undefined: {', '.join(undefined)}. The average cosine and uniformity need two texts, IsoScore also "
-            "vectors that differ, alignment a positive pair."
-        )
-    if len(vectors) < texts:
-        notes.append(
-            f"{texts - len(vectors)} of {texts} sentences repeat another one; uniformity's `distinct` excludes them."
-        )
-    if zeros := int((~vectors.any(axis=1)).sum()):
-        notes.append(f"{zeros} texts have a zero vector; its cosines count as 0.")
-    return tuple(notes)
+        return Result(self.name, metrics, {}, total, provenance, (*self.notes, *notes), main=None)

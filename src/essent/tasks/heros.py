@@ -1,40 +1,48 @@
 """HEROS: the similarity of sentences before and after one small change, by the kind of change.
 
 Source: Chiang et al. 2023, "Revealing the Blind Spot of Sentence Encoder Evaluation by HEROS"; the baseline and the
-normalization are its Appendix D. The demonstration uses this definition of the similarity too.
+normalization are its Appendix D.
+
+The released file (`heros.tsv` of `dcml0714/Heros`) has two columns "Negation", and mirrors order its columns
+differently. Columns are therefore read by name, and the two negations are distinguished by their sentences; the
+provenance of every result records how.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from essent._core.registry import did_you_mean
-from essent.errors import DataError, InputError
+from essent.errors import DataError
 from essent.tasks.base import Task, unit_rows
-from essent.tasks.data import hub_rows, located_rows
+from essent.tasks.comparison import wilson
+from essent.tasks.data import Row, hub_rows, located_rows, text_value
 from essent.tasks.examples import SUBSETS, MinimalPair
-from essent.tasks.heros_rows import NEGATIONS, pairs_from_heros
 from essent.tasks.pairs import SAME_COSINE
 from essent.tasks.result import Result
 
 KEPT = ("Synonym", "Typo")  # subsets whose change keeps the meaning
 CHANGED = ("Antonym", "Random MLM", "Negation (Main)", "Negation (Antonym)")  # subsets whose change alters it
+NEGATIONS = CHANGED[2:]
 HUB = "dcml0714/Heros"
+RESAMPLES = 2000
 CONFIDENCE = 0.95
-WHOLE = 1e-12  # a baseline closer to 1 leaves only rounding to normalize by
+ROUNDING = 1e-12  # a baseline closer to 1 leaves only rounding to normalize by
 
 # Groups of compared subsets, by their name in a sentence.
 GROUPS = {
     "a negation": NEGATIONS,
-    "a negation of the main verb": ("Negation (Main)",),
-    "a negation at the antonym's place": ("Negation (Antonym)",),
+    "a negation of the main verb": NEGATIONS[:1],
+    "a negation at the antonym's place": NEGATIONS[1:],
     "an antonym": ("Antonym",),
     "a random word": ("Random MLM",),
 }
@@ -76,7 +84,6 @@ class HerosTask(Task):
 
     Attributes:
         pairs: in the order of the data; pairs with equal originals belong together.
-        resamples: number of bootstrap samples per interval.
 
     Example:
         >>> from essent import Encoder
@@ -91,7 +98,6 @@ class HerosTask(Task):
     """
 
     pairs: tuple[MinimalPair, ...]
-    resamples: int = 2000
 
     def __post_init__(self) -> None:
         if not self.pairs:
@@ -99,8 +105,6 @@ class HerosTask(Task):
         for pair in self.pairs:
             if pair.subset not in SUBSETS:
                 raise DataError(f"Unknown subset {pair.subset!r} of HEROS. {did_you_mean(pair.subset, list(SUBSETS))}")
-        if self.resamples < 1:
-            raise InputError(f"resamples={self.resamples}: must be at least 1.")
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -119,117 +123,97 @@ class HerosTask(Task):
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         units = unit_rows(vectors)[list(rows)]  # (2P,D)
-        sums, counts = self._by_original(np.einsum("pd,pd->p", units[: len(self)], units[len(self) :]))
-        row_by_original = {pair.original: position for position, pair in reversed(list(enumerate(self.pairs)))}
-        originals = units[[row_by_original[text] for text in self.originals]]  # (O,D)
+        index = {text: number for number, text in enumerate(self.originals)}
+        cells = [SUBSETS.index(pair.subset) for pair in self.pairs], [index[pair.original] for pair in self.pairs]
+        sums, counts = np.zeros((2, len(SUBSETS), len(index)))  # (S,O) of the cosines
+        np.add.at(sums, cells, np.einsum("pd,pd->p", units[: len(self)], units[len(self) :]))
+        np.add.at(counts, cells, 1.0)
+        originals = units[np.unique(cells[1], return_index=True)[1]]  # (O,D)
         half = len(originals) // 2
         # the mean of all products of halves is the product of the means (Appendix D: 500 × 500)
-        base = float(originals[:half].mean(axis=0) @ originals[half:].mean(axis=0)) if half else math.nan
-        means = sums.sum(axis=1) / np.maximum(counts.sum(axis=1), 1)  # (S,)
-        columns = (counts.sum(axis=1), normalised(means, base), *self._intervals(originals, sums, counts), means)
+        baseline = float(originals[:half].mean(axis=0) @ originals[half:].mean(axis=0)) if half else math.nan
+        sizes = counts.sum(axis=1)  # (S,)
+        means = sums.sum(axis=1) / np.maximum(sizes, 1)
+        columns = (normalize(means, baseline), *_intervals(originals, sums, counts), means)
+        names = ("similarity", "low", "high", "cosine")
         subsets = {
-            subset: dict(zip(("n", "similarity", "low", "high", "cosine"), map(float, scores), strict=True))
-            for subset, *scores in zip(SUBSETS, *columns, strict=True)
-            if scores[0]
+            subset: {"n": int(size), **dict(zip(names, map(float, scores), strict=True))}
+            for subset, size, *scores in zip(SUBSETS, sizes, *columns, strict=True)
+            if size
         }
-        for scores in subsets.values():
-            scores["n"] = int(scores["n"])
         comparisons = _compare(sums, counts)
         metrics = {
             "similarity": {subset: scores["similarity"] for subset, scores in subsets.items()},
             "ranked_above": {f"{c.above} above {c.below}": c.share for c in comparisons},
-            "baseline": {"all": base},
+            "baseline": {"all": baseline},
         }
         provenance = self._provenance(
-            originals=len(self.originals),
-            bootstrap={"resamples": self.resamples, "seed": 0, "confidence": CONFIDENCE},
+            originals=len(originals),
+            bootstrap={"resamples": RESAMPLES, "seed": 0, "confidence": CONFIDENCE},
             comparisons=[asdict(comparison) for comparison in comparisons],
         )
-        notes = (*self.notes, *self._notes(base, units))
-        return Result(self.name, metrics, subsets, len(self), provenance, notes, main=None)
-
-    def _by_original(self, cosines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return sum and number of the cosines (P,) per subset and original: (S,O) each."""
-        number = {text: position for position, text in enumerate(self.originals)}
-        cells = [SUBSETS.index(pair.subset) for pair in self.pairs], [number[pair.original] for pair in self.pairs]
-        sums, counts = np.zeros((2, len(SUBSETS), len(number)))
-        np.add.at(sums, cells, cosines)
-        np.add.at(counts, cells, 1.0)
-        return sums, counts
-
-    def _intervals(self, originals: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Compute percentile bootstrap intervals of each subset's similarity: lower and upper ends (2,S).
-
-        Originals are resampled within each half, together with their pairs. Baseline and means are recomputed per
-        sample, because the baseline is an estimate too.
-        """
-        ends = np.full((2, len(sums)), math.nan)
-        rng, half = np.random.default_rng(0), len(originals) // 2
-        if not half:
-            return ends
-        resampled = [rng.multinomial(n, np.full(n, 1 / n), self.resamples) for n in (half, len(originals) - half)]
-        first, second = (times / times.shape[1] for times in resampled)  # (R,half), (R,O-half)
-        bases = np.einsum("rd,rd->r", first @ originals[:half], second @ originals[half:])  # (R,)
-        times = np.concatenate(resampled, axis=1).astype(np.float64)  # (R,O)
-        values = normalised(_means(sums @ times.T, counts @ times.T), bases)  # (S,R)
-        for row in np.flatnonzero(np.isfinite(values).any(axis=1)):  # a rare subset may be missing from a sample
-            ends[:, row] = np.nanquantile(values[row], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-        return ends
-
-    def _notes(self, base: float, units: np.ndarray) -> list[str]:
         notes = []
-        if missing := [subset for subset in SUBSETS if subset not in {pair.subset for pair in self.pairs}]:
+        if missing := [subset for subset in SUBSETS if subset not in subsets]:
             notes.append(f"No pairs of the subset{'s' * (len(missing) > 1)} {', '.join(missing)}.")
-        if math.isnan(base):
+        if math.isnan(baseline):
             notes.append(
                 "Similarities are undefined: their baseline is the cosine of different originals, but all pairs have "
                 "the same original. Give pairs of at least two originals."
             )
-        elif 1.0 - base <= WHOLE:
+        elif 1.0 - baseline <= ROUNDING:
             notes.append("Similarities are undefined: the vectors of all originals have the same direction.")
         if same := sum(pair.original == pair.changed for pair in self.pairs):
             notes.append(f"{same} of {len(self)} pairs contain the same sentence twice.")
         if zeros := len({text for text, unit in zip(self.texts(), units, strict=True) if not unit.any()}):
             notes.append(f"{zeros} texts have a zero vector; its cosines count as 0.")
-        return notes
+        return Result(self.name, metrics, subsets, len(self), provenance, (*self.notes, *notes), main=None)
 
 
-def normalised(cosines: Any, base: Any) -> Any:
+def normalize(cosines: np.ndarray, baseline: Any) -> np.ndarray:
     """Normalize cosines to (cos − b) / (1 − b): 1 for the same, 0 for any other sentence (Appendix D, equation 1).
 
     NaN if b is 1.
     """
-    headroom = np.asarray(1.0 - np.asarray(base))
-    return (cosines - np.asarray(base)) / np.where(headroom > WHOLE, headroom, math.nan)
+    headroom = np.asarray(1.0 - np.asarray(baseline))
+    return np.asarray((cosines - baseline) / np.where(headroom > ROUNDING, headroom, math.nan))
+
+
+def _intervals(originals: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Compute percentile bootstrap intervals of each subset's similarity: lower and upper ends (2,S).
+
+    Originals are resampled within each half, together with their pairs. Baseline and means are recomputed per sample,
+    because the baseline is an estimate too.
+    """
+    ends = np.full((2, len(sums)), math.nan)
+    rng, half = np.random.default_rng(0), len(originals) // 2
+    if not half:
+        return ends
+    resampled = [rng.multinomial(n, np.full(n, 1 / n), RESAMPLES) for n in (half, len(originals) - half)]
+    first, second = (times / times.shape[1] for times in resampled)  # (R,half), (R,O-half)
+    baselines = np.einsum("rd,rd->r", first @ originals[:half], second @ originals[half:])  # (R,)
+    times = np.concatenate(resampled, axis=1).astype(np.float64)  # (R,O)
+    similarities = normalize(_means(sums @ times.T, counts @ times.T), baselines)  # (S,R)
+    for row in np.flatnonzero(np.isfinite(similarities).any(axis=1)):  # a rare subset may be missing from a sample
+        ends[:, row] = np.nanquantile(similarities[row], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return ends
 
 
 def _compare(sums: np.ndarray, counts: np.ndarray) -> list[Comparison]:
     """Compare every group with every reference, over the originals with both; sums and counts (S,O)."""
-    means = _means(sums, counts)  # (S,O)
-    compared = []
+    means, comparisons = _means(sums, counts), []  # (S,O)
     for below, reference in REFERENCES.items():
         for above, members in GROUPS.items():
-            margin = means[[SUBSETS.index(member) for member in members]] - means[SUBSETS.index(reference)]  # (M,O)
-            comparable = np.isfinite(margin).sum(axis=0)
-            if (originals := int(np.count_nonzero(comparable))) == 0:
-                continue
-            higher = (margin > SAME_COSINE).sum(axis=0)[comparable > 0] / comparable[comparable > 0]
-            share = float(higher.mean())
-            compared.append(Comparison(above, below, share, *_wilson(share, originals), originals))
-    return compared
+            margins = means[[SUBSETS.index(member) for member in members]] - means[SUBSETS.index(reference)]  # (M,O)
+            comparable = np.isfinite(margins).sum(axis=0)
+            if originals := int(np.count_nonzero(comparable)):
+                shares = (margins > SAME_COSINE).sum(axis=0)[comparable > 0] / comparable[comparable > 0]
+                share = float(shares.mean())
+                comparisons.append(Comparison(above, below, share, *wilson(share, originals), originals))
+    return comparisons
 
 
 def _means(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.where(counts > 0, sums / np.maximum(counts, 1), math.nan)
-
-
-def _wilson(share: float, n: int) -> tuple[float, float]:
-    """Compute Wilson's score interval: unlike the bootstrap's, it is not a point if all n cases agree."""
-    from scipy.stats import norm
-
-    z = float(norm.ppf((1 + CONFIDENCE) / 2))
-    middle, width = share + z * z / (2 * n), z * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
-    return max((middle - width) / (1 + z * z / n), 0.0), min((middle + width) / (1 + z * z / n), 1.0)
 
 
 def comparisons(result: Result) -> list[Comparison]:
@@ -263,10 +247,12 @@ def verdict(result: Result) -> list[str]:
     """
     groups = ("a negation", "an antonym", "a random word")
     for reference in REFERENCES:
-        compared = [c for c in comparisons(result) if c.below == reference and c.above in groups]
-        if compared:
+        if compared := [c for c in comparisons(result) if c.below == reference and c.above in groups]:
             return [comparison.sentence() for comparison in compared]
     return ["Nothing to rank: no original has both a change that keeps its meaning and one that alters it."]
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
 
 
 def load_heros(data: str | Path | None = None) -> HerosTask:
@@ -289,14 +275,125 @@ def load_heros(data: str | Path | None = None) -> HerosTask:
         (120, 20)
     """
     scheme, _, repo = str(data or "hub").partition(":")
-    notes: tuple[str, ...] = ()
     if scheme == "hub":
         repo = repo or HUB
         rows = hub_rows(repo, None, "train", "--data FILE, the heros.tsv of that data set or any file with its columns")
         name, source = "heros" if repo == HUB else Path(repo).name, {"source": f"hub:{repo}", "revision": None}
-        notes = (f"The revision of {repo} is not pinned: none could be confirmed.",)
+        notes: tuple[str, ...] = (f"The revision of {repo} is not pinned: none could be confirmed.",)
     else:
         rows, name = located_rows(Path(str(data)), number_columns=True), Path(str(data)).stem
-        source = {"source": str(data)}
-    pairs, how = pairs_from_heros(rows)
-    return HerosTask(name, tuple(pairs), source={**source, **how}, notes=notes)
+        source, notes = {"source": str(data)}, ()
+    pairs, columns = _pairs_of_rows(rows)
+    return HerosTask(name, tuple(pairs), source={**source, **columns}, notes=notes)
+
+
+ORIGINAL, BARE = "Original", "Negation"  # a role, and a column name that may be either negation
+
+
+def _letters(name: Any) -> str:
+    """Return the letters of a column's or subset's name, by which its role is found."""
+    return re.sub("[^a-z]", "", str(name).lower()).removesuffix("s")
+
+
+ROLES = {_letters(role): role for role in (ORIGINAL, *SUBSETS, BARE)}
+ROLES |= {"originalsentence": ORIGINAL, "sentence": ORIGINAL, "random": "Random MLM", "randomword": "Random MLM"}
+ROLES |= {"mlm": "Random MLM", "mainnegation": "Negation (Main)", "antonymnegation": "Negation (Antonym)"}
+
+
+def _pairs_of_rows(rows: list[Row]) -> tuple[list[MinimalPair], dict[str, Any]]:
+    """Convert rows of an original with a column per change, or rows of a pair; also return how they were read."""
+    if rows[0].column(("subset",)):
+        return [_pair_of_row(row) for row in rows], {"columns_read": "by name, one row per pair"}
+    columns, how_read = _columns(rows)
+    pairs = [
+        MinimalPair(_sentence(row, columns[ORIGINAL]), text, subset)
+        for row in rows
+        for subset, column in columns.items()
+        if subset != ORIGINAL and (text := _cell(row, column))
+    ]
+    if not pairs:
+        raise DataError(f"{rows[0].where} and below: no row has a changed sentence.")
+    return pairs, {"columns_read": how_read, "columns": columns}
+
+
+def _pair_of_row(row: Row) -> MinimalPair:
+    original = row.required("original", ("original", "sentence1"))
+    changed = row.required("converted", ("converted", "changed", "sentence2", "changed sentence"))
+    subset = row.values[row.required("subset", ("subset",))]
+    role = ROLES.get(_letters(subset))
+    if role not in SUBSETS:
+        raise DataError(f"{row.where}: unknown subset {subset!r} of HEROS. {did_you_mean(str(subset), list(SUBSETS))}")
+    return MinimalPair(_sentence(row, original), _sentence(row, changed), str(role))
+
+
+def _cell(row: Row, column: str) -> str:
+    """Return a cell's sentence; "" if it is empty or missing."""
+    text = row.values.get(column)
+    if text is None or (isinstance(text, float) and math.isnan(text)):  # pandas reads an empty cell as NaN
+        return ""
+    return text if text_value(row, column, text).strip() else ""
+
+
+def _sentence(row: Row, column: str) -> str:
+    if text := _cell(row, column):
+        return text
+    raise DataError(f"{row.where}: the column {column!r} is empty.")
+
+
+def _columns(rows: list[Row]) -> tuple[dict[str, str], str]:
+    """Return the columns of the originals and of each subset, by role, and how they were identified."""
+    names = list(dict.fromkeys(name for row in rows for name in row.values))
+    by_role = {role: [name for name in names if ROLES.get(_letters(name)) == role] for role in (ORIGINAL, *SUBSETS)}
+    bare = [name for name in names if ROLES.get(_letters(name)) == BARE]
+    for role, columns in by_role.items():
+        if len(columns) > 1:
+            raise DataError(f"{rows[0].where}: several columns are {role!r}: {', '.join(map(repr, columns))}.")
+    roles = {role: columns[0] for role, columns in by_role.items() if columns}
+    if ORIGINAL not in roles or len(roles) + len(bare) < 2:
+        raise DataError(
+            f"{rows[0].where}: HEROS needs a column {ORIGINAL!r} and at least one of {', '.join(SUBSETS)}. Columns: "
+            f"{', '.join(map(repr, names))}."
+        )
+    unnamed = [subset for subset in NEGATIONS if subset not in roles]
+    if len(bare) > len(unnamed) or (len(bare) == 1 and len(unnamed) == 2):
+        raise DataError(
+            f"{rows[0].where}: {' and '.join(map(repr, bare))} may be either negation. Rename the column to "
+            f"{' or '.join(map(repr, unnamed))}."
+        )
+    bare, how_read = _main_first(rows, roles, bare) if len(bare) == 2 else (bare, "by name")
+    roles |= dict(zip(unnamed, bare, strict=False))
+    return {role: roles[role] for role in by_role if role in roles}, how_read
+
+
+def _main_first(rows: list[Row], roles: Mapping[str, str], bare: list[str]) -> tuple[list[str], str]:
+    """Order the two columns "Negation", the main verb's first; also return how they were distinguished.
+
+    The negation of the antonym changes the original closer to the position of the antonym.
+    """
+    votes = [0, 0]
+    for row in rows if "Antonym" in roles else ():
+        original, antonym, *negated = (_cell(row, name).split() for name in (roles[ORIGINAL], roles["Antonym"], *bare))
+        start, stop = _changed_span(original, antonym)
+        spans = [_changed_span(original, words) for words in negated]
+        gaps = [max(0, first - stop, start - last) for first, last in spans]
+        if antonym and all(negated) and gaps[0] != gaps[1]:
+            votes[int(gaps[1] < gaps[0])] += 1
+    if votes[0] == votes[1]:
+        by_order = f"{bare[0]!r} and {bare[1]!r} by position, the main verb's first: their sentences are inconclusive"
+        return bare, f"by name; {by_order}"
+    main, antonym_name = bare if votes[1] > votes[0] else bare[::-1]
+    return [main, antonym_name], (
+        f"by name; {bare[0]!r} and {bare[1]!r} by their sentences: {antonym_name!r} changes them at the antonym's "
+        f"position in {max(votes)} of {sum(votes)} conclusive rows"
+    )
+
+
+def _changed_span(before: list[str], after: list[str]) -> tuple[int, int]:
+    """Return the span of words of `before` outside of the common prefix and suffix."""
+    start = _common_words(before, after)
+    return start, len(before) - _common_words(before[start:][::-1], after[start:][::-1])
+
+
+def _common_words(first: list[str], second: list[str]) -> int:
+    """Return the length of the common prefix."""
+    return len(list(takewhile(lambda words: words[0] == words[1], zip(first, second, strict=False))))

@@ -7,7 +7,7 @@ ten-fold cross-validation without parts; pairs as [|u − v|, u · v]; scores be
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy as np
 
+from essent._core.lazy import needs_torch
 from essent.errors import DataError, InputError
 from essent.tasks.base import LabeledTask, Statistic
-from essent.tasks.comparison import with_interval
-from essent.tasks.examples import Example, check_classes, check_examples
-from essent.tasks.pairs import correlations, with_normal_interval
-from essent.tasks.probes import STRENGTHS, cross_validated, few_label_sets, few_labels, held_out, spread_folds
-from essent.tasks.resampling import f1_macro, share, weighted_correlation
+from essent.tasks.comparison import wilson, with_interval
+from essent.tasks.examples import Example, check_classes, check_task_examples
+from essent.tasks.pairs import correlations, weighted_correlation
 from essent.tasks.result import Result
 
-Scores = tuple[dict[str, dict[str, float]], list[str]]  # metrics and notes
 SEED = 1111  # SentEval's
+STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0, 30.0, 100.0)  # C, for features of variance about 1
+DRAWS = 10  # training sets of a few labels
 CHOICE_FOLDS = 5
 MOST_TARGETS = 3e8  # examples × classes: 2.4 GB of targets, and logits several times
 
@@ -65,38 +65,31 @@ class LabelTask(LabeledTask):
     chosen_on: bool = False
 
     def __post_init__(self) -> None:
-        check_examples(self.name, self.examples)
+        check_task_examples(self.name, self.examples)
         if not isinstance(self.folds, int) or self.folds < 2:
             raise InputError(f"{self.name}: folds={self.folds!r}: cross-validation needs at least 2 folds.")
         if self.shots and (self.scale is not None or any(type(shot) is not int or shot < 1 for shot in self.shots)):
             raise InputError(f"{self.name}: shots={self.shots!r}: must be whole numbers of labels per class.")
-        taught = [str(example.target) for example in compress(self.examples, self._is_learned)]
-        if not taught:
+        learned = int(self._is_learned.sum())
+        if not learned:
             raise DataError(f"The task {self.name!r} has only the parts {', '.join(set(self._parts))}. Add train.")
-        if len(taught) < self.folds and "dev" not in self._parts:
+        if learned < self.folds and "dev" not in self._parts:
             raise DataError(
-                f"The task {self.name!r} has {len(taught)} examples for {self.folds} folds. Set folds= to fewer."
+                f"The task {self.name!r} has {learned} examples for {self.folds} folds. Set folds= to fewer."
             )
-        if self.scale is not None:
-            self._check_scores(*self.scale)
-            return
-        check_classes(self.name, taught)
-        if len(self) * len(set(taught)) > MOST_TARGETS:
-            raise DataError(
-                f"The task {self.name!r} has {len(set(taught)):,} classes and {len(self):,} examples, too many for a "
-                "classifier in memory. Use such labels as pairs, or as queries with their positives."
-            )
-
-    def _check_scores(self, low: int, high: int) -> None:
-        if not low < high:
+        if self.scale is None:
+            check_classes(self.name, [str(example.target) for example in compress(self.examples, self._is_learned)])
+            if len(self) * len(self.classes) > MOST_TARGETS:
+                raise DataError(
+                    f"The task {self.name!r} has {len(self.classes):,} classes and {len(self):,} examples, too many "
+                    "for a classifier in memory. Use such labels as pairs, or as queries with their positives."
+                )
+        elif not self.scale[0] < self.scale[1]:
             raise InputError(f"{self.name}: scale={self.scale!r}: must be the lowest and the highest class.")
-        for number, example in enumerate(self.examples, start=1):
-            if not isinstance(example.target, (int, float)) or not math.isfinite(example.target):
-                raise DataError(f"{self.name}: the score of example {number} is {example.target!r}, not a number.")
-
-    def texts(self) -> list[str]:
-        """Return the texts of all parts, with duplicates; of pairs all first texts, then all second texts."""
-        return [text for side in zip(*self.read_items(), strict=True) for text in side]
+        else:
+            for number, example in enumerate(self.examples, start=1):
+                if not isinstance(example.target, (int, float)) or not math.isfinite(example.target):
+                    raise DataError(f"{self.name}: the score of example {number} is {example.target!r}, not a number.")
 
     def _content(self) -> Any:
         return [self.examples, self.scale]
@@ -116,43 +109,43 @@ class LabelTask(LabeledTask):
         """Which examples (N,) are scored: the test part, or all without parts."""
         return np.isin(self._parts, ("", "test"))
 
-    @cached_property
-    def classes(self) -> list[str]:
-        """The classes that can be predicted: those of the training part, sorted, or those of the scale."""
-        if self.scale is not None:
-            return [str(value) for value in self._scale]
-        return sorted({str(example.target) for example in compress(self.examples, self._is_learned)})
-
     @property
-    def _scale(self) -> np.ndarray:
+    def _class_values(self) -> np.ndarray:
+        """The classes of a scale (K,), as numbers."""
         low, high = self.scale or (0, 0)
         return np.arange(low, high + 1)
 
     @cached_property
-    def _known(self) -> list[str]:
-        """All classes: `classes`, then those that occur outside the training part only."""
+    def classes(self) -> list[str]:
+        """The classes that can be predicted: those of the training part, sorted, or those of the scale."""
+        if self.scale is not None:
+            return [str(value) for value in self._class_values]
+        return sorted({str(example.target) for example in compress(self.examples, self._is_learned)})
+
+    @cached_property
+    def _all_classes(self) -> list[str]:
+        """The classes that can be predicted, then those without training examples."""
         return [*self.classes, *sorted({str(example.target) for example in self.examples} - set(self.classes))]
 
     @cached_property
     def _labels(self) -> np.ndarray:
-        """The examples' classes (N,) as indices of `_known`, or their scores."""
+        """The examples' classes (N,) as indices of `_all_classes`, or their scores."""
         if self.scale is not None:
             return np.array([example.target for example in self.examples], dtype=np.float64)
-        number = {name: position for position, name in enumerate(self._known)}
-        return np.array([number[str(example.target)] for example in self.examples], dtype=np.int64)
+        index = {name: number for number, name in enumerate(self._all_classes)}
+        return np.array([index[str(example.target)] for example in self.examples], dtype=np.int64)
 
     @property
     def _gold(self) -> np.ndarray:
         """The labels of the scored examples (U,)."""
-        gold: np.ndarray = self._labels[self.is_scored]
-        return gold
+        return np.asarray(self._labels[self.is_scored])
 
     @cached_property
     def targets(self) -> np.ndarray:
         """Target probabilities of the classes (N,K) float32, K = 1 for two classes."""
         if self.scale is not None:  # 3.6 is class 3 by 0.4 and class 4 by 0.6
             scores = np.clip(self._labels, *self.scale)  # (N,)
-            shares = np.maximum(1 - np.abs(scores - self._scale[:, None]), 0.0)  # (K,N) in memory
+            shares = np.maximum(1 - np.abs(scores - self._class_values[:, None]), 0.0)  # (K,N) in memory
         else:
             count = len(self.classes)
             shares = self._labels == np.arange(count)[count == 2 :, None]
@@ -182,9 +175,9 @@ class LabelTask(LabeledTask):
         return int(self.is_scored.sum())
 
     @property
-    def evidence_size(self) -> int:
-        """The prediction for each scored example, and the share of correct few-label predictions per `shots`."""
-        return self.units * (1 + len(self.shots))
+    def evidence_per_unit(self) -> int:
+        """The prediction, and the share of correct few-label predictions per `shots`."""
+        return 1 + len(self.shots)
 
     def working_bytes(self, dimensions: int) -> int:
         """Estimate the bytes of float32 rows in two bases, and of the regressions' values per example."""
@@ -221,29 +214,70 @@ class LabelTask(LabeledTask):
             "for the same recipe the two may differ, on small data by several points."
         )
         if "train" in self._parts:
-            names: dict[str | None, str | None] = {"train": "train", "dev": "test"}
-            if "dev" not in self._parts:
-                names = {"train": None}
-            examples = tuple(e._replace(part=names[e.part]) for e in self.examples if e.part in names)
-            chosen = replace(self if "dev" in self._parts else chosen, examples=examples)
-            where = "dev part" if "dev" in self._parts else f"train part, by {chosen.protocol}"
-            note = f"recipes are chosen and scored on the {where}; `essent evaluate` scores the test part."
+            has_dev = "dev" in self._parts
+            new_parts: dict[str | None, str | None] = {"train": "train", "dev": "test"} if has_dev else {"train": None}
+            examples = tuple(e._replace(part=new_parts[e.part]) for e in self.examples if e.part in new_parts)
+            chosen = replace(self if has_dev else chosen, examples=examples)
+            scored_on = "dev part" if has_dev else f"train part, by {chosen.protocol}"
+            note = f"recipes are chosen and scored on the {scored_on}; `essent evaluate` scores the test part."
         return replace(chosen, chosen_on=True, notes=(*self.notes, f"{self.name}: {note}"))
+
+    @property
+    def protocol(self) -> str:
+        """A description of how recipes are scored."""
+        if "" in self._parts:
+            chosen_on = "inside each fold" if self.nested else "on the same folds"
+            return f"logistic regression by {self.folds}-fold cross-validation, its strength chosen {chosen_on}"
+        chosen_on = f"by {self.folds}-fold cross-validation on the train part"
+        chosen_on = "on the dev part" if "dev" in self._parts else chosen_on
+        return f"logistic regression on the train part, scored on the test part, its strength chosen {chosen_on}"
 
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
         """Return the class index predicted for each scored example (the expected score of soft targets)."""
-        features = self._features(vectors[list(rows)])  # (N,F)
-        return self._evidence(features, self._probabilities(features)[0])
+        return self._predict(vectors[list(rows)])[0]
 
-    def _evidence(self, features: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-        predicted = probabilities.argmax(axis=1) if self.scale is None else probabilities @ self._scale  # (N,)
-        return np.concatenate([predicted[self.is_scored], *(self._few(features, shot) for shot in self.shots)])
+    @needs_torch("A probe of labelled texts")
+    def _predict(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[float]]:
+        """Return the evidence (E,), probabilities (U,K) of the classes, and the chosen strengths."""
+        from essent.tasks.probes import cross_validated, few_labels, held_out
+
+        if len(self.examples[0].texts) == 2:
+            first, second = np.split(np.asarray(vectors, np.float64), 2)
+            vectors = np.hstack([np.abs(first - second), first * second])  # (N,2D)
+        folds = np.zeros(len(self), dtype=int)
+        has_class = (self._labels < len(self.classes)) | (self.scale is not None)  # others do not choose the strength
+        train, dev = self._is_learned, (self._parts == "dev") & has_class
+        if not dev.any():
+            folds[train] = self._folds(np.flatnonzero(train))
+        if "" in self._parts:
+            fit = cross_validated(vectors, self.targets, folds, self.strengths, nested=self.nested)
+            probabilities, strengths = fit
+        else:
+            probabilities, strength = held_out(vectors, self.targets, train, dev, folds, self.strengths)
+            strengths = [strength]
+        predicted = probabilities.argmax(axis=1) if self.scale is None else probabilities @ self._class_values  # (N,)
+        predictions = [predicted[self.is_scored]]
+        for shot in self.shots:
+            drawn = few_label_sets(self._labels, train, self.is_scored, shot)  # (N,DRAWS)
+            correct = few_labels(vectors, self.targets, drawn) == self._labels[:, None]
+            counted = ~drawn[self.is_scored]  # no set scores its own training examples
+            times = counted.sum(axis=1)  # (U,)
+            shares = (correct[self.is_scored] & counted).sum(axis=1) / np.maximum(times, 1)
+            mean = float(shares[times > 0].mean()) if (times > 0).any() else math.nan  # for examples in every draw
+            predictions.append(np.where(times > 0, shares, mean))
+        return np.concatenate(predictions), probabilities[self.is_scored], strengths
+
+    def _folds(self, members: np.ndarray) -> np.ndarray:
+        """Return the fold of each member: classes are spread evenly and shuffled by the seed."""
+        classes = None if self.scale is not None else [self.examples[row].target for row in members]
+        texts = None if self.nested else [self.examples[row].texts for row in members]  # SentEval splits equal texts
+        return spread_folds(len(members), self.folds, SEED, classes, texts)
 
     def statistic(self, score: str) -> Statistic | None:
         """Return macro-F1 or Pearson's correlation ×100 in draws of the scored examples; None for accuracies."""
         gold = self._gold
         if score == "f1_macro":
-            return lambda predicted, counts: f1_macro(gold, predicted, counts, len(self._known))
+            return lambda predicted, counts: f1_macro(gold, predicted, counts, len(self._all_classes))
         if score == "pearson":
             return lambda expected, counts: 100 * weighted_correlation(expected[None], gold[None], counts)
         return None
@@ -259,81 +293,83 @@ class LabelTask(LabeledTask):
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         if not self.units:
             raise DataError(f"The task {self.name!r} has no test part to score. Add one; search does not need it.")
-        features = self._features(vectors[list(rows)])  # (N,F)
-        probabilities, strengths = self._probabilities(features)
-        evidence = self._evidence(features, probabilities)
-        score = self._soft_scores if self.scale is not None else self._class_scores
-        metrics, notes = score(probabilities[self.is_scored], evidence)
-        protocol: dict[str, Any] = {
-            "protocol": self.protocol,
-            "strengths": strengths,
-            "classes": self.classes,
-            "seed": SEED,
-        }
-        return self._scored(metrics, evidence, notes, **protocol)
+        evidence, probabilities, strengths = self._predict(vectors[list(rows)])
+        gold, notes = self._gold, list[str]()
+        if self.scale is None:
+            metrics = {"accuracy": share(evidence[: self.units] == gold)}
+            metrics["f1_macro"] = {"all": float(self.scores(evidence[None], "f1_macro")[0])}
+            metrics |= {name: with_interval(self, evidence, name) for name in self.score_names if "@" in name}
+            if unseen := [self._all_classes[label] for label in np.unique(gold) if label >= len(self.classes)]:
+                notes = [f"Classes without training examples, always wrong: {', '.join(unseen)}."]
+        else:
+            lowest, highest = self.scale
+            metrics, notes = correlations(evidence, gold, "all pairs")
+            nearest = np.clip(np.floor(gold + 0.5), lowest, highest)
+            metrics["accuracy"] = share(self._class_values[probabilities.argmax(axis=1)] == nearest)
+            if below := int((gold < lowest).sum()):
+                notes.append(f"{below} gold scores are below {lowest} and count as the class {lowest}.")
+        fit: dict[str, Any] = {"strengths": strengths, "classes": self.classes, "seed": SEED}
+        return self._scored(metrics, evidence, notes, protocol=self.protocol, **fit)
 
-    def _class_scores(self, probabilities: np.ndarray, evidence: np.ndarray) -> Scores:
-        metrics = {"accuracy": share(evidence[: self.units] == self._gold)}
-        metrics["f1_macro"] = {"all": float(self.scores(evidence[None], "f1_macro")[0])}
-        metrics |= {name: with_interval(self, evidence, name) for name in self.score_names if "@" in name}
-        unknown = [self._known[number] for number in np.unique(self._gold) if number >= len(self.classes)]
-        return metrics, [f"Classes without training examples, always wrong: {', '.join(unknown)}."] if unknown else []
 
-    def _soft_scores(self, probabilities: np.ndarray, evidence: np.ndarray) -> Scores:
-        gold, lowest = self._gold, self._scale[0]
-        scores, notes = correlations(evidence, gold, "all pairs")
-        metrics = {name: with_normal_interval(name, score, len(gold)) for name, score in scores.items()}
-        nearest = np.clip(np.floor(gold + 0.5), lowest, self._scale[-1])
-        metrics["accuracy"] = share(self._scale[probabilities.argmax(axis=1)] == nearest)
-        if below := int((gold < lowest).sum()):
-            notes.append(f"{below} gold scores are below {lowest} and count as the class {lowest}.")
-        return metrics, notes
+def spread_folds(
+    count: int, folds: int, seed: int, kinds: Sequence[Hashable] | None = None, alike: Sequence[Hashable] | None = None
+) -> np.ndarray:
+    """Assign a random fold 0 … F−1 to each of `count` members.
 
-    @property
-    def protocol(self) -> str:
-        """A description of how recipes are scored."""
-        if "" in self._parts:
-            where = "inside each fold" if self.nested else "on the same folds"
-            return f"logistic regression by {self.folds}-fold cross-validation, its strength chosen {where}"
-        where = (
-            "on the dev part" if "dev" in self._parts else f"by {self.folds}-fold cross-validation on the train part"
-        )
-        return f"logistic regression on the train part, scored on the test part, its strength chosen {where}"
+    Args:
+        kinds: strata, spread evenly over the folds.
+        alike: groups; members of a group are in one fold. By default each member is its own group.
+    """
+    shuffled = np.random.default_rng(seed).permutation(count)
+    first_members: dict[Hashable, int] = {}
+    firsts = [first_members.setdefault(int(row) if alike is None else alike[row], int(row)) for row in shuffled]
+    heads = shuffled[firsts == shuffled]  # the first member of each group
+    if kinds is not None:
+        strata = np.unique(np.array([str(kind) for kind in kinds]), return_inverse=True)[1]
+        heads = heads[np.argsort(strata[heads], kind="stable")]
+    fold = np.empty(count, dtype=int)
+    fold[heads] = np.arange(len(heads)) % folds
+    fold[shuffled] = fold[firsts]
+    return fold
 
-    def _probabilities(self, features: np.ndarray) -> tuple[np.ndarray, list[float]]:
-        """Return probabilities (N,K) of the classes, and the chosen strengths."""
-        folds = np.zeros(len(self), dtype=int)
-        known = (self._labels < len(self.classes)) | (self.scale is not None)  # others do not choose the strength
-        train, dev = self._is_learned, (self._parts == "dev") & known
-        if not dev.any():
-            folds[train] = self._folds(np.flatnonzero(train))
-        if "" in self._parts:
-            return cross_validated(features, self.targets, folds, self.strengths, nested=self.nested)
-        probabilities, strength = held_out(features, self.targets, train, dev, folds, self.strengths)
-        return probabilities, [strength]
 
-    def _few(self, features: np.ndarray, shot: int) -> np.ndarray:
-        """Return the share of few-label training sets with which each scored example (U,) is predicted correctly.
+def few_label_sets(classes: np.ndarray, learned: np.ndarray, tested: np.ndarray, shot: int) -> np.ndarray:
+    """Draw ten training sets of `shot` examples per class: masks (N,DRAWS).
 
-        Each of ten sets contains `shot` examples per class, drawn by the seed: all of a smaller class, and at most half
-        of a class that is scored too, because no set scores its own training examples.
-        """
-        used = few_label_sets(self._labels, self._is_learned, self.is_scored, shot, SEED)  # (N,DRAWS)
-        right = few_labels(features, self.targets, used) == self._labels[:, None]  # (N,DRAWS)
-        right, counted = right[self.is_scored], ~used[self.is_scored]
-        times = counted.sum(axis=1)  # (U,)
-        shares = (right & counted).sum(axis=1) / np.maximum(times, 1)
-        mean = float(shares[times > 0].mean()) if (times > 0).any() else math.nan  # for examples in every draw
-        return np.asarray(np.where(times > 0, shares, mean))
+    All of a smaller class is drawn, and at most half of a class whose examples are tested too.
+    """
+    drawn = np.zeros((len(classes), DRAWS), dtype=bool)
+    sizes, tested_sizes = (
+        np.bincount(classes[mask], minlength=int(classes.max()) + 1) for mask in (learned, learned & tested)
+    )
+    limits = np.where(tested_sizes > 0, np.minimum(shot, np.maximum(sizes // 2, 1)), shot)  # (C,)
+    for draw in range(DRAWS):
+        shuffled = np.random.default_rng([SEED, shot, draw]).permutation(np.flatnonzero(learned))
+        order = shuffled[np.argsort(classes[shuffled], kind="stable")]
+        starts = np.searchsorted(classes[order], classes[order])
+        drawn[order[np.arange(len(order)) - starts < limits[classes[order]]], draw] = True
+    return drawn
 
-    def _features(self, vectors: np.ndarray) -> np.ndarray:
-        if len(self.examples[0].texts) == 1:
-            return vectors
-        first, second = np.split(np.asarray(vectors, np.float64), 2)
-        return np.hstack([np.abs(first - second), first * second])
 
-    def _folds(self, members: np.ndarray) -> np.ndarray:
-        """Return the fold of each member: classes are spread evenly and shuffled by the seed."""
-        kinds = None if self.scale is not None else [self.examples[row].target for row in members]
-        texts = None if self.nested else [self.examples[row].texts for row in members]  # SentEval splits equal texts
-        return spread_folds(len(members), self.folds, SEED, kinds, texts)
+def f1_macro(gold: np.ndarray, predicted: np.ndarray, counts: np.ndarray, classes: int) -> np.ndarray:
+    """Compute macro-F1 ×100 (B,) of predictions (U,) in draws (B,U): the mean over classes that occur in a draw."""
+    first_cells = classes * np.arange(len(counts))[:, None]  # (B,1)
+
+    def sums_by_class(labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        cells = (first_cells + labels).ravel()  # (B·U,)
+        return np.bincount(cells, weights.ravel(), len(counts) * classes).reshape(-1, classes)
+
+    sizes = sums_by_class(gold, counts) + sums_by_class(predicted, counts)  # (B,C) examples and predictions
+    hits = 2 * sums_by_class(gold, counts * (gold == predicted))
+    scores = np.divide(hits, sizes, out=np.zeros_like(hits), where=sizes > 0).sum(axis=1)
+    return np.asarray(100 * scores / np.maximum((sizes > 0).sum(axis=1), 1))
+
+
+def share(correct: np.ndarray) -> dict[str, float]:
+    """Return the percentage of correct predictions, with Wilson's 95 % interval."""
+    if not len(correct):
+        return dict.fromkeys(("all", "low", "high"), math.nan)
+    mean = float(np.mean(correct))
+    low, high = wilson(mean, len(correct))
+    return {"all": 100 * mean, "low": 100 * low, "high": 100 * high}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,13 @@ from essent._core.registry import did_you_mean
 from essent._core.texts import distinct_texts
 from essent.errors import DataError, InputError, UnknownNameError
 from essent.tasks.base import LabeledTask, Task, as_matrix
-from essent.tasks.catalogue import ON_HUB, Clusters, Labels, Pairs, find_row, task_names
+from essent.tasks.catalogue import ON_HUB, Clusters, DataSet, Labels, Pairs, find_row, task_names
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.data import SUFFIXES, Row, hub_rows, located_rows, rows_in_memory
 from essent.tasks.examples import (
     COLUMNS,
     PART_NAMES,
     PARTS,
-    Example,
     answers_from_rows,
     duplicates_from_rows,
     examples_from_rows,
@@ -93,8 +92,7 @@ def load_task(name: str | Path, data: str | Path | None = None) -> LabeledTask |
         if path.exists():
             return _task_of_file(path)
         raise
-    folder = None if data is None else Path(data)
-    return _pairs_of_row(row, split, folder) if isinstance(row, Pairs) else _labels_of_row(row, folder)
+    return _task_of_catalogue(row, split, None if data is None else Path(data))
 
 
 def load_pairs(name: str | Path, data: str | Path | None = None) -> PairTask:
@@ -220,125 +218,78 @@ def scorer(data: Any, score: str = "", folder: str | Path | None = None) -> Task
 # -- data sets of the catalogue ---------------------------------------------------------------------------------------
 
 
-def _pairs_of_row(row: Pairs, split: str, data: Path | None) -> PairTask:
-    name = row.name if split == "test" else f"{row.name}.{split}"
-    stems = _stems("sts", dict.fromkeys((f"{row.name}.{split}", name)), data)
-    notes: tuple[str, ...] = ()
-    source: dict[str, Any]
-    if data is not None:
-        path = next((file for stem in stems if (file := _file(stem))), None)
-        if path is None:
-            raise _no_data(row.name, data, stems)
-        rows, source = located_rows(path), {"source": str(path), "split": split}
-    elif row.hub is None or split not in row.hub_splits:
-        where = f" ({row.hub})" if row.hub else ""
-        raise DataError(f"The {split} split of {row.name!r} is not on the hub{where}. Give {_instead(stems)}.")
-    else:
-        rows = hub_rows(row.hub, row.revision, row.hub_splits[split], _instead(stems))
-        source = {"source": f"hub:{row.hub}", "revision": row.revision, "split": row.hub_splits[split]}
-        notes = (row.hub_note,) * bool(row.hub_note)
-    pairs, (low, high) = tuple(pairs_from_rows(rows)), row.scale
-    if outside := sum(not low <= pair.score <= high for pair in pairs):  # a wrong column may be the reason
-        notes = (*notes, f"{outside} of {len(pairs)} gold scores lie outside the scale {low}–{high} of {row.name}.")
-    return PairTask(name, pairs, source=source, notes=notes)
-
-
-def _labels_of_row(row: Labels | Clusters, data: Path | None) -> LabelTask | ClusterTask:
-    folder = "clustering" if isinstance(row, Clusters) else "sts" if row.scale else "classification"
-    stems = _stems(folder, [getattr(row, "stem", None) or row.name], data)
-    notes: tuple[str, ...] = ()
-    if data is None and isinstance(row, Labels) and row.hub is not None:
-        rows, source = [], {"source": f"hub:{row.hub}", "revision": row.revision}
-        for part, split in (row.hub_splits or {part: ON_HUB[part] for part in row.parts}).items():
-            rows += _rows_of_part(
-                hub_rows(row.hub, row.revision, split, _instead(stems, row)), part if row.parts else None
-            )
-        if row.revision is None:
-            notes = (f"The revision of {row.hub} is not pinned: none could be confirmed.",)
-    else:
-        rows, source = _rows_in_folder(stems, row, data)
+def _task_of_catalogue(row: DataSet, split: str, data: Path | None) -> LabeledTask:
+    rows, source, notes = _rows_of_catalogue(row, split, data)
+    if isinstance(row, Pairs):
+        pairs, (low, high) = tuple(pairs_from_rows(rows)), row.scale
+        if outside := sum(not low <= pair.score <= high for pair in pairs):  # a wrong column may be the reason
+            notes.append(f"{outside} of {len(pairs)} gold scores lie outside the scale {low}–{high} of {row.name}.")
+        name = row.name if split == "test" else f"{row.name}.{split}"
+        return PairTask(name, pairs, source=source, notes=tuple(notes))
+    examples = (scored_from_rows if getattr(row, "scale", None) else examples_from_rows)(rows)
     if isinstance(row, Clusters):
-        examples = tuple(examples_from_rows(rows))
-        differs = f"The published {row.name} has {row.size:,} texts, this one {len(examples):,}."
-        return ClusterTask(row.name, examples, source=source, notes=(differs,) * (len(examples) != row.size))
-    labelled = examples_from_rows(rows) if row.scale is None else scored_from_rows(rows)
-    examples, differences = _as_published(row, tuple(labelled))
-    return LabelTask(row.name, examples, row.scale, source=source, notes=(*differences, *notes))
-
-
-def _as_published(row: Labels, examples: tuple[Example, ...]) -> tuple[tuple[Example, ...], list[str]]:
-    """Return the examples with the published parts, and notes about differences.
-
-    Data sets that use cross-validation have no parts; a dev part that is not published is added to train.
-    """
-    parts = {example.part for example in examples}
-    notes = [row.note] if row.note else []
-    published = f"{row.name} is published with {', '.join(row.parts)}"
-    if not row.parts:
-        examples = tuple(example._replace(part=None) for example in examples)
+        if len(examples) != row.size:
+            notes.append(f"The published {row.name} has {row.size:,} texts, this one {len(examples):,}.")
+        return ClusterTask(row.name, tuple(examples), source=source, notes=tuple(notes))
+    parts, published = {example.part for example in examples}, f"{row.name} is published with {', '.join(row.parts)}"
+    if not row.parts:  # published for cross-validation
+        examples = [example._replace(part=None) for example in examples]
     elif None in parts:
-        notes.append(f"{published}; this is one file, scored by cross-validation.")
+        notes.insert(0, f"{published}; this is one file, scored by cross-validation.")
     elif "dev" in parts and "dev" not in row.parts:
-        examples = tuple(e._replace(part="train") if e.part == "dev" else e for e in examples)
-    elif absent := set(row.parts) - parts:
-        notes.append(f"{published}; {', '.join(sorted(absent))} is missing.")
-    return examples, notes
+        examples = [example._replace(part="train") if example.part == "dev" else example for example in examples]
+    elif missing := ", ".join(sorted(set(row.parts) - parts)):
+        notes.insert(0, f"{published}; {missing} is missing.")
+    return LabelTask(row.name, tuple(examples), row.scale, source=source, notes=(*[row.note] * bool(row.note), *notes))
 
 
-def _rows_in_folder(
-    stems: Sequence[Path], row: Labels | Clusters, data: Path | None
-) -> tuple[list[Row], dict[str, Any]]:
-    """Read the labelled rows of one file, or of one file per part."""
-    if data is None:
-        raise DataError(f"{row.name!r} is not on the hub. Give {_instead(stems, row)}.")
-    for stem in stems:
-        files = {part: file for part in PARTS if (file := _file(stem.with_name(f"{stem.name}.{part}")))}
-        if isinstance(row, Labels) and {"train", "test"} <= set(files):
-            return _rows_of_parts(files), {"source": str(files["train"])}
-        if not (isinstance(row, Labels) and row.scale) and (file := _file(stem)):
-            return located_rows(file), {"source": str(file)}
-    raise _no_data(row.name, data, stems, row)
-
-
-def _rows_of_parts(files: Mapping[str, Path]) -> list[Row]:
-    return [row for part, path in files.items() for row in _rows_of_part(located_rows(path), part)]
-
-
-def _rows_of_part(rows: Sequence[Row], part: str | None) -> list[Row]:
-    """Return the rows with their part replaced by this one."""
-    own = [{name: cell for name, cell in row.values.items() if name.lower() != "split"} for row in rows]
-    return [Row(row.where, {**cells, "split": part}) for row, cells in zip(rows, own, strict=True)]
-
-
-def _stems(kind: str, names: Iterable[str], data: Path | None) -> list[Path]:
-    """Return the paths at which a data set is searched, without suffixes.
+def _rows_of_catalogue(row: DataSet, split: str, data: Path | None) -> tuple[list[Row], dict[str, Any], list[str]]:
+    """Read a data set from the folder `data` or the hub: its rows, their source, and notes.
 
     Raises:
-        DataError: no such folder.
+        DataError: nothing to read; the message lists the searched files.
     """
-    if data is not None and not data.is_dir():
+    stem, scale = getattr(row, "stem", None) or row.name, getattr(row, "scale", None)
+    names = [stem]  # without suffix, the preferred file first
+    candidates: list[dict[str | None, str]] = [{None: stem}]  # the same by part
+    if isinstance(row, Pairs):
+        names = [f"{stem}.{split}", stem] if split == "test" else [f"{stem}.{split}"]
+        candidates = [{None: name} for name in names]
+    elif isinstance(row, Labels):
+        names = [f"{stem}.{{{','.join(row.parts)}}}" if row.parts else stem]
+        candidates = [{part: f"{stem}.{part}" for part in PARTS}, *([] if scale else candidates)]
+    root = data or Path("DIR")
+    folders = (root / ("sts" if scale else row.kind), root)
+    suffixes = ",".join(suffix[1:] for suffix in SUFFIXES)
+    expected = " or ".join(f"{folder / name}.{{{suffixes}}}" for folder in folders for name in names)
+    if data is None:
+        return _rows_of_hub(row, split, f"the file itself, or --data-folder DIR with {expected}")
+    if not data.is_dir():
         reason = "is a file. To score it, give its path as the task" if data.is_file() else "does not exist"
         raise DataError(f"The data folder {data} {reason}.")
-    root = data or Path("DIR")
-    return [folder / name for folder in (root / kind, root) for name in names]
+    for folder in folders:
+        for candidate in candidates:
+            paths = {part: [folder / f"{name}{suffix}" for suffix in SUFFIXES] for part, name in candidate.items()}
+            files = {part: next(filter(Path.is_file, paths[part]), None) for part in paths}
+            if all(file or part == "dev" for part, file in files.items()):
+                source = {"source": str(next(iter(files.values())))}
+                return _rows_of_parts(files), source | ({"split": split} if isinstance(row, Pairs) else {}), []
+    raise DataError(f"No data for {row.name!r} in {data}. Expected {expected}.")
 
 
-def _file(stem: Path) -> Path | None:
-    paths = (stem.with_name(f"{stem.name}{suffix}") for suffix in SUFFIXES)
-    return next((path for path in paths if path.is_file()), None)
-
-
-def _patterns(stems: Sequence[Path], row: Labels | Clusters | None) -> str:
-    part = f".{{{','.join(row.parts)}}}" if isinstance(row, Labels) and row.parts else ""
-    return " or ".join(f"{stem}{part}.{{{','.join(suffix[1:] for suffix in SUFFIXES)}}}" for stem in stems)
-
-
-def _instead(stems: Sequence[Path], row: Labels | Clusters | None = None) -> str:
-    return f"the file itself, or --data-folder DIR with {_patterns(stems, row)}"
-
-
-def _no_data(name: str, data: Path, stems: Sequence[Path], row: Labels | Clusters | None = None) -> DataError:
-    return DataError(f"No data for {name!r} in {data}. Expected {_patterns(stems, row)}.")
+def _rows_of_hub(row: DataSet, split: str, instead: str) -> tuple[list[Row], dict[str, Any], list[str]]:
+    if isinstance(row, Clusters) or row.hub is None or split not in (row.hub_splits or {split: ""}):
+        name = row.name if split == "test" else f"{row.name}.{split}"
+        raise DataError(f"{name!r} is not on the hub. Give {instead}.")
+    source: dict[str, Any] = {"source": f"hub:{row.hub}", "revision": row.revision}
+    notes = [] if row.revision else [f"The revision of {row.hub} is not pinned: none could be confirmed."]
+    if isinstance(row, Pairs):
+        rows = hub_rows(row.hub, row.revision, row.hub_splits[split], instead)
+        return rows, {**source, "split": row.hub_splits[split]}, [*[row.hub_note] * bool(row.hub_note), *notes]
+    rows = []
+    for part, hub_split in (row.hub_splits or {part: ON_HUB[part] for part in row.parts}).items():
+        rows += _with_part(hub_rows(row.hub, row.revision, hub_split, instead), part if row.parts else None)
+    return rows, source, notes
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -352,8 +303,8 @@ def _task_of_rows(kind: str, name: str, rows: Sequence[Row], source: Mapping[str
     """
     if kind == "retrieval":  # a document equal to the query is no answer, unless labelled as one
         return RetrievalTask(name, *answers_from_rows(rows), ignore_identical_ids=True, source=source)
-    build, read = OF_ROWS[kind]
-    return build(name, tuple(read(rows)), source=source)
+    task_class, convert = OF_ROWS[kind]
+    return task_class(name, tuple(convert(rows)), source=source)
 
 
 def _task_of_file(path: Path, kind: str | None = None) -> LabeledTask:
@@ -363,13 +314,24 @@ def _task_of_file(path: Path, kind: str | None = None) -> LabeledTask:
     """
     rows = located_rows(path)
     prefix, source, kind = f"{kind}." if kind else "", {"source": str(path)}, kind or kind_of(rows)
-    name, dot, part = path.stem.rpartition(".")
-    if kind == "classification" and dot and part in PART_NAMES:
-        files = {part_name: path.with_name(f"{name}.{part_name}{path.suffix}") for part_name in PART_NAMES}
-        files = {part_name: file for part_name, file in files.items() if file.is_file()}
-        if len(files) > 1:
-            return _task_of_rows(kind, prefix + name, _rows_of_parts(files), source)
+    name, _, part = path.stem.rpartition(".")
+    files = {other: path.with_name(f"{name}.{other}{path.suffix}") for other in PART_NAMES}
+    files = {other: file for other, file in files.items() if file.is_file()}
+    if kind == "classification" and name and part in files and len(files) > 1:
+        return _task_of_rows(kind, prefix + name, _rows_of_parts(files), source)
     return _task_of_rows(kind, prefix + path.stem, rows, source)
+
+
+def _rows_of_parts(files: Mapping[str, Path | None] | Mapping[str | None, Path | None]) -> list[Row]:
+    return [row for part, path in files.items() if path for row in _with_part(located_rows(path), part)]
+
+
+def _with_part(rows: list[Row], part: str | None) -> list[Row]:
+    """Set the part of all rows; None leaves them unchanged."""
+    if part is None:
+        return rows
+    without = [{name: cell for name, cell in row.values.items() if name.lower() != "split"} for row in rows]
+    return [Row(row.where, {**cells, "split": part}) for row, cells in zip(rows, without, strict=True)]
 
 
 def _task_of_kind(kind: str, name: str, data: str | Path | None) -> LabeledTask:
@@ -386,10 +348,10 @@ def _task_of_kind(kind: str, name: str, data: str | Path | None) -> LabeledTask:
     examples = [example for example in task.examples if example.part == (part or "test")]
     if dot and not examples:
         raise DataError(f"The data set {base!r} has no part {part!r}.")
+    columns = ("text",) if len(task.examples[0].texts) == 1 else ("sentence1", "sentence2")
     rows = [
-        Row(f"{name}, example {n}", {**dict(zip(columns, e.texts, strict=False)), "label": e.target})
-        for n, e in enumerate(examples or task.examples, start=1)
-        for columns in [("text",) if len(e.texts) == 1 else ("sentence1", "sentence2")]
+        Row(f"{name}, example {number}", {**dict(zip(columns, example.texts, strict=True)), "label": example.target})
+        for number, example in enumerate(examples or task.examples, start=1)
     ]
     return _task_of_rows(kind, f"{kind}.{name}", rows, dict(task.source))
 

@@ -25,7 +25,6 @@ from essent.tasks.base import LabeledTask, Scorer, Statistic, unit_rows
 from essent.tasks.comparison import with_interval
 from essent.tasks.data import rows_in_memory
 from essent.tasks.examples import Pair, pairs_from_rows
-from essent.tasks.resampling import Order, correlation, weighted_correlation
 from essent.tasks.result import Result
 
 METRICS = ("spearman", "pearson")
@@ -34,39 +33,26 @@ SAME_TRIPLET = 1e-6  # a smaller difference of two cosines of a triplet may be r
 
 
 class CosineTask(LabeledTask):
-    """Base class of tasks with P examples of two or three texts; the evidence is the first text's cosines."""
+    """Base class of tasks with P pairs or triplets; the evidence is the cosines of the first text with the others."""
 
     unit = "pairs"
     examples_in = "pairs"
-    texts_per_example = 2
 
     def __post_init__(self) -> None:
         if not len(self):
             raise DataError(f"The task {self.name!r} has no {self.examples_in}.")
-
-    def texts(self) -> list[str]:
-        """Return all first texts, then all second texts (and all third texts), with duplicates.
-
-        Recipes (idf, shaping) are fitted on these texts: on distinct texts, scores differ by up to 1.2 points.
-        """
-        return [text for side in zip(*self.items(), strict=True) for text in side]
 
     def _content(self) -> Any:
         return [list(example) for example in getattr(self, self.examples_in)]
 
     def items(self) -> list[tuple[str, ...]]:
         """Return the texts of each example."""
-        return [tuple(example[: self.texts_per_example]) for example in getattr(self, self.examples_in)]
-
-    @property
-    def evidence_size(self) -> int:
-        """E, one cosine per text after the first."""
-        return (self.texts_per_example - 1) * len(self)
+        return [tuple(example[: 1 + self.evidence_per_unit]) for example in getattr(self, self.examples_in)]
 
     def compared(self) -> np.ndarray:
-        """Return positions in `texts()` (E,2): first and second texts, then first and third texts."""
-        first, *later = np.arange(self.texts_per_example * len(self)).reshape(self.texts_per_example, -1)
-        return np.concatenate([np.stack([first, positions], axis=1) for positions in later])
+        """Return indices of `texts()` (E,2): first and second texts, then first and third texts."""
+        later = len(self) + np.arange(self.evidence_size)
+        return np.stack([later % len(self), later], axis=1)
 
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
         """Compute the cosines (E,) of the pairs in `compared()`."""
@@ -83,6 +69,38 @@ def ranks_of(values: np.ndarray) -> np.ndarray:
     from scipy.stats import rankdata
 
     return np.asarray(rankdata(values, axis=-1))
+
+
+class Order:
+    """Sorted order of values (U,), from which their mean ranks within any draw are computed."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.order = np.argsort(values, kind="stable")
+        differs = np.diff(values[self.order], prepend=np.nan) != 0
+        self.starts = np.flatnonzero(differs)  # of groups of equal values, as indices of `order`
+        self.groups = np.empty(len(values), np.int64)  # of each value
+        self.groups[self.order] = np.cumsum(differs) - 1
+
+    def ranks(self, counts: np.ndarray) -> np.ndarray:
+        """Compute ranks (B,U) in draws with counts (B,U); ties get their mean rank."""
+        sizes = self.sums(counts)
+        mean_ranks = np.cumsum(sizes, axis=1) - (sizes - 1) / 2
+        return np.asarray(mean_ranks[:, self.groups])
+
+    def sums(self, counts: np.ndarray) -> np.ndarray:
+        """Sum counts (B,U) over equal values, from the smallest value to the largest: (B,groups)."""
+        return np.asarray(np.add.reduceat(counts[:, self.order], self.starts, axis=1))
+
+
+def weighted_correlation(first: np.ndarray, second: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Compute Pearson's correlation (B,) of (B,U) with (B,U), columns weighted by `counts` (B,U); NaN if undefined."""
+    total = counts.sum(axis=1, keepdims=True)
+    first = first - (first * counts).sum(axis=1, keepdims=True) / total
+    second = second - (second * counts).sum(axis=1, keepdims=True) / total
+    weighted = first * counts
+    products = np.einsum("bp,bp->b", weighted, second)
+    scale = np.sqrt(np.einsum("bp,bp->b", weighted, first) * np.einsum("bp,bp,bp->b", second, second, counts))
+    return np.asarray(np.divide(products, scale, out=np.full_like(products, np.nan), where=scale > 0))
 
 
 # -- scored pairs -----------------------------------------------------------------------------------------------------
@@ -135,15 +153,15 @@ class PairTask(CosineTask):
         """
         names = [task.name for task in tasks]
         names = [f"{name} ({n})" if names.count(name) > 1 else name for n, name in enumerate(names, start=1)]
-        by_name = dict(zip(names, tasks, strict=True))
-        pairs = tuple(pair._replace(subset=name) for name, task in by_name.items() for pair in task.pairs)
+        tasks_by_name = dict(zip(names, tasks, strict=True))
+        pairs = tuple(pair._replace(subset=name) for name, task in tasks_by_name.items() for pair in task.pairs)
         counts = [
             f"{len(task)} pairs of {name} (gold scores {task._gold.min():g} to {task._gold.max():g})"
-            for name, task in by_name.items()
+            for name, task in tasks_by_name.items()
         ]
-        notes = [f"{name}: {note}" for name, task in by_name.items() for note in task.notes]
+        notes = [f"{name}: {note}" for name, task in tasks_by_name.items() for note in task.notes]
         notes.append(f"Ranked together: {', '.join(counts)}. If the scales differ, convert them to one scale first.")
-        source = {"source": "several tasks", "tasks": {name: dict(task.source) for name, task in by_name.items()}}
+        source = {"source": "several tasks", "tasks": {name: dict(task.source) for name, task in tasks_by_name.items()}}
         return cls(" + ".join(names), pairs, source=source, notes=tuple(notes))
 
     def digest(self) -> str:
@@ -153,33 +171,26 @@ class PairTask(CosineTask):
 
     def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
         """Return Spearman ×100 in draws of the pairs; ranks within a draw are running sums of its counts."""
-        gold, rows = Order(self._gold), [Order(row) for row in evidence]
-        undefined = self._undefined(evidence)[:, None]
+        gold, orders = Order(self._gold), [Order(row) for row in evidence]
+        undefined = ((np.ptp(evidence, axis=1) <= SAME_COSINE) | (np.ptp(self._gold) == 0))[:, None]
 
-        def scored(counts: np.ndarray) -> np.ndarray:
-            target = gold.ranks(counts)
-            spearman = np.stack([weighted_correlation(row.ranks(counts), target, counts) for row in rows])
-            return np.where(undefined, np.nan, spearman * 100)
+        def spearman(counts: np.ndarray) -> np.ndarray:
+            gold_ranks = gold.ranks(counts)
+            scores = np.stack([weighted_correlation(order.ranks(counts), gold_ranks, counts) for order in orders])
+            return np.where(undefined, np.nan, 100 * scores)
 
-        return scored
-
-    def scores(self, evidence: np.ndarray, score: str = "") -> np.ndarray:
-        """Compute Spearman ×100 (R,) of cosines (R,P)."""
-        ranks, spearman = self.paired(evidence, score)
-        return np.where(self._undefined(evidence), np.nan, spearman(ranks))
+        return spearman
 
     def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Scorer]:
         """Return ranks, and a function that computes Spearman's correlation ×100 from them."""
-        target = ranks_of(self._gold)
-        return self.values(evidence, score), lambda ranks: correlation(ranks, target) * 100
+        gold = ranks_of(self._gold)[None]
+        return self.values(
+            evidence, score
+        ), lambda ranks: 100 * weighted_correlation(ranks, gold, np.ones((1, len(self))))
 
     @property
     def _gold(self) -> np.ndarray:
         return np.array([pair.score for pair in self.pairs], dtype=np.float64)
-
-    def _undefined(self, evidence: np.ndarray) -> np.ndarray:
-        """Return which rows (R,) of cosines (R,P) have no correlation."""
-        return np.asarray((np.ptp(evidence, axis=1) <= SAME_COSINE) | (np.ptp(self._gold) == 0))
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         return self.score(self.evidence(vectors, rows))
@@ -195,27 +206,29 @@ class PairTask(CosineTask):
             raise InputError(
                 f"{self.name}: expected {len(self)} similarities, one per pair, got shape {similarity.shape}."
             )
-        if not np.isfinite(similarity).all():
-            first = int(np.flatnonzero(~np.isfinite(similarity))[0])
-            raise InputError(f"{self.name}: the similarity of pair {first + 1} is {similarity[first]}, not finite.")
+        if len(wrong := np.flatnonzero(~np.isfinite(similarity))):
+            raise InputError(
+                f"{self.name}: the similarity of pair {wrong[0] + 1} is {similarity[wrong[0]]}, not finite."
+            )
         gold, names = self._gold, np.array([pair.subset for pair in self.pairs])
-        overall, notes = correlations(similarity, gold, "all pairs")
-        metrics = {metric: with_normal_interval(metric, overall[metric], len(self)) for metric in METRICS}
+        metrics, notes = correlations(similarity, gold, "all pairs")
         subsets: dict[str, dict[str, float]] = {}
         for name in filter(None, dict.fromkeys(names.tolist())):
-            scores, more = correlations(similarity[names == name], gold[names == name], f"the subset {name!r}")
-            subsets[name] = {"n": int((names == name).sum()), **scores}
-            notes += more
+            in_subset = names == name
+            scores, subset_notes = correlations(similarity[in_subset], gold[in_subset], f"the subset {name!r}")
+            subsets[name] = {"n": int(in_subset.sum()), **{metric: scores[metric]["all"] for metric in METRICS}}
+            notes += subset_notes
         for metric in METRICS if subsets else ():
-            values, sizes = zip(*((scores[metric], scores["n"]) for scores in subsets.values()), strict=True)
+            values, sizes = np.array([(scores[metric], scores["n"]) for scores in subsets.values()]).T
             metrics[metric] |= {"mean": float(np.average(values)), "wmean": float(np.average(values, weights=sizes))}
         return self._scored(metrics, similarity, notes, subsets)
 
 
-def correlations(similarity: np.ndarray, gold: np.ndarray, where: str) -> tuple[dict[str, float], list[str]]:
+def correlations(similarity: np.ndarray, gold: np.ndarray, pairs: str) -> tuple[dict[str, dict[str, float]], list[str]]:
     """Compute Spearman's (ties get their mean rank) and Pearson's correlation ×100 of two vectors (P,), and notes.
 
-    NaN with a note if a vector is constant or has one value.
+    Each has its value as "all" and its 95 % interval, if any, as "low" and "high" (Bonett & Wright 2000). NaN with a
+    note if a vector is constant or has one value.
     """
     from scipy import stats
 
@@ -230,17 +243,20 @@ def correlations(similarity: np.ndarray, gold: np.ndarray, where: str) -> tuple[
             warnings.simplefilter("ignore")
             spearman = 100 * float(stats.spearmanr(similarity, gold).statistic)
             pearson = 100 * float(stats.pearsonr(similarity, gold).statistic)
-        return {"spearman": spearman, "pearson": pearson}, []
-    return dict.fromkeys(METRICS, math.nan), [f"Correlations over {where} are undefined: {reason}."]
+        scores = {"spearman": spearman, "pearson": pearson}
+        return {metric: with_normal_interval(metric, score, len(gold)) for metric, score in scores.items()}, []
+    note = f"Correlations over {pairs} are undefined: {reason}."
+    return {metric: {"all": math.nan} for metric in METRICS}, [note]
 
 
 def with_normal_interval(metric: str, score: float, pairs: int) -> dict[str, float]:
-    """Return a correlation ×100 as "all", its 95 % interval, if any, as "low" and "high" (Bonett & Wright 2000)."""
+    """Return a correlation ×100 as "all", and its 95 % interval, if any, as "low" and "high"."""
     share = score / 100
     if pairs < 4 or not abs(share) < 1:
         return {"all": score}
-    middle, wide = math.atanh(share), 1.96 * math.sqrt((1 + share**2 / 2 if metric == "spearman" else 1) / (pairs - 3))
-    return {"all": score, "low": 100 * math.tanh(middle - wide), "high": 100 * math.tanh(middle + wide)}
+    variance = (1 + share**2 / 2 if metric == "spearman" else 1) / (pairs - 3)
+    middle, half_width = math.atanh(share), 1.96 * math.sqrt(variance)
+    return {"all": score, "low": 100 * math.tanh(middle - half_width), "high": 100 * math.tanh(middle + half_width)}
 
 
 # -- duplicates -------------------------------------------------------------------------------------------------------
@@ -289,19 +305,14 @@ class DuplicateTask(CosineTask):
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         cosines, gold = self.evidence(vectors, rows), self._gold
         threshold, f1 = best_threshold(cosines, gold)
-        right = (cosines >= threshold) == (gold > 0)
         metrics = {
             "average_precision": with_interval(self, cosines, "average_precision"),
             "f1": {"all": f1},
-            "accuracy": {"all": 100 * float(right.mean())},
+            "accuracy": {"all": 100 * float(((cosines >= threshold) == (gold > 0)).mean())},
         }
-        return self._scored(
-            metrics,
-            cosines,
-            protocol="average precision of cosines; F1 and accuracy at the threshold of the best F1 on these pairs",
-            threshold=threshold,
-            duplicates=int(gold.sum()),
-        )
+        protocol = "average precision of cosines; F1 and accuracy at the threshold of the best F1 on these pairs"
+        duplicates = int(gold.sum())
+        return self._scored(metrics, cosines, protocol=protocol, threshold=threshold, duplicates=duplicates)
 
 
 def _average_precision(order: Order, gold: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -309,9 +320,9 @@ def _average_precision(order: Order, gold: np.ndarray, counts: np.ndarray) -> np
     hits = np.cumsum(order.sums(counts * gold), axis=1)  # (B,steps) duplicates up to each cosine
     pairs = np.cumsum(order.sums(counts), axis=1)
     precision = np.divide(hits, pairs, out=np.zeros_like(hits), where=pairs > 0)
-    total = (np.diff(hits, axis=1, prepend=0.0) * precision).sum(axis=1)
+    sums = (np.diff(hits, axis=1, prepend=0.0) * precision).sum(axis=1)
     duplicates = hits[:, -1]
-    return np.asarray(100 * np.divide(total, duplicates, out=np.full_like(total, np.nan), where=duplicates > 0))
+    return np.asarray(100 * np.divide(sums, duplicates, out=np.full_like(sums, np.nan), where=duplicates > 0))
 
 
 @needs_torch("A threshold of duplicates")
@@ -320,10 +331,10 @@ def best_threshold(cosines: np.ndarray, gold: np.ndarray) -> tuple[float, float]
     from sklearn.metrics import precision_recall_curve
 
     precision, recall, thresholds = precision_recall_curve(gold, cosines)
-    both = precision + recall
-    scores = np.divide(2 * precision * recall, both, out=np.zeros_like(both), where=both > 0)[:-1]
-    best = int(np.argmax(scores))
-    return float(thresholds[best]), 100 * float(scores[best])
+    sums = precision + recall
+    f1 = np.divide(2 * precision * recall, sums, out=np.zeros_like(sums), where=sums > 0)[:-1]
+    best = int(np.argmax(f1))
+    return float(thresholds[best]), 100 * float(f1[best])
 
 
 # -- triplets ---------------------------------------------------------------------------------------------------------
@@ -344,14 +355,14 @@ class TripletTask(CosineTask):
     kind = "triplets"
     unit = "triplets"
     examples_in = "triplets"
-    texts_per_example = 3
+    evidence_per_unit = 2
     score_names = ("accuracy",)
     triplets: tuple[tuple[str, str, str], ...]
 
     def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
         """Return 1 if the positive is more similar, 0 if the negative is, and ½ for a tie."""
-        lead = evidence[:, : len(self)] - evidence[:, len(self) :]
-        return np.where(np.abs(lead) <= SAME_TRIPLET, 0.5, (lead > 0).astype(np.float64))
+        differences = evidence[:, : len(self)] - evidence[:, len(self) :]
+        return np.where(np.abs(differences) <= SAME_TRIPLET, 0.5, (differences > 0).astype(np.float64))
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         cosines = self.evidence(vectors, rows)

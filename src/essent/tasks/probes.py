@@ -1,70 +1,41 @@
-"""Logistic regressions on frozen vectors, all folds of a cross-validation in one solve.
+"""Logistic regressions on frozen vectors: all folds of a cross-validation are solved together.
 
 The problems of a cross-validation differ only in the excluded rows. One matrix product computes the logits of all
 problems, held-out rows included, so that nothing is computed twice: with k folds and the strength chosen by an inner
 cross-validation, the fit without folds {i, j} is used for the inner fold j of i and the inner fold i of j.
+
+The objective is scikit-learn's `LogisticRegression(C)`: C · Σ loss + ½‖w‖², with an unpenalized intercept; a sigmoid
+for two classes, a softmax for more. The solver is L-BFGS (Nocedal & Wright 2006, algorithm 7.4) in the eigenbasis of
+the vectors' covariance. It starts from the Kronecker product of that covariance and the classes' curvature, and retains
+its approximation of the second derivative from one strength to the next. Line searches reuse the logits along the step
+and need no matrix product.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+import torch
+from scipy.special import expit, softmax
+from torch.nn.functional import softplus
 
-from essent._core.lazy import needs_torch
+from essent.tasks.labels import STRENGTHS
 
-STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0, 30.0, 100.0)  # C, for features of variance about 1
 PATIENCE = 2  # strengths tried beyond the best one
-SURE = 2.0  # standard errors by which a strength must be worse to end the search
+STANDARD_ERRORS = 2.0  # by which a strength must be worse to end the search
 COLUMNS, ROWS = 32, 4096  # converted to float64 at a time
-DRAWS = 10  # training sets of a few labels
-AT_MOST = 3e8  # logits of all problems; above, each test fold has one inner fold instead of all others
+MAX_LOGITS = 3e8  # of all problems; above, each test fold has one inner fold instead of all others
+TOLERANCE = 1e-5  # expected decrease of a further step / objective; about as precise as scikit-learn's default
+MAX_STEPS = 300
+MAX_TRIALS = 5  # per line search
+MEMORY = 20  # steps stored by L-BFGS
+FLAT = 0.25  # a line search ends at this fraction of the initial slope
+STORED = 3e7  # numbers stored for problems solved together: 120 MB; more is not faster
 
 
-def scaled(vectors: np.ndarray, fitted_rows: np.ndarray | None = None) -> np.ndarray:
-    """Centre rows (N,D) and divide them by one scale, so that the features' variance is about 1; float32.
-
-    A linear classifier is equally expressive on scaled rows, and the strengths become comparable for vectors of any
-    length. Centre and scale are medians, so outliers do not move them.
-
-    Args:
-        fitted_rows: rows (N,) from which centre and scale are computed; all by default.
-    """
-    base = vectors if fitted_rows is None else vectors[fitted_rows]
-    largest = float(max(base.max(initial=0.0), -base.min(initial=0.0))) or 1.0  # first: squares of 1e200 would overflow
-    middles = []
-    for at in range(0, base.shape[1], COLUMNS):
-        # several times as fast as np.median
-        columns = np.sort((np.asarray(base[:, at : at + COLUMNS], np.float64) / largest).T, axis=1)
-        middles.append((columns[:, (len(base) - 1) // 2] + columns[:, len(base) // 2]) / 2)
-    middle = np.concatenate(middles)
-
-    def centred(rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        for start in range(0, len(rows), ROWS):  # in blocks, because float64 is large
-            yield start, np.asarray(rows[start : start + ROWS], np.float64) / largest - middle
-
-    squares = np.concatenate([np.mean(part**2, axis=1) for _, part in centred(base)])  # (n,)
-    scale = np.sqrt(np.median(squares) or squares.mean() or 1.0)
-    limit = np.finfo(np.float32).max ** 0.25  # keeps products finite
-    numbers = np.empty(vectors.shape, np.float32)
-    for start, part in centred(vectors):
-        numbers[start : start + ROWS] = np.clip(part / scale, -limit, limit)
-    return numbers
-
-
-def _paths(
-    vectors: np.ndarray,
-    targets: np.ndarray,
-    used: np.ndarray,
-    strengths: Sequence[float],
-    fitted_rows: np.ndarray | None = None,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the logits (N,B,K) and their scores (N,B) at each strength."""
-    with needs_torch("A probe of labelled texts"):
-        from essent.tasks.regressions import logits_by_strength, row_scores
-
-    for logits in logits_by_strength(scaled(vectors, fitted_rows), targets, used, strengths):
-        yield logits, row_scores(logits, targets)
+# -- cross-validation -------------------------------------------------------------------------------------------------
 
 
 def cross_validated(
@@ -88,37 +59,29 @@ def cross_validated(
     Returns:
         Probabilities (N,K), and the strength chosen for each fold.
     """
-    count, rows = int(folds.max()) + 1, np.arange(len(folds))
-    if not nested:
-        used = folds[:, None] != np.arange(count)  # (N,F)
-        paths = _paths(vectors, targets, used, strengths)
-        best_logits, best_index = _best(paths, targets, ~used, lambda logits: logits[rows, folds])
-        return as_probabilities(best_logits), [strengths[best_index]] * count
-    pairs = [(first, second) for first in range(count) for second in range(first)] if count > 2 else []
-    if (count + len(pairs)) * targets.size > AT_MOST:
-        pairs = pairs and [(first, (first + 1) % count) for first in range(count)]
-    fold_pairs = [(fold, fold) for fold in range(count)] + pairs
-    used = np.stack([(folds != first) & (folds != second) for first, second in fold_pairs], axis=1)  # (N,B)
-    outer, inner, history = [], [], []
-    validated = ~used[:, count:]  # (N,P)
-    constant = _constant(targets, np.ones((len(folds), 1)))
-    for logits, scores in _paths(vectors, targets, used, strengths):
-        outer.append(logits[rows, folds])  # (N,K)
-        if not pairs:
-            continue
-        table = np.full((count, count), np.nan)  # score of fold `second` when `first` is the test fold
-        for problem, (first, second) in enumerate(pairs, start=count):
+    count = int(folds.max()) + 1
+    inner_folds = [(first, second) for first in range(count) for second in range(first) if nested and count > 2]
+    if inner_folds and (count + len(inner_folds)) * targets.size > MAX_LOGITS:
+        inner_folds = [(fold, (fold + 1) % count) for fold in range(count)]
+    excluded = [*((fold, fold) for fold in range(count)), *inner_folds]
+    used = np.stack([(folds != first) & (folds != second) for first, second in excluded], axis=1)  # (N,B)
+    if nested and not inner_folds:
+        strengths = strengths[: len(strengths) // 2 + 1]
+        *_, (logits, _) = _fits(vectors, targets, used, strengths)
+        return as_probabilities(logits[np.arange(len(folds)), folds]), [strengths[-1]] * count
+
+    def inner_scores(scores: np.ndarray) -> np.ndarray:
+        table = np.full((count, count), np.nan)  # score of the inner fold `column` if fold `row` is the test fold
+        for problem, (first, second) in enumerate(inner_folds, start=count):
             table[first, second] = scores[folds == second, problem].mean()
             table[second, first] = scores[folds == first, problem].mean()
-        inner.append(np.nanmean(table, axis=1))  # (F,)
-        history.append((scores[:, count:] * validated).sum(axis=1) / validated.sum(axis=1))  # (N,)
-        beyond = np.max(inner, axis=0).min() > constant + 1e-9  # see `_best`
-        if beyond and _ends(history, int(np.argmax(inner, axis=0).max())):
-            break
-    # (F,); the lowest of equally good strengths
-    best = np.argmax(inner, axis=0) if pairs else np.full(count, len(strengths) // 2)
-    chosen = np.stack([outer[best[fold]][row] for row, fold in enumerate(folds)])
-    return as_probabilities(chosen), [strengths[index] for index in best]
+        return np.asarray(np.nanmean(table, axis=1))
+
+    validated = ~used & (np.arange(len(excluded)) >= (count if nested else 0))
+    groups, score_groups = (folds, inner_scores) if nested else (None, None)
+    fits = _fits(vectors, targets, used, strengths)
+    logits, best = _best(fits, targets, validated, folds, groups, score_groups)
+    return as_probabilities(logits), [strengths[index] for index in np.resize(best, count)]
 
 
 def held_out(
@@ -144,31 +107,70 @@ def held_out(
         members = [train & (folds == fold) for fold in range(int(folds[train].max()) + 1)]
         used = np.stack([train, *(train & ~fold for fold in members)], axis=1)  # (N,B)
         validated = np.stack([np.zeros_like(train), *members], axis=1)
-    paths = _paths(vectors, targets, used, strengths, train)
-    best_logits, best_index = _best(paths, targets, validated, lambda logits: logits[:, 0])
-    return as_probabilities(best_logits), strengths[best_index]
+    fits = _fits(vectors, targets, used, strengths, train)
+    logits, best = _best(fits, targets, validated, np.zeros(len(train), int))
+    return as_probabilities(logits), strengths[best[0]]
+
+
+def few_labels(vectors: np.ndarray, targets: np.ndarray, used: np.ndarray, strength: float = 1.0) -> np.ndarray:
+    """Predict the class index of every row from each of B small training sets: (N,B).
+
+    There are too few labels to choose the strength: it is scikit-learn's default, as in SetFit's few-label probes.
+
+    Args:
+        used: (N,B), masks of the training sets.
+    """
+    logits = next(logits_by_strength(scaled(vectors), targets, used, (strength,)))  # (N,B,K)
+    return np.asarray(logits[..., 0] > 0 if logits.shape[2] == 1 else logits.argmax(axis=2), int)
+
+
+def _fits(
+    vectors: np.ndarray,
+    targets: np.ndarray,
+    used: np.ndarray,
+    strengths: Sequence[float],
+    fitted_rows: np.ndarray | None = None,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the logits (N,B,K) and their scores (N,B) at each strength."""
+    for logits in logits_by_strength(scaled(vectors, fitted_rows), targets, used, strengths):
+        yield logits, row_scores(logits, targets)
 
 
 def _best(
-    paths: Iterable[tuple[np.ndarray, np.ndarray]],
+    fits: Iterator[tuple[np.ndarray, np.ndarray]],
     targets: np.ndarray,
     validated: np.ndarray,
-    select: Callable[[np.ndarray], np.ndarray],
-) -> tuple[np.ndarray, int]:
-    """Select from the logits (N,B,K) of the strength that is best on the `validated` rows (N,B); also its index."""
+    problems: np.ndarray,
+    groups: np.ndarray | None = None,
+    score_groups: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return each row's logits (N,K) at the strength that is best for its group, and the best strengths' indices (G,).
+
+    Args:
+        validated: (N,B), which rows' scores choose the strength in each problem.
+        problems: index of the problem that predicts each row (N,).
+        groups: index of each row's group (N,); by default a single one, whose score is the mean of validated rows.
+        score_groups: computes the groups' scores (G,) from those of the rows (N,B).
+    """
+    groups = np.zeros(len(targets), int) if groups is None else groups
+    selected = np.empty(targets.shape, np.float32)
+    best, best_scores = np.zeros(groups.max() + 1, int), np.full(groups.max() + 1, -np.inf)
+    is_validated, rows = validated.any(axis=1), np.arange(len(targets))
+    validations, constant = validated[is_validated], _constant_score(targets, validated)
     history: list[np.ndarray] = []
-    selected, best, constant = np.empty(0), 0, _constant(targets, validated)
-    for number, (logits, scores) in enumerate(paths):
-        history.append(scores[validated].astype(np.float64))
-        if number == 0 or history[-1].mean() > history[best].mean():
-            selected, best = select(logits), number
+    for index, (logits, scores) in enumerate(fits):
+        history.append((scores[is_validated] * validations).sum(axis=1) / validations.sum(axis=1))
+        group_scores = history[-1].mean(keepdims=True) if score_groups is None else score_groups(scores)
+        improved = (group_scores > best_scores) | (index == 0)  # (G,); the lowest of equally good strengths remains
+        best[improved], best_scores[improved] = index, group_scores[improved]
+        selected = np.where(improved[groups][:, None], logits[rows, problems], selected)
         # strong regularization may predict the largest class for all rows: do not stop there
-        if history[best].mean() > constant + 1e-9 and _ends(history, best):
+        if best_scores.min() > constant + 1e-9 and _ends(history, int(best.max())):
             break
     return selected, best
 
 
-def _constant(targets: np.ndarray, validated: np.ndarray) -> float:
+def _constant_score(targets: np.ndarray, validated: np.ndarray) -> float:
     """Return the best score of a constant prediction for the `validated` rows (N,B); -inf for soft targets (N,K)."""
     if not np.isin(targets, (0, 1)).all():
         return -np.inf
@@ -181,69 +183,216 @@ def _ends(history: Sequence[np.ndarray], best: int) -> bool:
 
     True after `PATIENCE` strengths beyond the best, or if the last one is significantly worse.
     """
-    beyond, lost = len(history) - 1 - best, history[best] - history[-1]
-    return beyond >= PATIENCE or bool(beyond > 0 and lost.mean() > SURE * lost.std() / np.sqrt(len(lost)))
+    beyond, losses = len(history) - 1 - best, history[best] - history[-1]
+    significant = losses.mean() > STANDARD_ERRORS * losses.std() / np.sqrt(len(losses))
+    return beyond >= PATIENCE or bool(beyond > 0 and significant)
 
 
-def few_labels(vectors: np.ndarray, targets: np.ndarray, used: np.ndarray, strength: float = 1.0) -> np.ndarray:
-    """Predict the class index of every row from each of B small training sets: (N,B).
+def scaled(vectors: np.ndarray, fitted_rows: np.ndarray | None = None) -> np.ndarray:
+    """Centre rows (N,D) and divide them by one scale, so that the features' variance is about 1; float32.
 
-    There are too few labels to choose the strength: it is scikit-learn's default, as in SetFit's few-label probes.
-
-    Args:
-        used: (N,B), masks of the training sets.
-    """
-    logits, _ = next(_paths(vectors, targets, used, (strength,)))  # (N,B,K)
-    if logits.shape[2] == 1:
-        return np.asarray((logits[..., 0] > 0).astype(int))
-    return np.asarray(logits.argmax(axis=2))
-
-
-def spread_folds(
-    count: int, folds: int, seed: int, kinds: Sequence[Hashable] | None = None, alike: Sequence[Hashable] | None = None
-) -> np.ndarray:
-    """Assign a random fold 0 … F−1 to each of `count` members.
+    A linear classifier is equally expressive on scaled rows, and the strengths become comparable for vectors of any
+    length. Centre and scale are medians, so outliers do not move them.
 
     Args:
-        kinds: strata, spread evenly over the folds.
-        alike: groups; members of a group are in one fold. By default each member is its own group.
+        fitted_rows: rows (N,) from which centre and scale are computed; all by default.
     """
-    shuffled = np.random.default_rng(seed).permutation(count)
-    first: dict[Hashable, int] = {}
-    owner = np.array([first.setdefault(int(row) if alike is None else alike[row], int(row)) for row in shuffled])
-    heads = shuffled[owner == shuffled]  # one of each group
-    if kinds is not None:
-        numbers = np.unique(np.array([str(kind) for kind in kinds]), return_inverse=True)[1]
-        heads = heads[np.argsort(numbers[heads], kind="stable")]
-    fold = np.empty(count, dtype=int)
-    fold[heads] = np.arange(len(heads)) % folds
-    fold[shuffled] = fold[owner]
-    return fold
+    fitted = vectors if fitted_rows is None else vectors[fitted_rows]
+    largest = float(max(fitted.max(initial=0.0), -fitted.min(initial=0.0))) or 1.0  # first: squares of 1e200 overflow
+    medians = []
+    for start in range(0, fitted.shape[1], COLUMNS):  # several times as fast as np.median
+        columns = np.sort((np.asarray(fitted[:, start : start + COLUMNS], np.float64) / largest).T, axis=1)
+        medians.append((columns[:, (len(fitted) - 1) // 2] + columns[:, len(fitted) // 2]) / 2)
+    centre = np.concatenate(medians)  # (D,)
 
+    def centred(rows: np.ndarray) -> Iterator[np.ndarray]:
+        for start in range(0, len(rows), ROWS):  # in blocks, because float64 is large
+            yield np.asarray(rows[start : start + ROWS], np.float64) / largest - centre
 
-def few_label_sets(classes: np.ndarray, learned: np.ndarray, tested: np.ndarray, shot: int, seed: int) -> np.ndarray:
-    """Draw ten training sets of `shot` examples per class: masks (N,DRAWS).
-
-    At most half of a class is drawn if its examples are tested too.
-    """
-    used = np.zeros((len(classes), DRAWS), dtype=bool)
-    both = np.bincount(classes[learned & tested], minlength=int(classes.max()) + 1) > 0
-    sizes = np.bincount(classes[learned], minlength=int(classes.max()) + 1)
-    most = np.where(both, np.minimum(shot, np.maximum(sizes // 2, 1)), shot)
-    for draw in range(DRAWS):
-        shuffled = np.random.default_rng([seed, shot, draw]).permutation(np.flatnonzero(learned))
-        order = shuffled[np.argsort(classes[shuffled], kind="stable")]
-        starts = np.searchsorted(classes[order], classes[order])
-        used[order[np.arange(len(order)) - starts < most[classes[order]]], draw] = True
-    return used
+    squares = np.concatenate([np.mean(block**2, axis=1) for block in centred(fitted)])  # (n,)
+    scale = np.sqrt(np.median(squares) or squares.mean() or 1.0)
+    limit = np.finfo(np.float32).max ** 0.25  # keeps products finite
+    features = np.empty(vectors.shape, np.float32)
+    for start, block in zip(range(0, len(vectors), ROWS), centred(vectors), strict=True):
+        features[start : start + ROWS] = np.clip(block / scale, -limit, limit)
+    return features
 
 
 def as_probabilities(logits: np.ndarray) -> np.ndarray:
     """Convert logits (N,K) to probabilities (N,K); a single logit becomes two classes, so that K is at least 2."""
-    from scipy.special import expit, softmax
-
+    logits = logits.astype(np.float64)
     if logits.shape[1] == 1:
-        second = expit(logits.astype(np.float64))
-        return np.hstack([1 - second, second])
-    probabilities: np.ndarray = softmax(logits.astype(np.float64), axis=1)
-    return probabilities
+        return np.hstack([1 - expit(logits), expit(logits)])
+    return np.asarray(softmax(logits, axis=1))
+
+
+def row_scores(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Score predictions (N,B) from logits (N,B,K): correct or not, or for soft targets minus the loss."""
+    if not np.isin(targets, (0, 1)).all():
+        logits_by_class = torch.from_numpy(logits).permute(2, 0, 1)  # (K,N,B)
+        return np.asarray(-losses(logits_by_class, torch.from_numpy(targets).float().T[:, :, None]).numpy())
+    if targets.shape[1] == 1:
+        return np.asarray((logits[..., 0] > 0) == (targets > 0.5))
+    return np.asarray(logits.argmax(-1) == targets.argmax(-1)[:, None])
+
+
+# -- the solver -------------------------------------------------------------------------------------------------------
+
+
+def logits_by_strength(
+    vectors: np.ndarray, targets: np.ndarray, used: np.ndarray, strengths: Sequence[float]
+) -> Iterator[np.ndarray]:
+    """Fit B problems at each strength in ascending order, each initialized with the previous solution.
+
+    Args:
+        vectors: rows (N,D), see `scaled`.
+        targets: (N,K) probabilities of the classes; K = 1 is the probability of the second of two.
+        used: (N,B), mask of the rows on which problem b is fitted.
+        strengths: C of scikit-learn, ascending.
+
+    Yields:
+        The logits (N,B,K) of all rows at each strength, held-out rows included.
+    """
+    matrix = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))  # (N,D)
+    fitted = matrix[torch.from_numpy(used.any(axis=1))]
+    _, basis = torch.linalg.eigh((fitted.T @ fitted).double())
+    rows = torch.cat([matrix @ basis.float(), torch.ones(len(matrix), 1)], dim=1)  # (N,D+1), the intercept last
+    shared_targets = torch.from_numpy(targets).float().T.contiguous()[:, None]  # (K,1,N)
+    stored = targets.shape[1] * (5 * len(rows) + 2 * MEMORY * rows.shape[1])  # numbers per problem
+    groups = torch.from_numpy(used).float().split(max(int(STORED / max(stored, 1)), 1), dim=1)
+    solvers = [_Solver(rows, shared_targets, group) for group in groups]
+    for strength in strengths:
+        for solver in solvers:
+            solver.solve(strength)
+        yield np.concatenate([solver.logits.numpy() for solver in solvers], axis=1).transpose(2, 1, 0)
+
+
+class _Solver:
+    """B logistic regressions on the same rows; weights and logits are updated together.
+
+    Rows are the last dimension, (K,B,N), so that sums over the few classes are vectorized.
+    """
+
+    def __init__(self, rows: torch.Tensor, targets: torch.Tensor, used: torch.Tensor) -> None:
+        self.rows, self.targets = rows, targets  # (N,D+1), (K,1,N)
+        self.counts = used.sum(0).clamp(min=1.0)  # (B,)
+        self.row_weights = (used / self.counts).T.contiguous()  # (B,N), in the mean loss
+        self.mean_squares = rows[used.any(1)].square().mean(0)  # (D+1,)
+        self.decay = torch.zeros(len(self.counts), rows.shape[1])  # (B,D+1)
+        self.weights = torch.zeros(len(targets), *self.decay.shape)  # (K,B,D+1)
+        shares = (targets * self.row_weights).sum(2).clamp(1e-4, 1 - 1e-4)  # (K,B), of the classes
+        self.weights[..., -1] = shares.log() if len(shares) > 1 else shares.logit()
+        self.steps: deque[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = deque(maxlen=MEMORY)  # see `_with_inverse`
+        self.logits = self.weights[..., -1:].repeat(1, 1, len(rows))  # (K,B,N)
+        self.probabilities, self.errors, self.logit_steps, self.buffer = (
+            torch.empty_like(self.logits) for _ in range(4)
+        )
+        self._update_errors()
+        self.gradient = self._loss_gradient()  # (K,B,D+1)
+
+    def solve(self, strength: float) -> None:
+        """Minimize mean loss + decay/2 ‖w‖² of every problem."""
+        penalized = torch.arange(self.rows.shape[1]) < self.rows.shape[1] - 1  # (D+1,), all but the intercept
+        decay = penalized / (strength * self.counts[:, None])  # (B,D+1)
+        increase, self.decay = decay - self.decay, decay
+        self.gradient += increase * self.weights
+        for index, (step, change, _) in enumerate(self.steps):
+            self.steps[index] = _with_inverse(step, change.addcmul_(increase, step))
+        basis, class_curvatures = self._class_curvatures()
+        curvatures = class_curvatures[:, None, None] * self.mean_squares + decay  # (K,B,D+1), approximate
+        loss = (losses(self.logits, self.targets) * self.row_weights).sum(1)  # (B,)
+        tolerance = TOLERANCE * (loss + _dot(decay * self.weights, self.weights) / 2)
+        for _ in range(MAX_STEPS):
+            gradient_step = -_rotate(basis, _rotate(basis.T, self.gradient) / curvatures)
+            step = self._quasi_newton_step(basis, curvatures)
+            step = step.where((_dot(self.gradient, step) < 0)[:, None], gradient_step)
+            is_active = -_dot(self.gradient, step) > tolerance  # (B,)
+            if not bool(is_active.any()):
+                return
+            self._search_line(step * is_active[:, None])
+
+    def _quasi_newton_step(self, basis: torch.Tensor, curvatures: torch.Tensor) -> torch.Tensor:
+        """Compute minus the approximate inverse second derivative times the gradient (L-BFGS' two loops)."""
+        direction, factors = -self.gradient, []
+        for step, change, inverse in reversed(self.steps):
+            factors.append((_dot(step, direction) * inverse)[:, None])
+            direction = direction.addcmul(factors[-1], change, value=-1)
+        direction = _rotate(basis, _rotate(basis.T, direction) / curvatures)
+        for (step, change, inverse), factor in zip(self.steps, reversed(factors), strict=True):
+            direction.addcmul_(factor - (_dot(change, direction) * inverse)[:, None], step)
+        return direction
+
+    def _update_errors(self) -> None:
+        """Update the probabilities at the logits, and their weighted differences from the targets."""
+        if len(self.logits) == 1:
+            torch.sigmoid(self.logits, out=self.probabilities)
+        else:
+            torch.softmax(self.logits, 0, out=self.probabilities)
+        torch.sub(self.probabilities, self.targets, out=self.errors).mul_(self.row_weights)
+
+    def _loss_gradient(self) -> torch.Tensor:
+        return (self.errors.flatten(0, 1) @ self.rows).view_as(self.weights)
+
+    def _class_curvatures(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Compute eigenvectors (K,K) and eigenvalues (K,) of the loss' mean second derivative by a row's logits.
+
+        Its Kronecker product with the rows' covariance approximates the second derivative by the weights.
+        """
+        weighted = torch.mul(self.probabilities, self.row_weights, out=self.buffer).flatten(1)
+        matrix = -(weighted @ self.probabilities.flatten(1).T)
+        matrix.diagonal().add_(weighted.sum(1))
+        eigenvalues, basis = torch.linalg.eigh(matrix.double() / len(self.row_weights))
+        return basis.float(), eigenvalues.float().clamp(min=1e-4)
+
+    def _search_line(self, step: torch.Tensor) -> None:
+        """Move along the steps (K,B,D+1) until each problem's slope is nearly flat."""
+        logit_steps = torch.mm(step.flatten(0, 1), self.rows.T, out=self.logit_steps.flatten(0, 1))
+        logit_steps = logit_steps.view_as(self.logits)
+        decay_slope, decay_curvature = _dot(self.decay * self.weights, step), _dot(self.decay * step, step)  # (B,)
+        moments = torch.mul(self.probabilities, logit_steps, out=self.buffer)
+        means = moments.sum(0)  # (B,N); with one logit, the second class has p · step and the first 0
+        variances = moments.mul_(logit_steps).sum(0).sub_(means.square_())
+        curvature = variances.mul_(self.row_weights).sum(1) + decay_curvature  # (B,), of the objective along the steps
+        initial_slope = _dot(self.gradient, step)
+        length = -initial_slope / curvature.clamp(min=1e-30)
+        travelled = torch.zeros_like(length)
+        for _ in range(MAX_TRIALS):  # only shorten steps: up to its minimum a convex function decreases
+            self.logits.addcmul_((length - travelled)[:, None], logit_steps)
+            travelled = length
+            self._update_errors()
+            slope = torch.mul(self.errors, logit_steps, out=self.buffer).sum((0, 2))
+            slope = slope + decay_slope + length * decay_curvature
+            is_too_long = slope > FLAT * initial_slope.abs()
+            if not bool(is_too_long.any()):
+                break
+            length = torch.where(is_too_long, length * initial_slope / (initial_slope - slope), length)
+        step = travelled[:, None] * step
+        self.weights += step
+        gradient = self._loss_gradient().addcmul_(self.decay, self.weights)
+        self.steps.append(_with_inverse(step, gradient - self.gradient))
+        self.gradient = gradient
+
+
+def _with_inverse(step: torch.Tensor, change: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return a step (K,B,D+1), the change of the gradients, and 1 / their products (B,); 0 if within rounding."""
+    products = _dot(step, change)
+    smallest = 1e-5 * (_dot(step, step) * _dot(change, change)).sqrt() + 1e-30
+    return step, change, (products > smallest) / products.clamp(min=1e-30)
+
+
+def _dot(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """Compute inner products (B,) of the problems' weights (K,B,D)."""
+    return (first * second).sum((0, 2))
+
+
+def _rotate(basis: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Change the basis of the classes (K,…) of the weights."""
+    return (basis @ weights.flatten(1)).view_as(weights)
+
+
+def losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Compute the cross-entropy (…) of logits (K,…)."""
+    if len(logits) == 1:
+        return (softplus(logits) - targets * logits)[0]
+    largest = logits.amax(0)
+    return targets.sum(0) * ((logits - largest).exp_().sum(0).log_() + largest) - (targets * logits).sum(0)

@@ -6,11 +6,11 @@ import json
 import math
 import platform
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from essent._core.atomic import write_json
 from essent._core.notebook import html_block, html_lines, html_table, html_title
@@ -90,8 +90,7 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON values, without the evidence; NaN becomes None."""
-        values = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "evidence"}
-        return dict(plain(values))
+        return dict(plain({name: value for name, value in vars(self).items() if name != "evidence"}))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Result:
@@ -101,18 +100,20 @@ class Result:
             DataError: a value is missing or has another type.
         """
         try:
-            subsets = {name: _numbers(scores) for name, scores in values["subsets"].items()}
-            main = values.get("main", ("spearman", "all"))
-            result = cls(
-                task=str(values["task"]),
-                metrics={metric: _numbers(scores) for metric, scores in values["metrics"].items()},
-                subsets={name: {**scores, "n": int(scores["n"])} for name, scores in subsets.items()},
-                n=int(values["n"]),
-                provenance=dict(values.get("provenance", {})),
-                notes=tuple(values.get("notes", ())),
-                main=None if main is None else (str(main[0]), str(main[1])),
+            metrics, subsets = (
+                {
+                    name: {key: math.nan if score is None else score for key, score in scores.items()}
+                    for name, scores in values[table].items()
+                }
+                for table in ("metrics", "subsets")
             )
-            if result.main is not None:
+            main = values.get("main", ("spearman", "all"))
+            main = None if main is None else (str(main[0]), str(main[1]))
+            provenance, notes = dict(values.get("provenance", {})), tuple(values.get("notes", ()))
+            result = cls(str(values["task"]), metrics, subsets, int(values["n"]), provenance, notes, main)
+            for scores in subsets.values():
+                scores["n"] = int(scores["n"])
+            if main is not None:
                 float(result.main_score)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"Not a result of essent: {type(error).__name__}: {error}.") from None
@@ -121,9 +122,8 @@ class Result:
 
 def _grid(corner: str, scores: Mapping[str, Mapping[str, float]], digits: int) -> str:
     """Format scores by name and key as an HTML table."""
-    keys = list(dict.fromkeys(key for row in scores.values() for key in row))
-    digits_of = {key: 0 if key == "n" else digits for key in keys}
-    rows = [[name, *(_figure(row.get(key), digits_of[key]) for key in keys)] for name, row in scores.items()]
+    keys = dict.fromkeys(key for row in scores.values() for key in row)
+    rows = [[name, *(_figure(row.get(key), digits * (key != "n")) for key in keys)] for name, row in scores.items()]
     return html_table([corner, *keys], rows)
 
 
@@ -142,10 +142,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
-
-
-def _numbers(scores: Mapping[str, Any]) -> dict[str, float]:
-    return {name: math.nan if value is None else value for name, value in scores.items()}
 
 
 def library_versions() -> dict[str, str]:
@@ -266,20 +262,10 @@ class ResultsTable:
 
     def _repr_html_(self) -> str:
         rows = [[label, *(self.cell(label, column) for column in self.columns)] for label in self.rows]
-        bold = [
-            (line, number)
-            for line, label in enumerate(self.rows)
-            for number, column in enumerate(self.columns, start=1)
-            if self.is_best(label, column)
-        ]
+        cells = ((label, column) for label in enumerate(self.rows) for column in enumerate(self.columns, start=1))
+        bold = [(row, number) for (row, label), (number, column) in cells if self.is_best(label, column)]
         columns = ["", *(column.replace(OWN, "\n") for column in self.columns)]
         return html_block(html_title(self.title), html_table(columns, rows, bold=bold))
-
-
-class _Score(NamedTuple):
-    metric: str
-    value: float
-    width: float | None = None
 
 
 def results_table(
@@ -314,47 +300,49 @@ def results_table(
             f"No such score: metric={metric!r}, average={average!r}. metric must be main, {', '.join(SCORE_NAMES)} or "
             f"accuracy@8; average must be {', '.join(AVERAGES)}."
         )
-    scores: dict[str, dict[str, _Score]] = {}
+    cells: dict[str, dict[str, tuple[str, float, float]]] = {}  # (metric, score, half width) by label and column
     for label, label_results in results.items():
-        scores[label] = {}
+        cells[label] = {}
         for result in label_results:
             columns = _columns(result, metric, average)
-            if columns.keys() & scores[label].keys():
+            if columns.keys() & cells[label].keys():
                 raise InputError(f"{label!r} has two results for the task {result.task!r}. Give only one.")
-            scores[label] |= columns
-    kinds = {column: score.metric for row in scores.values() for column, score in row.items()}
-    metrics = dict.fromkeys(kind for column, kind in kinds.items() if OWN not in column)
-    title = ", ".join(SPELLED.get(name, name.replace("_", " ").capitalize()) for name in metrics)
-    title += " ×100" if metrics else ""
-    title += f" {INTERVALS}" if any(score.width for row in scores.values() for score in row.values()) else ""
-    title += f", {average}" if metrics and average != "all" else ""
-    rows = {label: {c: row[c].value if c in row else None for c in kinds} for label, row in scores.items()}
-    widths = {label: {c: s.width for c, s in row.items() if s.width is not None} for label, row in scores.items()}
-    if len(kinds) < 2 or len(set(kinds.values())) > 1:
-        return ResultsTable(tuple(kinds), rows, title, widths)
-    for averaged in rows.values():
-        present = [value for value in averaged.values() if value is not None]
-        averaged[AVERAGE] = math.fsum(present) / len(present) if len(present) == len(kinds) else None
-    return ResultsTable((*kinds, AVERAGE), rows, title, widths)
+            cells[label] |= columns
+    metrics = {column: name for row in cells.values() for column, (name, _, _) in row.items()}
+    rows: dict[str, dict[str, float | None]] = {}
+    widths: dict[str, dict[str, float]] = {}
+    for label, row in cells.items():
+        rows[label] = {column: row[column][1] if column in row else None for column in metrics}
+        widths[label] = {column: width for column, (_, _, width) in row.items() if not math.isnan(width)}
+    named = dict.fromkeys(name for column, name in metrics.items() if OWN not in column)
+    title = ", ".join(SPELLED.get(name, name.replace("_", " ").capitalize()) for name in named)
+    title += " ×100" if named else ""
+    title += f" {INTERVALS}" if any(widths.values()) else ""
+    title += f", {average}" if named and average != "all" else ""
+    if len(metrics) < 2 or len(set(metrics.values())) > 1:
+        return ResultsTable(tuple(metrics), rows, title, widths)
+    for by_column in rows.values():
+        scores = [score for score in by_column.values() if score is not None]
+        by_column[AVERAGE] = math.fsum(scores) / len(scores) if len(scores) == len(metrics) else None
+    return ResultsTable((*metrics, AVERAGE), rows, title, widths)
 
 
 def few_labels_tables(results: Mapping[str, Iterable[Result]]) -> list[ResultsTable]:
     """Return one table per number N of few labels per class; none if no result has an "accuracy@N"."""
-    listed = {label: list(label_results) for label, label_results in results.items()}
-    metrics = dict.fromkeys(name for row in listed.values() for result in row for name in result.metrics)
-    return [results_table(listed, metric=name) for name in metrics if name.startswith("accuracy@")]
+    results = {label: list(label_results) for label, label_results in results.items()}
+    metrics = dict.fromkeys(name for row in results.values() for result in row for name in result.metrics)
+    return [results_table(results, metric=name) for name in metrics if name.startswith("accuracy@")]
 
 
-def _columns(result: Result, metric: str, average: str) -> dict[str, _Score]:
-    """Return the scores of a result by column."""
+def _columns(result: Result, metric: str, average: str) -> dict[str, tuple[str, float, float]]:
+    """Return (metric, score, half width of its interval or NaN) of a result by column."""
     if metric == "main" and result.main is None:
-        numbers = {name: scores["all"] for name, scores in result.metrics.items() if "all" in scores}
-        return {f"{result.task}{OWN}{name}": _Score(name, value) for name, value in numbers.items()}
-    name, subset = (metric, "all") if metric != "main" or result.main is None else result.main
-    scores = result.metrics.get(name)
-    if scores is None:
+        scores_by_name = {name: scores["all"] for name, scores in result.metrics.items() if "all" in scores}
+        return {f"{result.task}{OWN}{name}": (name, score, math.nan) for name, score in scores_by_name.items()}
+    name, main_key = result.main if metric == "main" and result.main else (metric, "all")
+    if (scores := result.metrics.get(name)) is None:
         return {}
-    usual = subset if subset in scores else next(iter(scores))
-    key = average if average in scores else usual
-    width = (scores.get("high", math.nan) - scores.get("low", math.nan)) / 2 if key == usual else math.nan
-    return {result.task: _Score(name, scores[key], None if math.isnan(width) else width)}
+    main_key = main_key if main_key in scores else next(iter(scores))
+    key = average if average in scores else main_key
+    width = (scores.get("high", math.nan) - scores.get("low", math.nan)) / 2 if key == main_key else math.nan
+    return {result.task: (name, scores[key], width)}

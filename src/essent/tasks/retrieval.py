@@ -19,7 +19,7 @@ from essent._core.texts import distinct_texts
 from essent.errors import DataError
 from essent.tasks.base import LabeledTask, as_matrix, lengths_of
 from essent.tasks.comparison import with_interval
-from essent.tasks.data import Row, located_rows, text_value
+from essent.tasks.data import located_rows, text_value
 from essent.tasks.result import PER_QUERY, Result
 
 DEPTH = 100  # scored documents per query
@@ -55,6 +55,7 @@ class RetrievalTask(LabeledTask):
     unit = "queries"
     examples_in = "queries"
     score_names = PER_QUERY
+    evidence_per_unit = len(PER_QUERY)
     queries: Mapping[str, str]
     corpus: Mapping[str, str]
     relevant: Mapping[str, Mapping[str, int]]
@@ -64,21 +65,20 @@ class RetrievalTask(LabeledTask):
 
     def __post_init__(self) -> None:
         optional_import("pytrec_eval", "retrieval")  # fail before the model has run for an hour
-        for side in ("queries", "corpus"):
-            object.__setattr__(self, side, {str(key): text for key, text in getattr(self, side).items()})
+        queries, corpus = ({str(key): text for key, text in side.items()} for side in (self.queries, self.corpus))
         relevant = {str(q): {str(d): int(grade) for d, grade in grades.items()} for q, grades in self.relevant.items()}
-        object.__setattr__(self, "relevant", relevant)
         documents = [document for grades in relevant.values() for document in grades]
-        for role, ids, known in (("query", relevant, self.queries), ("document", documents, self.corpus)):
-            if unknown := next((text_id for text_id in ids if text_id not in known), None):
+        for role, ids, texts in (("query", relevant, queries), ("document", documents, corpus)):
+            if unknown := next((text_id for text_id in ids if text_id not in texts), None):
                 raise DataError(f"The task {self.name!r}: a label refers to the {role} {unknown!r}, which is missing.")
-        answered = {query for query, grades in relevant.items() if any(g > 0 for g in grades.values())}
+        answered = {key: text for key, text in queries.items() if any(g > 0 for g in relevant.get(key, {}).values())}
         if not answered:
             raise DataError(f"The task {self.name!r} has no query with a relevant document.")
-        if unanswered := len(self.queries) - len(answered):
-            note = f"{unanswered} queries without a relevant document are excluded."
-            object.__setattr__(self, "queries", {key: text for key, text in self.queries.items() if key in answered})
-            object.__setattr__(self, "notes", (*self.notes, note))
+        unanswered = len(queries) - len(answered)
+        note = f"{unanswered} queries without a relevant document are excluded."
+        fields: dict[str, Any] = {"queries": answered, "corpus": corpus, "relevant": relevant}
+        for name, checked in (fields | ({"notes": (*self.notes, note)} if unanswered else {})).items():
+            object.__setattr__(self, name, checked)
 
     def texts(self) -> list[str]:
         """Return the queries, then the documents, each with its prompt."""
@@ -100,11 +100,6 @@ class RetrievalTask(LabeledTask):
     def _content(self) -> Any:
         return [dict(self.queries), dict(self.corpus), {q: dict(d) for q, d in self.relevant.items()}]
 
-    @property
-    def evidence_size(self) -> int:
-        """The number of scores times Q."""
-        return len(PER_QUERY) * len(self)
-
     def working_bytes(self, dimensions: int) -> int:
         """Estimate the bytes of float32 rows and of blocks of similarities."""
         return 8 * (len(self) + len(self.corpus)) * dimensions + 8 * BLOCK
@@ -121,24 +116,25 @@ class RetrievalTask(LabeledTask):
     def evidence(self, vectors: np.ndarray, rows: Sequence[int]) -> np.ndarray:
         """Compute each score of each query: (scores·Q,)."""
         pytrec_eval = optional_import("pytrec_eval", "retrieval")
-        units, at = UnitRows(vectors), np.asarray(rows)
         # trec_eval sorts ties by descending id and reads similarities as float32, so it is given ranks
         ids = sorted(self.corpus, reverse=True)
-        row_by_document = {document: number for number, document in enumerate(self.corpus, start=len(self))}
-        documents = at[[row_by_document[document] for document in ids]]
-        nearest_documents = nearest(units, at[: len(self)], documents, DEPTH + SPARE + self.ignore_identical_ids)
+        row_by_document = dict(zip(self.corpus, rows[len(self) :], strict=True))
+        documents = np.array([row_by_document[document] for document in ids])
+        depth = DEPTH + SPARE + self.ignore_identical_ids
         run: dict[str, dict[str, float]] = {}
-        for query, positions in zip(self.queries, nearest_documents.tolist(), strict=True):
+        candidates = nearest(vectors, np.asarray(rows[: len(self)]), documents, depth)
+        for query, indices in zip(self.queries, candidates.tolist(), strict=True):
             # a document that is the query is no answer, unless labelled as one
             itself = query if self.ignore_identical_ids and query not in self.relevant[query] else None
-            ranked = [ids[number] for number in positions if ids[number] != itself]
+            ranked = [ids[index] for index in indices if ids[index] != itself]
             run[query] = {document: float(-rank) for rank, document in enumerate(ranked[:DEPTH])}
         labels = {query: dict(self.relevant[query]) for query in self.queries}
-        first = {query: dict(list(ranked.items())[:10]) for query, ranked in run.items()}
-        measured = pytrec_eval.RelevanceEvaluator(labels, {"ndcg_cut.10", "recall.10,100"}).evaluate(run)
-        for query, ranks in pytrec_eval.RelevanceEvaluator(labels, {"recip_rank"}).evaluate(first).items():
-            measured[query] |= ranks
-        return np.array([measured[query][TREC[score]] for score in PER_QUERY for query in self.queries])
+        evaluator = pytrec_eval.RelevanceEvaluator(labels, {"ndcg_cut.10", "recip_rank", "recall.10,100"})
+        scores = evaluator.evaluate(run)
+        values = np.array([[scores[query][TREC[name]] for query in self.queries] for name in PER_QUERY])  # (scores,Q)
+        reciprocal_ranks = values[PER_QUERY.index("mrr@10")]
+        reciprocal_ranks[reciprocal_ranks < 1 / 10] = 0.0
+        return np.asarray(values.ravel())
 
     def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
         """Return a score of each query."""
@@ -170,26 +166,8 @@ class RetrievalTask(LabeledTask):
         )
 
 
-class UnitRows:
-    """Rows of (N,D) scaled to unit length in float64, computed on access to save memory.
-
-    Args:
-        vectors: floats of any precision; not copied.
-    """
-
-    def __init__(self, vectors: np.ndarray) -> None:
-        self.vectors, self.width = vectors, vectors.shape[1]
-        parts = [vectors[start : start + UNIT_ROWS] for start in range(0, len(vectors), UNIT_ROWS)]
-        lengths = [lengths_of(np.asarray(part, np.float64)) for part in parts]
-        self._largest, self._length = (np.concatenate(pieces) for pieces in zip(*lengths, strict=True))  # (N,1)
-
-    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
-        """Return some rows, (n,D)."""
-        return np.asarray(np.asarray(self.vectors[rows], np.float64) / self._largest[rows] / self._length[rows])
-
-
 @needs_torch("Retrieval")
-def nearest(units: UnitRows, queries: np.ndarray, documents: np.ndarray, depth: int) -> np.ndarray:
+def nearest(vectors: np.ndarray, queries: np.ndarray, documents: np.ndarray, depth: int) -> np.ndarray:
     """Return indices (Q,k), best first, of the k = min(depth, C) nearest documents, by exact search in blocks.
 
     Candidates are found in float32 around the documents' mean, which retains digits if all cosines are close to 1. They
@@ -197,26 +175,33 @@ def nearest(units: UnitRows, queries: np.ndarray, documents: np.ndarray, depth: 
     documents stay in their order. Float32 rows and one block are in memory.
 
     Args:
-        units: the vectors, scaled to unit length.
+        vectors: (N,D), of any precision; not copied.
         queries, documents: their rows (Q,), (C,).
     """
     import torch
 
-    count, width = min(depth, len(documents)), units.width
-    parts = [slice(start, start + BLOCK // width) for start in range(0, len(documents), BLOCK // width)]
-    centre = sum(units[documents[part]].sum(axis=0) for part in parts) / len(documents)  # (D,)
-    right = torch.empty(len(documents), width)
+    starts = range(0, len(vectors), UNIT_ROWS)
+    lengths = [lengths_of(np.asarray(vectors[start : start + UNIT_ROWS], np.float64)) for start in starts]
+    largest, length = (np.concatenate(blocks) for blocks in zip(*lengths, strict=True))  # (N,1)
+
+    def units(rows: np.ndarray) -> np.ndarray:
+        return np.asarray(np.asarray(vectors[rows], np.float64) / largest[rows] / length[rows])  # (n,D)
+
+    count, rows_per_block = min(depth, len(documents)), BLOCK // vectors.shape[1]
+    parts = [slice(start, start + rows_per_block) for start in range(0, len(documents), rows_per_block)]
+    centre = sum(units(documents[part]).sum(axis=0) for part in parts) / len(documents)  # (D,)
+    centred = torch.empty(len(documents), vectors.shape[1])
     for part in parts:
-        right[part] = torch.from_numpy(units[documents[part]] - centre)
-    positions = np.empty((len(queries), count), np.int64)
-    block_size = max(1, BLOCK // max(len(documents), 1))
-    for start in range(0, len(queries), block_size):
-        block = units[queries[start : start + block_size]]  # (q,D)
-        candidates = torch.topk(torch.from_numpy(block.astype(np.float32)) @ right.T, count, dim=1).indices.numpy()
-        for row, chosen in enumerate(candidates):
-            distance = np.linalg.norm(units[documents[chosen]] - block[row], axis=1)
-            positions[start + row] = chosen[np.lexsort((chosen, distance.round(6)))]
-    return positions
+        centred[part] = torch.from_numpy(units(documents[part]) - centre)
+    indices = np.empty((len(queries), count), np.int64)
+    queries_per_block = max(1, BLOCK // max(len(documents), 1))
+    for start in range(0, len(queries), queries_per_block):
+        block = units(queries[start : start + queries_per_block])  # (q,D)
+        candidates = torch.topk(torch.from_numpy(block.astype(np.float32)) @ centred.T, count, dim=1).indices.numpy()
+        for number, chosen in enumerate(candidates):
+            distances = np.linalg.norm(units(documents[chosen]) - block[number], axis=1)
+            indices[start + number] = chosen[np.lexsort((chosen, distances.round(6)))]
+    return indices
 
 
 # -- folders of BEIR: corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv --------------------------------------------------
@@ -224,12 +209,11 @@ def nearest(units: UnitRows, queries: np.ndarray, documents: np.ndarray, depth: 
 
 def is_beir(path: Path) -> bool:
     """Return whether a path is a retrieval data set in BEIR's layout, or one of its qrels files."""
-    folder = _beir_folder(path) if path.parent.name == "qrels" else path
-    return all((folder / name).is_file() for name in BEIR)
+    return all((_beir_folder(path) / name).is_file() for name in BEIR)
 
 
 def _beir_folder(path: Path) -> Path:
-    return path.parent.parent if path.is_file() else path
+    return path.parent.parent if path.is_file() and path.parent.name == "qrels" else path
 
 
 def beir_task(path: Path) -> RetrievalTask:
@@ -244,7 +228,7 @@ def beir_task(path: Path) -> RetrievalTask:
             raise DataError(f"{folder} has no {name}. Retrieval needs a file of pairs, or a folder in BEIR's layout.")
     if not path.is_file():
         files = sorted((folder / "qrels").glob("*.tsv"))
-        path = folder / "qrels" / "test.tsv" if len(files) != 1 else files[0]
+        path = files[0] if len(files) == 1 else folder / "qrels" / "test.tsv"
         if path not in files:
             names = ", ".join(file.name for file in files) or "none"
             raise DataError(
@@ -253,9 +237,14 @@ def beir_task(path: Path) -> RetrievalTask:
     corpus, queries = (_texts_by_id(folder / name) for name in BEIR)
     relevant: dict[str, dict[str, int]] = {}
     for row in located_rows(path):
-        query, document, grade = _label(row)
-        for role, text_id, known in (("query", query, queries), ("document", document, corpus)):
-            if text_id not in known:
+        try:
+            query, document = str(row.values["query-id"]), str(row.values["corpus-id"])
+            grade = int(str(row.values["score"]).removesuffix(".0"))
+        except (KeyError, ValueError):
+            expected = "query-id, corpus-id and score (a whole number)"
+            raise DataError(f"{row.where}: expected {expected}, not {row.values!r}.") from None
+        for role, text_id, texts in (("query", query, queries), ("document", document, corpus)):
+            if text_id not in texts:
                 raise DataError(f"{row.where}: the {role} {text_id!r} is not in {folder}.")
         if relevant.setdefault(query, {}).setdefault(document, grade) != grade:
             raise DataError(f"{row.where}: {query!r} and {document!r} have a different score in a row above.")
@@ -273,17 +262,8 @@ def _texts_by_id(file: Path) -> dict[str, str]:
             raise DataError(f"{row.where}: no '_id'. Columns: {', '.join(map(repr, row.values))}.")
         if str(text_id) in texts:
             raise DataError(f"{row.where}: the id {str(text_id)!r} occurs twice.")
-        texts[str(text_id)] = text_value(row, "text", row.values.get("text"))
-        if file.name == BEIR[0] and row.values.get("title"):
-            texts[str(text_id)] = f"{text_value(row, 'title', row.values['title'])} {texts[str(text_id)]}".strip()
+        text = text_value(row, "text", row.values.get("text"))
+        if file.name == BEIR[0] and (title := row.values.get("title")):
+            text = f"{text_value(row, 'title', title)} {text}".strip()
+        texts[str(text_id)] = text
     return texts
-
-
-def _label(row: Row) -> tuple[str, str, int]:
-    try:
-        query, document, grade = (row.values[name] for name in ("query-id", "corpus-id", "score"))
-        return str(query), str(document), int(str(grade).removesuffix(".0"))
-    except (KeyError, TypeError, ValueError):
-        raise DataError(
-            f"{row.where}: expected query-id, corpus-id and score (a whole number), not {row.values!r}."
-        ) from None
