@@ -18,7 +18,7 @@ from essent import Encoder, evaluate, search
 from essent.lab.explain.bias import token_bias
 from essent.lab.explain.importance import impact_matrix
 from essent.lab.explain.picture import draw_bias
-from essent.report.colours import LIGHT, SERIES
+from essent.report.parts import LIGHT, SERIES
 from essent.report.picture import FAINT, INK
 from essent.report.write import draw_heros, write_report
 from essent.tasks.data import read_texts

@@ -108,7 +108,7 @@ def _read_files(files: Sequence[Path]) -> tuple[list[Result], list[Leaderboard]]
     Raises:
         DataError: a file that cannot be read, or contains neither.
     """
-    from essent.report.read import read_results
+    from essent.report.write import read_results
 
     contents = [read_results(file) for file in dict.fromkeys(files)]
     read = [result for content in contents if isinstance(content, list) for result in content]

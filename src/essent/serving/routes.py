@@ -14,7 +14,7 @@ import orjson
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from essent.report.colours import page_colours
+from essent.report.parts import page_colours
 from essent.serving.schemas import (
     CompareBody,
     Compared,
