@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from essent.errors import DataError, InputError
 from essent.report.parts import (
     NO_MODEL,
     Bars,
-    Block,
     Column,
     Key,
-    Line,
     Names,
     Number,
     Report,
@@ -37,8 +36,9 @@ from essent.report.sections import (
     geometry_section,
     heros_section,
     keep_best_bars,
-    long_table,
     plain_section,
+    record_table,
+    row_table,
 )
 from essent.tasks.result import Result
 
@@ -154,34 +154,22 @@ def _by_row(group: Iterable[Result], names: Names) -> dict[Row, dict[str, Result
 def _provenance_section(results: Sequence[Result], names: Names) -> Section:
     """Return the section of models and recipes, data with their digests, and versions."""
     fitted: dict[Key, dict[str, None]] = {}
-    data: dict[Line, None] = {}
-    versions: dict[Line, None] = {}
+    data, versions = [], []
     for result in results:
         provenance = {name: value for name, value in result.provenance.items() if value is not None}
         fitted_on = fitted.setdefault(key_of(provenance), {})
         if provenance.get("fitted_on"):
             fitted_on[str(provenance["fitted_on"])] = None
         source, digest = short_paths(str(provenance.get("source", ""))), str(provenance.get("sha256", ""))[:12]
-        data[result.task, Number(result.n), source, digest] = None
+        data.append({"task": result.task, "n": result.n, "source": source, "SHA-256": digest})
         if isinstance(used := provenance.get("versions"), Mapping):
-            versions.update({(str(name), str(version)): None for name, version in used.items()})
-    rows = [
-        (names.rows[model, recipe].label, names.models[model], short_paths(recipe), ", ".join(texts))
-        for (model, recipe), texts in fitted.items()
-    ]
-    tables: list[tuple[str, Sequence[str], Iterable[Line]]] = [
-        ("Rows", ("row", "model", "recipe", "fitted on"), rows),
-        ("Data", ("task", "n", "source", "SHA-256"), data),
-        ("Versions", ("library", "version"), versions),
-    ]
-    return Section(
-        "Provenance",
-        [
-            Table(title, [Column(name, 0 if name == "n" else None) for name in columns], list(lines), folded=True)
-            for title, columns, lines in tables
-            if lines
-        ],
-    )
+            versions += [{"library": str(name), "version": str(version)} for name, version in used.items()]
+    rows = []
+    for (model, recipe), texts in fitted.items():
+        cells = names.rows[model, recipe].label, names.models[model], short_paths(recipe), ", ".join(texts)
+        rows.append(dict(zip(("row", "model", "recipe", "fitted on"), cells, strict=True)))
+    tables = {"Rows": rows, "Data": data, "Versions": versions}
+    return Section("Provenance", [record_table(title, records) for title, records in tables.items() if records])
 
 
 # -- results with one main score --------------------------------------------------------------------------------------
@@ -190,17 +178,17 @@ def _provenance_section(results: Sequence[Result], names: Names) -> Section:
 def _scored_section(metric: str, subset: str, group: Sequence[Result], rows: ResultsByRow) -> Section:
     """Return a table of rows × tasks, a bar chart per task, and folded tables of all other scores."""
     tasks = list(dict.fromkeys(result.task for result in group))
-    scores = {row: {task: _main(line.get(task), deviations=True) for task in tasks} for row, line in rows.items()}
+    scores = {row: {task: _main_score(line.get(task), deviations=True) for task in tasks} for row, line in rows.items()}
     decimals = decimals_for(number.value for line in scores.values() for number in line.values())
     columns = tasks
     if len(tasks) > 1:
         columns = [*tasks, AVERAGE]
         for line in scores.values():
-            values = [number.value for number in line.values() if number.value is not None]
-            line[AVERAGE] = Number(sum(values) / len(values)) if len(values) == len(tasks) else Number()
+            values = [number.value for number in line.values()]
+            line[AVERAGE] = Number(np.array(values, float).mean())
     name = NAMES.get(metric, metric.capitalize()) + ("" if subset == "all" else f", {subset}")
-    heads = [Column(ROW, None), *(Column(column, decimals, "higher") for column in columns)]
-    lines: list[Line] = [(row.label, *line.values()) for row, line in scores.items()]
+    heads = [Column(column, decimals, "higher") for column in columns]
+    table = row_table("Scores", heads, {row: list(line.values()) for row, line in scores.items()})
     shared = ends_of(number for line in scores.values() for number in line.values())
     charts = []
     for column in columns:
@@ -216,11 +204,11 @@ def _scored_section(metric: str, subset: str, group: Sequence[Result], rows: Res
     }
     present = " or ".join(kind for kind, is_present in kinds_of_lines.items() if is_present)
     caption = f"Lines on the bars: {present}." if present else ""
-    blocks = [Table("Scores", heads, lines), *differences, *charts, *_secondary_tables(rows)]
+    blocks = [table, *differences, *charts, *_secondary_tables(rows)]
     return Section(name, blocks, caption, verdict=verdict)
 
 
-def _main(result: Result | None, *, deviations: bool) -> Number:
+def _main_score(result: Result | None, *, deviations: bool = False) -> Number:
     """Return the main score with its confidence interval, or with `deviations` ± one standard deviation."""
     if result is None or result.main is None:
         return Number()
@@ -231,84 +219,78 @@ def _main(result: Result | None, *, deviations: bool) -> Number:
     return Number(score, low, high)
 
 
-def _secondary_tables(rows: ResultsByRow) -> list[Block]:
+def _secondary_tables(rows: ResultsByRow) -> list[Table]:
     """Return tables of the other metrics and of every subset."""
     other_scores, subsets = [], []
-    for row, tasks in rows.items():
-        for result in tasks.values():
-            main_metric, main_subset = result.main or ("", "")
-            metrics = {metric: dict(scores) for metric, scores in result.metrics.items()}
-            for name in (main_subset, "low", "high", "std"):  # in the main table
-                metrics.get(main_metric, {}).pop(name, None)
-            other_scores.append(((row.label, result.task), result.n, flattened(metrics)))
+    has_others = False
+    for row, results_by_task in rows.items():
+        for task, result in results_by_task.items():
+            metric, subset = result.main or ("", "")
+            in_main_table = {(metric, name) for name in (subset, "low", "high", "std")}
+            others = flattened(
+                {
+                    metric: {name: score for name, score in scores.items() if (metric, name) not in in_main_table}
+                    for metric, scores in result.metrics.items()
+                }
+            )
+            has_others = has_others or bool(others)
+            other_scores.append({ROW: row.label, "task": task, "n": result.n, **others})
             for subset, scores in result.subsets.items():
-                remaining = {name: score for name, score in scores.items() if name != "n"}
-                subsets.append(((row.label, result.task, subset), scores.get("n"), remaining))
-    tables: list[Block] = []
-    if any(scores for *_, scores in other_scores):
-        tables.append(long_table("Other scores", [ROW, "task"], other_scores))
-    if subsets:
-        tables.append(long_table("Subsets", [ROW, "task", "subset"], subsets))
-    return tables
+                subsets.append({ROW: row.label, "task": task, "subset": subset, "n": None, **scores})
+    tables = {"Other scores": other_scores if has_others else [], "Subsets": subsets}
+    return [record_table(title, records) for title, records in tables.items() if records]
 
 
 # -- the verdict ------------------------------------------------------------------------------------------------------
 
 
-def difference(first: Number, second: Number) -> Number:
-    """Subtract two scores; the interval is Zou and Donner's (2008) for two independent measurements."""
-    if first.value is None or second.value is None:
-        return Number()
-    lead = first.value - second.value
-    if first.interval is None or second.interval is None:
-        return Number(lead)
-    (low, high), (second_low, second_high) = first.interval, second.interval
-    below = math.hypot(first.value - low, second_high - second.value)
-    return Number(lead, lead - below, lead + math.hypot(high - first.value, second.value - second_low))
+def difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Subtract scores with intervals (…,3); the interval is Zou and Donner's (2008) for independent measurements."""
+    (score, low, high), (second_score, second_low, second_high) = np.moveaxis(first, -1, 0), np.moveaxis(second, -1, 0)
+    lead = score - second_score
+    below, above = np.hypot(score - low, second_high - second_score), np.hypot(high - score, second_score - second_low)
+    return np.stack([lead, lead - below, lead + above], axis=-1)
 
 
-def _mean(numbers: Sequence[Number]) -> Number:
-    """Return the mean of independent numbers, with an interval if all have one."""
-    values = [number.value for number in numbers if number.value is not None]
-    mean, total = sum(values) / len(numbers), len(numbers)
-    intervals = [number.interval for number in numbers if number.interval is not None]
-    if len(intervals) < total:
-        return Number(mean)
-    below = math.hypot(*(value - low for value, (low, _) in zip(values, intervals, strict=True))) / total
-    above = math.hypot(*(high - value for value, (_, high) in zip(values, intervals, strict=True))) / total
-    return Number(mean, mean - below, mean + above)
+def _mean(scores: np.ndarray) -> np.ndarray:
+    """Average independent scores with intervals (…,T,3) over the tasks: (…,3); NaN if one is missing."""
+    mean = scores.mean(axis=-2)
+    half_widths = np.linalg.norm(scores[..., 1:] - scores[..., :1], axis=-2) / scores.shape[-2]  # (…,2)
+    return np.concatenate([mean[..., :1], mean[..., :1] + half_widths * [-1, 1]], axis=-1)
 
 
-def _verdict(name: str, tasks: Sequence[str], rows: ResultsByRow, decimals: int) -> tuple[str, list[Table]]:
+def _verdict(measure: str, tasks: Sequence[str], rows: ResultsByRow, decimals: int) -> tuple[str, list[Table]]:
     """Return the verdict about the best of the rows with every task, and the table of differences to the others."""
-    scores = {row: [_main(results.get(task), deviations=False) for task in tasks] for row, results in rows.items()}
-    complete = {row: line for row, line in scores.items() if all(number.value is not None for number in line)}
-    if not complete:
+    numbers = [[_main_score(results_by_task.get(task)) for task in tasks] for results_by_task in rows.values()]
+    scores = np.array([[(n.value, n.low, n.high) for n in line] for line in numbers], float)  # (R,T,3)
+    means = _mean(scores)  # (R,3)
+    ranked = [index for index in np.argsort(-means[:, 0], kind="stable") if np.isfinite(means[index, 0])]
+    if not ranked:
         return "", []
-    means = {row: _mean(line).value or 0.0 for row, line in complete.items()}
-    first, *others = sorted(complete, key=lambda row: -means[row])
-    score, data = Number(means[first]), f"on average over {len(tasks)} tasks"
+    labels, (first, *others) = [row.label for row in rows], ranked
+    score, data = Number(means[first, 0]), f"on average over {len(tasks)} tasks"
     if len(tasks) == 1:
-        score, data = complete[first][0], f"on {tasks[0]}"
-    sentence = f"{name}: {first.label} has {with_interval(score, decimals)} {data}"
-    sentence += f", the highest of {len(complete)} rows" if others else ""
-    if partial := len(scores) - len(complete):
+        score, data = numbers[first][0], f"on {tasks[0]}"
+    sentence = f"{measure}: {labels[first]} has {with_interval(score, decimals)} {data}"
+    sentence += f", the highest of {len(ranked)} rows" if others else ""
+    if partial := len(rows) - len(ranked):
         sentence += f" ({partial} more {'lacks' if partial == 1 else 'lack'} a score on some task)"
     if not others:
         return f"{sentence}.", []
-    by_task = {row: list(map(difference, complete[first], complete[row])) for row in others}
-    leads = {row: _mean(numbers) for row, numbers in by_task.items()}
-    columns = [Column(ROW, None), *(Column(task, decimals) for task in tasks)]
-    lines: list[Line] = [(row.label, *numbers) for row, numbers in by_task.items()]
+    leads = difference(scores[first], scores[others])  # (R-1,T,3)
+    mean_leads = _mean(leads)  # (R-1,3)
+    caption = DIFFERENCES if np.isfinite(leads).all(axis=-1).any() else ""
+    columns = [Column(task, decimals) for task in tasks]
     if len(tasks) > 1:
         columns.append(Column("all tasks", decimals))
-        lines = [(*line, leads[row]) for row, line in zip(others, lines, strict=True)]
-    caption = DIFFERENCES if any(number.interval for numbers in by_task.values() for number in numbers) else ""
-    table = Table(f"Lead of {first.label}", columns, lines, caption, folded=len(lines) > MAX_UNFOLDED)
-    behind = f"{others[0].label} is {with_interval(leads[others[0]], decimals)} behind"
-    close = [row.label for row, number in leads.items() if number.low is not None and number.low <= 0]
+        leads = np.concatenate([leads, mean_leads[:, None]], axis=1)
+    lines = [(labels[row], *(Number(*lead) for lead in line)) for row, line in zip(others, leads, strict=True)]
+    folded = len(lines) > MAX_UNFOLDED
+    table = Table(f"Lead of {labels[first]}", [Column(ROW, None), *columns], lines, caption, folded)
+    behind = f"{labels[others[0]]} is {with_interval(Number(*mean_leads[0]), decimals)} behind"
+    close = [labels[row] for row, low in zip(others, mean_leads[:, 1], strict=True) if low <= 0]
     beaten = len(others) - len(close)
-    if any(number.interval is None for number in leads.values()):
+    if not np.isfinite(mean_leads).all():
         ending = f"{behind}. Significance is unknown, because not all scores have intervals."
     elif not close:
         beaten_rows = {1: "the other", 2: "both others"}.get(beaten, f"all {beaten} others")

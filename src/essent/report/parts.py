@@ -6,10 +6,10 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
+TEMPLATES = Path(__file__).parent / "templates"
 MISSING = "–"  # a cell that is not measured, or undefined
 MIN_VALUES_TO_CLIP = 30  # a heat map of so many values clips its lowest tenth
 NO_MODEL, AS_IT_IS = "a model", "as it is"
@@ -113,6 +113,12 @@ class Heat:
     caption: str = ""
 
     @property
+    def table(self) -> Table:
+        """The numbers as a table."""
+        columns = [Column(self.corner, None), *(Column(name, self.decimals) for name in self.columns)]
+        return Table(self.title, columns, [(label, *map(Number, values)) for label, values in self.rows])
+
+    @property
     def bounds(self) -> tuple[float, float]:
         """Values of the first and last colour; with many values, a tenth is below, so that outliers do not dominate."""
         values = sorted(value for _, row in self.rows for value in row if value is not None)
@@ -138,6 +144,13 @@ class Curves:
     series: Sequence[tuple[str, Sequence[float | None]]]
     begin: int = 0
     decimals: int = 2
+
+    @property
+    def table(self) -> Table:
+        """The numbers as a table, one row per position."""
+        columns = [Column(self.x_name, None), *(Column(name, self.decimals) for name, _ in self.series)]
+        numbers = zip(*(map(Number, values) for _, values in self.series), strict=True)
+        return Table(self.title, columns, [(name, *row) for name, row in zip(self.positions, numbers, strict=True)])
 
     @property
     def axis(self) -> Axis:
@@ -311,58 +324,7 @@ def short_paths(text: str) -> str:
 
 # -- colours ----------------------------------------------------------------------------------------------------------
 
-LEVELS = 21  # colours of a heat map
-LIGHT = ("#F1F5FA", "#7FB0DC", "#0C3F7C")  # from low to high; the text on them is INK or PAPER, by contrast
-DARK = ("#1B2430", "#2F6CA8", "#B5DAFF")
-INK, PAPER = "#0A0D11", "#FFFFFF"
-BRIGHT = 0.183  # luminance above which INK has a higher contrast than PAPER
-
-SERIES = {  # one per model; the third is also the colour of baselines
-    "light": ("#3B76B4", "#C8553D", "#78838F", "#2C8A6B", "#8A5CB0", "#B5831A", "#C04C86", "#3A8EA5"),
-    "dark": ("#5B9BDC", "#E8806A", "#8D99A6", "#4FB894", "#B08AD6", "#D9A93F", "#E077AC", "#5FB4CB"),
-}
-
-
-def palette(stops: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the colours of all levels, each with the colour of its text by luminance (WCAG 2.2)."""
-    channels = np.array([[int(stop[start : start + 2], 16) for start in (1, 3, 5)] for stop in stops]).T  # (3,stops)
-    positions = np.linspace(0, len(stops) - 1, LEVELS)
-    colours = np.stack([np.interp(positions, range(len(stops)), channel) for channel in channels], axis=1).round()
-    fractions = colours / 255  # (levels,3)
-    linear = np.where(fractions <= 0.04045, fractions / 12.92, ((fractions + 0.055) / 1.055) ** 2.4)
-    luminances = linear @ (0.2126, 0.7152, 0.0722)
-    return [
-        ("#{:02X}{:02X}{:02X}".format(*colour), INK if luminance > BRIGHT else PAPER)
-        for colour, luminance in zip(colours.astype(int), luminances, strict=True)
-    ]
-
-
-PAGES = {
-    "light": "--page: #ffffff; --panel: #f7f8fa; --ink: #1a1f26; --faint: #5a6470; --rule: #dfe3e8; --link: #0b57a4; "
-    "--best: #0b57a4;",
-    "dark": "--page: #12161b; --panel: #1a2028; --ink: #e7ebf0; --faint: #a0abb8; --rule: #303945; --link: #8fc1f5; "
-    "--best: #8fc1f5;",
-}
-
-
-def page_colours() -> str:
-    """Return the colours of a page as CSS: variables in light and dark, and a class per level and series."""
-    modes = {}
-    for mode, stops in (("light", LIGHT), ("dark", DARK)):
-        series = " ".join(f"--s{n}: {colour};" for n, colour in enumerate(SERIES[mode]))
-        levels = " ".join(f"--h{n}: {colour}; --t{n}: {text};" for n, (colour, text) in enumerate(palette(stops)))
-        modes[mode] = f"  color-scheme: {mode};\n  {PAGES[mode]}\n  {series}\n  {levels}\n"
-    light, dark = modes["light"], modes["dark"]
-    rules = [
-        f":root {{\n{light}}}",
-        f'@media (prefers-color-scheme: dark) {{\n:root:not([data-theme="light"]) {{\n{dark}}}\n}}',
-        f':root[data-theme="dark"] {{\n{dark}}}',
-        *(f".h{n} {{ background: var(--h{n}); color: var(--t{n}); }}" for n in range(LEVELS)),
-        *(f".s{n} {{ --s: var(--s{n}); }}" for n in range(len(SERIES["light"]))),
-    ]
-    return "\n".join(rules)
-
-
-def level_of(shade: float) -> int:
-    """Return the level of a shade in [0, 1]."""
-    return round(shade * (LEVELS - 1))
+COLOURS = (TEMPLATES / "colours.css").read_text(encoding="utf-8")
+_LIGHT = COLOURS.partition("}")[0]
+SERIES = re.findall(r"--s\d+: (#\w+);", _LIGHT)  # one per model; the third is also the colour of baselines
+LEVELS = re.findall(r"--h\d+: (#\w+); --t\d+: (#\w+);", _LIGHT)  # of heat maps from low to high, with their text

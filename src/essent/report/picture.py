@@ -13,7 +13,7 @@ import numpy as np
 from essent._core.lazy import optional_import
 from essent.errors import InputError
 from essent.report.parts import (
-    LIGHT,
+    LEVELS,
     SERIES,
     Bars,
     Block,
@@ -22,7 +22,6 @@ from essent.report.parts import (
     Points,
     Report,
     Table,
-    palette,
     shortened,
     shown,
 )
@@ -32,7 +31,6 @@ WIDTH, DPI = 13.0, 130
 BAR, CELL, PLOT, TITLE, VERDICT = 0.32, 0.36, 3.6, 0.55, 0.24  # inches: a bar, a row of a heat map, a plot, a line
 MAX_HEIGHT = 400.0  # inches; Agg fails above
 MAX_LABEL = 48  # characters
-COLOURS = SERIES["light"]
 STYLE = {
     "text.parse_math": False,  # a dollar in a name is not a formula
     "text.color": INK,
@@ -125,7 +123,7 @@ def _note(axes: Any, x: float, y: float, text: str, offset: tuple[float, float] 
 
 def _draw_bars(axes: Any, block: Bars) -> None:
     axis, lines = block.axis, range(len(block.rows))
-    colours = [COLOURS[row.series % len(COLOURS)] for row, _ in block.rows]
+    colours = [SERIES[row.series % len(SERIES)] for row, _ in block.rows]
     axes.barh(lines, [number.value or 0.0 for _, number in block.rows], 0.6, color=colours)
     for line, (_, number) in enumerate(block.rows):
         if number.interval is not None:
@@ -142,13 +140,12 @@ def _draw_bars(axes: Any, block: Bars) -> None:
 def _draw_heat(axes: Any, block: Heat) -> None:
     from matplotlib.colors import ListedColormap
 
-    colours = palette(LIGHT)
     shades = [[block.shade(value) for value in values] for _, values in block.rows]
-    colormap = ListedColormap([colour for colour, _ in colours]).with_extremes(bad=EMPTY)
+    colormap = ListedColormap([colour for colour, _ in LEVELS]).with_extremes(bad=EMPTY)
     axes.pcolormesh(np.array(shades, float), cmap=colormap, vmin=0, vmax=1, edgecolors="white", linewidth=1.5)
     for line, (_, values) in enumerate(block.rows):
         for column, (value, shade) in enumerate(zip(values, shades[line], strict=True)):
-            ink = FAINT if shade is None else colours[min(int(shade * len(colours)), len(colours) - 1)][1]
+            ink = FAINT if shade is None else LEVELS[min(int(shade * len(LEVELS)), len(LEVELS) - 1)][1]
             _note(axes, column + 0.5, line + 0.5, shown(value, block.decimals), ha="center", color=ink)
     axes.set(xlim=(0, max(len(block.columns), 6)), ylim=(len(block.rows), 0))
     axes.xaxis.tick_top()
@@ -163,7 +160,7 @@ def _draw_heat(axes: Any, block: Heat) -> None:
 
 def _draw_curves(axes: Any, block: Curves) -> None:
     count, axis, begin = len(block.positions), block.axis, block.begin
-    for colour, (name, values) in zip(COLOURS, block.series, strict=False):
+    for colour, (name, values) in zip(SERIES, block.series, strict=False):
         numbers = np.array(values, float)  # None becomes NaN, a gap
         axes.plot(range(begin), numbers[:begin], "o", color=colour, markersize=5, clip_on=False)
         axes.plot(range(begin, count), numbers[begin:], "o-", color=colour, markersize=5, label=name)
@@ -178,7 +175,7 @@ def _draw_points(axes: Any, block: Points) -> None:
     for number, (row, x, y) in enumerate(block.points, start=1):
         label = f"{number}  {shortened(row.label, 60)}"
         mark = {"markersize": 15, "markeredgecolor": "white", "clip_on": False}
-        axes.plot(x, y, "o", color=COLOURS[row.series % len(COLOURS)], label=label, **mark)
+        axes.plot(x, y, "o", color=SERIES[row.series % len(SERIES)], label=label, **mark)
         _note(axes, x, y, str(number), ha="center", color="white", weight="bold")
     x_axis, y_axis = block.axes
     axes.set(xlabel=block.x_name, ylabel=block.y_name, xlim=x_axis[:2], ylim=y_axis[:2])

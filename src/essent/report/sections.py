@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -59,15 +59,27 @@ def keep_best_bars(bars: Bars, better: str = "higher") -> Bars:
     return replace(bars, rows=rows, caption=" ".join(captions))
 
 
-def long_table(
-    title: str, heads: Sequence[str], lines: Sequence[tuple[tuple[str, ...], float | None, Mapping[str, float]]]
+def row_table(
+    title: str, columns: Iterable[Column], rows: Mapping[Row, Sequence[Number]], caption: str = "", folded: bool = False
 ) -> Table:
-    """Create a folded table, one line per result: its texts, its number of examples, and all scores."""
-    measures = list(dict.fromkeys(name for *_, scores in lines for name in scores))
-    columns = [*(Column(head, None) for head in heads), Column("n", 0)]
-    columns += [Column(name, decimals_for(scores.get(name) for *_, scores in lines)) for name in measures]
-    rows = [(*texts, Number(n), *(Number(scores.get(name)) for name in measures)) for texts, n, scores in lines]
-    return Table(title, columns, rows, folded=True)
+    """Create a table of numbers by row."""
+    lines: list[Line] = [(row.label, *numbers) for row, numbers in rows.items()]
+    return Table(title, [Column(ROW, None), *columns], lines, caption, folded)
+
+
+def record_table(title: str, records: Iterable[Mapping[str, str | float | None]], folded: bool = True) -> Table:
+    """Create a table of texts and scores by column name; equal records count once."""
+    distinct = [dict(cells) for cells in dict.fromkeys(tuple(record.items()) for record in records)]
+    columns = []
+    for name in dict.fromkeys(name for record in distinct for name in record):
+        cells = [record.get(name) for record in distinct]
+        numbers = [cell for cell in cells if not isinstance(cell, str)]
+        columns.append(Column(name, 0 if name == "n" else decimals_for(numbers) if numbers else None))
+    lines: list[Line] = []
+    for record in distinct:
+        cells = [record.get(column.name) for column in columns]
+        lines.append(tuple(cell if isinstance(cell, str) else Number(cell) for cell in cells))
+    return Table(title, columns, lines, folded=folded)
 
 
 def flattened(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
@@ -97,12 +109,10 @@ def heros_section(task: str, rows: Rows) -> Section:
         caption = "1 is the same sentence, 0 any other sentence."
         groups = [(name, span) for name, span in spans if span]
         blocks.append(Heat("Similarity after one small change", "", subsets, heat, groups, caption=caption))
-    lines: list[Line] = [
-        (row.label, *numbers, Number(rows[row].metrics["baseline"].get("all"))) for row, numbers in similarities.items()
-    ]
-    columns = [Column(ROW, None), *map(Column, subsets), Column("baseline")]
+    for row, result in rows.items():
+        similarities[row].append(Number(result.metrics["baseline"].get("all")))
     caption = "With 95 % intervals; the baseline is the mean cosine of two different originals."
-    blocks.append(Table("Similarities", columns, lines, caption))
+    blocks.append(row_table("Similarities", map(Column, [*subsets, "baseline"]), similarities, caption))
     title = "HEROS" if task == "heros" else f"Minimal pairs: {task}"
     verdict = ""
     for kept, shares_by_change in _shares_ranked_above(rows).items():
@@ -114,10 +124,10 @@ def heros_section(task: str, rows: Rows) -> Section:
             lowest = "" if len(shares) == 1 else f", the lowest of {len(shares)} rows"
             share = with_interval(shares[best], 0)
             verdict = f"{title}: {best.label} ranks {changed} above {kept} for {share} % of the originals{lowest}."
-        columns = [Column(ROW, None), *(Column(name, 0, "lower") for name in shares_by_change)]
-        lines = [(row.label, *(shares.get(row, Number()) for shares in shares_by_change.values())) for row in rows]
+        columns = [Column(name, 0, "lower") for name in shares_by_change]
+        numbers_by_row = {row: [shares.get(row, Number()) for shares in shares_by_change.values()] for row in rows}
         caption = f"How often each change is more similar to the original than {kept}, with 95 % intervals."
-        blocks.append(Table(f"Ranked above {kept}, % of the originals", columns, lines, caption))
+        blocks.append(row_table(f"Ranked above {kept}, % of the originals", columns, numbers_by_row, caption))
     return Section(title, blocks, verdict=verdict)
 
 
@@ -157,14 +167,14 @@ def geometry_section(task: str, rows: Rows) -> Section:
             f" The shaping of {', '.join(fitted)} was fitted on these texts, which sets anisotropy to 0 or IsoScore "
             "to 1 for any vectors. No row is marked as the best by these measures."
         )
-    columns = [Column(ROW, None), *(Column(name, 3, better.get(name, "")) for name in measures)]
-    lines = [(row.label, *(Number(scores.get(name)) for name in measures)) for row, scores in scores_by_row.items()]
+    columns = [Column(name, 3, better.get(name, "")) for name in measures]
+    numbers = {row: [Number(scores.get(name)) for name in measures] for row, scores in scores_by_row.items()}
     points = []
     for row, scores in scores_by_row.items():
         x, y = finite(scores.get("uniformity")), finite(scores.get("alignment"))
         if x is not None and y is not None:
             points.append((row, x, y))
-    blocks: list[Block] = [Table("Measures", columns, lines, caption)]
+    blocks: list[Block] = [row_table("Measures", columns, numbers, caption)]
     if points:
         caption = "Lower is better on both axes: the best is at the bottom left."
         blocks.insert(0, Points("Alignment and uniformity", "uniformity", "alignment", points, 3, caption))
@@ -173,8 +183,8 @@ def geometry_section(task: str, rows: Rows) -> Section:
 
 def plain_section(task: str, rows: Rows) -> Section:
     """Return one table of scores, without figures."""
-    lines = [((row.label,), result.n, flattened(result.metrics)) for row, result in rows.items()]
-    return Section(task, [replace(long_table("Scores", [ROW], lines), folded=False)])
+    records = [{ROW: row.label, "n": result.n, **flattened(result.metrics)} for row, result in rows.items()]
+    return Section(task, [record_table("Scores", records, folded=False)])
 
 
 # -- leaderboards -----------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from essent._core.registry import did_you_mean
 from essent.errors import DataError, EssentError, InputError
 from essent.report.gather import gather
 from essent.report.parts import (
+    TEMPLATES,
     Bars,
     Block,
     Curves,
@@ -31,8 +32,6 @@ from essent.report.parts import (
     Report,
     Table,
     interval_text,
-    level_of,
-    page_colours,
     shown,
     with_interval,
 )
@@ -42,7 +41,6 @@ from essent.tasks.result import FORMAT, Result, load_results
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard
 
-TEMPLATES = Path(__file__).parent / "templates"
 SPECIAL = re.compile(r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+=-]")
 TITLE = "Sentence embeddings"
 LIBRARIES = {".html": "jinja2", ".md": "", ".png": "matplotlib"}  # required per suffix
@@ -254,14 +252,14 @@ def html_report(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(shown=shown, interval=interval_text, line=polylines_of, level=level_of)
+    environment.filters.update(shown=shown, interval=interval_text, line=polylines_of)
     environment.tests["wide"] = _is_wide
     environment.tests["on_page"] = lambda block: getattr(block, "show", "") != "picture"
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     markup = jinja.utils.markupsafe.Markup
     page: str = environment.get_template("report.html.j2").render(
-        report=report, script=markup(script), script_hash=digest, colours=markup(page_colours())
+        report=report, script=markup(script), script_hash=digest
     )
     return page
 
@@ -314,23 +312,14 @@ def _bullet_list(sentences: Sequence[str]) -> str:
 
 def _grid(block: Table | Heat | Curves) -> str:
     """Format a table whose first columns are texts and whose other columns are numbers."""
-    text_columns = 1
-    if isinstance(block, Table):
-        columns = [column.name for column in block.columns]
-        text_columns = [*(column.decimals is None for column in block.columns), False].index(False)
-        best = [block.best(index) for index in range(len(columns))]
-        decimals = [column.decimals for column in block.columns]
-        rows = [list(map(_cell, row, decimals, best)) for row in block.rows]
-    else:
-        if isinstance(block, Heat):
-            columns, lines = [block.corner, *block.columns], block.rows
-        else:
-            columns = [block.x_name, *(name for name, _ in block.series)]
-            values_by_position = zip(*(values for _, values in block.series), strict=True)
-            lines = list(zip(block.positions, values_by_position, strict=True))
-        rows = [[escaped(label), *(shown(value, block.decimals) for value in values)] for label, values in lines]
-    rule = [":--" if index < text_columns else "--:" for index in range(len(columns))]
-    return "\n".join(f"| {' | '.join(line)} |" for line in [list(map(escaped, columns)), rule, *rows])
+    table = block if isinstance(block, Table) else block.table
+    columns = range(len(table.columns))
+    decimals, best = [column.decimals for column in table.columns], list(map(table.best, columns))
+    rows = [map(_cell, row, decimals, best) for row in table.rows]
+    text_columns = [*(number is None for number in decimals), False].index(False)
+    rule = [":--" if column < text_columns else "--:" for column in columns]
+    heads = [escaped(column.name) for column in table.columns]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [heads, rule, *rows])
 
 
 def _cell(content: str | Number, decimals: int | None, best: str | None) -> str:
