@@ -13,11 +13,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from report_helpers import HOSTILE, board, everything, scored
+from report_helpers import HOSTILE, board, everything, heads_board, scored
 
-from essent.recipe.recipe import Recipe
 from essent.report.write import write_report
-from essent.selection.leaderboard import Leaderboard, Trial
 from essent.tasks.result import Result
 
 pytestmark = pytest.mark.browser
@@ -140,11 +138,8 @@ def test_the_page_does_not_scroll_sideways(whole: Path, width: int) -> None:
 
 
 def test_the_verdict_fits_the_screen_and_numbers_their_cells(tmp_path: Path) -> None:
-    heads = [f"ditto:{layer}-{head}" for layer in range(1, 13) for head in range(1, 13)]
-    trials = [Trial(Recipe.parse(text), {"isotropy": -0.9 + at / 400}) for at, text in enumerate([*heads, "mean"])]
     results = [scored(70.0), scored(60.0, recipe="cls")]
-    search = Leaderboard("isotropy", tuple(trials), ("mean",))
-    write_report(results, tmp_path / "report.html", searches=[search])
+    write_report(results, tmp_path / "report.html", searches=[heads_board("isotropy")])
     script = """
       const wide = [...document.querySelectorAll(".heat td")].filter(cell => cell.scrollWidth > cell.clientWidth);
       return [document.querySelector(".verdict").getBoundingClientRect().bottom < 500, wide.length];
