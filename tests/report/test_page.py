@@ -210,7 +210,7 @@ def contrast(first: str, second: str) -> float:
 
 def test_colours_are_read_in_light_and_dark() -> None:
     """Levels of heat maps behind their text, series on their panel; the dark colours stand twice, for two selectors."""
-    light, *dark = re.findall(r"color-scheme: .*?\}", COLOURS, flags=re.DOTALL)
+    light, *dark = re.findall(r"color-scheme: \w+;.*?\}", COLOURS, flags=re.DOTALL)
     assert dark[0] == dark[1]
     for mode in (light, dark[0]):
         (panel,) = re.findall(r"--panel: (#\w+);", mode)
