@@ -11,10 +11,12 @@ import html
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import is_dataclass
+from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from types import NoneType
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 from essent._core.atomic import replacing_file
 from essent._core.lazy import needs_torch, optional_import
@@ -93,60 +95,44 @@ def leaderboard_from(values: Mapping[str, Any]) -> Leaderboard:
     Raises:
         KeyError, TypeError, ValueError, RecipeError: a value is missing or has another type.
     """
-    from essent.recipe.recipe import Recipe
-    from essent.selection.leaderboard import Check, Leaderboard, Trial
-    from essent.tasks.comparison import Comparison
+    from essent.selection.leaderboard import Leaderboard
 
-    def compared(rows: Iterable[Mapping[str, Any]]) -> tuple[Comparison, ...]:
-        return tuple(_dataclass_from(Comparison, row) for row in rows)
-
-    criterion = str(values["criterion"])
-    trials = []
-    for trial in values["trials"]:
-        scores = {str(name): _number(score) for name, score in trial["scores"].items()}
-        interval = None if trial.get("interval") is None else _numbers(trial["interval"], 2)
-        trials.append(Trial(Recipe.parse(trial["recipe"]), scores, interval))
-        if criterion not in scores:
-            raise ValueError(f"a recipe has no score by {criterion!r}")
-    checks = []
-    for check in values.get("checks", ()):
-        checked = {str(recipe): _numbers(scores, 3) for recipe, scores in check["scores"].items()}
-        checks.append(
-            _dataclass_from(Check, {**check, "scores": checked, "comparisons": compared(check["comparisons"])})
-        )
-    best, first = values.get("best"), str(trials[0].recipe) if trials else None
+    criterion, trials = str(values["criterion"]), values["trials"]
+    best, first = values.get("best"), trials[0]["recipe"] if trials else None
     winner = values.get("winner", first)
-    parts = {
-        **{name: compared(values.get(name, ())) for name in ("comparisons", "held_out")},
-        **{name: tuple(map(str, values.get(name, ()))) for name in ("baselines", "notes")},
-        "trials": tuple(trials),
-        "checks": tuple(checks),
-        "provenance": dict(values.get("provenance", {})),
-        "kept": None if best == winner else best,
-        "winner": None if winner == first else winner,
-    }
-    return cast("Leaderboard", _dataclass_from(Leaderboard, {**values, **parts}))
+    kept, winner = None if best == winner else best, None if winner == first else winner
+    board: Leaderboard = _converted(Leaderboard, {**values, "kept": kept, "winner": winner, "_source": None})
+    if not all(criterion in trial.scores for trial in board.trials):
+        raise ValueError(f"a recipe has no score by {criterion!r}")
+    return board
 
 
-def _dataclass_from(kind: Any, values: Mapping[str, Any]) -> Any:
-    """Create a dataclass from plain values by name; texts and numbers are checked, unknown names ignored."""
-    readers: Mapping[Any, Callable[[Any], Any]] = {"float": _number, "int": int, "str": str}
-    present = {part.name: readers.get(part.type) for part in fields(kind) if part.name in values}
-    return kind(**{name: values[name] if read is None else read(values[name]) for name, read in present.items()})
+def _converted(kind: Any, value: Any) -> Any:
+    """Convert a JSON value to a type of a leaderboard's fields; unknown keys of a dataclass are ignored."""
+    from essent.recipe.recipe import Recipe
+
+    origin, arguments = get_origin(kind), get_args(kind)
+    if NoneType in arguments:
+        return None if value is None else _converted(arguments[0], value)
+    if kind is Recipe:
+        return Recipe.parse(value)
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return kind(**{name: _converted(hints[name], value[name]) for name in hints if name in value})
+    if origin is tuple:
+        kinds = repeat(arguments[0], len(value)) if arguments[-1] is ... else arguments
+        return tuple(_converted(*pair) for pair in zip(kinds, value, strict=True))
+    if origin is Mapping:
+        return {str(name): _converted(arguments[1], part) for name, part in value.items()}
+    if kind is float:
+        return math.nan if value is None else _number(value)
+    return value if kind is Any else kind(value)
 
 
 def _number(value: Any) -> float:
-    if value is None:
-        return math.nan
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{value!r} is not a number")
     return float(value)
-
-
-def _numbers(values: Any, count: int) -> Any:
-    if len(values) != count:
-        raise ValueError(f"{values!r} are not {count} numbers")
-    return tuple(map(_number, values))
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
