@@ -32,7 +32,7 @@ from essent.engine.gain import Loss, cosines, measure_loss, texts_to_judge
 from essent.engine.graph import Graph, convert, graph_of, quantize
 from essent.engine.runtime import Batch, Runtime, runtime_of
 from essent.errors import EngineError, InputError
-from essent.recipe.tokens.ids import Frame, batches, framed_ids, pad
+from essent.recipe.tokens.ids import Frame, batches, framed_ids, pad_arrays
 
 logger = logging.getLogger(__name__)
 WINDOW = 2048  # texts tokenized ahead while the previous ones are computed
@@ -80,8 +80,8 @@ class EngineModule(InputModule):
 
     def batch(self, sequences: Sequence[list[int]]) -> tuple[np.ndarray, np.ndarray]:
         """Pad sequences to a batch for the graph: ids and attention mask (B,T) int64, padded on the right."""
-        tokens = pad(sequences, self.inputs.frame, self.inputs.pad_id)
-        return tokens.ids.numpy(), tokens.attention_mask.long().numpy()
+        ids, attention_mask = pad_arrays(sequences, self.inputs.pad_id)
+        return ids, attention_mask.astype(np.int64)
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Raise: a graph runs on texts, not on features."""

@@ -89,7 +89,7 @@ class Graph(nn.Module):
         bias: torch.Tensor = table[words].gather(1, rank) * template.unsqueeze(-1)
         return bias
 
-    def pad(self, sequences: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    def pad(self, sequences: Sequence[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         """Pad sequences of ids on the right to a batch: ids and attention mask, both (B,T) int64."""
         tokens = pad(sequences, self.module.plan.frame, self.module.backbone.pad_id)
         return tokens.ids, tokens.attention_mask.long()

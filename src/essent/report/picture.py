@@ -84,7 +84,8 @@ def _pair_figures(report: Report) -> list[tuple[str, list[Block]]]:
     """Arrange figures in rows of one or two, heat maps alone; the first row of a section has its title."""
     rows: list[tuple[str, list[Block]]] = []
     for section in report.sections:
-        title, row = section.title, []
+        title = section.title
+        row: list[Block] = []
         for block in section.blocks:
             if isinstance(block, Table):
                 continue
