@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -138,24 +139,24 @@ def test_a_folder_comes_back(
 
 
 @pytest.mark.parametrize(
-    ("file", "change", "message"),
+    ("file", "old", "new", "message"),
     [
-        ("essent/golden.safetensors", lambda data: data[:-10] + bytes([data[-10] ^ 64]) + data[-9:], "torch's vectors"),
-        ("essent/golden.safetensors", lambda data: b"xx", "damaged"),
-        ("model.xml", lambda data: b"no graph", "cannot read"),
-        ("essent/engine.json", lambda data: b"[]", "expected a dict"),
-        ("essent/engine.json", lambda data: data.replace(b'"format": 2', b'"format": 99'), "format 99"),
-        ("essent/engine.json", lambda data: data.replace(b'"format": 2', b'"format": 1'), "format 1"),
-        ("essent/engine.json", lambda data: data.replace(b'"openvino"', b'"tensorrt"'), "tensorrt"),
-        ("essent/engine.json", lambda data: data.replace(b'"dimensions": 32', b'"dimensions": 31'), "31"),
-        ("essent/engine.json", lambda data: data.replace(b'"dimensions": 32', b'"dimensions": "x"'), "must be"),
+        ("essent/golden.safetensors", rb".(?=.{9}\Z)", b"@", "torch's vectors"),
+        ("essent/golden.safetensors", rb"\A.*\Z", b"xx", "damaged"),
+        ("model.xml", rb"\A.*\Z", b"no graph", "cannot read"),
+        ("essent/engine.json", rb"\A.*\Z", b"[]", "expected a dict"),
+        ("essent/engine.json", b'"format": 2', b'"format": 99', "format 99"),
+        ("essent/engine.json", b"openvino", b"tensorrt", "tensorrt"),
+        ("essent/engine.json", b'"dimensions": 32', b'"dimensions": 31', "31"),
+        ("essent/engine.json", b'"dimensions": 32', b'"dimensions": "x"', "must be"),
     ],
 )
 def test_a_damaged_folder_is_refused(
-    saved: Path, tmp_path: Path, file: str, change: Callable[[bytes], bytes], message: str
+    saved: Path, tmp_path: Path, file: str, old: bytes, new: bytes, message: str
 ) -> None:
     folder = Path(shutil.copytree(saved, tmp_path / "damaged"))
-    (folder / file).write_bytes(change((folder / file).read_bytes()))
+    content = (folder / file).read_bytes()
+    (folder / file).write_bytes(re.sub(old, new, content, count=1, flags=re.DOTALL))
     with pytest.raises(ModelError, match=f"has changed since it was saved|{message}"):
         load(folder, threads=1)
     write_digests(folder)  # as if it had been saved so

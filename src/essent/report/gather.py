@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from essent.errors import DataError, InputError
 from essent.report.parts import (
     NO_MODEL,
     Bars,
+    Block,
     Column,
     Key,
     Names,
@@ -31,6 +32,7 @@ from essent.report.parts import (
 )
 from essent.report.sections import (
     ROW,
+    Record,
     board_section,
     flattened,
     geometry_section,
@@ -131,7 +133,8 @@ def _result_sections(results: Iterable[Result], names: Names) -> Iterator[Sectio
         if len(rows) > len({key_of(result.provenance) for result in group}):
             notes.append("A row with (2) is another result of the same model, recipe and task.")
         if kind == "main":
-            section = _scored_section(*key_names, group, rows)
+            metric, subset = key_names
+            section = _scored_section(metric, subset, group, rows)
         else:
             (task,) = key_names
             section = SECTIONS[kind](task, {row: results_by_task[task] for row, results_by_task in rows.items()})
@@ -154,7 +157,9 @@ def _by_row(group: Iterable[Result], names: Names) -> dict[Row, dict[str, Result
 def _provenance_section(results: Sequence[Result], names: Names) -> Section:
     """Return the section of models and recipes, data with their digests, and versions."""
     fitted: dict[Key, dict[str, None]] = {}
-    data, versions = [], []
+    rows: list[Record] = []
+    data: list[Record] = []
+    versions: list[Record] = []
     for result in results:
         provenance = {name: value for name, value in result.provenance.items() if value is not None}
         fitted_on = fitted.setdefault(key_of(provenance), {})
@@ -164,7 +169,6 @@ def _provenance_section(results: Sequence[Result], names: Names) -> Section:
         data.append({"task": result.task, "n": result.n, "source": source, "SHA-256": digest})
         if isinstance(used := provenance.get("versions"), Mapping):
             versions += [{"library": str(name), "version": str(version)} for name, version in used.items()]
-    rows = []
     for (model, recipe), texts in fitted.items():
         cells = names.rows[model, recipe].label, names.models[model], short_paths(recipe), ", ".join(texts)
         rows.append(dict(zip(("row", "model", "recipe", "fitted on"), cells, strict=True)))
@@ -194,7 +198,7 @@ def _scored_section(metric: str, subset: str, group: Sequence[Result], rows: Res
     for column in columns:
         bars = [(row, line[column]) for row, line in scores.items() if line[column].value is not None]
         if bars:  # for several tasks, the page draws the mean
-            show = "page" if column == columns[-1] else "picture"
+            show: Literal["page", "picture"] = "page" if column == columns[-1] else "picture"
             charts.append(keep_best_bars(Bars(column, bars, decimals, "", shared, show)))
     verdict, differences = _verdict(name, tasks, rows, decimals)
     keys = [set(result.metrics[metric]) for result in group]
@@ -204,7 +208,7 @@ def _scored_section(metric: str, subset: str, group: Sequence[Result], rows: Res
     }
     present = " or ".join(kind for kind, is_present in kinds_of_lines.items() if is_present)
     caption = f"Lines on the bars: {present}." if present else ""
-    blocks = [table, *differences, *charts, *_secondary_tables(rows)]
+    blocks: list[Block] = [table, *differences, *charts, *_secondary_tables(rows)]
     return Section(name, blocks, caption, verdict=verdict)
 
 
@@ -221,7 +225,8 @@ def _main_score(result: Result | None, *, deviations: bool = False) -> Number:
 
 def _secondary_tables(rows: ResultsByRow) -> list[Table]:
     """Return tables of the other metrics and of every subset."""
-    other_scores, subsets = [], []
+    other_scores: list[Record] = []
+    subsets: list[Record] = []
     has_others = False
     for row, results_by_task in rows.items():
         for task, result in results_by_task.items():

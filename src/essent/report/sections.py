@@ -45,7 +45,9 @@ GEOMETRY: dict[str, Better] = {
 MAX_TRIALS, MAX_TRIAL_BARS = 50, 10
 CURVES = {"alone": "one layer", "with 0": "mean with layer 0"}
 PLAIN, FIRST, BASELINE = range(3)  # series of trials' bars
+MEANINGS = {"meaning kept": KEPT, "meaning changed": CHANGED}
 Rows = Mapping[Row, Result]
+Record = Mapping[str, str | float | None]  # a line of a table by column
 
 
 def keep_best_bars(bars: Bars, better: str = "higher") -> Bars:
@@ -67,7 +69,7 @@ def row_table(
     return Table(title, [Column(ROW, None), *columns], lines, caption, folded)
 
 
-def record_table(title: str, records: Iterable[Mapping[str, str | float | None]], folded: bool = True) -> Table:
+def record_table(title: str, records: Iterable[Record], folded: bool = True) -> Table:
     """Create a table of texts and scores by column name; equal records count once."""
     distinct = [dict(cells) for cells in dict.fromkeys(tuple(record.items()) for record in records)]
     columns = []
@@ -104,7 +106,7 @@ def heros_section(task: str, rows: Rows) -> Section:
         similarities[row] = [Number(m, i.get("low"), i.get("high")) for m, i in zip(means, intervals, strict=True)]
     blocks: list[Block] = []
     if subsets:
-        spans = [(name, len({*members} & {*subsets})) for name, members in _MEANINGS.items()]
+        spans = [(name, len({*members} & {*subsets})) for name, members in MEANINGS.items()]
         heat = [(row.label, [number.value for number in numbers]) for row, numbers in similarities.items()]
         caption = "1 is the same sentence, 0 any other sentence."
         groups = [(name, span) for name, span in spans if span]
@@ -129,9 +131,6 @@ def heros_section(task: str, rows: Rows) -> Section:
         caption = f"How often each change is more similar to the original than {kept}, with 95 % intervals."
         blocks.append(row_table(f"Ranked above {kept}, % of the originals", columns, numbers_by_row, caption))
     return Section(title, blocks, verdict=verdict)
-
-
-_MEANINGS = {"meaning kept": KEPT, "meaning changed": CHANGED}
 
 
 def _shares_ranked_above(rows: Rows) -> dict[str, dict[str, dict[Row, Number]]]:
@@ -183,7 +182,9 @@ def geometry_section(task: str, rows: Rows) -> Section:
 
 def plain_section(task: str, rows: Rows) -> Section:
     """Return one table of scores, without figures."""
-    records = [{ROW: row.label, "n": result.n, **flattened(result.metrics)} for row, result in rows.items()]
+    records: list[Record] = [
+        {ROW: row.label, "n": result.n, **flattened(result.metrics)} for row, result in rows.items()
+    ]
     return Section(task, [record_table("Scores", records, folded=False)])
 
 
@@ -217,7 +218,8 @@ def board_section(board: Leaderboard, names: Names) -> Section:
 def _trial_blocks(board: Leaderboard, decimals: int) -> Iterator[Block]:
     """Yield a chart and a table of the first trials and the baselines."""
     criteria = list(board.trials[0].scores) if board.trials else []
-    bars, lines = [], []
+    bars: list[tuple[Row, Number]] = []
+    lines: list[Line] = []
     for rank, trial in enumerate(board.trials, start=1):
         is_baseline = str(trial.recipe) in board.baselines
         label = f"{trial.recipe}{' (baseline)' if is_baseline else ''}"

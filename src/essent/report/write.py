@@ -116,7 +116,8 @@ def _converted(kind: Any, value: Any) -> Any:
         return None if value is None else _converted(arguments[0], value)
     if kind is Recipe:
         return Recipe.parse(value)
-    if is_dataclass(kind):
+    has_fields = is_dataclass(kind)
+    if has_fields:
         hints = get_type_hints(kind)
         return kind(**{name: _converted(hints[name], value[name]) for name in hints if name in value})
     if origin is tuple:
