@@ -146,6 +146,7 @@ def test_a_folder_comes_back(
         ("model.xml", rb"\A.*\Z", b"no graph", "cannot read"),
         ("essent/engine.json", rb"\A.*\Z", b"[]", "expected a dict"),
         ("essent/engine.json", b'"format": 2', b'"format": 99', "format 99"),
+        ("essent/engine.json", b'"format": 2', b'"format": 1', "graph in .* has changed"),
         ("essent/engine.json", b"openvino", b"tensorrt", "tensorrt"),
         ("essent/engine.json", b'"dimensions": 32', b'"dimensions": 31', "31"),
         ("essent/engine.json", b'"dimensions": 32', b'"dimensions": "x"', "must be"),

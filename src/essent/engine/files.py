@@ -19,11 +19,12 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer
 
 from essent._core.arguments import check_path
+from essent._core.arithmetic import SHORT
 from essent._core.atomic import recover, replacing_folder
 from essent._core.compat import settings_of
 from essent._core.folders.check import check_folder
 from essent._core.folders.contents import saved_settings
-from essent._core.folders.digests import check_digests, write_digests
+from essent._core.folders.digests import check_digests, digest_of_file, write_digests
 from essent._core.folders.names import GRAPH, STATE_FOLDER
 from essent._core.folders.opening import guarded
 from essent._core.folders.places import check_replaceable, names_to_keep
@@ -38,7 +39,7 @@ from essent.recipe.tokens.ids import Frame
 from essent.tasks.calibration import read_calibration, write_calibration
 from essent.version import __version__
 
-FORMAT = 2
+FORMAT = 2  # format 1, of version 0.1, listed only the graph's digests, in engine.json
 GRAPH_FILE, GOLDEN_FILE = "engine.json", "golden.safetensors"
 ENTRIES: dict[str, Kind] = {
     "engine": TEXT,
@@ -84,7 +85,12 @@ def load(path: str | Path, *, threads: int | None = None, streams: int | None = 
     with damage_named(str(path)):
         check_folder(root)
         metadata = read_graph_metadata(root / STATE_FOLDER / GRAPH_FILE)
-        check_digests(root, whole=True)  # golden texts read only some rows of the vocabulary
+        if metadata["format"] == FORMAT:  # golden texts read only some rows of the vocabulary
+            check_digests(root, whole=True)
+        elif metadata.get("files") != {
+            name: digest_of_file(root / name) for name in ALL_FILES if (root / name).is_file()
+        }:
+            raise DamagedError(f"The graph in {str(root)!r} has changed since it was saved. Export it again.")
         golden = read_arrays(root / STATE_FOLDER / GOLDEN_FILE)["golden"]
         kind = runtime_of(metadata["engine"], metadata["precision"])
         entries = {**metadata["inputs"]}
@@ -107,11 +113,15 @@ def read_graph_metadata(path: Path) -> dict[str, Any]:
         ModelError: the file is damaged or has another format.
     """
     metadata: dict[str, Any] = read_json(path)
-    if metadata.get("format") != FORMAT:
+    if metadata.get("format") not in (1, FORMAT):
         raise ModelError(
             f"{path} has format {metadata.get('format')!r} (essent {metadata.get('essent')}); this essent "
             f"{__version__} reads format {FORMAT}. Upgrade essent, or export the model again."
         )
+    if "inputs" not in metadata and isinstance(metadata.get("reading"), dict):  # names of version 0.1
+        max_seq_length = metadata["reading"].pop("max_length", None)
+        metadata["inputs"] = {**metadata["reading"], "max_seq_length": max_seq_length}
+    metadata["precision"] = SHORT.get(str(metadata.get("precision")), metadata.get("precision"))
     for key, kind in ENTRIES.items():
         if not kind.allows(metadata.get(key)):
             raise DamagedError(f"{path} is damaged: {key!r} must be {kind.expected}, not {metadata.get(key)!r:.60}.")

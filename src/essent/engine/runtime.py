@@ -190,7 +190,7 @@ class OnnxRuntime(Runtime):
             session = ort.InferenceSession(str(self.path), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime's errors share only Exception
             raise _unreadable("onnxruntime", self.path, error) from error
-        names = [graph_input.name for graph_input in session.get_inputs()]
+        names = [graph_input.name for graph_input in session.get_inputs()]  # version 0.1 wrote other names
 
         def run(ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
             return np.asarray(session.run(None, dict(zip(names, (ids, attention_mask), strict=True)))[0])
