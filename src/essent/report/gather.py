@@ -15,7 +15,6 @@ from essent.report.parts import (
     Bars,
     Block,
     Column,
-    Key,
     Names,
     Number,
     Report,
@@ -95,9 +94,11 @@ def gather(
         for section in sections
     ]
     tasks = {result.task for result in results}
-    counts = {"model": len(names.models), "row": len(names.rows), "task": len(tasks), "search": len(searches)}
-    plurals = {"search": "searches"}
-    counted = [f"{n} {name if n == 1 else plurals.get(name, f'{name}s')}" for name, n in counts.items() if n]
+    counts = len(names.models), len(names.rows), len(tasks), len(searches)
+    nouns = (("model", "models"), ("row", "rows"), ("task", "tasks"), ("search", "searches"))
+    counted = [
+        f"{n} {singular if n == 1 else plural}" for n, (singular, plural) in zip(counts, nouns, strict=True) if n
+    ]
     return Report(title, sections, f"{', '.join(counted)}.", [s.verdict for s in sections if s.verdict])
 
 
@@ -156,22 +157,19 @@ def _by_row(group: Iterable[Result], names: Names) -> dict[Row, dict[str, Result
 
 def _provenance_section(results: Sequence[Result], names: Names) -> Section:
     """Return the section of models and recipes, data with their digests, and versions."""
-    fitted: dict[Key, dict[str, None]] = {}
     rows: list[Record] = []
+    for (model, recipe), row in names.rows.items():
+        provenances = [result.provenance for result in results if key_of(result.provenance) == (model, recipe)]
+        fitted_on = ", ".join(dict.fromkeys(str(p["fitted_on"]) for p in provenances if p.get("fitted_on")))
+        cells = {"model": names.models[model], "recipe": short_paths(recipe), "fitted on": fitted_on}
+        rows.append({"row": row.label, **cells})
     data: list[Record] = []
     versions: list[Record] = []
     for result in results:
-        provenance = {name: value for name, value in result.provenance.items() if value is not None}
-        fitted_on = fitted.setdefault(key_of(provenance), {})
-        if provenance.get("fitted_on"):
-            fitted_on[str(provenance["fitted_on"])] = None
-        source, digest = short_paths(str(provenance.get("source", ""))), str(provenance.get("sha256", ""))[:12]
-        data.append({"task": result.task, "n": result.n, "source": source, "SHA-256": digest})
-        if isinstance(used := provenance.get("versions"), Mapping):
+        source, digest = (str(result.provenance.get(name) or "") for name in ("source", "sha256"))
+        data.append({"task": result.task, "n": result.n, "source": short_paths(source), "SHA-256": digest[:12]})
+        if isinstance(used := result.provenance.get("versions"), Mapping):
             versions += [{"library": str(name), "version": str(version)} for name, version in used.items()]
-    for (model, recipe), texts in fitted.items():
-        cells = names.rows[model, recipe].label, names.models[model], short_paths(recipe), ", ".join(texts)
-        rows.append(dict(zip(("row", "model", "recipe", "fitted on"), cells, strict=True)))
     tables = {"Rows": rows, "Data": data, "Versions": versions}
     return Section("Provenance", [record_table(title, records) for title, records in tables.items() if records])
 
