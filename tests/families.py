@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -13,6 +14,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
     T5Config,
+    T5EncoderModel,
     T5ForConditionalGeneration,
 )
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -62,6 +64,9 @@ RELATIVE = ("t5", "deberta-v2")  # no denoising: it shifts position ids
 MASKED = tuple(family for family in FAMILIES if family not in WITHOUT_MASK)  # saved with their masked-LM head
 
 
+SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"], ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"]
+
+
 def build_tokenizer(kind: str) -> PreTrainedTokenizerFast:
     """Train a small real tokenizer of the kind on the corpus above: in every process the same one.
 
@@ -69,37 +74,26 @@ def build_tokenizer(kind: str) -> PreTrainedTokenizerFast:
     process. Left to that, every run of the tests would have other random models, and a failure would not come back.
     """
     kind, _, decoder = kind.partition("-")
-    style = {"wordpiece": ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]")}
-    cls, sep, pad, unk, mask = style.get(kind, ("<s>", "</s>", "<pad>", "<unk>", "<mask>"))
-    specials = [cls, pad, sep, unk, mask]
+    specials = SPECIALS[kind == "wordpiece"]
+    cls, pad, sep, unk, mask = specials
+    options = {"special_tokens": specials, "show_progress": False}
     if kind == "wordpiece":
         tokenizer = Tokenizer(models.WordPiece(unk_token=unk))
         tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        tokenizer.decoder = decoders.WordPiece()
+        tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
         letters = sorted(set("".join(CORPUS).lower()) - {" "})
-        trainer = trainers.WordPieceTrainer(
-            vocab_size=400,
-            special_tokens=[*specials, *(f"##{letter}" for letter in letters if letter.isalpha())],
-            initial_alphabet=letters,
-            show_progress=False,
-        )
+        options["special_tokens"] = [*specials, *(f"##{letter}" for letter in letters if letter.isalpha())]
+        trainer = trainers.WordPieceTrainer(vocab_size=400, initial_alphabet=letters, **options)
     elif kind == "bytes":
         tokenizer = Tokenizer(models.BPE())
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        tokenizer.decoder = decoders.ByteLevel()
-        trainer = trainers.BpeTrainer(
-            vocab_size=600,
-            special_tokens=specials,
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            show_progress=False,
-        )
+        tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(False), decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        trainer = trainers.BpeTrainer(vocab_size=600, initial_alphabet=alphabet, **options)
     else:
         tokenizer = Tokenizer(models.Unigram())
         tokenizer.normalizer = normalizers.NFKC()
-        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-        tokenizer.decoder = decoders.Metaspace()
-        trainer = trainers.UnigramTrainer(vocab_size=250, special_tokens=specials, unk_token=unk, show_progress=False)
+        tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+        trainer = trainers.UnigramTrainer(vocab_size=250, unk_token=unk, **options)
     tokenizer.train_from_iterator(CORPUS, trainer)
     if kind == "wordpiece":  # "##a" is an ordinary piece, and no special token
         tokenizer = _with_model(tokenizer, models.WordPiece(tokenizer.get_vocab(), unk_token=unk), specials)
@@ -108,19 +102,14 @@ def build_tokenizer(kind: str) -> PreTrainedTokenizerFast:
         pieces = sorted(((piece, round(score, 3)) for piece, score in learned), key=lambda row: (-row[1], row[0]))
         vocabulary = [*((name, 0.0) for name in specials), *pieces]
         tokenizer = _with_model(tokenizer, models.Unigram(vocabulary, unk_id=specials.index(unk)), specials)
+    if not decoder or kind == "metaspace":  # Llama: a text begins with <s>
+        form = f"{cls} $A" if decoder else f"{cls} $A {sep}"
+        ids = [(token, tokenizer.token_to_id(token)) for token in (cls, sep) if token in form]
+        tokenizer.post_processor = processors.TemplateProcessing(single=form, special_tokens=ids)
+    names = {"bos_token": cls, "eos_token": sep}
     if not decoder:
-        ids = {token: tokenizer.token_to_id(token) for token in (cls, sep)}
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"{cls} $A {sep}", special_tokens=list(ids.items())
-        )
-        return PreTrainedTokenizerFast(
-            tokenizer_object=tokenizer, cls_token=cls, sep_token=sep, pad_token=pad, unk_token=unk, mask_token=mask
-        )
-    if kind == "metaspace":  # Llama: a text begins with <s>
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"{cls} $A", special_tokens=[(cls, tokenizer.token_to_id(cls))]
-        )
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=cls, eos_token=sep, unk_token=unk)
+        names = {"cls_token": cls, "sep_token": sep, "pad_token": pad, "mask_token": mask}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token=unk, **names)
 
 
 def _with_model(trained: Tokenizer, model: models.Model, specials: list[str]) -> Tokenizer:
@@ -146,16 +135,20 @@ def build_family(family: str, folder: Path, seed: int = 0) -> Path:
         config.pad_token_id = None
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        if family == "t5":
-            from transformers import T5EncoderModel
-
-            model = T5EncoderModel(config)
-        else:
-            model = AutoModel.from_config(config)
-        for parameter in model.parameters():  # biases and norms too, so that nothing is trivially zero or one
-            parameter.data.add_(0.05 * torch.randn_like(parameter))
+        model = T5EncoderModel(config) if family == "t5" else AutoModel.from_config(config)
+        add_noise(model.parameters(), 0.05)
         if family in MASKED:
             model = with_mlm_head(model)
+    return save(model, tokenizer, folder)
+
+
+def add_noise(parameters: Iterable[torch.nn.Parameter], scale: float) -> None:
+    """Change biases and norms too, so that nothing is trivially zero or one."""
+    for parameter in parameters:
+        parameter.data.add_(scale * torch.randn_like(parameter))
+
+
+def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path) -> Path:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -165,9 +158,8 @@ def with_mlm_head(base: PreTrainedModel) -> PreTrainedModel:
     """A masked language model around the transformer, pooler and all, its head random too."""
     model = AutoModelForMaskedLM.from_config(base.config)
     tied = base.get_input_embeddings().weight
-    for name, parameter in model.named_parameters():
-        if not name.startswith(f"{model.base_model_prefix}."):
-            parameter.data.add_(0.05 * torch.randn_like(parameter))
+    prefix = f"{model.base_model_prefix}."
+    add_noise((parameter for name, parameter in model.named_parameters() if not name.startswith(prefix)), 0.05)
     setattr(model, model.base_model_prefix, base)
     model.tie_weights()
     assert model.get_output_embeddings().weight is tied
@@ -184,8 +176,5 @@ def build_generator(folder: Path) -> Path:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = T5ForConditionalGeneration(config)
-        for parameter in model.parameters():
-            parameter.data.add_(0.3 * torch.randn_like(parameter))
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+        add_noise(model.parameters(), 0.3)
+    return save(model, tokenizer, folder)

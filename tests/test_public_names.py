@@ -31,9 +31,6 @@ def python_of(page: Path) -> str:
     return "\n".join([*blocks(page, "python"), *(re.sub(r"\A---\n.*?^---\n", "", c, flags=re.M | re.S) for c in cells)])
 
 
-# -- the tests --------------------------------------------------------------------------------------------------------
-
-
 def lines_of(page: Path) -> list[list[str]]:
     """The words of each command of essent that is run of a page: shell blocks, and `!essent` in notebooks."""
     cells = "".join(blocks(page, r"\{code-cell\}[^\n]*"))
@@ -59,16 +56,13 @@ def recipes_in(page: Path) -> Iterator[Recipe]:
 
 def test_every_recipe_part_has_an_example() -> None:
     recipes = {recipe for page in PAGES for recipe in recipes_in(page)}
-    used = {
-        re.split("[:@]", part)[0] for recipe in recipes for part in (*recipe.weights, *recipe.shaping, recipe.reduce)
-    }
-    used |= {re.split("[:@]", source)[0] for recipe in recipes for source, _ in recipe.layers}
-    parts = {name for registry in (weightings, reductions, shapers, token_tables) for name in registry}
-    assert parts - used == set()
+    parts = [(*r.weights, *r.shaping, r.reduce, *(source for source, _ in r.layers)) for r in recipes]
+    used = {re.split("[:@]", part)[0] for recipe_parts in parts for part in recipe_parts}
+    assert {name for registry in (weightings, reductions, shapers, token_tables) for name in registry} <= used
     heads = {str(recipe).partition(":")[0] for recipe in recipes}
-    missing = {name for name, row in NAMED.items() if not row.argument and Recipe.parse(name) not in recipes}
-    assert missing | {name for name, row in NAMED.items() if row.argument and name not in heads} == set()
-    assert set(TEMPLATES.values()) - {recipe.template for recipe in recipes} == set()
+    for name, row in NAMED.items():
+        assert name in heads if row.argument else Recipe.parse(name) in recipes, name
+    assert set(TEMPLATES.values()) <= {recipe.template for recipe in recipes}
 
 
 def test_examples_import_public_names() -> None:

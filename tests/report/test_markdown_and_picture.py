@@ -11,17 +11,11 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from report_helpers import HOSTILE, board, everything, heros, named, pairs, scored
+from report_helpers import HOSTILE, board, everything, heads_board, heros, named, pairs, scored
 
 from essent.errors import InputError
-from essent.recipe.recipe import Recipe
 from essent.report.gather import gather
 from essent.report.write import draw_heros, escaped, markdown_report, write_report
-from essent.selection.leaderboard import Leaderboard, Trial
-
-
-def tables_of(text: str) -> list[list[str]]:
-    return [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
 
 
 def cells_of(line: str) -> list[str]:
@@ -31,7 +25,7 @@ def cells_of(line: str) -> list[str]:
 def test_tables_have_all_their_cells() -> None:
     results, boards = everything()
     text = markdown_report(gather(results, boards))
-    tables = tables_of(text)
+    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
     assert len(tables) > 12
     for lines in tables:
         assert len({len(cells_of(line)) for line in lines}) == 1, lines
@@ -105,9 +99,7 @@ def test_minimal_pairs_by_label(figures: list[Figure], tmp_path: Path) -> None:
 
 def test_no_half_of_a_picture_is_empty_and_no_numbers_overlap(figures: list[Figure], tmp_path: Path) -> None:
     """Twelve heads by a criterion whose numbers have three decimals; a chart that stands alone."""
-    heads = [f"ditto:{layer}-{head}" for layer in range(1, 13) for head in range(1, 13)]
-    trials = [Trial(Recipe.parse(text), {"isotropy": -0.9 + at / 400}) for at, text in enumerate([*heads, "mean"])]
-    search = Leaderboard("isotropy", tuple(trials), ("mean",), verdict="mean is kept. " * 20)
+    search = heads_board("isotropy", "mean is kept. " * 20)
     results = [scored(70.0), scored(60.0, recipe="cls")]
     write_report(results, tmp_path / "r.png", searches=[search])
     (figure,) = figures

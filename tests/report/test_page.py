@@ -13,10 +13,9 @@ import pytest
 from report_helpers import HOSTILE, board, everything, geometry, heros, pairs, scored
 
 from essent.errors import MissingDependencyError
-from essent.report.colours import DARK, LEVELS, LIGHT, SERIES, palette
 from essent.report.gather import gather
-from essent.report.parts import Curves
-from essent.report.write import html_report, line_of, write_report
+from essent.report.parts import COLOURS, LEVELS, SERIES, Curves
+from essent.report.write import html_report, polylines_of, write_report
 from essent.selection.leaderboard import Check, Leaderboard, Trial
 from essent.tasks.result import Result
 
@@ -85,21 +84,21 @@ def test_the_verdict_is_first_and_scores_are_not_repeated() -> None:
     assert several.count("<figure") == 1  # the mean; the tasks are in the table
 
 
-def test_nothing_is_fetched(whole: str) -> None:
+def test_nothing_is_fetched_and_only_its_own_script_may_run(whole: str) -> None:
     assert not re.search(r"https?:|//[a-z]|url\(|@import|fetch\(|XMLHttp", whole, flags=re.IGNORECASE)
-    for tag, attributes in Page(whole).tags:
-        assert tag not in {"img", "link", "iframe", "object", "embed", "base", "form", "image", "use"}
+    tags = Page(whole).tags
+    assert {tag for tag, _ in tags}.isdisjoint(
+        {"img", "link", "iframe", "object", "embed", "base", "form", "image", "use"}
+    )
+    for _, attributes in tags:
         assert not {"src", "srcset", "data", "action", "xlink:href"} & set(attributes)
         assert (attributes.get("href") or "#").startswith("#")
-
-
-def test_only_its_own_script_may_run(whole: str) -> None:
+        assert not [name for name in attributes if name.startswith("on")]
     (script,) = re.findall(r"<script>(.*?)</script>", whole, flags=re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    (policy,) = (a["content"] for tag, a in Page(whole).tags if "http-equiv" in a)
-    assert f"script-src 'sha256-{digest}'" in policy
+    (policy,) = (attributes["content"] for _, attributes in tags if "http-equiv" in attributes)
     assert policy.startswith("default-src 'none';")
-    assert not [name for _, attributes in Page(whole).tags for name in attributes if name.startswith("on")]
+    assert f"script-src 'sha256-{digest}'" in policy
 
 
 def hostile_page() -> str:
@@ -187,16 +186,14 @@ def test_odd_pages_are_well_formed(results: list[Result]) -> None:
     assert not re.search(r"\b(nan|NaN|None|inf|Undefined)\b", " ".join(Page(page_of(results)).texts))
 
 
-def test_a_negative_bar_ends_at_zero() -> None:
+def test_marks_are_where_their_values_are() -> None:
+    """A negative bar ends at zero; curves break at gaps and isolated points."""
     text = page_of([scored(-20.0), scored(30.0, recipe="cls")])
     bars = re.findall(r'class="bar" style="left:([\d.]+)%;width:([\d.]+)%"', text)
     assert [tuple(map(float, bar)) for bar in bars] == [(0.0, 40.0), (40.0, 60.0)]
-
-
-def test_curves_break_at_gaps_and_isolated_points() -> None:
-    curves = Curves("t", "x", "y", tuple("s01234"), (), begin=1)
-    values = (1.0, 0.0, 1.0, None, 0.5, float("nan"))
-    assert line_of(replace(curves, series=(("a", values),)), values) == ["25.000,100.000 41.667,0.000"]
+    values = (1.0, 0.0, 1.0, None, 0.5, None)
+    curves = Curves("t", "x", "y", tuple("s01234"), (("a", values),), begin=1)
+    assert polylines_of(curves, values) == ["25.000,100.000 41.667,0.000"]
 
 
 def luminance(colour: str) -> float:
@@ -212,14 +209,17 @@ def contrast(first: str, second: str) -> float:
 
 
 def test_colours_are_read_in_light_and_dark() -> None:
-    for stops in (LIGHT, DARK):
-        levels = palette(stops)
-        assert len(levels) == LEVELS
+    """Levels of heat maps behind their text, series on their panel; the dark colours stand twice, for two selectors."""
+    light, *dark = re.findall(r"color-scheme: \w+;.*?\}", COLOURS, flags=re.DOTALL)
+    assert dark[0] == dark[1]
+    for mode in (light, dark[0]):
+        (panel,) = re.findall(r"--panel: (#\w+);", mode)
+        levels = re.findall(r"--h\d+: (#\w+); --t\d+: (#\w+);", mode)
+        assert len(levels) == len(LEVELS) == 21
         assert min(contrast(colour, text) for colour, text in levels) >= 4.5
-    pages = {"light": "#F7F8FA", "dark": "#1A2028"}
-    for mode, colours in SERIES.items():
-        assert len(set(colours)) == 8
-        assert min(contrast(colour, pages[mode]) for colour in colours) >= 3.0, mode
+        series = re.findall(r"--s\d+: (#\w+);", mode)
+        assert len(set(series)) == len(SERIES) == 8
+        assert min(contrast(colour, panel) for colour in series) >= 3.0
 
 
 def test_without_jinja(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,7 +173,7 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
     if not is_quiet() and choice.is_default:
         from essent.engine.gain import offer_bfloat16  # late: it needs numpy, which light commands do without
 
-        if (offer := offer_bfloat16(encoder, table.texts)) is not None:
+        if offer := offer_bfloat16(encoder, table.texts):
             show_note(f"{offer}.")
     computed = getattr(encoder, "recipe", encoder)
     show_note(f"{output}: {len(vectors)} × {vectors.shape[1]} float32, {computed}, {seconds:.1f} s")

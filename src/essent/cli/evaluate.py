@@ -76,7 +76,7 @@ def evaluate(
     check_report(report, run.force)
     contents: list[Any] = []
     if files:
-        from essent.report.read import read_results
+        from essent.report.write import read_results
 
         contents = [read_results(file) for file in dict.fromkeys(files)]
     boards = [board for board in contents if not isinstance(board, list)]

@@ -7,12 +7,12 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -28,17 +28,17 @@ from essent._core.texts import check_texts, distinct_texts
 from essent._core.types import NamesItsModel
 from essent.encoder.calibrated import CalibratedTransformer
 from essent.encoder.saving.save import GOLDEN_TEXTS
-from essent.engine.convert import convert, quantise
 from essent.engine.gain import Loss, cosines, measure_loss, texts_to_judge
-from essent.engine.graph import Graph, graph_of
+from essent.engine.graph import Graph, convert, graph_of, quantize
 from essent.engine.runtime import Batch, Runtime, runtime_of
 from essent.errors import EngineError, InputError
-from essent.recipe.tokens.ids import Frame, batches, framed_ids, pad
+from essent.recipe.tokens.ids import Frame, batches, framed_ids, pad_arrays
 
 logger = logging.getLogger(__name__)
 WINDOW = 2048  # texts tokenized ahead while the previous ones are computed
-WINDOW_LETTERS = 2**22  # limits windows of long texts: all their ids are in memory before truncation
-TOLERANCES = {"openvino": 1e-5, "onnx": 1e-4}  # of float32, relative to the longest vector if that is above 1
+WINDOW_CHARACTERS = 2**22  # limits windows of long texts: all their ids are in memory before truncation
+GRAPH_TOLERANCE = 1e-5  # of float32, relative to the longest vector if that is above 1
+TOLERANCES = {"openvino": GRAPH_TOLERANCE, "onnx": 1e-4}
 LOWEST_COSINE = {"bfloat16": 0.999, "int8": 0.5}  # with float32; rounding alone does not go below
 CALIBRATION_TEXTS = 300
 
@@ -80,8 +80,8 @@ class EngineModule(InputModule):
 
     def batch(self, sequences: Sequence[list[int]]) -> tuple[np.ndarray, np.ndarray]:
         """Pad sequences to a batch for the graph: ids and attention mask (B,T) int64, padded on the right."""
-        tokens = pad(sequences, self.inputs.frame, self.inputs.pad_id)
-        return tokens.ids.numpy(), tokens.attention_mask.long().numpy()
+        ids, attention_mask = pad_arrays(sequences, self.inputs.pad_id)
+        return ids, attention_mask.astype(np.int64)
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Raise: a graph runs on texts, not on features."""
@@ -96,15 +96,14 @@ class EngineModule(InputModule):
         length. Within a window, batches are formed by number of tokens (essent.recipe.tokens.ids.batches).
         """
         vectors = np.empty((len(texts), self.dimensions), np.float32)
-        if len(texts) == 1:
-            vectors[:] = self.runtime.one(*self.batch(self.ids(texts)))
-            advance(1)
-            return vectors
 
         def keep(rows: np.ndarray, batch_vectors: np.ndarray) -> None:
             vectors[rows] = batch_vectors
             advance(len(rows))
 
+        if len(texts) == 1:  # without the thread of `_batches`
+            keep(np.arange(1), self.runtime.one(*self.batch(self.ids(texts))))
+            return vectors
         with closing(self._batches(texts, batch_size)) as padded:
             first, second = next(padded), next(padded, None)
             if second is None:  # one batch: all threads on it
@@ -114,21 +113,22 @@ class EngineModule(InputModule):
         return vectors
 
     def _batches(self, texts: Sequence[str], batch_size: int) -> Generator[Batch, None, None]:
-        letters = np.array([len(text) for text in texts])  # (N,)
-        order = np.argsort(-letters, kind="stable")  # (N,)
-        windows = list(_windows(order, letters))
-        with ThreadPoolExecutor(1) as ahead:
+        """Yield padded batches, and tokenize the next window of texts meanwhile."""
+        lengths = np.array([len(text) for text in texts])  # (N,)
+        order = np.argsort(-lengths, kind="stable")  # (N,)
+        windows = list(_windows(order, lengths))
 
-            def tokenized(rows: np.ndarray) -> Future[list[list[int]]]:
-                return ahead.submit(self.ids, [texts[row] for row in rows])
+        def tokenize(rows: np.ndarray) -> list[list[int]]:
+            return self.ids([texts[row] for row in rows])
 
-            coming = tokenized(windows[0])
-            for number, rows in enumerate(windows):
-                sequences = coming.result()
-                if number + 1 < len(windows):
-                    coming = tokenized(windows[number + 1])
-                for chosen in batches([len(s) for s in sequences], batch_size):
-                    yield rows[chosen], *self.batch([sequences[i] for i in chosen])
+        with ThreadPoolExecutor(1) as executor:
+            next_ids = executor.submit(tokenize, windows[0])
+            for rows, next_rows in zip_longest(windows, windows[1:]):
+                sequences = next_ids.result()
+                if next_rows is not None:
+                    next_ids = executor.submit(tokenize, next_rows)
+                for indices in batches([len(ids) for ids in sequences], batch_size):
+                    yield rows[indices], *self.batch([sequences[index] for index in indices])
 
     # -- as a module of sentence-transformers -----------------------------------------------------------------------
 
@@ -153,11 +153,11 @@ class EngineModule(InputModule):
         raise EngineError("A module of a compiled encoder cannot be saved alone: call CompiledEncoder.save.")
 
 
-def _windows(order: np.ndarray, letters: np.ndarray) -> Iterator[np.ndarray]:
-    """Split `order` (N,), longest first, into windows of at most WINDOW texts and about WINDOW_LETTERS characters."""
+def _windows(order: np.ndarray, lengths: np.ndarray) -> Iterator[np.ndarray]:
+    """Split `order` (N,), longest first, into windows of at most WINDOW texts, and fewer if they are long."""
     start = 0
     while start < len(order):
-        size = max(1, min(WINDOW, WINDOW_LETTERS // max(int(letters[order[start]]), 1)))
+        size = max(1, min(WINDOW, WINDOW_CHARACTERS // max(int(lengths[order[start]]), 1)))
         yield order[start : start + size]
         start += size
 
@@ -194,10 +194,7 @@ class CompiledEncoder(CalibratedTransformer, metaclass=NamesItsModel):
     @property
     def engine_module(self) -> EngineModule:
         """The module with tokenizer and runtime."""
-        module = self[0]
-        if not isinstance(module, EngineModule):
-            raise EngineError(f"The first module is {type(module).__name__}: it must be the engine's module.")
-        return module
+        return cast("EngineModule", self[0])
 
     @property
     def precision(self) -> str:
@@ -283,23 +280,23 @@ def compile(
     """
     precision = SHORT.get(precision, precision)
     kind = runtime_of(engine, precision)
-    calibrating = [] if calibration is None else list(dict.fromkeys(check_texts(calibration)))
-    judging = [] if texts is None else check_texts(texts)
+    calibration_texts = list(dict.fromkeys(check_texts(calibration or ())))
+    judged_texts = check_texts(texts or ())
     if precision != "int8" and calibration is not None:
         raise EngineError(f"calibration= requires precision='int8', not {precision!r}. Omit calibration=.")
     if not isinstance(model, SentenceTransformer):
         raise InputError(f"compile expects an Encoder or a SentenceTransformer, not {type(model).__name__}.")
-    if calibration is not None and not calibrating:
+    if calibration is not None and not calibration_texts:
         raise InputError("calibration= has no texts. Omit it to convert only the weights to int8.")
     if model.device.type != "cpu":
         raise EngineError(f"compile expects a model on the CPU, not on {model.device}. Load it with device='cpu'.")
     graph = graph_of(model)
-    used, spare = calibrating[:CALIBRATION_TEXTS], calibrating[CALIBRATION_TEXTS:]
+    used, unused = calibration_texts[:CALIBRATION_TEXTS], calibration_texts[CALIBRATION_TEXTS:]
     folder = Path(tempfile.mkdtemp(prefix="essent-"))
     try:
         convert(graph, engine, folder)
         if precision == "int8":
-            quantise(folder / "model.xml", _calibration_batches(graph, used))
+            quantize(folder / "model.xml", _calibration_batches(graph, used))
         runtime = kind(folder, precision, threads, streams)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -314,20 +311,18 @@ def compile(
     compiled.calibration = getattr(model, "calibration", None)
     check_golden(compiled, "The converted graph")
     if precision != "float32":
-        compiled.loss = measure_loss(model, compiled, texts_to_judge([*judging, *spare], used))
+        compiled.loss = measure_loss(model, compiled, texts_to_judge([*judged_texts, *unused], used))
         logger.warning("%s in %s: %s.", compiled.recipe, precision, compiled.loss)
     return compiled
 
 
-def _calibration_batches(graph: Graph, texts: list[str]) -> list[tuple[Any, Any]]:
+def _calibration_batches(graph: Graph, texts: list[str]) -> list[tuple[Any, ...]]:
     """Pad texts to batches of at most 8, as the engine receives them."""
-    recipe = graph.module
-    sequences = recipe.ids(texts) if texts else []
+    sequences = graph.module.ids(texts) if texts else []
     padded = []
-    for chosen in batches([len(s) for s in sequences], 8):
-        for part in np.array_split(chosen, -(-len(chosen) // 8)):
-            features = recipe.pad([sequences[i] for i in part])
-            padded.append((features["input_ids"].numpy(), features["attention_mask"].numpy()))
+    for indices in batches([len(ids) for ids in sequences], 8):
+        for chunk in np.array_split(indices, -(-len(indices) // 8)):
+            padded.append(tuple(tensor.numpy() for tensor in graph.pad([sequences[index] for index in chunk])))
     return padded
 
 
@@ -335,7 +330,7 @@ def _calibration_batches(graph: Graph, texts: list[str]) -> list[tuple[Any, Any]
 
 
 def _difference(vectors: np.ndarray, golden: np.ndarray) -> float:
-    """The largest difference of an entry, relative to the longest golden vector if that is above 1."""
+    """Return the largest difference of an entry, relative to the longest golden vector if that is above 1."""
     return float(np.abs(vectors - golden).max()) / max(float(np.linalg.norm(golden, axis=1).max()), 1.0)
 
 
@@ -346,12 +341,15 @@ def _golden_vectors(graph: Graph, model: SentenceTransformer) -> np.ndarray:
         EngineError: the graph computes other vectors than the model.
     """
     recipe = graph.module
-    tokens = pad(recipe.ids(GOLDEN_TEXTS), recipe.plan.frame, recipe.backbone.pad_id)
     with graph.for_export():
-        vectors = np.ascontiguousarray(graph(tokens.ids, tokens.attention_mask.long()).numpy(), np.float32)
-    own = np.asarray(model.encode(list(GOLDEN_TEXTS), prompt="", show_progress_bar=False, truncate_dim=len(vectors[0])))
-    noisy = any(spec.startswith("quantile") for spec in recipe.recipe.shaping)  # columns of noise: see QuantileGraph
-    if not (cosines(own, vectors).min() > 0.98 if noisy else _difference(vectors, own) <= TOLERANCES["openvino"]):
+        vectors = np.ascontiguousarray(graph(*graph.pad(recipe.ids(GOLDEN_TEXTS))).numpy(), np.float32)
+    dimensions = vectors.shape[1]
+    exact = np.asarray(model.encode(list(GOLDEN_TEXTS), prompt="", show_progress_bar=False, truncate_dim=dimensions))
+    is_noisy = any(step.startswith("quantile") for step in recipe.recipe.shaping)  # columns of noise: see QuantileGraph
+    is_same = (
+        cosines(exact, vectors).min() > 0.98 if is_noisy else _difference(vectors, exact) <= TOLERANCES["openvino"]
+    )
+    if not is_same:
         raise EngineError(
             f"The graph of {graph.text!r} computes other vectors than the model. This is a bug of essent: please "
             "report it."

@@ -39,7 +39,7 @@ from essent.recipe.tokens.ids import Frame
 from essent.tasks.calibration import read_calibration, write_calibration
 from essent.version import __version__
 
-FORMAT = 2  # format 1 listed only the graph's digests, in engine.json
+FORMAT = 2  # format 1, of version 0.1, listed only the graph's digests, in engine.json
 GRAPH_FILE, GOLDEN_FILE = "engine.json", "golden.safetensors"
 ENTRIES: dict[str, Kind] = {
     "engine": TEXT,
@@ -85,7 +85,12 @@ def load(path: str | Path, *, threads: int | None = None, streams: int | None = 
     with damage_named(str(path)):
         check_folder(root)
         metadata = read_graph_metadata(root / STATE_FOLDER / GRAPH_FILE)
-        _check_files(root, metadata)
+        if metadata["format"] == FORMAT:  # golden texts read only some rows of the vocabulary
+            check_digests(root, whole=True)
+        elif metadata.get("files") != {
+            name: digest_of_file(root / name) for name in ALL_FILES if (root / name).is_file()
+        }:
+            raise DamagedError(f"The graph in {str(root)!r} has changed since it was saved. Export it again.")
         golden = read_arrays(root / STATE_FOLDER / GOLDEN_FILE)["golden"]
         kind = runtime_of(metadata["engine"], metadata["precision"])
         entries = {**metadata["inputs"]}
@@ -113,30 +118,14 @@ def read_graph_metadata(path: Path) -> dict[str, Any]:
             f"{path} has format {metadata.get('format')!r} (essent {metadata.get('essent')}); this essent "
             f"{__version__} reads format {FORMAT}. Upgrade essent, or export the model again."
         )
-    if "inputs" not in metadata and isinstance(metadata.get("reading"), dict):  # the key in early versions
-        longest = metadata["reading"].pop("max_length", None)
-        metadata["inputs"] = {**metadata["reading"], "max_seq_length": longest}
-    # version 0.1 wrote short names
+    if "inputs" not in metadata and isinstance(metadata.get("reading"), dict):  # names of version 0.1
+        max_seq_length = metadata["reading"].pop("max_length", None)
+        metadata["inputs"] = {**metadata["reading"], "max_seq_length": max_seq_length}
     metadata["precision"] = SHORT.get(str(metadata.get("precision")), metadata.get("precision"))
     for key, kind in ENTRIES.items():
         if not kind.allows(metadata.get(key)):
             raise DamagedError(f"{path} is damaged: {key!r} must be {kind.expected}, not {metadata.get(key)!r:.60}.")
     return metadata
-
-
-def _check_files(root: Path, metadata: dict[str, Any]) -> None:
-    """Compare every file with its digest: golden texts use only some rows of the vocabulary.
-
-    Raises:
-        ModelError: a file is missing, has changed or was added; the message names it.
-    """
-    if metadata["format"] == FORMAT:
-        check_digests(root, whole=True)
-        return
-    written = metadata.get("files")
-    digests = {name: digest_of_file(root / name) for name in ALL_FILES if (root / name).is_file()}
-    if written != digests:
-        raise DamagedError(f"The graph in {str(root)!r} has changed since it was saved. Export it again.")
 
 
 def save_compiled(compiled: CompiledEncoder, path: Path) -> None:

@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 MIN_TEXTS = 16  # fewer run too briefly to time, and have too few similarities to rank
 ALONE = 20  # texts encoded one by one per round
 CONSTANT = 1e-6  # smaller differences of similarities are rounding
-FEWEST_RANKED, MOST_RANKED = 300, 512  # texts: all their pairs are ranked, 45,000 to 131,000
+MIN_RANKED, MAX_RANKED = 300, 512  # texts: all their pairs are ranked, 45,000 to 131,000
 RANKED = ((0.999, "unchanged"), (0.98, "nearly unchanged"))  # by minimum Spearman
-WORTH = 1.2  # minimum speed ratio to recommend another precision
-ENOUGH = 2000  # minimum number of texts for the trial
-TRIED = 64  # sampled texts of the trial
+MIN_SPEEDUP = 1.2  # to recommend another precision
+MIN_TEXTS_OF_TRIAL, TRIAL_TEXTS = 2000, 64  # fewer texts are not worth a trial; the trial runs on a sample
 
 
 # -- loss -------------------------------------------------------------------------------------------------------------
@@ -55,21 +54,21 @@ class Loss:
     unseen: bool
 
     def __str__(self) -> str:
-        how = next((words for least, words in RANKED if self.spearman >= least), "changed")
+        change = next((name for minimum, name in RANKED if self.spearman >= minimum), "changed")
         warning = "" if self.unseen else " (some of the calibration; the loss on other texts may be larger)"
         return (
-            f"The ranking of similarities is {how}: Spearman {self.spearman:.4f} over {self.texts:,} texts{warning}; "
-            f"lowest cosine with torch's float32 vectors {self.lowest_cosine:.5f}"
+            f"The ranking of similarities is {change}: Spearman {self.spearman:.4f} over "
+            f"{self.texts:,} texts{warning}; lowest cosine with torch's float32 vectors {self.lowest_cosine:.5f}"
         )
 
 
 def texts_to_judge(texts: Sequence[str], calibration: Sequence[str]) -> list[str]:
     """Select 300 to 512 distinct texts not used for calibration: the user's, plus essent's sample if these are few."""
     used = set(calibration)
-    own = [text for text in dict.fromkeys(texts) if text not in used][:MOST_RANKED]
-    if len(own) >= FEWEST_RANKED:
-        return own
-    return [*own, *(text for text in sample_texts() if text not in used.union(own))]
+    unseen, samples = ([text for text in dict.fromkeys(t) if text not in used] for t in (texts, sample_texts()))
+    if len(unseen) >= MIN_RANKED:
+        return unseen[:MAX_RANKED]
+    return list(dict.fromkeys([*unseen, *samples]))
 
 
 def loss_of(exact: np.ndarray, rounded: np.ndarray, unseen: bool) -> Loss:
@@ -77,10 +76,10 @@ def loss_of(exact: np.ndarray, rounded: np.ndarray, unseen: bool) -> Loss:
     from scipy.stats import spearmanr
 
     row_cosines = cosines(exact, rounded)
-    ranked = [_similarities(vectors[:MOST_RANKED]) for vectors in (exact, rounded)]
-    constant = [np.ptp(similarities) < CONSTANT for similarities in ranked]  # all texts alike: nothing to rank
-    alike = float(all(constant)) if any(constant) else float(spearmanr(*ranked).statistic)
-    return Loss(len(exact), float(row_cosines.mean()), float(row_cosines.min()), alike, unseen)
+    similarities = [_similarities(vectors[:MAX_RANKED]) for vectors in (exact, rounded)]
+    is_constant = [np.ptp(values) < CONSTANT for values in similarities]  # all texts alike: nothing to rank
+    spearman = float(all(is_constant)) if any(is_constant) else float(spearmanr(*similarities).statistic)
+    return Loss(len(exact), float(row_cosines.mean()), float(row_cosines.min()), spearman, unseen)
 
 
 def measure_loss(model: SentenceTransformer, compiled: SentenceTransformer, texts: Sequence[str]) -> Loss:
@@ -224,70 +223,52 @@ def compare(
         raise InputError(
             f"The model is on {model.device}, but a graph runs on the CPU. Load the model with device='cpu'."
         )
-    exact, own = _vectors_of(model, distinct), _vectors_of(compiled, distinct)
+    loss = loss_of(_vectors_of(model, distinct), _vectors_of(compiled, distinct), set(distinct).isdisjoint(calibration))
     queries = sorted(distinct, key=len)[:: max(1, len(distinct) // ALONE)][:ALONE]
     queries = (queries * ALONE)[:ALONE]
 
-    def one_by_one(part: SentenceTransformer) -> None:
+    def encode_queries(encoder: SentenceTransformer) -> None:
         for text in queries:
-            _vectors_of(part, [text])
+            _vectors_of(encoder, [text])
 
-    together = _ratio(model, compiled, lambda part: _vectors_of(part, distinct), rounds)
-    loss = loss_of(exact, own, set(distinct).isdisjoint(calibration))
-    return Gain(len(distinct), together, _ratio(model, compiled, one_by_one, rounds), loss)
+    together = _ratio(model, compiled, lambda encoder: _vectors_of(encoder, distinct), rounds)
+    return Gain(len(distinct), together, _ratio(model, compiled, encode_queries, rounds), loss)
 
 
 def _ratio(
-    slow: SentenceTransformer, fast: SentenceTransformer, run: Callable[[SentenceTransformer], Any], rounds: int
+    model: SentenceTransformer, graph: SentenceTransformer, run: Callable[[SentenceTransformer], Any], rounds: int
 ) -> Ratio:
+    """Time both encoders, alternating which runs first."""
     seconds: tuple[list[float], list[float]] = ([], [])
-    parts = (slow, fast)
+    encoders = (model, graph)
     for number in range(-1, rounds):  # the first is not counted: engines compile at first use
         for side in (0, 1) if number % 2 else (1, 0):
-            began = time.perf_counter()
-            run(parts[side])
+            start = time.perf_counter()
+            run(encoders[side])
             if number >= 0:
-                seconds[side].append(time.perf_counter() - began)
+                seconds[side].append(time.perf_counter() - start)
     return Ratio(tuple(seconds[0]), tuple(seconds[1]))
 
 
 # -- bfloat16 ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Offer:
-    """The speed and accuracy of bfloat16 on this machine.
-
-    Attributes:
-        ratio: the relative speed, the median of three interleaved rounds.
-        loss: the accuracy.
-    """
-
-    ratio: float
-    loss: Loss
-
-    def __str__(self) -> str:
-        return f"--precision bfloat16 is {self.ratio:.1f} times as fast here. {self.loss}"
-
-
-def offer_bfloat16(model: Any, texts: Sequence[str]) -> Offer | None:
-    """Try bfloat16 on some of the texts; return None unless it is at least 1.2 times as fast.
+def offer_bfloat16(model: Any, texts: Sequence[str]) -> str:
+    """Try bfloat16 on some of the texts; describe its speed and accuracy if it is at least 1.2 times as fast.
 
     The trial runs only if the CPU has such arithmetic, the model is a transformer in float32, and there are at least
     2,000 texts, so that its time is small compared with encoding them.
     """
-    if len(texts) < ENOUGH or not hasattr(model, "module"):  # a static encoder runs without torch
-        return None
+    if len(texts) < MIN_TEXTS_OF_TRIAL or not hasattr(model, "module"):  # a static encoder runs without torch
+        return ""
     backbone = model.module.backbone
     if model.device.type != "cpu" or not has_bfloat16("cpu") or backbone.precision == BFLOAT16:
-        return None
+        return ""
     if model.module.plan.is_static or {str(p.dtype) for p in backbone.parameters()} != {"torch.float32"}:
-        return None
+        return ""
     distinct = sorted(dict.fromkeys(texts), key=len)
-    sample = distinct[:: max(1, len(distinct) // TRIED)][:TRIED]
+    sample = distinct[:: max(1, len(distinct) // TRIAL_TEXTS)][:TRIAL_TEXTS]
     rounded_model = computing_in(model, BFLOAT16)
-    exact, rounded = _vectors_of(model, sample), _vectors_of(rounded_model, sample)
-    ratio = _ratio(model, rounded_model, lambda part: _vectors_of(part, sample), 3).median
-    if ratio < WORTH:
-        return None
-    return Offer(ratio, loss_of(exact, rounded, True))
+    loss = loss_of(_vectors_of(model, sample), _vectors_of(rounded_model, sample), True)
+    speed = _ratio(model, rounded_model, lambda encoder: _vectors_of(encoder, sample), 3).median
+    return f"--precision bfloat16 is {speed:.1f} times as fast here. {loss}" if speed >= MIN_SPEEDUP else ""

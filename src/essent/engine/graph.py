@@ -1,4 +1,4 @@
-"""A whole recipe as one function of tensors, ids to vectors, without data-dependent branches, for torch.export.
+"""A whole recipe as one function of tensors, ids to vectors, without data-dependent branches, and its conversion.
 
 ids, mask ─ content ─ transformer up to the layer read, diagonals ─ mix α ─ weights ω ─ reduce Σ ─ shaping g ─ vectors
 """
@@ -6,7 +6,11 @@ ids, mask ─ content ─ transformer up to the layer read, diagonals ─ mix α
 from __future__ import annotations
 
 import contextlib
+import logging
+import sys
+import warnings
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +20,10 @@ from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import LayerNorm, Pooling, StaticEmbedding, WordEmbeddings
 from torch import nn
 
+from essent._core.lazy import optional_import
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.module import RecipeModule
+from essent.engine.runtime import FILES, onnxruntime, openvino
 from essent.errors import EngineError, ModelError
 from essent.model.loading import POOLING
 from essent.model.template import template_states
@@ -25,7 +31,7 @@ from essent.recipe.shaping.affine import Affine, is_noise
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.shaping.quantile import QuantileMap, QuantileUniform
 from essent.recipe.sources.layers import format_mix
-from essent.recipe.tokens.ids import content_of
+from essent.recipe.tokens.ids import content_of, pad
 from essent.recipe.types import Tokens
 
 HEADS = (Transformer, WordEmbeddings)
@@ -83,6 +89,11 @@ class Graph(nn.Module):
         bias: torch.Tensor = table[words].gather(1, rank) * template.unsqueeze(-1)
         return bias
 
+    def pad(self, sequences: Sequence[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Pad sequences of ids on the right to a batch: ids and attention mask, both (B,T) int64."""
+        tokens = pad(sequences, self.module.plan.frame, self.module.backbone.pad_id)
+        return tokens.ids, tokens.attention_mask.long()
+
     @property
     def text(self) -> str:
         """The recipe and the further modules, as text."""
@@ -139,57 +150,56 @@ class QuantileGraph(nn.Module):
     rounding = 3e-6  # difference between an engine's values and torch's, relative to a column's range
     low: torch.Tensor  # (D,): the first quantile
     high: torch.Tensor  # (D,): the last quantile
-    near: torch.Tensor  # (D,): rounding in the column's own unit
-    alive: torch.Tensor  # (D,): whether the column has more than noise
+    tolerance: torch.Tensor  # (D,): rounding in the column's own unit
+    varies: torch.Tensor  # (D,): whether the column has more than noise
     start: torch.Tensor  # (D,): index of a column's first row in the tables below
     quantiles: torch.Tensor  # (D·Q,)
     slope: torch.Tensor
     level: torch.Tensor
-    tied: torch.Tensor  # the level of a value that equals the quantile: the middle of the levels that share it
-    shared: torch.Tensor  # whether the quantile equals the one before
+    tied_level: torch.Tensor  # of a value that equals the quantile: the middle of the levels that share it
+    is_tied: torch.Tensor  # whether the quantile equals the one before
 
     def __init__(self, quantiles: np.ndarray) -> None:
         super().__init__()
         rounded = quantiles.astype(np.float32).astype(np.float64)  # (D,Q)
         columns, self.count = rounded.shape
-        self.top = float(self.count > 1)
-        self.halvings = [2**power for power in reversed(range(self.count.bit_length()))]
-        levels = np.linspace(0.0, 1.0, self.count)  # (Q,)
+        self.max_level = float(self.count > 1)
+        self.steps = [2**power for power in reversed(range(self.count.bit_length()))]
         rise = np.diff(rounded, axis=1, append=rounded[:, -1:])
-        real = rise > np.finfo(np.float32).tiny
-        slope = np.where(real, 1.0 / max(self.count - 1, 1) / np.where(real, rise, 1.0), 0.0)
-        values = torch.from_numpy(np.ascontiguousarray(rounded.T))  # (Q,D)
+        is_real = rise > np.finfo(np.float32).tiny
         width = rounded[:, -1] - rounded[:, 0]  # (D,)
+        values = torch.from_numpy(np.ascontiguousarray(rounded.T))  # (Q,D)
         tables = {
             "low": rounded[:, 0],
             "high": rounded[:, -1],
-            "near": self.rounding * width,
-            "alive": ~is_noise(width, np.abs(rounded).max(axis=1)),
+            "tolerance": self.rounding * width,
+            "varies": ~is_noise(width, np.abs(rounded).max(axis=1)),
+            "start": np.arange(columns) * self.count,
             "quantiles": rounded,
-            "slope": slope,
-            "level": np.broadcast_to(levels, rounded.shape),
-            "tied": QuantileMap(quantiles)(values).numpy().T,
-            "shared": np.diff(rounded, axis=1, prepend=np.inf) == 0,
+            "slope": np.where(is_real, 1.0 / max(self.count - 1, 1) / np.where(is_real, rise, 1.0), 0.0),
+            "level": np.broadcast_to(np.linspace(0.0, 1.0, self.count), rounded.shape),
+            "tied_level": QuantileMap(quantiles)(values).numpy().T,
+            "is_tied": np.diff(rounded, axis=1, prepend=np.inf) == 0,
         }
         for name, table in tables.items():
-            kind = bool if table.dtype == bool else np.float32
+            kind = np.float32 if table.dtype.kind == "f" else table.dtype
             self.register_buffer(name, torch.from_numpy(np.array(table, kind).reshape(-1)))
-        self.register_buffer("start", torch.arange(columns) * self.count)
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Map each dimension of vectors (B,D) to its quantiles."""
-        inside = torch.minimum(torch.maximum(vectors, self.low), self.high)  # (B,D)
-        at = torch.zeros_like(vectors, dtype=torch.int64)  # the last quantile ≤ the value, up to rounding
-        for step in self.halvings:
-            further = (at + step).clamp(max=self.count - 1)
-            at = torch.where(self.quantiles[self.start + further] <= inside + self.near, further, at)
-        row = self.start + at
-        beyond = inside - self.quantiles[row]
-        mapped = self.level[row] + self.slope[row] * beyond
-        mapped = torch.where(self.shared[row] & (beyond.abs() <= self.near), self.tied[row], mapped)
-        mapped = torch.where(vectors > self.high + self.near, torch.full_like(mapped, self.top), mapped)
-        mapped = torch.where(vectors < self.low - self.near, torch.zeros_like(mapped), mapped)
-        return torch.where(self.alive, mapped, torch.zeros_like(mapped)).clamp(0.0, 1.0)
+        clipped = torch.minimum(torch.maximum(vectors, self.low), self.high)  # (B,D)
+        index = torch.zeros_like(vectors, dtype=torch.int64)  # of the last quantile ≤ the value, up to rounding
+        for step in self.steps:
+            candidate = (index + step).clamp(max=self.count - 1)
+            is_reached = self.quantiles[self.start + candidate] <= clipped + self.tolerance
+            index = torch.where(is_reached, candidate, index)
+        row = self.start + index
+        excess = clipped - self.quantiles[row]
+        mapped = self.level[row] + self.slope[row] * excess
+        mapped = torch.where(self.is_tied[row] & (excess.abs() <= self.tolerance), self.tied_level[row], mapped)
+        mapped = torch.where(vectors > self.high + self.tolerance, torch.full_like(mapped, self.max_level), mapped)
+        is_zero = (vectors < self.low - self.tolerance) | ~self.varies
+        return torch.where(is_zero, torch.zeros_like(mapped), mapped).clamp(0.0, 1.0)
 
 
 # -- sentence-transformers models -------------------------------------------------------------------------------------
@@ -218,23 +228,146 @@ def graph_of(model: SentenceTransformer) -> Graph:
             )
         return Graph(model.module)
     modules = list(model)
-    whole = bool(modules) and isinstance(modules[0], StaticEmbedding)  # includes the pooling
-    pooled = len(modules) > 1 and isinstance(modules[0], HEADS) and isinstance(modules[1], Pooling)
-    tail = modules[1 if whole else 2 :]
-    odd = [m for m in tail if not isinstance(m, TAILS)]
-    if odd or not (whole or pooled):
-        unsupported = (odd or modules or [model])[0]
+    length = 2  # modules before the tail
+    if modules and isinstance(modules[0], StaticEmbedding):  # includes the pooling
+        length = 1
+    elif len(modules) < 2 or not isinstance(modules[0], HEADS) or not isinstance(modules[1], Pooling):
+        length = 0
+    tail = modules[length:]
+    unsupported = [module for module in tail if not isinstance(module, TAILS)]
+    if unsupported or length == 0:
         raise EngineError(
-            f"Cannot make a graph of {unsupported!r}. Supported are an essent Encoder, and models of a Transformer and "
-            f"a Pooling, or a StaticEmbedding, followed by any of {', '.join(kind.__name__ for kind in TAILS)}."
+            f"Cannot make a graph of {(unsupported or modules or [model])[0]!r}. Supported are an essent Encoder, and "
+            "models of a Transformer and a Pooling, or a StaticEmbedding, followed by any of "
+            f"{', '.join(kind.__name__ for kind in TAILS)}."
         )
-    pooling: Any = modules[1] if pooled else None
-    if pooling is not None and not pooling.include_prompt:
-        raise EngineError("Cannot make a graph of a model whose pooling excludes the prompt (include_prompt=False).")
-    if pooling is not None and not (isinstance(pooling.pooling_mode, str) and pooling.pooling_mode in POOLING):
-        raise EngineError(f"Cannot make a graph of {pooling!r}. Supported pooling modes: {', '.join(POOLING)}.")
+    if length == 2:
+        pooling: Any = modules[1]
+        if not pooling.include_prompt:
+            raise EngineError(
+                "Cannot make a graph of a model whose pooling excludes the prompt (include_prompt=False)."
+            )
+        if not (isinstance(pooling.pooling_mode, str) and pooling.pooling_mode in POOLING):
+            raise EngineError(f"Cannot make a graph of {pooling!r}. Supported pooling modes: {', '.join(POOLING)}.")
     try:
-        recipe = Encoder(SentenceTransformer(modules=modules[: len(modules) - len(tail)], device="cpu"))
+        recipe = Encoder(SentenceTransformer(modules=modules[:length], device="cpu"))
     except ModelError as error:
         raise EngineError(f"Cannot make a graph of this model: {error}") from error
     return Graph(recipe.module, tail)
+
+
+# -- files for an engine ----------------------------------------------------------------------------------------------
+
+EXAMPLE = ("A man is playing a large flute.", "How far is the moon?", "the")
+INPUTS = ("input_ids", "attention_mask")  # names that other programs can rely on
+DYNAMIC_SHAPES = ({0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC},) * 2
+
+
+def convert(graph: Graph, engine: str, folder: Path) -> None:
+    """Write the graph in float32, with dynamic batch size and length.
+
+    Raises:
+        EngineError: the engine lacks an operation of the model; the message names it.
+        MissingDependencyError: the engine's library is not installed.
+    """
+    if engine == "openvino":
+        openvino()
+    else:
+        optional_import("onnxscript", "onnx")
+        onnxruntime()
+    try:
+        with graph.for_export(), _quiet():
+            example = graph.pad(graph.module.ids(EXAMPLE))
+            graph(*example)  # creates the tables of the first use before the export
+            write = _write_openvino if engine == "openvino" else _write_onnx
+            write(graph, example, folder / FILES[engine])
+    except Exception as error:  # converters raise any class
+        family = graph.module.backbone.family
+        reason = next((line for line in reversed(str(error).strip().splitlines()) if line.strip()), "no reason given")
+        raise EngineError(
+            f"The recipe {str(graph.module.recipe)!r} on a {family} does not convert to {engine}: "
+            f"{type(error).__name__}: {reason.strip()[:300]}"
+        ) from error
+
+
+def _write_openvino(graph: Graph, example: tuple[torch.Tensor, ...], path: Path) -> None:
+    ov = openvino()
+    from openvino.frontend.pytorch import ConversionExtension
+
+    program = torch.export.export(graph, example, dynamic_shapes=DYNAMIC_SHAPES, strict=False)
+    extension = ConversionExtension("aten.diagonal.default", _diagonal)
+    model = ov.convert_model(program, extension=[extension])
+    for position, name in enumerate(INPUTS):
+        model.inputs[position].get_tensor().set_names({name})
+    model.outputs[0].get_tensor().set_names({"vectors"})
+    ov.save_model(model, path, compress_to_fp16=False)
+
+
+def _diagonal(context: Any) -> Any:
+    """Gather the diagonal, which OpenVINO lacks: entries 0, T+1, 2(T+1) … of the last two dimensions flattened."""
+    import numpy as np
+    from openvino import opset14 as ops
+
+    matrix = context.get_input(0)  # (…,T,T)
+    rank = matrix.get_partial_shape().rank.get_length()
+    length = ops.gather(ops.shape_of(matrix), ops.constant(rank - 1), ops.constant(0))
+    unity, zero = ops.constant(np.int64(1)), ops.constant(np.int64(0))
+    every = ops.multiply(ops.range(zero, length, unity, "i64"), ops.add(length, unity))
+    flat = ops.reshape(matrix, ops.constant(np.array([0] * (rank - 2) + [-1])), special_zero=True)
+    return ops.gather(flat, every, ops.constant(rank - 2)).outputs()
+
+
+def _write_onnx(graph: Graph, example: tuple[torch.Tensor, ...], path: Path) -> None:
+    program = torch.onnx.export(
+        graph,
+        example,
+        dynamo=True,
+        verbose=False,
+        input_names=list(INPUTS),
+        output_names=["vectors"],
+        dynamic_shapes=DYNAMIC_SHAPES,
+    )
+    assert program is not None  # noqa: S101  (of `dynamo=True`)
+    for node in program.model.graph.all_nodes():
+        node.metadata_props.clear()  # paths of source files on this machine
+    program.save(str(path))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence converters' warnings, which a user cannot act on; failures are raised."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def quantize(path: Path, batches: list[tuple[Any, ...]]) -> None:
+    """Quantize an OpenVINO file to int8 in place.
+
+    Args:
+        path: model.xml.
+        batches: ids and attention masks to calibrate activations on; without any, only the weights become int8.
+
+    Raises:
+        MissingDependencyError: nncf is not installed.
+    """
+    ov = openvino()
+    with contextlib.redirect_stdout(sys.stderr):  # its progress bars, and its logger, which binds the stream at import
+        nncf = optional_import("nncf", "openvino")
+    with _quiet(), contextlib.redirect_stdout(sys.stderr):
+        model = ov.Core().read_model(path)
+        if batches:
+            data = nncf.Dataset(batches, lambda batch: dict(zip(INPUTS, batch, strict=False)))
+            quantized = nncf.quantize(model, data, subset_size=len(batches), model_type=nncf.ModelType.TRANSFORMER)
+        else:
+            quantized = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
+        new_path = path.with_name("int8.xml")
+        ov.save_model(quantized, new_path, compress_to_fp16=False)
+        del model, quantized
+    new_path.replace(path)
+    new_path.with_suffix(".bin").replace(path.with_suffix(".bin"))

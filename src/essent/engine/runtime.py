@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from abc import ABC, abstractmethod
@@ -24,7 +23,6 @@ from essent.errors import EngineError
 FILES = {"openvino": "model.xml", "onnx": "model.onnx"}
 ALL_FILES = ("model.xml", "model.bin", "model.onnx", "model.onnx.data")  # the last for onnx above 2 GB
 Batch = tuple[np.ndarray, np.ndarray, np.ndarray]  # row indices (B,), ids (B,T), attention mask (B,T)
-Keep = Callable[[np.ndarray, np.ndarray], None]  # receives row indices (B,) and vectors (B,K)
 Run = Callable[[np.ndarray, np.ndarray], np.ndarray]  # ids and attention mask (B,T) to vectors (B,K)
 # Number of batch shapes that OpenVINO caches, by default 5,000: with all-MiniLM-L6-v2, 2,000 random shapes used half a
 # gigabyte. A server's lanes, which run for months, cache 16: a server is then as fast as with 64 (1.01 times the time,
@@ -111,8 +109,8 @@ class Runtime(ABC):
         with self._quick_lock:
             return self._quick(ids, attention_mask)
 
-    def many(self, batches: Iterable[Batch], keep: Keep) -> None:
-        """Run batches as they arrive, `streams` in parallel, and call `keep` with the vectors of each."""
+    def many(self, batches: Iterable[Batch], keep: Callable[[np.ndarray, np.ndarray], None]) -> None:
+        """Run batches as they arrive, `streams` in parallel; call `keep` with rows (B,) and vectors (B,K) of each."""
         with self._bulk_lock:
             idle = self._bulk
 
@@ -154,15 +152,13 @@ class OpenVINORuntime(Runtime):
         except RuntimeError as error:
             raise _unreadable("OpenVINO", self.path, error) from error
 
-    def _compile(self, streams: int, shapes: int) -> Any:
+    def _runs(self, streams: int, count: int, shapes: int = SHAPES_KEPT) -> list[Run]:
         kind = "bf16" if self.precision == "bfloat16" else "f32"  # int8 files specify their int8 parts
         settings = {"INFERENCE_PRECISION_HINT": kind, "INFERENCE_NUM_THREADS": self.threads, "NUM_STREAMS": streams}
-        with contextlib.suppress(RuntimeError):  # an undocumented setting that OpenVINO may remove
-            return self._core.compile_model(self._model, "CPU", {**settings, SHAPES: shapes})
-        return self._core.compile_model(self._model, "CPU", settings)
-
-    def _runs(self, streams: int, count: int, shapes: int = SHAPES_KEPT) -> list[Run]:
-        compiled = self._compile(streams, shapes)
+        try:  # an undocumented setting that OpenVINO may remove
+            compiled = self._core.compile_model(self._model, "CPU", {**settings, SHAPES: shapes})
+        except RuntimeError:
+            compiled = self._core.compile_model(self._model, "CPU", settings)
         return [partial(_infer, compiled.create_infer_request()) for _ in range(count)]
 
 

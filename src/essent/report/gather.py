@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from essent.errors import DataError, InputError
 from essent.report.parts import (
     NO_MODEL,
+    Bars,
     Block,
     Column,
-    Key,
-    Line,
     Names,
     Number,
     Report,
+    Row,
     Section,
     Table,
     decimals_for,
@@ -29,16 +31,15 @@ from essent.report.parts import (
 )
 from essent.report.sections import (
     ROW,
-    Row,
-    bar_chart,
+    Record,
     board_section,
-    by_row,
     flattened,
     geometry_section,
     heros_section,
-    long_table,
-    notes_of,
+    keep_best_bars,
     plain_section,
+    record_table,
+    row_table,
 )
 from essent.tasks.result import Result
 
@@ -48,10 +49,14 @@ if TYPE_CHECKING:
 AVERAGE = "avg"
 NAMES = {"spearman": "Spearman ×100", "pearson": "Pearson ×100"}
 MAX_NAMED = 3  # rows named in a sentence
-HOW = (
+MAX_UNFOLDED = 8  # lines of a table of differences
+DIFFERENCES = (
     "First row minus each other row, with 95 % intervals computed from the intervals of both scores as if they were "
     "independent. Paired intervals on the same texts are narrower, so differences that are significant here remain so."
 )
+KINDS = {"heros": {"similarity", "baseline"}, "geometry": {"alignment", "uniformity"}}  # with their metrics
+SECTIONS = {"heros": heros_section, "geometry": geometry_section, "other": plain_section}
+ResultsByRow = Mapping[Row, Mapping[str, Result]]  # by row and task
 
 
 def gather(
@@ -70,232 +75,233 @@ def gather(
             for name, score in scores.items():
                 if isinstance(score, bool) or not isinstance(score, (int, float)):
                     raise DataError(f"{result.task}: the score {name!r} is {score!r}, not a number.")
-    results = _disambiguated(results)
+    results = _disambiguate(results)
     names = names_of(
         (key_of(result.provenance) for result in results),
         (str(board.provenance.get("model") or NO_MODEL) for board in searches),
     )
-    groups: dict[tuple[str, ...], list[Result]] = {}
-    for result in results:
-        groups.setdefault(_kind(result), []).append(result)
-    sections = [SECTIONS[kind[0]](kind, group, names) for kind, group in groups.items()]
-    sections += [board_section(board, names) for board in searches]
-    sections += [_sources(results, names)] if results else []
+    sections = [*_result_sections(results, names), *(board_section(board, names) for board in searches)]
+    if results:
+        sections.append(_provenance_section(results, names))
     sections = [  # the last two parts of folders only: a page is shared with others
         replace(
             section,
             title=short_paths(section.title),
-            about=short_paths(section.about),
-            notes=tuple(map(short_paths, section.notes)),
-            verdict=tuple(map(short_paths, section.verdict)),
+            caption=short_paths(section.caption),
+            notes=list(map(short_paths, section.notes)),
+            verdict=short_paths(section.verdict),
         )
         for section in sections
     ]
     tasks = {result.task for result in results}
-    counts: dict[str, Collection[Any]] = {"model": names.models, "row": names.rows, "task": tasks, "search": searches}
-    counted = [_counted(len(things), word) for word, things in counts.items() if things]
-    verdict = tuple(sentence for section in sections for sentence in section.verdict)
-    return Report(title, tuple(sections), f"{', '.join(counted)}.", verdict)
+    counts = len(names.models), len(names.rows), len(tasks), len(searches)
+    nouns = (("model", "models"), ("row", "rows"), ("task", "tasks"), ("search", "searches"))
+    counted = [
+        f"{n} {singular if n == 1 else plural}" for n, (singular, plural) in zip(counts, nouns, strict=True) if n
+    ]
+    return Report(title, sections, f"{', '.join(counted)}.", [s.verdict for s in sections if s.verdict])
 
 
-def _counted(count: int, word: str) -> str:
-    ending = "" if count == 1 else "es" if word.endswith("ch") else "s"
-    return f"{count} {word}{ending}"
-
-
-def _disambiguated(results: Sequence[Result]) -> list[Result]:
+def _disambiguate(results: Sequence[Result]) -> list[Result]:
     """Rename tasks of the same name on different data, such as files of the same name in two folders."""
-    sources: dict[str, dict[str, str]] = {}
+    sources: dict[str, dict[str, str]] = {}  # by task and digest
     for result in results:
-        if (digest := result.provenance.get("sha256")) is not None:
-            source = short_name(_text(result.provenance.get("source")))
+        if digest := result.provenance.get("sha256"):
+            source = short_name(str(result.provenance.get("source") or ""))
             sources.setdefault(result.task, {}).setdefault(str(digest), source)
     renamed = []
     for result in results:
         files, digest = sources.get(result.task, {}), str(result.provenance.get("sha256"))
         if len(files) > 1 and digest in files:
-            distinct = len(set(files.values())) == len(files) and all(files.values())
-            name = f"{result.task} ({files[digest] if distinct else digest[:8]})"
+            is_distinct = len(set(files.values())) == len(files) and all(files.values())
+            name = f"{result.task} ({files[digest] if is_distinct else digest[:8]})"
             note = f"One of {len(files)} data sets with the name {result.task!r}."
             result = replace(result, task=name, notes=(*result.notes, note))
         renamed.append(result)
     return renamed
 
 
-def _kind(result: Result) -> tuple[str, ...]:
-    """Return the section of a result: results with the same main score, or of the same task without one, share it."""
-    if result.main is not None:
-        return ("main", *result.main)
-    if {"similarity", "baseline"} <= set(result.metrics):
-        return ("heros", result.task)
-    return ("geometry" if {"alignment", "uniformity"} <= set(result.metrics) else "other", result.task)
-
-
-def _sources(results: Sequence[Result], names: Names) -> Section:
-    """Return the section of models and recipes, data with their digests, and versions."""
-    fitted: dict[Key, dict[str, None]] = {}
-    data: dict[Line, None] = {}
-    versions: dict[Line, None] = {}
+def _result_sections(results: Iterable[Result], names: Names) -> Iterator[Section]:
+    """Yield sections: results with the same main score, or of the same task without one, share a section."""
+    groups: dict[tuple[str, ...], list[Result]] = {}
     for result in results:
-        provenance = result.provenance
-        words = fitted.setdefault(key_of(provenance), {})
-        if word := _text(provenance.get("fitted_on")):
-            words[word] = None
-        digest = str(provenance.get("sha256") or "")[:12]
-        data[result.task, Number(result.n), short_paths(_text(provenance.get("source"))), digest] = None
-        if isinstance(used := provenance.get("versions"), Mapping):
-            versions.update({(str(name), str(version)): None for name, version in used.items()})
-    rows = [(names.rows[k], names.models[k[0]], short_paths(k[1]), ", ".join(words)) for k, words in fitted.items()]
-    contents: dict[str, tuple[list[Column], Collection[Line]]] = {
-        "Rows": ([Column(name, None) for name in ("row", "model", "recipe", "fitted on")], rows),
-        "Data": ([Column("task", None), Column("n", 0), Column("source", None), Column("SHA-256", None)], data),
-        "Versions": ([Column("library", None), Column("version", None)], versions),
-    }
-    tables = [
-        Table(title, tuple(columns), tuple(lines), folded=True) for title, (columns, lines) in contents.items() if lines
-    ]
-    return Section("Provenance", tuple(tables))
+        kind = next((kind for kind, metrics in KINDS.items() if metrics <= set(result.metrics)), "other")
+        key = (kind, result.task) if result.main is None else ("main", *result.main)
+        groups.setdefault(key, []).append(result)
+    for (kind, *key_names), group in groups.items():
+        rows = _by_row(group, names)
+        notes = [f"{result.task}: {note}" for result in group for note in result.notes]
+        if len(rows) > len({key_of(result.provenance) for result in group}):
+            notes.append("A row with (2) is another result of the same model, recipe and task.")
+        if kind == "main":
+            metric, subset = key_names
+            section = _scored_section(metric, subset, group, rows)
+        else:
+            (task,) = key_names
+            section = SECTIONS[kind](task, {row: results_by_task[task] for row, results_by_task in rows.items()})
+        yield replace(section, notes=list(dict.fromkeys(notes)))
 
 
-def _text(value: Any) -> str:
-    return "" if value is None else str(value)
+def _by_row(group: Iterable[Result], names: Names) -> dict[Row, dict[str, Result]]:
+    """Group results by row and task; repeated results count once, differing results of the same name get a new row."""
+    rows: dict[Row, dict[str, Result]] = {}
+    for result in group:
+        label, series = names.rows[key_of(result.provenance)]
+        for number in count(1):
+            row = Row(f"{label} ({number})" if number > 1 else label, series)
+            present = rows.setdefault(row, {}).setdefault(result.task, result)
+            if present.to_dict() == result.to_dict():
+                break
+    return rows
+
+
+def _provenance_section(results: Sequence[Result], names: Names) -> Section:
+    """Return the section of models and recipes, data with their digests, and versions."""
+    rows: list[Record] = []
+    for (model, recipe), row in names.rows.items():
+        provenances = [result.provenance for result in results if key_of(result.provenance) == (model, recipe)]
+        fitted_on = ", ".join(dict.fromkeys(str(p["fitted_on"]) for p in provenances if p.get("fitted_on")))
+        cells = {"model": names.models[model], "recipe": short_paths(recipe), "fitted on": fitted_on}
+        rows.append({"row": row.label, **cells})
+    data: list[Record] = []
+    versions: list[Record] = []
+    for result in results:
+        source, digest = (str(result.provenance.get(name) or "") for name in ("source", "sha256"))
+        data.append({"task": result.task, "n": result.n, "source": short_paths(source), "SHA-256": digest[:12]})
+        if isinstance(used := result.provenance.get("versions"), Mapping):
+            versions += [{"library": str(name), "version": str(version)} for name, version in used.items()]
+    tables = {"Rows": rows, "Data": data, "Versions": versions}
+    return Section("Provenance", [record_table(title, records) for title, records in tables.items() if records])
 
 
 # -- results with one main score --------------------------------------------------------------------------------------
 
 
-def scored_section(kind: tuple[str, ...], group: Sequence[Result], names: Names) -> Section:
+def _scored_section(metric: str, subset: str, group: Sequence[Result], rows: ResultsByRow) -> Section:
     """Return a table of rows × tasks, a bar chart per task, and folded tables of all other scores."""
-    _, metric, subset = kind
-    rows = by_row(group, names)
     tasks = list(dict.fromkeys(result.task for result in group))
-    columns = [*tasks, AVERAGE] if len(tasks) > 1 else tasks
-    scores = {row: {task: _main(results.get(task), deviations=True) for task in tasks} for row, results in rows.items()}
+    scores = {row: {task: _main_score(line.get(task), deviations=True) for task in tasks} for row, line in rows.items()}
     decimals = decimals_for(number.value for line in scores.values() for number in line.values())
+    columns = tasks
     if len(tasks) > 1:
+        columns = [*tasks, AVERAGE]
         for line in scores.values():
-            values = [number.value for number in line.values() if number.value is not None]
-            line[AVERAGE] = Number(sum(values) / len(values)) if len(values) == len(tasks) else Number()
+            values = [number.value for number in line.values()]
+            line[AVERAGE] = Number(np.array(values, float).mean())
     name = NAMES.get(metric, metric.capitalize()) + ("" if subset == "all" else f", {subset}")
-    heads = (Column(ROW, None), *(Column(column, decimals, "higher") for column in columns))
-    lines: list[Line] = [(row.label, *line.values()) for row, line in scores.items()]
-    reach = ends_of(number for line in scores.values() for number in line.values())
+    heads = [Column(column, decimals, "higher") for column in columns]
+    table = row_table("Scores", heads, {row: list(line.values()) for row, line in scores.items()})
+    shared = ends_of(number for line in scores.values() for number in line.values())
     charts = []
     for column in columns:
-        bars = {row: line[column] for row, line in scores.items() if line[column].known is not None}
-        if bars:
-            on = "page" if column == columns[-1] else "picture"  # for several tasks, the page draws the mean
-            charts.append(bar_chart(column, bars, decimals, reach, values_on=on))
-    verdict, lead = _lead(name, tasks, rows, decimals)
-    beside = [set(result.metrics[metric]) for result in group]
-    line_kinds = {
-        "confidence intervals": any({"low", "high"} <= scores for scores in beside),
-        "± one standard deviation": any("std" in scores and "low" not in scores for scores in beside),
+        bars = [(row, line[column]) for row, line in scores.items() if line[column].value is not None]
+        if bars:  # for several tasks, the page draws the mean
+            show: Literal["page", "picture"] = "page" if column == columns[-1] else "picture"
+            charts.append(keep_best_bars(Bars(column, bars, decimals, "", shared, show)))
+    verdict, differences = _verdict(name, tasks, rows, decimals)
+    keys = [set(result.metrics[metric]) for result in group]
+    kinds_of_lines = {
+        "confidence intervals": any({"low", "high"} <= names for names in keys),
+        "± one standard deviation": any("std" in names and "low" not in names for names in keys),
     }
-    shown_kinds = " or ".join(kind for kind, there in line_kinds.items() if there)
-    caption = f"Lines on the bars: {shown_kinds}." if shown_kinds else ""
-    blocks = (Table("Scores", heads, tuple(lines)), *lead, *charts, *_secondary_tables(rows))
-    return Section(name, blocks, caption, notes_of(group, rows), verdict)
+    present = " or ".join(kind for kind, is_present in kinds_of_lines.items() if is_present)
+    caption = f"Lines on the bars: {present}." if present else ""
+    blocks: list[Block] = [table, *differences, *charts, *_secondary_tables(rows)]
+    return Section(name, blocks, caption, verdict=verdict)
 
 
-def _main(result: Result | None, *, deviations: bool) -> Number:
+def _main_score(result: Result | None, *, deviations: bool = False) -> Number:
     """Return the main score with its confidence interval, or with `deviations` ± one standard deviation."""
     if result is None or result.main is None:
         return Number()
-    score, beside = result.main_score, result.metrics[result.main[0]]
-    low, high = beside.get("low"), beside.get("high")
-    if deviations and "std" in beside and None in (low, high):
-        low, high = score - beside["std"], score + beside["std"]
+    score, scores = result.main_score, result.metrics[result.main[0]]
+    low, high = scores.get("low"), scores.get("high")
+    if deviations and "std" in scores and None in (low, high):
+        low, high = score - scores["std"], score + scores["std"]
     return Number(score, low, high)
 
 
-def _secondary_tables(rows: Mapping[Row, Mapping[str, Result]]) -> list[Block]:
+def _secondary_tables(rows: ResultsByRow) -> list[Table]:
     """Return tables of the other metrics and of every subset."""
-    other_scores, subsets = [], []
-    for row, tasks in rows.items():
-        for result in tasks.values():
+    other_scores: list[Record] = []
+    subsets: list[Record] = []
+    has_others = False
+    for row, results_by_task in rows.items():
+        for task, result in results_by_task.items():
             metric, subset = result.main or ("", "")
-            in_table = {(metric, name) for name in (subset, "low", "high", "std")}
-            metrics = {
-                name: {part: score for part, score in scores.items() if (name, part) not in in_table}
-                for name, scores in result.metrics.items()
-            }
-            other_scores.append(((row.label, result.task), result.n, flattened(metrics)))
+            in_main_table = {(metric, name) for name in (subset, "low", "high", "std")}
+            others = flattened(
+                {
+                    metric: {name: score for name, score in scores.items() if (metric, name) not in in_main_table}
+                    for metric, scores in result.metrics.items()
+                }
+            )
+            has_others = has_others or bool(others)
+            other_scores.append({ROW: row.label, "task": task, "n": result.n, **others})
             for subset, scores in result.subsets.items():
-                scores = dict(scores)
-                subsets.append(((row.label, result.task, subset), scores.pop("n", None), scores))
-    tables = [long_table("Other scores", [ROW, "task"], other_scores)] if any(line[2] for line in other_scores) else []
-    return [*tables, *([long_table("Subsets", [ROW, "task", "subset"], subsets)] if subsets else [])]
+                subsets.append({ROW: row.label, "task": task, "subset": subset, "n": None, **scores})
+    tables = {"Other scores": other_scores if has_others else [], "Subsets": subsets}
+    return [record_table(title, records) for title, records in tables.items() if records]
 
 
 # -- the verdict ------------------------------------------------------------------------------------------------------
 
 
-def difference(first: Number, second: Number) -> Number:
-    """Subtract two scores; the interval is Zou and Donner's (2008) for two independent measurements."""
-    if first.value is None or second.value is None:
-        return Number()
-    lead = first.value - second.value
-    if first.interval is None or second.interval is None:
-        return Number(lead)
-    (low, high), (second_low, second_high) = first.interval, second.interval
-    below = math.hypot(first.value - low, second_high - second.value)
-    return Number(lead, lead - below, lead + math.hypot(high - first.value, second.value - second_low))
+def difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Subtract scores with intervals (…,3); the interval is Zou and Donner's (2008) for independent measurements."""
+    (score, low, high), (second_score, second_low, second_high) = np.moveaxis(first, -1, 0), np.moveaxis(second, -1, 0)
+    lead = score - second_score
+    below, above = np.hypot(score - low, second_high - second_score), np.hypot(high - score, second_score - second_low)
+    return np.stack([lead, lead - below, lead + above], axis=-1)
 
 
-def _mean(numbers: Sequence[Number]) -> Number:
-    """Return the mean of independent numbers, with an interval if all have one."""
-    values = [number.value for number in numbers if number.value is not None]
-    mean, count = sum(values) / len(numbers), len(numbers)
-    intervals = [number.interval for number in numbers if number.interval is not None]
-    if len(intervals) < count:
-        return Number(mean)
-    below = math.hypot(*(value - low for value, (low, _) in zip(values, intervals, strict=True))) / count
-    above = math.hypot(*(high - value for value, (_, high) in zip(values, intervals, strict=True))) / count
-    return Number(mean, mean - below, mean + above)
+def _mean(scores: np.ndarray) -> np.ndarray:
+    """Average independent scores with intervals (…,T,3) over the tasks: (…,3); NaN if one is missing."""
+    mean = scores.mean(axis=-2)
+    half_widths = np.linalg.norm(scores[..., 1:] - scores[..., :1], axis=-2) / scores.shape[-2]  # (…,2)
+    return np.concatenate([mean[..., :1], mean[..., :1] + half_widths * [-1, 1]], axis=-1)
 
 
-def _lead(
-    name: str, tasks: Sequence[str], rows: Mapping[Row, Mapping[str, Result]], decimals: int
-) -> tuple[tuple[str, ...], list[Table]]:
+def _verdict(measure: str, tasks: Sequence[str], rows: ResultsByRow, decimals: int) -> tuple[str, list[Table]]:
     """Return the verdict about the best of the rows with every task, and the table of differences to the others."""
-    scores = {row: [_main(results.get(task), deviations=False) for task in tasks] for row, results in rows.items()}
-    complete = {row: line for row, line in scores.items() if all(number.known is not None for number in line)}
-    if not complete:
-        return (), []
-    means = {row: _mean(line).value or 0.0 for row, line in complete.items()}
-    first, *behind = sorted(complete, key=lambda row: -means[row])
-    score = complete[first][0] if len(tasks) == 1 else Number(means[first])
-    on = f"on {tasks[0]}" if len(tasks) == 1 else f"on average over {len(tasks)} tasks"
-    sentence = f"{name}: {first.label} has {with_interval(score, decimals)} {on}"
-    sentence += f", the highest of {len(complete)} rows" if behind else ""
-    if partial := len(scores) - len(complete):
+    numbers = [[_main_score(results_by_task.get(task)) for task in tasks] for results_by_task in rows.values()]
+    scores = np.array([[(n.value, n.low, n.high) for n in line] for line in numbers], float)  # (R,T,3)
+    means = _mean(scores)  # (R,3)
+    ranked = [index for index in np.argsort(-means[:, 0], kind="stable") if np.isfinite(means[index, 0])]
+    if not ranked:
+        return "", []
+    labels, (first, *others) = [row.label for row in rows], ranked
+    score, data = Number(means[first, 0]), f"on average over {len(tasks)} tasks"
+    if len(tasks) == 1:
+        score, data = numbers[first][0], f"on {tasks[0]}"
+    sentence = f"{measure}: {labels[first]} has {with_interval(score, decimals)} {data}"
+    sentence += f", the highest of {len(ranked)} rows" if others else ""
+    if partial := len(rows) - len(ranked):
         sentence += f" ({partial} more {'lacks' if partial == 1 else 'lack'} a score on some task)"
-    if not behind:
-        return (f"{sentence}.",), []
-    gaps = {row: list(map(difference, complete[first], complete[row])) for row in behind}
-    leads = {row: _mean(line) for row, line in gaps.items()}
-    columns = [ROW, *tasks, *(["all tasks"] if len(tasks) > 1 else [])]
-    heads = [Column(column, decimals if index else None) for index, column in enumerate(columns)]
-    cells: dict[Row, Line] = {row: (row.label, *gaps[row], leads[row]) for row in behind}
-    lines = [cells[row][: len(columns)] for row in behind]
-    caption = HOW if any(number.interval for line in gaps.values() for number in line) else ""
-    table = Table(f"Lead of {first.label}", tuple(heads), tuple(lines), caption, folded=len(lines) > 8)
-    ahead = f"{behind[0].label} is {with_interval(leads[behind[0]], decimals)} behind"
-    close = [row.label for row, number in leads.items() if number.low is not None and number.low <= 0]
-    beaten = len(behind) - len(close)
-    if any(number.interval is None for number in leads.values()):
-        ending = f"{ahead}. Significance is unknown, because not all scores have intervals."
+    if not others:
+        return f"{sentence}.", []
+    leads = difference(scores[first], scores[others])  # (R-1,T,3)
+    mean_leads = _mean(leads)  # (R-1,3)
+    caption = DIFFERENCES if np.isfinite(leads).all(axis=-1).any() else ""
+    columns = [Column(task, decimals) for task in tasks]
+    if len(tasks) > 1:
+        columns.append(Column("all tasks", decimals))
+        leads = np.concatenate([leads, mean_leads[:, None]], axis=1)
+    lines = [(labels[row], *(Number(*lead) for lead in line)) for row, line in zip(others, leads, strict=True)]
+    folded = len(lines) > MAX_UNFOLDED
+    table = Table(f"Lead of {labels[first]}", [Column(ROW, None), *columns], lines, caption, folded)
+    behind = f"{labels[others[0]]} is {with_interval(Number(*mean_leads[0]), decimals)} behind"
+    close = [labels[row] for row, low in zip(others, mean_leads[:, 1], strict=True) if low <= 0]
+    beaten = len(others) - len(close)
+    if not np.isfinite(mean_leads).all():
+        ending = f"{behind}. Significance is unknown, because not all scores have intervals."
     elif not close:
-        others = {1: "the other", 2: "both others"}.get(beaten, f"all {beaten} others")
-        ending = f"It is significantly better than {others}: {ahead}."
+        beaten_rows = {1: "the other", 2: "both others"}.get(beaten, f"all {beaten} others")
+        ending = f"It is significantly better than {beaten_rows}: {behind}."
     else:
         more = f" and {len(close) - MAX_NAMED} more" if len(close) > MAX_NAMED else ""
-        ending = f"The difference to {', '.join(close[:MAX_NAMED])}{more} is not significant: {ahead}."
+        ending = f"The difference to {', '.join(close[:MAX_NAMED])}{more} is not significant: {behind}."
         if beaten:
             remaining = "row" if beaten == 1 else f"{beaten} rows"
             ending += f" It is significantly better than the remaining {remaining}."
-    return (f"{sentence}. {ending}",), [table]
-
-
-SECTIONS = {"main": scored_section, "heros": heros_section, "geometry": geometry_section, "other": plain_section}
+    return f"{sentence}. {ending}", [table]

@@ -8,17 +8,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from essent._core.lazy import optional_import
 from essent.errors import InputError
-from essent.report.colours import LIGHT, SERIES, palette
-from essent.report.parts import Bars, Block, Curves, Heat, Points, Report, Table, finite, shortened, shown
+from essent.report.parts import (
+    LEVELS,
+    SERIES,
+    Bars,
+    Block,
+    Curves,
+    Heat,
+    Points,
+    Report,
+    Table,
+    shortened,
+    shown,
+)
 
 INK, FAINT, RULE, EMPTY = "#1A1F26", "#5A6470", "#DFE3E8", "#F0F0F0"
 WIDTH, DPI = 13.0, 130
-LINE, CELL, PLOT, TITLE, VERDICT = 0.32, 0.36, 3.6, 0.55, 0.24  # inches: a bar, a row of a heat map, a plot, a line
-TALLEST = 400.0  # inches; Agg fails above
-LETTERS = 48  # per label
-COLOURS = SERIES["light"]
+BAR, CELL, PLOT, TITLE, VERDICT = 0.32, 0.36, 3.6, 0.55, 0.24  # inches: a bar, a row of a heat map, a plot, a line
+MAX_HEIGHT = 400.0  # inches; Agg fails above
+MAX_LABEL = 48  # characters
 STYLE = {
     "text.parse_math": False,  # a dollar in a name is not a formula
     "text.color": INK,
@@ -40,7 +52,7 @@ def draw_report(report: Report, path: Path) -> None:
         InputError: no figures, or too many for one picture.
         MissingDependencyError: without matplotlib.
     """
-    rows = _rows(report)
+    rows = _pair_figures(report)
     if not rows:
         raise InputError("Nothing to draw: no score is a number. Write .html or .md to see the tables.")
     matplotlib = optional_import("matplotlib", "report")
@@ -49,7 +61,7 @@ def draw_report(report: Report, path: Path) -> None:
     verdict = [line for sentence in report.verdict for line in textwrap.wrap(f"• {sentence}", 150)]
     head = 1.0 + VERDICT * len(verdict)
     heights = [max(map(_height, blocks)) + TITLE * bool(title) for title, blocks in rows]
-    if head + sum(heights) > TALLEST:
+    if head + sum(heights) > MAX_HEIGHT:
         raise InputError(f"A picture of {len(report.sections)} sections is too tall. Write .html instead.")
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # characters missing from the font become boxes
@@ -58,7 +70,7 @@ def draw_report(report: Report, path: Path) -> None:
         top, *parts = figure.subfigures(1 + len(rows), 1, height_ratios=[head, *heights], squeeze=False).ravel()
         inch = 1 / head
         top.text(0.02, 1 - 0.3 * inch, shortened(report.title, 90), fontsize=20, weight="bold", va="top")
-        top.text(0.02, 1 - 0.7 * inch, report.about, fontsize=11, color=FAINT, va="top")
+        top.text(0.02, 1 - 0.7 * inch, report.caption, fontsize=11, color=FAINT, va="top")
         top.text(0.02, 1 - 0.95 * inch, "\n".join(verdict), fontsize=11, va="top")
         for part, (title, blocks) in zip(parts, rows, strict=True):
             if title:
@@ -68,35 +80,33 @@ def draw_report(report: Report, path: Path) -> None:
         figure.savefig(path, format="png", dpi=DPI)
 
 
-def _rows(report: Report) -> list[tuple[str, list[Block]]]:
+def _pair_figures(report: Report) -> list[tuple[str, list[Block]]]:
     """Arrange figures in rows of one or two, heat maps alone; the first row of a section has its title."""
     rows: list[tuple[str, list[Block]]] = []
     for section in report.sections:
         title = section.title
-        pair: list[Block] | None = None
+        row: list[Block] = []
         for block in section.blocks:
             if isinstance(block, Table):
                 continue
-            if pair is None or len(pair) == 2 or isinstance(block, Heat):
-                pair = []
-                rows.append((title, pair))
-            pair.append(block)
-            title = ""
-            if isinstance(block, Heat):
-                pair = None
+            if len(row) != 1 or isinstance(block, Heat) or isinstance(row[0], Heat):
+                row = []
+                rows.append((title, row))
+                title = ""
+            row.append(block)
     return rows
 
 
 def _height(block: Block) -> float:
     if isinstance(block, Bars):
-        return 1.1 + LINE * len(block.rows)
+        return 1.1 + BAR * len(block.rows)
     if isinstance(block, Heat):
         return 1.2 + CELL * len(block.rows)
     return PLOT + (0.2 * len(block.points) if isinstance(block, Points) else 0.0)
 
 
 def _draw(axes: Any, block: Block) -> None:
-    caption = getattr(block, "about", "")
+    caption = getattr(block, "caption", "")
     heads = 40 if isinstance(block, Heat) and block.groups else 22 if isinstance(block, Heat) else 4  # points
     axes.set_title(block.title, loc="left", fontsize=12, weight="bold", pad=heads + 14 * bool(caption))
     _note(axes, 0, 1, shortened(caption, 150), (0, heads), coords="axes fraction", va="bottom", color=FAINT)
@@ -114,17 +124,16 @@ def _note(axes: Any, x: float, y: float, text: str, offset: tuple[float, float] 
 
 def _draw_bars(axes: Any, block: Bars) -> None:
     axis, lines = block.axis, range(len(block.rows))
-    values = [row.number.known for row in block.rows]
-    colours = [COLOURS[row.series % len(COLOURS)] for row in block.rows]
-    axes.barh(lines, [value or 0.0 for value in values], 0.6, color=colours)
-    for line, (row, value) in enumerate(zip(block.rows, values, strict=True)):
-        if row.number.interval is not None:
-            axes.plot(row.number.interval, [line, line], color=INK, linewidth=1.6, marker="|", markersize=7)
-        text = shown(value, block.decimals)
+    colours = [SERIES[row.series % len(SERIES)] for row, _ in block.rows]
+    axes.barh(lines, [number.value or 0.0 for _, number in block.rows], 0.6, color=colours)
+    for line, (_, number) in enumerate(block.rows):
+        if number.interval is not None:
+            axes.plot(number.interval, [line, line], color=INK, linewidth=1.6, marker="|", markersize=7)
+        text = shown(number.value, block.decimals)
         _note(axes, 1, line, text, (45, 0), ha="right", coords=axes.get_yaxis_transform())
     axes.set(xlim=(axis.low, axis.high), ylim=(len(block.rows) - 0.5, -0.5))
     axes.set_xticks(axis.ticks, [shown(tick, axis.decimals) for tick in axis.ticks])
-    axes.set_yticks(lines, [shortened(row.label, LETTERS) for row in block.rows])
+    axes.set_yticks(lines, [shortened(row.label, MAX_LABEL) for row, _ in block.rows])
     axes.grid(axis="x")
     axes.axvline(0, color=FAINT, linewidth=0.8)
 
@@ -132,22 +141,18 @@ def _draw_bars(axes: Any, block: Bars) -> None:
 def _draw_heat(axes: Any, block: Heat) -> None:
     from matplotlib.colors import ListedColormap
 
-    colours = palette(LIGHT)
     shades = [[block.shade(value) for value in values] for _, values in block.rows]
-    colormap = ListedColormap([colour for colour, _ in colours]).with_extremes(bad=EMPTY)
-    filled = [[float("nan") if shade is None else shade for shade in line] for line in shades]
-    axes.pcolormesh(filled, cmap=colormap, vmin=0, vmax=1, edgecolors="white", linewidth=1.5)
+    colormap = ListedColormap([colour for colour, _ in LEVELS]).with_extremes(bad=EMPTY)
+    axes.pcolormesh(np.array(shades, float), cmap=colormap, vmin=0, vmax=1, edgecolors="white", linewidth=1.5)
     for line, (_, values) in enumerate(block.rows):
         for column, (value, shade) in enumerate(zip(values, shades[line], strict=True)):
-            ink = FAINT if shade is None else colours[min(int(shade * len(colours)), len(colours) - 1)][1]
+            ink = FAINT if shade is None else LEVELS[min(int(shade * len(LEVELS)), len(LEVELS) - 1)][1]
             _note(axes, column + 0.5, line + 0.5, shown(value, block.decimals), ha="center", color=ink)
     axes.set(xlim=(0, max(len(block.columns), 6)), ylim=(len(block.rows), 0))
     axes.xaxis.tick_top()
     axes.tick_params(axis="x", labelcolor=INK)
-    axes.set_xticks([column + 0.5 for column in range(len(block.columns))], block.columns)
-    axes.set_yticks(
-        [line + 0.5 for line in range(len(block.rows))], [shortened(label, LETTERS) for label, _ in block.rows]
-    )
+    axes.set_xticks(np.arange(len(block.columns)) + 0.5, block.columns)
+    axes.set_yticks(np.arange(len(block.rows)) + 0.5, [shortened(label, MAX_LABEL) for label, _ in block.rows])
     start = 0
     for title, span in block.groups:
         _note(axes, start + span / 2, 0, title, (0, 24), ha="center", weight="bold")
@@ -155,29 +160,26 @@ def _draw_heat(axes: Any, block: Heat) -> None:
 
 
 def _draw_curves(axes: Any, block: Curves) -> None:
-    count, axis = len(block.positions), block.axis
-    for colour, (name, values) in zip(COLOURS, block.series, strict=False):
-        numbers = [float("nan") if finite(value) is None else value for value in values]
-        axes.plot(range(block.begin), numbers[: block.begin], "o", color=colour, markersize=5, clip_on=False)
-        axes.plot(range(block.begin, count), numbers[block.begin :], "o-", color=colour, markersize=5, label=name)
-    ticks = [place for place in range(count) if count <= 14 or place % (count // 10) == 0 or place == count - 1]
-    axes.set_xticks(ticks, [block.positions[place] for place in ticks])
+    count, axis, begin = len(block.positions), block.axis, block.begin
+    for colour, (name, values) in zip(SERIES, block.series, strict=False):
+        numbers = np.array(values, float)  # None becomes NaN, a gap
+        axes.plot(range(begin), numbers[:begin], "o", color=colour, markersize=5, clip_on=False)
+        axes.plot(range(begin, count), numbers[begin:], "o-", color=colour, markersize=5, label=name)
+    ticks = [tick for tick in range(count) if count <= 14 or tick % (count // 10) == 0 or tick == count - 1]
+    axes.set_xticks(ticks, [block.positions[tick] for tick in ticks])
     axes.set(xlabel=block.x_name, ylabel=block.y_name, ylim=(axis.low, axis.high))
     axes.grid(axis="y")
     axes.legend(frameon=False)
 
 
 def _draw_points(axes: Any, block: Points) -> None:
-    for number, point in enumerate(block.points, start=1):
-        colour, size = COLOURS[point.series % len(COLOURS)], 15 * point.area**0.5
-        if point.interval is not None:
-            axes.plot([point.x, point.x], point.interval, color=colour, linewidth=1.6, alpha=0.7)
-        label = f"{number}  {shortened(point.label, 60)}"
-        mark = {"markersize": size, "markeredgecolor": "white", "clip_on": False}
-        axes.plot(point.x, point.y, "o", color=colour, label=label, **mark)
-        _note(axes, point.x, point.y, str(number), ha="center", color="white", weight="bold")
-    (left, right), (low, high) = ((axis.low, axis.high) for axis in block.axes)
-    axes.set(xlabel=block.x_name, ylabel=block.y_name, xlim=(left, right), ylim=(low, high))
+    for number, (row, x, y) in enumerate(block.points, start=1):
+        label = f"{number}  {shortened(row.label, 60)}"
+        mark = {"markersize": 15, "markeredgecolor": "white", "clip_on": False}
+        axes.plot(x, y, "o", color=SERIES[row.series % len(SERIES)], label=label, **mark)
+        _note(axes, x, y, str(number), ha="center", color="white", weight="bold")
+    x_axis, y_axis = block.axes
+    axes.set(xlabel=block.x_name, ylabel=block.y_name, xlim=x_axis[:2], ylim=y_axis[:2])
     axes.grid()
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, -0.12), markerscale=0.5)
 

@@ -1,22 +1,30 @@
-"""Writing of reports as HTML pages, Markdown or pictures. Pages load nothing, and every text is escaped."""
+"""Reading of results and leaderboards, and writing of reports as HTML pages, Markdown or pictures.
+
+Pages load nothing, and every text is escaped.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import html
+import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import is_dataclass
+from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import NoneType
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 from essent._core.atomic import replacing_file
-from essent._core.lazy import optional_import
+from essent._core.lazy import needs_torch, optional_import
 from essent._core.registry import did_you_mean
-from essent.errors import InputError
-from essent.report.colours import level_of, page_colours
+from essent.errors import DataError, EssentError, InputError
 from essent.report.gather import gather
 from essent.report.parts import (
+    TEMPLATES,
     Bars,
     Block,
     Curves,
@@ -25,20 +33,110 @@ from essent.report.parts import (
     Points,
     Report,
     Table,
-    finite,
     interval_text,
     shown,
+    with_interval,
 )
 from essent.report.picture import draw_report
-from essent.tasks.result import Result
+from essent.tasks.result import FORMAT, Result, load_results
 
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard
 
-TEMPLATES = Path(__file__).parent / "templates"
 SPECIAL = re.compile(r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+=-]")
 TITLE = "Sentence embeddings"
 LIBRARIES = {".html": "jinja2", ".md": "", ".png": "matplotlib"}  # required per suffix
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_results(path: str | Path) -> list[Result] | Leaderboard:
+    """Read the file of `essent evaluate --json`, `essent lab minimal-pairs evaluate --json` or `essent search --json`.
+
+    Raises:
+        DataError: no such file, or another format.
+
+    Example:
+        >>> from essent import evaluate
+        >>> from essent.report import read_results
+        >>> from essent.tasks import save_results
+        >>> results = evaluate("sentence-transformers/all-MiniLM-L6-v2", ["mean"], ["duplicates.jsonl"])
+        >>> save_results(results["mean"], "evaluated.json")
+        >>> [result.task for result in read_results("evaluated.json")]
+        ['duplicates']
+    """
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"Cannot read the results {path}: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON
+        raise DataError(f"{path} is not a JSON file: {error}.") from None
+    kind = content.get("format") if isinstance(content, dict) else None
+    if kind == FORMAT:
+        return load_results(path)
+    with needs_torch(f"{path}: a leaderboard of essent search"):
+        from essent.selection.leaderboard import FORMAT as BOARD_FORMAT
+
+    if kind != BOARD_FORMAT:
+        raise DataError(
+            f"{path} is neither a file of results nor a leaderboard: its format is {kind!r}. Expected {FORMAT!r} or "
+            f"{BOARD_FORMAT!r}, written by evaluate, search or lab minimal-pairs evaluate with --json."
+        )
+    try:
+        return leaderboard_from(content)
+    except (EssentError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path} is not a leaderboard: {type(error).__name__}: {error}.") from None
+
+
+def leaderboard_from(values: Mapping[str, Any]) -> Leaderboard:
+    """Create a leaderboard from the values of `Leaderboard.to_dict`.
+
+    Raises:
+        KeyError, TypeError, ValueError, RecipeError: a value is missing or has another type.
+    """
+    from essent.selection.leaderboard import Leaderboard
+
+    criterion, trials = str(values["criterion"]), values["trials"]
+    best, first = values.get("best"), trials[0]["recipe"] if trials else None
+    winner = values.get("winner", first)
+    kept, winner = None if best == winner else best, None if winner == first else winner
+    board: Leaderboard = _converted(Leaderboard, {**values, "kept": kept, "winner": winner, "_source": None})
+    if not all(criterion in trial.scores for trial in board.trials):
+        raise ValueError(f"a recipe has no score by {criterion!r}")
+    return board
+
+
+def _converted(kind: Any, value: Any) -> Any:
+    """Convert a JSON value to a type of a leaderboard's fields; unknown keys of a dataclass are ignored."""
+    from essent.recipe.recipe import Recipe
+
+    origin, arguments = get_origin(kind), get_args(kind)
+    if NoneType in arguments:
+        return None if value is None else _converted(arguments[0], value)
+    if kind is Recipe:
+        return Recipe.parse(value)
+    has_fields = is_dataclass(kind)
+    if has_fields:
+        hints = get_type_hints(kind)
+        return kind(**{name: _converted(hints[name], value[name]) for name in hints if name in value})
+    if origin is tuple:
+        kinds = repeat(arguments[0], len(value)) if arguments[-1] is ... else arguments
+        return tuple(_converted(*pair) for pair in zip(kinds, value, strict=True))
+    if origin is Mapping:
+        return {str(name): _converted(arguments[1], part) for name, part in value.items()}
+    if kind is float:
+        return math.nan if value is None else _number(value)
+    return value if kind is Any else kind(value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{value!r} is not a number")
+    return float(value)
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
 
 
 def write_report(
@@ -141,38 +239,36 @@ def html_report(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(shown=shown, interval=interval_text, line=line_of, level=level_of)
-    environment.tests["wide"] = is_wide
-    environment.tests["on_page"] = lambda block: getattr(block, "values_on", "") != "picture"
-    environment.tests["finite"] = lambda value: finite(value) is not None
+    environment.filters.update(shown=shown, interval=interval_text, line=polylines_of)
+    environment.tests["wide"] = _is_wide
+    environment.tests["on_page"] = lambda block: getattr(block, "show", "") != "picture"
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
-    markup = jinja.utils.markupsafe.Markup
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    template = environment.get_template("report.html.j2")
-    page: str = template.render(
-        report=report, script=markup(script), script_hash=digest, colours=markup(page_colours())
+    markup = jinja.utils.markupsafe.Markup
+    page: str = environment.get_template("report.html.j2").render(
+        report=report, script=markup(script), script_hash=digest
     )
     return page
 
 
-def is_wide(block: Block) -> bool:
+def _is_wide(block: Block) -> bool:
     """Return whether a block has the whole width: tables, and heat maps with long labels or many columns."""
     if isinstance(block, Heat):
-        wide = block.decimals > 2 and len(block.columns) > 8  # numbers of at least five characters
-        return wide or len(block.columns) > 14 or any(len(label) > 8 for label, _ in block.rows)
+        max_columns = 8 if block.decimals > 2 else 14  # three decimals: numbers of at least five characters
+        return len(block.columns) > max_columns or any(len(label) > 8 for label, _ in block.rows)
     return isinstance(block, Table)
 
 
-def line_of(curves: Curves, values: Sequence[float | None]) -> list[str]:
+def polylines_of(curves: Curves, values: Sequence[float | None]) -> list[str]:
     """Return the segments of a curve between gaps as SVG points in a square of 100 × 100, from `begin` on."""
-    runs: list[list[str]] = [[]]
-    for index, value in enumerate(map(finite, values)):
+    axis, count = curves.axis, len(curves.positions)
+    segments: list[list[str]] = [[]]
+    for index, value in enumerate(values):
         if value is None or index < curves.begin:
-            runs.append([])
+            segments.append([])
         else:  # the middle of equal parts
-            across = 100 * (index + 0.5) / len(curves.positions)
-            runs[-1].append(f"{across:.3f},{100 - curves.axis.share(value):.3f}")
-    return [" ".join(run) for run in runs if len(run) > 1]
+            segments[-1].append(f"{100 * (index + 0.5) / count:.3f},{100 - axis.share(value):.3f}")
+    return [" ".join(segment) for segment in segments if len(segment) > 1]
 
 
 # -- Markdown --------------------------------------------------------------------------------------------------------
@@ -180,15 +276,15 @@ def line_of(curves: Curves, values: Sequence[float | None]) -> list[str]:
 
 def markdown_report(report: Report) -> str:
     """Render a report as GitHub Markdown, without bars and points, whose numbers are in a table too."""
-    parts = [f"# {escaped(report.title)}", escaped(report.about)]
+    parts = [f"# {escaped(report.title)}", escaped(report.caption)]
     if report.verdict:
-        parts += ["## Verdict", _listed(report.verdict)]
+        parts += ["## Verdict", _bullet_list(report.verdict)]
     for section in report.sections:
-        parts += [f"## {escaped(section.title)}", escaped(section.about)]
+        parts += [f"## {escaped(section.title)}", escaped(section.caption)]
         for block in section.blocks:
             if not isinstance(block, (Bars, Points)):
-                parts += [f"### {escaped(block.title)}", escaped(getattr(block, "about", "")), _grid(block)]
-        parts.append(_listed(section.notes))
+                parts += [f"### {escaped(block.title)}", escaped(getattr(block, "caption", "")), _grid(block)]
+        parts.append(_bullet_list(section.notes))
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -197,32 +293,24 @@ def escaped(text: str) -> str:
     return html.escape(SPECIAL.sub(r"\\\g<0>", " ".join(text.split())), quote=False)
 
 
-def _listed(sentences: Sequence[str]) -> str:
+def _bullet_list(sentences: Sequence[str]) -> str:
     return "\n".join(f"- {escaped(sentence)}" for sentence in sentences)
 
 
 def _grid(block: Table | Heat | Curves) -> str:
     """Format a table whose first columns are texts and whose other columns are numbers."""
-    texts = 1
-    if isinstance(block, Table):
-        columns = [column.name for column in block.columns]
-        texts = [*(column.decimals is None for column in block.columns), False].index(False)
-        best = [block.best(index) for index in range(len(columns))]
-        decimals = [column.decimals for column in block.columns]
-        rows = [list(map(_cell, row, decimals, best)) for row in block.rows]
-    elif isinstance(block, Heat):
-        columns = [block.corner, *block.columns]
-        rows = [[escaped(label), *(shown(value, block.decimals) for value in values)] for label, values in block.rows]
-    else:
-        columns = [block.x_name, *(name for name, _ in block.series)]
-        lines = zip(block.positions, *(values for _, values in block.series), strict=True)
-        rows = [[escaped(name), *(shown(value, block.decimals) for value in values)] for name, *values in lines]
-    rule = [":--" if index < texts else "--:" for index in range(len(columns))]
-    return "\n".join(f"| {' | '.join(line)} |" for line in [list(map(escaped, columns)), rule, *rows])
+    table = block if isinstance(block, Table) else block.table
+    columns = range(len(table.columns))
+    decimals, best = [column.decimals for column in table.columns], list(map(table.best, columns))
+    rows = [map(_cell, row, decimals, best) for row in table.rows]
+    text_columns = [*(number is None for number in decimals), False].index(False)
+    rule = [":--" if column < text_columns else "--:" for column in columns]
+    heads = [escaped(column.name) for column in table.columns]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [heads, rule, *rows])
 
 
 def _cell(content: str | Number, decimals: int | None, best: str | None) -> str:
     if isinstance(content, str):
         return escaped(content)
-    text, interval = shown(content.value, decimals), interval_text(content, decimals)
-    return (f"**{text}**" if text == best else text) + (f" ({interval})" if interval else "")
+    text, number = shown(content.value, decimals), with_interval(content, decimals)
+    return f"**{text}**{number.removeprefix(text)}" if text == best else number

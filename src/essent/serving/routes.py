@@ -14,7 +14,7 @@ import orjson
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from essent.report.colours import page_colours
+from essent.report.parts import COLOURS
 from essent.serving import schemas
 from essent.serving.prepared import Description
 from essent.serving.schemas import RequestError, unhealthy
@@ -286,7 +286,7 @@ def explorer_page() -> tuple[bytes, dict[str, str]]:
 
     It fetches only this server's own paths, and shows texts as plain text only.
     """
-    style = (PAGE / "explorer.css").read_text("utf-8").replace("/* colours */", page_colours())
+    style = (PAGE / "explorer.css").read_text("utf-8").replace("/* colours */", COLOURS)
     script = "".join((PAGE / name).read_text("utf-8") for name in SCRIPTS)
     html = (PAGE / "explorer.html").read_text("utf-8").replace("/* style */", style).replace("/* script */", script)
     digests = {
