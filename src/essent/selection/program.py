@@ -311,5 +311,5 @@ def _cosines(
     first, second = sides if mixed is None else map(mixed, sides)
     lengths = [vectors.norm(dim=-1, keepdim=True) for vectors in (first, second)]
     difference = first / lengths[0].clamp(min=1e-30) - second / lengths[1].clamp(min=1e-30)
-    cosines = 1 - torch.linalg.vecdot(difference, difference).double() / 2
+    cosines: torch.Tensor = 1 - torch.linalg.vecdot(difference, difference).double() / 2
     return cosines.mul_(((lengths[0] > 0) & (lengths[1] > 0)).squeeze(-1))

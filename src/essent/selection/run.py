@@ -213,7 +213,7 @@ def _data_sets(
     data: Any, folder: str | Path | None, criterion: str | Sequence[str], weights: Sequence[float], seed: int
 ) -> list[SearchData]:
     """Read one data set or several: a list of tasks or paths (a list of strings is texts without labels)."""
-    sources = [data]
+    sources: Sequence[Any] = [data]
     if isinstance(data, (list, tuple)) and data:
         sources = data if all(isinstance(row, Path) or hasattr(row, "score_vectors") for row in data) else [data]
     if len(weights) not in (0, len(sources)):

@@ -376,7 +376,9 @@ def read_calibration(root: Path) -> Calibration | None:
 
 def _is_curve(content: Any) -> bool:
     """Return whether a JSON value is a curve that never decreases, over all cosines."""
-    x, y = (content.get(part) if isinstance(content, dict) else None for part in PARTS)
+    x: Any
+    y: Any
+    x, y = ([content.get(part) for part in PARTS] if isinstance(content, dict) else (None, None))
     if not all(isinstance(knots, list) and 2 <= len(knots) <= MOST_KNOTS and _are_numbers(knots) for knots in (x, y)):
         return False
     increases = len(x) == len(y) and bool((np.diff(x) > 0).all() and (np.diff(y) >= 0).all())

@@ -101,8 +101,9 @@ def _new_config(name: str) -> Any:
     """Return the configuration of a size or of a config.json."""
     if name in SIZES:
         layers, width = SIZES[name]
-        sizes = {"num_hidden_layers": layers, "hidden_size": width, "intermediate_size": 4 * width}
-        return CONFIG_MAPPING["bert"](**sizes, num_attention_heads=width // 64, vocab_size=0)
+        sizes: dict[str, Any] = {"num_hidden_layers": layers, "hidden_size": width, "intermediate_size": 4 * width}
+        sizes |= {"num_attention_heads": width // 64, "vocab_size": 0}
+        return CONFIG_MAPPING["bert"](**sizes)
     if not Path(name).is_file():
         hint = did_you_mean(name, list(SIZES))
         raise InputError(f"config={name!r} is neither a config.json with model_type nor a size. {hint}")
