@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from essent._core.arithmetic import has_bfloat16
+from essent._core.machine import has_bfloat16
 from essent.model.loading import load
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import framed_ids, pad

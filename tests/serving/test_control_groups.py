@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from test_command import COMMAND
 
-from essent._core.cores import ROOT
+from essent._core.machine import ROOT
 
 FILES = {"cpu": ("cpu.max", "cpu.cfs_quota_us"), "memory": ("memory.max", "memory.limit_in_bytes")}  # version 2, 1
 
@@ -39,7 +39,7 @@ def control_group(controller: str, limits: tuple[str, str]) -> Iterator[list[str
 
 
 def test_the_share_of_a_group_is_counted() -> None:
-    command = [sys.executable, "-c", "from essent._core.cores import cores; print(cores())"]
+    command = [sys.executable, "-c", "from essent._core.machine import cores; print(cores())"]
     with control_group("cpu", ("50000 100000", "50000")) as limited:
         assert subprocess.check_output([*limited, *command], text=True) == "1\n"
 

@@ -27,7 +27,7 @@ from tested_models import change, healthy, write_json
 
 from command_line import run
 from essent import Encoder
-from essent._core.folders.digests import write_digests
+from essent._core.folders.files import write_digests
 from essent.engine.compiled import CompiledEncoder
 from essent.errors import InputError, VerificationError
 from essent.verification.checks import CHECKS

@@ -14,10 +14,10 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from essent._core.arguments import check_prompt
-from essent._core.arithmetic import BFLOAT16, FLOAT32
 from essent._core.folders.contents import is_exported_folder
-from essent._core.folders.digests import digest_of_file
+from essent._core.folders.files import digest_of_file
 from essent._core.lazy import check_torch
+from essent._core.machine import BFLOAT16, FLOAT32
 from essent._core.texts import encode_allowing_nonfinite, require_finite
 from essent.bulk.settings import BulkSettings, ModelSpec
 from essent.engine.choice import check_graph, computing_in

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from essent._core.arithmetic import FLOAT32
 from essent._core.atomic import write_json
 from essent._core.folders.contents import is_exported_folder
-from essent._core.folders.names import STATE_FOLDER
-from essent._core.folders.reading import read_json
+from essent._core.folders.files import STATE_FOLDER, read_json
+from essent._core.machine import FLOAT32
 from essent._core.types import TextsLike
 from essent.bulk.batches import read_texts
 from essent.bulk.models import Model, open_encoder, ready

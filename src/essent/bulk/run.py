@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from essent._core.arguments import check_path, check_size
-from essent._core.progress import text_progress
+from essent._core.display import text_progress
 from essent.bulk.batches import chunk_fields
 from essent.bulk.models import Model
 from essent.bulk.parts import Part, check_same, clean, library_versions, read_parts, remove_parts, vector_fields

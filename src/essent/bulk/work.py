@@ -27,7 +27,7 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from essent._core.atomic import temporary_folder
-from essent._core.cores import cores
+from essent._core.machine import cores
 from essent.bulk.batches import Batch, encode, read_batches
 from essent.bulk.models import Model, open_encoder, ready
 from essent.bulk.parts import SHARED_MODEL, Part, PartWriter, cannot_write, clean

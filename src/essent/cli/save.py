@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
-from essent._core.arithmetic import BFLOAT16, FLOAT32, INT8, precision_of
+from essent._core.machine import BFLOAT16, FLOAT32, INT8, precision_of
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, prepare_torch, show_lines, show_note, wants_progress
 from essent.cli.files import check_folder
@@ -86,8 +86,7 @@ def save(
             opt.refuse(matching, "needs --calibrate FILES with texts.")
     parsed = None if recipe is None else Recipe.parse(recipe)
     prepare_torch("essent save")
-    from essent._core.folders.names import GRAPH
-    from essent._core.folders.places import check_replaceable
+    from essent._core.folders.files import GRAPH, check_replaceable
     from essent.encoder.encoder import Encoder, open_as_it_is
     from essent.engine.gain import texts_to_compare
     from essent.verification.golden import verify

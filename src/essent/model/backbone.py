@@ -16,7 +16,6 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from essent._core.arithmetic import AUTO, FLOAT32, check_bfloat16, computing
 from essent._core.compat import (
     attention_of,
     can_set_attention,
@@ -25,6 +24,7 @@ from essent._core.compat import (
     set_attention,
     without_capturing,
 )
+from essent._core.machine import AUTO, FLOAT32, check_bfloat16, computing
 from essent.errors import ModelError
 from essent.model.attention import DIAGONAL, SHORT_ATTENTION, DiagonalRecorder, recorder_in_use
 from essent.model.mlm_head import MaskedLMHead

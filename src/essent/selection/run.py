@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from essent._core import clock
+from essent._core import machine
 from essent._core.arguments import check_size
-from essent._core.arithmetic import AUTO, precision_of
+from essent._core.machine import AUTO, precision_of
 from essent._core.registry import did_you_mean
 from essent._core.types import ModelLike
 from essent.encoder.pipeline.digests import digest_of_backbone
@@ -97,7 +97,7 @@ def search(
         >>> len(board.trials), str(board.best)
         (27, 'mean')
     """
-    started = clock.elapsed()
+    started = machine.elapsed()
     check_size(top, "top")
     settings = _checked(memory, batch_size, seed, precision, progress, options)
     space = find_space(space)
@@ -131,7 +131,7 @@ def search(
         "encoded": sum(sweep.encoded for sweep in run.sweeps),
         "seed": seed,
         "precision": settings["precision"],
-        "seconds": round(clock.elapsed() - started, 2),
+        "seconds": round(machine.elapsed() - started, 2),
         "versions": library_versions(),
     }
     # without the default prompt: an Encoder adds it to its fit texts itself

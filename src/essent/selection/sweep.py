@@ -21,7 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
-from essent._core.cores import cores
+from essent._core.machine import cores
 from essent._core.texts import require_finite
 from essent.errors import InputError, NoSpreadError
 from essent.recipe.shaping.affine import AffineShaper, Moments

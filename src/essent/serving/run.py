@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from essent._core.cores import cores
 from essent._core.lazy import check_torch, optional_import
+from essent._core.machine import cores
 from essent.errors import DamagedError, EngineError, InputError
 from essent.serving.prepared import Prepared, named, prepare_in_process, served_static
 from essent.serving.settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from essent._core.arithmetic import PASSES, precision_of
+from essent._core.machine import PASSES, precision_of
 from essent.engine.choice import ENGINES
 from essent.errors import InputError
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from essent._core.atomic import write_text
-from essent._core.folders.names import STATE_FOLDER
-from essent._core.folders.reading import read_json
+from essent._core.folders.files import STATE_FOLDER, read_json
 from essent._core.lazy import needs_torch
 from essent._core.texts import check_texts, require_finite
 from essent._core.types import TextsLike

@@ -18,8 +18,7 @@ from importlib.util import find_spec
 import numpy as np
 import torch
 
-from essent._core.arithmetic import has_bfloat16
-from essent._core.cores import cores
+from essent._core.machine import cores, has_bfloat16
 from essent._core.registry import did_you_mean
 from essent.encoder.encoder import Encoder
 from essent.engine.compiled import CompiledEncoder

@@ -7,10 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from essent._core.folders.digests import check_digests, has_digests
-from essent._core.folders.names import ENCODER, GRAPH, STATE_FOLDER
-from essent._core.folders.places import check_places, is_inside
-from essent._core.folders.reading import read_json
+from essent._core.folders.files import (
+    ENCODER,
+    GRAPH,
+    STATE_FOLDER,
+    check_digests,
+    check_places,
+    has_digests,
+    is_inside,
+    read_json,
+)
 from essent._core.folders.rules import (
     CONFIG,
     MODULE,

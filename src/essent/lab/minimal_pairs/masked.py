@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from essent._core.folders.opening import guarded, opening
+from essent._core.folders.contents import guarded, opening
 from essent._core.hub import reach_model
 from essent.errors import ModelError
 from essent.lab.minimal_pairs.parsing import read_table

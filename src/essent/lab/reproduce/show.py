@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from essent._core.notebook import html_block, html_lines, html_table, html_title
+from essent._core.display import html_block, html_lines, html_table, html_title
 from essent.lab.reproduce.run import Measured, Reproduction
 from essent.tasks.result import library_versions, plain
 
