@@ -136,14 +136,8 @@ def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
 
 def needs_fit(encoder: Any, requested: bool) -> bool:
     """Return whether the recipe learns something and has not yet, or is `requested` to."""
-    if isinstance(encoder, StaticEncoder) or not hasattr(encoder, "recipe"):
-        return False  # and imports no torch
-    from essent.encoder.encoder import Encoder
-
-    if not isinstance(encoder, Encoder):
-        return False
-    module = encoder.module
-    if not (module.plan.reads_stats or module.chain.needs_fit):
+    module = getattr(encoder, "module", None)  # of an Encoder
+    if module is None or not (module.plan.reads_stats or module.chain.needs_fit):
         return False
     try:
         module.require_fit()

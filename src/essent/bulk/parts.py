@@ -289,24 +289,19 @@ def check_same(
     """
     for name, part in parts.items():
         changes = [
-            f"{key} was {_shortened(part.run.get(key))} and is now {_shortened(run.get(key))}"
+            f"{key} was {json.dumps(before):.80} and is now {json.dumps(now):.80}"
             for key in sorted({*run, *part.run} if complete else run)
-            if part.run.get(key) != run.get(key)
+            if (before := part.run.get(key)) != (now := run.get(key))
         ]
-        number, before = int(NAME.findall(name)[0][0]), part.source
+        number, source = int(NAME.findall(name)[0][0]), part.source
         if number >= len(sources):
-            changes.append(f"{before['address']} was source {number + 1}, and there are now {len(sources)}")
-        elif before["address"] != sources[number].address:
-            changes.append(f"source {number + 1} was {before['address']} and is now {sources[number].address}")
-        elif changed := difference(before["print"], sources[number].print):
-            changes.append(f"{before['address']} has changed: {changed}")
+            changes.append(f"{source['address']} was source {number + 1}, and there are now {len(sources)}")
+        elif source["address"] != sources[number].address:
+            changes.append(f"source {number + 1} was {source['address']} and is now {sources[number].address}")
+        elif changed := difference(source["print"], sources[number].print):
+            changes.append(f"{source['address']} has changed: {changed}")
         if changes:
             raise DataError(f"{folder} holds parts of another run ({name}): {'; '.join(changes)}. {START_OVER}")
-
-
-def _shortened(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else f"{text[:77]}…"
 
 
 def clean(folder: Path) -> None:

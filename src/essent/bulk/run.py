@@ -191,7 +191,16 @@ def encode(
     spec = ModelSpec(model, recipe, engine, precision, fit is not None, dict(options or {}))
     chosen = BulkSettings(**settings)
     if ray:
-        from essent.bulk.ray_cluster import connected
+        from essent.bulk.ray_cluster import connected, do_units_on_cluster
+    failures: list[DataError] = []
+
+    def units_until_failure() -> Iterator[Unit]:
+        """Yield units; an unreadable source ends the run after the units before it."""
+        try:
+            yield from run.units()
+        except DataError as error:
+            failures.append(error)
+
     with connected(ray) if ray else nullcontext():
         run = prepare(
             sources,
@@ -203,68 +212,33 @@ def encode(
             force=force,
             note=print_note if progress else lambda line: None,
         )
-        resumed = sum(part.rows for part in run.parts.values())
-        parts = dict(run.parts)
+        job, parts, units = run.job, dict(run.parts), units_until_failure()
+        rows = resumed = sum(part.rows for part in parts.values())
         with interruptible() as stop, text_progress(run.rows, progress, resumed, "Rows") as update:
-            for part in compute(run, workers, stop, cluster=bool(ray)):
+            if ray:
+                new_parts = do_units_on_cluster(units, job, run.model, workers, stop)
+            elif workers in (None, 1):
+                new_parts = do_units(units, job, run.model, stop)
+            else:
+                new_parts = do_units_by_workers(units, job, run.model, workers, stop)
+            for part in new_parts:
                 parts[part.name] = part
+                rows += part.rows
                 update(part.rows)
-        if stop.is_set():
-            rows = sum(part.rows for part in parts.values())
-            raise KeyboardInterrupt(
-                f"Stopped after {rows:,} of about {run.rows:,} rows, in {len(parts)} parts. Run the same command to "
-                "resume."
-            )
+    if failures:
+        raise DataError(f"{failures[0]} {job.folder} has {rows:,} rows, in {len(parts):,} parts.") from failures[0]
+    if stop.is_set():
+        raise KeyboardInterrupt(
+            f"Stopped after {rows:,} of about {run.rows:,} rows, in {len(parts)} parts. Run the same command to resume."
+        )
     statuses: Counter[str] = Counter()
     first_rows: dict[str, str] = {}
     for name, part in sorted(parts.items()):
         statuses.update(part.statuses)
         first_rows = {status: f"row {row + 1:,} of {name}" for status, row in part.first.items()} | first_rows
-    return BulkResult(
-        run.job.folder,
-        statuses.total(),
-        len(parts),
-        dict(statuses),
-        run.model.dimensions,
-        resumed,
-        time.monotonic() - began,
-        _mean_loss([part.loss for part in parts.values() if part.loss]),
-        first_rows,
-    )
-
-
-def compute(
-    run: Prepared, workers: int | None = None, stop: Event | None = None, *, cluster: bool = False
-) -> Iterator[Part]:
-    """Compute the missing parts and yield each when it is written; with `cluster` on the connected Ray cluster.
-
-    Raises:
-        DataError: see `do_unit`; an unreadable source ends the run after the units before it.
-    """
-    stop = stop or Event()
-    failures: list[DataError] = []
-    rows, count = sum(part.rows for part in run.parts.values()), len(run.parts)
-
-    def until_failure() -> Iterator[Unit]:
-        try:
-            yield from run.units()
-        except DataError as error:
-            failures.append(error)
-
-    units = until_failure()
-    if cluster:
-        from essent.bulk.ray_cluster import do_units_on_cluster
-
-        parts = do_units_on_cluster(units, run.job, run.model, workers, stop)
-    elif workers in (None, 1):
-        parts = do_units(units, run.job, run.model, stop)
-    else:
-        parts = do_units_by_workers(units, run.job, run.model, workers, stop)
-    for part in parts:
-        rows, count = rows + part.rows, count + 1
-        yield part
-    for failure in failures:
-        raise DataError(f"{failure} {run.job.folder} has {rows:,} rows, in {count:,} parts.") from failure
+    loss = _mean_loss([part.loss for part in parts.values() if part.loss])
+    seconds, dimensions = time.monotonic() - began, run.model.dimensions
+    return BulkResult(job.folder, rows, len(parts), dict(statuses), dimensions, resumed, seconds, loss, first_rows)
 
 
 def prepare(

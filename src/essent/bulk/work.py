@@ -1,12 +1,11 @@
 """Compute units in one or several processes. A part depends only on its unit and the job, not on earlier units.
 
 Each worker process has its own pipe, which closes when the process ends, at whatever moment, without an effect on the
-others. A worker requests a unit when it can read one. All workers map one file of weights.
+others. A worker requests a unit when it can read one. All workers map the same weights.
 """
 
 from __future__ import annotations
 
-import mmap
 import multiprocessing
 import os
 import pickle
@@ -14,7 +13,7 @@ import signal
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -25,6 +24,8 @@ from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
+
+import numpy as np
 
 from essent._core.atomic import temporary_folder
 from essent._core.machine import cores
@@ -235,34 +236,30 @@ def _share(job: Job, encoder: Any, threads: int, folder: Path) -> Callable[[], A
             source = str(folder / "graph")
             encoder.save(source)
         return partial(open_encoder, replace(job.spec, model=source, threads=threads), job.settings)
-    path = str(folder / "weights")
-    with open(path, "wb") as file:
-        if not isinstance(encoder, StaticEncoder):
-            import torch
-
-            try:
-                torch.save(encoder, file, pickle_protocol=pickle.HIGHEST_PROTOCOL)
-            except RuntimeError as error:  # torch completes its file even if the disk is full
-                if isinstance(error.__context__, OSError):
-                    raise error.__context__ from None
-                raise
-            return partial(torch.load, path, mmap=True, weights_only=False)
+    if isinstance(encoder, StaticEncoder):
         buffers: list[pickle.PickleBuffer] = []
-        content, spans = pickle.dumps(encoder, protocol=5, buffer_callback=buffers.append), []
-        for buffer in buffers:
-            file.write(bytes(-file.tell() % 64))
-            start = file.tell()
-            file.write(buffer.raw())
-            spans.append((start, file.tell()))
-        file.write(b"\0")  # an empty file cannot be mapped
-    return partial(_open_static, path, content, spans)
+        content = pickle.dumps(encoder, protocol=5, buffer_callback=buffers.append)
+        paths = [folder / f"weights-{number}" for number in range(len(buffers))]
+        for path, buffer in zip(paths, buffers, strict=True):
+            path.write_bytes(buffer.raw())
+        return partial(_open_static, paths, content)
+    import torch
+
+    path = folder / "weights"
+    try:
+        with path.open("wb") as file:
+            torch.save(encoder, file, pickle_protocol=pickle.HIGHEST_PROTOCOL)
+    except RuntimeError as error:  # torch completes its file even if the disk is full
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
+    return partial(torch.load, str(path), mmap=True, weights_only=False)
 
 
-def _open_static(path: str, content: bytes, spans: list[tuple[int, int]]) -> Any:
-    """Return a static encoder whose arrays are mapped ranges of a file."""
-    with open(path, "rb") as file:
-        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    return pickle.loads(content, buffers=[view[start:stop] for start, stop in spans])  # noqa: S301  from our parent
+def _open_static(paths: Sequence[Path], content: bytes) -> Any:
+    """Return a static encoder whose arrays are mapped files; an empty file cannot be mapped."""
+    buffers = [np.memmap(path, np.uint8, "r") if path.stat().st_size else b"" for path in paths]
+    return pickle.loads(content, buffers=buffers)  # noqa: S301  from our parent
 
 
 def failure_of(error: BaseException) -> EssentError:

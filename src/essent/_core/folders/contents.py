@@ -16,11 +16,10 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from essent._core.folders.check import ROUTERS, Settings, check_model, code_in, files_of, upgrade_or
-from essent._core.folders.files import STATE_FOLDER, check_places, read_json
+from essent._core.folders.check import ROUTERS, Files, check_model, code_in, upgrade_or
+from essent._core.folders.files import ENCODER, GRAPH, check_places, read_json
 from essent._core.folders.rules import OLD_ARGUMENTS
-from essent._core.hub import file_options, reach_model
-from essent._core.lazy import needs_torch
+from essent._core.hub import file_options, find_file, reach_model
 from essent.errors import DamagedError, EssentError, ModelError, RecipeError
 from essent.version import __version__
 
@@ -62,19 +61,19 @@ def is_essent_folder(name: str, options: dict[str, Any]) -> bool:
         ModelError: the name is neither a folder nor cached, and the hub cannot be reached.
     """
     if Path(name).is_dir():
-        return (Path(name) / STATE_FOLDER / ABOUT).is_file()
+        return (Path(name) / ENCODER).is_file()
     if Path(name).exists() or Path(name).is_absolute() or name.startswith(".") or name.count("/") != 1:
         return False
     options = reach_model(name, options)
     try:
-        return find_file(name, ABOUT, file_options(options), STATE_FOLDER) is not None
+        return find_file(name, ENCODER, file_options(options)) is not None
     except (OSError, ValueError):
         return False  # no such repository or no network: loading the model raises
 
 
 def is_exported_folder(name: str) -> bool:
     """Whether a folder contains a graph that `essent save --format openvino` wrote; `essent.load` reads it."""
-    return (Path(name) / STATE_FOLDER / "engine.json").is_file()
+    return (Path(name) / GRAPH).is_file()
 
 
 def is_bare_table(name: str, options: dict[str, Any]) -> bool:
@@ -85,7 +84,7 @@ def is_bare_table(name: str, options: dict[str, Any]) -> bool:
     """
     if Path(name).is_dir():
         check_places(Path(name))
-    path = find_file(name, ABOUT, file_options(options), STATE_FOLDER)
+    path = find_file(name, ENCODER, file_options(options))
     return path is not None and read_about(path).get("table") == "bare"
 
 
@@ -170,15 +169,6 @@ def read_config(name: str, hub: dict[str, Any]) -> dict[str, Any] | None:
     return None if path is None else read_json(path)
 
 
-def find_file(name: str, file: str, hub: dict[str, Any], subfolder: str = "") -> Path | None:
-    """Return the path of a file of a folder, or of a repository on the hub, which is downloaded; None if missing."""
-    with needs_torch(f"Reading {name!r}"):
-        from sentence_transformers.util import load_file_path  # late: static encoders do not need it
-
-    path = load_file_path(name, file, subfolder=subfolder, **hub)
-    return None if path is None else Path(path)
-
-
 # -- weights ----------------------------------------------------------------------------------------------------------
 
 WEIGHTS = "model.safetensors"
@@ -193,21 +183,21 @@ def weight_shapes(name: str, hub: dict[str, Any], subfolder: str = "", file: str
         subfolder: the transformer's folder, "" for the root.
         file: the weights' file name; if it is split into parts, its index is read.
     """
-    path = find_file(name, file, hub, subfolder) or find_file(name, f"{file}.index.json", hub, subfolder)
+    folder = f"{subfolder}/" if subfolder else ""
+    path = find_file(name, folder + file, hub) or find_file(name, f"{folder}{file}.index.json", hub)
     if path is None:
         return {}
-    if path.suffix != ".json":
-        return _shapes_in(path)
-    parts = sorted(set((read_json(path) or {}).get("weight_map", {}).values()))
-    paths = [find_file(name, part, hub, subfolder) for part in parts]
-    return {tensor: shape for part in paths if part is not None for tensor, shape in _shapes_in(part).items()}
-
-
-def _shapes_in(path: Path) -> dict[str, list[int]]:
     from safetensors import safe_open
 
-    with safe_open(path, framework="np") as weights:
-        return {tensor: weights.get_slice(tensor).get_shape() for tensor in weights.keys()}  # noqa: SIM118
+    paths: list[Path | None] = [path]
+    if path.suffix == ".json":
+        parts = sorted(set((read_json(path) or {}).get("weight_map", {}).values()))
+        paths = [find_file(name, folder + part, hub) for part in parts]
+    shapes = {}
+    for part_path in filter(None, paths):
+        with safe_open(part_path, framework="np") as weights:
+            shapes |= {tensor: weights.get_slice(tensor).get_shape() for tensor in weights.keys()}  # noqa: SIM118
+    return shapes
 
 
 # -- loading ----------------------------------------------------------------------------------------------------------
@@ -227,7 +217,7 @@ def opening(name: str, options: Mapping[str, Any]) -> Iterator[None]:
         DamagedError: see `essent._core.folders.check.check_model`; or a folder that cannot be loaded, with the reason.
         ModelError: a name that cannot be loaded, with the reason and the fix.
     """
-    settings: list[Settings] = []
+    settings: list[tuple[str, Path]] = []
     try:
         settings = check_model(name, options)
         yield
@@ -244,7 +234,7 @@ def opening(name: str, options: Mapping[str, Any]) -> Iterator[None]:
                 if unknown := [key for key in _keys(read_json(path)) if repr(key) in str(error)]:
                     raise DamagedError(
                         f"{path}: {module} does not support the key {unknown[0]!r:.100}. "
-                        f"{upgrade_or(files_of(name, options), 'Remove it.')}"
+                        f"{upgrade_or(Files(name, options), 'Remove it.')}"
                     ) from error
         reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else ""
         if not isinstance(error, (OSError, ValueError)) or not reason:
@@ -263,7 +253,7 @@ def _keys(content: Any) -> Iterator[str]:
         yield from _keys(value)
 
 
-def _unknown_keys(settings: list[Settings]) -> Iterator[tuple[str, Path, str]]:
+def _unknown_keys(settings: list[tuple[str, Path]]) -> Iterator[tuple[str, Path, str]]:
     """Yield module, file and key of settings that the installed sentence-transformers does not support."""
     if not settings:
         return
