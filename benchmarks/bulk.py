@@ -48,8 +48,8 @@ def write_texts(path: Path, rows: int, words: int = 18) -> Path:
 
 def throughput(model: str, engine: str, texts: int, rounds: int) -> None:
     """Rows a second of both ways, and their ratios."""
-    from essent.bulk.run import compute, prepare
-    from essent.bulk.settings import BulkSettings, ModelSpec
+    from essent.bulk import BulkSettings, ModelSpec, prepare
+    from essent.bulk.work import do_units
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -65,7 +65,7 @@ def throughput(model: str, engine: str, texts: int, rounds: int) -> None:
             run.model.encode(spread)
             memory, memory_used = time.perf_counter() - start, time.process_time() - used
             start, used = time.perf_counter(), time.process_time()
-            found = list(compute(run))
+            found = list(do_units(run.units(), run.job, run.model))
             parts, parts_used = time.perf_counter() - start, time.process_time() - used
             assert sum(part.rows for part in found) == texts
             if number:  # the first warms up

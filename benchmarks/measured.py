@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from essent._core.arithmetic import has_bfloat16
+from essent._core.machine import has_bfloat16
 
 MOST = 0.3  # of each core, used by other processes
 ROUNDS = 5  # at least

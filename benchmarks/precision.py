@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 import essent.selection.run as machine
-from essent._core.arithmetic import has_bfloat16
+from essent._core.machine import has_bfloat16
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.run import search
 from essent.selection.sweep import Sweep

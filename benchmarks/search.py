@@ -20,7 +20,7 @@ from transformers import AutoModel, AutoTokenizer
 
 import essent.selection.run as machine
 from essent import Encoder, evaluate
-from essent._core.arithmetic import has_bfloat16
+from essent._core.machine import has_bfloat16
 from essent.engine.choice import choose
 from essent.recipe.named import TEMPLATES
 from essent.recipe.recipe import Recipe

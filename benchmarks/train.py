@@ -26,7 +26,7 @@ from transformers import PrinterCallback, TrainerCallback
 from transformers.utils import logging
 
 from essent import Encoder
-from essent._core.arithmetic import has_bfloat16
+from essent._core.machine import has_bfloat16
 from essent.training.examples import Examples
 from essent.training.loss import make_collator, make_loss
 from essent.training.settings import OBJECTIVES, resolve_settings

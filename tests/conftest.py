@@ -16,8 +16,8 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before torch and NumPy start: on tiny mat
 import pytest
 from hypothesis import HealthCheck, settings
 
-from essent._core import clock
-from essent._core.cores import cores
+from essent._core import machine
+from essent._core.machine import cores
 
 if TYPE_CHECKING:  # torch takes seconds to import, and the process that hands the tests to the others needs none of it
     from playwright.sync_api import Browser
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # torch takes seconds to import, and the process that hands t
     from reference import Reference
 
 if speed := os.environ.get("ESSENT_TEST_SPEED"):  # plan as on a machine so many times as fast
-    clock.elapsed = lambda: time.perf_counter() / float(speed)
+    machine.elapsed = lambda: time.perf_counter() / float(speed)
 if count := os.environ.get("ESSENT_TEST_CORES"):  # report so many cores
     os.sched_getaffinity = lambda pid: set(range(int(count)))
     os.cpu_count = lambda: int(count)

@@ -83,7 +83,7 @@ from essent.cli import main
 def watch():
     while not Path("impatient").exists() or sum(node["Alive"] for node in ray.nodes()) > 1:
         time.sleep(0.1)
-    ray_cluster.PLACED_WITHIN = 3.0
+    ray_cluster.PLACEMENT_TIMEOUT = 3.0
 threading.Thread(target=watch, daemon=True).start()
 raise SystemExit(main())
 """
@@ -260,7 +260,7 @@ def test_node_checks(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     job = prepare(root / "b.jsonl", ModelSpec(root / "static"), root / "out", settings=BulkSettings()).job
-    (root / "out" / ray_cluster.SEEN).write_text("token", "utf-8")
+    (root / "out" / ray_cluster.MARKER).write_text("token", "utf-8")
     ray_cluster.check_node(job, "token")
     versions = {**job.versions, "numpy": "1.0"}
     with pytest.raises(EssentError, match=r"numpy is .* instead of '1\.0'"):
@@ -290,8 +290,9 @@ def test_resources_of_a_task() -> None:
     """One task per GPU, else one per node; so many as are asked for share the CPUs."""
 
     def shares(*kinds: tuple[int, int], workers: int | None = None, gpus: bool = True) -> tuple[int, int]:
-        nodes = [{"Resources": {"CPU": float(cpu), "GPU": float(gpu)}} for cpu, gpu in kinds]
-        return ray_cluster.resources(nodes, workers, gpus)
+        nodes = [{"Alive": True, "Resources": {"CPU": float(cpu), "GPU": float(gpu)}} for cpu, gpu in kinds]
+        lost = {"Alive": False, "Resources": {"CPU": 1.0, "GPU": 8.0}}
+        return ray_cluster.resources(ray_cluster.capacities([lost, *nodes]), workers, gpus)
 
     assert shares((4, 0), (16, 0), (0, 0)) == (4, 0)
     assert shares((4, 0), (16, 2)) == (8, 1)

@@ -11,7 +11,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from command_line import run
 from essent import Encoder
-from essent._core.folders.digests import write_digests
+from essent._core.folders.files import write_digests
 from essent.serving.prepared import prepare
 from families import build_tokenizer
 from servers import running

@@ -11,7 +11,7 @@ import torch
 
 from command_line import TEXTS, error, run
 from essent import Encoder
-from essent._core.arithmetic import has_bfloat16
+from essent._core.machine import has_bfloat16
 from essent.engine.gain import cosines
 
 needs_bfloat16 = pytest.mark.skipif(not has_bfloat16("cpu"), reason="this CPU has no bfloat16 arithmetic")

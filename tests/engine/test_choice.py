@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense
 
 from essent import Encoder
-from essent._core.arithmetic import FLOAT16, has_bfloat16, precision_of
+from essent._core.machine import FLOAT16, has_bfloat16, precision_of
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.engine import gain
 from essent.engine.choice import EngineChoice, choose, computing_in

@@ -17,7 +17,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 
 import essent
 from essent import NAMED, Encoder
-from essent._core.folders.digests import write_digests
+from essent._core.folders.files import write_digests
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.files import load
 from essent.engine.gain import cosines

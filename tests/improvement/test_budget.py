@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from essent._core import clock
+from essent._core import machine
 from essent.improvement import plan
 from essent.improvement.metric import Inputs, Metric
 from essent.improvement.plan import FORMAT, MIN_STEPS, Journal, plan_search, plan_training, space_of
@@ -50,7 +50,7 @@ MEASURED = 10 * 10.0 + 2 * 5.0  # the validations and two more; the tests
 @pytest.fixture
 def run_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A run before its training whose steps took `pace` times as long as planned, on a clock that stands still."""
-    monkeypatch.setattr(clock, "elapsed", lambda: 0.0)
+    monkeypatch.setattr(machine, "elapsed", lambda: 0.0)
 
     def make(pace: float) -> Run:
         entries = {"identity": {"format": FORMAT}, "plan": {"seconds": 0.0, **PLAN, "steps": plan._steps(PLAN)}}
@@ -138,7 +138,7 @@ class SlowClusters(ClusterTask):
 
 
 def test_seconds_of_measuring_an_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock, "elapsed", lambda: SlowClusters.seconds)
+    monkeypatch.setattr(machine, "elapsed", lambda: SlowClusters.seconds)
     examples = tuple(Example((f"text {number}",), str(number % 2)) for number in range(40))
     held_out = tuple(f"held out {number}" for number in range(400))
     pairs = PairTask.from_rows([(f"text {number}", f"text {number + 1}", number / 30) for number in range(30)], "pairs")

@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 
 import essent
 from command_line import run
-from essent._core import clock
+from essent._core import machine
 from essent.errors import DataError, EssentError, InputError, UnknownNameError
 from essent.improvement import plan
 from essent.improvement.metric import read_inputs
@@ -121,7 +121,7 @@ def test_nothing_gained_keeps_the_recipe(bert: Path, small: None, tmp_path: Path
 
 def test_a_spent_budget_gives_an_encoder(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a clock by which whatever is timed takes a second, a budget of two is spent before the search; no labels."""
-    monkeypatch.setattr(clock, "elapsed", itertools.count().__next__)
+    monkeypatch.setattr(machine, "elapsed", itertools.count().__next__)
     improvement = essent.improve(str(bert), TEXTS, output=tmp_path / "out", budget="2s", options=CPU)
     assert not improvement.by_labels
     assert "steps of training would take" in improvement.metadata["plan"]["training"]["why"]

@@ -17,7 +17,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import AutoModel
 
 from essent import verify
-from essent._core.folders.digests import write_digests
+from essent._core.folders.files import write_digests
 from essent.encoder.encoder import Encoder, open_as_it_is
 from essent.errors import DamagedError, VerificationError
 from essent.lab.templates.generate import Generator

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent._core.arithmetic import has_bfloat16
+from essent._core.machine import has_bfloat16
 from essent.errors import DataError
 from essent.model.loading import load
 from essent.recipe.recipe import Recipe

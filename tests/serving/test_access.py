@@ -19,7 +19,7 @@ import httpx
 import psutil
 import pytest
 
-from essent._core.cores import cores
+from essent._core.machine import cores
 from essent.errors import InputError
 from essent.serving.prepared import Prepared, named
 from essent.serving.settings import Settings

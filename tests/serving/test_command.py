@@ -27,7 +27,7 @@ import pytest
 import essent
 from command_line import PROGRAM, run
 from essent import StaticEncoder
-from essent._core.cores import ROOT
+from essent._core.machine import ROOT
 from essent.serving.prepared import Prepared
 from essent.serving.settings import Settings
 from servers import Running, paused
@@ -345,7 +345,7 @@ def control_group(controller: str, limits: tuple[str, str]) -> Iterator[list[str
 
 
 def test_the_share_of_a_group_is_counted() -> None:
-    command = [sys.executable, "-c", "from essent._core.cores import cores; print(cores())"]
+    command = [sys.executable, "-c", "from essent._core.machine import cores; print(cores())"]
     with control_group("cpu", ("50000 100000", "50000")) as limited:
         assert subprocess.check_output([*limited, *command], text=True) == "1\n"
 

@@ -17,7 +17,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 
 import essent
 from essent import Encoder, StaticEncoder, verify
-from essent._core.folders.digests import write_digests
+from essent._core.folders.files import write_digests
 from essent.engine.compiled import CompiledEncoder
 from essent.errors import DamagedError, InputError, NotFittedError
 from essent.tasks.calibration import (

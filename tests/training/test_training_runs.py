@@ -113,7 +113,7 @@ def test_a_checkpoint_with_a_short_file_is_passed_over(run: Path, name: str) -> 
 def test_changed_checkpoint_is_refused(
     run: Path, again: Callable[..., Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("essent._core.folders.digests.SMALL", 0)
+    monkeypatch.setattr("essent._core.folders.files.SMALL", 0)
     optimizer = newest(run) / "optimizer.pt"
     content = bytearray(optimizer.read_bytes())
     content[len(content) // 2] ^= 1

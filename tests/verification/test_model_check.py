@@ -28,7 +28,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from command_line import run
 from essent import Encoder
-from essent._core.folders.digests import write_digests
+from essent._core.folders.files import write_digests
 from essent.engine.compiled import CompiledEncoder
 from essent.errors import InputError, VerificationError
 from essent.tasks.heros import load_heros

@@ -57,7 +57,7 @@ def replacing_file(path: str | Path) -> Iterator[Path]:
     if target.exists() and not target.is_file():
         kind = "a folder" if target.is_dir() else "a device or a pipe"
         raise DataError(f"{path} is {kind}. Expected a file; choose another name.")
-    _require_writable(path, target)
+    require_writable(path)
     with temporary_folder(target) as room:
         temporary = room / target.name
         yield temporary
@@ -105,7 +105,7 @@ def require_replaceable(path: str | Path) -> Path:
         )
     if target.is_mount():
         raise DataError(f"{path} is a mount point, which cannot be replaced as a whole. Choose a folder inside it.")
-    _require_writable(path, target)
+    require_writable(path)
     return target
 
 
@@ -203,7 +203,13 @@ def _resolved(path: str | Path) -> Path:
     return resolved
 
 
-def _require_writable(path: str | Path, target: Path) -> None:
+def require_writable(path: str | Path) -> None:
+    """Refuse a path that cannot be written to.
+
+    Raises:
+        DataError: it is read-only, or its folder is read-only or not a folder.
+    """
+    target = _resolved(path)
     parent_folder = next(parent for parent in target.parents if parent.exists())
     if not parent_folder.is_dir():
         raise DataError(f"{path} cannot be written: {parent_folder} is not a folder. Choose another name.")

@@ -13,6 +13,7 @@ from typing import Any
 
 from essent._core.arguments import check_path
 from essent._core.atomic import recover
+from essent._core.lazy import needs_torch
 from essent.errors import DataError, ModelError
 
 SECONDS = 10.0  # timeout of the hub
@@ -63,6 +64,20 @@ def file_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Select the options of SentenceTransformer that its functions for single files accept."""
     shared: dict[str, Any] = {key: options.get(key) for key in ("token", "cache_folder", "revision")}
     return shared | {"local_files_only": bool(options.get("local_files_only"))}
+
+
+def find_file(name: str, file: str, hub: Mapping[str, Any]) -> Path | None:
+    """Return the path of a file of a folder, or of a repository on the hub, which is downloaded; None if missing.
+
+    Args:
+        hub: see `file_options`.
+    """
+    with needs_torch(f"Reading {name!r}"):
+        from sentence_transformers.util import load_file_path  # late: static encoders do not need it
+
+    subfolder, _, last = file.rpartition("/")
+    path = load_file_path(name, last, subfolder=subfolder, **hub)
+    return None if path is None else Path(path)
 
 
 def has_file(name: str, file: str, hub: Mapping[str, Any]) -> bool:

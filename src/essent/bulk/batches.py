@@ -1,11 +1,11 @@
-"""Batches between file and part: rows, texts, statuses, chunks, vectors."""
+"""Batches between file and part: rows, statuses, texts to encode (whole or as chunks), vectors."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -27,13 +27,13 @@ from essent.bulk.settings import (
     ZERO,
     BulkSettings,
 )
-from essent.bulk.sources import Source
-from essent.bulk.tables import TableFile
-from essent.bulk.units import Job, Unit
+from essent.bulk.sources import TABLES, Source, TableFile
+from essent.bulk.units import Job, Unit, plan, read_unit
 from essent.errors import DataError, InputError
 
 SENTENCE_END = re.compile(r"(?<=[.!?。！？…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
-SPAN = pa.struct([pa.field("start", pa.int32()), pa.field("end", pa.int32())])
+SAMPLED_UNITS = 20  # units that texts to fit on are sampled from
+TOKENIZED = 1024  # texts that are tokenized at a time
 
 
 @dataclass
@@ -41,88 +41,70 @@ class Batch:
     """Up to some thousands of rows of a unit.
 
     Attributes:
-        table: the columns of the input.
-        texts: of the rows.
-        codes: the status of each row (N,), as its number in `STATUSES`.
-        chunks: of the texts, where they are cut.
-        vectors: (M,K) of the rows that have one.
-        last: whether it ends its unit.
+        table: the columns of the input, N rows.
+        codes: the status of each row (N,), an index of `STATUSES`; OK for a row with a text that is not yet encoded.
+        texts: M texts to encode: the texts of rows, or their chunks.
+        rows: the row (M,) of each of these texts.
+        truncated: mask (M,) of those with more tokens than the model reads.
+        spans: start and end (M,2) of each chunk in the text of its row, in characters; None without chunks.
+        vectors: (V,K), of the rows that have a vector.
+        last: whether the batch ends its unit.
     """
 
     unit: Unit
     table: Any
-    texts: list[str | None]
     codes: np.ndarray
-    chunks: Chunks | None = None
+    texts: list[str]
+    rows: np.ndarray
+    truncated: np.ndarray
+    spans: np.ndarray | None = None
     vectors: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.float32))
     last: bool = False
 
-    @property
-    def encodable(self) -> np.ndarray:
-        """Mask (N,) bool of the rows with a text, and after encoding with a vector."""
-        return np.asarray(self.codes <= TRUNCATED)
 
-    def require_all(self, source: Source, name: str) -> None:
-        """Raise DataError for the first row without a text or vector.
-
-        Raises:
-            DataError: says why.
-        """
-        if not self.encodable.all():
-            status = list(STATUSES)[self.codes[np.argmin(self.encodable)]]
-            raise DataError(
-                f"{source.address}: a row of {self.unit.name} has no {name}: {status} ({STATUSES[status]}); --strict."
-            )
-
-    def texts_to_encode(self) -> list[str]:
-        """Texts of the rows with a text, in order."""
-        return [text for text, has in zip(self.texts, self.encodable.tolist(), strict=True) if has and text is not None]
-
-
-@dataclass
-class Chunks:
-    """Chunks of the texts of a batch.
-
-    Attributes:
-        texts: of the chunks.
-        rows: the row (M,) of each.
-        spans: start and end in the row's text, in characters (M,2).
-        truncated: which have more tokens than the model reads (M,).
-    """
-
-    texts: list[str]
-    rows: np.ndarray
-    spans: np.ndarray
-    truncated: np.ndarray
-
-
-def read_batches(unit: Unit, job: Job, model: Model, table: TableFile | None) -> Iterator[Batch]:
-    """Yield the batches of a unit with their texts; at least one, which may be empty.
-
-    Args:
-        table: the open file of a Parquet or Arrow unit.
+def read_batches(units: Iterable[Unit], job: Job, model: Model) -> Iterator[Batch]:
+    """Yield the batches of units, at least one per unit, which may be empty; a file stays open between its units.
 
     Raises:
-        DataError: the source cannot be read; with `strict` a row without a text.
+        DataError: a source cannot be read; with `strict` a row without a text.
     """
-    source_input, settings = job.inputs[unit.source], job.settings
-    previous: Batch | None = None
-    for rows, unread, not_text in source_input.read(unit, settings, table):
-        if previous is not None:
-            yield previous
-        previous = Batch(unit, rows, *read_texts(rows.column(settings.column), unread, not_text))
-        if settings.strict:
-            previous.require_all(source_input.source, "text to encode")
-        if settings.chunk is not None:
-            previous.chunks = _cut(previous, settings, model)
-        else:
-            rows_with_text = np.flatnonzero(previous.encodable)
-            previous.codes[rows_with_text[model.too_long(previous.texts_to_encode())]] = TRUNCATED
-    if previous is None:
-        previous = Batch(unit, pa.schema(source_input.fields).empty_table(), [], np.zeros(0, np.uint8))
-        previous.chunks = None if settings.chunk is None else _cut(previous, settings, model)
-    previous.last = True
-    yield previous
+    table: TableFile | None = None
+    for unit in units:
+        source = job.sources[unit.source]
+        if source.kind in TABLES and (table is None or table.source is not source):
+            table = TableFile(source)
+        batch: Batch | None = None
+        for rows, unread, not_text in read_unit(unit, source, job.settings, table):
+            if batch is not None:
+                yield batch
+            cells, codes = read_texts(rows.column(job.settings.column), unread, not_text)
+            batch = _batch_of(unit, rows, cells, codes, job, model)
+        if batch is None:
+            empty = pa.schema(source.fields).empty_table()
+            batch = _batch_of(unit, empty, [], np.zeros(0, np.uint8), job, model)
+        batch.last = True
+        yield batch
+
+
+def _batch_of(unit: Unit, table: Any, cells: list[str | None], codes: np.ndarray, job: Job, model: Model) -> Batch:
+    settings = job.settings
+    if settings.strict:
+        require_all_ok(codes, "text to encode", unit, job.sources[unit.source])
+    rows, spans = np.flatnonzero(codes == OK), None
+    texts = [cell for cell, code in zip(cells, codes.tolist(), strict=True) if cell is not None and code == OK]
+    if settings.chunk is not None:
+        texts, rows, spans = _cut(texts, rows, settings.chunk, model)
+    return Batch(unit, table, codes, texts, rows, model.too_long(texts), spans)
+
+
+def require_all_ok(codes: np.ndarray, name: str, unit: Unit, source: Source) -> None:
+    """Raise DataError for the first row whose status is that of a row without a text or vector."""
+    failed = codes > TRUNCATED
+    if failed.any():
+        status = list(STATUSES)[codes[np.argmax(failed)]]
+        raise DataError(
+            f"{source.address}: a row of {unit.name} has no {name}: {status} ({STATUSES[status]}); --strict."
+        )
 
 
 def read_texts(
@@ -131,120 +113,126 @@ def read_texts(
     """Return the texts of a column of strings and the status of each row (N,) uint8.
 
     Args:
-        column: Arrow's, of any type of strings, or all null.
-        unread, not_text: rows (N,) that a reader could not read, or where it read another kind of value.
+        column: Arrow column of any type of strings, or of nulls.
+        unread, not_text: masks (N,) of the rows that a reader could not read, or that have another kind of value.
     """
     codes = np.zeros(len(column), np.uint8)
     try:
         texts: list[str | None] = column.to_pylist()
-    except UnicodeDecodeError:  # a writer that did not look at its bytes
+    except UnicodeDecodeError:  # the writer did not check its bytes
         binary = column.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()
         texts = [None if cell is None else decoded(cell) for cell in binary]
         unread = np.array([cell is not None and text is None for cell, text in zip(binary, texts, strict=True)])
     codes[[text is None for text in texts]] = NULL
     codes[[text is not None and not text.strip() for text in texts]] = EMPTY
-    for rows, status in ((not_text, NOT_TEXT), (unread, UNREADABLE)):
-        if rows is not None:
-            codes[rows] = status
+    for mask, status in ((not_text, NOT_TEXT), (unread, UNREADABLE)):
+        if mask is not None:
+            codes[mask] = status
     return texts, codes
+
+
+def sample_texts(sources: Sequence[Source], settings: BulkSettings, count: int) -> list[str]:
+    """Return the first texts of units spread over the sources; deterministic for the same sources.
+
+    Of a file that is read from its beginning, they are the first ones.
+    """
+    ranged = list(plan([source for source in sources if source.ranges is not None], {}, settings.rows_per_part))
+    indices = np.unique(np.linspace(0, len(ranged) - 1, SAMPLED_UNITS).astype(int)) if ranged else ()
+    units = [ranged[index] for index in indices]
+    for source in sources:
+        if source.ranges is None:
+            units += islice(plan([source], {}, settings.rows_per_part), 1)
+    texts_per_unit = -(-count // max(len(units), 1))
+    texts: list[str] = []
+    for unit in units:
+        unit_texts: list[str] = []
+        for table, unread, not_text in read_unit(unit, sources[unit.source], settings):
+            cells, codes = read_texts(table.column(settings.column), unread, not_text)
+            unit_texts += [text for text, code in zip(cells, codes, strict=True) if text is not None and code == OK]
+            if len(unit_texts) >= texts_per_unit:
+                break
+        texts += unit_texts[:texts_per_unit]
+    return texts[:count]
 
 
 def encode(batch: Batch, model: Model, settings: BulkSettings) -> None:
     """Encode a batch. Zero and non-finite vectors are dropped, with a status for their rows."""
-    chunks = batch.chunks
-    vectors = model.encode(batch.texts_to_encode() if chunks is None else chunks.texts)
-    rows = np.flatnonzero(batch.encodable) if chunks is None else np.arange(len(vectors))
-    codes = batch.codes if chunks is None else np.where(chunks.truncated, TRUNCATED, OK).astype(np.uint8)
-    finite = np.asarray(np.isfinite(vectors).all(axis=1))
-    nonzero = np.asarray(vectors.any(axis=1))
-    codes[rows[~nonzero]], codes[rows[~finite]] = ZERO, NOT_FINITE
-    valid = finite & nonzero
-    if chunks is None:
-        batch.vectors = vectors if valid.all() else vectors[valid]
-    elif settings.chunk_rows == "rows":
-        batch.vectors = vectors[valid]
-        _chunks_as_rows(batch, chunks, codes)
-    else:
-        batch.vectors = _means(batch, chunks, vectors, codes, settings.normalize)
+    vectors = model.encode(batch.texts)  # (M,K)
+    codes = np.where(batch.truncated, TRUNCATED, OK).astype(np.uint8)  # (M,)
+    codes[~vectors.any(axis=1)] = ZERO
+    codes[~np.isfinite(vectors).all(axis=1)] = NOT_FINITE
+    if batch.spans is not None and settings.chunk_rows == "mean":
+        batch.vectors = _means(batch, batch.spans, vectors, codes, settings.normalize)
+        return
+    valid = codes <= TRUNCATED
+    batch.vectors = vectors if valid.all() else vectors[valid]
+    if batch.spans is None:
+        batch.codes[batch.rows] = codes
+        return
+    # repeat each row per chunk; a row without chunks stays
+    unchunked = np.setdiff1d(np.arange(len(batch.codes)), batch.rows)
+    rows = np.concatenate([batch.rows, unchunked])
+    order = np.argsort(rows, kind="stable")
+    batch.codes = np.concatenate([codes, batch.codes[unchunked]])[order]
+    batch.table, batch.rows = batch.table.take(rows[order]), rows[order]
+    batch.spans = np.concatenate([batch.spans, np.full((len(unchunked), 2), -1)])[order]
+
+
+def _means(batch: Batch, spans: np.ndarray, vectors: np.ndarray, codes: np.ndarray, normalize: bool) -> np.ndarray:
+    """Average the vectors of each row's chunks, weighted by their length in characters, and set the rows' statuses."""
+    count, rows, valid = len(batch.codes), batch.rows, codes <= TRUNCATED
+    weights = np.where(valid, np.maximum(spans[:, 1] - spans[:, 0], 1), 0).astype(np.float64)  # (M,)
+    sums = np.zeros((count, vectors.shape[1]))  # (N,K)
+    np.add.at(sums, rows[valid], vectors[valid] * weights[valid, None])
+    totals = np.bincount(rows, weights, count)
+    worst, truncated = np.zeros(count, np.uint8), np.zeros(count, bool)
+    np.maximum.at(worst, rows, codes)
+    truncated[rows[batch.truncated]] = True
+    batch.codes[rows] = np.where(totals > 0, np.where(truncated, TRUNCATED, OK), worst)[rows]
+    means: np.ndarray = (sums[totals > 0] / totals[totals > 0, None]).astype(np.float32)
+    return means if not normalize else means / np.maximum(np.linalg.norm(means, axis=1), 1e-12)[:, None]
 
 
 # -- chunks -----------------------------------------------------------------------------------------------------------
 
 
-def chunk_fields(settings: BulkSettings) -> list[Any]:
-    """Return the Arrow fields of the chunks' positions."""
-    if settings.chunk is None:
-        return []
+def chunk_columns(batch: Batch, settings: BulkSettings) -> dict[str, Any]:
+    """Return index and span of each chunk; lists of spans if a row has all of its chunks; {} without chunks."""
+    if batch.spans is None:
+        return {}
+    starts, ends = batch.spans.astype(np.int32).T
     if settings.chunk_rows == "rows":
-        return [pa.field(name, pa.int32()) for name in CHUNK_COLUMNS]
-    return [pa.field(CHUNKS, pa.list_(SPAN))]
-
-
-def chunk_columns(batch: Batch, chunks: Chunks, settings: BulkSettings) -> dict[str, Any]:
-    """Return index and span of each chunk; lists of spans if a row has all of its chunks."""
-    starts, ends = chunks.spans.T
-    if settings.chunk_rows == "rows":
-        numbers = np.arange(len(chunks.rows)) - np.searchsorted(chunks.rows, chunks.rows)
-        return {
-            name: pa.array(column.astype(np.int32), mask=starts < 0)
-            for name, column in zip(CHUNK_COLUMNS, (numbers, starts, ends), strict=True)
-        }
-    counts = np.bincount(chunks.rows, minlength=len(batch.codes))
+        indices = np.arange(len(batch.rows)) - np.searchsorted(batch.rows, batch.rows)
+        columns = (indices.astype(np.int32), starts, ends)
+        return {name: pa.array(column, mask=starts < 0) for name, column in zip(CHUNK_COLUMNS, columns, strict=True)}
+    counts = np.bincount(batch.rows, minlength=len(batch.codes))
     offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-    spans = pa.StructArray.from_arrays([pa.array(edge.astype(np.int32)) for edge in (starts, ends)], fields=list(SPAN))
+    spans = pa.StructArray.from_arrays([pa.array(starts), pa.array(ends)], names=["start", "end"])
     return {CHUNKS: pa.ListArray.from_arrays(offsets, spans)}
 
 
-def _chunks_as_rows(batch: Batch, chunks: Chunks, codes: np.ndarray) -> None:
-    """Repeat each row per chunk; a row without chunks stays."""
-    alone = np.setdiff1d(np.arange(len(batch.codes)), chunks.rows)
-    rows = np.concatenate([chunks.rows, alone])
-    order = np.argsort(rows, kind="stable")
-    batch.codes = np.concatenate([codes, batch.codes[alone]])[order]
-    batch.table = batch.table.take(rows[order])
-    chunks.spans = np.concatenate([chunks.spans, np.full((len(alone), 2), -1)])[order]
-    chunks.rows = rows[order]
-
-
-def _means(batch: Batch, chunks: Chunks, vectors: np.ndarray, codes: np.ndarray, normalize: bool) -> np.ndarray:
-    """Average the vectors of each row's chunks, weighted by their length in characters."""
-    count = len(batch.codes)
-    valid = codes <= TRUNCATED
-    lengths = np.maximum(chunks.spans[:, 1] - chunks.spans[:, 0], 1)
-    weights = np.where(valid, lengths, 0).astype(np.float64)  # (M,)
-    sums = np.zeros((count, vectors.shape[1]))
-    np.add.at(sums, chunks.rows[valid], vectors[valid] * weights[valid, None])
-    totals = np.bincount(chunks.rows, weights, count)
-    worst, truncated = np.zeros(count, np.uint8), np.zeros(count, bool)
-    np.maximum.at(worst, chunks.rows, codes)
-    truncated[chunks.rows[chunks.truncated]] = True
-    cut = np.unique(chunks.rows)
-    with_mean = np.where(truncated, TRUNCATED, OK)
-    batch.codes[cut] = np.where(totals > 0, with_mean, worst)[cut]
-    means: np.ndarray = (sums[totals > 0] / totals[totals > 0, None]).astype(np.float32)
-    return means if not normalize else means / np.maximum(np.linalg.norm(means, axis=1), 1e-12)[:, None]
-
-
-def _cut(batch: Batch, settings: BulkSettings, model: Model) -> Chunks:
-    """Split the texts of a batch into chunks.
+def _cut(
+    texts: list[str], rows: np.ndarray, chunk: str, model: Model
+) -> tuple[list[str], np.ndarray, np.ndarray]:  # fmt: skip
+    """Split texts into chunks: return their texts, rows (M,) and spans (M,2).
 
     Raises:
-        InputError: chunks by tokens with a model whose tokenizer gives no offsets, or longer than it reads.
+        InputError: chunks by tokens with a model without offsets of tokens, or longer than it reads.
     """
-    texts = batch.texts_to_encode()
-    if settings.chunk == "sentences":
-        cuts = [[match.end() for match in SENTENCE_END.finditer(text)] for text in texts]
-        spans = [list(pairwise([0, *ends, len(text)])) for text, ends in zip(texts, cuts, strict=True)]
+    if chunk == "sentences":
+        ends = [[match.end() for match in SENTENCE_END.finditer(text)] for text in texts]
+        spans = [list(pairwise([0, *text_ends, len(text)])) for text, text_ends in zip(texts, ends, strict=True)]
     else:
-        spans = _token_chunks(texts, int(str(settings.chunk).partition(":")[2]), model)
-    cut, edges, counts = [], [], []
+        spans = _token_chunks(texts, int(chunk.partition(":")[2]), model)
+    chunk_spans: list[tuple[int, int]] = []
+    counts = []
     for text, text_spans in zip(texts, spans, strict=True):
-        stripped = [_stripped(text, *span) for span in text_spans if text[slice(*span)].strip()]
-        edges += stripped or [_stripped(text, 0, len(text))]
+        stripped = [_stripped(text, start, end) for start, end in text_spans if text[start:end].strip()]
+        chunk_spans += stripped or [_stripped(text, 0, len(text))]
         counts.append(max(len(stripped), 1))
-        cut += [text[start:end] for start, end in edges[-counts[-1] :]]
-    rows = np.repeat(np.flatnonzero(batch.encodable), counts).astype(np.int64)
-    return Chunks(cut, rows, np.array(edges, np.int64).reshape(-1, 2), model.too_long(cut))
+    owners = np.repeat(np.arange(len(texts)), counts)  # (M,)
+    chunks = [texts[owner][start:end] for owner, (start, end) in zip(owners.tolist(), chunk_spans, strict=True)]
+    return chunks, rows[owners], np.array(chunk_spans, np.int64).reshape(-1, 2)
 
 
 def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
@@ -254,15 +242,14 @@ def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _token_chunks(texts: list[str], size: int, model: Model) -> list[list[tuple[int, int]]]:
-    """Return start and end of chunks of at most `size` tokens."""
+    """Return start and end of chunks of at most `size` tokens, per text."""
     if model.backend is None:
         raise InputError("chunk='tokens:N' needs a fast tokenizer, which this model lacks. Use chunk='sentences'.")
-    if model.room is not None and size > model.room:
-        raise InputError(f"chunk='tokens:{size}': the model reads at most {model.room} tokens per text.")
+    if model.max_tokens is not None and size > model.max_tokens:
+        raise InputError(f"chunk='tokens:{size}': the model reads at most {model.max_tokens} tokens per text.")
     spans = []
-    for first in range(0, len(texts), 1024):
-        portion = texts[first : first + 1024]
-        encodings = model.backend.encode_batch(portion, add_special_tokens=False)
+    for first in range(0, len(texts), TOKENIZED):
+        encodings = model.backend.encode_batch(texts[first : first + TOKENIZED], add_special_tokens=False)
         spans += [_token_spans(encoding, size) for encoding in encodings]
     return spans
 
@@ -272,12 +259,11 @@ def _token_spans(encoding: Any, size: int) -> list[tuple[int, int]]:
     offsets, words = encoding.offsets, encoding.word_ids
     spans, start = [], 0
     while start < len(offsets):
-        stop = min(start + size, len(offsets))
+        stop = end_of_chunk = min(start + size, len(offsets))
         if stop < len(offsets):
-            whole = stop
-            while whole > start and words[whole] is not None and words[whole] == words[whole - 1]:
-                whole -= 1
-            stop = whole if whole > start else stop
+            while stop > start and words[stop] is not None and words[stop] == words[stop - 1]:
+                stop -= 1
+        stop = stop if stop > start else end_of_chunk
         spans.append((offsets[start][0], offsets[stop - 1][1]))
         start = stop
     return spans

@@ -1,11 +1,12 @@
-"""Models of a bulk run: loading, and the metadata that identifies a model."""
+"""The model of a bulk run: loading, compiling, and the metadata that identifies it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,18 +15,20 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from essent._core.arguments import check_prompt
-from essent._core.arithmetic import BFLOAT16, FLOAT32
+from essent._core.atomic import write_json
 from essent._core.folders.contents import is_exported_folder
-from essent._core.folders.digests import digest_of_file
+from essent._core.folders.files import digest_of_file, read_json
 from essent._core.lazy import check_torch
+from essent._core.machine import BFLOAT16, FLOAT32
 from essent._core.texts import encode_allowing_nonfinite, require_finite
 from essent.bulk.settings import BulkSettings, ModelSpec
 from essent.engine.choice import check_graph, computing_in
-from essent.errors import InputError, RecipeError
+from essent.errors import InputError, NotFittedError, RecipeError
 from essent.recipe.tokens.ids import Frame, fast_backend, read_ids, text_ids
 from essent.static.encoder import StaticEncoder, static_of
 
-Ids = Callable[[list[str]], list[list[int]]]
+Tokenize = Callable[[list[str]], list[list[int]]]
+Reading = tuple[int | None, Tokenize | None, Any]  # Model's max_tokens, tokenize and backend
 PROBES = ("A man is playing a large flute.", "the", "42")
 
 
@@ -34,13 +37,13 @@ class Model:
     """A loaded model.
 
     Attributes:
-        encoder: what encodes.
-        metadata: what the vectors depend on, each under its name.
-        dimensions: of the vectors.
-        prompt: what is put before every text.
-        room: the most tokens of a text, without those around it; None without a limit.
-        ids: the tokens of texts; None where nothing is known of them.
-        backend: the Rust tokenizer, which knows where tokens stand in a text.
+        encoder: an Encoder, graph, StaticEncoder or SentenceTransformer.
+        metadata: the values that the vectors depend on, by name.
+        dimensions: dimensions of the vectors.
+        prompt: text that is put before every text.
+        max_tokens: maximum tokens of a text, without those around it; None without a limit.
+        tokenize: returns the token ids of texts; None if the tokenizer is unknown.
+        backend: the Rust tokenizer, which returns the offsets of tokens.
     """
 
     encoder: Any
@@ -48,12 +51,12 @@ class Model:
     dimensions: int
     prompt: str
     settings: BulkSettings
-    room: int | None = None
-    ids: Ids | None = None
+    max_tokens: int | None = None
+    tokenize: Tokenize | None = None
     backend: Any = None
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """Encode texts to vectors (N,K) float32, in order."""
+        """Encode texts to vectors (N,K) float32, in order; a vector may be non-finite."""
         if not texts:
             return np.empty((0, self.dimensions), np.float32)
         encode = partial(
@@ -65,57 +68,63 @@ class Model:
             normalize_embeddings=self.settings.normalize,
             truncate_dim=self.settings.truncate_dim,
         )
-        vectors = encode_allowing_nonfinite(encode)  # the row of a vector that is not finite says so
-        return np.ascontiguousarray(vectors, dtype=np.float32)
+        return np.ascontiguousarray(encode_allowing_nonfinite(encode), dtype=np.float32)
 
     def require_any_finite(self) -> None:
-        """Raise an error if the model has no finite vector for any text.
-
-        Raises:
-            NotFiniteError: says the probable cause.
-        """
+        """Raise NotFiniteError, with the probable cause, if the model has no finite vector for any text."""
         vectors = self.encode(PROBES)
         if not np.isfinite(vectors).all(axis=1).any():
             require_finite(vectors, PROBES, getattr(self.encoder, "named_parameters", tuple)())
 
     def too_long(self, texts: Sequence[str]) -> np.ndarray:
         """Return a mask (N,) bool of the truncated texts. A text has at most one token per byte."""
-        longer = np.zeros(len(texts), bool)
-        if self.room is None or self.ids is None:
-            return longer
-        before = len(self.prompt.encode("utf-8", "surrogatepass"))
+        too_long = np.zeros(len(texts), bool)
+        if self.max_tokens is None or self.tokenize is None:
+            return too_long
+        most = self.max_tokens - 2 - len(self.prompt.encode("utf-8", "surrogatepass"))
         sizes = (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")) for text in texts)
-        maybe = [index for index, size in enumerate(sizes) if size + before + 2 > self.room]
-        for start in range(0, len(maybe), 1024):
-            portion = maybe[start : start + 1024]
-            texts_ids = self.ids([self.prompt + texts[index] for index in portion])
-            longer[portion] = [len(text_ids) > self.room for text_ids in texts_ids]
-        return longer
+        candidates = [index for index, size in enumerate(sizes) if size > most]
+        for start in range(0, len(candidates), 1024):
+            indices = candidates[start : start + 1024]
+            ids = self.tokenize([self.prompt + texts[index] for index in indices])
+            too_long[indices] = [len(text_ids) > self.max_tokens for text_ids in ids]
+        return too_long
+
+
+# -- loading ----------------------------------------------------------------------------------------------------------
 
 
 def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
-    """Load the model of a spec in its precision for torch; graphs are converted later.
+    """Load the model of a spec in its precision for torch; graphs are compiled later.
 
     Raises:
-        ModelError: it cannot be loaded. InputError: options that it does not take.
+        ModelError: it cannot be loaded. InputError: options that it does not support.
         MissingDependencyError: torch, or an engine's library, is not installed.
     """
     encoder, choice = spec.model, spec.choice
     shared = not isinstance(encoder, (str, Path))
     if not shared:
         name = str(encoder)
-        option_names = [*spec.options, *(["max_seq_length"] if settings.max_seq_length else [])]
+        options = [*spec.options, *(["max_seq_length"] if settings.max_seq_length else [])]
         if is_exported_folder(name) and spec.recipe is None:
             from essent.engine.files import load
 
-            if option_names:
-                raise InputError(f"{name!r} is a saved graph, which takes no {' or '.join(option_names)}.")
+            if options:
+                raise InputError(f"{name!r} is a saved graph, which takes no {' or '.join(options)}.")
             return check_graph(load(name, threads=spec.threads), choice)
-        plain = choice.is_default and not (spec.recipe or spec.learns or option_names)
+        plain = choice.is_default and not (spec.recipe or spec.learns or options)
         if plain and (static := static_of(name)) is not None:
             return static
         check_torch(f"Embedding with {name!r}")
-        encoder = _encoder(name, spec)
+        from essent.encoder.encoder import Encoder
+        from essent.model.loading import open_model
+
+        try:
+            encoder = Encoder(name, spec.recipe, **spec.options)
+        except RecipeError:  # no recipe describes its modules
+            if spec.recipe is not None:
+                raise
+            encoder = open_model(name, dict(spec.options))
         if settings.max_seq_length is not None:
             encoder.max_seq_length = settings.max_seq_length
     if hasattr(encoder, "engine_module"):
@@ -125,108 +134,132 @@ def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
     return computing_in(encoder, choice.precision, shared=shared)
 
 
-def _encoder(name: str, spec: ModelSpec) -> Any:
-    """Return an Encoder, or a sentence-transformers model if no recipe describes its modules."""
-    from essent.encoder.encoder import Encoder
-    from essent.model.loading import open_model
-
+def needs_fit(encoder: Any, requested: bool) -> bool:
+    """Return whether the recipe learns something and has not yet, or is `requested` to."""
+    module = getattr(encoder, "module", None)  # of an Encoder
+    if module is None or not (module.plan.reads_stats or module.chain.needs_fit):
+        return False
     try:
-        return Encoder(name, spec.recipe, **spec.options)
-    except RecipeError:
-        if spec.recipe is not None:
-            raise
-    return open_model(name, dict(spec.options))
+        module.require_fit()
+    except NotFittedError:
+        return True
+    return requested
 
 
-# -- ready ------------------------------------------------------------------------------------------------------------
+def compiled(
+    encoder: Any, spec: ModelSpec, folder: Path, settings: BulkSettings, note: Callable[[str], object]
+) -> Model:
+    """Compile an Encoder or a sentence-transformers model, and save the graph in a folder; another graph is replaced.
+
+    Raises:
+        EngineError: the model cannot be compiled. MissingDependencyError: the engine's library is not installed.
+    """
+    from essent.engine.compiled import compile
+    from essent.engine.files import load
+    from essent.engine.runtime import runtime_of
+
+    metadata = ready(encoder, settings).metadata
+    engine, precision = spec.engine, spec.choice.graph_precision
+    kind = engine if precision == FLOAT32 else f"{engine} {precision}"
+    source = {"engine": kind, **{name: metadata[name] for name in ("model", "recipe", "fit", "max_seq_length")}}
+    graph_file = folder.with_suffix(".json")
+    if read_json(graph_file) != source or not folder.is_dir():
+        runtime_of(engine, precision)
+        graph_file.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        note(f"Making a graph of the model for {kind}; it is kept in {folder} for later runs.")
+        compile(encoder, engine, precision=precision).save(str(folder))
+        write_json(graph_file, source)
+    graph = ready(load(folder, threads=spec.threads), settings)
+    graph.metadata |= {"made_from": source}
+    return graph
+
+
+def spec_of_folder(spec: ModelSpec, folder: Path) -> ModelSpec:
+    """Return the spec of a saved fitted encoder or graph; a graph has no options."""
+    option_names = () if is_exported_folder(str(folder)) else ("device",)
+    options = {name: option for name, option in spec.options.items() if name in option_names}
+    return replace(spec, model=str(folder), recipe=None, learns=False, options=options)
+
+
+# -- metadata ---------------------------------------------------------------------------------------------------------
 
 
 def ready(encoder: Any, settings: BulkSettings) -> Model:
     """Combine an encoder with the metadata that its vectors depend on.
 
     Raises:
-        InputError: an unknown prompt, or something that does not encode.
+        InputError: an unknown prompt, or an object that does not encode.
         NotFittedError: the recipe learns something and has not.
     """
     if isinstance(encoder, StaticEncoder):
-        return _ready_static(encoder, settings)
-    check_torch("This model")
-    from sentence_transformers import SentenceTransformer
-
-    from essent._core.compat import prompt_of
-    from essent.encoder.encoder import Encoder
-    from essent.engine.compiled import CompiledEncoder
-
-    if not isinstance(encoder, SentenceTransformer):
-        raise InputError(
-            f"{type(encoder).__name__} is not supported. Expected an Encoder, a StaticEncoder, a SentenceTransformer "
-            "or a graph."
-        )
-    if isinstance(encoder, Encoder):
-        encoder.module.require_fit()
-        metadata, room, ids, backend = _encoder_properties(encoder)
-    elif isinstance(encoder, CompiledEncoder):
-        metadata, room, ids, backend = _graph_properties(encoder)
+        check_prompt(settings.prompt, settings.prompt_name, encoder.prompts)
+        default = encoder.prompts.get(settings.prompt_name or encoder.default_prompt_name or "", "")
+        prompt = default if settings.prompt is None else settings.prompt
+        metadata, reading = _describe_static(encoder)
     else:
-        metadata, room, ids, backend = _model_properties(encoder)
-    prompt = prompt_of(encoder, settings.prompt, settings.prompt_name)
+        check_torch("This model")
+        from sentence_transformers import SentenceTransformer
+
+        from essent._core.compat import prompt_of
+
+        if not isinstance(encoder, SentenceTransformer):
+            raise InputError(
+                f"{type(encoder).__name__} is not supported. Expected an Encoder, a StaticEncoder, a "
+                "SentenceTransformer or a graph."
+            )
+        metadata, reading = _describe(encoder)
+        prompt = prompt_of(encoder, settings.prompt, settings.prompt_name)
     dimensions = settings.truncate_dim or encoder.truncate_dim
     metadata |= {"prompt": prompt, "truncate_dim": dimensions}
     width = int(encoder.get_embedding_dimension() or 0)
-    return Model(encoder, metadata, min(dimensions or width, width), prompt, settings, room, ids, backend)
+    return Model(encoder, metadata, min(dimensions or width, width), prompt, settings, *reading)
 
 
-def _ready_static(encoder: StaticEncoder, settings: BulkSettings) -> Model:
-    table, prompt = encoder.table, settings.prompt
-    check_prompt(prompt, settings.prompt_name, encoder.prompts)
-    if prompt is None:
-        prompt = encoder.prompts.get(settings.prompt_name or encoder.default_prompt_name or "", "")
+def _metadata(model: str, recipe: str, engine: str, limit: int | None, fit: str | None = None) -> dict[str, Any]:
+    """Return the values that vectors depend on, by their names in the parts' footers.
+
+    Args:
+        model, fit: digests of the model and of what it has learned.
+    """
+    return {"model": model[:32], "recipe": recipe, "engine": engine, "fit": fit, "max_seq_length": limit}
+
+
+def _describe_static(encoder: StaticEncoder) -> tuple[dict[str, Any], Reading]:
+    table = encoder.table
     digest = hashlib.sha256(table.tokenizer.to_str().encode())
     for array in (table.rows, table.mapping, table.weights, table.empty):
         if array is not None:
             digest.update(f"{array.dtype} {array.shape}".encode())
             digest.update(np.ascontiguousarray(array).data)
     digest.update(repr((table.unit, table.dropped, table.limit, table.cuts_left)).encode())
-    metadata = _described(digest.hexdigest(), "static", "static", table.limit)
-    metadata |= {"prompt": prompt, "truncate_dim": settings.truncate_dim or encoder.truncate_dim}
-    dimensions = min(encoder.dimensions, settings.truncate_dim or encoder.dimensions)
-    ids = partial(read_ids, table.tokenizer)
-    return Model(encoder, metadata, dimensions, prompt, settings, table.limit, ids, table.tokenizer)
+    metadata = _metadata(digest.hexdigest(), "static", "static", table.limit)
+    return metadata, (table.limit, partial(read_ids, table.tokenizer), table.tokenizer)
 
 
-def _described(model: str, recipe: str, engine: str, limit: int | None, fit: str | None = None) -> dict[str, Any]:
-    """What vectors depend on: digests of the model and of what it has learned, in the words of the parts' footers."""
-    return {"model": model[:32], "recipe": recipe, "engine": engine, "fit": fit, "max_seq_length": limit}
-
-
-def _torch_in(model: Any) -> str:
-    """The engine of what torch runs, with its precision where that is not float32."""
-    kinds = {str(p.dtype).removeprefix("torch.") for p in model.parameters()} - {FLOAT32}
-    if any(getattr(part, "precision", None) == BFLOAT16 for part in (model, *model.children())):
-        kinds = {BFLOAT16}
-    return " ".join(["torch", *sorted(kinds)])
-
-
-Properties = tuple[dict[str, Any], "int | None", "Ids | None", Any]
-
-
-def _encoder_properties(encoder: Any) -> Properties:
+def _describe(encoder: Any) -> tuple[dict[str, Any], Reading]:
+    """Describe an Encoder, a graph, or a sentence-transformers model."""
+    from essent.encoder.encoder import Encoder
     from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_of
 
+    if hasattr(encoder, "engine_module"):
+        return _describe_graph(encoder)
+    if not isinstance(encoder, Encoder):
+        return _describe_modules(encoder)
     module = encoder.module
-    plan, backbone, recipe = module.plan, module.backbone, encoder.recipe
-    fit = None
+    module.require_fit()
+    plan, backbone, recipe, fit = module.plan, module.backbone, encoder.recipe, None
     if plan.reads_stats or module.chain.needs_fit:
         shaping = "" if module.shaping is None else digest_of(module.shaping)
         fit = key_of(shaping, recipe.digest(), module.stats)
-    model = digest_of_backbone(backbone)
-    metadata = _described(model, str(recipe), _torch_in(backbone), backbone.max_seq_length, fit)
+    limit = backbone.max_seq_length
+    metadata = _metadata(digest_of_backbone(backbone), str(recipe), _torch_in(backbone), limit, fit)
     if len(encoder) > 1:
         metadata["model"] += " + " + digest_of(encoder[1:])[:16]
-    return metadata, *_reading(backbone.tokenizer, plan.frame, backbone.max_seq_length)
+    return metadata, _read_framed(backbone.tokenizer, plan.frame, limit)
 
 
-def _graph_properties(encoder: Any) -> Properties:
+def _describe_graph(encoder: Any) -> tuple[dict[str, Any], Reading]:
     from essent.engine.runtime import ALL_FILES
     from essent.recipe.tokens.ids import tokenizer_digest
 
@@ -236,21 +269,12 @@ def _graph_properties(encoder: Any) -> Properties:
     for path in (Path(runtime.path).with_name(name) for name in ALL_FILES):
         if path.is_file():
             digest.update(digest_of_file(path).encode())
-    engine = f"{runtime.engine} {runtime.precision}"
-    metadata = _described(digest.hexdigest(), encoder.recipe, engine, inputs.max_seq_length)
-    return metadata, *_reading(module.reader, inputs.frame, inputs.max_seq_length)
+    engine, limit = f"{runtime.engine} {runtime.precision}", inputs.max_seq_length
+    metadata = _metadata(digest.hexdigest(), encoder.recipe, engine, limit)
+    return metadata, _read_framed(module.reader, inputs.frame, limit)
 
 
-def _reading(tokenizer: Any, frame: Frame, limit: int | None) -> tuple[int | None, Ids, Any]:
-    """The room in a frame, the tokens of texts in it, and the Rust tokenizer."""
-
-    def ids(texts: list[str]) -> list[list[int]]:
-        return text_ids(tokenizer, frame.prepare(texts), frame.plain_text)
-
-    return None if limit is None else max(limit - len(frame), 0), ids, fast_backend(tokenizer)
-
-
-def _model_properties(encoder: Any) -> Properties:
+def _describe_modules(encoder: Any) -> tuple[dict[str, Any], Reading]:
     from essent.encoder.pipeline.digests import digest_of
 
     tokenizer, limit = getattr(encoder, "tokenizer", None), getattr(encoder, "max_seq_length", None)
@@ -258,11 +282,29 @@ def _model_properties(encoder: Any) -> Properties:
     spelled = backend.to_str() if backend is not None and hasattr(backend, "to_str") else repr(tokenizer)
     settings = [json.dumps(getattr(m, "get_config_dict", dict)(), default=str, sort_keys=True) for m in encoder]
     recipe = " + ".join(type(module).__name__ for module in encoder)
-    metadata = _described(digest_of(encoder, spelled, settings, limit), recipe, _torch_in(encoder), limit)
+    digest = digest_of(encoder, spelled, settings, limit)
+    metadata = _metadata(digest, recipe, _torch_in(encoder), limit)
     if not hasattr(backend, "encode_batch_fast"):
-        return metadata, None, None, None
-    whole = Tokenizer.from_str(spelled)
-    whole.no_truncation()
-    whole.no_padding()
-    room = None if limit is None else limit - whole.num_special_tokens_to_add(is_pair=False)
-    return metadata, room, partial(read_ids, whole), whole
+        return metadata, (None, None, None)
+    untruncated = Tokenizer.from_str(spelled)
+    untruncated.no_truncation()
+    untruncated.no_padding()
+    special = untruncated.num_special_tokens_to_add(is_pair=False)
+    return metadata, (None if limit is None else limit - special, partial(read_ids, untruncated), untruncated)
+
+
+def _torch_in(model: Any) -> str:
+    """Return "torch", with the precision unless it is float32."""
+    kinds = {str(p.dtype).removeprefix("torch.") for p in model.parameters()} - {FLOAT32}
+    if any(getattr(part, "precision", None) == BFLOAT16 for part in (model, *model.children())):
+        kinds = {BFLOAT16}
+    return " ".join(["torch", *sorted(kinds)])
+
+
+def _read_framed(tokenizer: Any, frame: Frame, limit: int | None) -> Reading:
+    """Return the room for text in a frame, the function that tokenizes texts in it, and the Rust tokenizer."""
+
+    def tokenize(texts: list[str]) -> list[list[int]]:
+        return text_ids(tokenizer, frame.prepare(texts), frame.plain_text)
+
+    return None if limit is None else max(limit - len(frame), 0), tokenize, fast_backend(tokenizer)

@@ -19,10 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from essent._core.atomic import remove_leftovers, sync, temporary_folder
-from essent.bulk.batches import Batch, chunk_columns
-from essent.bulk.settings import EMBEDDING, OK, SCALE, STATUS, STATUSES, BulkSettings
-from essent.bulk.sources import difference
-from essent.bulk.tables import first_line
+from essent.bulk.batches import Batch, chunk_columns, require_all_ok
+from essent.bulk.settings import CHUNK_COLUMNS, CHUNKS, EMBEDDING, OK, SCALE, STATUS, STATUSES, TRUNCATED, BulkSettings
+from essent.bulk.sources import Source, difference, first_line
 from essent.bulk.units import Job, Unit
 from essent.engine.gain import loss_of
 from essent.errors import DataError, InputError
@@ -35,8 +34,8 @@ SHARED_MODEL = "_model"  # the weights that worker processes map, while they run
 LEFTOVER = re.compile(rf"\.(part-[0-9]{{5,}}-[0-9]{{6,}}\.parquet|{SHARED_MODEL})\.")  # temporary names
 TINY = np.finfo(np.float32).tiny
 MIN_MEASURED, MEASURED = 3, 512  # vectors of a part on which the loss is measured
-OTHERWISE = "Choose another folder, give what was given before, or start over with --force."
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+START_OVER = "Choose another folder, give what was given before, or start over with --force."
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LIBRARIES = "torch transformers sentence-transformers tokenizers numpy pyarrow openvino onnxruntime".split()
 
 
@@ -56,13 +55,13 @@ class Part:
     Attributes:
         name: of the file.
         run: the values that all parts of a run share.
-        source: address and print of its source.
-        versions: of libraries.
+        source: address and fingerprint of its source.
+        versions: versions of libraries.
         unit: start and stop of its range, see `Unit`.
         rows: of the output.
-        statuses: how many rows of each.
-        first: for each status without a vector the number of its first row in the part.
-        loss: of a smaller number format, on some of its vectors.
+        statuses: number of rows per status.
+        first: for each status without a vector, its first row in the part.
+        loss: loss of a smaller number format, measured on some of its vectors.
     """
 
     name: str
@@ -75,35 +74,32 @@ class Part:
     first: dict[str, int]
     loss: dict[str, float] | None
 
-    def footer(self) -> bytes:
-        """Return the content of the footer as JSON, identical for identical parts."""
-        values = {key: value for key, value in vars(self).items() if key != "name"}
-        return json.dumps({"format": FORMAT, **values}, ensure_ascii=True, sort_keys=True).encode()
-
 
 class PartWriter:
     """Writer of one part, one row group per batch; the file appears in the folder when `finish` returns.
 
     Raises:
-        DataError: with `strict` a row without a vector; the disk is full, or the folder can no longer be written to.
+        DataError: with `strict` a row without a vector; the disk is full, or the folder is not writable.
     """
 
     def __init__(self, job: Job, unit: Unit) -> None:
-        self._job, self._unit, self._source = job, unit, job.inputs[unit.source].source
+        self._job, self._unit, self._source = job, unit, job.sources[unit.source]
         self._statuses, self._first = Counter[str](), dict[str, int]()
         self._loss: dict[str, float] | None = None
-        self._room = ExitStack()  # a temporary folder beside the part's place
+        self._temporary = ExitStack()  # a temporary folder beside the part's path
         self._path = job.folder / unit.name
         self._parquet: Any = None
 
     def add(self, batch: Batch) -> None:
         """Write an encoded batch."""
-        settings, has_vector = self._job.settings, batch.encodable
+        settings, schema, rows = self._job.settings, self._job.schema, len(batch.codes)
         if settings.strict:
-            batch.require_all(self._source, "vector")
+            require_all_ok(batch.codes, "vector", self._unit, self._source)
         if self._loss is None and settings.dtype != "float32" and len(batch.vectors) >= MIN_MEASURED:
             exact = batch.vectors[:MEASURED]
-            self._loss = asdict(loss_of(exact, restored(exact, settings.dtype), unseen=True))
+            numbers, scales = stored(exact, settings.dtype)
+            restored = numbers.astype(np.float32) if scales is None else numbers * scales[:, None]
+            self._loss = asdict(loss_of(exact, restored, unseen=True))
         rows_before, counts = self._statuses.total(), Counter(batch.codes.tolist())
         for code, status in enumerate(STATUSES):
             if counts[code]:
@@ -112,65 +108,61 @@ class PartWriter:
                     self._first.setdefault(status, rows_before + int(np.argmax(batch.codes == code)))
         columns = dict(zip(batch.table.column_names, batch.table.columns, strict=True))
         columns[STATUS] = pa.DictionaryArray.from_arrays(batch.codes, list(STATUSES)).cast(pa.string())
-        if batch.chunks is not None:
-            columns |= chunk_columns(batch, batch.chunks, settings)
-        columns |= vector_columns(batch.vectors, has_vector, settings)
-        schema, rows = self._job.schema, len(batch.codes)
+        columns |= chunk_columns(batch, settings) | vector_columns(batch.vectors, batch.codes <= TRUNCATED, settings)
         arrays = [
             columns[name] if name in columns else pa.nulls(rows, schema.field(name).type) for name in schema.names
         ]
-        table = pa.Table.from_arrays(arrays, schema=schema)
-        with _writes(self._job.folder):
+        with _writing(self._job.folder):
             if self._parquet is None:
-                room = self._room.enter_context(temporary_folder(self._path))
-                self._path = room / self._unit.name
+                folder = self._temporary.enter_context(temporary_folder(self._path))
+                self._path = folder / self._unit.name
                 self._parquet = _parquet_writer(self._path, schema)
-            self._parquet.write_table(table, row_group_size=max(rows, 1))
+            self._parquet.write_table(pa.Table.from_arrays(arrays, schema=schema), row_group_size=max(rows, 1))
 
     def finish(self) -> Part:
         """Write the footer, sync the file to disk and rename it."""
         self._source.check_unchanged()
-        job, unit = self._job, self._unit
-        part = Part(
-            unit.name,
-            job.run,
-            {"address": self._source.address, "print": self._source.print},
-            job.versions,
-            {"start": unit.start, "stop": unit.stop},
-            self._statuses.total(),
-            dict(self._statuses),
-            self._first,
-            self._loss,
-        )
-        with _writes(job.folder):
-            self._parquet.add_key_value_metadata({KEY: part.footer()})
+        job, unit, source = self._job, self._unit, self._source
+        values: dict[str, Any] = {
+            "run": job.run,
+            "source": {"address": source.address, "print": source.print},
+            "versions": job.versions,
+            "unit": {"start": unit.start, "stop": unit.stop},
+            "rows": self._statuses.total(),
+            "statuses": dict(self._statuses),
+            "first": self._first,
+            "loss": self._loss,
+        }
+        footer = json.dumps({"format": FORMAT, **values}, sort_keys=True).encode()  # identical for identical parts
+        with _writing(job.folder):
+            self._parquet.add_key_value_metadata({KEY: footer})
             self._parquet.close()
             sync(self._path)
             self._path.replace(job.folder / unit.name)
             sync(job.folder)
-            self._room.close()
-        return part
+            self._temporary.close()
+        return Part(unit.name, **values)
 
     def close(self) -> None:
         """Remove an unfinished part."""
-        with suppress(Exception):  # the error that led here is the one to raise
+        with suppress(Exception):  # the caller raises the error that led here
             self._parquet.close()
-        self._room.close()
+        self._temporary.close()
 
 
 def _parquet_writer(path: Path, schema: Any) -> Any:
     """Compress all columns but the vectors. Parquet names columns by their leaves: `embedding.list.element`."""
     sink = pa.BufferOutputStream()
     pq.ParquetWriter(sink, schema).close()
-    stored = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
-    leaves = [stored.column(number).path for number in range(len(stored))]
+    leaf_schema = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
+    leaves = [leaf_schema.column(number).path for number in range(len(leaf_schema))]
     columns = [leaf for leaf in leaves if leaf.partition(".")[0] != EMBEDDING]
     compression = {leaf: "ZSTD" if leaf in columns else "NONE" for leaf in leaves}
     return pq.ParquetWriter(path, schema, compression=compression, use_dictionary=columns, write_statistics=columns)
 
 
 @contextmanager
-def _writes(folder: Path) -> Iterator[None]:
+def _writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -178,29 +170,36 @@ def _writes(folder: Path) -> Iterator[None]:
 
 
 def cannot_write(folder: Path, error: OSError) -> Exception:
-    """Return the error for a part that cannot be written; essent's own errors stay."""
+    """Return the error for a part that cannot be written; a DataError is returned unchanged."""
     if isinstance(error, DataError):
         return error
-    why = "The disk is full" if error.errno in FULL else f"{folder} cannot be written to ({error.strerror or error})"
-    return DataError(f"{why}. The parts in {folder} are intact. Run the same command to resume.")
+    full = error.errno in DISK_FULL
+    reason = "The disk is full" if full else f"{folder} cannot be written to ({error.strerror or error})"
+    return DataError(f"{reason}. The parts in {folder} are intact. Run the same command to resume.")
 
 
-# -- vectors as columns -----------------------------------------------------------------------------------------------
+# -- columns ----------------------------------------------------------------------------------------------------------
 
 
-def vector_fields(settings: BulkSettings, dimensions: int) -> list[Any]:
-    """Return the Arrow fields of the vectors."""
+def part_schema(columns: Sequence[Any], settings: BulkSettings, dimensions: int) -> Any:
+    """Return the Arrow schema of a part: the retained input columns, positions of chunks, status and vectors."""
+    span = pa.struct([pa.field("start", pa.int32()), pa.field("end", pa.int32())])
     number = {"float32": pa.float32(), "float16": pa.float16(), "int8": pa.int8()}[settings.dtype]
-    kind = pa.list_(number, dimensions if settings.vectors == "fixed" else -1)
-    scale = [pa.field(SCALE, pa.float32())] if settings.dtype == "int8" else []
-    return [*scale, pa.field(EMBEDDING, kind)]
+    types = {
+        **dict.fromkeys(CHUNK_COLUMNS, pa.int32()),
+        CHUNKS: pa.list_(span),
+        STATUS: pa.string(),
+        SCALE: pa.float32(),
+        EMBEDDING: pa.list_(number, dimensions if settings.vectors == "fixed" else -1),
+    }
+    return pa.schema([*columns, *(pa.field(name, types[name]) for name in settings.added)])
 
 
 def stored(vectors: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray | None]:
     """Convert vectors (N,K) to the stored format; for int8 also return scales (N,): vector = scale · numbers.
 
     Raises:
-        InputError: numbers beyond what a 16-bit float holds.
+        InputError: a number exceeds the range of float16.
     """
     if dtype == "float16":
         with np.errstate(over="ignore"):
@@ -217,26 +216,20 @@ def stored(vectors: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray | No
     return vectors, None
 
 
-def restored(vectors: np.ndarray, dtype: str) -> np.ndarray:
-    """Return the vectors (N,K) that a reader restores."""
-    numbers, scales = stored(vectors, dtype)
-    return numbers.astype(np.float32) if scales is None else numbers * scales[:, None]
-
-
 def vector_columns(vectors: np.ndarray, has_vector: np.ndarray, settings: BulkSettings) -> dict[str, Any]:
     """Return columns of the vectors (M,K), null for rows without one: `has_vector` (N,) bool."""
     rows, width = len(has_vector), vectors.shape[1]
     numbers, scales = stored(vectors, settings.dtype)
-    absent = None if has_vector.all() else pa.array(~has_vector)
+    is_null = None if has_vector.all() else pa.array(~has_vector)
     columns = {}
     if scales is not None:
         columns[SCALE] = pa.array(_spread(scales, has_vector), mask=~has_vector)
     if settings.vectors == "fixed":
         flat = pa.array(_spread(numbers, has_vector).reshape(rows * width))
-        columns[EMBEDDING] = pa.FixedSizeListArray.from_arrays(flat, width, mask=absent)
+        columns[EMBEDDING] = pa.FixedSizeListArray.from_arrays(flat, width, mask=is_null)
     else:
         offsets = pa.array(np.concatenate([[0], np.cumsum(has_vector) * width]).astype(np.int32))
-        columns[EMBEDDING] = pa.ListArray.from_arrays(offsets, pa.array(numbers.reshape(-1)), mask=absent)
+        columns[EMBEDDING] = pa.ListArray.from_arrays(offsets, pa.array(numbers.reshape(-1)), mask=is_null)
     return columns
 
 
@@ -247,7 +240,13 @@ def _spread(values: np.ndarray, has_vector: np.ndarray) -> np.ndarray:
     return spread
 
 
-# -- what is there ----------------------------------------------------------------------------------------------------
+# -- parts of earlier runs --------------------------------------------------------------------------------------------
+
+
+def part_paths(folder: Path) -> list[Path]:
+    """Return the files in a folder that have the name of a part, in order."""
+    paths = [path for path in folder.iterdir() if NAME.fullmatch(path.name)] if folder.is_dir() else []
+    return sorted(paths, key=lambda path: [int(number) for number in NAME.findall(path.name)[0]])
 
 
 def read_parts(folder: Path) -> dict[str, Part]:
@@ -256,24 +255,11 @@ def read_parts(folder: Path) -> dict[str, Part]:
     Raises:
         DataError: a file with the name of a part that essent did not write, or that is damaged.
     """
-    if not folder.is_dir():
-        return {}
-    names = sorted((entry.name for entry in folder.iterdir() if NAME.fullmatch(entry.name)), key=_order)
     with ThreadPoolExecutor(8) as pool:
-        return {part.name: part for part in pool.map(lambda name: read_part(folder / name), names)}
+        return {part.name: part for part in pool.map(_read_part, part_paths(folder))}
 
 
-def _order(name: str) -> tuple[int, ...]:
-    match = NAME.fullmatch(name)
-    return tuple(map(int, match.groups())) if match else ()
-
-
-def read_part(path: Path) -> Part:
-    """Read the footer of a part.
-
-    Raises:
-        DataError: not a part, or a damaged one.
-    """
+def _read_part(path: Path) -> Part:
     try:
         footer = pq.read_metadata(path)
     except (pa.ArrowException, OSError) as error:
@@ -290,56 +276,36 @@ def read_part(path: Path) -> Part:
 
 
 def check_same(
-    parts: Mapping[str, Part],
-    run: Mapping[str, Any],
-    sources: Sequence[Mapping[str, Any]],
-    folder: Path,
-    *,
-    known_keys_only: bool = False,
+    parts: Mapping[str, Part], run: Mapping[str, Any], sources: Sequence[Source], folder: Path, *, complete: bool
 ) -> None:
     """Refuse to resume if the parts are those of another run.
 
     Args:
         run: the values that all parts share.
-        sources: what tells each source from another.
-        known_keys_only: whether `run` has only some of these values yet.
+        complete: whether `run` has all of these values, or only those that need no model.
 
     Raises:
-        DataError: says what differs.
+        DataError: names the differences.
     """
     for name, part in parts.items():
         changes = [
-            f"{key} was {_shortened(part.run.get(key))} and is now {_shortened(run.get(key))}"
-            for key in sorted({*run} if known_keys_only else {*run, *part.run})
-            if part.run.get(key) != run.get(key)
+            f"{key} was {json.dumps(before):.80} and is now {json.dumps(now):.80}"
+            for key in sorted({*run, *part.run} if complete else run)
+            if (before := part.run.get(key)) != (now := run.get(key))
         ]
-        number, source = _order(name)[0], part.source
+        number, source = int(NAME.findall(name)[0][0]), part.source
         if number >= len(sources):
             changes.append(f"{source['address']} was source {number + 1}, and there are now {len(sources)}")
-        elif source["address"] != sources[number]["address"]:
-            changes.append(f"source {number + 1} was {source['address']} and is now {sources[number]['address']}")
-        elif changed := difference(source["print"], sources[number]["print"]):
+        elif source["address"] != sources[number].address:
+            changes.append(f"source {number + 1} was {source['address']} and is now {sources[number].address}")
+        elif changed := difference(source["print"], sources[number].print):
             changes.append(f"{source['address']} has changed: {changed}")
         if changes:
-            raise DataError(f"{folder} holds parts of another run ({name}): {'; '.join(changes)}. {OTHERWISE}")
-
-
-def _shortened(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else f"{text[:77]}…"
+            raise DataError(f"{folder} holds parts of another run ({name}): {'; '.join(changes)}. {START_OVER}")
 
 
 def clean(folder: Path) -> None:
     """Remove unfinished parts and shared weights of killed runs."""
-    if not folder.is_dir():
-        return
-    leftovers = (LEFTOVER.match(entry.name) for entry in folder.iterdir())
+    leftovers = (LEFTOVER.match(path.name) for path in folder.iterdir()) if folder.is_dir() else ()
     for name in sorted({match[1] for match in leftovers if match is not None}):
         remove_leftovers(folder / name)
-
-
-def remove_parts(folder: Path) -> None:
-    """Remove only the parts of a folder."""
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if NAME.fullmatch(path.name):
-            path.unlink()

@@ -1,9 +1,9 @@
 """Units on a Ray cluster, one task each: Ray schedules them, retries lost ones, and uses nodes that join.
 
-Each process that Ray runs tasks in loads the model once, and checks first that its node sees the same output,
-sources, libraries and model as the driver. A part has the same name and bytes whoever computes it, and appears whole
-or not at all, so that a task may run twice. Ray Data's `map_batches` is not used: it keeps its progress inside, so
-that a killed driver loses all of it.
+Each process in which Ray runs tasks loads the model once. It first checks that its node sees the same output, sources,
+libraries and model as the driver. A part has the same name and bytes on every node, and appears completely or not at
+all, so that a task may run twice. Ray Data's `map_batches` is not used: it stores its progress in memory, so that a
+killed driver loses all of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,21 +26,21 @@ from essent._core.atomic import write_text
 from essent._core.lazy import optional_import
 from essent.bulk.models import Model, open_encoder, ready
 from essent.bulk.parts import Part, library_versions
-from essent.bulk.sources import difference, file_system, fingerprint
+from essent.bulk.sources import difference, fingerprint
 from essent.bulk.units import Job, Unit
 from essent.bulk.work import THREADS, do_unit, failure_of
 from essent.errors import DataError, EssentError, InputError, MissingDependencyError, ModelError
 from essent.static.encoder import StaticEncoder
 
 AUTO, LOCAL = "auto", "local"
-REACHED_WITHIN = 10.0  # seconds
-PLACED_WITHIN = 300.0  # seconds in which a node must have room for a task
-RETRIES = 3  # times that Ray repeats a unit whose process or node is lost
-PATIENCE = 0.5  # seconds between two looks at Ctrl-C and at the nodes
-SEEN = "_nodes"  # a file in the output by which a node sees that it is the same folder
-VISIBLE_WITHIN = 15.0  # seconds that a shared file system may take to show it
+CONNECTION_TIMEOUT = 10.0  # seconds
+PLACEMENT_TIMEOUT = 300.0  # seconds without any node that has the resources for a task
+RETRIES = 3  # number of times that Ray repeats a unit whose process or node is lost
+POLL = 0.5  # seconds between two checks of Ctrl-C and of the nodes
+MARKER = "_nodes"  # a file in the output by which a node recognizes the driver's folder
+MARKER_TIMEOUT = 15.0  # seconds that a shared file system may take to show it
 SOURCES_CHECKED = 20  # sources that a process checks before it begins; the others when their units are read
-RESUMES = "The parts are intact. Run the same command to resume."
+RESUME_HINT = "The parts are intact. Run the same command to resume."
 
 
 @contextmanager
@@ -48,11 +48,11 @@ def connected(address: str | bool) -> Iterator[Any]:
     """Connect Ray to a cluster; an existing connection is reused and left open.
 
     Args:
-        address: of the head node; auto, or True: the cluster that this machine belongs to; local: a cluster of this
-            machine alone, which ends with the run.
+        address: address of the head node; auto or True: the cluster that this machine belongs to; local: a cluster of
+            only this machine, which ends with the run.
 
     Raises:
-        InputError: no cluster there. MissingDependencyError: Ray is not installed.
+        InputError: there is no such cluster. MissingDependencyError: Ray is not installed.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # read when Ray is imported
     ray = optional_import("ray", "ray")
@@ -64,7 +64,7 @@ def connected(address: str | bool) -> Iterator[Any]:
     try:
         host, _, port = name.rpartition("://")[2].rpartition(":")
         if host and port.isdecimal():  # Ray itself tries for several minutes
-            socket.create_connection((host.strip("[]"), int(port)), timeout=REACHED_WITHIN).close()
+            socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECTION_TIMEOUT).close()
         ray.init(address=name, log_to_driver=False, logging_level=logging.ERROR, **options)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -85,73 +85,66 @@ def do_units_on_cluster(
     """Compute units on the connected Ray cluster, and yield their parts as they are written.
 
     Args:
-        model: as it was loaded here; the nodes load their own, and must load the same.
-        workers: how many units at a time; by default one per GPU, or where there are none one per node.
-        stop: when it is set, the parts that are begun are the last ones.
+        model: the driver's; the nodes load the same model.
+        workers: number of units at a time; by default one per GPU, or per node if there are no GPUs.
+        stop: when it is set, no further units are started.
 
     Raises:
-        DataError: as `do_unit`, with the node; no node has room for a task, or a unit ends its processes.
+        DataError: see `do_unit`, with the node; no node has the resources for a task; a unit kills its processes.
         EssentError: a node does not see the output, a source or the model.
     """
     ray = optional_import("ray", "ray")
-    nodes = _alive(ray)
     device, encoder = str(job.spec.options.get("device") or ""), model.encoder
     on_cpu = isinstance(encoder, StaticEncoder) or hasattr(encoder, "engine_module") or "cpu" in device
-    cpus, gpus = resources(nodes.values(), workers, not on_cpu)
+    cpus, gpus = resources(capacities(ray.nodes()), workers, not on_cpu)
     task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES, max_calls=0, scheduling_strategy="SPREAD")(_do)
-    token, sent = os.urandom(8).hex(), ray.put(sendable(job))
-    write_text(job.folder / SEEN, token)
+    token, shared_job = os.urandom(8).hex(), ray.put(sendable(job))
+    write_text(job.folder / MARKER, token)
     running: dict[Any, Unit] = {}
-    had_room = time.monotonic()
+    placeable_at = time.monotonic()
     unit = next(units, None)
     try:
         while running or (unit is not None and not stop.is_set()):
-            nodes = _alive(ray)
-            room = sum(_fitting(node, cpus, gpus) for node in nodes.values())
-            had_room = time.monotonic() if room else had_room
-            if time.monotonic() - had_room > PLACED_WITHIN:
-                totals = {kind: sum(_count(node, kind) for node in nodes.values()) for kind in ("CPU", "GPU")}
+            nodes = capacities(ray.nodes())
+            slots = sum(min(node_cpus // cpus, node_gpus if gpus else node_cpus) for node_cpus, node_gpus in nodes)
+            placeable_at = time.monotonic() if slots else placeable_at
+            if time.monotonic() - placeable_at > PLACEMENT_TIMEOUT:
+                total_cpus, total_gpus = (sum(counts) for counts in zip((0, 0), *nodes, strict=True))
                 raise DataError(
-                    f"No node of the Ray cluster had room within {PLACED_WITHIN:.0f} s for a task with {cpus} CPUs "
-                    f"and {gpus} GPUs. It has {len(nodes)} nodes with {totals['CPU']} CPUs and {totals['GPU']} GPUs "
-                    f"in all. {RESUMES}"
+                    f"No node of the Ray cluster had room within {PLACEMENT_TIMEOUT:.0f} s for a task with {cpus} CPUs "
+                    f"and {gpus} GPUs. It has {len(nodes)} nodes with {total_cpus} CPUs and {total_gpus} GPUs in all. "
+                    f"{RESUME_HINT}"
                 )
-            while unit is not None and not stop.is_set() and len(running) < (workers or max(room, 1)):
-                running[task.remote(unit, sent, token, cpus)] = unit
+            while unit is not None and not stop.is_set() and len(running) < (workers or max(slots, 1)):
+                running[task.remote(unit, shared_job, token, cpus)] = unit
                 unit = next(units, None)
-            done, _ = ray.wait(list(running), num_returns=1, timeout=PATIENCE)
+            done, _ = ray.wait(list(running), num_returns=1, timeout=POLL)
             for reference in done:
-                yield _part_of(ray, reference, running.pop(reference), nodes)
+                yield _part_of(ray, reference, running.pop(reference))
     except ray.exceptions.RayError as error:
-        raise DataError(f"The connection to the Ray cluster was lost ({_last_line(error)}). {RESUMES}") from error
+        raise DataError(f"The connection to the Ray cluster was lost ({_last_line(error)}). {RESUME_HINT}") from error
     finally:
         with suppress(ray.exceptions.RayError):
             for reference in running:
                 ray.cancel(reference, force=True)
-        (job.folder / SEEN).unlink(missing_ok=True)
-        for leftover in job.folder.glob(".part-*.partial"):  # of processes that were lost with their machine
+        (job.folder / MARKER).unlink(missing_ok=True)
+        for leftover in job.folder.glob(".part-*.partial"):  # of processes that were lost with their node
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _part_of(ray: Any, reference: Any, unit: Unit, nodes: Mapping[str, Any]) -> Part:
-    """Return the part of a finished task.
-
-    Raises:
-        EssentError: what went wrong in it, with its node.
-    """
+def _part_of(ray: Any, reference: Any, unit: Unit) -> Part:
+    """Return the part of a finished task, or raise its error with the node."""
     try:
         node, part = ray.get(reference)
-    except ray.exceptions.RayTaskError as error:  # also where essent is not installed
+    except ray.exceptions.RayTaskError as error:  # for example if essent is not installed there
         raise DataError(f"A task on the node {error.ip} failed:\n{error}") from None
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError) as error:
         raise DataError(
             f"{unit.name} has ended {RETRIES + 1} processes ({_last_line(error)}), probably for lack of "
-            f"memory: use fewer --workers or a smaller --batch-size. {RESUMES}"
+            f"memory: use fewer --workers or a smaller --batch-size. {RESUME_HINT}"
         ) from error
     if isinstance(part, EssentError):
-        host = nodes.get(node)
-        name = "a node" if host is None else f"the node {host['NodeManagerHostname']} ({host['NodeManagerAddress']})"
-        raise type(part)(f"On {name}: {part}")
+        raise type(part)(f"On the node {node}: {part}")
     return part  # type: ignore[no-any-return]
 
 
@@ -159,36 +152,28 @@ def _last_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
 
 
-# -- what a task needs ------------------------------------------------------------------------------------------------
+def capacities(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
+    """Return the CPUs and GPUs of each node that is alive."""
+    alive = (node["Resources"] for node in nodes if node["Alive"])
+    return [(int(counts.get("CPU", 0)), int(counts.get("GPU", 0))) for counts in alive]
 
 
-def _alive(ray: Any) -> dict[str, dict[str, Any]]:
-    return {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
-
-
-def _count(node: Mapping[str, Any], kind: str) -> int:
-    return int(node["Resources"].get(kind, 0))
-
-
-def _fitting(node: Mapping[str, Any], cpus: int, gpus: int) -> int:
-    """Return the number of tasks that fit on a node."""
-    return min(_count(node, "CPU") // cpus, _count(node, "GPU") if gpus else _count(node, "CPU"))
-
-
-def resources(nodes: Any, workers: int | None, may_use_gpus: bool) -> tuple[int, int]:
+def resources(nodes: Sequence[tuple[int, int]], workers: int | None, may_use_gpus: bool) -> tuple[int, int]:
     """Return the CPUs and GPUs per task.
 
-    The CPUs are the most that so many tasks can each have; without a number of workers those that make one task per
-    GPU, or one per node, on the smallest of these nodes.
+    With a number of workers, a task has the most CPUs that this number of tasks can each have. By default there is one
+    task per GPU, or per node if there are no GPUs, with as many CPUs as the smallest of these nodes allows.
+
+    Args:
+        nodes: CPUs and GPUs of each node.
     """
-    with_gpus = [node for node in nodes if may_use_gpus and _count(node, "GPU")]
-    used = with_gpus or [node for node in nodes if _count(node, "CPU")]
+    with_gpus = [counts for counts in nodes if may_use_gpus and counts[1]]
+    used = with_gpus or [counts for counts in nodes if counts[0]]
     gpus = int(bool(with_gpus))
     if workers is None:
-        shares = [_count(node, "CPU") // (_count(node, "GPU") if gpus else 1) for node in used]
-        return max(1, min(shares, default=1)), gpus
-    most = max((_count(node, "CPU") for node in used), default=1)
-    fitting = (cpus for cpus in range(most, 0, -1) if sum(_count(node, "CPU") // cpus for node in used) >= workers)
+        return max(1, min((node_cpus // (node_gpus if gpus else 1) for node_cpus, node_gpus in used), default=1)), gpus
+    most = max((node_cpus for node_cpus, _ in used), default=1)
+    fitting = (cpus for cpus in range(most, 0, -1) if sum(node_cpus // cpus for node_cpus, _ in used) >= workers)
     return next(fitting, 1), gpus
 
 
@@ -208,13 +193,13 @@ def sendable(job: Job) -> Job:
 
 # -- on the nodes -----------------------------------------------------------------------------------------------------
 
-_models: dict[str, Model] = {}  # of this process, by the token of the run
+_models: dict[str, Model] = {}  # the model of this process, by the token of the run
 
 
 def _do(unit: Unit, job: Job, token: str, threads: int) -> tuple[str, Part | EssentError]:
-    """Run a task: return Ray's id of the node, and the part of the unit or an error."""
-    context = optional_import("ray", "ray").get_runtime_context()
-    node = str(context.get_node_id())
+    """Run a task: return the name of the node, and the part of the unit or an error."""
+    ray = optional_import("ray", "ray")
+    node = f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"
     try:
         if token not in _models:
             _models.clear()
@@ -222,8 +207,9 @@ def _do(unit: Unit, job: Job, token: str, threads: int) -> tuple[str, Part | Ess
             check_node(job, token)
             spec = replace(job.spec, threads=threads)
             model = ready(open_encoder(spec, job.settings), job.settings)
-            if context.get_accelerator_ids().get("GPU") and not isinstance(spec.model, (str, Path)):
-                model.encoder.to("cuda")  # a model that was loaded where the run was started
+            gpus = ray.get_runtime_context().get_accelerator_ids().get("GPU")
+            if gpus and not isinstance(spec.model, (str, Path)):
+                model.encoder.to("cuda")  # a model that was loaded by the driver
             check_model(job, model)
             if "torch" in sys.modules:
                 import torch
@@ -236,50 +222,45 @@ def _do(unit: Unit, job: Job, token: str, threads: int) -> tuple[str, Part | Ess
 
 
 def check_node(job: Job, token: str) -> None:
-    """Raise an error if a node differs from the driver.
+    """Check that a node has the same libraries, output folder and sources as the driver.
 
     Raises:
         DataError: it cannot write to the output, or does not see the same sources.
         MissingDependencyError: it has other versions.
     """
-    installed = {**job.versions, **library_versions()}  # one that is missing may not be needed
+    installed = {**job.versions, **library_versions()}  # a missing library may not be needed
     if differences := _differences(job.versions, installed):
         raise MissingDependencyError(
             f"the installed versions differ from the driver's: {differences}. Install the same versions on all nodes."
         )
-    until = time.monotonic() + VISIBLE_WITHIN
-    seen = job.folder / SEEN
-    while not seen.is_file() or seen.read_text("utf-8") != token:
-        if time.monotonic() > until:
+    deadline = time.monotonic() + MARKER_TIMEOUT
+    marker = job.folder / MARKER
+    while not marker.is_file() or marker.read_text("utf-8") != token:
+        if time.monotonic() > deadline:
             raise DataError(
                 f"{job.folder} is not the driver's output folder. The output must be on a file system that all nodes "
                 "share, under the same path."
             )
-        time.sleep(PATIENCE)
+        time.sleep(POLL)
     try:
         with tempfile.TemporaryFile(dir=job.folder):
             pass
     except OSError as error:
         raise DataError(f"{job.folder} is not writable ({error.strerror or error}).") from error
-    for source_input in job.inputs[:: -(-len(job.inputs) // SOURCES_CHECKED)]:
-        source = source_input.source
-        if changed := difference(source.print, fingerprint(*file_system(source.address))):
+    for source in job.sources[:: -(-len(job.sources) // SOURCES_CHECKED)]:
+        if changed := difference(source.print, fingerprint(source.address)):
             raise DataError(
                 f"{source.address} differs from the driver's file: {changed}. All nodes must read the same sources."
             )
 
 
 def check_model(job: Job, model: Model) -> None:
-    """Raise ModelError if the model differs from the driver's.
-
-    Raises:
-        ModelError: says what differs.
-    """
+    """Raise ModelError, with the differences, if the model differs from the driver's."""
     if differences := _differences({name: job.run.get(name) for name in model.metadata}, model.metadata):
         raise ModelError(f"{job.spec.name} differs from the driver's model: {differences}.")
 
 
 def _differences(expected: Mapping[str, Any], local: Mapping[str, Any]) -> str:
     """Describe the differences from the driver; "" if there are none."""
-    names = [name for name, there in expected.items() if local[name] != there]
+    names = [name for name in expected if local[name] != expected[name]]
     return "; ".join(f"{name} is {local[name]!r} instead of {expected[name]!r}" for name in names)

@@ -5,7 +5,8 @@ Ctrl-C ends the run after the current part, a second Ctrl-C ends it at once.
 
 from __future__ import annotations
 
-import os
+import hashlib
+import json
 import shutil
 import signal
 import sys
@@ -14,35 +15,48 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from threading import Event, current_thread, main_thread
 from types import FrameType
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from essent._core.arguments import check_path, check_size
-from essent._core.progress import text_progress
-from essent.bulk.batches import chunk_fields
-from essent.bulk.models import Model
-from essent.bulk.parts import Part, check_same, clean, library_versions, read_parts, remove_parts, vector_fields
-from essent.bulk.prepared import FITTED, GRAPH, prepare_model
-from essent.bulk.settings import STATUS, BulkSettings, ModelSpec
-from essent.bulk.sources import find_sources
+from essent._core.atomic import require_writable, write_json
+from essent._core.display import text_progress
+from essent._core.folders.files import STATE_FOLDER, read_json
+from essent.bulk.batches import sample_texts
+from essent.bulk.models import Model, compiled, needs_fit, open_encoder, ready, spec_of_folder
+from essent.bulk.parts import (
+    START_OVER,
+    Part,
+    check_same,
+    clean,
+    library_versions,
+    part_paths,
+    part_schema,
+    read_parts,
+)
+from essent.bulk.settings import BulkSettings, ModelSpec
+from essent.bulk.sources import Source, find_sources
 from essent.bulk.units import Job, Unit, inspect_sources, output_fields, plan
 from essent.bulk.work import do_units, do_units_by_workers
-from essent.errors import DataError
+from essent.errors import DataError, InputError, ModelError
 from essent.tasks.base import prompt_note
+
+FITTED, GRAPH = "_encoder", "_graph"  # folders in the output
+FIT_FILE = f"{STATE_FOLDER}/fit.json"
+
+
+def print_note(line: str) -> None:
+    """Print a line to standard error."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
 @contextmanager
 def interruptible() -> Iterator[Event]:
-    """Yield an event that the first Ctrl-C sets; the second Ctrl-C interrupts as usual.
-
-    Threads other than the main one receive no signals, so that nothing changes there.
-    """
+    """Yield an event that the first Ctrl-C sets, in the main thread; the second Ctrl-C interrupts as usual."""
     stop = Event()
     if current_thread() is not main_thread():
         yield stop
@@ -52,11 +66,7 @@ def interruptible() -> Iterator[Event]:
     def first(number: int, frame: FrameType | None) -> None:
         stop.set()
         signal.signal(signal.SIGINT, before)
-        print(  # noqa: T201  while a bar is shown
-            "\nFinishing the current part. Press Ctrl-C again to stop at once; only that part is lost.",
-            file=sys.stderr,
-            flush=True,
-        )
+        print_note("\nFinishing the current part. Press Ctrl-C again to stop at once; only that part is lost.")
 
     signal.signal(signal.SIGINT, first)
     try:
@@ -101,7 +111,7 @@ class BulkResult:
     @property
     def paths(self) -> list[Path]:
         """The parts, in the order of the rows."""
-        return sorted(self.folder.glob("part-*.parquet"))
+        return part_paths(self.folder)
 
 
 @dataclass(frozen=True)
@@ -115,12 +125,12 @@ class Prepared:
     @property
     def rows(self) -> int:
         """Number of rows of all sources, which may be an estimate."""
-        return sum(source_input.rows for source_input in self.job.inputs)
+        return sum(source.rows for source in self.job.sources)
 
     def units(self) -> Iterator[Unit]:
         """Return the units without a part."""
         done = {name: part.unit["stop"] for name, part in self.parts.items()}
-        return plan(self.job.inputs, done, self.job.settings.rows_per_part)
+        return plan(self.job.sources, done, self.job.settings.rows_per_part)
 
 
 def encode(
@@ -181,7 +191,16 @@ def encode(
     spec = ModelSpec(model, recipe, engine, precision, fit is not None, dict(options or {}))
     chosen = BulkSettings(**settings)
     if ray:
-        from essent.bulk.ray_cluster import connected
+        from essent.bulk.ray_cluster import connected, do_units_on_cluster
+    failures: list[DataError] = []
+
+    def units_until_failure() -> Iterator[Unit]:
+        """Yield units; an unreadable source ends the run after the units before it."""
+        try:
+            yield from run.units()
+        except DataError as error:
+            failures.append(error)
+
     with connected(ray) if ray else nullcontext():
         run = prepare(
             sources,
@@ -191,55 +210,35 @@ def encode(
             fit=fit,
             fit_sample=fit_sample,
             force=force,
-            note=partial(print, file=sys.stderr, flush=True) if progress else lambda line: None,
+            note=print_note if progress else lambda line: None,
         )
-        resumed = sum(part.rows for part in run.parts.values())
-        parts = dict(run.parts)
+        job, parts, units = run.job, dict(run.parts), units_until_failure()
+        rows = resumed = sum(part.rows for part in parts.values())
         with interruptible() as stop, text_progress(run.rows, progress, resumed, "Rows") as update:
-            for part in compute(run, workers, stop, cluster=bool(ray)):
+            if ray:
+                new_parts = do_units_on_cluster(units, job, run.model, workers, stop)
+            elif workers in (None, 1):
+                new_parts = do_units(units, job, run.model, stop)
+            else:
+                new_parts = do_units_by_workers(units, job, run.model, workers, stop)
+            for part in new_parts:
                 parts[part.name] = part
+                rows += part.rows
                 update(part.rows)
-        if stop.is_set():
-            rows = sum(part.rows for part in parts.values())
-            raise KeyboardInterrupt(
-                f"Stopped after {rows:,} of about {run.rows:,} rows, in {len(parts)} parts. Run the same command to "
-                "resume."
-            )
-    return _result(run, parts, resumed, time.monotonic() - began)
-
-
-def compute(
-    run: Prepared, workers: int | None = None, stop: Event | None = None, *, cluster: bool = False
-) -> Iterator[Part]:
-    """Compute the missing parts and yield each when it is written; with `cluster` on the connected Ray cluster.
-
-    Raises:
-        DataError: see `do_unit`; an unreadable source ends the run after the units before it.
-    """
-    stop = stop or Event()
-    failures: list[DataError] = []
-    rows, count = sum(part.rows for part in run.parts.values()), len(run.parts)
-
-    def until_failure() -> Iterator[Unit]:
-        try:
-            yield from run.units()
-        except DataError as error:
-            failures.append(error)
-
-    units = until_failure()
-    if cluster:
-        from essent.bulk.ray_cluster import do_units_on_cluster
-
-        parts = do_units_on_cluster(units, run.job, run.model, workers, stop)
-    elif workers in (None, 1):
-        parts = do_units(units, run.job, run.model, stop)
-    else:
-        parts = do_units_by_workers(units, run.job, run.model, workers, stop)
-    for part in parts:
-        rows, count = rows + part.rows, count + 1
-        yield part
-    for failure in failures:
-        raise DataError(f"{failure} {run.job.folder} has {rows:,} rows, in {count:,} parts.") from failure
+    if failures:
+        raise DataError(f"{failures[0]} {job.folder} has {rows:,} rows, in {len(parts):,} parts.") from failures[0]
+    if stop.is_set():
+        raise KeyboardInterrupt(
+            f"Stopped after {rows:,} of about {run.rows:,} rows, in {len(parts)} parts. Run the same command to resume."
+        )
+    statuses: Counter[str] = Counter()
+    first_rows: dict[str, str] = {}
+    for name, part in sorted(parts.items()):
+        statuses.update(part.statuses)
+        first_rows = {status: f"row {row + 1:,} of {name}" for status, row in part.first.items()} | first_rows
+    loss = _mean_loss([part.loss for part in parts.values() if part.loss])
+    seconds, dimensions = time.monotonic() - began, run.model.dimensions
+    return BulkResult(job.folder, rows, len(parts), dict(statuses), dimensions, resumed, seconds, loss, first_rows)
 
 
 def prepare(
@@ -269,71 +268,52 @@ def prepare(
         ['part-00000-000000.parquet']
     """
     folder = Path(check_path(output, "output")).absolute()
-    _check_folder(folder)
-    several = sources if isinstance(sources, Iterable) and not isinstance(sources, (str, bytes)) else [sources]
-    files = find_sources([check_path(source, "sources") for source in several])
-    if any(Path(source.address).is_relative_to(folder) for source in files):
-        raise DataError(f"The output folder {folder} contains sources. Choose another folder for the output.")
-    inputs = inspect_sources(files, settings)
-    columns = output_fields(inputs, settings)
-    parts = {} if force else read_parts(folder)
-    prints = [{"address": source.address, "print": source.print} for source in files]
-    run = {**settings.described(), "columns": [f"{column.name}: {column.type}" for column in columns]}
-    by_model = ("truncate_dim", "max_seq_length")  # a model has defaults for these
-    known = {name: setting for name, setting in run.items() if name not in by_model}
-    check_same(parts, known, prints, folder, known_keys_only=True)
-    spec.check_exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    if force:
-        remove_parts(folder)
-        for name in (FITTED, GRAPH):
-            shutil.rmtree(folder / name, ignore_errors=True)
-    spec, model = prepare_model(spec, settings, folder, inputs, fit, fit_sample, note)
-    run |= model.metadata
-    check_same(parts, run, prints, folder)
-    model.require_any_finite()
-    for line in prompt_note({"texts": model.prompt}) if settings.prompt is None else ():
-        note(line)
-    clean(folder)
-    added = [*chunk_fields(settings), pa.field(STATUS, pa.string()), *vector_fields(settings, model.dimensions)]
-    job = Job(spec, settings, inputs, folder, pa.schema([*columns, *added]), run, library_versions())
-    return Prepared(job, model, parts)
-
-
-def _check_folder(folder: Path) -> None:
-    """Raise DataError if the folder cannot be written to."""
     try:
         str(folder).encode()
     except UnicodeEncodeError:
         raise DataError(f"{str(folder)!r} is not UTF-8. Choose another name, or set LC_ALL=C.UTF-8.") from None
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder} is a file. Expected a folder for the parts.")
-    parent = next(path for path in (folder, *folder.parents) if path.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        why = "read-only" if parent.is_dir() else "not a folder"
-        raise DataError(f"{folder} cannot be written: {parent} is {why}.")
+    require_writable(folder)
+    addresses = sources if isinstance(sources, Iterable) and not isinstance(sources, (str, bytes)) else [sources]
+    files = find_sources([check_path(address, "sources") for address in addresses])
+    if any(Path(source.address).is_relative_to(folder) for source in files):
+        raise DataError(f"The output folder {folder} contains sources. Choose another folder for the output.")
+    files = inspect_sources(files, settings)
+    columns = output_fields(files, settings)
+    parts = {} if force else read_parts(folder)
+    run = {**settings.described(), "columns": [f"{column.name}: {column.type}" for column in columns]}
+    by_model = ("truncate_dim", "max_seq_length")  # a model has defaults for these
+    without_model = {name: setting for name, setting in run.items() if name not in by_model}
+    check_same(parts, without_model, files, folder, complete=False)
+    if isinstance(spec.model, Path) and not spec.model.exists():
+        raise ModelError(f"There is no folder {str(spec.model)!r}.")
+    folder.mkdir(parents=True, exist_ok=True)
+    if force:
+        for path in part_paths(folder):
+            path.unlink()
+        for name in (FITTED, GRAPH):
+            shutil.rmtree(folder / name, ignore_errors=True)
+    encoder = open_encoder(spec, settings)
+    if needs_fit(encoder, fit is not None):
+        encoder = _fitted(encoder, settings, folder, files, fit, fit_sample)
+        spec = spec_of_folder(spec, folder / FITTED)
+    if spec.choice.makes_graph and not hasattr(encoder, "engine_module"):
+        model = compiled(encoder, spec, folder / GRAPH, settings, note)
+        spec = spec_of_folder(spec, folder / GRAPH)
+    else:
+        model = ready(encoder, settings)
+    run |= model.metadata
+    check_same(parts, run, files, folder, complete=True)
+    model.require_any_finite()
+    for line in prompt_note({"texts": model.prompt}) if settings.prompt is None else ():
+        note(line)
+    clean(folder)
+    schema = part_schema(columns, settings, model.dimensions)
+    return Prepared(Job(spec, settings, files, folder, schema, run, library_versions()), model, parts)
 
 
-def _result(run: Prepared, parts: Mapping[str, Part], resumed: int, seconds: float) -> BulkResult:
-    statuses: Counter[str] = Counter()
-    first_rows: dict[str, str] = {}
-    for name, part in sorted(parts.items()):
-        statuses.update(part.statuses)
-        first_rows = {status: f"row {row + 1:,} of {name}" for status, row in part.first.items()} | first_rows
-    return BulkResult(
-        run.job.folder,
-        statuses.total(),
-        len(parts),
-        dict(statuses),
-        run.model.dimensions,
-        resumed,
-        seconds,
-        _loss_of_all([part.loss for part in parts.values() if part.loss]),
-        first_rows,
-    )
-
-
-def _loss_of_all(losses: Sequence[Mapping[str, float]]) -> dict[str, float] | None:
+def _mean_loss(losses: Sequence[Mapping[str, float]]) -> dict[str, float] | None:
     """Combine the losses of all parts: means, and the lowest cosine."""
     if not losses:
         return None
@@ -343,3 +323,47 @@ def _loss_of_all(losses: Sequence[Mapping[str, float]]) -> dict[str, float] | No
     )
     lowest = min(loss["lowest_cosine"] for loss in losses)
     return {"texts": sum(texts), "mean_cosine": mean, "lowest_cosine": lowest, "spearman": spearman}
+
+
+def _fitted(
+    encoder: Any,
+    settings: BulkSettings,
+    folder: Path,
+    sources: Sequence[Source],
+    texts: Sequence[str] | None,
+    sample: int,
+) -> Any:
+    """Fit an encoder on texts or a sample of the sources, and save it in the folder, unless it was saved there before.
+
+    Raises:
+        DataError: the folder holds parts of a fit on other texts.
+    """
+    from essent.encoder.encoder import Encoder
+    from essent.encoder.pipeline.digests import digest_of_backbone
+
+    if texts is None:
+        origin: dict[str, Any] = {"sample": sample, "column": settings.column}
+        origin["sources"] = [source.print for source in sources]
+    else:
+        texts = list(texts)
+        origin = {"given": len(texts), "digest": hashlib.sha256(json.dumps(texts).encode()).hexdigest()}
+    identity = {
+        "model": digest_of_backbone(encoder.module.backbone),
+        "recipe": str(encoder.recipe),
+        "prompt": [settings.prompt, settings.prompt_name],
+        "texts": origin,
+    }
+    saved = read_json(folder / FITTED / FIT_FILE)
+    if saved != identity:
+        if saved is not None and part_paths(folder):
+            changed = ", ".join(name for name in identity if saved.get(name) != identity[name])
+            raise DataError(
+                f"{folder} holds parts of an encoder that was fitted otherwise: {changed} of the fit differ. "
+                f"{START_OVER}"
+            )
+        texts = sample_texts(sources, settings, sample) if texts is None else texts
+        if not texts:
+            raise InputError(f"{encoder.recipe} learns from texts, and there are none to learn from.")
+        encoder.fit(texts, prompt=settings.prompt, prompt_name=settings.prompt_name, batch_size=settings.batch_size)
+        encoder.write_folder(folder / FITTED, "stock", lambda path, _: write_json(path / FIT_FILE, identity))
+    return Encoder(str(folder / FITTED), device=str(encoder.device))

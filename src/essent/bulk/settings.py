@@ -10,7 +10,7 @@ from typing import Any
 from essent._core.arguments import check_model, check_size
 from essent._core.registry import did_you_mean
 from essent.engine.choice import EngineChoice
-from essent.errors import InputError, ModelError
+from essent.errors import InputError
 
 CHOICES = {"dtype": ("float32", "float16", "int8"), "vectors": ("list", "fixed"), "chunk_rows": ("rows", "mean")}
 CHUNK = re.compile(r"sentences|tokens:([1-9][0-9]*)")
@@ -26,8 +26,8 @@ STATUSES = {
     "not finite": "the model's vector has numbers that are not finite",
 }
 OK, TRUNCATED, NULL, EMPTY, NOT_TEXT, UNREADABLE, ZERO, NOT_FINITE = range(len(STATUSES))  # codes of the statuses
-CHUNK_COLUMNS = ("chunk", "chunk_start", "chunk_end")  # where each chunk is a row
-CHUNKS = "chunks"  # where a row has a vector of all its chunks
+CHUNK_COLUMNS = ("chunk", "chunk_start", "chunk_end")  # if each chunk is a row
+CHUNKS = "chunks"  # if a row has the vector of all its chunks
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ class BulkSettings:
         return (*chunks, STATUS, *scale, EMBEDDING)
 
     def described(self) -> dict[str, Any]:
-        """Return the values that determine rows and vectors, without those of batching and stopping."""
-        without = ("batch_size", "strict", "prompt", "prompt_name")  # the prompt is noted as the text it stands for
-        return {name: setting for name, setting in asdict(self).items() if name not in without} | {"id": list(self.id)}
+        """Return the values that determine rows and vectors; the prompt is described by the model's metadata."""
+        omitted = ("batch_size", "strict", "prompt", "prompt_name")
+        return {name: setting for name, setting in asdict(self).items() if name not in omitted} | {"id": list(self.id)}
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,3 @@ class ModelSpec:
     def name(self) -> str:
         """Name of the model for messages."""
         return str(self.model) if isinstance(self.model, (str, Path)) else type(self.model).__name__
-
-    def check_exists(self) -> None:
-        """Raise ModelError if the folder does not exist, before anything else is read."""
-        if isinstance(self.model, Path) and not self.model.exists():
-            raise ModelError(f"There is no folder {str(self.model)!r}.")

@@ -1,19 +1,25 @@
-"""Sources: files, patterns, folders, data sets on disk, compressed files, on any file system of fsspec."""
+"""Source files on any file system of fsspec: files, patterns, folders, data sets on disk, compressed or not.
+
+Parquet and Arrow files are read by ranges of rows (`TableFile`), others by ranges of bytes (`essent.bulk.lines`).
+"""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate, islice
 from pathlib import PurePosixPath
 from typing import Any
 
 import fsspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 from fsspec.compression import compr
 from fsspec.implementations.local import LocalFileSystem
 
@@ -27,32 +33,44 @@ KINDS = {
     ".csv": "csv", ".tsv": "tsv", ".txt": "text",
 }  # fmt: skip
 TABLES = ("parquet", "arrow")
-PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".lzma": "xz", ".zst": "zstd", ".zstd": "zstd"}
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".lzma": "xz", ".zst": "zstd", ".zstd": "zstd"}
 STAMPS = ("mtime", "ETag", "etag", "LastModified", "last_modified", "updated", "created", "md5")  # of file systems
 BLOCK = 2**20
 SAMPLE = 65_536  # bytes that are read at the beginning, in the middle and at the end of a file
+BATCH_ROWS, BATCH_BYTES = 8192, 16 * 2**20  # maximum that is read, encoded and written at a time
+MIN_ROWS = 64  # rows of a batch, even if they are larger than BATCH_BYTES
 
 
 @dataclass(frozen=True)
 class Source:
-    """One input file.
+    """One input file. `essent.bulk.units.inspect_sources` sets everything after `print`.
 
     Attributes:
-        address: as fsspec takes it; for local files the absolute path.
+        address: fsspec's address; for local files the absolute path.
         kind: parquet, arrow, jsonl, csv, tsv or text.
-        packed: how it is compressed, or None.
-        print: length, time of the last change and a digest of three samples: what tells it from another file.
+        compression: fsspec's name of the compression, or None.
+        print: fingerprint: length, time of the last change, digest of three samples.
+        number: index among all sources.
+        fields: Arrow fields of the columns.
+        rows: number of rows, which may be an estimate.
+        ranges: start and stop of its units, rows of a table or bytes of lines; an empty file has one range, so that it
+            has a part. None: the file can only be read from its beginning.
+        header: columns of a CSV or TSV file.
+        separator: of the fields of a CSV file.
+        skipped: bytes before the first record: the byte order mark and the header.
     """
 
     address: str
     kind: str
-    packed: str | None = None
+    compression: str | None = None
     print: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def splits(self) -> bool:
-        """Whether ranges can be read independently; otherwise the file is read from its beginning."""
-        return self.packed is None and self.kind != "csv"
+    number: int = 0
+    fields: Sequence[Any] = ()
+    rows: int = 0
+    ranges: Sequence[tuple[int, int]] | None = None
+    header: tuple[str, ...] = ()
+    separator: str = ","
+    skipped: int = 0
 
     @property
     def size(self) -> int:
@@ -64,16 +82,22 @@ class Source:
         """Open the file for reading, decompressed; only an uncompressed file can seek.
 
         Raises:
-            DataError: it cannot be opened, or read in the block.
+            DataError: it cannot be opened, or reading it in the block fails.
         """
         system, path = file_system(self.address)
         try:
-            raw = open(path, "rb") if _is_local(system) else system.open(path, "rb")  # noqa: SIM115
+            raw = open(path, "rb") if isinstance(system, LocalFileSystem) else system.open(path, "rb")  # noqa: SIM115
         except OSError as error:
             raise DataError(f"{self.address} cannot be opened: {error.strerror or error}.") from error
         try:
-            with raw, unpacked(raw, self.packed) as file:
-                yield file
+            with raw:
+                if self.compression is None:
+                    yield raw
+                elif self.compression == "zstd":
+                    yield io.BufferedReader(pa.CompressedInputStream(raw, "zstd"), BLOCK)
+                else:
+                    with compr[self.compression](raw, mode="rb") as unpacked:
+                        yield unpacked
         except Exception as error:
             if not isinstance(error, (EOFError, OSError)) and type(error).__module__ not in ("zlib", "_lzma"):
                 raise
@@ -84,25 +108,18 @@ class Source:
 
     def check_unchanged(self) -> None:
         """Raise DataError if the file has changed since the start of the run, or differs on this node."""
-        if changed := difference(self.print, _stamps(*file_system(self.address))):
+        if changed := difference(self.print, fingerprint(self.address, samples=False)):
             raise DataError(
                 f"{self.address} is not the file that the run began with ({changed}): it has changed, or is another "
                 "one on this machine. The parts written so far are intact. Start over in another folder."
             )
 
 
-def unpacked(raw: Any, packed: str | None) -> Any:
-    """Return a decompressing reader, or the file itself if it is not compressed."""
-    if packed == "zstd":
-        return io.BufferedReader(pa.CompressedInputStream(raw, packed), BLOCK)
-    return raw if packed is None else compr[packed](raw, mode="rb")
-
-
 def file_system(address: str) -> tuple[Any, str]:
     """Return the file system of an address and the path in it.
 
     Raises:
-        DataError: an unknown protocol, or a library that it needs.
+        DataError: an unknown protocol, or a library that it needs is missing.
     """
     try:
         system, path = fsspec.core.url_to_fs(address)
@@ -111,108 +128,23 @@ def file_system(address: str) -> tuple[Any, str]:
     return system, path
 
 
-def find_sources(addresses: Sequence[str]) -> list[Source]:
-    """Return the files of the addresses in order; those of a folder or pattern are sorted by name.
+def fingerprint(address: str, samples: bool = True) -> dict[str, Any]:
+    """Return a file's length, the metadata of its last change and, with `samples`, a digest of three samples.
 
     Raises:
-        DataError: nothing there, a folder without files that are read, or a format that is not.
+        DataError: the file cannot be read.
     """
-    if not addresses:
-        raise DataError("Expected at least one source: a file, a folder or a pattern such as 'data/*.parquet'.")
-    sources: list[Source] = []
-    for address in addresses:
-        system, folder = file_system(address)
-        for path in _files(system, folder, address):
-            kind, packed = kind_of(path)
-            name = path if _is_local(system) else system.unstrip_protocol(path)
-            sources.append(Source(name, kind, packed, fingerprint(system, path)))
-    (address, times), *_ = Counter(source.address for source in sources).most_common(1)
-    if times > 1:
-        raise DataError(f"{address} is given twice.")
-    return sources
-
-
-def kind_of(path: str) -> tuple[str, str | None]:
-    """Return format and compression by suffix; a file with an unknown suffix has one text per line."""
-    suffixes = _suffixes(path)
-    packed = PACKED.get(suffixes[-1])
-    kind = KINDS.get(suffixes[-2 if packed else -1], "text")
-    if packed is not None and kind in TABLES:
-        raise DataError(f"{path}: {kind} files have their own compression. Decompress this file first.")
-    return kind, packed
-
-
-def _suffixes(path: str) -> list[str]:
-    return ["", "", *map(str.lower, PurePosixPath(path).suffixes)]
-
-
-def _is_local(system: Any) -> bool:
-    return isinstance(system, LocalFileSystem)
-
-
-def _names(system: Any, folder: str) -> dict[str, str]:
-    """Return the paths in a folder by name."""
-    return {PurePosixPath(path).name: str(path) for path in system.ls(folder, detail=False)}
-
-
-def _files(system: Any, path: str, address: str) -> list[str]:
-    if any(mark in path for mark in "*?[") and not system.exists(path):
-        if matches := sorted(str(name) for name in system.glob(path) if system.isfile(name)):
-            return matches
-        raise DataError(f"{address!r} matches no file.")
-    if system.isfile(path):
-        return [path]
-    if system.isdir(path):
-        return _files_in_folder(system, path, address)
-    parent, _, name = path.rstrip("/").rpartition("/")
-    names = list(_names(system, parent)) if parent and system.isdir(parent) else []
-    raise DataError(f"{address} does not exist. {did_you_mean(name, names[:50]) if names else ''}".rstrip())
-
-
-def _files_in_folder(system: Any, folder: str, address: str) -> list[str]:
-    """Return the files of a data set on disk in its order, or those of a folder with known suffixes by name."""
-    names = _names(system, folder)
-    if "dataset_dict.json" in names:
-        splits = json.loads(system.cat_file(names["dataset_dict.json"])).get("splits", [])
-        raise DataError(
-            f"{address} is a data set with the splits {', '.join(splits)}. Choose one: {address}/{splits[0]}."
-        )
-    folder = folder.rstrip("/")
-    if {"state.json", "dataset_info.json"} <= names.keys():
-        state = json.loads(system.cat_file(names["state.json"]))
-        return [f"{folder}/{row['filename']}" for row in state["_data_files"]]
-    paths = []
-    for path in sorted(map(str, system.find(folder))):
-        *_, before, last = _suffixes(path)
-        hidden = any(part.startswith((".", "_")) for part in path[len(folder) + 1 :].split("/"))
-        if not hidden and (last in KINDS or (last in PACKED and before)):
-            paths.append(path)
-    if not paths:
-        raise DataError(f"{address} is a folder without readable files: {', '.join(KINDS)}, compressed or not.")
-    return paths
-
-
-# -- what tells a file from another -----------------------------------------------------------------------------------
-
-
-def _stamps(system: Any, path: str) -> dict[str, Any]:
-    """Return the length and the file system's metadata of the last change."""
+    system, path = file_system(address)
+    names = ("mtime",) if isinstance(system, LocalFileSystem) else STAMPS
     try:
         system.invalidate_cache(path)
         metadata = system.info(path)
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
-    stamps = {"bytes": int(metadata["size"])}
-    stamp_names = ("mtime",) if _is_local(system) else STAMPS
-    return stamps | {name: str(metadata[name]) for name in stamp_names if metadata.get(name) is not None}
-
-
-def fingerprint(system: Any, path: str) -> dict[str, Any]:
-    """Return length, time of the last change, and a digest of three samples of the content."""
-    stamps = _stamps(system, path)
-    digest, size = hashlib.sha256(), stamps["bytes"]
-    starts, length = ((0,), size) if size <= 3 * SAMPLE else ((0, size // 2, size - SAMPLE), SAMPLE)
-    try:
+        size = int(metadata["size"])
+        stamps = {"bytes": size, **{name: str(metadata[name]) for name in names if metadata.get(name) is not None}}
+        if not samples:
+            return stamps
+        digest = hashlib.sha256()
+        starts, length = ((0,), size) if size <= 3 * SAMPLE else ((0, size // 2, size - SAMPLE), SAMPLE)
         with system.open(path, "rb") as file:
             for start in starts:
                 file.seek(start)
@@ -225,3 +157,182 @@ def fingerprint(system: Any, path: str) -> dict[str, Any]:
 def difference(old: dict[str, Any], new: dict[str, Any]) -> str:
     """Describe the differences of two fingerprints; "" if there are none."""
     return ", ".join(f"{name} {old.get(name)} → {new[name]}" for name in new if old.get(name) != new[name])
+
+
+# -- finding ----------------------------------------------------------------------------------------------------------
+
+
+def find_sources(addresses: Sequence[str]) -> list[Source]:
+    """Return the files of the addresses in order; those of a folder or pattern are sorted by name.
+
+    Raises:
+        DataError: no file, a folder without readable files, or an unsupported format.
+    """
+    if not addresses:
+        raise DataError("Expected at least one source: a file, a folder or a pattern such as 'data/*.parquet'.")
+    sources: list[Source] = []
+    for address in addresses:
+        system, folder = file_system(address)
+        for path in _files_at(system, folder, address):
+            *_, before, suffix = _suffixes(path)
+            compression = COMPRESSIONS.get(suffix)
+            kind = KINDS.get(before if compression else suffix, "text")  # other files have one text per line
+            if compression is not None and kind in TABLES:
+                raise DataError(f"{path}: {kind} files have their own compression. Decompress this file first.")
+            name = path if isinstance(system, LocalFileSystem) else system.unstrip_protocol(path)
+            sources.append(Source(name, kind, compression, fingerprint(name), len(sources)))
+    (address, times), *_ = Counter(source.address for source in sources).most_common(1)
+    if times > 1:
+        raise DataError(f"{address} is given twice.")
+    return sources
+
+
+def _suffixes(path: str) -> list[str]:
+    """Return at least two suffixes in lower case, "" for missing ones."""
+    return ["", "", *map(str.lower, PurePosixPath(path).suffixes)]
+
+
+def _files_at(system: Any, path: str, address: str) -> list[str]:
+    if any(mark in path for mark in "*?[") and not system.exists(path):
+        if matches := sorted(str(name) for name in system.glob(path) if system.isfile(name)):
+            return matches
+        raise DataError(f"{address!r} matches no file.")
+    if system.isfile(path):
+        return [path]
+    is_folder = system.isdir(path)
+    folder, _, name = path.rstrip("/").rpartition("/")
+    listed = path if is_folder else folder
+    entries = system.ls(listed, detail=False) if is_folder or (folder and system.isdir(folder)) else ()
+    path_by_name = {PurePosixPath(entry).name: str(entry) for entry in entries}
+    if not is_folder:
+        hint = did_you_mean(name, list(path_by_name)[:50]) if path_by_name else ""
+        raise DataError(f"{address} does not exist. {hint}".rstrip())
+    return _files_in_folder(system, path.rstrip("/"), address, path_by_name)
+
+
+def _files_in_folder(system: Any, folder: str, address: str, path_by_name: dict[str, str]) -> list[str]:
+    """Return the files of a data set on disk in its order, or those of a folder with known suffixes by name."""
+    if "dataset_dict.json" in path_by_name:
+        splits = json.loads(system.cat_file(path_by_name["dataset_dict.json"])).get("splits", [])
+        raise DataError(
+            f"{address} is a data set with the splits {', '.join(splits)}. Choose one: {address}/{splits[0]}."
+        )
+    if {"state.json", "dataset_info.json"} <= path_by_name.keys():
+        state = json.loads(system.cat_file(path_by_name["state.json"]))
+        return [f"{folder}/{row['filename']}" for row in state["_data_files"]]
+    paths = []
+    for path in sorted(map(str, system.find(folder))):
+        *_, before, suffix = _suffixes(path)
+        hidden = any(name.startswith((".", "_")) for name in path[len(folder) + 1 :].split("/"))
+        if not hidden and (suffix in KINDS or (suffix in COMPRESSIONS and before)):
+            paths.append(path)
+    if not paths:
+        raise DataError(f"{address} is a folder without readable files: {', '.join(KINDS)}, compressed or not.")
+    return paths
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+class TableFile:
+    """An open Parquet or Arrow file: blocks (row groups or record batches), and any range of rows of them.
+
+    Attributes:
+        schema: Arrow's, of all columns.
+        blocks: rows of each block.
+        batch_rows: maximum rows that are read at a time, fewer if rows are large.
+
+    Raises:
+        DataError: the file is damaged or of another kind, or has two columns of the same name.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._parquet: Any = None
+        try:
+            if source.kind == "parquet":
+                system, path = file_system(source.address)
+                self._parquet = pq.ParquetFile(system.open(path, "rb"), buffer_size=2**20)
+                self.schema, footer = self._parquet.schema_arrow, self._parquet.metadata
+                groups = (footer.row_group(number) for number in range(footer.num_row_groups))
+                sizes = [(group.num_rows, group.total_byte_size) for group in groups]
+            else:
+                self.schema, batches = self._open_arrow()
+                sizes = [(batch.num_rows, batch.nbytes) for batch in batches]  # of a local file, batches are views
+        except (pa.ArrowException, OSError, UnicodeEncodeError) as error:
+            expected = "a Parquet file" if source.kind == "parquet" else "an Arrow file"
+            raise DataError(f"{source.address}: not {expected} that can be read ({first_line(error)}).") from error
+        self.blocks = [rows for rows, _ in sizes]
+        self._starts = [0, *accumulate(self.blocks)]
+        bytes_per_row = sum(size for _, size in sizes) / max(self._starts[-1], 1)
+        self.batch_rows = max(MIN_ROWS, min(BATCH_ROWS, int(BATCH_BYTES / max(bytes_per_row, 1))))
+        self._position: tuple[int, Sequence[str]] | None = None  # next row and columns, if a read can continue there
+        self._unread: Iterator[Any] = iter(())
+        self._pending: list[Any] = []  # batches that were read and not yielded yet
+        if (counts := Counter(self.schema.names).most_common(1)) and counts[0][1] > 1:
+            raise DataError(f"{source.address}: two columns are called {counts[0][0]!r}.")
+
+    def _open_arrow(self) -> tuple[Any, Iterator[Any]]:
+        """Return the schema and record batches of an Arrow file, or of a stream as `datasets` writes."""
+        system, path = file_system(self.source.address)
+        local = path == self.source.address and self.source.size
+        file = pa.memory_map(path) if local else system.open(path, "rb")
+        try:
+            reader = pa.ipc.open_file(file)
+        except pa.ArrowInvalid:
+            file.seek(0)
+            stream = pa.ipc.open_stream(file)
+            return stream.schema, iter(stream)
+        return reader.schema, map(reader.get_batch, range(reader.num_record_batches))
+
+    def _batches(self, block: int, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield record batches of the blocks from this one on."""
+        if self._parquet is None:
+            for batch in islice(self._open_arrow()[1], block, None):
+                yield batch.select(columns)
+            return
+        for group in range(block, len(self.blocks)):
+            yield from self._parquet.iter_batches(self.batch_rows, row_groups=[group], columns=columns)
+
+    def read(self, start: int, stop: int, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield rows `start` to `stop` as tables of `batch_rows` rows each, the last with the rest.
+
+        A range that begins where the last one ended continues reading there; the tables are the same in either case.
+
+        Raises:
+            DataError: a block is damaged.
+        """
+        position, self._position = self._position, None  # a reader that is abandoned midway cannot be continued
+        try:
+            if position != (start, columns):
+                self._seek(start, columns)
+            for first in range(start, stop, self.batch_rows):
+                size = min(self.batch_rows, stop - first)
+                missing = size - sum(batch.num_rows for batch in self._pending)
+                while missing > 0:
+                    if (batch := next(self._unread, None)) is None:
+                        raise OSError(f"it ends before row {first + size:,}")
+                    self._pending.append(batch)
+                    missing -= batch.num_rows
+                table = pa.Table.from_batches(self._pending)
+                self._pending = table.slice(size).to_batches()
+                yield table.slice(0, size)
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(
+                f"{self.source.address}, after row {start:,}: cannot be read ({first_line(error)})."
+            ) from error
+        self._position = stop, columns
+
+    def _seek(self, row: int, columns: Sequence[str]) -> None:
+        """Restart at a row: the rows before it in its block are read and dropped, batch by batch."""
+        block = bisect_right(self._starts, row) - 1
+        self._unread, self._pending = self._batches(block, columns), []
+        before = row - self._starts[block]
+        while before > 0 and (batch := next(self._unread, None)) is not None:
+            self._pending = [batch.slice(before)] if before < batch.num_rows else []
+            before -= batch.num_rows
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an Arrow error."""
+    return str(error).strip().splitlines()[0]

@@ -1,12 +1,11 @@
 """Compute units in one or several processes. A part depends only on its unit and the job, not on earlier units.
 
-Each worker process has a pipe of its own, so that its end, at whatever moment, is the end of its pipe and harms no
-other. It asks for a unit when it can read one. All map one file of weights.
+Each worker process has its own pipe, which closes when the process ends, at whatever moment, without an effect on the
+others. A worker requests a unit when it can read one. All workers map the same weights.
 """
 
 from __future__ import annotations
 
-import mmap
 import multiprocessing
 import os
 import pickle
@@ -14,7 +13,7 @@ import signal
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -26,13 +25,13 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
 
+import numpy as np
+
 from essent._core.atomic import temporary_folder
-from essent._core.cores import cores
-from essent.bulk.batches import Batch, encode, read_batches
+from essent._core.machine import cores
+from essent.bulk.batches import encode, read_batches
 from essent.bulk.models import Model, open_encoder, ready
 from essent.bulk.parts import SHARED_MODEL, Part, PartWriter, cannot_write, clean
-from essent.bulk.sources import TABLES
-from essent.bulk.tables import open_table
 from essent.bulk.units import Job, Unit
 from essent.errors import DataError, EssentError, InputError
 from essent.static.encoder import StaticEncoder
@@ -40,7 +39,7 @@ from essent.static.encoder import StaticEncoder
 AHEAD = 3  # batches that are read before they are encoded, and encoded before they are written
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
 GUARD = '`if __name__ == "__main__":`'
-PATIENCE = 0.2  # seconds between two looks at Ctrl-C
+POLL = 0.2  # seconds between two checks for Ctrl-C
 
 
 def do_unit(unit: Unit, job: Job, model: Model) -> Part:
@@ -62,32 +61,32 @@ def do_unit(unit: Unit, job: Job, model: Model) -> Part:
 def do_units(units: Iterable[Unit], job: Job, model: Model, stop: Event | None = None) -> Iterator[Part]:
     """Compute the parts of units in order; one thread reads ahead and one writes while the model computes.
 
-    Of a run that is killed, at most one whole part was computed and not yet written: the model does not end a part
-    before the last one is on the disk.
+    If the run is killed, at most one whole part was computed but not written: the model does not finish a part before
+    the previous one is on the disk.
 
     Args:
         stop: when it is set, the current part is the last one.
 
     Raises:
-        DataError: see `do_unit`; comes after the parts before it.
+        DataError: see `do_unit`; raised after the parts before it.
     """
-    batches = _read(units, job, model)
+    batches = read_batches(units, job, model)
     reading, writing = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
-    ahead = deque(reading.submit(next, batches, None) for _ in range(AHEAD))
+    batches_ahead = deque(reading.submit(next, batches, None) for _ in range(AHEAD))
     writes: list[Future[None]] = []  # of this part
-    opened: deque[PartWriter] = deque(maxlen=2)  # this part, and the one before while it is brought to the disk
+    opened: deque[PartWriter] = deque(maxlen=2)  # this part, and the previous one until it is on the disk
     part: PartWriter | None = None
     finished: Future[Part] | None = None
     failure: Exception | None = None
     try:
         while True:
             try:
-                batch = ahead.popleft().result()
+                batch = batches_ahead.popleft().result()
             except Exception as error:
                 batch, failure = None, error
             if batch is None or (part is None and stop is not None and stop.is_set()):
                 break
-            ahead.append(reading.submit(next, batches, None))
+            batches_ahead.append(reading.submit(next, batches, None))
             if finished is not None and (batch.last or finished.done()):
                 yield finished.result()
                 finished = None
@@ -113,18 +112,8 @@ def do_units(units: Iterable[Unit], job: Job, model: Model, stop: Event | None =
 
 def _finish(part: PartWriter, writes: Iterable[Future[None]]) -> Part:
     for write in writes:
-        write.result()  # they have ended in this thread; raises what went wrong
+        write.result()  # the same thread has written them; raises their errors
     return part.finish()
-
-
-def _read(units: Iterable[Unit], job: Job, model: Model) -> Iterator[Batch]:
-    """Yield the batches of units; a file stays open between its units."""
-    number, table = -1, None
-    for unit in units:
-        source = job.inputs[unit.source].source
-        if source.kind in TABLES and unit.source != number:
-            number, table = unit.source, open_table(source)
-        yield from read_batches(unit, job, model, table if source.kind in TABLES else None)
 
 
 # -- several processes ------------------------------------------------------------------------------------------------
@@ -134,7 +123,7 @@ def do_units_by_workers(units: Iterator[Unit], job: Job, model: Model, workers: 
     """Compute units in several processes, and yield their parts as they are written.
 
     Raises:
-        DataError: as `do_unit`; or a process ended, as where the system ran out of memory.
+        DataError: see `do_unit`; or a process ended, for example because memory ran out.
         InputError: the model cannot be sent to other processes, or this process may not start any.
     """
     threads = max(1, cores() // workers)
@@ -142,15 +131,15 @@ def do_units_by_workers(units: Iterator[Unit], job: Job, model: Model, workers: 
         setup = _setup(job, model, threads, stack)
         processes = stack.enter_context(_processes(workers, threads, job.folder))
         for pipe in processes:
-            with suppress(OSError):  # it has died, which is seen below
+            with suppress(OSError):  # the loop below reports a process that has died
                 pipe.send_bytes(setup)
-        unit, stopped, opened = next(units, None), False, set()
+        unit, stopped, started = next(units, None), False, set()
         while processes:
             if stop.is_set() and not stopped:
                 unit, stopped = None, True
                 for process in processes.values():
-                    process.terminate()  # ends after the part that it has begun
-            readable: list[Any] = wait(list(processes), PATIENCE)
+                    process.terminate()  # it ends after its current part
+            readable: list[Any] = wait(list(processes), POLL)
             for pipe in readable:
                 try:
                     message = pipe.recv()
@@ -159,14 +148,14 @@ def do_units_by_workers(units: Iterator[Unit], job: Job, model: Model, workers: 
                     pipe.close()
                     process.join()
                     if process.exitcode and not stopped:
-                        raise DataError(_died(process, pipe in opened)) from None
+                        raise _death(process.exitcode, pipe in started) from None
                     continue
                 if isinstance(message, EssentError):
                     raise message
                 if isinstance(message, Part):
                     yield message
                     continue
-                opened.add(pipe)
+                started.add(pipe)
                 with suppress(OSError):
                     pipe.send(unit)
                 unit = None if unit is None else next(units, None)
@@ -174,22 +163,33 @@ def do_units_by_workers(units: Iterator[Unit], job: Job, model: Model, workers: 
 
 @contextmanager
 def _processes(workers: int, threads: int, folder: Path) -> Iterator[dict[Any, BaseProcess]]:
-    """Start the processes and yield them by pipe; those still running when the block ends are killed."""
+    """Start the processes and yield them by pipe; those still running when the block ends are killed.
+
+    They inherit the number of threads of libraries, and ignore Ctrl-C.
+    """
     context = multiprocessing.get_context("spawn")
     processes: dict[Any, BaseProcess] = {}
+    environment, is_main = dict(os.environ), threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if is_main else None
+    os.environ.update(dict.fromkeys(THREADS, str(threads)))
     try:
-        with _environment(threads):
+        try:
             for _ in range(workers):
                 parent_end, child_end = context.Pipe()
-                # No large argument: start() writes it into a pipe, and waits forever where the reader has died.
+                # No large argument: start() writes it into a pipe, and blocks forever if the reader has died.
                 process: BaseProcess = context.Process(target=_work, args=(child_end,), daemon=True)
-                try:
-                    process.start()
-                except (AssertionError, OSError, RuntimeError) as error:
-                    reason = " ".join(str(error).split())
-                    raise InputError(f"workers={workers}: no process can be started ({reason}).") from error
+                process.start()
                 processes[parent_end] = process
                 child_end.close()
+        except (AssertionError, OSError, RuntimeError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"workers={workers}: no process can be started ({reason}).") from error
+        finally:
+            if is_main:
+                signal.signal(signal.SIGINT, handler)
+            for name in THREADS:
+                os.environ.pop(name)
+            os.environ.update({name: environment[name] for name in THREADS if name in environment})
         yield processes
     finally:
         for process in processes.values():
@@ -200,53 +200,35 @@ def _processes(workers: int, threads: int, folder: Path) -> Iterator[dict[Any, B
         clean(folder)
 
 
-def _died(process: BaseProcess, opened: bool) -> str:
-    code = process.exitcode or 0
-    how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-    why = ", probably for lack of memory: use fewer --workers" if code == -signal.SIGKILL else ""
-    if not opened:
-        how += " while it started"
+def _death(code: int, started: bool) -> DataError:
+    """Return the error for a worker that ended with an exit code, or by a signal if it is negative."""
+    event = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    cause = ", probably for lack of memory: use fewer --workers" if code == -signal.SIGKILL else ""
+    if not started:
+        event += " while it started"
         if code > 0:
-            why = f" (see its error above); a script that starts workers needs {GUARD}"
-    return f"A worker process {how}{why}. The parts are intact. Run the same command to resume."
-
-
-@contextmanager
-def _environment(threads: int) -> Iterator[None]:
-    """Set what processes inherit: the number of threads of libraries, and that they ignore Ctrl-C."""
-    before = {name: os.environ.get(name) for name in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, str(threads)))
-    main = threading.current_thread() is threading.main_thread()
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if main else None
-    try:
-        yield
-    finally:
-        if main:
-            signal.signal(signal.SIGINT, handler)
-        for name, setting in before.items():
-            os.environ.pop(name)
-            if setting is not None:
-                os.environ[name] = setting
+            cause = f" (see its error above); a script that starts workers needs {GUARD}"
+    return DataError(f"A worker process {event}{cause}. The parts are intact. Run the same command to resume.")
 
 
 def _setup(job: Job, model: Model, threads: int, stack: ExitStack) -> Any:
     """Return the first message to each process, as bytes.
 
     Raises:
-        DataError: the disk has no room for the weights. InputError: something in the job cannot be sent.
+        DataError: the disk has no space for the weights. InputError: something in the job cannot be sent.
     """
     try:
         folder = stack.enter_context(temporary_folder(job.folder / SHARED_MODEL))
-        open_shared = _shared(job, model.encoder, threads, folder)
-        sent = replace(job, spec=replace(job.spec, model=job.spec.name))
-        return ForkingPickler.dumps((sent, open_shared, threads))
+        open_shared = _share(job, model.encoder, threads, folder)
+        job = replace(job, spec=replace(job.spec, model=job.spec.name))
+        return ForkingPickler.dumps((job, open_shared, threads))
     except OSError as error:
         raise cannot_write(job.folder, error) from error
     except (AttributeError, TypeError, pickle.PicklingError) as error:
         raise InputError(f"{job.spec.name} cannot be sent to worker processes ({error}). Omit workers=.") from error
 
 
-def _shared(job: Job, encoder: Any, threads: int, folder: Path) -> Callable[[], Any]:
+def _share(job: Job, encoder: Any, threads: int, folder: Path) -> Callable[[], Any]:
     """Return a function that opens the encoder in another process: from mapped weights, or from a graph's folder."""
     if hasattr(encoder, "engine_module"):
         source = job.spec.model
@@ -254,34 +236,30 @@ def _shared(job: Job, encoder: Any, threads: int, folder: Path) -> Callable[[], 
             source = str(folder / "graph")
             encoder.save(source)
         return partial(open_encoder, replace(job.spec, model=source, threads=threads), job.settings)
-    path = str(folder / "weights")
-    with open(path, "wb") as file:
-        if not isinstance(encoder, StaticEncoder):
-            import torch
-
-            try:
-                torch.save(encoder, file, pickle_protocol=pickle.HIGHEST_PROTOCOL)
-            except RuntimeError as error:  # of torch's file, whose end is written although the disk is full
-                if isinstance(error.__context__, OSError):
-                    raise error.__context__ from None
-                raise
-            return partial(torch.load, path, mmap=True, weights_only=False)
+    if isinstance(encoder, StaticEncoder):
         buffers: list[pickle.PickleBuffer] = []
-        content, spans = pickle.dumps(encoder, protocol=5, buffer_callback=buffers.append), []
-        for buffer in buffers:
-            file.write(bytes(-file.tell() % 64))
-            start = file.tell()
-            file.write(buffer.raw())
-            spans.append((start, file.tell()))
-        file.write(b"\0")  # no empty file can be mapped
-    return partial(_open_static, path, content, spans)
+        content = pickle.dumps(encoder, protocol=5, buffer_callback=buffers.append)
+        paths = [folder / f"weights-{number}" for number in range(len(buffers))]
+        for path, buffer in zip(paths, buffers, strict=True):
+            path.write_bytes(buffer.raw())
+        return partial(_open_static, paths, content)
+    import torch
+
+    path = folder / "weights"
+    try:
+        with path.open("wb") as file:
+            torch.save(encoder, file, pickle_protocol=pickle.HIGHEST_PROTOCOL)
+    except RuntimeError as error:  # torch completes its file even if the disk is full
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
+    return partial(torch.load, str(path), mmap=True, weights_only=False)
 
 
-def _open_static(path: str, content: bytes, spans: list[tuple[int, int]]) -> Any:
-    """Return a static encoder whose arrays are mapped ranges of a file."""
-    with open(path, "rb") as file:
-        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    return pickle.loads(content, buffers=[view[start:stop] for start, stop in spans])  # noqa: S301  from our parent
+def _open_static(paths: Sequence[Path], content: bytes) -> Any:
+    """Return a static encoder whose arrays are mapped files; an empty file cannot be mapped."""
+    buffers = [np.memmap(path, np.uint8, "r") if path.stat().st_size else b"" for path in paths]
+    return pickle.loads(content, buffers=buffers)  # noqa: S301  from our parent
 
 
 def failure_of(error: BaseException) -> EssentError:
@@ -293,16 +271,16 @@ def failure_of(error: BaseException) -> EssentError:
 
 def _work(pipe: Any) -> None:
     """Compute parts of units in a worker process until there are none."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the parent decides
     stop, lock = Event(), Lock()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     Thread(target=_end_with_parent, daemon=True).start()
 
     def send(message: Part | EssentError | None) -> None:
-        with lock, suppress(OSError):  # units are asked for in the thread that reads
+        with lock, suppress(OSError):  # the reading thread requests units
             pipe.send(message)
 
-    def ask() -> Iterator[Unit]:
+    def requested_units() -> Iterator[Unit]:
         while not stop.is_set():
             send(None)
             if (unit := pipe.recv()) is None:
@@ -316,7 +294,7 @@ def _work(pipe: Any) -> None:
             import torch
 
             torch.set_num_threads(threads)
-        for part in do_units(ask(), job, model, stop):
+        for part in do_units(requested_units(), job, model, stop):
             send(part)
     except BaseException as error:
         send(failure_of(error))

@@ -85,8 +85,7 @@ def save(
             opt.refuse(match_options, "needs --calibrate FILES with texts.")
     parsed = None if recipe is None else Recipe.parse(recipe)
     prepare_torch("essent save")
-    from essent._core.folders.names import GRAPH
-    from essent._core.folders.places import check_replaceable
+    from essent._core.folders.files import GRAPH, check_replaceable
     from essent.encoder.encoder import Encoder, open_as_it_is
     from essent.engine.gain import texts_to_compare
     from essent.verification.golden import verify

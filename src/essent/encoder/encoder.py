@@ -18,10 +18,9 @@ from sentence_transformers.util import batch_to_device
 
 from essent._core.arguments import check_options, check_path, check_size, with_checked_arguments
 from essent._core.compat import config_of, device_for, prompt_of, write_stock_card
+from essent._core.display import html_block, html_lines, html_pairs, html_title, text_progress
 from essent._core.folders.contents import is_essent_folder
 from essent._core.hub import reach_model
-from essent._core.notebook import html_block, html_lines, html_pairs, html_title
-from essent._core.progress import text_progress
 from essent._core.texts import check_texts, distinct_texts, repeat_in_place, require_finite, texts_to_fit
 from essent._core.types import ModelLike, NamesItsModel, TextsLike
 from essent.encoder.calibrated import CalibratedTransformer

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from essent._core.arithmetic import AUTO, BFLOAT16, FLOAT32, PASSES, check_bfloat16, precision_of
+from essent._core.machine import AUTO, BFLOAT16, FLOAT32, PASSES, check_bfloat16, precision_of
 from essent.errors import EngineError, InputError
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from sentence_transformers.base.modules.input_module import InputModule
 from transformers import PreTrainedTokenizerBase
 
 from essent._core.arguments import check_path, with_checked_arguments
-from essent._core.arithmetic import SHORT
 from essent._core.compat import settings_of
-from essent._core.progress import text_progress
+from essent._core.display import text_progress
+from essent._core.machine import SHORT
 from essent._core.texts import check_texts, distinct_texts
 from essent._core.types import NamesItsModel
 from essent.encoder.calibrated import CalibratedTransformer

@@ -19,17 +19,24 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer
 
 from essent._core.arguments import check_path
-from essent._core.arithmetic import SHORT
 from essent._core.atomic import recover, replacing_folder
 from essent._core.compat import settings_of
 from essent._core.folders.check import check_folder
-from essent._core.folders.contents import saved_settings
-from essent._core.folders.digests import check_digests, digest_of_file, write_digests
-from essent._core.folders.names import GRAPH, STATE_FOLDER
-from essent._core.folders.opening import guarded
-from essent._core.folders.places import check_replaceable, names_to_keep
-from essent._core.folders.reading import damage_named, read_arrays, read_json
+from essent._core.folders.contents import guarded, saved_settings
+from essent._core.folders.files import (
+    GRAPH,
+    STATE_FOLDER,
+    check_digests,
+    check_replaceable,
+    damage_named,
+    digest_of_file,
+    names_to_keep,
+    read_arrays,
+    read_json,
+    write_digests,
+)
 from essent._core.folders.rules import ANYTHING, SENTENCE_TRANSFORMERS, TEXT, WHOLE, Kind, listed, mapping, optional
+from essent._core.machine import SHORT
 from essent.encoder.encoder import Encoder
 from essent.engine.compiled import CompiledEncoder, EngineModule, GraphInputs, check_golden
 from essent.engine.gain import Loss

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from essent._core.arithmetic import BFLOAT16, has_bfloat16
+from essent._core.machine import BFLOAT16, has_bfloat16
 from essent._core.texts import check_texts
 from essent.engine.choice import computing_in
 from essent.errors import InputError

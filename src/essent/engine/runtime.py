@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from essent._core.cores import cores
 from essent._core.lazy import optional_import
+from essent._core.machine import cores
 from essent.errors import EngineError
 
 FILES = {"openvino": "model.xml", "onnx": "model.onnx"}

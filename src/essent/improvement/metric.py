@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from essent._core import clock
+from essent._core import machine
 from essent._core.texts import check_texts, mend_surrogates
 from essent.errors import EssentError, InputError
 from essent.selection.label_free import TEACHER, Teacher
@@ -182,13 +182,13 @@ class Metric:
         encoder = SimpleNamespace(
             encode=lambda texts, **_: np.random.default_rng(0).normal(size=(len(texts), dimensions))
         )
-        began = clock.elapsed()
+        began = machine.elapsed()
         self.measure(encoder, tests=False)
-        measured = clock.elapsed()  # without the time for imports and threads
+        measured = machine.elapsed()  # without the time for imports and threads
         reading_vectors = [task for task in self.tasks if task.compared() is None]
         for task in reading_vectors:
             task.run(encoder)
-        judged = (clock.elapsed() - measured) / max(len(_texts_of(reading_vectors)), 1)
+        judged = (machine.elapsed() - measured) / max(len(_texts_of(reading_vectors)), 1)
         texts = _texts_of(self.measured.values()).union(self.held_out)
         return {
             "judged": judged,

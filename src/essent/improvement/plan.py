@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from essent._core import clock
+from essent._core import machine
 from essent._core.atomic import remove_leftovers, write_json
 from essent.encoder.encoder import Encoder
 from essent.errors import DataError
@@ -124,9 +124,9 @@ def _time_texts(encoder: Encoder, texts: Sequence[str]) -> tuple[float, float]:
     ordered, seconds, count = sorted(texts, key=len), math.inf, SAMPLE
     for _ in range(3):  # the first round includes one-time setup
         sample = [ordered[index] for index in np.unique(np.linspace(0, len(ordered) - 1, count).round().astype(int))]
-        began = clock.elapsed()
+        began = machine.elapsed()
         encoder.encode(sample, show_progress_bar=False)
-        seconds = min(seconds, (clock.elapsed() - began) / len(sample))
+        seconds = min(seconds, (machine.elapsed() - began) / len(sample))
         # a small sample of all lengths is mostly padding: use more texts if the model is fast
         count = max(SAMPLE, min(MAX_SAMPLE, int(SAMPLE_SECONDS / seconds)))
     return seconds, sum(map(len, encoder.module.ids(sample))) / len(sample)
@@ -285,7 +285,7 @@ class Journal:
         elif not force and output.is_dir() and any(entry.name != WORK for entry in output.iterdir()):
             raise DataError(f"The folder {output} contains other files. Choose another folder.")
         self._earlier = sum(entry["seconds"] for name, entry in self.entries.items() if name != "identity")
-        self._began = clock.elapsed()
+        self._began = machine.elapsed()
 
     def _resume(self) -> None:
         for path in (self.path, *self.folder.glob("*.npz")):
@@ -303,14 +303,14 @@ class Journal:
     @property
     def spent(self) -> float:
         """Seconds of the budget spent in this process and in finished steps of earlier ones."""
-        return float(self._earlier + clock.elapsed() - self._began)
+        return float(self._earlier + machine.elapsed() - self._began)
 
     def once(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """Return the entry of a name, computed and written if missing: a resumed run repeats no decision."""
         if name not in self.entries:
-            began = clock.elapsed()
+            began = machine.elapsed()
             values = compute()
-            self.entries[name] = plain({"seconds": round(clock.elapsed() - began, 2), **values})
+            self.entries[name] = plain({"seconds": round(machine.elapsed() - began, 2), **values})
             write_json(self.path, self.entries, indent=1)
         return dict(self.entries[name])
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from essent._core import clock
+from essent._core import machine
 from essent._core.atomic import require_replaceable
 from essent._core.texts import distinct_texts
 from essent.encoder.encoder import Encoder
@@ -127,10 +127,10 @@ def trials(run: Run, folder: Path) -> StepResult:
     rows: list[list[Any]] = []
     for before, rung in pairwise([0, *rungs]):
         for trial in alive:
-            began = clock.elapsed()
+            began = machine.elapsed()
             output = folder / f"trial-{trial}"
             encoder = _train(run, settings[trial], output=output, max_steps=rung, validate_every=rungs[0])
-            step_seconds[trial] = (clock.elapsed() - began) / (rung - before)
+            step_seconds[trial] = (machine.elapsed() - began) / (rung - before)
             names[trial] = f"trial {trial + 1} after {rung} steps"
             evidence[names[trial]] = run.metric.measure(encoder, tests=False)
         scores = run.scores(evidence).values
@@ -327,9 +327,9 @@ def _figures(
     encoder.encode(texts[:16], show_progress_bar=False)
     seconds = []
     for _ in range(TIMED_ROUNDS):
-        began = clock.elapsed()
+        began = machine.elapsed()
         encoder.encode(texts, show_progress_bar=False)
-        seconds.append(clock.elapsed() - began)
+        seconds.append(machine.elapsed() - began)
     return {
         "agreement": {name: agreement(reference, arrays) for name, arrays in evidence.items()},
         "texts_per_second": len(texts) / statistics.median(seconds),

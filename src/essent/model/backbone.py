@@ -17,7 +17,6 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
-from essent._core.arithmetic import AUTO, FLOAT32, check_bfloat16, computing
 from essent._core.compat import (
     attention_of,
     cache_argument,
@@ -27,6 +26,7 @@ from essent._core.compat import (
     set_attention,
     without_capturing,
 )
+from essent._core.machine import AUTO, FLOAT32, check_bfloat16, computing
 from essent.errors import ModelError
 from essent.model.attention import DIAGONAL, SHORT_ATTENTION, DiagonalRecorder, recorder_in_use
 from essent.model.capabilities import is_causal

@@ -21,9 +21,16 @@ from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedCon
 
 from essent._core.arguments import check_model, check_options
 from essent._core.compat import settings_of, without_prompt_warning
-from essent._core.folders.contents import is_bare_table, is_essent_folder, is_exported_folder, read_modules
-from essent._core.folders.opening import guarded, opening
-from essent._core.folders.weights import WEIGHTS, weight_shapes
+from essent._core.folders.contents import (
+    WEIGHTS,
+    guarded,
+    is_bare_table,
+    is_essent_folder,
+    is_exported_folder,
+    opening,
+    read_modules,
+    weight_shapes,
+)
 from essent._core.hub import file_options, full_name, reach_model
 from essent._core.types import ModelLike
 from essent.errors import ModelError, RecipeError, UnsupportedRecipeError

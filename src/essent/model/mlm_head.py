@@ -15,8 +15,7 @@ from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, Pret
 from transformers.modeling_outputs import BaseModelOutput
 
 from essent._core.compat import unread_weights
-from essent._core.folders.opening import guarded
-from essent._core.folders.weights import weight_shapes
+from essent._core.folders.contents import guarded, weight_shapes
 from essent._core.hub import file_options
 from essent.errors import ModelError
 from essent.model.weights import require_weights

@@ -24,8 +24,8 @@ from functools import lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+from essent._core.display import html_block, html_pairs, html_title
 from essent._core.lazy import needs_torch
-from essent._core.notebook import html_block, html_pairs, html_title
 from essent._core.registry import did_you_mean
 from essent.errors import RecipeError, UnknownNameError
 from essent.recipe.named import NAMED, TEMPLATES

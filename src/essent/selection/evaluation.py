@@ -12,8 +12,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from essent._core.arguments import check_size
-from essent._core.arithmetic import AUTO
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
+from essent._core.machine import AUTO
 from essent._core.texts import check_texts
 from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder, open_as_it_is

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from essent._core.atomic import write_json
+from essent._core.display import html_block, html_lines, html_table, html_title
 from essent._core.lazy import optional_import
-from essent._core.notebook import html_block, html_lines, html_table, html_title
 from essent.encoder.encoder import Encoder
 from essent.errors import InputError
 from essent.recipe.recipe import Recipe

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from essent._core import clock
+from essent._core import machine
 from essent._core.arguments import check_size
-from essent._core.arithmetic import AUTO
+from essent._core.machine import AUTO
 from essent._core.registry import did_you_mean
 from essent._core.types import ModelLike
 from essent.encoder.pipeline.digests import digest_of_backbone
@@ -96,7 +96,7 @@ def search(
         >>> len(board.trials), str(board.best)
         (27, 'mean')
     """
-    started = clock.elapsed()
+    started = machine.elapsed()
     check_size(top, "top")
     settings = _check_settings(memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
@@ -136,7 +136,7 @@ def search(
         "encoded": sum(sweep.encoded for sweep in run.sweeps),
         "seed": seed,
         "precision": settings.precision,
-        "seconds": round(clock.elapsed() - started, 2),
+        "seconds": round(machine.elapsed() - started, 2),
         "versions": library_versions(),
     }
     board = replace(board, notes=tuple(notes), provenance=provenance, _source=(model, tuple(learned), dict(options)))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from essent._core.arguments import check_size
-from essent._core.arithmetic import AUTO, precision_of
+from essent._core.machine import AUTO, precision_of
 from essent._core.registry import did_you_mean
 from essent._core.texts import check_texts
 from essent.errors import InputError, UnknownNameError

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
 from essent._core.atomic import remove_leftovers, sync, write_text
-from essent._core.cores import cores
+from essent._core.machine import cores
 from essent._core.texts import require_finite
 from essent.errors import DataError, InputError, NoSpreadError
 from essent.recipe.recipe import Recipe

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from essent._core.arithmetic import AUTO, BFLOAT16, FLOAT32
 from essent._core.folders.contents import ABOUT, is_essent_folder, is_exported_folder, read_about
-from essent._core.folders.names import STATE_FOLDER
+from essent._core.folders.files import STATE_FOLDER
 from essent._core.hub import reach_model
+from essent._core.machine import AUTO, BFLOAT16, FLOAT32
 from essent._core.texts import mend_surrogates
 from essent.engine.choice import EngineChoice, check_graph
 from essent.errors import EngineError, MissingDependencyError, ModelError, RecipeError

@@ -19,8 +19,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from essent._core.cores import cores
 from essent._core.lazy import check_torch, optional_import
+from essent._core.machine import cores
 from essent.errors import DamagedError, EngineError, InputError, ModelError
 from essent.serving.prepared import Prepared, named, served_static
 from essent.serving.prepared import prepare as prepare_here

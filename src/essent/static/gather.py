@@ -17,9 +17,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from essent._core.arithmetic import AUTO
 from essent._core.atomic import replacing_file
-from essent._core.progress import text_progress
+from essent._core.display import text_progress
+from essent._core.machine import AUTO
 from essent._core.texts import check_texts
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.encoder.pipeline.plan import Plan
@@ -45,7 +45,7 @@ class Settings:
         renew: start over if `state` belongs to another run or cannot be read, instead of raising an error.
         every: seconds between two checkpoints.
         batch_size: size of a batch: 32 holds as many tokens as 32 texts of 64 tokens.
-        precision: arithmetic of the model, see `essent._core.arithmetic`; sums are always in float64.
+        precision: arithmetic of the model, see `essent._core.machine`; sums are always in float64.
         progress: show a bar, or lines if standard error is a file or pipe.
         note: called with a line about slow steps and about the text at which a run resumes.
     """

@@ -13,8 +13,7 @@ from tokenizers import Tokenizer
 from essent._core.atomic import recover
 from essent._core.folders.check import check_folder
 from essent._core.folders.contents import read_settings
-from essent._core.folders.digests import check_digests, has_digests
-from essent._core.folders.reading import read_json
+from essent._core.folders.files import check_digests, has_digests, read_json
 from essent.errors import ModelError
 from essent.recipe.tokens.ids import unknown_token
 

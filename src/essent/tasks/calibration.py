@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from essent._core.atomic import write_text
-from essent._core.folders.names import STATE_FOLDER
-from essent._core.folders.reading import read_json
+from essent._core.folders.files import STATE_FOLDER, read_json
 from essent._core.lazy import needs_torch
 from essent._core.texts import check_texts, require_finite
 from essent._core.types import TextsLike
@@ -378,7 +377,7 @@ def _is_curve(content: Any) -> bool:
     """Return whether a JSON value is a curve that never decreases, over all cosines."""
     x: Any
     y: Any
-    x, y = ([content.get(part) for part in PARTS] if isinstance(content, dict) else (None, None))
+    x, y = [content.get(part) for part in PARTS] if isinstance(content, dict) else (None, None)
     if not all(isinstance(knots, list) and 2 <= len(knots) <= MOST_KNOTS and _are_numbers(knots) for knots in (x, y)):
         return False
     increases = len(x) == len(y) and bool((np.diff(x) > 0).all() and (np.diff(y) >= 0).all())

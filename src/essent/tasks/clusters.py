@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from essent._core.cores import cores
 from essent._core.lazy import needs_torch
+from essent._core.machine import cores
 from essent.errors import DataError, InputError
 from essent.tasks.base import LabeledTask, Scorer, Statistic
 from essent.tasks.comparison import with_interval

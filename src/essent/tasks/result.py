@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from essent._core.atomic import write_json
-from essent._core.notebook import html_block, html_lines, html_table, html_title
+from essent._core.display import html_block, html_lines, html_table, html_title
 from essent.errors import DataError, InputError
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from transformers import TrainerCallback, TrainerState
 
 from essent._core.atomic import remove_leftovers, sync, sync_tree
-from essent._core.folders.digests import DIGESTS, check_digests, listed_names, write_digests
+from essent._core.folders.files import DIGESTS, check_digests, listed_names, write_digests
 from essent.errors import DataError, EssentError, ModelError, TrainingError
 from essent.training.device import retained_memory
 

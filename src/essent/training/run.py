@@ -19,8 +19,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import TrainerState
 
 from essent._core.atomic import require_replaceable, write_text
-from essent._core.folders.names import ENCODER, STATE_FOLDER
-from essent._core.folders.places import check_replaceable
+from essent._core.folders.files import ENCODER, STATE_FOLDER, check_replaceable
 from essent._core.lazy import optional_import
 from essent._core.texts import distinct_texts
 from essent._core.types import ModelLike

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
-from essent._core.arithmetic import precision_of
+from essent._core.machine import precision_of
 from essent._core.registry import did_you_mean
 from essent.errors import InputError, RecipeError, UnknownNameError
 from essent.model.capabilities import ModelCapabilities, check_recipe

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from essent._core.arithmetic import has_bfloat16
-from essent._core.cores import cores
+from essent._core.machine import cores, has_bfloat16
 from essent._core.registry import did_you_mean
 from essent._core.types import TextsLike
 from essent.encoder.encoder import Encoder

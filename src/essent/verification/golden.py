@@ -16,11 +16,8 @@ import numpy as np
 from essent._core.arguments import check_path
 from essent._core.atomic import recover
 from essent._core.folders.check import check_folder
-from essent._core.folders.contents import ABOUT, ARRAYS, is_essent_folder, is_exported_folder, read_about
-from essent._core.folders.digests import check_digests, has_digests
-from essent._core.folders.names import STATE_FOLDER
-from essent._core.folders.opening import opening
-from essent._core.folders.reading import damage_named, read_arrays
+from essent._core.folders.contents import ABOUT, ARRAYS, is_essent_folder, is_exported_folder, opening, read_about
+from essent._core.folders.files import STATE_FOLDER, check_digests, damage_named, has_digests, read_arrays
 from essent._core.lazy import check_torch
 from essent.errors import EssentError, InputError, MissingDependencyError, ModelError, VerificationError
 from essent.static.encoder import StaticEncoder

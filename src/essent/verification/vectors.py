@@ -16,7 +16,7 @@ from sentence_transformers.sentence_transformer.modules.tokenizer import WordTok
 
 from essent._core.compat import prompt_of
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
-from essent._core.folders.reading import read_json
+from essent._core.folders.files import read_json
 from essent._core.hub import reach_model
 from essent._core.texts import check_texts, encode_allowing_nonfinite
 from essent._core.types import TextsLike

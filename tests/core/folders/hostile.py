@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from essent._core.folders.digests import has_digests, write_digests
+from essent._core.folders.files import has_digests, write_digests
 
 PAYLOAD = """
 from pathlib import Path

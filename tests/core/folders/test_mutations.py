@@ -16,8 +16,8 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 import essent
 from essent import Encoder
-from essent._core.folders import digests as digests_module
-from essent._core.folders.digests import DIGESTS
+from essent._core.folders import files as files_module
+from essent._core.folders.files import DIGESTS
 from essent.engine.compiled import CompiledEncoder
 from essent.errors import EssentError
 from families import CORPUS, build_family
@@ -134,6 +134,6 @@ def test_verify_detects_a_changed_byte_of_a_large_file(
     (folder / large).write_bytes(content)
     with pytest.raises(EssentError, match=f"{large} has changed since it was saved"):
         Encoder(str(folder))
-    monkeypatch.setattr(digests_module, "SMALL", 0)  # as for a model of real size
+    monkeypatch.setattr(files_module, "SMALL", 0)  # as for a model of real size
     with pytest.raises(EssentError, match=f"{large} has changed since it was saved"):
         essent.verify(str(folder))

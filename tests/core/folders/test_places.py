@@ -13,12 +13,9 @@ import pytest
 
 import essent
 from essent import Encoder
-from essent._core.folders import reading as reading_module
+from essent._core.folders import files as files_module
 from essent._core.folders.check import _conversion, check_model
-from essent._core.folders.digests import DIGESTS
-from essent._core.folders.names import ENCODER, GRAPH
-from essent._core.folders.places import check_replaceable, names_to_keep
-from essent._core.folders.reading import read_json
+from essent._core.folders.files import DIGESTS, ENCODER, GRAPH, check_replaceable, names_to_keep, read_json
 from essent._core.hub import full_name
 from essent.engine.compiled import CompiledEncoder
 from essent.errors import DamagedError, DataError, EssentError, ModelError, UnsupportedRecipeError
@@ -96,7 +93,7 @@ def test_averages_outside_their_folder_are_refused(name: str, tmp_path: Path) ->
 
 
 def test_a_too_large_settings_file_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_module, "LARGEST", 10)
+    monkeypatch.setattr(files_module, "LARGEST", 10)
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"x": "y" * 100}))
     with pytest.raises(DamagedError) as caught:

@@ -20,7 +20,7 @@ from sentence_transformers import SentenceTransformer
 
 import essent
 from essent import Encoder, StaticEncoder
-from essent._core.folders.digests import has_digests
+from essent._core.folders.files import has_digests
 from essent.errors import EngineError, ModelError, VerificationError
 from samples import daily
 

@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 
 import essent
 from essent import Encoder
-from essent._core.folders.digests import write_digests
+from essent._core.folders.files import write_digests
 from essent.errors import ModelError, NotFittedError, RecipeError, VerificationError
 from essent.model.loading import load
 from essent.recipe.recipe import Recipe

@@ -15,8 +15,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from essent._core.arithmetic import has_bfloat16
 from essent._core.atomic import PARTIAL
+from essent._core.machine import has_bfloat16
 from essent.errors import DataError, InputError, TrainingError
 from essent.lab.pretrain.run import MaskedTrainer, pretrain
 from essent.lab.pretrain.settings import Pretraining, Start

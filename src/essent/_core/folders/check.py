@@ -5,12 +5,18 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
-from essent._core.folders.digests import check_digests, has_digests
-from essent._core.folders.names import ENCODER, GRAPH, STATE_FOLDER
-from essent._core.folders.places import check_places, is_inside
-from essent._core.folders.reading import read_json
+from essent._core.folders.files import (
+    ENCODER,
+    GRAPH,
+    STATE_FOLDER,
+    check_digests,
+    check_places,
+    has_digests,
+    is_inside,
+    read_json,
+)
 from essent._core.folders.rules import (
     CONFIG,
     MODULE,
@@ -24,7 +30,7 @@ from essent._core.folders.rules import (
     Rule,
     is_stock_class,
 )
-from essent._core.hub import file_options, has_file
+from essent._core.hub import file_options, find_file, has_file
 from essent._core.lazy import needs_torch
 from essent.errors import DamagedError
 
@@ -40,67 +46,28 @@ CONFIGS = (
 )
 
 
-class Files(Protocol):
-    """The files of a model by name, such as "1_Pooling/config.json"."""
+class Files:
+    """The files of a folder, or of a repository on the hub, by name, such as "1_Pooling/config.json"."""
+
+    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
+        self.name, self.hub = name, file_options(options)
+        self.root = Path(name) if Path(name).is_dir() else None
 
     def find(self, file: str) -> Path | None:
-        """Return the path of a file, or None if the model has no such file."""
-
-    def has(self, file: str) -> bool:
-        """Whether the model has a file; nothing is downloaded."""
-
-
-class Folder:
-    """The files of a folder."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def find(self, file: str) -> Path | None:
-        """Return the path of a file, or None if there is no such file."""
+        """Return the path of a file, which is downloaded, or None if there is no such file."""
+        if self.root is None:
+            return find_file(self.name, file, self.hub)
         path = self.root / file
         if path.parent != self.root:
             check_places(self.root, path.parent)
         return path if path.is_file() else None
 
     def has(self, file: str) -> bool:
-        """Whether there is such a file."""
-        return self.find(file) is not None
+        """Whether there is such a file; nothing is downloaded."""
+        return has_file(self.name, file, self.hub) if self.root is None else self.find(file) is not None
 
 
-class Repository:
-    """The files of a repository on the hub, or its cached files."""
-
-    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
-        self.name, self.hub = name, file_options(options)
-
-    def find(self, file: str) -> Path | None:
-        """Return the path of a file, or None if there is no such file."""
-        with needs_torch(f"Reading {self.name!r}"):
-            from sentence_transformers.util import load_file_path  # late: static encoders do not need it
-
-        folder, _, last = file.rpartition("/")
-        path = load_file_path(self.name, last, subfolder=folder, **self.hub)
-        return None if path is None else Path(path)
-
-    def has(self, file: str) -> bool:
-        """Whether there is such a file."""
-        return has_file(self.name, file, self.hub)
-
-
-class Settings(NamedTuple):
-    """A module of sentence-transformers, and the path of its settings."""
-
-    module: str
-    path: Path
-
-
-def files_of(name: str, options: Mapping[str, Any]) -> Files:
-    """Return the files of a folder, or of a repository on the hub."""
-    return Folder(Path(name)) if Path(name).is_dir() else Repository(name, options)
-
-
-def check_model(name: str, options: Mapping[str, Any]) -> list[Settings]:
+def check_model(name: str, options: Mapping[str, Any]) -> list[tuple[str, Path]]:
     """Refuse a model whose files would run code, or read anything outside the model.
 
     Args:
@@ -108,7 +75,7 @@ def check_model(name: str, options: Mapping[str, Any]) -> list[Settings]:
         options: SentenceTransformer's; with a true `trust_remote_code` nothing is checked.
 
     Returns:
-        The settings of its modules.
+        The class of each module that has settings, and the path of these settings.
 
     Raises:
         DamagedError: names the file, the key, the allowed values, and the fix.
@@ -117,40 +84,40 @@ def check_model(name: str, options: Mapping[str, Any]) -> list[Settings]:
         return []
     root = Path(name)
     if not root.is_dir():
-        return _check(Repository(name, options), name)
+        return _check(Files(name, options))
     settings = check_folder(root)
     if has_digests(root):
         check_digests(root, whole=False)
     return settings
 
 
-def check_folder(root: Path) -> list[Settings]:
+def check_folder(root: Path) -> list[tuple[str, Path]]:
     """Refuse a folder like `check_model`, and check its links and special files.
 
     Raises:
         DamagedError: names the file, the key, the allowed values, and the fix.
     """
     check_places(root)
-    return _check(Folder(root), str(root))
+    return _check(Files(str(root), {}))
 
 
 # -- contents ---------------------------------------------------------------------------------------------------------
 
 
-def _check(files: Files, name: str) -> list[Settings]:
+def _check(files: Files) -> list[tuple[str, Path]]:
     _check_file(files, "config_sentence_transformers.json", Rule(SENTENCE_TRANSFORMERS))
     settings = []
-    for folder, kind in _modules(files, name):
+    for folder, kind in _modules(files):
         if kind == "Transformer":
             file = _check_transformer(files, folder)
         else:
             file = _check_file(files, folder + MODULES[kind], MODULE_SETTINGS) if MODULES[kind] else None
         if file is not None:
-            settings.append(Settings(kind, file))
+            settings.append((kind, file))
         if kind == "WordEmbeddings":
             _check_tokenizer(files, folder, guarded=False)
         if kind not in WITHOUT_WEIGHTS:
-            _check_weights(files, folder, name, kind)
+            _check_weights(files, folder, kind)
     if files.has(ENCODER):
         for folder in (f"{STATE_FOLDER}/", f"{STATE_FOLDER}/tokenizer/"):
             _check_file(files, f"{folder}config.json", CONFIG)
@@ -160,7 +127,7 @@ def _check(files: Files, name: str) -> list[Settings]:
     return settings
 
 
-def _modules(files: Files, name: str) -> list[tuple[str, str]]:
+def _modules(files: Files) -> list[tuple[str, str]]:
     """Return folder ("" or "1_Pooling/") and class of each module; a plain model has a transformer in its root."""
     path = files.find("modules.json")
     listed = None if path is None else read_json(path, list)
@@ -247,8 +214,8 @@ def upgrade_or(files: Files, otherwise: str) -> str:
 
 def code_in(name: str, options: Mapping[str, Any]) -> str:
     """Describe which files of a refused model name code to run, and which code that is."""
-    files = files_of(name, options)
-    folders = dict.fromkeys(["", *(folder for folder, _ in _modules(files, name))])
+    files = Files(name, options)
+    folders = dict.fromkeys(["", *(folder for folder, _ in _modules(files))])
     named: dict[str, list[str]] = {}
     for file in (folder + config for folder in folders for config in CONFIGS):
         path = files.find(file)
@@ -310,7 +277,7 @@ def _check_tokenizer(files: Files, folder: str, *, guarded: bool) -> None:
     _check_file(files, f"{folder}special_tokens_map.json", SPECIAL_TOKENS)
 
 
-def _check_weights(files: Files, folder: str, name: str, kind: str) -> None:
+def _check_weights(files: Files, folder: str, kind: str) -> None:
     """Refuse pickled weights, and lists of parts outside the folder."""
     if files.has(f"{folder}model.safetensors"):
         return
@@ -327,8 +294,8 @@ def _check_weights(files: Files, folder: str, name: str, kind: str) -> None:
     for file in ("pytorch_model.bin", "pytorch_model.bin.index.json"):
         if files.has(folder + file):
             raise DamagedError(
-                f"{name}/{folder}{file} holds pickled weights, which can run code when they are loaded; essent loads "
-                f"only safetensors. Convert them in an isolated environment: {_conversion(name, kind)}"
+                f"{files.name}/{folder}{file} holds pickled weights, which can run code when they are loaded; essent "
+                f"loads only safetensors. Convert them in an isolated environment: {_conversion(files.name, kind)}"
             )
 
 

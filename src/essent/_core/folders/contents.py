@@ -1,24 +1,29 @@
-"""Read a model folder's metadata: whether essent saved it, its settings and modules.
+"""Open a model folder, and read its metadata: whether essent saved it, its settings, modules and weights.
 
 essent/encoder.json        the recipe, the golden texts, versions
 essent/state.safetensors   token counts, learned shaping, golden vectors
-essent/files.json          length and SHA-256 of every file, see `essent._core.folders.digests`
+essent/files.json          length and SHA-256 of every file, see `essent._core.folders.files`
 essent/engine.json         replaces encoder.json for a graph that `essent save --format openvino` wrote
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from essent._core.folders.names import STATE_FOLDER
-from essent._core.folders.places import check_places
-from essent._core.folders.reading import read_json
-from essent._core.hub import file_options, reach_model
-from essent._core.lazy import needs_torch
-from essent.errors import DamagedError, ModelError, RecipeError
+from essent._core.folders.check import ROUTERS, Files, check_model, code_in, upgrade_or
+from essent._core.folders.files import ENCODER, GRAPH, check_places, read_json
+from essent._core.folders.rules import OLD_ARGUMENTS
+from essent._core.hub import file_options, find_file, reach_model
+from essent.errors import DamagedError, EssentError, ModelError, RecipeError
 from essent.version import __version__
+
+# -- metadata ---------------------------------------------------------------------------------------------------------
 
 ABOUT, ARRAYS = "encoder.json", "state.safetensors"
 FORMAT = 1
@@ -56,19 +61,19 @@ def is_essent_folder(name: str, options: dict[str, Any]) -> bool:
         ModelError: the name is neither a folder nor cached, and the hub cannot be reached.
     """
     if Path(name).is_dir():
-        return (Path(name) / STATE_FOLDER / ABOUT).is_file()
+        return (Path(name) / ENCODER).is_file()
     if Path(name).exists() or Path(name).is_absolute() or name.startswith(".") or name.count("/") != 1:
         return False
     options = reach_model(name, options)
     try:
-        return find_file(name, ABOUT, file_options(options), STATE_FOLDER) is not None
+        return find_file(name, ENCODER, file_options(options)) is not None
     except (OSError, ValueError):
         return False  # no such repository or no network: loading the model raises
 
 
 def is_exported_folder(name: str) -> bool:
     """Whether a folder contains a graph that `essent save --format openvino` wrote; `essent.load` reads it."""
-    return (Path(name) / STATE_FOLDER / "engine.json").is_file()
+    return (Path(name) / GRAPH).is_file()
 
 
 def is_bare_table(name: str, options: dict[str, Any]) -> bool:
@@ -79,7 +84,7 @@ def is_bare_table(name: str, options: dict[str, Any]) -> bool:
     """
     if Path(name).is_dir():
         check_places(Path(name))
-    path = find_file(name, ABOUT, file_options(options), STATE_FOLDER)
+    path = find_file(name, ENCODER, file_options(options))
     return path is not None and read_about(path).get("table") == "bare"
 
 
@@ -164,10 +169,116 @@ def read_config(name: str, hub: dict[str, Any]) -> dict[str, Any] | None:
     return None if path is None else read_json(path)
 
 
-def find_file(name: str, file: str, hub: dict[str, Any], subfolder: str = "") -> Path | None:
-    """Return the path of a file of a folder, or of a repository on the hub, which is downloaded; None if missing."""
-    with needs_torch(f"Reading {name!r}"):
-        from sentence_transformers.util import load_file_path  # late: static encoders do not need it
+# -- weights ----------------------------------------------------------------------------------------------------------
 
-    path = load_file_path(name, file, subfolder=subfolder, **hub)
-    return None if path is None else Path(path)
+WEIGHTS = "model.safetensors"
+
+
+def weight_shapes(name: str, hub: dict[str, Any], subfolder: str = "", file: str = WEIGHTS) -> dict[str, list[int]]:
+    """Return the shape of every tensor by name; {} if the weights are not safetensors.
+
+    Args:
+        name: a folder, or a name on the hub.
+        hub: see `essent._core.hub.file_options`.
+        subfolder: the transformer's folder, "" for the root.
+        file: the weights' file name; if it is split into parts, its index is read.
+    """
+    folder = f"{subfolder}/" if subfolder else ""
+    path = find_file(name, folder + file, hub) or find_file(name, f"{folder}{file}.index.json", hub)
+    if path is None:
+        return {}
+    from safetensors import safe_open
+
+    paths: list[Path | None] = [path]
+    if path.suffix == ".json":
+        parts = sorted(set((read_json(path) or {}).get("weight_map", {}).values()))
+        paths = [find_file(name, folder + part, hub) for part in parts]
+    shapes = {}
+    for part_path in filter(None, paths):
+        with safe_open(part_path, framework="np") as weights:
+            shapes |= {tensor: weights.get_slice(tensor).get_shape() for tensor in weights.keys()}  # noqa: SIM118
+    return shapes
+
+
+# -- loading ----------------------------------------------------------------------------------------------------------
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def opening(name: str, options: Mapping[str, Any]) -> Iterator[None]:
+    """Check a model's files, then convert the errors of the block that loads it.
+
+    Args:
+        name: a folder, or a name on the hub.
+        options: SentenceTransformer's, or those of a `from_pretrained`.
+
+    Raises:
+        DamagedError: see `essent._core.folders.check.check_model`; or a folder that cannot be loaded, with the reason.
+        ModelError: a name that cannot be loaded, with the reason and the fix.
+    """
+    settings: list[tuple[str, Path]] = []
+    try:
+        settings = check_model(name, options)
+        yield
+        for module, path, key in _unknown_keys(settings):
+            _say_ignored(module, path, key)
+    except EssentError:
+        raise
+    except Exception as error:  # libraries raise any class for damaged files
+        # a plain ValueError, recognized by its text; if the text changes, the error is still a ModelError
+        if "custom code" in str(error):
+            raise DamagedError(f"Cannot load the model {name!r}: {code_in(name, options)}") from error
+        if isinstance(error, TypeError) and "unexpected keyword" in str(error):
+            for module, path in settings:
+                if unknown := [key for key in _keys(read_json(path)) if repr(key) in str(error)]:
+                    raise DamagedError(
+                        f"{path}: {module} does not support the key {unknown[0]!r:.100}. "
+                        f"{upgrade_or(Files(name, options), 'Remove it.')}"
+                    ) from error
+        reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else ""
+        if not isinstance(error, (OSError, ValueError)) or not reason:
+            reason = f"{type(error).__name__}: {reason}".rstrip(": ")
+        kind = DamagedError if Path(name).is_dir() else ModelError
+        raise kind(
+            f"Cannot load the model {name!r}: {reason}. Give a folder with config.json, tokenizer.json and weights, or "
+            "a hub name while the hub can be reached (HF_HUB_OFFLINE=1 uses only what is cached)."
+        ) from error
+
+
+def _keys(content: Any) -> Iterator[str]:
+    """Yield the keys of an object and of nested objects."""
+    for key, value in content.items() if isinstance(content, dict) else ():
+        yield key
+        yield from _keys(value)
+
+
+def _unknown_keys(settings: list[tuple[str, Path]]) -> Iterator[tuple[str, Path, str]]:
+    """Yield module, file and key of settings that the installed sentence-transformers does not support."""
+    if not settings:
+        return
+    from sentence_transformers.sentence_transformer import modules
+
+    for module, path in settings:
+        kind: Any = getattr(modules, module)
+        known = {*signature(kind).parameters, *kind.config_keys, *kind.config_key_renames, *OLD_ARGUMENTS}
+        content = kind.load_config(str(path.parent), config_filename=path.name)
+        content = content.get("parameters") or {} if module in ROUTERS else content
+        yield from ((module, path, key) for key in content if key not in known)
+
+
+@cache  # once per file
+def _say_ignored(module: str, path: Path, key: str) -> None:
+    logger.warning("%s: %s does not support the key %r, which is ignored.", path, module, key)
+
+
+def guarded(options: Mapping[str, Any], *, weights: bool = False) -> dict[str, Any]:
+    """Return options for a `from_pretrained` of transformers; code of the model runs only if the caller allows it.
+
+    Args:
+        options: the caller's options, which take precedence.
+        weights: whether it loads weights; then only from safetensors, which contain no code.
+    """
+    trusted = bool(options.get("trust_remote_code"))
+    safe: dict[str, Any] = {"use_safetensors": True} if weights and not trusted else {}
+    return {**safe, **options, "trust_remote_code": trusted}

@@ -1,7 +1,7 @@
 """Safe values of the keys by which a model's folder could run code, read files outside or download.
 
 Other keys are plain settings: they are passed unchanged to sentence-transformers and transformers, whatever version
-wrote them (`essent._core.folders.opening` warns about keys that a library ignores).
+wrote them (`essent._core.folders.contents` warns about keys that a library ignores).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from essent._core.arithmetic import BFLOAT16
+from essent._core.machine import BFLOAT16
 from essent.recipe.tokens.ids import tokenizer_digest
 from essent.recipe.types import CorpusStats
 

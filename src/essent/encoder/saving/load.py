@@ -13,12 +13,16 @@ from sentence_transformers.util import load_dir_path
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from essent._core.folders.check import check_folder
-from essent._core.folders.contents import ABOUT, ARRAYS, read_about, read_settings, saved_settings
-from essent._core.folders.digests import check_digests, has_digests
-from essent._core.folders.names import STATE_FOLDER
-from essent._core.folders.opening import guarded
-from essent._core.folders.reading import damage_named, read_arrays, read_json
-from essent._core.folders.weights import weight_shapes
+from essent._core.folders.contents import (
+    ABOUT,
+    ARRAYS,
+    guarded,
+    read_about,
+    read_settings,
+    saved_settings,
+    weight_shapes,
+)
+from essent._core.folders.files import STATE_FOLDER, check_digests, damage_named, has_digests, read_arrays, read_json
 from essent._core.hub import file_options
 from essent.encoder.pipeline.module import RecipeModule
 from essent.encoder.saving.save import SavableModule

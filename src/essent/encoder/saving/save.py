@@ -29,9 +29,7 @@ from transformers import PreTrainedTokenizerBase
 
 from essent._core.atomic import replacing_folder
 from essent._core.folders.contents import ABOUT, ARRAYS, FORMAT, check_layout
-from essent._core.folders.digests import write_digests
-from essent._core.folders.names import ENCODER, STATE_FOLDER
-from essent._core.folders.places import check_replaceable, names_to_keep
+from essent._core.folders.files import ENCODER, STATE_FOLDER, check_replaceable, names_to_keep, write_digests
 from essent._core.registry import Registry
 from essent.encoder.pipeline.module import RecipeModule
 from essent.encoder.saving.static_table import NoStockModulesError, is_trivial, write_table

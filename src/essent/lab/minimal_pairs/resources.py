@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from essent._core.atomic import write_json
-from essent._core.folders.opening import guarded, opening
+from essent._core.folders.contents import guarded, opening
 from essent._core.hub import reach_model
 from essent._core.lazy import optional_import
 from essent.errors import DataError, ModelError

@@ -18,8 +18,7 @@ from torch import nn
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from essent._core.folders.opening import guarded, opening
-from essent._core.folders.weights import weight_shapes
+from essent._core.folders.contents import guarded, opening, weight_shapes
 from essent._core.hub import file_options, reach_model
 from essent._core.registry import did_you_mean
 from essent._core.texts import mend_surrogates

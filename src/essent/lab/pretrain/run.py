@@ -30,10 +30,10 @@ from transformers import (
     default_data_collator,
 )
 
-from essent._core.arithmetic import has_bfloat16
 from essent._core.atomic import remove_leftovers, replacing_folder, require_replaceable, write_json
-from essent._core.folders.names import is_read
+from essent._core.folders.files import is_read
 from essent._core.lazy import optional_import
+from essent._core.machine import has_bfloat16
 from essent.errors import DataError, InputError, TrainingError
 from essent.lab.pretrain.data import IGNORED, in_frames, mask, masked_once, masking_of, pack, split_texts
 from essent.lab.pretrain.model import fit_config, logits_at, open_model, open_tokenizer, read_config

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from essent._core.arguments import check_size
-from essent._core.arithmetic import precision_of
+from essent._core.machine import precision_of
 from essent.errors import InputError
 
 PRECISIONS = ("float32", "bfloat16")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from essent._core.notebook import html_block, html_lines, html_table, html_title
+from essent._core.display import html_block, html_lines, html_table, html_title
 from essent.lab.reproduce.tables import Cell, Table
 from essent.tasks.result import Result, library_versions, plain
 

@@ -21,8 +21,7 @@ import torch
 from tqdm.auto import tqdm
 
 from essent._core.atomic import write_json
-from essent._core.folders.opening import guarded, opening
-from essent._core.folders.weights import weight_shapes
+from essent._core.folders.contents import guarded, opening, weight_shapes
 from essent._core.hub import file_options, reach_model
 from essent._core.registry import did_you_mean
 from essent.errors import DataError, InputError, ModelError

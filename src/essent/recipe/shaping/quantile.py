@@ -12,7 +12,7 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils import resample
 from torch import nn
 
-from essent._core.cores import cores
+from essent._core.machine import cores
 from essent.recipe.shaping.base import Batches, Fixed, Shaper, check_batches, check_width, shapers
 from essent.recipe.types import require_integer
 

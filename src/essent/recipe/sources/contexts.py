@@ -16,10 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from essent._core.atomic import recover, replacing_folder
-from essent._core.folders.digests import check_digests, has_digests, write_digests
-from essent._core.folders.names import STATE_FOLDER
-from essent._core.folders.places import check_places
-from essent._core.folders.reading import read_json
+from essent._core.folders.files import STATE_FOLDER, check_digests, check_places, has_digests, read_json, write_digests
 from essent.errors import DataError, ModelError
 from essent.recipe.types import CorpusStats
 

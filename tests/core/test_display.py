@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from essent import Encoder, Recipe
-from essent._core.notebook import MOST_ROWS, html_lines, html_pairs, html_table
+from essent._core.display import MOST_ROWS, html_lines, html_pairs, html_table
 from essent.lab.reproduce.results import Measured, Reproduction
 from essent.lab.reproduce.tables import find_table
 from essent.selection.by_recipe import ByRecipe

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from essent._core.arithmetic import has_bfloat16
+from essent._core.machine import has_bfloat16
 
 
 @pytest.mark.parametrize(

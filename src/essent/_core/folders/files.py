@@ -1,0 +1,342 @@
+"""Files of a model's folder: their names, safe reading, digests, places; and whether a folder can be replaced.
+
+essent/files.json   {"format": 1, "files": {"config.json": {"bytes": 751, "sha256": "…"}, …}}
+
+It has the SHA-256 and length of every file, written when a folder is saved, to detect changed files and name them. The
+model card is not listed: users edit it, and no vector depends on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Collection, Iterable, Iterator
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from essent._core.atomic import write_text
+from essent.errors import DamagedError, DataError, EssentError, InputError, ModelError, RecipeError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+STATE_FOLDER = "essent"  # the subfolder of essent's own files
+ENCODER, GRAPH = f"{STATE_FOLDER}/encoder.json", f"{STATE_FOLDER}/engine.json"  # the metadata of each kind of folder
+# Files that transformers and sentence-transformers look for in the folder of a model for text, and engines beside their
+# graph. Vectors can depend on them. Other files are never opened.
+READ = (
+    "config.json",
+    "generation_config.json",
+    "*processor_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "bpe.codes",
+    "tekken.json",
+    "*.model",  # of sentencepiece and tiktoken: transformers uses the first one
+    "model*.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model*.bin",
+    "pytorch_model.bin.index.json",
+    "adapter_config.json",
+    "adapter_model.*",
+    "modules.json",
+    "config_sentence_transformers.json",
+    "sentence_*_config.json",
+    "wordembedding_config.json",
+    "*tokenizer_config.json",
+    "cnn_config.json",
+    "lstm_config.json",
+    "router_config.json",
+    "model.xml",
+    "model.bin",
+    "model.onnx",
+    "model.onnx.data",
+)
+
+
+def is_read(name: str) -> bool:
+    """Whether libraries look for a file of this name in a model's folder."""
+    return any(fnmatch(name, pattern) for pattern in READ)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+LARGEST = 32 * 2**20  # bytes of a JSON settings file; a tokenizer.json, which can be larger, is not read here
+
+
+def read_json(path: Path, kind: type = dict) -> Any:
+    """Read a JSON file; None if there is no such file.
+
+    Raises:
+        DamagedError: too large, nested too deeply, not JSON, or not of this type; the message names the file.
+    """
+    if not path.is_file():
+        return None
+    if (size := path.stat().st_size) > LARGEST:
+        raise DamagedError(f"{path} has {size:,} bytes; a settings file can have at most {LARGEST:,}.")
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except RecursionError:
+        raise DamagedError(f"{path} is damaged: its JSON is nested too deeply.") from None
+    except ValueError as error:
+        raise DamagedError(f"{path} is damaged: it is not JSON: {error}") from error
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if type(content) is not kind:
+        raise DamagedError(f"{path} is damaged: expected a {kind.__name__}, found {content!r:.60}.")
+    return content
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Read all arrays of a safetensors file.
+
+    Raises:
+        DamagedError: the file is missing or damaged.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        return load_file(path)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, SafetensorError) as error:
+        raise DamagedError(f"{path} is damaged: {error}") from error
+
+
+@contextlib.contextmanager
+def damage_named(name: str) -> Iterator[None]:
+    """Convert any error of reading a folder that essent wrote to a DamagedError that names the folder.
+
+    Raises:
+        DamagedError: the folder is damaged.
+    """
+    try:
+        yield
+    except (RecipeError, InputError, DataError) as error:  # caused by the files, not by the caller's arguments
+        raise DamagedError(f"The folder {name!r}, which essent wrote, is damaged: {error}") from error
+    except EssentError:
+        raise
+    except Exception as error:  # libraries raise any class; tokenizers raises Exception itself
+        first_line = str(error).strip().splitlines()[:1] or [type(error).__name__]
+        raise DamagedError(
+            f"The folder {name!r}, which essent wrote, is damaged: {type(error).__name__}: {first_line[0]}"
+        ) from error
+
+
+# -- digests ----------------------------------------------------------------------------------------------------------
+
+DIGESTS = f"{STATE_FOLDER}/files.json"
+FORMAT = 1
+NOT_LISTED = ("README.md", DIGESTS)
+SMALL = 4 * 2**20  # bytes; digests of smaller files are compared at every loading
+SHA256 = re.compile("[0-9a-f]{64}")
+MEND = "Download or copy the folder again, or save the model again"
+
+
+def write_digests(root: Path) -> None:
+    """Write the digests of the folder's present files, including subfolders."""
+    files = {
+        path.relative_to(root).as_posix(): {"bytes": path.stat().st_size, "sha256": digest_of_file(path)}
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and path.relative_to(root).as_posix() not in NOT_LISTED
+    }
+    write_text(root / DIGESTS, json.dumps({"format": FORMAT, "files": files}, indent=1))
+
+
+def digest_of_file(path: Path) -> str:
+    """Return the SHA-256 of a file as hexadecimal digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def has_digests(root: Path) -> bool:
+    """Whether the folder has a list of digests; folders of essent 0.1 do not."""
+    return (root / DIGESTS).is_file()
+
+
+def listed_names(root: Path) -> set[str]:
+    """Return the names of the top-level files and folders that were saved with the folder."""
+    return {name.partition("/")[0] for name in _read_digests(root)}
+
+
+def check_digests(root: Path, *, whole: bool) -> int:
+    """Compare a folder with its list, and return the number of listed files.
+
+    Args:
+        whole: compare the digest of every file; otherwise every length, and the digests of files up to 4 MiB.
+
+    Raises:
+        DamagedError: a file is missing, has changed, or was added where libraries read it; the message names it.
+    """
+    listed = _read_digests(root)
+    for name, entry in listed.items():
+        path = root / name
+        if not path.is_file():
+            raise DamagedError(f"{path} is missing: it was saved with this model. {MEND}.")
+        size = path.stat().st_size
+        if size != entry["bytes"]:
+            raise DamagedError(
+                f"{path} has changed since it was saved: it has {size:,} bytes, not {entry['bytes']:,}. {MEND}."
+            )
+        if (whole or size <= SMALL) and digest_of_file(path) != entry["sha256"]:
+            raise DamagedError(f"{path} has changed since it was saved: its SHA-256 differs. {MEND}.")
+    folders = {Path(name).parent for name in listed} | {Path(STATE_FOLDER)}
+    for path in _files_in(root, folders):
+        name = path.relative_to(root).as_posix()
+        if name not in listed and name not in NOT_LISTED and is_read(path.name):
+            raise DamagedError(
+                f"{path} was not saved with this model, but libraries that load the model would read it. Remove it, or "
+                "move it to another folder."
+            )
+    return len(listed)
+
+
+def _files_in(root: Path, folders: set[Path]) -> Iterator[Path]:
+    for folder in sorted(folders):
+        if (root / folder).is_dir():
+            yield from (path for path in sorted((root / folder).iterdir()) if path.is_file())
+
+
+def _read_digests(root: Path) -> dict[str, dict[str, Any]]:
+    path = root / DIGESTS
+    content = read_json(path)
+    if content is None:
+        raise DamagedError(f"There is no file {path}: the folder has no digests of its files.")
+    files = content.get("files")
+    if content.get("format") != FORMAT or not isinstance(files, dict):
+        raise DamagedError(
+            f"{path} is damaged, or was written by a newer essent: expected format {FORMAT} and an object of files."
+        )
+    for name, entry in files.items():
+        if not _is_entry(name, entry):
+            raise DamagedError(f"{path} is damaged: the entry {name!r:.80} must have 'bytes' and 'sha256'.")
+    return files
+
+
+def _is_entry(name: str, entry: Any) -> bool:
+    inside = not name.startswith("/") and ".." not in name.split("/") and "\\" not in name
+    return (
+        inside
+        and isinstance(entry, dict)
+        and type(entry.get("bytes")) is int
+        and isinstance(entry.get("sha256"), str)
+        and SHA256.fullmatch(entry["sha256"]) is not None
+    )
+
+
+# -- places -----------------------------------------------------------------------------------------------------------
+
+
+def check_places(root: Path, folder: Path | None = None, *, also: Collection[str] = ()) -> None:
+    """Refuse links to files outside the model, and special files, among the files that libraries read.
+
+    Args:
+        root: the model's folder.
+        folder: a folder of the model; by default the root and essent's own subfolders.
+        also: names of further files that are read.
+
+    Raises:
+        DamagedError: names the file and the fix.
+    """
+    if folder is None:
+        for subfolder in (root, root / STATE_FOLDER, root / STATE_FOLDER / "tokenizer"):
+            check_places(root, subfolder, also=also)
+        return
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise DamagedError(f"{folder} cannot be read: {error.strerror or error}.") from error
+    inside = _real_folders(root)
+    if not any(folder.resolve().is_relative_to(real) for real in inside):
+        raise DamagedError(
+            f"{folder} is a link to a folder outside the model's folder. Replace the link with the files themselves."
+        )
+    whole = folder.is_relative_to(root / STATE_FOLDER)  # essent reads every file there
+    for entry in entries:
+        if whole or is_read(entry.name) or entry.name in also or entry.name.endswith(".safetensors"):
+            _check_entry(entry, inside)
+
+
+def is_inside(path: str) -> bool:
+    """Whether a path named in a file of the folder is relative and stays inside the folder."""
+    parts = PurePosixPath(path.replace("\\", "/"))
+    return not parts.is_absolute() and ".." not in parts.parts and ":" not in path and "\0" not in path
+
+
+def _check_entry(entry: os.DirEntry[str], inside: tuple[Path, ...]) -> None:
+    path = Path(entry.path)
+    if entry.is_symlink() and not any(path.resolve().is_relative_to(folder) for folder in inside):
+        raise DamagedError(
+            f"{path} is a link to {os.readlink(path)!r}, outside the model's folder. Replace it by the file itself."
+        )
+    if not entry.is_dir() and path.exists() and not stat.S_ISREG(path.stat().st_mode):
+        raise DamagedError(f"{path} is a pipe or a device, not a regular file. Remove it.")
+
+
+def _real_folders(root: Path) -> tuple[Path, ...]:
+    """Return the allowed real locations: the model's folder, and in the hub's cache also the blobs that it links to."""
+    real_root = root.resolve()
+    stored = next((parent.parent / "blobs" for parent in real_root.parents if parent.name == "snapshots"), None)
+    return (real_root,) if stored is None else (real_root, stored)
+
+
+# -- replacing --------------------------------------------------------------------------------------------------------
+
+
+def check_replaceable(path: Path, kind: str) -> None:
+    """Refuse a path where a model must not be written.
+
+    Args:
+        kind: of the new model, ENCODER or GRAPH; it can replace only a model of the same kind.
+
+    Raises:
+        ModelError: the path is a file, or a folder with another model.
+    """
+    if path.is_file():
+        raise ModelError(f"{str(path)!r} is a file, but a model is saved as a folder. Choose another name.")
+    if _is_own(path, kind):
+        return
+    models = (GRAPH, ENCODER, "modules.json", "config.json")
+    if model_file := next((name for name in models if (path / name).is_file()), None):
+        raise ModelError(
+            f"The folder {str(path)!r} holds another model ({model_file}), which would be lost. Choose another folder."
+        )
+
+
+def names_to_keep(path: Path, kind: str, older: Iterable[str] = ()) -> list[str]:
+    """Return the names of a folder's files and subfolders that are not part of the model saved there before.
+
+    Args:
+        kind: of the model, ENCODER or GRAPH.
+        older: further names that versions without digests wrote, in addition to those that libraries read.
+    """
+    names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+    if not _is_own(path, kind):
+        return sorted(names)
+    own = listed_names(path) if has_digests(path) else {name for name in names if is_read(name)} | set(older)
+    return sorted(names - own - {STATE_FOLDER} - ({"README.md"} if kind == ENCODER else set()))  # its model card
+
+
+def _is_own(path: Path, kind: str) -> bool:
+    """Whether a model of this kind was saved there; an encoder can have a head that no recipe describes."""
+    if (path / (GRAPH if kind == ENCODER else ENCODER)).is_file():
+        return False
+    if (path / kind).is_file():
+        return True
+    return kind == ENCODER and has_digests(path) and "modules.json" in listed_names(path)
