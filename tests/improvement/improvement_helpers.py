@@ -38,14 +38,13 @@ def duplicates(count: int, seed: int = 1) -> DuplicateTask:
 
 def make_small(patch: Any = setattr, trials: int = 2) -> None:
     """Few trials of few steps, and a small space: the maximum of a plan."""
-    import essent.improvement.steps as steps  # has some of the plan's values under its own name
+    from essent.improvement import run  # imports `space_of` under its own name
 
     original = plan.space_of
-    values = {**SMALL, "TRIALS": (trials,), "space_of": lambda name: SPACES.get(name) or original(name)}
-    for name, value in values.items():
-        for module in (plan, steps):
-            if hasattr(module, name):
-                patch(module, name, value)
+    for name, value in {**SMALL, "TRIALS": (trials,)}.items():
+        patch(plan, name, value)
+    for module in (plan, run):
+        patch(module, "space_of", lambda name: SPACES.get(name) or original(name))
 
 
 def digests(folder: Path, *parts: str) -> dict[str, str]:

@@ -21,8 +21,8 @@ from essent._core import machine
 from essent.errors import DataError, EssentError, InputError, UnknownNameError
 from essent.improvement import plan
 from essent.improvement.metric import read_inputs
-from essent.improvement.outcome import Improved
-from essent.improvement.run import Run, parse_budget
+from essent.improvement.results import Improved
+from essent.improvement.run import Run
 from essent.tasks.pairs import PairTask
 
 TEXTS = make_texts(90)
@@ -62,7 +62,7 @@ def test_by_judgements(improved: Improved) -> None:
     assert saved.calibration is not None
     assert saved.calibration.probability is not None  # the judgements are duplicates
     assert essent.StaticEncoder.load(str(improved.folder / "static")).encode(TEXTS[:2]).shape[0] == 2
-    assert "## How it was made" in (improved.folder / "encoder" / "README.md").read_text("utf-8")
+    assert "## How it was chosen" in (improved.folder / "encoder" / "README.md").read_text("utf-8")
     essent.verify(str(improved.folder / "encoder"))
     metadata = json.loads((improved.folder / "improvement.json").read_text("utf-8"))
     assert metadata["gains"][0]["step"] == "search"
@@ -124,7 +124,7 @@ def test_a_spent_budget_gives_an_encoder(bert: Path, tmp_path: Path, monkeypatch
     monkeypatch.setattr(machine, "elapsed", itertools.count().__next__)
     improvement = essent.improve(str(bert), TEXTS, output=tmp_path / "out", budget="2s", options=CPU)
     assert not improvement.by_labels
-    assert "steps of training would take" in improvement.metadata["plan"]["training"]["why"]
+    assert "steps of training would take" in improvement.metadata["plan"]["why"]
     assert [part.name for part in improvement.results] == ["encoder"]
     assert improvement.encoder(device="cpu").encode(["A text."]).shape[0] == 1
     assert any("No static was made: it would take about" in note for note in improvement.notes)
@@ -135,7 +135,7 @@ def test_a_spent_budget_gives_an_encoder(bert: Path, tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("step", "pairs"),
     [
-        ("start", 60),
+        ("search", 60),
         ("train", 0),
         ("trials/trial-*/checkpoints/checkpoint-8", 60),  # a trial that goes on after the first comparison
     ],
@@ -224,10 +224,10 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
 
 def test_texts_of_the_test_are_not_learned_from() -> None:
     test = PairTask.from_rows([(TEXTS[0].upper(), "else", 1.0), ("other", TEXTS[1] + " ", 2.0)], "test")
-    inputs, notes = read_inputs(TEXTS, (), test, None, 0)
+    inputs = read_inputs(TEXTS, (), test, None, 0)
     assert sorted([*inputs.texts, *inputs.held_out]) == sorted(TEXTS[2:])
     assert len(inputs.held_out) == 9
-    assert notes == ["2 of the 90 texts are also in the tests and are excluded."]
+    assert inputs.notes == ("2 of the 90 texts are also in the tests and are excluded.",)
 
 
 def test_training_texts_of_a_test_may_be_learned_from(tmp_path: Path) -> None:
@@ -235,10 +235,5 @@ def test_training_texts_of_a_test_may_be_learned_from(tmp_path: Path) -> None:
     for part, chosen in (("train", rows[10:]), ("test", rows[:10])):
         (tmp_path / f"questions.{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in chosen), "utf-8")
     paths = (tmp_path / "questions.train.jsonl", tmp_path / "questions.test.jsonl")
-    inputs, _ = read_inputs(TEXTS, *paths, None, 0)
+    inputs = read_inputs(TEXTS, *paths, None, 0)
     assert {*inputs.texts, *inputs.held_out} == {*TEXTS[10:]}
-
-
-@pytest.mark.parametrize(("budget", "seconds"), [("90s", 90), ("1.5h", 5400), (" 2 m ", 120)])
-def test_budgets(budget: str, seconds: float) -> None:
-    assert parse_budget(budget) == seconds

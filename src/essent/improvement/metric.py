@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+from sentence_transformers import SentenceTransformer
 
 from essent._core import machine
-from essent._core.texts import check_texts, mend_surrogates
+from essent._core.texts import check_texts, distinct_texts, mend_surrogates
 from essent.errors import EssentError, InputError
+from essent.model.capabilities import ModelCapabilities
+from essent.selection.evaluation import Bench
 from essent.selection.label_free import TEACHER, Teacher
 from essent.selection.search_data import held_out
+from essent.selection.space import Grid, Space
 from essent.static.table import rank_agreement
 from essent.tasks.base import LabeledTask, unit_rows
 from essent.tasks.comparison import Scored, draws_of, interval, mean_of_data_sets
@@ -31,21 +34,26 @@ from essent.tasks.pairs import PairTask
 
 MIN_TEXTS = 50
 HELD_OUT, MAX_HELD_OUT = 0.1, 1000  # share of the texts that nothing is learned from, and their maximum number
-REFERENCE = "reference"  # prefix of the evidence of the criterion's reference recipes
+REFERENCE = "reference"  # prefix of the names of the criterion's reference recipes
 MIN_HELD_OUT = 50  # texts whose cosines are compared
 MIN_PAIRED = 100  # texts that the criterion makes its pairs of; also from `texts` if fewer are held out
 DRAWS = 300  # of bootstrap intervals of the criterion
 RANDOM_PAIRS = 20_000  # of held-out texts, for the rank agreement of two encoders
+LAYERS = ("L", "0+L", "1+2+L", "L-1+L")
+SHAPING = ("", "centre | normalize", "whiten | normalize")
+REFERENCES = Grid(layers=LAYERS, weights=("uniform", "idf"), shaping=SHAPING)
+STATIC_REFERENCES = Grid(layers=("static",), weights=("uniform", "idf", "sif"), shaping=SHAPING)
 Evidence = dict[str, np.ndarray]
 
 
 class Inputs(NamedTuple):
-    """Checked texts and labels: distinct texts to learn from, held-out texts, tasks to choose on, and tests."""
+    """Checked inputs: distinct texts to learn from, held-out texts, tasks to choose on, tests, notes on exclusions."""
 
     texts: tuple[str, ...]
     held_out: tuple[str, ...]
     tasks: tuple[LabeledTask, ...]
     tests: tuple[LabeledTask, ...]
+    notes: tuple[str, ...] = ()
 
     def identity(self) -> dict[str, Any]:
         """Return digests of everything, by which a later run recognizes the same inputs."""
@@ -57,8 +65,8 @@ class Inputs(NamedTuple):
         }
 
 
-def read_inputs(texts: Any, data: Any, test: Any, folder: str | Path | None, seed: int) -> tuple[Inputs, list[str]]:
-    """Check texts and labels before a model is loaded; return them and notes about exclusions.
+def read_inputs(texts: Any, data: Any, test: Any, folder: str | Path | None, seed: int) -> Inputs:
+    """Check texts and labels before a model is loaded.
 
     Texts of the tests are removed from the texts, and labels that are also in the data from the tests.
 
@@ -72,13 +80,12 @@ def read_inputs(texts: Any, data: Any, test: Any, folder: str | Path | None, see
         raise InputError(f"Two data sets have the name {duplicate!r}. Rename a file, or remove one.")
     distinct = dict.fromkeys(mend_surrogates(text) for text in check_texts(texts) if text.strip())
     checked = held_out(_as_list(test), folder, [], [item for task in tasks for item in task.read_items()])
-    tests = [check.task for check in checked]
     notes = [
         f"{check.left_out} {check.task.unit} of the test {check.task.name} are also in the data and are excluded."
         for check in checked
         if check.left_out
     ]
-    test_texts = frozenset().union(*map(_evaluated_texts, tests))
+    test_texts = frozenset().union(*(_evaluated_texts(check.task) for check in checked))
     remaining = [text for text in distinct if _normalized(text) not in test_texts]
     if len(remaining) < MIN_TEXTS:
         raise InputError(
@@ -87,20 +94,23 @@ def read_inputs(texts: Any, data: Any, test: Any, folder: str | Path | None, see
         )
     if removed := len(distinct) - len(remaining):
         notes.append(f"{removed} of the {len(distinct)} texts are also in the tests and are excluded.")
+    is_held_out = np.zeros(len(remaining), dtype=bool)
     count = min(MAX_HELD_OUT, round(HELD_OUT * len(remaining)))
-    apart = set(np.random.default_rng(seed).permutation(len(remaining))[:count].tolist())
-    learned = tuple(text for number, text in enumerate(remaining) if number not in apart)
-    return Inputs(learned, tuple(remaining[number] for number in sorted(apart)), tuple(tasks), tuple(tests)), notes
+    is_held_out[np.random.default_rng(seed).permutation(len(remaining))[:count]] = True
+    learned, unlearned = (
+        tuple(text for text, held in zip(remaining, is_held_out, strict=True) if held == kind) for kind in (False, True)
+    )
+    return Inputs(learned, unlearned, tuple(tasks), tuple(check.task for check in checked), tuple(notes))
 
 
 def _as_list(sources: Any) -> Sequence[Any]:
     """Return one data set, or a list of them (names, files and tasks), as a list; rows in memory are one data set."""
     if sources is None:
         return []
-    several = isinstance(sources, (list, tuple)) and all(
+    is_list = isinstance(sources, (list, tuple)) and all(
         isinstance(source, (str, Path)) or hasattr(source, "score_vectors") for source in sources
     )
-    return list(sources) if several else [sources]
+    return list(sources) if is_list else [sources]
 
 
 def _evaluated_texts(task: LabeledTask) -> set[str]:
@@ -116,40 +126,27 @@ def _normalized(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-class Scores:
-    """Scores ×100 by name; bootstrap draws are computed when an interval is needed.
-
-    Args:
-        draw: returns an encoder's scores on bootstrap draws of the labels; the draws are the same for all encoders.
-    """
-
-    def __init__(self, values: Mapping[str, float], draw: Callable[[str], np.ndarray]) -> None:
-        self.values, self._draw = values, cache(draw)
-
-    def with_interval(self, name: str) -> tuple[float, float, float]:
-        """Return an encoder's score with its 95 % interval."""
-        return (self.values[name], *interval(self._draw(name)))
-
-    def difference(self, first: str, second: str) -> tuple[float, float, float]:
-        """Return the first encoder's score minus the second's, with its paired 95 % interval."""
-        if first == second:
-            return 0.0, 0.0, 0.0
-        low, high = interval(self._draw(first) - self._draw(second))
-        return self.values[first] - self.values[second], low, high
-
-
 class Metric:
-    """Measures any object with `encode`, and compares the results by labels, or by a criterion without labels.
+    """Measures any object with `encode`, and compares encoders by labels, or without labels by a criterion.
 
     Args:
         max_texts, max_test_texts: approximate maximum of the texts that are encoded to measure an encoder, and for the
             tests; labels are sampled to stay below.
+
+    Attributes:
+        notes: sentences about sampled labels.
+        evidence: by name of an encoder; names that begin with "reference" are reference recipes of the criterion.
     """
 
     def __init__(self, inputs: Inputs, seed: int, max_texts: int, max_test_texts: int) -> None:
         self.seed, self.by_labels = seed, bool(inputs.tasks)
         self.tasks = _limited(inputs.tasks, max_texts, seed)
         self.tests = _limited(inputs.tests, max_test_texts, seed)
+        self.notes = [
+            f"Measured on {smaller.units} of the {task.units} {task.unit} of {task.name}, to save time."
+            for task, smaller in zip((*inputs.tasks, *inputs.tests), (*self.tasks, *self.tests), strict=True)
+            if smaller.units < task.units
+        ]
         self.measured: dict[str, LabeledTask] = {f"data{number}": task for number, task in enumerate(self.tasks)}
         if not self.by_labels:
             count = max(min(len(inputs.held_out), max_texts // 3), MIN_PAIRED)
@@ -160,6 +157,7 @@ class Metric:
         self.held_out = list(inputs.held_out[: max(MIN_HELD_OUT, max_texts // 3)])
         pairs = np.random.default_rng(seed).integers(0, len(self.held_out), (2, RANDOM_PAIRS))
         self._random_pairs = pairs[:, pairs[0] != pairs[1]]  # (2,P)
+        self.evidence: dict[str, Evidence] = {}
 
     # -- measuring --------------------------------------------------------------------------------------------------
 
@@ -172,11 +170,27 @@ class Metric:
         evidence["cosines"] = np.einsum("pd,pd->p", units[first], units[second]).astype(np.float32)
         return evidence
 
+    def measure_references(
+        self, shell: SentenceTransformer, label: str, fit_texts: list[str], capabilities: ModelCapabilities
+    ) -> None:
+        """Measure the criterion's reference recipes on a model.
+
+        The references of all tried models are used together: those of the model before training alone would score every
+        trained model lower, as it agrees less with them.
+        """
+        pairs, grid = self.measured["pairs"], STATIC_REFERENCES if capabilities.only_static else REFERENCES
+        recipes, _ = Space((grid,), name=REFERENCE).expand(capabilities)
+        texts, rows = distinct_texts(pairs.texts())
+        bench = Bench(shell, recipes, batch_size=32, progress=False, options={})
+        for recipe, vectors in bench.vectors(texts, fit_texts, fit_texts):
+            cosines = pairs.evidence(np.asarray(vectors, np.float64), rows.tolist())
+            self.evidence[f"{REFERENCE} {label} {recipe}"] = {"pairs": cosines}
+
     def speed(self, dimensions: int, seconds: float) -> dict[str, float]:
         """Estimate the cost of measuring an encoder that needs `seconds` per text.
 
         Returns:
-            Seconds: `measured` per encoder, `tested` per encoder for the tests in addition, `judged` per labelled text
+            Seconds: `measured` per encoder, `tested` per encoder for the tests in addition, `scoring` per labelled text
             of tasks that read vectors rather than similarities, such as k-means.
         """
         encoder = SimpleNamespace(
@@ -188,49 +202,57 @@ class Metric:
         reading_vectors = [task for task in self.tasks if task.compared() is None]
         for task in reading_vectors:
             task.run(encoder)
-        judged = (machine.elapsed() - measured) / max(len(_texts_of(reading_vectors)), 1)
-        texts = _texts_of(self.measured.values()).union(self.held_out)
+        scoring = (machine.elapsed() - measured) / max(len(texts_of(reading_vectors)), 1)
+        texts = texts_of(self.measured.values()).union(self.held_out)
         return {
-            "judged": judged,
+            "scoring": scoring,
             "measured": measured - began + seconds * len(texts),
-            "tested": (seconds + judged) * len(_texts_of(self.tests)),
+            "tested": (seconds + scoring) * len(texts_of(self.tests)),
         }
 
     # -- comparing --------------------------------------------------------------------------------------------------
 
-    def scores(self, evidence: Mapping[str, Evidence]) -> Scores:
-        """Return scores of encoders by the labels or the criterion.
+    def score(self, name: str, *, test: bool = False) -> float:
+        """Return an encoder's score ×100 by the labels or the criterion, or on the tests, which decide nothing."""
+        if test or self.by_labels:
+            data_sets = self._scored(name, test)
+            return float(mean_of_data_sets(data_sets, [data_set.scores() for data_set in data_sets])[0])
+        return float(100 * self._fitted_teacher().scores(self.evidence[name]["pairs"][None])[0])
 
-        Args:
-            evidence: by name; names that begin with "reference" are reference recipes of the criterion only.
-        """
-        names = [name for name in evidence if not name.startswith(REFERENCE)]
-        if self.by_labels:
-            return self._label_scores("data", self.tasks, names, evidence)
-        references = np.stack([evidence[name]["pairs"] for name in evidence if name.startswith(REFERENCE)])  # (R,P)
-        teacher = self.teacher.with_reference(references)
-        cosines = np.stack([evidence[name]["pairs"] for name in names])  # (R,P)
-        values = dict(zip(names, (100 * teacher.scores(cosines)).tolist(), strict=True))
+    def with_interval(self, name: str, *, test: bool = False) -> tuple[float, float, float]:
+        """Return an encoder's score with its 95 % interval."""
+        return (self.score(name, test=test), *interval(self._draws(name, test)))
 
-        def draw(name: str) -> np.ndarray:
-            return np.asarray(100 * teacher.bootstrap(evidence[name]["pairs"][None], self.seed, DRAWS)[0])
+    def difference(self, first: str, second: str) -> tuple[float, float, float]:
+        """Return the first encoder's score minus the second's, with its paired 95 % interval."""
+        low, high = interval(self._draws(first) - self._draws(second))
+        return self.score(first) - self.score(second), low, high
 
-        return Scores(values, draw)
+    def agreement(self, first: str, second: str) -> float:
+        """Return Spearman ×100 between two encoders' cosines of random pairs of held-out texts."""
+        cosines, others = (self.evidence[name]["cosines"].astype(np.float64) for name in (first, second))
+        return rank_agreement(cosines, others)
 
-    def test_scores(self, evidence: Mapping[str, Evidence]) -> Scores | None:
-        """Return scores on the tests of the encoders measured there, which decide nothing; None without tests."""
-        names = [name for name in evidence if "test0" in evidence[name]]
-        return self._label_scores("test", self.tests, names, evidence) if self.tests else None
+    def _draws(self, name: str, test: bool = False) -> np.ndarray:
+        """Return an encoder's scores on bootstrap draws of the labels; the draws are the same for all encoders."""
+        if test or self.by_labels:
+            draws: np.ndarray = draws_of(self._scored(name, test), [name], self.seed)[0]
+            return draws
+        return np.asarray(
+            100 * self._fitted_teacher().bootstrap(self.evidence[name]["pairs"][None], self.seed, DRAWS)[0]
+        )
 
-    def _label_scores(
-        self, kind: str, tasks: Sequence[LabeledTask], names: list[str], evidence: Mapping[str, Evidence]
-    ) -> Scores:
-        scored = [
-            Scored(task, task.score_names[0], names, np.stack([evidence[name][f"{kind}{number}"] for name in names]))
+    def _scored(self, name: str, test: bool) -> list[Scored]:
+        kind, tasks = ("test", self.tests) if test else ("data", self.tasks)
+        evidence = self.evidence[name]
+        return [
+            Scored(task, task.score_names[0], [name], evidence[f"{kind}{number}"][None])
             for number, task in enumerate(tasks)
         ]
-        values = mean_of_data_sets(scored, [scores.scores() for scores in scored]).tolist()
-        return Scores(dict(zip(names, values, strict=True)), lambda name: draws_of(scored, [name], self.seed)[0])
+
+    def _fitted_teacher(self) -> Teacher:
+        references = [evidence["pairs"] for name, evidence in self.evidence.items() if name.startswith(REFERENCE)]
+        return self.teacher.with_reference(np.stack(references))  # (R,P)
 
     def validation(self) -> LabeledTask | None:
         """Return the labels that select the checkpoint of a training; None without labels.
@@ -248,13 +270,14 @@ def _name_of(tasks: Sequence[LabeledTask]) -> str:
     return " and ".join(f"{task.score_names[0]} of {task.name}" for task in tasks)
 
 
-def _texts_of(tasks: Iterable[LabeledTask]) -> set[str]:
+def texts_of(tasks: Iterable[LabeledTask]) -> set[str]:
+    """Return the distinct texts of tasks."""
     return {text for task in tasks for text in task.texts()}
 
 
 def _limited(tasks: Sequence[LabeledTask], max_texts: int, seed: int) -> list[LabeledTask]:
     """Return tasks with at most about `max_texts` texts together."""
-    size, units = len(_texts_of(tasks)), sum(task.units for task in tasks)
+    size, units = len(texts_of(tasks)), sum(task.units for task in tasks)
     return subsample(tasks, None if size <= max_texts else units * max_texts // size, seed)
 
 
@@ -272,8 +295,3 @@ def subsample(tasks: Sequence[LabeledTask], units: int | None, seed: int) -> lis
         except EssentError:  # for example too few of a class
             smaller.append(task)
     return smaller
-
-
-def agreement(first: Evidence, second: Evidence) -> float:
-    """Return Spearman ×100 between two encoders' cosines of random pairs of held-out texts."""
-    return rank_agreement(first["cosines"].astype(np.float64), second["cosines"].astype(np.float64))

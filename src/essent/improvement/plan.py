@@ -1,19 +1,21 @@
-"""The plan of an improvement: what is tried within a budget, with seconds per step; and the journal that stores it.
+"""The plan of an improvement: the steps, their shares of a time budget, and how much each does within its share.
 
-The plan is made once, from a short timing of the model, and written down: the steps depend on it and not on the clock.
+Everything is written to a journal, so that a resumed run repeats every decision. A step may use its share of what is
+left of the budget when it begins: time that a step saves or exceeds changes all later ones.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -21,18 +23,23 @@ from sentence_transformers import SentenceTransformer
 from essent._core import machine
 from essent._core.atomic import remove_leftovers, write_json
 from essent.encoder.encoder import Encoder
-from essent.errors import DataError
-from essent.improvement.metric import Inputs, Metric
+from essent.errors import DataError, InputError
+from essent.improvement.metric import LAYERS, Inputs, Metric, texts_of
 from essent.model.capabilities import ModelCapabilities, capabilities_of
 from essent.selection.space import Grid, Space, find_space
 from essent.tasks.result import plain
 from essent.training.run import has_dropout
 
-WORK, FORMAT = ".work", 3
+if TYPE_CHECKING:
+    from essent.improvement.run import Run
+
+WORK, FORMAT = ".work", 4
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+MIN_BUDGET = 1.0  # seconds
+SHARES = {"search": 0.2, "trials": 0.15, "train": 0.47, "encoder": 0.08, "static": 0.08, "graph": 0.02}  # of the budget
+SEARCH_SHARE = 0.25  # of the time of `train`, for the search on the trained model
+FIT_SHARE = 0.06  # of the budget, for the texts on which recipes are fitted
 SAMPLE, MAX_SAMPLE, SAMPLE_SECONDS = 48, 512, 2.0  # number of timed texts, and maximum seconds of the timing
-SHARES = {"search": 0.2, "trials": 0.15, "train": 0.35, "search-again": 0.12, "fit": 0.06, "static": 0.08}  # of budget
-SHARES_UNTRAINED = {"search": 0.55, "fit": 0.15, "static": 0.15}
-LAYERS = ("L", "0+L", "1+2+L", "L-1+L")
 STEPS = tuple(f"{step} | normalize" for step in ("centre", "zscore", "whiten", "whiten:64"))
 SPACES = {
     "small": Space(
@@ -60,11 +67,10 @@ BATCH = 64
 ENGINES = {"openvino": ("openvino",), "onnx": ("onnx", "onnxscript", "onnxruntime")}
 # maximum shares of the budget for measuring an encoder on the labels and on the tests; minimum texts of each
 MEASURE_SHARE, TEST_SHARE, MIN_MEASURED = 0.012, 0.03, 300
-MEASUREMENTS, TEST_MEASUREMENTS = 6, 5  # in addition to trials and training
 ALONE_SHARE = 0.1  # maximum share of the budget for vectors of tokens that the texts lack
-TIMED_TEXTS, TIMED_ROUNDS = 64, 3  # for the speed of a result
 MAX_VALIDATIONS, VALIDATION_SHARE = 8, 0.3  # of the training, and their maximum share of its time
 MAX_FITTED, MAX_DISTILLED = 20_000, 20_000
+STATIC_PASSES, STATIC_SECONDS, GRAPH_SECONDS = 4, 5.0, 10.0  # passes over the texts, and seconds in addition
 
 
 def space_of(name: str) -> Space:
@@ -73,50 +79,51 @@ def space_of(name: str) -> Space:
 
 
 def make_plan(shell: SentenceTransformer, inputs: Inputs, budget: float, seed: int) -> dict[str, Any]:
-    """Plan the steps within a budget, as plain values; `steps` lists name, description and seconds of each step.
+    """Plan the steps within a budget, as plain values.
 
     Args:
         budget: seconds.
+
+    Returns:
+        Names of the `steps`; `why` there is no training; `speed` in seconds per text, per measured encoder, and per
+        training step; training settings as `candidates`; what the model offers and is by itself.
     """
     encoder = Encoder(shell)
-    capabilities = capabilities_of(encoder.module.backbone)
-    static = capabilities.only_static
+    capabilities, recipe = capabilities_of(encoder.module.backbone), str(encoder.recipe)
     seconds, tokens = _time_texts(encoder, [*inputs.texts, *inputs.held_out])
     sizes = [int(max(MIN_MEASURED, share * budget / max(seconds, 1e-9))) for share in (MEASURE_SHARE, TEST_SHARE)]
-    dimensions = int(shell.get_embedding_dimension() or 0)
-    # seconds and tokens per text of the user
-    speed = {"seconds": seconds, "tokens": tokens, **Metric(inputs, seed, *sizes).speed(dimensions, seconds)}
-    budget = max(0.0, budget - MEASUREMENTS * speed["measured"] - TEST_MEASUREMENTS * speed["tested"])
-    settings = [] if static else candidates(capabilities, has_dropout(encoder), seed)
-    training = plan_training(
-        speed, settings, len(inputs.texts), SHARES["trials"] * budget, SHARES["train"] * budget, bool(inputs.tasks)
+    speed = Metric(inputs, seed, *sizes).speed(int(shell.get_embedding_dimension() or 0), seconds)
+    batch = min(BATCH, len(inputs.texts) // 2)
+    speed["step"] = PASSES_PER_STEP * 2 * batch * seconds * min(1.0, TRAINED_TOKENS / max(tokens, 1.0))
+    settings = (
+        [] if capabilities.only_static else candidates(capabilities, has_dropout(encoder), len(inputs.texts), seed)
     )
-    if static:
-        training["why"] = "the model is static"
-    shares = {name: share * budget for name, share in (SHARES_UNTRAINED if training["why"] else SHARES).items()}
-    spaces = ("static",) if static else ("auto", "small", "tiny")
-
-    def affordable_texts(share: str, most: int, passes: int) -> int:
-        count = max(MIN_SEARCH_TEXTS, shares[share] / max(passes * seconds, 1e-9))
-        return int(min(most, len(inputs.texts), count))
-
-    vocabulary = 0 if static else len(shell.tokenizer)  # the words of a static model may have no such tokenizer
-    alone = vocabulary * seconds * min(1.0, 3 / max(tokens, 1.0))  # [CLS] token [SEP]
-    plan = {
-        "own": str(encoder.recipe),
-        "baseline": "static" if static else "mean",  # every gain is relative to it
-        "speed": speed,
-        "measured": sizes,
+    engine = next((name for name, libraries in ENGINES.items() if all(map(find_spec, libraries))), None)
+    minimum, training_share = MIN_STEPS * speed["step"], SHARES["trials"] + SHARES["train"]
+    why = ""
+    if capabilities.only_static:
+        why = "the model is static"
+    elif missing := next((name for name in ("accelerate", "datasets") if find_spec(name) is None), None):
+        why = f'{missing!r} is not installed: pip install "essent[train]"'
+    elif not settings:
+        why = "it has neither dropout nor a mask token, so both views of a text would be equal"
+    elif minimum + 2 * speed["measured"] + speed["tested"] > training_share * budget:
+        why = f"{MIN_STEPS} steps of training would take {minimum:.0f} s, too long for the budget"
+    absent = {"trials": why, "train": why, "static": capabilities.only_static, "graph": capabilities.only_static}
+    absent["graph"] = absent["graph"] or engine is None or shell.device.type != "cpu"
+    fitted = max(MIN_SEARCH_TEXTS, FIT_SHARE * budget / max(2 * seconds, 1e-9))
+    return {
+        "steps": [name for name in SHARES if not absent.get(name)],
+        "why": why,
+        "own": recipe,
+        "baseline": "static" if capabilities.only_static else "mean",  # every gain is relative to it
         "capabilities": asdict(capabilities),
-        "search": plan_search(speed, inputs, capabilities, shares["search"], spaces),
-        "training": training,
-        "again": None if training["why"] else plan_search(speed, inputs, capabilities, shares["search-again"], spaces),
-        "fitted": affordable_texts("fit", MAX_FITTED, 2),
-        "distilled": 0 if static else affordable_texts("static", MAX_DISTILLED, 4),
-        "alone": alone if alone <= ALONE_SHARE * budget else 0.0,
-        "engine": None if static else _engine(shell),
+        "speed": {"seconds": seconds, "tokens": tokens, **speed},
+        "measured": sizes,
+        "fitted": int(min(MAX_FITTED, len(inputs.texts), fitted)),
+        "candidates": settings,
+        "engine": engine,
     }
-    return {**plan, "steps": _steps(plan)}
 
 
 def _time_texts(encoder: Encoder, texts: Sequence[str]) -> tuple[float, float]:
@@ -132,31 +139,10 @@ def _time_texts(encoder: Encoder, texts: Sequence[str]) -> tuple[float, float]:
     return seconds, sum(map(len, encoder.module.ids(sample))) / len(sample)
 
 
-def plan_search(
-    speed: Mapping[str, float], inputs: Inputs, capabilities: ModelCapabilities, seconds: float, spaces: Sequence[str]
-) -> dict[str, Any]:
-    """Plan the largest space that can be searched in `seconds`; the smallest, if needed, on fewer texts or labels."""
-    labelled = len({text for task in inputs.tasks for text in task.texts()})
-    total = labelled or min(MAX_SEARCH_TEXTS, len(inputs.texts))
-    for space in spaces:
-        cost = PASSES[space] * speed["seconds"] * (1.0 if labelled else PAIRED)  # per text
-        cost += len(space_of(space).expand(capabilities)[0]) * speed["judged"]
-        affordable = int(seconds / max(cost, 1e-9))
-        least = min(total, MIN_SEARCH_TEXTS if space == spaces[-1] else 5 * MIN_SEARCH_TEXTS)
-        if affordable >= least:
-            break
-    count = min(total, max(affordable, least))
-    units = sum(task.units for task in inputs.tasks)
-    sampled = max(50, units * count // total) if labelled and count < total else None
-    return {"space": space, "texts": count, "units": sampled, "seconds": cost * count}
-
-
-# -- training ---------------------------------------------------------------------------------------------------------
-
-
-def candidates(capabilities: ModelCapabilities, dropout: bool, seed: int) -> list[dict[str, Any]]:
+def candidates(capabilities: ModelCapabilities, dropout: bool, texts: int, seed: int) -> list[dict[str, Any]]:
     """Return training settings to try, the most promising first; arguments of `essent.training.run.train`."""
-    base = {"objective": "simcse", "recipe": "mean", "learning_rate": 1e-4, "batch_size": BATCH, "seed": seed}
+    batch, larger = min(BATCH, texts // 2), min(2 * BATCH, texts // 2)
+    base = {"objective": "simcse", "recipe": "mean", "learning_rate": 1e-4, "batch_size": batch, "seed": seed}
     base |= {"temperature": 0.05, "projection_head": "none", "max_seq_length": TRAINED_TOKENS}
     whitened = {**base, "projection_head": "whiten", "temperature": 0.1}
     prompted = {**base, "objective": "different-templates", "recipe": "prompt", "projection_head": "dense-tanh"}
@@ -171,92 +157,107 @@ def candidates(capabilities: ModelCapabilities, dropout: bool, seed: int) -> lis
         *([prompted] if capabilities.mask else []),
         {**whitened, "temperature": 0.05},
         {**base, "learning_rate": 3e-4},
-        {**whitened, "batch_size": 2 * BATCH},
+        *([{**whitened, "batch_size": larger}] if larger > batch else []),
     ]
 
 
-def plan_training(
-    speed: Mapping[str, float],
-    settings: Sequence[dict[str, Any]],
-    texts: int,
-    trial_seconds: float,
-    seconds: float,
-    labelled: bool,
-) -> dict[str, Any]:
-    """Plan trials with successive halving and training steps that fit `seconds`; `why` is the reason for no training.
+def plan_search(run: Run, seconds: float) -> dict[str, Any]:
+    """Plan the largest space that can be searched in `seconds`; the smallest, if needed, on fewer texts or labels."""
+    speed, inputs, capabilities = run.plan["speed"], run.inputs, run.capabilities
+    labelled = len(texts_of(inputs.tasks))
+    total = labelled or min(MAX_SEARCH_TEXTS, len(inputs.texts))
+    spaces = ("static",) if capabilities.only_static else ("auto", "small", "tiny")
+    for space in spaces:
+        cost = PASSES[space] * speed["seconds"] * (1.0 if labelled else PAIRED)  # per text
+        cost += len(space_of(space).expand(capabilities)[0]) * speed["scoring"]
+        affordable = int(seconds / max(cost, 1e-9))
+        least = min(total, MIN_SEARCH_TEXTS if space == spaces[-1] else 5 * MIN_SEARCH_TEXTS)
+        if affordable >= least:
+            break
+    count = min(total, max(affordable, least))
+    units = sum(task.units for task in inputs.tasks)
+    sampled = max(50, units * count // total) if labelled and count < total else None
+    text = f"search the space {space!r} on {f'{sampled} labels' if sampled else f'{count} texts'}"
+    return {"space": space, "texts": count, "units": sampled, "text": text, "why": ""}
 
-    `steps` fit the seconds, `most` is the maximum if time is left.
+
+def plan_trials(run: Run, seconds: float) -> dict[str, Any]:
+    """Plan trials with successive halving that fit `seconds`; one setting and no steps if only training fits."""
+    speed, settings = run.plan["speed"], run.plan["candidates"]
+    if seconds * SHARES["train"] / SHARES["trials"] < MIN_STEPS * speed["step"]:
+        seconds = 0.0  # training needs the time
+    for count, scale in (*product(TRIALS, (2, 1)), (1, 0)):
+        rungs = [scale * rung for rung in RUNGS[: count.bit_length() - 1]]
+        running = [max(1, min(count, len(settings)) >> halvings) for halvings in range(len(rungs))]
+        cost = np.dot(running, np.diff([0, *rungs])) * speed["step"] + sum(running) * speed["measured"]
+        if count <= 2 * len(settings) and cost <= seconds:
+            break
+    text = f"{len(settings[:count])} training settings, the better half of them for up to {max(rungs, default=0)} steps"
+    text = text if rungs else "no time for trials"
+    return {"settings": settings[:count], "rungs": rungs, "text": text, "why": ""}
+
+
+def plan_train(run: Run, step_seconds: float, seconds: float) -> dict[str, Any]:
+    """Plan training steps and the search on the trained model; `why` is the reason if too few steps fit `seconds`.
+
+    Args:
+        step_seconds: seconds per step, measured in the trials if there were any.
     """
-    untrained = {"trials": [], "rungs": [], **dict.fromkeys(("steps", "most", "validations", "seconds"), 0)}
-    if missing := next((name for name in ("accelerate", "datasets") if find_spec(name) is None), None):
-        return {**untrained, "why": f'{missing!r} is not installed: pip install "essent[train]"'}
-    if not settings:
-        return {**untrained, "why": "it has neither dropout nor a mask token, so both views of a text would be equal"}
-    batch = min(BATCH, texts // 2)
-    smaller = [{**setting, "batch_size": min(setting["batch_size"], texts // 2)} for setting in settings]
-    trials = [setting for number, setting in enumerate(smaller) if setting not in smaller[:number]]
-    step_seconds = PASSES_PER_STEP * 2 * batch * speed["seconds"] * min(1.0, TRAINED_TOKENS / max(speed["tokens"], 1.0))
-    validations = 0
-    if labelled:  # checkpoints are compared
+    speed, inputs, validations = run.plan["speed"], run.inputs, 0
+    search = plan_search(run, SEARCH_SHARE * seconds)
+    seconds *= 1 - SEARCH_SHARE
+    if inputs.tasks:  # checkpoints are compared
         validations = int(min(MAX_VALIDATIONS, max(2.0, VALIDATION_SHARE * seconds / max(speed["measured"], 1e-9))))
-    seconds -= (validations + 2) * speed["measured"] + speed["tested"]
-    most = max(MIN_STEPS, min(MAX_STEPS, EPOCHS * texts // batch))
-    steps = min(int(seconds / step_seconds), most)
-    if steps < MIN_STEPS:  # without trials
-        steps, trial_seconds = min(int((seconds + trial_seconds) / step_seconds), MIN_STEPS), 0.0
-    if steps < MIN_STEPS:
-        why = f"{MIN_STEPS} steps of training would take {MIN_STEPS * step_seconds:.0f} s, too long for the budget"
-        return {**untrained, "why": why}
-    count, rungs, cost = next(
-        (count, rungs, cost)
-        for count, scale in (*product(TRIALS, (2, 1)), (1, 0))
-        if count <= 2 * len(trials)
-        for rungs in [[scale * rung for rung in RUNGS[: count.bit_length() - 1]]]
-        if (cost := _trial_cost(min(count, len(trials)), rungs, step_seconds, speed["measured"])) <= trial_seconds
-    )
-    planned = {"trials": trials[:count], "rungs": rungs, "steps": steps, "most": most, "validations": validations}
-    return {**planned, "seconds": steps * step_seconds, "trial_seconds": cost, "why": ""}
+    measuring = (validations + 2) * speed["measured"] + speed["tested"]
+    most = max(MIN_STEPS, min(MAX_STEPS, EPOCHS * len(inputs.texts) // min(BATCH, len(inputs.texts) // 2)))
+    steps = min(int((seconds - measuring) / max(step_seconds, 1e-9)), most)
+    why = f"{MIN_STEPS} steps would not fit the {max(run.remaining, 0.0):.0f} s of the budget that were left"
+    text = f"{steps} contrastive steps, then {search['text']}"
+    planned = {"steps": steps, "validations": validations, "search": search, "text": text}
+    return {**planned, "why": why if steps < MIN_STEPS else ""}
 
 
-def _trial_cost(count: int, rungs: Sequence[int], step_seconds: float, measured: float) -> float:
-    """Return the seconds of trials with successive halving."""
-    counts = [max(1, count >> halvings) for halvings in range(len(rungs))]
-    lengths = np.diff([0, *rungs])
-    return float(np.dot(counts, lengths) * step_seconds + sum(counts) * measured)
+def plan_static(run: Run, seconds: float) -> dict[str, Any]:
+    """Plan the texts of static tables; `why` is the reason if the fewest do not fit the remaining budget."""
+    speed, most, words = run.plan["speed"], min(MAX_DISTILLED, len(run.inputs.texts)), len(run.model.tokenizer)
+    per_text = STATIC_PASSES * speed["seconds"]
+    count = int(min(most, max(MIN_SEARCH_TEXTS, (seconds - STATIC_SECONDS) / max(per_text, 1e-9))))
+    alone = words * speed["seconds"] * min(1.0, 3 / max(speed["tokens"], 1.0))  # [CLS] token [SEP]
+    unseen = "alone" if alone <= ALONE_SHARE * run.settings["seconds"] else "static"
+    why = reason_to_skip(run, count * per_text + STATIC_SECONDS)
+    return {"texts": count, "unseen": unseen, "text": f"distil static tables from {count} texts", "why": why}
 
 
-def _engine(shell: SentenceTransformer) -> str | None:
-    """Return the engine of the graph, OpenVINO before ONNX; None if neither is installed or the device is not a CPU."""
-    if shell.device.type != "cpu":
-        return None
-    return next((name for name, libraries in ENGINES.items() if all(map(find_spec, libraries))), None)
+def plan_graph(run: Run, seconds: float) -> dict[str, Any]:
+    """Plan the graph; `why` is the reason if it does not fit the remaining budget."""
+    return {"text": f"compile a graph for {run.plan['engine']}", "why": reason_to_skip(run, GRAPH_SECONDS)}
 
 
-def _steps(plan: Mapping[str, Any]) -> list[tuple[str, str, float]]:
-    """Return the steps: name, description and seconds."""
-    speed, training = plan["speed"], plan["training"]
-    once = speed["measured"] + speed["tested"]
+def reason_to_skip(run: Run, seconds: float) -> str:
+    """Return why a step does not fit the remaining budget; "" if it does."""
+    reason = f"it would take about {rounded(seconds)}, but only {max(run.remaining, 0.0):.0f} s of the budget were left"
+    return reason if seconds > run.remaining else ""
 
-    def search(name: str, planned: Mapping[str, Any]) -> tuple[str, str, float]:
-        sampled = f"{planned['units']} labels" if planned["units"] else f"{planned['texts']} texts"
-        return name, f"search the space {planned['space']!r} on {sampled}", planned["seconds"] + once
 
-    steps = [("start", f"measure the model as it is: {plan['own']}", 2 * once), search("search", plan["search"])]
-    if rungs := training["rungs"]:
-        words = f"try {len(training['trials'])} training settings, the better half of them for up to {rungs[-1]} steps"
-        steps.append(("trials", words, training["trial_seconds"]))
-    if not training["why"]:
-        words = f"train {training['steps']} to {training['most']} contrastive steps with the best settings"
-        steps += [("train", words, training["seconds"] + training["validations"] * speed["measured"] + once)]
-        steps += [search("search-again", plan["again"])]
-    fitted = speed["seconds"] * (2 * plan["fitted"] + (TIMED_ROUNDS + 1) * TIMED_TEXTS) + once
-    steps.append(("encoder", f"fit on {plan['fitted']} texts, calibrate, save", fitted))
-    if plan["distilled"]:
-        words = f"distil static tables of several sizes from {plan['distilled']} texts"
-        steps.append(("static", words, 4 * speed["seconds"] * plan["distilled"] + plan["alone"] + 5.0))
-    if plan["engine"]:
-        steps.append(("graph", f"compile a graph for {plan['engine']}", 10.0 + once + speed["seconds"] * TIMED_TEXTS))
-    return steps
+def parse_budget(budget: str) -> float:
+    """Return the seconds of a budget such as 90s, 30m or 1.5h.
+
+    Raises:
+        InputError: not a number with a unit, or less than one second.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh])\s*", str(budget))
+    seconds = float(match[1]) * UNITS[match[2]] if match else 0.0
+    if seconds < MIN_BUDGET:
+        raise InputError(
+            f"budget={budget!r}: must be a number of seconds, minutes or hours of at least 1s, such as 90s, 30m or "
+            "1.5h."
+        )
+    return seconds
+
+
+def rounded(seconds: float) -> str:
+    """Return a duration in seconds, or from two minutes on in minutes."""
+    return f"{max(seconds, 1):.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
 
 
 # -- the journal -----------------------------------------------------------------------------------------------------
@@ -313,9 +314,3 @@ class Journal:
             self.entries[name] = plain({"seconds": round(machine.elapsed() - began, 2), **values})
             write_json(self.path, self.entries, indent=1)
         return dict(self.entries[name])
-
-    def clean(self) -> None:
-        """Remove models and vectors of the steps; values and evidence remain."""
-        for path in self.folder.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)

@@ -1,6 +1,9 @@
 """`improve`: from a pretrained model and texts to the best encoder within a time budget.
 
-start ─ search recipes ─ trials ─ train ─ search again ─ encoder ─ static ─ graph ─ report
+search recipes ─ trials ─ train, search again ─ encoder ─ static ─ graph ─ report
+
+Each step is a function that measures encoders and returns plain values. The journal stores both, so that a killed run
+resumes after its last finished step.
 """
 
 from __future__ import annotations
@@ -8,158 +11,51 @@ from __future__ import annotations
 import copy
 import io
 import logging
-import re
-from collections.abc import Callable, Iterable, Mapping
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
+from essent._core import machine
 from essent._core.atomic import write_bytes, write_json
 from essent._core.registry import did_you_mean
 from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.errors import InputError, UnknownNameError
-from essent.improvement import steps
-from essent.improvement.metric import Evidence, Inputs, Metric, Scores, read_inputs
-from essent.improvement.outcome import Gain, Improved, Output, answer_of, write_page
-from essent.improvement.plan import Journal, make_plan
+from essent.improvement import results
+from essent.improvement.metric import Inputs, Metric, read_inputs, subsample
+from essent.improvement.plan import (
+    MAX_VALIDATIONS,
+    SHARES,
+    Journal,
+    make_plan,
+    parse_budget,
+    plan_graph,
+    plan_search,
+    plan_static,
+    plan_train,
+    plan_trials,
+    space_of,
+)
+from essent.improvement.results import TRAINED, Gain, Improved
 from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import load, open_model
+from essent.recipe.recipe import Recipe
 from essent.report.write import check_library
+from essent.selection.leaderboard import Leaderboard
+from essent.selection.run import search as search_recipes
+from essent.training.run import train as train_model
 from essent.version import __version__
 
 logger = logging.getLogger(__name__)
 GOALS = ("quality", "speed", "size")
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-MIN_BUDGET = 1.0  # seconds
-
-
-@dataclass
-class Run:
-    """The state that the steps share.
-
-    Attributes:
-        model: the user's model, which does not change.
-        settings: the arguments of `improve` by name.
-        evidence: by name of a measured encoder: its recipe, preceded by `TRAINED` on the trained model.
-        choice: name of the best encoder so far.
-        gains: per step, the names of the new and the old encoder, and the fields of `Gain` except the points.
-        notes: sentences that readers of the scores need.
-    """
-
-    journal: Journal
-    model: SentenceTransformer
-    inputs: Inputs
-    metric: Metric
-    settings: Mapping[str, Any]
-    progress: bool
-    note: Callable[[str], None]
-    notes: list[str] = field(default_factory=list)
-    evidence: dict[str, Evidence] = field(default_factory=dict)
-    choice: str = ""
-    gains: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
-
-    @property
-    def plan(self) -> dict[str, Any]:
-        """The plan, see `make_plan`."""
-        return dict(self.journal.entries["plan"])
-
-    @property
-    def results(self) -> dict[str, dict[str, Any]]:
-        """The values of the finished steps."""
-        return {name: self.journal.entries[name] for name, _, _ in self.plan["steps"] if name in self.journal.entries}
-
-    def step(self, name: str, compute: Callable[[Run, Path], steps.StepResult]) -> dict[str, Any]:
-        """Return the values of a step, computed unless the journal contains them, and add its evidence."""
-        folder = self.journal.folder / name
-        file = folder.with_suffix(".npz")
-
-        def computed() -> dict[str, Any]:
-            folder.mkdir(parents=True, exist_ok=True)
-            values, evidence = compute(self, folder)
-            arrays = {f"{name}/{key}": array for name, parts in evidence.items() for key, array in parts.items()}
-            content = io.BytesIO()
-            np.savez(content, **arrays)  # type: ignore[arg-type]
-            write_bytes(file, content.getvalue())
-            return values
-
-        values = self.journal.once(name, computed)
-        with np.load(file, allow_pickle=False) as arrays:
-            for key in arrays.files:
-                encoder, _, part = key.rpartition("/")
-                self.evidence.setdefault(encoder, {})[part] = arrays[key]
-        return values
-
-    def shell(self, trained: Path | None = None) -> SentenceTransformer:
-        """Return a copy of the model, with the weights of a trained model if its folder is passed."""
-        shell = copy.deepcopy(self.model)
-        if trained is not None:
-            saved = Encoder(str(trained), device="cpu").module.backbone.model
-            first: Any = shell[0]
-            first.model.load_state_dict(saved.state_dict(), strict=False)  # heads that no recipe reads were dropped
-        return shell
-
-    @property
-    def trained(self) -> Path:
-        """The folder of the trained model."""
-        return self.journal.folder / "train" / "model"
-
-    def encoder(self, name: str) -> Encoder:
-        """Return the encoder of a name, fitted on the texts of the plan."""
-        recipe = name.removeprefix(steps.TRAINED)
-        return Encoder(self.shell(None if recipe == name else self.trained), recipe).fit(self.fit_texts)
-
-    def measure(self, names: Iterable[str]) -> dict[str, Evidence]:
-        """Return the evidence of the named encoders that have none yet."""
-        new = [name for name in dict.fromkeys(names) if name not in self.evidence]
-        return {name: self.metric.measure(self.encoder(name)) for name in new}
-
-    @property
-    def fit_texts(self) -> list[str]:
-        """The texts on which recipes are fitted and similarities calibrated."""
-        return list(self.inputs.texts[: self.plan["fitted"]])
-
-    def scores(self, more: Mapping[str, Evidence] | None = None) -> Scores:
-        """Return the scores of all measured encoders."""
-        return self.metric.scores({**self.evidence, **(more or {})})
-
-    def prefer(self, name: str, *, significantly: bool) -> None:
-        """Choose an encoder if it scores higher; with `significantly`, only if its interval is above 0."""
-        difference, low, _ = self.scores().difference(name, self.choice)
-        if low > 0 or (not significantly and difference > 0):
-            self.choice = name
-
-    def gained(self, step: str, by: str, new: str, old: str, kept: bool, seconds: float, note: str = "") -> None:
-        """Record and report the gain of a step; arguments: the fields of `Gain` and the encoders that it compares."""
-        self.gains.append((new, old, {"step": step, "by": by, "kept": kept, "seconds": seconds, "note": note}))
-        self.note(self.gain(self.gains[-1]).summary())
-
-    def gain(self, recorded: tuple[str, str, dict[str, Any]]) -> Gain:
-        """Return a recorded gain by all evidence so far; without labels, every tried model changes the scores."""
-        new, old, values = recorded
-        difference, low, high = self.scores().difference(new, old)
-        return Gain(difference=difference, low=low, high=high, **values)
-
-    @property
-    def capabilities(self) -> ModelCapabilities:
-        """What the model offers to recipes."""
-        return ModelCapabilities(**self.plan["capabilities"])
-
-    @property
-    def remaining(self) -> float:
-        """The remaining seconds of the budget."""
-        return float(self.settings["seconds"] - self.journal.spent)
-
-    @property
-    def pace(self) -> float:
-        """Seconds that the finished steps took, per planned second."""
-        planned = {name: seconds for name, _, seconds in self.plan["steps"] if name in self.results}
-        return float(sum(self.results[name]["seconds"] for name in planned) / sum(planned.values()))
 
 
 def improve(
@@ -220,7 +116,7 @@ def improve(
         raise InputError(f"seed={seed!r}: must be a whole number of at least 0.")
     seconds, options = parse_budget(budget), dict(options or {})
     check_library(".html")
-    inputs, notes = read_inputs(texts, data, test, folder, seed)
+    inputs = read_inputs(texts, data, test, folder, seed)
     identity = {
         "essent": __version__,
         "model": str(model) if isinstance(model, (str, Path)) else digest_of_backbone(load(model, [], {}).backbone),
@@ -234,152 +130,270 @@ def improve(
     opened = open_model(model, options)
     plan = journal.once("plan", lambda: make_plan(copy.deepcopy(opened), inputs, seconds, seed))
     metric = Metric(inputs, seed, *plan["measured"])
-    for task, smaller in zip((*inputs.tasks, *inputs.tests), (*metric.tasks, *metric.tests), strict=True):
-        if smaller.units < task.units:
-            notes.append(f"Measured on {smaller.units} of the {task.units} {task.unit} of {task.name}, to save time.")
-    total = _rounded(sum(planned for _, _, planned in plan["steps"]))
-    note(f"Measured by {metric.by}. The plan takes about {total} of a budget of {budget}:")
-    for name, words, planned in plan["steps"]:
-        note(f"  {name}: {words}, about {_rounded(planned)}")
-    if why := plan["training"]["why"]:
-        note(f"  No training: {why}.")
-    run = Run(journal, opened, inputs, metric, {**identity, "seconds": seconds}, progress, note, notes)
+    run = Run(journal, opened, inputs, metric, {**identity, "seconds": seconds}, progress, note)
+    run.notes += [*inputs.notes, *metric.notes]
+    note(f"Measured by {metric.by}. The steps, with a budget of {budget}: {', '.join(plan['steps'])}.")
     try:
-        if choose(run):
-            train(run)
-        write(run)
+        if choose_recipe(run):
+            train_if_better(run)
+        run.step("encoder", results.encoder)
+        for name, plan_step, step in (("static", plan_static, results.static), ("graph", plan_graph, results.graph)):
+            if name in plan["steps"]:
+                planned = run.decide(name, partial(plan_step, run))
+                if planned["why"]:
+                    run.notes.append(f"No {name} was made: {planned['why']}.")
+                else:
+                    run.step(name, partial(step, planned=planned))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"Stopped. Run the same command to resume from {journal.folder}.") from None
-    improved = _outcome(run)
+    improved = results.collect_results(run)
     write_json(improved.folder / "improvement.json", improved.to_dict(), indent=1)
-    write_page(improved, improved.folder / "report.html")
+    results.write_page(improved, improved.folder / "report.html")
     if not keep_all:
-        journal.clean()
+        for path in filter(Path.is_dir, journal.folder.iterdir()):
+            shutil.rmtree(path, ignore_errors=True)
     return improved
 
 
-def parse_budget(budget: str) -> float:
-    """Return the seconds of a budget such as 90s, 30m or 1.5h.
+# -- the state of a run ------------------------------------------------------------------------------------------------
 
-    Raises:
-        InputError: not a number with a unit, or less than one second.
+
+@dataclass
+class Run:
+    """The state that the steps share.
+
+    Attributes:
+        model: the user's model, which does not change.
+        settings: the arguments of `improve` by name.
+        choice: name of the best encoder so far: its recipe, preceded by `TRAINED` on the trained model.
+        gains: per step, the names of the new and the old encoder, and the fields of `Gain` except the points.
+        notes: sentences that readers of the scores need.
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh])\s*", str(budget))
-    seconds = float(match[1]) * UNITS[match[2]] if match else 0.0
-    if seconds < MIN_BUDGET:
-        raise InputError(
-            f"budget={budget!r}: must be a number of seconds, minutes or hours of at least 1s, such as 90s, 30m or "
-            "1.5h."
-        )
-    return seconds
+
+    journal: Journal
+    model: SentenceTransformer
+    inputs: Inputs
+    metric: Metric
+    settings: Mapping[str, Any]
+    progress: bool
+    note: Callable[[str], None]
+    choice: str = ""
+    notes: list[str] = field(default_factory=list)
+    gains: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.plan = dict(self.journal.entries["plan"])
+        self.capabilities = ModelCapabilities(**self.plan["capabilities"])
+
+    def decide(self, step: str, compute: Callable[[float], dict[str, Any]]) -> dict[str, Any]:
+        """Return how much a step does in its share of the remaining budget; a resumed run repeats the decision."""
+        order, seconds = self.plan["steps"], max(self.remaining, 0.0)
+        seconds *= SHARES[step] / sum(SHARES[name] for name in order[order.index(step) :])
+        planned = self.journal.once(f"plan of {step}", lambda: compute(seconds))
+        self.note(f"{step}: {planned['why'] or planned['text']}")
+        return planned
+
+    def step(self, name: str, compute: Callable[[Run, Path], dict[str, Any]]) -> dict[str, Any]:
+        """Return the values of a step, computed unless the journal contains them, and add its evidence."""
+        folder, evidence = self.journal.folder / name, self.metric.evidence
+        file = folder.with_suffix(".npz")
+
+        def computed() -> dict[str, Any]:
+            folder.mkdir(parents=True, exist_ok=True)
+            before = set(evidence)
+            values = compute(self, folder)
+            new = {encoder: arrays for encoder, arrays in evidence.items() if encoder not in before}
+            content = io.BytesIO()
+            flat: Any = {f"{encoder}/{key}": array for encoder, arrays in new.items() for key, array in arrays.items()}
+            np.savez(content, **flat)
+            write_bytes(file, content.getvalue())
+            return values
+
+        values = self.journal.once(name, computed)
+        with np.load(file, allow_pickle=False) as arrays:
+            for key in arrays.files:
+                encoder, _, part = key.rpartition("/")
+                evidence.setdefault(encoder, {})[part] = arrays[key]
+        return values
+
+    @property
+    def remaining(self) -> float:
+        """The remaining seconds of the budget."""
+        return float(self.settings["seconds"] - self.journal.spent)
+
+    @property
+    def trained(self) -> Path:
+        """The folder of the trained model."""
+        return self.journal.folder / "train" / "model"
+
+    @property
+    def fit_texts(self) -> list[str]:
+        """The texts on which recipes are fitted and similarities calibrated."""
+        return list(self.inputs.texts[: self.plan["fitted"]])
+
+    def shell(self, trained: Path | None = None) -> SentenceTransformer:
+        """Return a copy of the model, with the weights of a trained model if its folder is passed."""
+        shell = copy.deepcopy(self.model)
+        if trained is not None:
+            saved = Encoder(str(trained), device="cpu").module.backbone.model
+            first: Any = shell[0]
+            first.model.load_state_dict(saved.state_dict(), strict=False)  # heads that no recipe reads were dropped
+        return shell
+
+    def encoder(self, name: str) -> Encoder:
+        """Return the encoder of a name, fitted on the texts of the plan."""
+        recipe = name.removeprefix(TRAINED)
+        return Encoder(self.shell(None if recipe == name else self.trained), recipe).fit(self.fit_texts)
+
+    def measure(self, *names: str) -> None:
+        """Measure the named encoders that have no evidence yet."""
+        for name in names:
+            if name not in self.metric.evidence:
+                self.metric.evidence[name] = self.metric.measure(self.encoder(name))
+
+    def gained(self, new: str, old: str, **fields: Any) -> None:
+        """Record and report the gain of a step; arguments: the encoders that it compares, and the fields of `Gain`."""
+        self.gains.append((new, old, fields))
+        self.note(self.gain(new, old, fields).summary())
+
+    def gain(self, new: str, old: str, fields: Mapping[str, Any]) -> Gain:
+        """Return a recorded gain by all evidence so far; without labels, every tried model changes the scores."""
+        difference, low, high = self.metric.difference(new, old)
+        return Gain(difference=difference, low=low, high=high, **fields)
+
+    def measure_references(self, shell: SentenceTransformer, label: str) -> None:
+        """Measure the criterion's reference recipes on a model; with labels there are none."""
+        if not self.metric.by_labels:
+            self.metric.measure_references(shell, label, self.fit_texts, self.capabilities)
 
 
-def _rounded(seconds: float) -> str:
-    return f"{max(seconds, 1):.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+# -- recipes ----------------------------------------------------------------------------------------------------------
 
 
-# -- the steps in order -----------------------------------------------------------------------------------------
-
-
-def choose(run: Run) -> bool:
+def choose_recipe(run: Run) -> bool:
     """Choose the recipe; return whether the model should be trained."""
-    own, why = run.plan["own"], run.plan["training"]["why"]
-    run.step("start", steps.start)
-    run.choice = own
-    search = run.step("search", steps.search)
-    best = search["name"]
+    own, reason = run.plan["own"], run.plan["why"]
+    search = run.step("search", search_step)
+    best, run.choice = search["name"], own
+    difference, low, _ = run.metric.difference(best, own)
     # a baseline that the search retained by default must be significantly better
-    run.prefer(best, significantly=not search["gains"])
-    words = f"recipe {best}" if best != own else f"recipes: {own} remains the best"
-    run.gained("search", words, best, own, run.choice == best != own, search["seconds"])
+    if difference > 0 and (low > 0 or search["gains"]):
+        run.choice = best
+    by = f"recipe {best}" if best != own else f"recipes: {own} remains the best"
+    run.gained(best, own, step="search", by=by, kept=run.choice != own, seconds=search["seconds"])
     run.notes += [search["verdict"], *search["notes"]]
-    if not why and not search["gains"]:
-        why = (
+    if not reason and not search["gains"]:
+        reason = (
             "no recipe gains over its own pooling, as on models that were trained for similarity, or when the labels "
             "are classes"
         )
-    if why:
-        run.notes.append(f"The model was not trained: {why}.")
-    return not why
+    if reason:
+        run.notes.append(f"The model was not trained: {reason}.")
+    return not reason
 
 
-def train(run: Run) -> None:
-    """Train if the trials gain, then choose a recipe again."""
-    own, training, untrained = run.plan["own"], run.plan["training"], run.choice
-    settings, step_seconds = training["trials"][0], 0.0
-    if training["rungs"]:
-        trials = run.step("trials", steps.trials)
-        settings, step_seconds = trials["settings"], trials["each"]
-        before = own if own in run.evidence else run.plan["baseline"]
-        if run.scores().difference(trials["name"], before)[0] <= 0:
-            run.gained("trials", "trials of training", trials["name"], before, False, trials["seconds"])
+def search_step(run: Run, folder: Path) -> dict[str, Any]:
+    """Measure the model's own pooling and the mean; search recipes, and measure the best one."""
+    run.measure(run.plan["own"], str(Recipe.parse(run.plan["baseline"])))
+    run.measure_references(run.shell(), "given")
+    planned = run.decide("search", partial(plan_search, run))
+    board = search(run, planned, None, folder)
+    run.measure(str(board.best))
+    gains = str(board.best) not in board.baselines  # False too if the leader is itself a baseline
+    return {"name": str(board.best), "gains": gains, "verdict": board.verdict, "notes": list(board.notes)}
+
+
+def search(run: Run, planned: Mapping[str, Any], trained: Path | None, folder: Path) -> Leaderboard:
+    """Search recipes on the model, or on the trained model if its folder is passed."""
+    baselines = [run.plan["baseline"], *([] if run.plan["baseline"] == "static" else ["first-last"]), run.plan["own"]]
+    tasks = subsample(run.inputs.tasks, planned["units"], run.settings["seed"])
+    data: Any = tasks[0] if len(tasks) == 1 else tasks or list(run.inputs.texts[: planned["texts"]])
+    return search_recipes(
+        run.shell(trained),
+        data,
+        space_of(planned["space"]),
+        baselines=tuple(dict.fromkeys(baselines)),
+        seed=run.settings["seed"],
+        work=folder / "search",
+        progress=run.progress,
+    )
+
+
+# -- training ---------------------------------------------------------------------------------------------------------
+
+
+def train_if_better(run: Run) -> None:
+    """Train if the trials gain, and choose a recipe of the trained model if it is better."""
+    own, untrained = run.plan["own"], run.choice
+    planned = run.decide("trials", partial(plan_trials, run))
+    settings, step_seconds = planned["settings"][0], run.plan["speed"]["step"]
+    if planned["rungs"]:
+        trials = run.step("trials", partial(trials_step, planned=planned))
+        settings, step_seconds, best = trials["settings"], trials["step_seconds"], trials["name"]
+        if run.metric.difference(best, own)[0] <= 0:
+            run.gained(best, own, step="trials", by="trials of training", kept=False, seconds=trials["seconds"])
             run.notes.append("The model was not trained further: no trial gained.")
             return
-    trained = run.step("train", partial(steps.train, settings=settings, step_seconds=step_seconds))
-    if not trained["steps"]:
-        run.notes.append(f"The model was not trained: {trained['cut']}.")
+    planned = run.decide("train", partial(plan_train, run, step_seconds))
+    if planned["why"]:
+        run.notes.append(f"The model was not trained: {planned['why']}.")
         return
-    again, scores = run.step("search-again", partial(steps.search, prefix=steps.TRAINED)), run.scores().values
-    best = max((*trained["measured"], *again["measured"]), key=lambda name: scores[name])
-    run.prefer(best, significantly=False)
-    words = f"{_rounded(trained['seconds'])} of training and the recipe {best.removeprefix(steps.TRAINED)}"
-    seconds = trained["seconds"] + again["seconds"]
-    run.gained("train", words, best, untrained, run.choice != untrained, seconds, trained["cut"])
+    trained = run.step("train", partial(train_step, planned=planned, settings=settings))
+    best = max(trained["measured"], key=run.metric.score)
+    if run.metric.difference(best, untrained)[0] > 0:
+        run.choice = best
+    by = f"{planned['steps']} steps of training and the recipe {best.removeprefix(TRAINED)}"
+    run.gained(best, untrained, step="train", by=by, kept=run.choice != untrained, seconds=trained["seconds"])
 
 
-def write(run: Run) -> None:
-    """Write the encoder; also a static table and a graph if they are in the plan and fit the budget."""
-    run.step("encoder", steps.encoder)
-    planned = {name: seconds for name, _, seconds in run.plan["steps"]}
-    for name, step in (("static", steps.static), ("graph", steps.graph)):
-        if name in planned:
-            why = run.journal.once(f"time for {name}", partial(_too_long, run, planned[name]))["why"]
-            if why:
-                run.notes.append(f"No {name} was made: {why}.")
-            else:
-                run.step(name, step)
+def trials_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
+    """Run successive halving: all settings for some steps, the better half for more steps, until one is left."""
+    shutil.rmtree(folder)  # left by a killed run: a trial cannot resume at an earlier step
+    settings, rungs = planned["settings"], planned["rungs"]
+    running, step_seconds = list(range(len(settings))), {}
+    for before, rung in pairwise([0, *rungs]):
+        names = {trial: f"trial {trial + 1} after {rung} steps" for trial in running}
+        for trial, name in names.items():
+            began = machine.elapsed()
+            output = folder / f"trial-{trial}"
+            encoder = train(run, settings[trial], output=output, max_steps=rung, validate_every=rungs[0])
+            step_seconds[trial] = (machine.elapsed() - began) / (rung - before)
+            run.metric.evidence[name] = run.metric.measure(encoder, tests=False)
+        scores = {trial: run.metric.score(name) for trial, name in names.items()}
+        running.sort(key=lambda trial: -scores[trial])
+        best = running[0]
+        if before == 0:
+            run.measure_references(run.shell(folder / f"trial-{best}"), "trial")
+        running = running[: max(1, len(running) // 2)]
+    return {"name": names[best], "settings": settings[best], "step_seconds": step_seconds[best]}
 
 
-def _too_long(run: Run, planned: float) -> dict[str, str]:
-    """Return why a step does not fit the remaining budget at the pace of the previous steps; "" if it does."""
-    seconds, remaining = planned * max(1.0, run.pace), max(run.remaining, 0.0)
-    why = f"it would take about {_rounded(seconds)}, but only {remaining:.0f} s of the budget were left"
-    return {"why": why if seconds > remaining else ""}
+def train(run: Run, settings: Mapping[str, Any], **arguments: Any) -> Encoder:
+    """Train a copy of the model on the texts, or resume its training."""
+    return train_model(run.shell(), list(run.inputs.texts), "simcse-unsup", resume=True, **settings, **arguments)
 
 
-def _outcome(run: Run) -> Improved:
-    scores, tests, own = run.scores(), run.metric.test_scores(run.evidence), run.plan["own"]
-    outputs: dict[str, Output] = {}
-    for step in (steps.ENCODER, steps.STATIC, steps.GRAPH):
-        values = run.results.get(step, {"agreement": {}})
-        if "why" in values:
-            run.notes.append(values["why"])
-            continue
-        for name, agreement in values["agreement"].items():
-            figures = (values["texts_per_second"], values["bytes"]) if name == step else ()
-            test = tests.with_interval(name) if tests is not None and name in tests.values else None
-            outputs[name] = Output(name, *scores.with_interval(name), test, agreement, *figures)
-    answer, why = answer_of(run.settings["goal"], outputs)
-    spent = run.journal.spent
-    if spent > run.settings["seconds"]:
-        run.notes.append(f"The improvement took {_rounded(spent)}, more than the budget.")
-    metadata = {
-        **run.journal.entries["identity"],
-        "recipe": run.choice.removeprefix(steps.TRAINED),
-        "plan": run.plan,
-        "steps": run.results,
-        "before_on_test": None if tests is None else tests.with_interval(own),
-        "seconds": round(spent, 1),
-    }
-    return Improved(
-        run.journal.output,
-        answer,
-        why,
-        run.metric.by,
-        run.metric.by_labels,
-        scores.with_interval(own),
-        tuple(map(run.gain, run.gains)),
-        tuple(outputs.values()),
-        tuple(dict.fromkeys(filter(None, run.notes))),
-        metadata,
+def train_step(run: Run, folder: Path, planned: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Train with the best settings, and search recipes on the trained model.
+
+    Labels select the checkpoint; without labels it is the last. The trained model is measured with the recipe of its
+    training and with the best recipe before training (a gain with the same recipe is the best evidence for the
+    training), and with the first recipes of the search, where no recipe is established.
+    """
+    steps, validations = planned["steps"], planned["validations"] or MAX_VALIDATIONS
+    encoder = train(
+        run,
+        settings,
+        output=run.trained,
+        validate=run.metric.validation(),
+        max_steps=steps,
+        validate_every=max(4, -(-steps // validations)),
+        progress=run.progress,
     )
+    names = [f"{TRAINED}{recipe}" for recipe in (encoder.recipe, run.choice)]
+    run.measure(*names)
+    run.measure_references(run.shell(run.trained), "trained")
+    board = search(run, planned["search"], run.trained, folder)
+    names += [f"{TRAINED}{recipe}" for recipe in (board.best, board.leader)]
+    run.measure(*names)
+    return {"measured": names}
