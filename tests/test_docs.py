@@ -34,7 +34,7 @@ from essent.recipe.weighting.base import weightings
 from essent.tasks import catalogue
 from essent.tasks.catalogue import task_names
 from essent.verification.checks import CHECKS
-from families import CORPUS
+from families import CORPUS, build_family
 from test_architecture import FILES
 
 ROOT = Path(__file__).parents[1]
@@ -127,6 +127,7 @@ def write_example_files(folder: Path, bert: Path, t5: str) -> None:
     judgements(folder)
     (folder / "my-mlm").symlink_to(bert)
     (folder / "my-t5").symlink_to(t5)
+    build_family("gpt2", folder / "my-decoder")
 
 
 def forget_registrations(monkeypatch: pytest.MonkeyPatch) -> None:

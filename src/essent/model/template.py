@@ -19,9 +19,10 @@ import torch
 
 from essent.errors import UnsupportedRecipeError
 from essent.model.backbone import Backbone, RequiredOutputs
-from essent.recipe.recipe import MASK, TOKENS_SLOT
+from essent.recipe.named import SLOT, TOKENS_SLOT
+from essent.recipe.recipe import MASK
 from essent.recipe.tokens.by_word import tokenizes_template_separately
-from essent.recipe.tokens.ids import SLOT, Frame, dropped_ids, fast_backend
+from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend
 from essent.recipe.types import Tokens
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SLOT, TOKENS_SLOT = "{text}", "{tokens}"  # the text is filled in, or its own tokens are inserted
 TEMPLATES: dict[str, str] = {
     "T0": "This sentence: “{text}” means [MASK].",
     "T1": "This sentence: “{text}” means [MASK][MASK].",

@@ -28,9 +28,8 @@ from essent._core.display import html_block, html_pairs, html_title
 from essent._core.lazy import needs_torch
 from essent._core.registry import did_you_mean
 from essent.errors import RecipeError, UnknownNameError
-from essent.recipe.named import NAMED, TEMPLATES
+from essent.recipe.named import NAMED, SLOT, TEMPLATES, TOKENS_SLOT
 from essent.recipe.sources.layers import Mix, check_source, checked_mix, format_mix, parse_mix, reads_mlm_head
-from essent.recipe.tokens.ids import SLOT
 
 FIELDS = ("template", "layers", "weights", "reduce")
 ALLOWED = {  # for the error about a value of another type
@@ -40,7 +39,7 @@ ALLOWED = {  # for the error about a value of another type
     "reduce": "give a text such as 'sum' or 'max'.",
     "shaping": "give a text such as 'zscore | normalize', or a list of such texts.",
 }
-TOKENS_SLOT, MASK = "{tokens}", "[MASK]"
+MASK = "[MASK]"
 WORD = re.compile(r'\s*(?P<key>\w+)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\'[^\']*\'|[^\s|"\']+)')
 
 

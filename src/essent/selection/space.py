@@ -16,10 +16,9 @@ from typing import Any
 from essent._core.registry import did_you_mean
 from essent.errors import DataError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.model.capabilities import ModelCapabilities, check_recipe
-from essent.recipe.named import TEMPLATES
+from essent.recipe.named import SLOT, TEMPLATES
 from essent.recipe.recipe import MASK, Recipe, read_field, split_chain
 from essent.recipe.sources.layers import reads_mlm_head
-from essent.recipe.tokens.ids import SLOT
 
 EVERY = "*"
 FIELD = re.compile(r"\{(\w+)\}")

@@ -20,6 +20,7 @@ import numpy as np
 
 from essent._core.texts import mend_surrogates
 from essent.errors import ModelError
+from essent.recipe.named import SLOT
 from essent.recipe.types import CorpusStats, Tokens
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ T = TypeVar("T")
 
 TOKENS_PER_TEXT, SHORT_TEXTS = 64, 16  # definition of the batch size, see `batches`
 _tokenizer_lock = Lock()  # tokenizers are shared between threads, and settings change per call
-SLOT = "{text}"  # of a template; the text is filled into the template's string
 DROPPED = "dropped_ids"  # key in tokenizer_config.json: ids that are removed from every text
 
 
