@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from essent._core.registry import format_spec
@@ -102,6 +102,16 @@ class Part:
         return format_spec(
             self.name, {f.name: getattr(self, f.name) for f in fields}, {f.name: f.default for f in fields}
         )
+
+
+def require_number(spec: str, name: str, value: Any, least: float) -> None:
+    """Check that an argument of a part is a finite number of at least `least`.
+
+    Raises:
+        RecipeError: it is not; the message shows the argument and what is allowed.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real) or not least <= value < float("inf"):
+        raise RecipeError(f"{spec} — {name} must be a number ≥ {least:g}, not {value!r}.")
 
 
 def require_integer(spec: str, name: str, value: Any, least: int) -> None:

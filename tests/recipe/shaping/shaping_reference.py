@@ -29,6 +29,16 @@ def whiten(vectors: np.ndarray, count: int | None = None) -> np.ndarray:
     return np.asarray(PCA(count, whiten=True, svd_solver="full").fit_transform(vectors))
 
 
+def soft_zca(vectors: np.ndarray, eps: float) -> np.ndarray:
+    """Diera et al. 2024, eq. 2: U (Λ + εI)^(−1/2) Uᵀ of the covariance."""
+    variances, components = np.linalg.eigh(np.cov(vectors.T))
+    return centre(vectors) @ components @ np.diag((variances + eps) ** -0.5) @ components.T
+
+
+def pca(vectors: np.ndarray, count: int) -> np.ndarray:
+    return np.asarray(PCA(count, svd_solver="full").fit_transform(vectors))
+
+
 def cosines(vectors: np.ndarray) -> np.ndarray:
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
     return unit @ unit.T

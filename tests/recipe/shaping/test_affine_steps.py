@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shaping_reference import all_but_the_top, centre, cosines, sentence_like, whiten, zscore
+from shaping_reference import all_but_the_top, centre, cosines, pca, sentence_like, soft_zca, whiten, zscore
 
-from essent.errors import InputError
+from essent.errors import InputError, RecipeError
+from essent.recipe.recipe import Recipe
 from essent.recipe.shaping import affine as affine_module
 from essent.recipe.shaping.affine import Moments, Whiten, ZScore
 from essent.recipe.shaping.chain import Chain
@@ -31,15 +32,42 @@ def with_dead_columns() -> tuple[np.ndarray, np.ndarray]:
         ("zscore", zscore(VECTORS)),
         *((f"abtt:{d}", all_but_the_top(VECTORS, d)) for d in (0, 1, 5)),
         *((f"whiten:{count}", whiten(VECTORS, count)) for count in (1, 4, 7)),
+        *((f"pca:{count}", pca(VECTORS, count)) for count in (1, 4, 7)),
     ],
 )
 def test_steps_equal_their_definitions(spec: str, reference: np.ndarray) -> None:
     shaped = Chain.parse([spec]).fit(VECTORS).transform(VECTORS)
     assert shaped.shape == reference.shape
-    if "whiten" in spec:  # the signs of components are arbitrary
+    if spec.startswith(("whiten", "pca")):  # the signs of components are arbitrary
         np.testing.assert_allclose(np.abs(shaped), np.abs(reference), atol=1e-8)
     else:
         np.testing.assert_allclose(shaped, reference, atol=1e-10)
+
+
+def test_soft_whitening_lies_between_whitening_and_centring() -> None:
+    for eps in (1e-3, 0.1, 2.0):
+        shaped = Chain.parse([f"whiten:eps={eps}"]).fit(VECTORS).transform(VECTORS)
+        np.testing.assert_allclose(cosines(shaped), cosines(soft_zca(VECTORS, eps)), atol=1e-8)
+    nearly_centred = Whiten(eps=1e9).fit(VECTORS).transform(VECTORS)
+    np.testing.assert_allclose(cosines(nearly_centred), cosines(centre(VECTORS)), atol=1e-6)
+    assert str(Recipe.parse("mean | whiten:4,eps=0.1 | pca:2")) == "mean | whiten:4,0.1 | pca:2"
+    assert Recipe.parse("mean | whiten:eps=0") == Recipe.parse("mean | whiten")
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        ("whiten:eps=-1", "eps must be a number ≥ 0, not -1"),
+        ("whiten:eps=nan", "eps must be a number"),
+        ("whiten:eps=inf", "eps must be a number"),
+        ("pca:0", "must be an integer ≥ 1, not 0"),
+        ("pca:1.5", "must be an integer ≥ 1"),
+        ("pca", "n_components"),
+    ],
+)
+def test_settings_of_components_are_checked(step: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        Recipe.parse(f"mean | {step}")
 
 
 @pytest.mark.parametrize("step", [ZScore(), Whiten()])

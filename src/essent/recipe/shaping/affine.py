@@ -16,7 +16,7 @@ from torch import nn
 
 from essent.errors import NoSpreadError
 from essent.recipe.shaping.base import Fixed, Shaper, blocks, check_batches, check_width, shapers
-from essent.recipe.types import require_integer
+from essent.recipe.types import require_integer, require_number
 
 logger = logging.getLogger(__name__)
 
@@ -304,6 +304,8 @@ class Whiten(AffineShaper):
 
     Args:
         n_components: number of components to retain (BERT-whitening's k); None retains all D.
+        eps: added to every variance before the division (soft-ZCA, Diera et al. 2024, whose rotation back changes no
+            cosine). 0 whitens; the larger, the closer are the cosines to those after `centre`.
 
     Example:
         >>> import numpy as np
@@ -313,28 +315,60 @@ class Whiten(AffineShaper):
         True
     """
 
-    def __init__(self, n_components: int | None = None) -> None:
-        self.n_components = n_components
+    def __init__(self, n_components: int | None = None, eps: float = 0.0) -> None:
+        self.n_components, self.eps = n_components, eps
         self.check_settings()
 
     def check_settings(self) -> None:
         """Check the settings."""
         if self.n_components is not None:
             require_integer(f"whiten:{self.n_components}", "the number of components", self.n_components, 1)
+        require_number(f"whiten:eps={self.eps}", "eps", self.eps, 0.0)
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
         """Compute the matrix (D,K) from moments."""
         values, vectors = moments.components
         real = has_variance(values)
         components = self.dim_out(len(values))
-        if moments.count < MIN_VECTORS_PER_DIMENSION * components:
+        if moments.count < MIN_VECTORS_PER_DIMENSION * components and not self.eps:
             _warn(moments.count, components)
-        scale = np.where(real, 1.0 / np.sqrt(np.where(real, values, 1.0)), 0.0)  # (D,)
+        scale = np.where(real, 1.0 / np.sqrt(np.where(real, values, 1.0) + self.eps), 0.0)  # (D,)
         return (vectors * scale)[:, : self.n_components]
 
     def dim_out(self, dimensions: int) -> int:
         """Return K for D dimensions."""
         return dimensions if self.n_components is None else min(self.n_components, dimensions)
+
+
+@shapers.register("pca")
+class PCA(AffineShaper):
+    """Projection on the first principal components of the centred vectors, not scaled.
+
+    Args:
+        n_components: number of dimensions to retain, at most D.
+
+    Example:
+        >>> from essent.recipe.shaping import PCA
+        >>> vectors = [[10.0, 1.0], [-10.0, 1.0], [0.0, -2.0]]  # the first component is the first column
+        >>> PCA(1).fit_transform(vectors).round(1).tolist()
+        [[10.0], [-10.0], [0.0]]
+    """
+
+    def __init__(self, n_components: int) -> None:
+        self.n_components = n_components
+        self.check_settings()
+
+    def check_settings(self) -> None:
+        """Check the settings."""
+        require_integer(f"pca:{self.n_components}", "the number of components", self.n_components, 1)
+
+    def matrix_of(self, moments: Moments) -> np.ndarray:
+        """Compute the matrix (D,K) from moments."""
+        return moments.components[1][:, : self.n_components]
+
+    def dim_out(self, dimensions: int) -> int:
+        """Return K for D dimensions."""
+        return min(self.n_components, dimensions)
 
 
 @cache  # logged once, since a search whitens many recipes with the same texts
