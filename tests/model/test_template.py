@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -53,15 +54,18 @@ def test_any_text_stands_in_its_frame(text: str) -> None:
     assert framed_ids(PIECES, frame, [text], None)[0] == filled(PIECES, TEMPLATES["bert"], text)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama", "roberta", "xlm-roberta"])
-@pytest.mark.parametrize("name", ["prompteol", "knowledge", "T4", "bert"])
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        *product(["prompteol", "knowledge"], ["gpt2", "llama", "roberta", "xlm-roberta"]),
+        *product(["T4", "bert"], ["roberta", "xlm-roberta"]),
+    ],
+)
 def test_ids_match_the_filled_template_when_tokens_cross_its_border(
     name: str, family: str, folder_of: Callable[[str], Path]
 ) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
     template = TEMPLATES[name]
-    if tokenizer.mask_token is None and "[MASK]" in template:
-        pytest.skip("no mask token")
     texts = [text for text in [*TEXTS, *CORPUS[:8], "a word", "wow!", '"quoted"', "(ok)", "12.5 %", "  apart "] if text]
     frame = make_frame(tokenizer, template)
     ids = framed_ids(tokenizer, frame, texts, None)
