@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from essent._core.registry import format_spec
@@ -110,7 +110,7 @@ def require_number(spec: str, name: str, value: Any, least: float) -> None:
     Raises:
         RecipeError: it is not; the message shows the argument and what is allowed.
     """
-    if isinstance(value, bool) or not isinstance(value, Real) or not least <= value < float("inf"):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < float("inf"):
         raise RecipeError(f"{spec} — {name} must be a number ≥ {least:g}, not {value!r}.")
 
 
