@@ -24,7 +24,8 @@ from essent._core.machine import AUTO, BFLOAT16, FLOAT32
 from essent._core.texts import mend_surrogates
 from essent.engine.choice import EngineChoice, check_graph
 from essent.errors import EngineError, MissingDependencyError, ModelError, RecipeError
-from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend, in_frame, read_ids
+from essent.recipe.named import SLOT
+from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend, filled_ids, in_frame, read_ids
 from essent.serving.worker import Source
 from essent.static.encoder import StaticEncoder, static_of
 from essent.tasks.calibration import Calibration
@@ -67,19 +68,24 @@ class Reading:
         backend = Tokenizer.from_str(self.tokenizer)
         backend.no_padding()
         backend.no_truncation()
-        backend.encode_special_tokens = self.frame.plain_text
+        backend.encode_special_tokens = self.frame.plain_text and not self.frame.template
         return backend
 
     def ids(self, texts: list[str]) -> list[np.ndarray]:
         """Return the ids of each text within its frame, not truncated: (T,) int32 each."""
+        if self.frame.template:
+            return [np.array(ids, np.int32) for ids in filled_ids(self._backend, self.frame, texts, None, False)]
         before, after = self.frame.before, self.frame.after
         texts_ids = read_ids(self._backend, self.frame.prepare(texts) if self.frame.plain_text else texts)
         if self.dropped:
             texts_ids = [[i for i in ids if i not in self.dropped] for ids in texts_ids]
         return [np.array([*before, *ids, *after], np.int32) for ids in texts_ids]
 
-    def truncate(self, sequences: list[np.ndarray], limit: int, at_start: bool) -> list[np.ndarray]:
-        """Truncate the texts of framed ids to `limit` tokens, including the frame."""
+    def truncate(self, texts: list[str], sequences: list[np.ndarray], limit: int, at_start: bool) -> list[np.ndarray]:
+        """Truncate texts to `limit` tokens, including the frame; `sequences` are their framed ids."""
+        if self.frame.template:
+            filled = filled_ids(self._backend, self.frame, texts, limit, at_start)
+            return [np.array(ids, np.int32) for ids in filled]
         before, after = len(self.frame.before), len(self.frame.after)
         texts_ids = [ids[before : len(ids) - after].tolist() for ids in sequences]
         return [np.array(ids, np.int32) for ids in in_frame(texts_ids, self.frame, limit, at_start)]
@@ -88,18 +94,33 @@ class Reading:
         """Return every token with its span in the text, in characters; those of the frame are special, without one."""
         text = mend_surrogates(text)
         (prepared,) = self.frame.prepare([text])
-        shift = 1 if self.frame.space and text else 0
-        encoding = self._backend.encode(prepared, add_special_tokens=False)
+        shift, count = 1 if self.frame.space and text else 0, len(self.frame.before)
+        if self.frame.template:  # a token that contains a character of the template belongs to the frame
+            template_start, template_end = self.frame.template.split(SLOT)
+            filled = self._backend.encode(f"{template_start}{prepared}{template_end}", add_special_tokens=True)
+            ids, shift = self.ids([text])[0].tolist(), len(template_start)
+            spans = filled.offsets if filled.ids == ids else [(shift, shift)] * len(ids)  # a special token in the text
+            rows = list(zip(ids, spans, strict=True))
+            content, around = (
+                rows[count : len(rows) - len(self.frame.after)],
+                (ids[:count], ids[len(ids) - len(self.frame.after) :]),
+            )
+        else:
+            encoding = self._backend.encode(prepared, add_special_tokens=False)
+            content, around = (
+                list(zip(encoding.ids, encoding.offsets, strict=True)),
+                (self.frame.before, self.frame.after),
+            )
         tokens = [
             {"id": token_id, "text": self.decode([token_id], False), "special": False,
              "start": max(start - shift, 0), "stop": min(stop - shift, len(text))}
-            for token_id, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True)
+            for token_id, (start, stop) in content
             if token_id not in self.dropped
         ]  # fmt: skip
         special = {"special": True, "start": None, "stop": None}
         before, after = (
             [{"id": token_id, "text": self._backend.id_to_token(token_id) or "", **special} for token_id in ids]
-            for ids in (self.frame.before, self.frame.after)
+            for ids in around
         )
         return [*before, *tokens, *after] if framed else tokens
 

@@ -325,7 +325,7 @@ class Service:
             tokens = np.minimum(counts, limit)
             cuts_start = reading.cuts_start if cuts_start is None else cuts_start
             if static is None:
-                sequences = reading.truncate(sequences, limit, cuts_start)
+                sequences = reading.truncate(distinct, sequences, limit, cuts_start)
             else:
                 flat_ids, _ = cut(flat_ids, counts, limit, cuts_start)
         if (total := int(tokens.sum())) > (allowed := self.settings.max_request_tokens):

@@ -227,8 +227,7 @@ def framed_ids(
     """Return the ids of each text within its frame, truncated to `max_seq_length` tokens in total."""
     at_start = getattr(tokenizer, "truncation_side", "right") == "left"
     if frame.template:
-        with _tokenizer_lock:
-            return filled_ids(fast_backend(tokenizer), frame, texts, max_seq_length, at_start)
+        return filled_ids(fast_backend(tokenizer), frame, texts, max_seq_length, at_start)
     sequences = text_ids(tokenizer, frame.prepare(texts) if frame.plain_text else texts, frame.plain_text)
     return in_frame(sequences, frame, max_seq_length, at_start)
 
@@ -241,7 +240,13 @@ def filled_ids(
     A text that is too long is truncated before it is filled in. A text that is empty, contains a special token, or
     changes more than the frame's inner two tokens is tokenized alone and put into the frame.
     """
-    prepared = frame.prepare(texts)
+    with _tokenizer_lock:
+        return _fill(backend, frame, frame.prepare(texts), max_seq_length, at_start)
+
+
+def _fill(
+    backend: Tokenizer, frame: Frame, prepared: list[str], max_seq_length: int | None, at_start: bool
+) -> list[list[int]]:
     before, after = frame.template.split(SLOT)
     rows = read_ids(backend, [f"{before}{text}{after}" for text in prepared], add_special_tokens=True)
     special, unknown = _special_tokens(backend)

@@ -1,0 +1,33 @@
+"""The server's tokenization equals the encoder's, when a template is filled with the text too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from essent.encoder.encoder import Encoder
+from essent.serving.prepared import Reading
+from samples import LONG, TEXTS
+
+
+@pytest.mark.parametrize(
+    ("family", "recipe"), [("gpt2", "prompteol"), ("llama", "about"), ("roberta", "template=T4"), ("bert", "prompt")]
+)
+def test_ids_and_tokens_equal_those_of_the_encoder(family: str, recipe: str, folder_of: Callable[[str], Path]) -> None:
+    module = Encoder(folder_of(family), recipe).module
+    frame, tokenizer = module.plan.frame, module.backbone.tokenizer
+    reading = Reading(tokenizer.backend_tokenizer.to_str(), frame, 256, False, ())
+    texts = [*TEXTS, LONG, 'He said "no"', "How far?", "a </s> b", ""]
+    module.max_seq_length = None
+    sequences = reading.ids(texts)
+    assert [ids.tolist() for ids in sequences] == module.ids(texts)
+    for limit in (len(frame) + 1, len(frame) + 7):
+        module.max_seq_length = limit
+        assert [ids.tolist() for ids in reading.truncate(texts, sequences, limit, False)] == module.ids(texts)
+    for text, ids in zip(texts, sequences, strict=True):
+        tokens = reading.tokens(text)
+        assert [token["id"] for token in tokens] == ids.tolist()
+        spans = [(token["start"], token["stop"]) for token in tokens if not token["special"]]
+        assert all(0 <= start <= stop <= len(text) for start, stop in spans)
