@@ -142,7 +142,7 @@ def test_truncation(client: httpx.Client, server: Running, expected: Callable) -
     reading = server.models[0].reading
     (ids,) = reading.ids([LONG * 2])
     for at_start, kept in ((False, [*ids[:255], ids[-1]]), (True, [ids[0], *ids[-255:]])):
-        assert reading.truncate([ids], 256, at_start)[0].tolist() == kept
+        assert reading.truncate([LONG * 2], [ids], 256, at_start)[0].tolist() == kept
 
 
 def test_tokenize_and_decode(client: httpx.Client, server: Running) -> None:

@@ -100,17 +100,12 @@ class Reading:
             filled = self._backend.encode(f"{template_start}{prepared}{template_end}", add_special_tokens=True)
             ids, shift = self.ids([text])[0].tolist(), len(template_start)
             spans = filled.offsets if filled.ids == ids else [(shift, shift)] * len(ids)  # a special token in the text
-            rows = list(zip(ids, spans, strict=True))
-            content, around = (
-                rows[count : len(rows) - len(self.frame.after)],
-                (ids[:count], ids[len(ids) - len(self.frame.after) :]),
-            )
+            end = len(ids) - len(self.frame.after)
+            content, first, last = list(zip(ids, spans, strict=True))[count:end], ids[:count], ids[end:]
         else:
             encoding = self._backend.encode(prepared, add_special_tokens=False)
-            content, around = (
-                list(zip(encoding.ids, encoding.offsets, strict=True)),
-                (self.frame.before, self.frame.after),
-            )
+            content = list(zip(encoding.ids, encoding.offsets, strict=True))
+            first, last = list(self.frame.before), list(self.frame.after)
         tokens = [
             {"id": token_id, "text": self.decode([token_id], False), "special": False,
              "start": max(start - shift, 0), "stop": min(stop - shift, len(text))}
@@ -120,7 +115,7 @@ class Reading:
         special = {"special": True, "start": None, "stop": None}
         before, after = (
             [{"id": token_id, "text": self._backend.id_to_token(token_id) or "", **special} for token_id in ids]
-            for ids in around
+            for ids in (first, last)
         )
         return [*before, *tokens, *after] if framed else tokens
 
