@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
+from essent import verify
 from essent.encoder.encoder import Encoder
 from families import DECODERS, MORE_DECODERS
 from samples import TEXTS
@@ -96,3 +98,16 @@ def test_a_prefix_is_not_reused_where_gradients_or_new_weights_need_it(folder_of
     table = encoder.module.backbone.static_table
     assert table.grad is not None
     assert table.grad[list(encoder.module.plan.frame.prefix[1:3])].abs().sum() > 0
+
+
+def test_a_prompt_is_saved_as_stock_modules_if_its_text_is_tokenized_alone(
+    folder_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    for name, by_stock_modules in (("prompteol | centre", False), ("one-word | centre", True)):
+        folder = tmp_path / name[:3]
+        encoder = Encoder(folder_of("gpt2"), name).fit(SENTENCES)
+        encoder.save(str(folder))
+        assert ("sentence-transformers" in verify(str(folder)).differences) == by_stock_modules
+        assert (folder / "code").is_dir() != by_stock_modules
+        plain = SentenceTransformer(str(folder), trust_remote_code=not by_stock_modules)
+        np.testing.assert_allclose(plain.encode(SENTENCES), encoder.encode(SENTENCES), atol=1e-5)
