@@ -218,7 +218,7 @@ class Backbone(nn.Module):
         if self._route != route:
             self._route, self._is_routed = route, self._route_attention(bool(heads), device)
         recorder = DiagonalRecorder(heads, ~tokens.attention_mask) if heads and self._is_routed else None
-        if positions is None and self._shares_prefix(tokens, required):
+        if len(tokens.prefix) >= MIN_PREFIX and positions is None and self._shares_prefix(tokens, required):
             with computing(self.precision, device):
                 return States({**hidden, **self._after_prefix(tokens, required)}, {})
         inputs = self._inputs(tokens, required, positions)
@@ -251,7 +251,7 @@ class Backbone(nn.Module):
     def _shares_prefix(self, tokens: Tokens, required: RequiredOutputs) -> bool:
         """Return whether the states of the common first tokens can be computed once: they see only each other."""
         length = len(tokens.prefix)
-        if length < MIN_PREFIX or required.attention_heads or self.pads_right or torch.is_grad_enabled():
+        if required.attention_heads or self.pads_right or torch.is_grad_enabled():
             return False
         if not self.is_decoder or tokens.ids.shape[1] <= length:
             return False
