@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from transformers import TrainerCallback, TrainerState
 
 from essent._core.atomic import remove_leftovers, sync, sync_tree
-from essent._core.folders.files import DIGESTS, check_digests, listed_names, write_digests
+from essent._core.folders.files import DIGESTS, MEND, check_digests, listed_names, write_digests
 from essent.errors import DataError, EssentError, ModelError, TrainingError
 from essent.training.device import retained_memory
 
@@ -95,7 +95,7 @@ def check_checkpoint(checkpoint: Path) -> None:
     try:
         check_digests(checkpoint, whole=True)
     except ModelError as error:
-        reason = str(error).split(" Get the folder again")[0]
+        reason = str(error).split(f" {MEND}")[0]
         raise DataError(f"{reason} Remove {checkpoint} to resume from the checkpoint before it.") from error
 
 
