@@ -14,10 +14,12 @@ import torch
 from training_helpers import SMALL, TEXTS, training_record
 from transformers import AutoModelForMaskedLM
 
+from essent._core.folders.files import write_digests
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError
 from essent.recipe.named import TEMPLATES
 from essent.recipe.shaping.affine import Whiten
 from essent.tasks.pairs import PairTask
+from essent.training.checkpoints import check_checkpoint
 from essent.training.examples import read_examples
 from essent.training.projection import projection_heads
 from essent.training.run import train_seeds
@@ -169,3 +171,16 @@ def test_seeds(bert: Path, dev: PairTask, tmp_path: Path) -> None:
     for seeds, test, message in ((2, [dev], "contain a task twice"), ([1, 1], [], "different"), (0, [], "at least 1")):
         with pytest.raises(InputError, match=message):
             train_seeds(bert, TEXTS, seeds=seeds, output=tmp_path, validate=dev, test=test, **settings)
+
+
+def test_a_changed_checkpoint_names_one_fix(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint-2"
+    checkpoint.mkdir()
+    (checkpoint / "weights").write_bytes(b"abc")
+    write_digests(checkpoint)
+    check_checkpoint(checkpoint)
+    (checkpoint / "weights").write_bytes(b"abd")
+    with pytest.raises(DataError, match="weights has changed since it was saved") as caught:
+        check_checkpoint(checkpoint)
+    assert str(caught.value).endswith(f"Remove {checkpoint} to resume from the checkpoint before it.")
+    assert "save the model again" not in str(caught.value)
