@@ -193,7 +193,7 @@ def weight_shapes(name: str, hub: dict[str, Any], subfolder: str = "", file: str
     if path.suffix == ".json":
         parts = sorted(set((read_json(path) or {}).get("weight_map", {}).values()))
         paths = [find_file(name, folder + part, hub) for part in parts]
-    shapes = {}
+    shapes: dict[str, list[int]] = {}
     for part_path in filter(None, paths):
         with safe_open(part_path, framework="np") as weights:
             shapes |= {tensor: weights.get_slice(tensor).get_shape() for tensor in weights.keys()}  # noqa: SIM118
