@@ -203,8 +203,11 @@ def _resolved(path: str | Path) -> Path:
     return resolved
 
 
-def require_writable(path: str | Path) -> None:
-    """Refuse a path that cannot be written to.
+def require_writable(path: str | Path, *, inside: bool = False) -> None:
+    """Refuse a path that cannot be replaced.
+
+    Args:
+        inside: whether files are only written in the folder, whose own parent may then be read-only.
 
     Raises:
         DataError: it is read-only, or its folder is read-only or not a folder.
@@ -213,7 +216,7 @@ def require_writable(path: str | Path) -> None:
     parent_folder = next(parent for parent in target.parents if parent.exists())
     if not parent_folder.is_dir():
         raise DataError(f"{path} cannot be written: {parent_folder} is not a folder. Choose another name.")
-    for existing in (parent_folder, target):
+    for existing in (target,) if inside and target.exists() else (parent_folder, target):
         if existing.exists() and not os.access(existing, os.W_OK):
             raise DataError(
                 f"{path} cannot be written: {existing} is read-only. Make it writable or choose another name."

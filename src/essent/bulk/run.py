@@ -274,7 +274,7 @@ def prepare(
         raise DataError(f"{str(folder)!r} is not UTF-8. Choose another name, or set LC_ALL=C.UTF-8.") from None
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder} is a file. Expected a folder for the parts.")
-    require_writable(folder)
+    require_writable(folder, inside=True)
     addresses = sources if isinstance(sources, Iterable) and not isinstance(sources, (str, bytes)) else [sources]
     files = find_sources([check_path(address, "sources") for address in addresses])
     if any(Path(source.address).is_relative_to(folder) for source in files):
