@@ -58,6 +58,10 @@ MORE_DECODERS: dict[str, tuple[str, dict]] = {  # for the tests of prompts only
     "mistral": ("metaspace-decoder", {**GROUPED, "sliding_window": 8}),
     "gemma3_text": ("metaspace-decoder", {**GROUPED, "head_dim": 8, "sliding_window": 8, "sliding_window_pattern": 2}),
 }
+NO_CACHE: dict[str, tuple[str, dict]] = {  # generators whose keys and values of first tokens cannot be reused
+    "bert-generation": ("bytes-decoder", WIDE),
+    "lfm2": ("bytes-decoder", {**GROUPED, "layer_types": ["conv", "full_attention", "conv"]}),
+}
 DECODERS = ("gpt2", "llama", "qwen3")
 WITHOUT_MASK = (*DECODERS, "t5")
 RELATIVE = ("t5", "deberta-v2")  # no denoising: it shifts position ids
@@ -123,7 +127,7 @@ def _with_model(trained: Tokenizer, model: models.Model, specials: list[str]) ->
 
 def build_family(family: str, folder: Path, seed: int = 0) -> Path:
     """Save a tiny random model of the family with its tokenizer, and its masked-LM head; returns the folder."""
-    kind, settings = {**FAMILIES, **MORE_DECODERS}[family]
+    kind, settings = {**FAMILIES, **MORE_DECODERS, **NO_CACHE}[family]
     tokenizer = build_tokenizer(kind)
     settings = {**settings, "vocab_size": len(tokenizer) + 3}  # real models pad their tables
     for name in ("cls", "sep", "bos", "eos", "pad", "mask"):

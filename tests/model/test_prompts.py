@@ -13,7 +13,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from essent import verify
 from essent.encoder.encoder import Encoder
-from families import DECODERS, MORE_DECODERS
+from families import DECODERS, MORE_DECODERS, NO_CACHE
 from samples import TEXTS
 
 PROMPTS = {  # as published: prompt, index of the hidden state
@@ -81,7 +81,7 @@ def test_the_prefix_of_a_prompt_is_computed_once(family: str, folder_of: Callabl
     assert (1, prefix) in widths[:2]
     assert widths.count((1, prefix)) == 1
     backbone.prefixes.clear()
-    backbone.__dict__["is_decoder"] = False
+    backbone.__dict__["cache_argument"] = ""
     plain = encoder.encode(SENTENCES)
     np.testing.assert_allclose(vectors, plain, atol=1e-5)
     np.testing.assert_allclose(again, plain, atol=1e-5)
@@ -98,6 +98,29 @@ def test_a_prefix_is_not_reused_where_gradients_or_new_weights_need_it(folder_of
     table = encoder.module.backbone.static_table
     assert table.grad is not None
     assert table.grad[list(encoder.module.plan.frame.prefix[1:3])].abs().sum() > 0
+
+
+def test_new_weights_are_read_by_the_prefix_too(folder_of: Callable[[str], Path]) -> None:
+    encoder = Encoder(folder_of("llama"), "prompteol")
+    before = encoder.encode(SENTENCES)
+    weights = {name: 1.5 * weight for name, weight in encoder.state_dict().items()}
+    encoder.load_state_dict(weights)
+    fresh = Encoder(folder_of("llama"), "prompteol")
+    fresh.load_state_dict(weights)
+    after = encoder.encode(SENTENCES)
+    assert np.abs(after - before).max() > 1e-3
+    np.testing.assert_allclose(after, fresh.encode(SENTENCES), atol=1e-6)
+    encoder.bfloat16()
+    assert np.isfinite(encoder.encode(SENTENCES)).all()  # keys and values of the prefix in the new type
+
+
+@pytest.mark.parametrize("family", list(NO_CACHE))
+def test_models_whose_prefix_cannot_be_reused(family: str, folder_of: Callable[[str], Path]) -> None:
+    """Attention in both directions; linear attention beside ordinary one."""
+    encoder = Encoder(folder_of(family), "knowledge")
+    vectors = encoder.encode(SENTENCES)
+    assert not encoder.module.backbone.prefixes
+    np.testing.assert_allclose(np.stack([encoder.encode(text) for text in SENTENCES]), vectors, atol=1e-5)
 
 
 def test_a_prompt_is_saved_as_stock_modules_if_its_text_is_tokenized_alone(

@@ -23,7 +23,12 @@ from samples import LONG, TEXTS
 
 Shells = Callable[[str], SentenceTransformer]
 
-MORE = {"none but a slot": "{text}", "at the end": "It means [MASK] : {text}", "glued": "({text})[MASK]"}
+MORE = {
+    "beside a symbol": "€{text}+ [MASK]",
+    "none but a slot": "{text}",
+    "at the end": "It means [MASK] : {text}",
+    "glued": "({text})[MASK]",
+}
 PIECES = build_tokenizer("wordpiece")
 
 

@@ -20,6 +20,7 @@ from essent.selection.run import run_passes, search
 from essent.selection.search_data import SearchData, SearchSettings
 from essent.selection.space import Grid, Space
 from essent.selection.sweep import Store, Sweep
+from essent.selection.verdict import probability_of_improvement
 from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from near_ties import Watched, one_by_one
@@ -246,7 +247,12 @@ def test_texts_and_pairs_without_labels(data: Any, shell_of: Shells, monkeypatch
     assert any("similarity of sentences only. For clustering" in note for note in board.notes)
     assert (board.kept is None) == all(comparison.is_better for comparison in board.comparisons)
     assert "Chosen without labels; on similar models" in board.verdict
-    assert ("The probability is " in board.verdict) == (board.kept is None and len(board.comparisons) > 0)
+    chances = [
+        f"{probability_of_improvement(board.find(c.second).scores['teacher']):.2f} that it is better than {c.second}"
+        for c in board.comparisons
+    ]
+    sentence = f"The probability is {' and '.join(chances)}, estimated from "
+    assert (sentence in board.verdict) == (board.kept is None and len(chances) > 0)
     monkeypatch.setattr("essent.selection.verdict.THRESHOLD", 1.0)
     other = search(shell_of("bert"), data, Space(named=(str(board.leader), "cls")), baselines=("mean",))
     assert other.find("mean").scores["teacher"] == pytest.approx(board.find("mean").scores["teacher"], abs=1e-6)

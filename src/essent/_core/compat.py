@@ -20,7 +20,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base import model as base_model
 from torch import nn
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import DynamicCache, PretrainedConfig, PreTrainedModel
 from transformers.utils import output_capturing
 
 from essent._core.arguments import check_prompt
@@ -127,8 +127,15 @@ def hidden_states_of(model: PreTrainedModel, layers: list[int]) -> list[int] | b
 
 
 def cache_argument(model: PreTrainedModel) -> str:
-    """Return the name of the keys' and values' cache, as an argument and an output of `forward`; "" without one."""
+    """Return the name of the keys' and values' cache, as an argument and an output of `forward`; "" without one.
+
+    "" also if the model does not declare causal attention (BertGeneration without is_decoder), or if a layer has no
+    keys and values that can be repeated for several rows (linear attention, convolutions).
+    """
     names = inspect.signature(model.forward).parameters
+    repeats = all(hasattr(layer, "batch_repeat_interleave") for layer in DynamicCache(config=model.config).layers)
+    if not repeats or not any(getattr(module, "is_causal", False) for module in model.modules()):
+        return ""
     return next((name for name in ("cache", "past_key_values") if name in names), "")  # the second until 5.23
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from essent._core.compat import (
     attention_of,
@@ -85,7 +84,8 @@ class Backbone(nn.Module):
         limits = [limit for limit in (max_seq_length, longest_text(model, tokenizer)) if limit is not None]
         self.max_seq_length: int | None = min(limits, default=None)
         self.template_states: dict[Any, torch.Tensor] = {}  # cache of essent.model.template
-        self.prefixes: dict[Any, BaseModelOutputWithPast] = {}  # passes over the ids before the text
+        self.prefixes: dict[Any, Any] = {}  # the model's outputs for the ids before the text
+        self.register_load_state_dict_post_hook(_forget_states)
         self.mlm_head: MaskedLMHead | None = None  # set by essent.model.loading
         self.precision = AUTO  # of passes; `compute_in` sets it
         self._route: tuple[int, bool, str] | None = None  # (model, with heads, device) of the last attention routing
@@ -96,9 +96,13 @@ class Backbone(nn.Module):
     def train(self, mode: bool = True) -> Backbone:
         """Set training mode, as in every torch module."""
         if mode:
-            self.template_states.clear()  # training changes the weights
-            self.prefixes.clear()
+            self.forget_states()  # training changes the weights
         return super().train(mode)
+
+    def forget_states(self) -> None:
+        """Forget the cached states of templates, which depend on the weights."""
+        self.template_states.clear()
+        self.prefixes.clear()
 
     def __getstate__(self) -> dict[str, Any]:  # for worker processes
         modules = {**self._modules, "model": _mirrored(self.model, {})}
@@ -143,9 +147,9 @@ class Backbone(nn.Module):
         return next((i for i in (own, self.tokenizer.eos_token_id) if i is not None), 0)
 
     @cached_property
-    def is_decoder(self) -> bool:
-        """Whether a token sees only the tokens before it, and keys and values of these can be reused."""
-        return is_causal(self.model.config) and bool(cache_argument(self.model))
+    def cache_argument(self) -> str:
+        """Name of the model's argument for keys and values of earlier tokens; "" if they cannot be reused."""
+        return cache_argument(self.model) if is_causal(self.model.config) else ""
 
     @cached_property
     def position_offset(self) -> int | None:
@@ -164,13 +168,13 @@ class Backbone(nn.Module):
         if precision == FLOAT32 and any(p.dtype != torch.float32 for p in self.model.parameters()):
             self.model = copy.deepcopy(self.model).float()  # other objects may share the weights
         self.precision = precision
-        self.template_states.clear()
-        self.prefixes.clear()
+        self.forget_states()
 
     # -- one pass ---------------------------------------------------------------------------------------------------
 
     def cut(self, depth: int | None) -> None:
         """Drop the layers above `depth` from this backbone; None retains only the table of token vectors."""
+        self.forget_states()
         self.depth = depth
         listed = any(isinstance(getattr(self.model.config, key, None), list) for key in LAYER_LISTS)
         records = getattr(self.model, "_can_record_outputs", None)  # families without it (DeBERTa-v2) need one layer
@@ -253,7 +257,7 @@ class Backbone(nn.Module):
         length = len(tokens.prefix)
         if required.attention_heads or self.pads_right or torch.is_grad_enabled():
             return False
-        if not self.is_decoder or tokens.ids.shape[1] <= length:
+        if not self.cache_argument or tokens.ids.shape[1] <= length:
             return False
         first = tokens.ids.new_tensor(tokens.prefix)
         return bool((tokens.attention_mask[:, :length] & (tokens.ids[:, :length] == first)).all())  # padding: right
@@ -261,16 +265,15 @@ class Backbone(nn.Module):
     def _after_prefix(self, tokens: Tokens, required: RequiredOutputs) -> dict[int | str, torch.Tensor]:
         """Compute the layers (B,T,D) of tokens whose first P are the same in all rows, with one pass over these."""
         rows, length = len(tokens), len(tokens.prefix)
-        key = (tokens.prefix, required.layers, id(self.model), tokens.ids.device)
+        key = (tokens.prefix, required.layers, self.static_table.dtype, tokens.ids.device)
         if key not in self.prefixes:
             first = Tokens(tokens.ids[:1, :length], tokens.attention_mask[:1, :length], tokens.content[:1, :length])
             self.prefixes[key] = self.model(**{**self._inputs(first, required, None), "use_cache": True})
         prefix = self.prefixes[key]
-        name = cache_argument(self.model)
-        past = copy.deepcopy(getattr(prefix, name))
+        past = copy.deepcopy(getattr(prefix, self.cache_argument))
         past.batch_repeat_interleave(rows)
         inputs = self._inputs(tokens, required, None)
-        inputs |= {"input_ids": tokens.ids[:, length:], name: past}
+        inputs |= {"input_ids": tokens.ids[:, length:], self.cache_argument: past}
         before, after = self._layers(prefix, required), self._layers(self.model(**inputs), required)
         return {
             layer: torch.cat([before[layer].expand(rows, -1, -1), states], dim=1) for layer, states in after.items()
@@ -289,6 +292,10 @@ class Backbone(nn.Module):
             # only these layers are retained if the family supports it, otherwise all
             inputs["output_hidden_states"] = hidden_states_of(self.model, inner)
         return inputs
+
+
+def _forget_states(backbone: Any, keys: Any) -> None:  # no method: hooks are pickled with the backbone
+    backbone.forget_states()
 
 
 # -- structure of transformers' models ------------------------------------------------------------------------------

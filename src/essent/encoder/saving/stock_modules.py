@@ -65,7 +65,7 @@ def _source_modules(module: RecipeModule) -> list[nn.Module]:
     plan, backbone = module.plan, module.backbone
     if plan.frame.template:
         raise NoStockModulesError(
-            "its tokenizer merges the text with the template; with {tokens} in the place of {text} it does not"
+            "its tokenizer may merge the text with the template; with {tokens} in the place of {text} it cannot"
         )
     if plan.reads_mlm_head:
         raise NoStockModulesError(f"layers={format_mix(plan.recipe.layers)} runs the model's masked-LM head")

@@ -6,6 +6,8 @@ texts → words between spaces → ids of each distinct word (cached) → concat
 from __future__ import annotations
 
 import json
+import string
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
@@ -61,13 +63,18 @@ def tokenizes_template_separately(backend: Tokenizer, before: str, after: str) -
     left, right = before[-1:], after[:1]
     if tokenizes_words_separately(backend):
         isolates = _steps(backend.pre_tokenizer, "pretokenizers")[0]["type"] == "BertPreTokenizer"
-        return all(mark in ("", " ") or (isolates and not mark.isalnum()) for mark in (left, right))
+        return all(mark in ("", " ") or (isolates and _is_punctuation(mark)) for mark in (left, right))
     try:
         splitting = _steps(backend.pre_tokenizer, "pretokenizers")
     except Exception:  # steps written in Python
         return False
     by_regex = len(splitting) == 1 and splitting[0]["type"] == "ByteLevel" and splitting[0].get("use_regex", True)
     return by_regex and backend.normalizer is None and {left, right} <= {"", " "}
+
+
+def _is_punctuation(character: str) -> bool:
+    """Return whether BERT's pre-tokenizer isolates a character: ASCII symbols and Unicode's punctuation, not "€"."""
+    return character in string.punctuation or unicodedata.category(character).startswith("P")
 
 
 def _steps(part: Any, key: str) -> list[dict[str, Any]]:

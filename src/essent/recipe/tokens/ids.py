@@ -106,7 +106,7 @@ class Frame:
     ' and a final ? by . (PromptEOL's code). With any, a special token in the text itself, such as "[MASK]", is plain
     text: only the template has masks.
 
-    `template` is set if the tokenizer merges characters of the text with its neighbours: the template is then filled
+    `template` is set if the tokenizer may merge characters of the text with its neighbours: the template is then filled
     with the text and tokenized as a whole. A token that contains a character of the template belongs to the frame, so
     the frame has as many tokens around every text; only the two next to the text may differ from `before` and `after`.
     """
