@@ -24,8 +24,7 @@ from essent._core.machine import AUTO, BFLOAT16, FLOAT32
 from essent._core.texts import mend_surrogates
 from essent.engine.choice import EngineChoice, check_graph
 from essent.errors import EngineError, MissingDependencyError, ModelError, RecipeError
-from essent.recipe.named import SLOT
-from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend, filled_ids, in_frame, read_ids
+from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend, filled_ids, filled_spans, in_frame, read_ids
 from essent.serving.worker import Source
 from essent.static.encoder import StaticEncoder, static_of
 from essent.tasks.calibration import Calibration
@@ -93,19 +92,16 @@ class Reading:
     def tokens(self, text: str, framed: bool = True) -> list[dict[str, Any]]:
         """Return every token with its span in the text, in characters; those of the frame are special, without one."""
         text = mend_surrogates(text)
-        (prepared,) = self.frame.prepare([text])
-        shift, count = 1 if self.frame.space and text else 0, len(self.frame.before)
-        if self.frame.template:  # a token that contains a character of the template belongs to the frame
-            template_start, template_end = self.frame.template.split(SLOT)
-            filled = self._backend.encode(f"{template_start}{prepared}{template_end}", add_special_tokens=True)
-            ids, shift = self.ids([text])[0].tolist(), len(template_start)
-            spans = filled.offsets if filled.ids == ids else [(shift, shift)] * len(ids)  # a special token in the text
-            end = len(ids) - len(self.frame.after)
-            content, first, last = list(zip(ids, spans, strict=True))[count:end], ids[:count], ids[end:]
+        shift, first, last = 1 if self.frame.space and text else 0, list(self.frame.before), list(self.frame.after)
+        if self.frame.template:
+            filled = filled_spans(self._backend, self.frame, text)
+            end = len(filled) - len(last)
+            content = filled[len(first) : end]
+            first, last = ([token_id for token_id, _ in part] for part in (filled[: len(first)], filled[end:]))
         else:
+            (prepared,) = self.frame.prepare([text])
             encoding = self._backend.encode(prepared, add_special_tokens=False)
             content = list(zip(encoding.ids, encoding.offsets, strict=True))
-            first, last = list(self.frame.before), list(self.frame.after)
         tokens = [
             {"id": token_id, "text": self.decode([token_id], False), "special": False,
              "start": max(start - shift, 0), "stop": min(stop - shift, len(text))}

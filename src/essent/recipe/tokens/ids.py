@@ -244,6 +244,20 @@ def filled_ids(
         return _fill(backend, frame, frame.prepare(texts), max_seq_length, at_start)
 
 
+def filled_spans(backend: Tokenizer, frame: Frame, text: str) -> list[tuple[int, tuple[int, int]]]:
+    """Return the ids of the template filled with a text, each with its characters in the text (start, stop).
+
+    Tokens before the text start below 0. A text that is tokenized alone, see `filled_ids`, has only empty spans.
+    """
+    before, after = frame.template.split(SLOT)
+    with _tokenizer_lock:
+        (prepared,) = frame.prepare([text])
+        (ids,) = _fill(backend, frame, [prepared], None, False)
+        encoding = backend.encode(f"{before}{prepared}{after}", add_special_tokens=True)
+    spans = [(start - len(before), stop - len(before)) for start, stop in encoding.offsets]
+    return list(zip(ids, spans if encoding.ids == ids else [(0, 0)] * len(ids), strict=True))
+
+
 def _fill(
     backend: Tokenizer, frame: Frame, prepared: list[str], max_seq_length: int | None, at_start: bool
 ) -> list[list[int]]:
