@@ -55,7 +55,7 @@ FAMILIES: dict[str, tuple[str, dict]] = {
 GROUPED = {**WIDE, "num_key_value_heads": 2}
 MORE_DECODERS: dict[str, tuple[str, dict]] = {  # for the tests of prompts only
     "opt": ("bytes-decoder", {**WIDE, "ffn_dim": 48, "word_embed_proj_dim": 32, "init_std": 0.2}),
-    "mistral": ("metaspace-decoder", {**GROUPED, "sliding_window": 8}),
+    "mistral": ("metaspace-decoder", {**GROUPED, "sliding_window": 8, "max_position_embeddings": 512}),
     "gemma3_text": ("metaspace-decoder", {**GROUPED, "head_dim": 8, "sliding_window": 8, "sliding_window_pattern": 2}),
 }
 NO_CACHE: dict[str, tuple[str, dict]] = {  # generators whose keys and values of first tokens cannot be reused

@@ -13,6 +13,8 @@ from transformers import AutoModel, AutoTokenizer
 
 from essent import verify
 from essent.encoder.encoder import Encoder
+from essent.engine.graph import Graph
+from essent.errors import EngineError, RecipeError
 from families import DECODERS, MORE_DECODERS, NO_CACHE
 from samples import TEXTS
 
@@ -32,6 +34,33 @@ PROMPTS = {  # as published: prompt, index of the hidden state
     "prompt-sth": ('This sentence : "*sent 0*" means something', -1),
     "prompt-sum": ('This sentence : "*sent 0*" can be summarized as', -1),
 }
+META = (  # its eight prompts: task, end
+    ("presented with a text excerpt. Your task is to categorize the excerpt into a broad category such as "
+     "'Education', 'Technology', 'Health', 'Business', 'Environment', 'Politics', or 'Culture'. These "
+     "categories help in organizing content for better accessibility and targeting. For",
+     "should be classified under one general category"),
+    ("given a statement and you need to determine whether it's presenting an 'Opinion' or a 'Fact'. This "
+     "distinction is vital for information verification, educational purposes, and content analysis. For",
+     "discriminates between opinion and fact"),
+    ("given a review from an online platform. Your task is to generate a rating for the product based on the "
+     "review on a scale of 1-5, where 1 means 'extremely negative' and 5 means 'extremely positive'. For",
+     "reflects the sentiment"),
+    ("reading a personal diary entry. Your task is to identify the predominant emotion expressed, such as joy,"
+     " sadness, anger, fear, or love. For",
+     "conveys the emotion"),
+    ("presented with two sentences. Your task is to assess whether the sentences convey the same meaning. Use "
+     "'identical', 'similar', 'different', or 'unrelated' to describe the relationship. To enhance the "
+     "performance of",
+     "means"),
+    ("given a sentence and a phrase. Your task is to determine if the phrase can be a contextual synonym "
+     "within the given sentence. Options include 'yes', 'no', or 'partially'. To enhance the performance of",
+     "means"),
+    ("examining a news article. Your task is to extract the most critical fact from the article. For",
+     "encapsulates the key fact"),
+    ("reviewing a scientific abstract. Your task is to identify the main entities (e.g., proteins, diseases) "
+     "and their relations (e.g., causes, treats). For",
+     "highlights the primary entity or relation"),
+)  # fmt: skip
 SENTENCES = [*filter(None, TEXTS), 'He said "no" twice', "How far is it?", "so it ends.", "wow!"]
 
 
@@ -61,6 +90,66 @@ def test_named_prompts_equal_the_published_code(family: str, folder_of: Callable
     for name, (prompt, layer) in PROMPTS.items():
         vectors = Encoder(folder, name).encode(SENTENCES, batch_size=3)
         np.testing.assert_allclose(vectors, by_script(folder, prompt, layer), atol=1e-5, err_msg=name)
+
+
+def test_meta_eol_is_the_mean_of_its_prompts(folder_of: Callable[[str], Path]) -> None:
+    folder, slot = folder_of("mistral"), 'this task, this sentence : "*sent 0*"'  # 300 of its tokens fit
+    prompts = [f"In this task, you're {task} {slot} {end} in one word:\"" for task, end in META]
+    expected = np.mean([by_script(folder, prompt, -1) for prompt in prompts], axis=0)
+    np.testing.assert_allclose(Encoder(folder, "metaeol").encode(SENTENCES, batch_size=3), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", [*DECODERS, *MORE_DECODERS])
+def test_echo_is_the_mean_of_the_second_occurrence(family: str, folder_of: Callable[[str], Path]) -> None:
+    """Pieces are tokenized apart and joined, as in the published code."""
+    folder = folder_of(family)
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    begins = tokenizer.tokenize("a")[0].startswith("▁")  # of every piece, where the published code has a space too much
+    expected = []
+    for sentence in SENTENCES:
+        text = tokenizer(sentence if begins else " " + sentence, add_special_tokens=False)["input_ids"]
+        between = tokenizer(", rewritten sentence:", add_special_tokens=False)["input_ids"][begins:]
+        ids = [*tokenizer("Rewrite the sentence:")["input_ids"], *text, *between, *text]
+        with torch.no_grad():
+            states = model(input_ids=torch.tensor([ids])).last_hidden_state[0]
+        expected.append(states[-len(text) :].mean(dim=0).numpy())
+    encoder = Encoder(folder, "echo")
+    np.testing.assert_allclose(encoder.encode(SENTENCES, batch_size=3), expected, atol=1e-5)
+    encoder.tokenizer.padding_side = "left"
+    padded_left = encoder(encoder.preprocess(SENTENCES))["sentence_embedding"].detach()
+    np.testing.assert_allclose(padded_left, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_long_texts_of_echo_are_truncated_in_both_occurrences(side: str, folder_of: Callable[[str], Path]) -> None:
+    encoder = Encoder(folder_of("llama"), "echo")
+    encoder.tokenizer.truncation_side = side
+    encoder.max_seq_length = 41
+    frame, (ids,) = encoder.module.plan.frame, encoder.module.ids(["playing a large flute " * 20])
+    room = (41 - len(frame)) // 2
+    assert len(ids) == len(frame) + 2 * room
+    assert ids[len(frame.before) :][:room] == ids[len(ids) - room :]
+    assert np.isfinite(encoder.encode(["", "a"])).all()
+
+
+def test_an_ensemble_adds_the_vectors_of_its_templates(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = folder_of("gpt2")
+    parts = [Encoder(folder, f"template={name} weights=last").encode(SENTENCES) for name in ("about", "one-word")]
+    encoder = Encoder(folder, "template=1.5*about+-0.5*one-word weights=last | centre").fit(SENTENCES)
+    total = 1.5 * parts[0] - 0.5 * parts[1]
+    vectors = encoder.encode(SENTENCES, batch_size=2)
+    np.testing.assert_allclose(vectors, total - total.mean(axis=0), atol=1e-5)
+    np.testing.assert_allclose(np.concatenate([encoder.encode([text]) for text in SENTENCES]), vectors, atol=1e-5)
+    features = encoder(encoder.preprocess(SENTENCES))  # as trainers call it
+    np.testing.assert_allclose(features["sentence_embedding"].detach(), vectors, atol=1e-5)
+    encoder.save(str(tmp_path / "saved"))
+    plain = SentenceTransformer(str(tmp_path / "saved"), trust_remote_code=True)
+    np.testing.assert_allclose(plain.encode(SENTENCES), vectors, atol=1e-5)
+    np.testing.assert_allclose(Encoder(str(tmp_path / "saved")).encode(SENTENCES), vectors, atol=1e-5)
+    with pytest.raises(RecipeError, match="texts, not of tokens"):
+        encoder.encode(SENTENCES, output_value="token_embeddings")
+    with pytest.raises(EngineError, match="adds several templates"):
+        Graph(encoder.module)
 
 
 # -- the prompt's prefix ----------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ PIECES = build_tokenizer("wordpiece")
 
 def filled(tokenizer: PreTrainedTokenizerBase, template: str, text: str) -> list[int]:
     """Return the ids of the template with the text in its slot, tokenized as a whole, as the papers' code does."""
-    if text and text[-1] not in ".?\"'":
+    if text and text[-1] not in ".?\"'" and template != TEMPLATES["echo"]:
         text += "."
     if '"{text}"' in template and "[MASK]" not in template:  # PromptEOL
         text = text.replace('"', "'")

@@ -25,8 +25,9 @@ templates = st.one_of(
     st.sampled_from(sorted(TEMPLATES.values())),
     st.builds(lambda before, after: before + "{text}" + after, pieces, pieces).filter(lambda t: t.count("{text}") == 1),
 )
-sources = st.sampled_from(["0", "1", "7", "12", "L", "L-1", "L-3", "static", "random", "random:16,3"])
 factors = st.floats(allow_nan=False, allow_infinity=False)
+ensembles = st.dictionaries(templates.filter(bool), factors, min_size=2, max_size=3).map(lambda t: tuple(t.items()))
+sources = st.sampled_from(["0", "1", "7", "12", "L", "L-1", "L-3", "static", "random", "random:16,3"])
 mixes = st.one_of(
     st.lists(sources, min_size=1, max_size=4, unique=True).map(lambda names: parse_mix("+".join(names))),
     st.dictionaries(sources, factors, min_size=1, max_size=4).map(lambda mix: tuple(mix.items())),
@@ -42,7 +43,7 @@ steps = st.lists(
     st.sampled_from(["zscore", "centre", "whiten", "whiten:8", "abtt", "abtt:3", "quantile", "normalize", "flow"]),
     max_size=3,
 ).map(tuple)
-recipes = st.builds(Recipe, templates, mixes, weights, reduces, steps)
+recipes = st.builds(Recipe, templates, mixes, weights, reduces, steps) | st.builds(Recipe, ensembles, mixes)
 
 
 @given(recipes, recipes)
@@ -96,6 +97,18 @@ def test_text_forms(text: str, recipe: Recipe) -> None:
     assert Recipe.parse(recipe) is recipe
 
 
+def test_sums_of_templates() -> None:
+    half, one = TEMPLATES["T0"], TEMPLATES["T4"]
+    assert Recipe.parse("template=0.5*T0+0.5*T4 weights=mask") == Recipe.parse("template=T0+T4 weights=mask")
+    contrast = Recipe("1*T0+-0.5*T4", weights="mask")
+    assert contrast.template == contrast.terms == ((half, 1.0), (one, -0.5))
+    assert str(contrast) == "template=1.0*T0+-0.5*T4 weights=mask"
+    own = Recipe.parse("""template='2*"{text} means [MASK]"+1*T4' weights=mask""")
+    assert own.template == (("{text} means [MASK]", 2.0), (one, 1.0))
+    assert Recipe('"{text}"+"x"').template == '"{text}"+"x"'  # one template: the second has no slot
+    assert len(Recipe.parse("metaeol").terms) == 8
+
+
 def test_the_published_templates_are_byte_exact() -> None:
     assert TEMPLATES["T0"] == "This sentence: \u201c{text}\u201d means [MASK]."
     assert TEMPLATES["bert"] == 'This sentence : "{text}" means [MASK] .'
@@ -110,12 +123,15 @@ def test_the_published_templates_are_byte_exact() -> None:
         ("reduce=summ", "Did you mean 'sum'"),
         ("layers=statik", "unknown source 'statik'. Known: static, 0 … L, L-1, L-bias, topk:200, avg, random"),
         ("wieghts=idf", "Did you mean 'weights'"),
+        ("template=T0+T44", "Did you mean 'T4'"),
     ],
 )
 def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
     with pytest.raises(RecipeError, match=re.escape(hint)) as caught:
         Recipe.parse(text)
-    assert isinstance(caught.value, UnknownNameError) == text.startswith(("m", "f", "d", "weights", "reduce"))
+    assert isinstance(caught.value, UnknownNameError) == text.startswith(
+        ("m", "f", "d", "weights", "reduce", "template")
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,6 +150,14 @@ def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
         ("ditto:0-3", "both counted from 1"),
         ("mean:3", "has no argument"),
         ("weights=mask", "needs a template with [MASK]"),
+        ("template=T0+about weights=mask", "needs a template with [MASK]"),
+        ("template=T0 weights=second", "needs a template that repeats the text, e.g. template=echo"),
+        ("template=0.5*T0+T4", "give each template a factor, or none of them"),
+        ("template=T0+T0", "repeats a template"),
+        ("template=1e999*T0+1*T4", "must be finite"),
+        ("template=T0+T4 layers=L-bias weights=mask", "several templates"),
+        ("template=echo layers=L-bias", "repeats the text"),
+        ("template=T0+T4 weights=idf", "counts tokens for one template"),
         ("layers=L-bias", "this recipe has no template"),
         ("template='{text} and {text}'", "2 {text}"),
         ("layers=1e999*L", "must be finite"),

@@ -256,7 +256,7 @@ def _describe(encoder: Any) -> tuple[dict[str, Any], Reading]:
     metadata = _metadata(digest_of_backbone(backbone), str(recipe), _torch_in(backbone), limit, fit)
     if len(encoder) > 1:
         metadata["model"] += " + " + digest_of(encoder[1:])[:16]
-    return metadata, _read_framed(backbone.tokenizer, plan.frame, limit)
+    return metadata, _read_framed(backbone.tokenizer, max(plan.frames, key=len), limit)
 
 
 def _describe_graph(encoder: Any) -> tuple[dict[str, Any], Reading]:
@@ -307,4 +307,4 @@ def _read_framed(tokenizer: Any, frame: Frame, limit: int | None) -> Reading:
     def tokenize(texts: list[str]) -> list[list[int]]:
         return text_ids(tokenizer, frame.prepare(texts), frame.plain_text)
 
-    return None if limit is None else max(limit - len(frame), 0), tokenize, fast_backend(tokenizer)
+    return None if limit is None else frame.room(limit), tokenize, fast_backend(tokenizer)

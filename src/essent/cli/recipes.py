@@ -177,6 +177,7 @@ def _show_table(console: Console, title: str, columns: tuple[str, ...], rows: Se
 def _show_recipe(name: str, console: Console) -> Recipe:
     from essent.recipe.recipe import Recipe
     from essent.recipe.sources.layers import format_mix
+    from essent.recipe.templates import format_template
 
     published = NAMED.get(name.strip())
     recipe = Recipe.parse(name if published is None else published.instance)
@@ -188,7 +189,8 @@ def _show_recipe(name: str, console: Console) -> Recipe:
         if published.argument:
             show(f"Form: {published.form}, e.g. {published.instance}")
     weights, shaping = "*".join(recipe.weights), " | ".join(recipe.shaping)
-    texts = (recipe.template, format_mix(recipe.layers), weights, recipe.reduce, shaping)
+    template = recipe.template and format_template(recipe.template)
+    texts = (template, format_mix(recipe.layers), weights, recipe.reduce, shaping)
     rows = [
         (f"{field:<10}{symbol}", text or "none")
         for (field, (symbol, _)), text in zip(FIELDS.items(), texts, strict=True)

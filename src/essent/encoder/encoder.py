@@ -237,6 +237,10 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         """Run SentenceTransformer.encode's inner loop, with batches by number of tokens instead of texts."""
         texts: list[str] = inputs
         if arguments["output_value"] != "sentence_embedding":
+            if len(self.module.plan.frames) > 1:
+                raise RecipeError(
+                    f"{str(self.recipe)!r} adds several templates: it has vectors of texts, not of tokens."
+                )
             return super()._inference(texts, **arguments)
         prompt = arguments.get("prompt")
         vectors = self._vectors(
@@ -296,9 +300,11 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
                 yield slice(start, start + len(portion)), module.shaped(pooled, shape)
             return
         for start in range(0, len(texts), PORTION):  # not all texts' ids are in memory at once
-            sequences = module.ids(texts[start : start + PORTION])
-            for chosen in batches([len(ids) for ids in sequences], batch_size):
-                features = batch_to_device(module.pad([sequences[i] for i in chosen]), device)
+            portion = texts[start : start + PORTION]
+            sequences, templates = module.ids(portion), range(len(module.plan.frames))
+            for chosen in batches([len(ids) for ids in sequences[: len(portion)]], batch_size):
+                rows = [sequences[template * len(portion) + i] for template in templates for i in chosen]
+                features = batch_to_device(module.pad(rows), device)
                 yield torch.from_numpy(start + chosen), self(features, shape=shape)["sentence_embedding"]
 
     def _cached_vectors(
@@ -314,7 +320,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             return self._vectors(missing, batch_size, progress, shape=False, device=device)
 
         def pool(missing: list[str]) -> list[np.ndarray]:
-            vectors = compute(missing) if states is None else states.pool(module, missing, batch_size, compute)
+            is_kept = states is not None and len(module.plan.frames) == 1
+            vectors = states.pool(module, missing, batch_size, compute) if is_kept else compute(missing)
             return [vectors.cpu().numpy()]
 
         return torch.from_numpy(cache.vectors([key], [module.plan.width(module.backbone)], texts, pool)[0])

@@ -47,7 +47,8 @@ class Graph(nn.Module):
 
     Raises:
         NotFittedError: the recipe has learned parts and `fit` has not been called.
-        EngineError: template denoising without a maximum length, or a recipe that reads the masked-LM head.
+        EngineError: template denoising without a maximum length, or a recipe that reads the masked-LM head or adds
+            several templates.
     """
 
     def __init__(self, module: RecipeModule, tail: Sequence[nn.Module] = ()) -> None:
@@ -58,6 +59,10 @@ class Graph(nn.Module):
                 f"layers={format_mix(module.recipe.layers)} cannot be converted: it runs the masked-LM head only at "
                 "masks, and a graph computes the same for every token. Use the recipe 'prompt', which reads the state "
                 "of [MASK]."
+            )
+        if len(module.plan.frames) > 1:
+            raise EngineError(
+                f"The recipe {str(module.recipe)!r} adds several templates, and a graph computes one. Use one template."
             )
         self.module = module
         self.shaping = shaping_graph(module.chain)

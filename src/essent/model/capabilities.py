@@ -13,8 +13,10 @@ from transformers.models.auto.modeling_auto import (
 
 from essent.errors import UnsupportedRecipeError
 from essent.model.mlm_head import NO_HEAD
-from essent.recipe.recipe import MASK, Recipe
+from essent.recipe.named import MASK
+from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import format_mix, resolve
+from essent.recipe.templates import templates_of
 from essent.recipe.weighting.base import weightings
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ def check_recipe(recipe: Recipe, capabilities: ModelCapabilities) -> None:
             raise refusal(name, f"there is no head {head_layer}-{head}", allowed)
         if weighting.reads_mask and not capabilities.mask:
             raise refusal(spec, *NO_MASK)
-    if recipe.template is not None and MASK in recipe.template and not capabilities.mask:
+    if any(MASK in template for template in templates_of(recipe.template)) and not capabilities.mask:
         raise refusal(MASK, "the template has [MASK]", "templates without [MASK], such as prompteol")
 
 
@@ -80,7 +82,7 @@ def _refusal(recipe: Recipe, part: str, reason: str, allowed: str) -> Unsupporte
     if part not in text:  # a named recipe does not contain the part: show its fields
         text = f"layers={format_mix(recipe.layers)} weights={'*'.join(recipe.weights)}"
         if recipe.template is not None:
-            text = f"template={recipe.template!r} {text}"
+            text = f"template={' + '.join(map(repr, templates_of(recipe.template)))} {text}"
     at = max(text.find(part), 0)
     return UnsupportedRecipeError(
         f"This model cannot run the recipe: {reason}.\n    {text}\n    {' ' * at}{'^' * len(part)}\n"

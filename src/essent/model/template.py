@@ -19,8 +19,7 @@ import torch
 
 from essent.errors import UnsupportedRecipeError
 from essent.model.backbone import Backbone, RequiredOutputs
-from essent.recipe.named import SLOT, TOKENS_SLOT
-from essent.recipe.recipe import MASK
+from essent.recipe.named import MASK, SLOT, TOKENS_SLOT
 from essent.recipe.tokens.by_word import tokenizes_template_separately
 from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend
 from essent.recipe.types import Tokens
@@ -36,7 +35,8 @@ def make_frame(tokenizer: PreTrainedTokenizerBase, template: str | None, leading
 
     Args:
         template: text with one {text} or {tokens} and any number of [MASK], or None for special tokens only. {text} is
-            filled with the text before it is tokenized; {tokens} is replaced by the tokens of the text alone.
+            filled with the text before it is tokenized; {tokens} is replaced by the tokens of the text alone. Two
+            {tokens} repeat the text.
         leading_space: tokenize a text without a template as after a space, as in the middle of a sentence.
 
     Raises:
@@ -53,21 +53,25 @@ def make_frame(tokenizer: PreTrainedTokenizerBase, template: str | None, leading
             )
         text = text.replace(MASK, tokenizer.mask_token)
     slot = TOKENS_SLOT if TOKENS_SLOT in text else SLOT
-    before, after = text.split(slot)
-    quoted = slot == SLOT and MASK not in (template or "") and (before[-1:], after[:1]) == ('"', '"')
+    parts = text.split(slot)  # before and after the text, and between its occurrences
+    quoted = slot == SLOT and MASK not in (template or "") and (parts[0][-1:], parts[1][:1]) == ('"', '"')
     separate = template is None or slot == TOKENS_SLOT or bool(dropped_ids(tokenizer))
-    filled = not separate and not tokenizes_template_separately(fast_backend(tokenizer), before, after)
-    space = before.endswith(" ")
+    filled = not separate and not tokenizes_template_separately(fast_backend(tokenizer), *parts[:2])
+    spaces = {part.endswith(" ") for part in parts[:-1]}
+    space = spaces == {True}
     if space:
-        before = before[:-1]
-    for stand_in in chain(STAND_INS, _own_words(tokenizer)):
-        cut = _cut(tokenizer, before, " " * space + stand_in, after)
-        if cut is not None:
+        parts = [*(part[:-1] for part in parts[:-1]), parts[-1]]
+    for stand_in in chain(STAND_INS, _own_words(tokenizer)) if len(spaces) == 1 else ():
+        pieces = _cut(tokenizer, parts, " " * space + stand_in)
+        if pieces is not None:
             space = not filled and (space or leading_space)
-            return Frame(*cut, space, template is not None, quoted, text if filled else "")
+            between = pieces[1] if len(pieces) > 2 else None
+            template_text = text if filled else ""
+            dotted = template is not None and between is None  # Echo's code has no rules for texts
+            return Frame(pieces[0], pieces[-1], space, dotted, quoted, template_text, between)
     raise UnsupportedRecipeError(
-        f"In the template {template!r}, this tokenizer merges {SLOT} with its neighbours. Put spaces or quotation "
-        "marks around it."
+        f"In the template {template!r}, this tokenizer merges {slot} with its neighbours, or only one of two slots is "
+        "after a space. Put spaces or quotation marks around each."
     )
 
 
@@ -77,7 +81,7 @@ def check_room(frame: Frame, template: str | None, max_seq_length: int | None) -
     Raises:
         UnsupportedRecipeError: the template alone fills the sequence.
     """
-    if template is not None and max_seq_length is not None and len(frame) >= max_seq_length:
+    if template is not None and max_seq_length is not None and not frame.room(max_seq_length):
         raise UnsupportedRecipeError(
             f"The template {template!r} has {len(frame)} tokens, and the model reads at most {max_seq_length}, text "
             "included. Use a shorter template or increase the model's max_seq_length."
@@ -93,26 +97,29 @@ def _own_words(tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
             yield word
 
 
-def _cut(
-    tokenizer: PreTrainedTokenizerBase, before: str, middle: str, after: str
-) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return the ids before and after `middle`; None if a token crosses its border."""
+def _cut(tokenizer: PreTrainedTokenizerBase, parts: list[str], middle: str) -> list[tuple[int, ...]] | None:
+    """Return the ids of the parts that `middle` joins; None if it is not one token, or a token crosses its border."""
     backend = fast_backend(tokenizer)
     backend.encode_special_tokens = False  # [MASK] in a template is a special token
-    encoding = backend.encode(before + middle + after, add_special_tokens=True)
-    start, stop = len(before), len(before) + len(middle)
-    word = start + len(middle) - len(middle.lstrip())
-    inside = []
-    for index, (left, right) in enumerate(encoding.offsets):
-        if encoding.special_tokens_mask[index] and not (left < right and (right <= start or left >= stop)):
-            continue  # [CLS], [SEP]: not part of the template's text
-        if right > word and left < stop:
-            if left < start or right > stop:
-                return None
-            inside.append(index)
-    if len(inside) != 1:
-        return None
-    return tuple(encoding.ids[: inside[0]]), tuple(encoding.ids[inside[0] + 1 :])
+    encoding = backend.encode(middle.join(parts), add_special_tokens=True)
+    pieces, first, start = [], 0, 0
+    for part in parts[:-1]:
+        start += len(part)
+        stop = start + len(middle)
+        word = stop - len(middle.lstrip())
+        inside = []
+        for index, (left, right) in enumerate(encoding.offsets):
+            if encoding.special_tokens_mask[index] and not (left < right and (right <= start or left >= stop)):
+                continue  # [CLS], [SEP]: not part of the template's text
+            if right > word and left < stop:
+                if left < start or right > stop:
+                    return None
+                inside.append(index)
+        if len(inside) != 1:
+            return None
+        pieces.append(tuple(encoding.ids[first : inside[0]]))
+        first, start = inside[0] + 1, stop
+    return [*pieces, tuple(encoding.ids[first:])]
 
 
 # -- denoising --------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SLOT, TOKENS_SLOT = "{text}", "{tokens}"  # the text is filled in, or its own tokens are inserted
+SLOT, TOKENS_SLOT, MASK = "{text}", "{tokens}", "[MASK]"  # the text is filled in, or its own tokens are inserted
 TEMPLATES: dict[str, str] = {
     "T0": "This sentence: “{text}” means [MASK].",
     "T1": "This sentence: “{text}” means [MASK][MASK].",
@@ -29,6 +29,32 @@ TEMPLATES: dict[str, str] = {
     "prompt-sum": 'This sentence : "{text}" can be summarized as',
     "about": "This sentence from the dictionary: “{text}” is about the",
     "about-mask": "This sentence from the dictionary: “{text}” is about [MASK]",
+    "echo": "Rewrite the sentence: {tokens}, rewritten sentence: {tokens}",
+    "metaeol-1": "In this task, you're presented with a text excerpt. Your task is to categorize the excerpt into "
+    "a broad category such as 'Education', 'Technology', 'Health', 'Business', 'Environment', 'Politics', or "
+    "'Culture'. These categories help in organizing content for better accessibility and targeting. For this "
+    'task, this sentence : "{text}" should be classified under one general category in one word:"',
+    "metaeol-2": "In this task, you're given a statement and you need to determine whether it's presenting an "
+    "'Opinion' or a 'Fact'. This distinction is vital for information verification, educational purposes, and "
+    'content analysis. For this task, this sentence : "{text}" discriminates between opinion and fact in one '
+    'word:"',
+    "metaeol-3": "In this task, you're given a review from an online platform. Your task is to generate a rating "
+    "for the product based on the review on a scale of 1-5, where 1 means 'extremely negative' and 5 means "
+    '\'extremely positive\'. For this task, this sentence : "{text}" reflects the sentiment in one word:"',
+    "metaeol-4": "In this task, you're reading a personal diary entry. Your task is to identify the predominant "
+    'emotion expressed, such as joy, sadness, anger, fear, or love. For this task, this sentence : "{text}" '
+    'conveys the emotion in one word:"',
+    "metaeol-5": "In this task, you're presented with two sentences. Your task is to assess whether the sentences "
+    "convey the same meaning. Use 'identical', 'similar', 'different', or 'unrelated' to describe the "
+    'relationship. To enhance the performance of this task, this sentence : "{text}" means in one word:"',
+    "metaeol-6": "In this task, you're given a sentence and a phrase. Your task is to determine if the phrase can "
+    "be a contextual synonym within the given sentence. Options include 'yes', 'no', or 'partially'. To "
+    'enhance the performance of this task, this sentence : "{text}" means in one word:"',
+    "metaeol-7": "In this task, you're examining a news article. Your task is to extract the most critical fact "
+    'from the article. For this task, this sentence : "{text}" encapsulates the key fact in one word:"',
+    "metaeol-8": "In this task, you're reviewing a scientific abstract. Your task is to identify the main "
+    "entities (e.g., proteins, diseases) and their relations (e.g., causes, treats). For this task, this "
+    'sentence : "{text}" highlights the primary entity or relation in one word:"',
 }
 
 
@@ -73,6 +99,8 @@ class NamedRecipe:
 DITTO = "Ditto (Chen et al. 2023)"
 PROMPT_BERT = "PromptBERT (Jiang et al. 2022)"
 PROMPT_EOL = "PromptEOL (Jiang et al. 2023)"
+ECHO = "Echo (Springer et al. 2025)"
+META_EOL = "MetaEOL (Lei et al. 2024)"
 PRETENDED_COT = "Pretended CoT, Knowledge (Zhang et al. 2024)"
 ESSENT = "essent"
 STANKEVICIUS = "Stankevičius & Lukoševičius 2024"
@@ -186,6 +214,14 @@ NAMED: dict[str, NamedRecipe] = {
             "its prompt for training",
         ),
         NamedRecipe("prompt-sum", "template=prompt-sum weights=last", PRETENDED_COT, "code", "the second"),
+        NamedRecipe("echo", "template=echo weights=second", ECHO, "3, Figure 1", "the repetition of a repeated text"),
+        NamedRecipe(
+            "metaeol",
+            f"template={'+'.join(name for name in TEMPLATES if name.startswith('metaeol-'))} weights=last",
+            META_EOL,
+            "3, code",
+            "mean of the last tokens of eight prompts, each with another task",
+        ),
         NamedRecipe("about", "template=about weights=last", ESSENT, "T4", "last token of a prompt with T4's words"),
         NamedRecipe("about-mask", "template=about-mask weights=mask", ESSENT, "T4", "the mask that ends such a prompt"),
         NamedRecipe(

@@ -3,7 +3,8 @@
     e(s) = g( Σ_n ω_n · Σ_k α_k · h_n^(k) )
 
     template   t   None, or text with one {text} and any number of [MASK]; {tokens} in the place of {text}: the text is
-                   tokenized alone, not as part of the filled template
+                   tokenized alone, not as part of the filled template; twice for Echo. "0.5*T0+0.5*T4" adds the pooled
+                   vectors of several templates                                            (essent.recipe.templates)
     layers     h, α  sources and their weights, "0+L", "0.3*0+0.7*L", "static", "L-bias"  (essent.recipe.sources.layers)
     weights    ω   a product of token weightings, "idf", "ditto:1-10", "idf*ditto:1-10"       (essent.recipe.weighting)
     reduce     Σ   "sum", "max", "power:3", "dct:2"                                           (essent.recipe.pooling)
@@ -28,18 +29,19 @@ from essent._core.display import html_block, html_pairs, html_title
 from essent._core.lazy import needs_torch
 from essent._core.registry import did_you_mean
 from essent.errors import RecipeError, UnknownNameError
-from essent.recipe.named import NAMED, SLOT, TEMPLATES, TOKENS_SLOT
+from essent.recipe.named import MASK, NAMED, TEMPLATES, TOKENS_SLOT
 from essent.recipe.sources.layers import Mix, check_source, checked_mix, format_mix, parse_mix, reads_mlm_head
+from essent.recipe.templates import Ensemble, check_templates, format_template, parse_template, templates_of
 
 FIELDS = ("template", "layers", "weights", "reduce")
 ALLOWED = {  # for the error about a value of another type
-    "template": f"give a text with one {{text}}, the name of a template ({', '.join(TEMPLATES)}), or None.",
+    "template": f"give a text with one {{text}}, the name of a template ({', '.join(TEMPLATES)}), a sum such as "
+    "'0.5*T0+0.5*T4', or None.",
     "layers": "give a text such as 'L' (the last layer), 'L-1' or '0+L', or pairs of a source and its weight.",
     "weights": "give a text such as 'idf' or 'idf*ditto:1-10', or a list of such texts.",
     "reduce": "give a text such as 'sum' or 'max'.",
     "shaping": "give a text such as 'zscore | normalize', or a list of such texts.",
 }
-MASK = "[MASK]"
 WORD = re.compile(r'\s*(?P<key>\w+)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\'[^\']*\'|[^\s|"\']+)')
 
 
@@ -48,8 +50,8 @@ class Recipe:
     """A method that turns a text into a vector; frozen, hashable, with plain values.
 
     `layers`, `weights` and `shaping` may also be texts, as in the text form ("0+L", "idf*ditto:1-10", "zscore |
-    normalize"), and `template` the name of one. Values are checked without a model; `Encoder` checks that its model
-    can run the recipe.
+    normalize"), and `template` the name of one or a sum of several. Values are checked without a model; `Encoder`
+    checks that its model can run the recipe.
 
     Raises:
         RecipeError: a value is malformed; the message shows it and what is allowed.
@@ -64,7 +66,7 @@ class Recipe:
         True
     """
 
-    template: str | None = None
+    template: str | Ensemble | None = None
     layers: Mix = (("L", 1.0),)
     weights: tuple[str, ...] = ("uniform",)
     reduce: str = "sum"
@@ -74,7 +76,7 @@ class Recipe:
 
         def __init__(
             self,
-            template: str | None = None,
+            template: str | Ensemble | None = None,
             layers: Mix | str = (("L", 1.0),),
             weights: Sequence[str] | str = ("uniform",),
             reduce: str = "sum",
@@ -87,12 +89,7 @@ class Recipe:
 
         for key in ALLOWED:
             object.__setattr__(self, key, _field_of(key, getattr(self, key)))
-        slots = 1 if self.template is None else self.template.count(SLOT) + self.template.count(TOKENS_SLOT)
-        if slots != 1:
-            raise RecipeError(
-                f"template={self.template!r} has {slots} {SLOT}; it must have exactly one. "
-                f"Named templates: {', '.join(TEMPLATES)}."
-            )
+        check_templates(self.template)
         if not self.layers or not self.weights:
             raise RecipeError("A recipe needs at least one source in `layers` and one weighting in `weights`.")
         mix = format_mix(self.layers)
@@ -105,31 +102,23 @@ class Recipe:
             with needs_torch(f"The shaping {' | '.join(self.shaping)!r}"):
                 from essent.recipe.shaping.base import shapers
             object.__setattr__(self, "shaping", tuple(shapers.create(spec).spec() for spec in self.shaping))
-        if "mask" in self.weights and MASK not in (self.template or ""):
-            raise RecipeError(
-                f"weights=mask needs a template with {MASK}, e.g. template=T0; this recipe has "
-                f"{'no template' if self.template is None else repr(self.template)}."
-            )
-        if self.template is None and any(source.endswith("-bias") for source, _ in self.layers):
-            raise RecipeError(
-                f"layers={mix} subtracts a template's bias, and this recipe has no template. Add one, e.g. "
-                "template=bert."
-            )
-        if reads_mlm_head(self.layers) and "mask" not in self.weights:
-            raise RecipeError(
-                f"layers={mix} is predicted by the masked-LM head at the template's masks; it needs weights=mask, "
-                f"not weights={'*'.join(self.weights)}."
-            )
+        if conflict := find_conflict(self.template, self.layers, self.weights):
+            raise RecipeError(conflict)
 
     def _repr_html_(self) -> str:
         parts = {
-            "template": self.template or "none",
+            "template": "none" if self.template is None else format_template(self.template),
             "layers": format_mix(self.layers),
             "token weights": " * ".join(self.weights),
             "reduce": self.reduce,
             "shaping": " | ".join(self.shaping) or "none",
         }
         return html_block(html_title(str(self)), html_pairs(parts))
+
+    @property
+    def terms(self) -> tuple[tuple[str | None, float], ...]:
+        """The templates whose pooled vectors are added, with their factors; without an ensemble one, with factor 1."""
+        return self.template if isinstance(self.template, tuple) else ((self.template, 1.0),)
 
     # -- text form --------------------------------------------------------------------------------------------------
 
@@ -161,8 +150,9 @@ class Recipe:
         if head is None:
             words = []
             if self.template is not None:
-                known = {value: key for key, value in TEMPLATES.items()}
-                words.append(f"template={known.get(self.template) or json.dumps(self.template, ensure_ascii=False)}")
+                template = format_template(self.template)
+                plain = template in TEMPLATES or (isinstance(self.template, tuple) and '"' not in template)
+                words.append(f"template={template if plain else json.dumps(template, ensure_ascii=False)}")
             if self.layers != (("L", 1.0),):
                 words.append(f"layers={format_mix(self.layers)}")
             if self.weights != ("uniform",):
@@ -177,7 +167,7 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain values for JSON or YAML."""
         return {
-            "template": self.template,
+            "template": list(map(list, self.template)) if isinstance(self.template, tuple) else self.template,
             "layers": [[source, factor] for source, factor in self.layers],
             "weights": list(self.weights),
             "reduce": self.reduce,
@@ -225,6 +215,34 @@ class Recipe:
         return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+def find_conflict(template: str | Ensemble | None, layers: Mix, weights: Sequence[str]) -> str:
+    """Return why fields do not fit together, with the fix; "" if they do."""
+    from essent.recipe.weighting.base import weightings
+
+    templates, mix, product = templates_of(template), format_mix(layers), "*".join(weights)
+    if "mask" in weights and not (templates and all(MASK in text for text in templates)):
+        return (
+            f"weights=mask needs a template with {MASK}, e.g. template=T0; this recipe has "
+            f"{'no template' if template is None else repr(format_template(template))}."
+        )
+    if "second" in weights and not (templates and all(text.count(TOKENS_SLOT) == 2 for text in templates)):
+        return "weights=second needs a template that repeats the text, e.g. template=echo."
+    if reads_mlm_head(layers) and "mask" not in weights:
+        return (
+            f"layers={mix} is predicted by the masked-LM head at the template's masks; it needs weights=mask, not "
+            f"weights={product}."
+        )
+    if any(source.endswith("-bias") for source, _ in layers):
+        subtracts = f"layers={mix} subtracts a template's bias, and this recipe"
+        if not templates:
+            return f"{subtracts} has no template. Add one, e.g. template=bert."
+        if len(templates) > 1 or templates[0].count(TOKENS_SLOT) == 2:
+            return f"{subtracts} has several templates, or one that repeats the text. Use one with a single {{text}}."
+    if len(templates) > 1 and any(weightings.create(spec).reads_stats for spec in weights):
+        return f"weights={product} counts tokens for one template, and this recipe has {len(templates)}. Use another."
+    return ""
+
+
 def _parsed(form: str, parse: Callable[[str], Any], text: str) -> Any:
     from yaml import YAMLError
 
@@ -241,7 +259,7 @@ def _field_of(key: str, value: Any) -> Any:
     if key == "template" and value is None:
         return None
     listed = isinstance(value, (list, tuple))
-    if key == "layers" and listed and all(map(_is_term, value)):
+    if key in ("template", "layers") and listed and all(map(_is_term, value)) and (value or key == "layers"):
         return tuple((str(source), float(factor)) for source, factor in value)
     if key in ("weights", "shaping") and listed and all(isinstance(part, str) for part in value):
         return tuple(part.strip() for part in value)
@@ -320,7 +338,7 @@ def read_field(key: str, value: str) -> Any:
     if key == "shaping":
         return tuple(split_chain(value)) if value.strip() else ()
     if key == "template":
-        return None if value == "none" else TEMPLATES.get(value, value)
+        return parse_template(value)
     return value
 
 

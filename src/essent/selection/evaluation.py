@@ -286,15 +286,16 @@ class Bench:
     def _pooled(self, texts: Sequence[str], plans: Sequence[Plan], counted: Sequence[str]) -> dict[Recipe, np.ndarray]:
         """Return the vectors (N,K) before shaping by recipe, from the cache or from one pass per template."""
         stats = count_frames(self.backbone, plans, counted)
-        keys = []
-        for plan in plans:
-            counts = stats[plan.frame] if plan.reads_stats else None
-            keys.append(key_of(self.digest + plan.rows_digest, plan.recipe.digest(), counts))
+        counts = [stats[plan.frame] if plan.reads_stats else None for plan in plans]
+        keys = [
+            key_of(self.digest + plan.rows_digest, plan.recipe.digest(), count)
+            for plan, count in zip(plans, counts, strict=True)
+        ]
 
         def run(missing: list[str]) -> list[np.ndarray]:
             if not self.choice.makes_graph:
                 return pool_texts(self.backbone, plans, missing, stats, **self.pass_settings)
-            graphs = [self._graph(key, plan, stats.get(plan.frame)) for key, plan in zip(keys, plans, strict=True)]
+            graphs = [self._graph(*entry) for entry in zip(keys, plans, counts, strict=True)]
             batch_size, progress = self.pass_settings.values()
             settings = {"prompt": "", "batch_size": batch_size, "show_progress_bar": progress}
             return [graph.encode(missing, **settings) for graph in graphs]
@@ -306,7 +307,7 @@ class Bench:
         """Return the graph of a recipe with its token counts."""
         if key not in self.graphs:
             encoder = Encoder(self.model, plan.recipe, **self.options)
-            encoder.module.stats = stats if plan.reads_stats else None
+            encoder.module.stats = stats
             if plan.required.depth is not None:
                 encoder.max_seq_length = self.backbone.max_seq_length
             self.graphs[key] = choose(encoder, self.choice.engine, self.choice.precision)

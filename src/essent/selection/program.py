@@ -45,6 +45,9 @@ class Origin(NamedTuple):
     mix: int
 
 
+Origins = tuple[tuple[Origin, float], ...]  # of an ensemble's templates, with their factors; otherwise one
+
+
 class Block:
     """Recipes of one frame and one width: weightings W × mixes M over C columns.
 
@@ -120,6 +123,7 @@ class Program:
 
     Attributes:
         passes: the blocks of each forward pass over the texts; those of one pass have the same frame.
+        origins: for each recipe, the origins of its pooled vectors and their factors; an ensemble has several.
 
     Raises:
         UnsupportedRecipeError: the model cannot run a recipe.
@@ -127,15 +131,22 @@ class Program:
 
     def __init__(self, recipes: Sequence[Recipe], backbone: Backbone) -> None:
         self.recipes, self.backbone = list(recipes), backbone
-        self.plans = [Plan(recipe, backbone) for recipe in dict.fromkeys(map(without_shaping, self.recipes))]
+        members = [
+            [(replace(recipe, template=template, shaping=()), factor) for template, factor in recipe.terms]
+            for recipe in self.recipes
+        ]
+        distinct = dict.fromkeys(member for terms in members for member, _ in terms)
+        self.plans = [Plan(recipe, backbone) for recipe in distinct]
         plans_by_frame: dict[Frame, list[Plan]] = {}
         for plan in self.plans:
             plans_by_frame.setdefault(plan.frame, []).append(plan)
         self.passes: list[list[Block]] = []
-        self._origins: dict[Recipe, Origin] = {}
+        self._origins: dict[Recipe, Origin] = {}  # of recipes with one template and without shaping
         for plans in plans_by_frame.values():
             self._add_pass(plans)
-        self.origins = [self._origins[without_shaping(recipe)] for recipe in self.recipes]
+        self.origins: list[Origins] = [
+            tuple((self._origins[member], factor) for member, factor in terms) for terms in members
+        ]
         cut_to(backbone, self.plans)
         nn.ModuleList(self.plans).to(backbone.static_table.device)
 

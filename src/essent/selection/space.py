@@ -16,9 +16,9 @@ from typing import Any
 from essent._core.registry import did_you_mean
 from essent.errors import DataError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.model.capabilities import ModelCapabilities, check_recipe
-from essent.recipe.named import SLOT, TEMPLATES
-from essent.recipe.recipe import MASK, Recipe, read_field, split_chain
-from essent.recipe.sources.layers import reads_mlm_head
+from essent.recipe.named import SLOT, TEMPLATES, TOKENS_SLOT
+from essent.recipe.recipe import Recipe, find_conflict, read_field, split_chain
+from essent.recipe.templates import parse_template, templates_of
 
 EVERY = "*"
 FIELD = re.compile(r"\{(\w+)\}")
@@ -106,7 +106,7 @@ class Grid:
                 raise RecipeError(f"A grid needs at least one choice in {part.name!r}.")
 
     def recipes(self, capabilities: ModelCapabilities) -> Iterator[Recipe]:
-        """Yield every valid recipe of the product: weights=mask only with templates that contain a mask."""
+        """Yield every recipe of the product whose fields fit together, such as weights=mask and a template with one."""
         layers = [mix for choice in self.layers for mix in _every_layer(choice, capabilities)]
         weights = [product for choice in self.weights for product in _every_head(choice, capabilities)]
         templates = [read_field("template", choice) if choice else None for choice in self.templates]
@@ -116,12 +116,7 @@ class Grid:
         for template, mix, product, reduce, shaping in itertools.product(
             templates, mixes, products, self.reduce, chains
         ):
-            needs_mask = "mask" in product
-            if needs_mask and MASK not in (template or ""):
-                continue
-            if template is None and any(source.endswith("-bias") for source, _ in mix):
-                continue
-            if needs_mask or not reads_mlm_head(mix):
+            if not find_conflict(template, mix, product):
                 yield Recipe(template, mix, product, reduce, shaping)
 
 
@@ -304,7 +299,7 @@ def _read_grid(entry: dict[str, Any], where: str) -> Grid:
         if key not in known:
             raise DataError(f"{where}: unknown key {key!r}. {did_you_mean(str(key), [*known, 'template', 'recipe'])}")
     for name in choices.get("templates", ()):
-        if name and SLOT not in name and name not in TEMPLATES:
+        if name and not all(SLOT in text or TOKENS_SLOT in text for text in templates_of(parse_template(name))):
             raise DataError(f"{where}: {name!r} is not a template. {did_you_mean(name, list(TEMPLATES))}")
     templates = tuple(name or None for name in choices.pop("templates", ("",)))
     return Grid(templates, **choices)

@@ -38,6 +38,7 @@ from essent.selection.program import (
     BatchInputs,
     Block,
     Origin,
+    Origins,
     Portion,
     Program,
     TextPairs,
@@ -172,11 +173,19 @@ class Sweep:
         self.backbone = program.backbone
         self.device = self.backbone.static_table.device
         self.unshaped: dict[tuple[int, int], list[tuple[int, int, int]]] = {}  # pass, block -> row, mix, recipe
-        self.reread: dict[RowKey, dict[Origin, list[int]]] = {}  # -> recipes whose vectors are read again
-        for index, (recipe, origin) in enumerate(zip(program.recipes, program.origins, strict=True)):
-            if recipe.shaping or data.reads_vectors:
-                self.reread.setdefault(origin[:3], {}).setdefault(origin, []).append(index)
-            if not recipe.shaping and len(pairs.pairs):
+        self.reread: dict[RowKey, dict[Origins, list[int]]] = {}  # -> recipes whose vectors are read again
+        self.readers: dict[RowKey, set[RowKey]] = {}  # -> keys of `reread` whose recipes read its files
+        self.columns: dict[RowKey, set[int]] = {}  # that are read again
+        for index, (recipe, origins) in enumerate(zip(program.recipes, program.origins, strict=True)):
+            if recipe.shaping or data.reads_vectors or len(origins) > 1:
+                last = origins[-1][0][:3]
+                self.reread.setdefault(last, {}).setdefault(origins, []).append(index)
+                for origin, _ in origins:
+                    columns = self._block(origin).columns_of(origin.mix)
+                    self.readers.setdefault(origin[:3], set()).add(last)
+                    self.columns.setdefault(origin[:3], set()).update(column for column, _ in columns)
+            if not recipe.shaping and len(pairs.pairs) and len(origins) == 1:
+                origin = origins[0][0]
                 self.unshaped.setdefault(origin[:2], []).append((origin.row, origin.mix, index))
         self.rows_of: list[np.ndarray] = []  # by pass: (N,) row of each text in the files of pooled vectors
         self.row_counts: list[int] = []  # by pass: rows of these files
@@ -184,11 +193,6 @@ class Sweep:
 
     def _block(self, key: RowKey | Origin) -> Block:
         return self.program.passes[key[0]][key[1]]
-
-    def _columns(self, key: RowKey) -> list[int]:
-        """Return the columns of a weighting that are read again."""
-        block = self._block(key)
-        return sorted({column for origin in self.reread.get(key, ()) for column, _ in block.columns_of(origin.mix)})
 
     @torch.inference_mode()
     def run(self) -> None:
@@ -237,7 +241,7 @@ class Sweep:
             InputError: too little space; names the required and the free space.
         """
         folder = self.store.folder
-        width = sum(self._block(key).width * len(self._columns(key)) for key in self.reread if key[0] == number)
+        width = sum(self._block(key).width * len(columns) for key, columns in self.columns.items() if key[0] == number)
         required = ALL_FLOATS * self.row_counts[number] * width
         free = shutil.disk_usage(folder).free + sum(path.stat().st_size for path in folder.glob(f"pooled-{number}-*"))
         if required > free:
@@ -267,7 +271,7 @@ class Sweep:
             for rows, pooled in self._pooled(block, slices, inputs[index], len(texts)):
                 require_finite(pooled, texts, self.backbone.named_parameters())
                 for row in rows:
-                    for column in self._columns((number, index, row)):
+                    for column in sorted(self.columns.get((number, index, row), ())):
                         vectors = pooled[:, row - rows.start, column].cpu().numpy()  # (n,D)
                         self.store.write(_file((number, index, row), column), start * block.width, vectors)
                 if members := [member for member in self.unshaped.get((number, index), []) if member[0] in rows]:
@@ -290,20 +294,28 @@ class Sweep:
                     pooled[text_rows, :, index] = weights[:, rows.start : rows.stop] @ column
             yield rows, pooled
 
-    def pooled(self, origin: Origin) -> np.ndarray:
+    def pooled(self, origins: Origins) -> np.ndarray:
         """Return a recipe's pooled vectors before shaping, (N,D) float32, one row per text."""
-        block, rows = self._block(origin), self.rows_of[origin.number]
-        shape = (self.row_counts[origin.number], block.width)
         parts = []
-        for column, factor in block.columns_of(origin.mix):
-            stored = self.store.read(_file(origin[:3], column), shape)[rows]
-            parts.append(stored if factor == 1.0 else stored * np.float32(factor))
+        for origin, template_factor in origins:
+            block, rows = self._block(origin), self.rows_of[origin.number]
+            shape = (self.row_counts[origin.number], block.width)
+            for column, factor in block.columns_of(origin.mix):
+                stored = self.store.read(_file(origin[:3], column), shape)[rows]
+                factor *= template_factor
+                parts.append(stored if factor == 1.0 else stored * np.float32(factor))
         return reduce(np.add, parts)
 
-    def release(self, key: RowKey) -> None:
-        """Remove the files of a weighting after its last use."""
-        for path in self.store.folder.glob(_file(key, "*")):
-            path.unlink()
+    def unit(self, key: RowKey) -> str:
+        """Return the name of the unit of work that scores the recipes of a key of `reread`."""
+        return " ".join(map(str, ("shaping", *key)))
+
+    def release(self) -> None:
+        """Remove the files whose recipes are all scored."""
+        for key, readers in self.readers.items():
+            if all(self.store.done(self.unit(reader)) for reader in readers):
+                for path in self.store.folder.glob(_file(key, "*")):
+                    path.unlink()
 
 
 class Passes(NamedTuple):
@@ -346,13 +358,11 @@ def score_stored(sweep: Sweep) -> None:
     count = max(1, min(cores(), sweep.memory // max(used, 1)))
     threads, share = torch.get_num_threads(), max(1, cores() // count)
     pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(share,))
-    units = {key: " ".join(map(str, ("shaping", *key))) for key in sweep.reread}
-    members = {origin: recipes for origins in sweep.reread.values() for origin, recipes in origins.items()}
-    todo = [origin for origin in members if not store.done(units[origin[:3]])]
-    remaining = Counter(origin[:3] for origin in todo)
+    members = [(key, *entry) for key, by_origins in sweep.reread.items() for entry in by_origins.items()]
+    todo = [member for member in members if not store.done(sweep.unit(member[0]))]
+    remaining = Counter(key for key, _, _ in todo)
     description = "Scoring" if data.reads_vectors else "Shaping"
-    for key in sweep.reread.keys() - remaining.keys():
-        sweep.release(key)  # in case a run was killed before it did so
+    sweep.release()  # in case a run was killed before it did so
     try:
         # filters of warnings are shared by all threads: they must not end with those of one thread
         with (
@@ -362,21 +372,21 @@ def score_stored(sweep: Sweep) -> None:
         ):
             warnings.simplefilter("ignore", ConvergenceWarning)
             bar.update(len(members) - len(todo))
-            scored = pool.map(lambda origin: _score_origin(sweep, origin, members[origin]), todo)
-            for origin, _ in zip(todo, scored, strict=True):
+            scored = pool.map(lambda member: _score_recipes(sweep, *member[1:]), todo)
+            for (key, _, _), _ in zip(todo, scored, strict=True):
                 bar.update()
-                remaining[origin[:3]] -= 1
-                if not remaining[origin[:3]]:
-                    store.finish(units[origin[:3]])
-                    sweep.release(origin[:3])
+                remaining[key] -= 1
+                if not remaining[key]:
+                    store.finish(sweep.unit(key))
+                    sweep.release()
     finally:
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)
 
 
-def _score_origin(sweep: Sweep, origin: Origin, members: list[int]) -> None:
+def _score_recipes(sweep: Sweep, origins: Origins, members: list[int]) -> None:
     """Fill the rows of the recipes with these pooled vectors; moments are computed once for all of them."""
-    vectors = sweep.pooled(origin)  # (N,D)
+    vectors = sweep.pooled(origins)  # (N,D)
     fitted, pairs, rows, task = vectors[sweep.pairs.fit], sweep.pairs.pairs, sweep.store.rows, sweep.data.task
     moments: Moments | None = None
     for index in members:
@@ -392,6 +402,7 @@ def _score_origin(sweep: Sweep, origin: Origin, members: list[int]) -> None:
                 shaped = chain.transform(vectors)  # (N,K)
             except NoSpreadError:  # for example [CLS] in layer 0: only this recipe's score is undefined
                 shaped = np.zeros((len(vectors), chain.dim_out(vectors.shape[1])), vectors.dtype)
+        if shaping or len(origins) > 1:
             cosines = pair_cosines(torch.from_numpy(shaped)[:, None, None], torch.from_numpy(pairs))[0, 0]
             rows[index, : len(pairs)] = cosines.numpy()  # those without shaping: during the pass
         if task is not None and sweep.data.reads_vectors:

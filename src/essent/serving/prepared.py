@@ -74,19 +74,18 @@ class Reading:
         """Return the ids of each text within its frame, not truncated: (T,) int32 each."""
         if self.frame.template:
             return [np.array(ids, np.int32) for ids in filled_ids(self._backend, self.frame, texts, None, False)]
-        before, after = self.frame.before, self.frame.after
         texts_ids = read_ids(self._backend, self.frame.prepare(texts) if self.frame.plain_text else texts)
         if self.dropped:
             texts_ids = [[i for i in ids if i not in self.dropped] for ids in texts_ids]
-        return [np.array([*before, *ids, *after], np.int32) for ids in texts_ids]
+        return [np.array(self.frame.around(ids), np.int32) for ids in texts_ids]
 
     def truncate(self, texts: list[str], sequences: list[np.ndarray], limit: int, at_start: bool) -> list[np.ndarray]:
         """Truncate texts to `limit` tokens, including the frame; `sequences` are their framed ids."""
         if self.frame.template:
             filled = filled_ids(self._backend, self.frame, texts, limit, at_start)
             return [np.array(ids, np.int32) for ids in filled]
-        before, after = len(self.frame.before), len(self.frame.after)
-        texts_ids = [ids[before : len(ids) - after].tolist() for ids in sequences]
+        before = len(self.frame.before)
+        texts_ids = [ids[before : before + self.frame.room(len(ids))].tolist() for ids in sequences]
         return [np.array(ids, np.int32) for ids in in_frame(texts_ids, self.frame, limit, at_start)]
 
     def tokens(self, text: str, framed: bool = True) -> list[dict[str, Any]]:
@@ -109,11 +108,13 @@ class Reading:
             if token_id not in self.dropped
         ]  # fmt: skip
         special = {"special": True, "start": None, "stop": None}
-        before, after = (
+        between = self.frame.between or ()
+        before, middle, after = (
             [{"id": token_id, "text": self._backend.id_to_token(token_id) or "", **special} for token_id in ids]
-            for ids in (first, last)
+            for ids in (first, between, last)
         )
-        return [*before, *tokens, *after] if framed else tokens
+        repeated = [] if self.frame.between is None else [*middle, *tokens]
+        return [*before, *tokens, *repeated, *after] if framed else tokens
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Return the text of ids."""
@@ -243,6 +244,8 @@ def prepare(name_and_model: str, engine: str, folder: Path, precision: str = AUT
         recipe, texts = str(encoder.recipe), GOLDEN_TEXTS
         if isinstance(encoder, Encoder):
             module, backbone = encoder.module, encoder.module.backbone
+            if len(module.plan.frames) > 1:
+                raise RecipeError(f"{recipe!r} adds several templates, which cannot be served. Use one template.")
             tokenizer, frame, max_seq_length = module.tokenizer, module.plan.frame, module.max_seq_length
             loaded, pad_id = ("torch", source, str(backbone.static_table.dtype).removeprefix("torch.")), backbone.pad_id
             tolerance = 1e-5 if encoder.device.type == "cpu" else 1e-3

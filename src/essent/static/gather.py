@@ -147,7 +147,7 @@ def _check_layers(backbone: Backbone, texts: list[str], settings: Settings, plan
         raise InputError(f"Layer {wrong[0]!r} does not exist: the model has layers 0 to {backbone.last}.")
     if not layers:
         raise InputError("layers=[] contains no layer. Omit layers= to average all.")
-    if plan is not None and (plan.reads_stats or plan.frame != make_frame(backbone.tokenizer, None)):
+    if plan is not None and (plan.reads_stats or [*plan.frames] != [make_frame(backbone.tokenizer, None)]):
         raise InputError(
             f"The recipe {str(plan.recipe)!r} has a template or token counts: it cannot be computed in the same pass."
         )

@@ -23,8 +23,8 @@ from essent.encoder.saving.save import SavableModule
 from essent.errors import InputError, UnsupportedRecipeError
 from essent.model.backbone import Backbone
 from essent.model.template import make_frame
-from essent.recipe.named import TOKENS_SLOT
-from essent.recipe.recipe import MASK, Recipe
+from essent.recipe.named import MASK, TOKENS_SLOT
+from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import Frame
 
 

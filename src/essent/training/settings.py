@@ -11,7 +11,8 @@ from essent._core.machine import precision_of
 from essent._core.registry import did_you_mean
 from essent.errors import InputError, RecipeError, UnknownNameError
 from essent.model.capabilities import ModelCapabilities, check_recipe
-from essent.recipe.recipe import MASK, Recipe, read_field
+from essent.recipe.named import MASK
+from essent.recipe.recipe import Recipe, read_field
 from essent.training.projection import projection_heads
 
 Row = TypeVar("Row")

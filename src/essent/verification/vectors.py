@@ -112,7 +112,8 @@ class ModelUnderTest:
         self.recipe = str(getattr(self.encoder, "recipe", "a model that no recipe describes"))
         self.tokenizer: Any
         if isinstance(self.encoder, Encoder):
-            self.tokenizer, special = self.encoder.module.backbone.tokenizer, len(self.encoder.module.plan.frame)
+            self.tokenizer = self.encoder.module.backbone.tokenizer
+            special = max(map(len, self.encoder.module.plan.frames))
         else:
             self.tokenizer = (
                 self.encoder.engine_module.reader if isinstance(self.encoder, CompiledEncoder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import torch
@@ -65,8 +65,9 @@ class RecipeModule(InputModule):
     # -- texts to tokens --------------------------------------------------------------------------------------------
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokenize texts to ids in their frame, truncated to the maximum length."""
-        return framed_ids(self.backbone.tokenizer, self.plan.frame, list(texts), self.backbone.max_seq_length)
+        """Tokenize texts to ids in their frame, truncated to the maximum length; an ensemble's frame by frame (M·N)."""
+        tokenizer, limit = self.backbone.tokenizer, self.backbone.max_seq_length
+        return [ids for frame in self.plan.frames for ids in framed_ids(tokenizer, frame, list(texts), limit)]
 
     def pad(self, sequences: Sequence[list[int]], side: str = "right") -> dict[str, Any]:
         """Pad sequences to one batch of features."""
@@ -75,6 +76,8 @@ class RecipeModule(InputModule):
 
     def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Convert texts to features: `input_ids`, `attention_mask` (B,T), padded on the tokenizer's side.
+
+        An ensemble of M templates has M·B rows, those of the first template first.
 
         Raises:
             InputError: an input that is not a str.
@@ -88,19 +91,29 @@ class RecipeModule(InputModule):
     def forward(self, features: dict[str, Any], shape: bool = True, **kwargs: Any) -> dict[str, Any]:
         """Add `sentence_embedding` (B,K), `token_embeddings` (B,T,D) and `token_weights` (B,T) to the features.
 
+        An ensemble has no vectors of tokens.
+
         Args:
             shape: apply the shaping chain; otherwise `sentence_embedding` is the pooled vector.
 
         Raises:
             NotFittedError: the recipe has learned parts and `fit` has not been called.
         """
-        attention_mask = features["attention_mask"].bool()
-        frame = self.plan.frame
-        tokens = Tokens(features["input_ids"], attention_mask, content_of(attention_mask, frame), frame.prefix)
         self.require_fit(shape)
-        states = self.backbone.states(tokens, self.plan.required)
-        vectors, mixed, weights = self.plan.pool(tokens, states, self.backbone, self.stats)
-        features.update(sentence_embedding=self.shaped(vectors, shape), token_embeddings=mixed, token_weights=weights)
+        parts = [features[key].chunk(len(self.plan.frames)) for key in ("input_ids", "attention_mask")]
+        pooled = []
+        for (frame, factor), ids, mask in zip(self.plan.frames.items(), *parts, strict=True):
+            if len(self.plan.frames) > 1:  # drop the padding of longer templates
+                columns = mask.any(dim=0)
+                ids, mask = ids[:, columns], mask[:, columns]
+            attention_mask = mask.bool()
+            tokens = Tokens(ids, attention_mask, content_of(attention_mask, frame), frame.prefix)
+            states = self.backbone.states(tokens, self.plan.required)
+            vectors, mixed, weights = self.plan.pool(tokens, states, self.backbone, self.stats)
+            pooled.append(vectors if factor == 1.0 else vectors * factor)
+        features["sentence_embedding"] = self.shaped(reduce(torch.add, pooled), shape)
+        if len(pooled) == 1:
+            features.update(token_embeddings=mixed, token_weights=weights)
         return features
 
     @cached_property

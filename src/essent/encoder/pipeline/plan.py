@@ -60,8 +60,11 @@ class Plan(nn.Module):
             frozenset(w.attention_head for w in self.weightings if w.attention_head is not None),
         )
         leading_space = any(w.leading_space for w in self.weightings) and backbone.vocabulary.marker == "Ġ"
-        self.frame: Frame = make_frame(backbone.tokenizer, recipe.template, leading_space)
-        check_room(self.frame, recipe.template, backbone.max_seq_length)
+        self.frames: dict[Frame, float] = {}  # and their factors: several templates make an ensemble
+        for template, factor in recipe.terms:
+            frame = make_frame(backbone.tokenizer, template, leading_space)
+            check_room(frame, template, backbone.max_seq_length)
+            self.frames[frame] = self.frames.get(frame, 0.0) + factor
         self.tables: dict[str, str] = {}  # source -> buffer
         for index, source in enumerate(self.sources):
             if isinstance(source.key, str) and source.key != "static":
@@ -90,6 +93,12 @@ class Plan(nn.Module):
         buffer = self.tables.get(str(source.key))
         rows: torch.Tensor = backbone.static_table if buffer is None else getattr(self, buffer)
         return rows
+
+    @property
+    def frame(self) -> Frame:
+        """The frame of a recipe that is no ensemble."""
+        (frame,) = self.frames
+        return frame
 
     @property
     def is_static(self) -> bool:

@@ -51,10 +51,11 @@ def pool_texts(
         NotFiniteError: a vector has NaN or infinite numbers; the message names the text.
     """
     distinct, inverse = distinct_texts(texts)
-    pooled = [np.empty((len(distinct), plan.width(backbone)), np.float32) for plan in plans]
+    pooled = [np.zeros((len(distinct), plan.width(backbone)), np.float32) for plan in plans]
     groups: dict[Frame, list[int]] = {}
     for index, plan in enumerate(plans):
-        groups.setdefault(plan.frame, []).append(index)
+        for frame in plan.frames:
+            groups.setdefault(frame, []).append(index)
     backbone.eval()
     device = backbone.static_table.device
     with tqdm(total=len(distinct) * len(groups), desc="Texts", unit="text", disable=not progress) as bar:
@@ -77,7 +78,7 @@ def pool_texts(
                     states = backbone.states(tokens, required)
                     for index in members:
                         vectors, _, _ = plans[index].pool(tokens, states, backbone, stats.get(frame))
-                        pooled[index][start + chosen] = vectors.float().cpu().numpy()
+                        pooled[index][start + chosen] += vectors.float().cpu().numpy() * plans[index].frames[frame]
                     bar.update(len(chosen))
     return [require_finite(vectors, distinct, backbone.named_parameters())[inverse] for vectors in pooled]
 

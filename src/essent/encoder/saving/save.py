@@ -39,6 +39,7 @@ from essent.recipe.pooling import reductions
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.base import shapers
 from essent.recipe.sources.layers import format_mix, token_tables
+from essent.recipe.templates import format_template
 from essent.recipe.weighting.base import weightings
 from essent.version import __version__
 
@@ -128,7 +129,7 @@ def save_folder(
                 "load it with essent."
             ) from None
     # plain sentence-transformers cannot pool an empty text of a tokenizer without special tokens
-    texts = [text for text, ids in zip(GOLDEN_TEXTS, module.ids(GOLDEN_TEXTS), strict=True) if ids]
+    texts = [text for text, ids in zip(GOLDEN_TEXTS, module.ids(GOLDEN_TEXTS), strict=False) if ids]  # of one frame
     golden = encode(texts)
     # essent 0.1 listed no digests; libraries do not read these of its files
     older = {"code", "essent_module.py", *(entry.name for entry in path.glob("[0-9]_*"))}
@@ -262,7 +263,7 @@ def _write_state(
     state = module.chain.state() if module.chain.needs_fit else {}
     arrays |= {f"chain.{key}": np.ascontiguousarray(value) for key, value in state.items()}
     save_file(arrays, folder / ARRAYS)
-    if plan.frame.plain_text or plan.is_static:
+    if any(frame.plain_text for frame in plan.frames) or plan.is_static:
         backbone.tokenizer.save_pretrained(folder / "tokenizer")
     if plan.is_static:
         config = copy.deepcopy(backbone.model.config)
@@ -301,7 +302,7 @@ def amend_card(path: Path, recipe: Recipe, reason: str, chosen: Sequence[str] = 
     if not file.is_file():
         return  # sentence-transformers has logged why
     parts = {
-        "template": recipe.template,
+        "template": None if recipe.template is None else format_template(recipe.template),
         "layers": format_mix(recipe.layers),
         "weights": " * ".join(recipe.weights),
         "reduce": recipe.reduce,

@@ -26,7 +26,7 @@ from tokenizers import Regex, normalizers, processors
 from torch import nn
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from essent.encoder.pipeline.plan import by_token, weights_by_token
+from essent.encoder.pipeline.plan import Plan, by_token, weights_by_token
 from essent.encoder.saving.static_table import NoStockModulesError, stock_modules_of
 from essent.model.token_rows import LONG
 from essent.recipe.shaping.affine import Affine
@@ -63,10 +63,7 @@ def stock_modules(module: RecipeModule) -> list[nn.Module]:
 
 def _source_modules(module: RecipeModule) -> list[nn.Module]:
     plan, backbone = module.plan, module.backbone
-    if plan.frame.template:
-        raise NoStockModulesError(
-            "its tokenizer may merge the text with the template; with {tokens} in the place of {text} it cannot"
-        )
+    _check_frames(plan)
     if plan.reads_mlm_head:
         raise NoStockModulesError(f"layers={format_mix(plan.recipe.layers)} runs the model's masked-LM head")
     if any(source.debiased for source in plan.sources):
@@ -95,6 +92,15 @@ def _source_modules(module: RecipeModule) -> list[nn.Module]:
         weights[int(layer)] += factor
     start = int(weights.nonzero()[0])
     return [WeightedLayerPooling(backbone.dimensions, backbone.top, start, nn.Parameter(weights[start:].clone()))]
+
+
+def _check_frames(plan: Plan) -> None:
+    if len(plan.frames) > 1 or plan.frame.between is not None:
+        raise NoStockModulesError("its template repeats the text, or it adds several templates")
+    if plan.frame.template:
+        raise NoStockModulesError(
+            "its tokenizer may merge the text with the template; with {tokens} in the place of {text} it cannot"
+        )
 
 
 # -- weights and reduction --------------------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ from essent.model.backbone import RequiredOutputs
 from essent.model.loading import read_capabilities
 from essent.model.mlm_head import NO_HEAD
 from essent.model.template import check_room, debias, make_frame
-from essent.recipe.recipe import MASK, Recipe, read_field
+from essent.recipe.named import MASK
+from essent.recipe.recipe import Recipe, read_field
 from essent.recipe.tokens.ids import Vocabulary, batches, framed_ids, pad
 from essent.selection.evaluation import name_of
 

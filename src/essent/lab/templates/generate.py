@@ -26,8 +26,7 @@ from essent._core.hub import file_options, reach_model
 from essent._core.registry import did_you_mean
 from essent.errors import DataError, InputError, ModelError
 from essent.model.weights import require_weights
-from essent.recipe.named import SLOT
-from essent.recipe.recipe import MASK
+from essent.recipe.named import MASK, SLOT
 from essent.tasks.data import located_rows
 
 if TYPE_CHECKING:

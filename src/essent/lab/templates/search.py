@@ -16,7 +16,7 @@ from essent.errors import DataError, InputError, UnknownNameError, UnsupportedRe
 from essent.lab.templates.generate import Candidate
 from essent.model.loading import open_model, read_capabilities
 from essent.model.template import check_room, make_frame
-from essent.recipe.recipe import MASK
+from essent.recipe.named import MASK
 from essent.recipe.sources.layers import parse_mix, reads_mlm_head
 from essent.selection.leaderboard import Leaderboard, rank_trials
 from essent.selection.run import BASELINES, model_name, search

@@ -109,6 +109,8 @@ class Frame:
     `template` is set if the tokenizer may merge characters of the text with its neighbours: the template is then filled
     with the text and tokenized as a whole. A token that contains a character of the template belongs to the frame, so
     the frame has as many tokens around every text; only the two next to the text may differ from `before` and `after`.
+
+    `between` is set if the text is repeated: the ids between both occurrences.
     """
 
     before: tuple[int, ...]
@@ -117,9 +119,19 @@ class Frame:
     dot_rule: bool = False
     quote_rule: bool = False
     template: str = ""
+    between: tuple[int, ...] | None = None
 
     def __len__(self) -> int:
-        return len(self.before) + len(self.after)
+        return len(self.before) + len(self.between or ()) + len(self.after)
+
+    def room(self, max_seq_length: int) -> int:
+        """Return the number of tokens of a text that fit."""
+        return max(max_seq_length - len(self), 0) // (1 if self.between is None else 2)
+
+    def around(self, ids: list[int]) -> list[int]:
+        """Return the ids of a text within the frame."""
+        repeated = [] if self.between is None else [*self.between, *ids]
+        return [*self.before, *ids, *repeated, *self.after]
 
     @cached_property
     def prefix(self) -> tuple[int, ...]:
@@ -129,7 +141,7 @@ class Frame:
     @cached_property
     def plain_text(self) -> bool:
         """Whether special tokens in the text are plain text; without a template they are not, as in ST."""
-        return self.dot_rule or self.space
+        return self.dot_rule or self.space or self.between is not None
 
     def prepare(self, texts: list[str]) -> list[str]:
         """Return the texts that are tokenized."""
@@ -304,13 +316,12 @@ def _special_tokens(backend: Tokenizer) -> tuple[frozenset[int], tuple[str, ...]
 
 def in_frame(sequences: list[list[int]], frame: Frame, max_seq_length: int | None, at_start: bool) -> list[list[int]]:
     """Put each text's ids into the frame, truncated to `max_seq_length` tokens in total, at the left if `at_start`."""
-    before, after = list(frame.before), list(frame.after)
-    room = None if max_seq_length is None else max(max_seq_length - len(before) - len(after), 0)
+    room = None if max_seq_length is None else frame.room(max_seq_length)
     framed = []
     for ids in sequences:
         if room is not None and len(ids) > room:
             ids = ids[len(ids) - room :] if at_start else ids[:room]
-        framed.append(before + ids + after)
+        framed.append(frame.around(ids))
     return framed
 
 
@@ -365,7 +376,11 @@ def content_of(attention_mask: torch.Tensor, frame: Frame) -> torch.Tensor:
     """Return which of the attended tokens belong to the text itself, for padding on either side: (B,T) bool."""
     position = attention_mask.long().cumsum(dim=1)  # (B,T) from 1 within the text
     last = position[:, -1:] - len(frame.after)
-    return attention_mask & (position > len(frame.before)) & (position <= last)
+    content = attention_mask & (position > len(frame.before)) & (position <= last)
+    if frame.between is None:
+        return content
+    length = (position[:, -1:] - len(frame)) // 2  # (B,1), of one occurrence of the text
+    return content & ((position <= len(frame.before) + length) | (position > last - length))
 
 
 def portions(texts: Sequence[T], size: int = 32_768) -> Iterator[tuple[int, Sequence[T]]]:

@@ -1,4 +1,4 @@
-"""Weights by position or attention: mean, first, last, masks, tokens of the text itself, SGPT, Ditto.
+"""Weights by position or attention: mean, first, last, masks, tokens of the text itself, SGPT, Echo, Ditto.
 
 Positions are counted within the text, so padding on either side changes nothing.
 """
@@ -48,6 +48,19 @@ class Content(Weighting):
     ) -> torch.Tensor:
         """Compute the weights (B,T) of a batch."""
         return tokens.content * self.by_token.weights(tokens, states, vocabulary, stats)  # (B,T)
+
+
+@weightings.register("second")
+@dataclass(frozen=True)
+class Second(Weighting):
+    """Equal weights for the tokens of a text's repetition: in a decoder, they see the whole text (Echo §3)."""
+
+    def weights(
+        self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
+    ) -> torch.Tensor:
+        """Compute the weights (B,T) of a batch."""
+        number = tokens.content.long().cumsum(dim=1)  # (B,T), of the text's tokens in both occurrences
+        return (tokens.content & (2 * number > number[:, -1:])).float()  # (B,T)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,79 @@
+"""Templates of a recipe: none, one, or an ensemble `0.5*T0+0.5*T4` whose pooled vectors are added."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+from essent._core.registry import did_you_mean
+from essent.errors import RecipeError, UnknownNameError
+from essent.recipe.named import SLOT, TEMPLATES, TOKENS_SLOT
+from essent.recipe.sources.layers import NUMBER
+
+Ensemble = tuple[tuple[str, float], ...]
+QUOTED = r'"(?:[^"\\]|\\.)*"'
+TERM = rf"\s*(?:(?P<factor>{NUMBER})\s*\*\s*)?(?P<template>{QUOTED}|[A-Za-z][\w-]*)\s*"
+SUM = re.compile(rf"{TERM}(?:\+{TERM})+".replace("?P<factor>", "?:").replace("?P<template>", "?:"))
+
+
+def parse_template(text: str) -> str | Ensemble | None:
+    """Read "none", the name of a template, a template, or a sum of at least two names or quoted templates.
+
+    Without factors, the terms of a sum have equal weights, as layers do.
+
+    Raises:
+        UnknownNameError: an unknown name in a sum.
+        RecipeError: factors for only some of its terms.
+    """
+    terms = [match.group("factor", "template") for match in re.finditer(TERM, text)] if SUM.fullmatch(text) else []
+    if not terms or any(name.startswith('"') and SLOT not in name and TOKENS_SLOT not in name for _, name in terms):
+        return None if text == "none" else TEMPLATES.get(text, text)  # no sum, whatever it contains
+    factors = [factor for factor, _ in terms if factor is not None]
+    if factors and len(factors) < len(terms):
+        raise RecipeError(f"template={text} — give each template a factor, or none of them.")
+    templates = []
+    for _, name in terms:
+        if not name.startswith('"') and name not in TEMPLATES:
+            raise UnknownNameError(f"Unknown template {name!r} in {text!r}. {did_you_mean(name, list(TEMPLATES))}")
+        templates.append(json.loads(name) if name.startswith('"') else TEMPLATES[name])
+    return tuple(zip(templates, map(float, factors or [1 / len(terms)] * len(terms)), strict=True))
+
+
+def format_template(template: str | Ensemble) -> str:
+    """Write templates as the text that `parse_template` reads; those without a name as JSON."""
+    names = {text: name for name, text in TEMPLATES.items()}
+    if isinstance(template, str):
+        return names.get(template, template)
+    written = [names.get(text) or json.dumps(text, ensure_ascii=False) for text, _ in template]
+    if all(factor == 1 / len(template) for _, factor in template):
+        return "+".join(written)
+    return "+".join(f"{factor!r}*{text}" for text, (_, factor) in zip(written, template, strict=True))
+
+
+def templates_of(template: str | Ensemble | None) -> tuple[str, ...]:
+    """Return the templates of a recipe's field: none, one, or those of the ensemble."""
+    if template is None:
+        return ()
+    return (template,) if isinstance(template, str) else tuple(text for text, _ in template)
+
+
+def check_templates(template: str | Ensemble | None) -> None:
+    """Check that each template has one slot, or two {tokens} (Echo), and that factors are finite.
+
+    Raises:
+        RecipeError: names the template and what is allowed.
+    """
+    for text in templates_of(template):
+        slots, twice = text.count(SLOT) + text.count(TOKENS_SLOT), text.count(TOKENS_SLOT) == 2
+        if slots != 1 and not (slots == 2 and twice):
+            raise RecipeError(
+                f"template={text!r} has {slots} {SLOT}; it must have exactly one, or two {TOKENS_SLOT} (echo). "
+                f"Named templates: {', '.join(TEMPLATES)}."
+            )
+    if not isinstance(template, tuple):
+        return
+    if len(set(templates_of(template))) < len(template):
+        raise RecipeError(f"template={format_template(template)} repeats a template. Add up its factors.")
+    if not all(math.isfinite(factor) for _, factor in template):
+        raise RecipeError(f"template={format_template(template)} — the factors must be finite numbers.")
