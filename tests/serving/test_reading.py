@@ -14,7 +14,8 @@ from samples import LONG, TEXTS
 
 
 @pytest.mark.parametrize(
-    ("family", "recipe"), [("gpt2", "prompteol"), ("llama", "about"), ("roberta", "template=T4"), ("bert", "prompt")]
+    ("family", "recipe"),
+    [("gpt2", "prompteol"), ("gpt2", "echo"), ("llama", "about"), ("roberta", "template=T4"), ("bert", "prompt")],
 )
 def test_ids_and_tokens_equal_those_of_the_encoder(family: str, recipe: str, folder_of: Callable[[str], Path]) -> None:
     module = Encoder(folder_of(family), recipe).module

@@ -189,7 +189,7 @@ def _show_recipe(name: str, console: Console) -> Recipe:
         if published.argument:
             show(f"Form: {published.form}, e.g. {published.instance}")
     weights, shaping = "*".join(recipe.weights), " | ".join(recipe.shaping)
-    template = recipe.template and format_template(recipe.template)
+    template = "none" if recipe.template is None else format_template(recipe.template)
     texts = (template, format_mix(recipe.layers), weights, recipe.reduce, shaping)
     rows = [
         (f"{field:<10}{symbol}", text or "none")

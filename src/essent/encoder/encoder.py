@@ -320,9 +320,9 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             return self._vectors(missing, batch_size, progress, shape=False, device=device)
 
         def pool(missing: list[str]) -> list[np.ndarray]:
-            is_kept = states is not None and len(module.plan.frames) == 1
-            vectors = states.pool(module, missing, batch_size, compute) if is_kept else compute(missing)
-            return [vectors.cpu().numpy()]
+            if states is None or len(module.plan.frames) > 1:
+                return [compute(missing).cpu().numpy()]
+            return [states.pool(module, missing, batch_size, compute).cpu().numpy()]
 
         return torch.from_numpy(cache.vectors([key], [module.plan.width(module.backbone)], texts, pool)[0])
 

@@ -101,13 +101,13 @@ class Reading:
             (prepared,) = self.frame.prepare([text])
             encoding = self._backend.encode(prepared, add_special_tokens=False)
             content = list(zip(encoding.ids, encoding.offsets, strict=True))
-        tokens = [
+        tokens: list[dict[str, Any]] = [
             {"id": token_id, "text": self.decode([token_id], False), "special": False,
              "start": max(start - shift, 0), "stop": min(stop - shift, len(text))}
             for token_id, (start, stop) in content
             if token_id not in self.dropped
         ]  # fmt: skip
-        special = {"special": True, "start": None, "stop": None}
+        special: dict[str, Any] = {"special": True, "start": None, "stop": None}
         between = self.frame.between or ()
         before, middle, after = (
             [{"id": token_id, "text": self._backend.id_to_token(token_id) or "", **special} for token_id in ids]

@@ -29,7 +29,7 @@ Shells = Callable[[str], SentenceTransformer]
 
 
 def encoder_of(shell: SentenceTransformer, spec: str) -> Encoder:
-    template = TEMPLATES["T2"] if spec.startswith("mask") else None
+    template = {"mask": TEMPLATES["T2"], "second": TEMPLATES["echo"]}.get(spec)
     return Encoder(shell, Recipe(template=template, weights=tuple(spec.split("*")))).fit([*CORPUS, *TEXTS])
 
 

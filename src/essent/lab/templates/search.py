@@ -18,6 +18,7 @@ from essent.model.loading import open_model, read_capabilities
 from essent.model.template import check_room, make_frame
 from essent.recipe.named import MASK
 from essent.recipe.sources.layers import parse_mix, reads_mlm_head
+from essent.recipe.templates import templates_of
 from essent.selection.leaderboard import Leaderboard, rank_trials
 from essent.selection.run import BASELINES, model_name, search
 from essent.selection.search_data import SearchData, SearchSettings, held_out
@@ -191,7 +192,9 @@ def search_templates(
             step |= {"baselines": () if boards else baselines, "work": None if work is None else Path(work) / slot}
             board = search(shell, data, space, **step)
             boards.append(board)
-            scores |= {t.recipe.template: t.scores[board.criterion] for t in board.trials if t.recipe.template}
+            scores |= {
+                text: t.scores[board.criterion] for t in board.trials for text in templates_of(t.recipe.template)
+            }
         chosen[slot] = max(choices, key=lambda choice: float(np.nan_to_num(scores[templates[choice]], nan=-np.inf)))
         steps.append(Step(slot, {template: scores[template] for template in templates.values()}, chosen[slot]))
     template = grammar.fill(chosen)
