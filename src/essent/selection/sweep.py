@@ -310,10 +310,11 @@ class Sweep:
         """Return the name of the unit of work that scores the recipes of a key of `reread`."""
         return " ".join(map(str, ("shaping", *key)))
 
-    def release(self) -> None:
-        """Remove the files whose recipes are all scored."""
-        for key, readers in self.readers.items():
-            if all(self.store.done(self.unit(reader)) for reader in readers):
+    def release(self, scored: RowKey) -> None:
+        """Remove the files that no recipe reads any more, once those of a key of `reread` are scored."""
+        for key in [key for key, readers in self.readers.items() if scored in readers]:
+            self.readers[key].remove(scored)
+            if not self.readers[key]:
                 for path in self.store.folder.glob(_file(key, "*")):
                     path.unlink()
 
@@ -362,7 +363,8 @@ def score_stored(sweep: Sweep) -> None:
     todo = [member for member in members if not store.done(sweep.unit(member[0]))]
     remaining = Counter(key for key, _, _ in todo)
     description = "Scoring" if data.reads_vectors else "Shaping"
-    sweep.release()  # in case a run was killed before it did so
+    for key in sweep.reread.keys() - remaining.keys():
+        sweep.release(key)  # in case a run was killed before it did so
     try:
         # filters of warnings are shared by all threads: they must not end with those of one thread
         with (
@@ -378,7 +380,7 @@ def score_stored(sweep: Sweep) -> None:
                 remaining[key] -= 1
                 if not remaining[key]:
                     store.finish(sweep.unit(key))
-                    sweep.release()
+                    sweep.release(key)
     finally:
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)
