@@ -89,13 +89,15 @@ class Reference:
         if template is None:
             before, after = " " * (leading_space and text != ""), ""
         else:
-            if text and text[-1] not in ".?\"'":
+            if text and text[-1] not in ".?\"'" and template.count("{tokens}") < 2:
                 text += "."
             if '"{text}"' in template and "[MASK]" not in template:  # PromptEOL's code
                 text = text.replace('"', "'")
                 text = text[:-1] + "." if text.endswith("?") else text
             template = template.replace("[MASK]", self.tokenizer.mask_token or "")
-            before, after = template.replace("{tokens}", "{text}").split("{text}")
+            before, *between, after = template.replace("{tokens}", "{text}").split("{text}")
+            if between:  # Echo: the text twice
+                return self._repeated(text, before, *between, after)
         filled = before + text + after
         full = self.tokenizer(filled, return_offsets_mapping=True, return_special_tokens_mask=True)
         start, stop = len(before), len(before) + len(text)
@@ -114,6 +116,15 @@ class Reference:
             last_word = max(n for n in range(len(ids)) if content[n])
             del ids[last_word], content[last_word]
         return Sentence(tuple(ids), tuple(content))
+
+    def _repeated(self, text: str, *parts: str) -> Sentence:
+        """A text that its template repeats: pieces tokenized apart and joined."""
+        before, between, after = (self.tokenizer(part, add_special_tokens=False)["input_ids"] for part in parts)
+        words = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        left, right = self.tokenizer("")["input_ids"]  # [CLS], [SEP]
+        ids = (left, *before, *words, *between, *words, *after, right)
+        inside = [(False, before), (True, words), (False, between), (True, words), (False, after)]
+        return Sentence(ids, (False, *(mine for mine, part in inside for _ in part), False))
 
     # -- tokens -> states -------------------------------------------------------------------------------------------
 
@@ -217,18 +228,21 @@ class Reference:
         name, _, argument = spec.partition(":")
         ids, size = sentence.ids, len(sentence.ids)
         special = set(self.tokenizer.all_special_ids)
-        if name == "uniform":
-            return [1.0] * size
-        if name == "cls":
-            return [1.0] + [0.0] * (size - 1)
-        if name == "last":
-            return [0.0] * (size - 1) + [1.0]
-        if name == "position":
-            return [n + 1.0 for n in range(size)]
+        by_position = {
+            "uniform": [1.0] * size,
+            "cls": [1.0] + [0.0] * (size - 1),
+            "last": [0.0] * (size - 1) + [1.0],
+            "position": [n + 1.0 for n in range(size)],
+        }
+        if name in by_position:
+            return by_position[name]
         if name == "mask":
             return [float(token == self.tokenizer.mask_token_id) for token in ids]
         if name == "content":
             return [float(mine and token not in special) for token, mine in zip(ids, sentence.content, strict=True)]
+        if name == "second":
+            number = np.cumsum(sentence.content)
+            return [float(mine and 2 * n > number[-1]) for mine, n in zip(sentence.content, number, strict=True)]
         if name == "ditto":
             return self.diagonal(ids, argument)
         if name == "remove":
