@@ -72,6 +72,7 @@ def test_changes_of_the_objective_change_templates_and_recipe() -> None:
         ({"templates": ["{text} [MASK]"]}, InputError, r"needs 2 template\(s\), got 1"),
         ({"templates": ["{text} [MASK]"] * 2}, InputError, "The templates are equal"),
         ({"templates": ["{text} [MASK]", "{text}"]}, RecipeError, r"has no \[MASK\]"),
+        ({"templates": ["T0+T4", "T1"]}, RecipeError, "one template per view, not a sum"),
         ({"recipe": "mean"}, RecipeError, "recipe='prompt' or 'prompt-denoised'"),
         ({"objective": "simcse", "recipe": "prompt"}, RecipeError, "use objective='same-template'"),
         ({"objective": "simcse", "recipe": "mean | whiten"}, RecipeError, "fit it afterwards"),

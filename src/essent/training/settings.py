@@ -109,7 +109,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         templates = (self.templates,) if isinstance(self.templates, str) else tuple(self.templates)
-        object.__setattr__(self, "templates", tuple(str(read_field("template", text)) for text in templates))
+        read = [read_field("template", text) for text in templates]
+        if several := [text for text, template in zip(templates, read, strict=True) if not isinstance(template, str)]:
+            raise RecipeError(f"templates={several[0]!r}: training needs one template per view, not a sum or none.")
+        object.__setattr__(self, "templates", tuple(read))
         for name in ("batch_size", "max_steps", "max_seq_length", "validate_every", "seed"):
             value, least = getattr(self, name), int(name != "seed")
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
