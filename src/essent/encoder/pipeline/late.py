@@ -88,7 +88,7 @@ def encode_chunks(
         The vectors (number of chunks, K) float32 of each document.
 
     Raises:
-        UnsupportedRecipeError: the recipe has a template, or weights=cls, last or mask.
+        UnsupportedRecipeError: the recipe has a template, or weights=cls or last.
         InputError: a document is not a list of chunks, or the prompt leaves no room for it.
         NotFittedError: the recipe has learned parts and `fit` has not been called.
 
