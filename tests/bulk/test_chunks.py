@@ -79,8 +79,48 @@ def test_truncated_texts(bert: Path, tmp_path: Path, parquet: Callable[..., Path
     assert run.statuses == {"ok": 2}
 
 
+@pytest.mark.parametrize("chunk", ["late", "late:tokens:7"])
+def test_late_chunks(chunk: str, bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+    """Rows and spans of chunks as without late; vectors from a pass over the whole text; nothing is truncated."""
+    texts = [*TEXTS, "The old oak tree stayed there all the morning. " * 60]
+    run = encode(parquet(6, texts=texts), str(bert), tmp_path / "late", chunk=chunk, normalize=True)
+    plain = "sentences" if chunk == "late" else chunk.removeprefix("late:")
+    encode(tmp_path / "rows.parquet", str(bert), tmp_path / "plain", chunk=plain)
+    late_rows, plain_rows = (table_of(tmp_path / name).to_pylist() for name in ("late", "plain"))
+    names = ("n", "text", "chunk", "chunk_start", "chunk_end", "status")
+    assert [[row[name] for name in names] for row in late_rows] == [[row[name] for name in names] for row in plain_rows]
+    assert set(run.statuses) == {"ok", "null", "empty"}
+    encoder = Encoder(str(bert))
+    for n in (0, 2, 4, 5):
+        rows, text = [row for row in late_rows if row["n"] == n], texts[n]
+        starts = [0, *(row["chunk_start"] for row in rows[1:])]
+        chunks = [text[start:stop] for start, stop in zip(starts, [*starts[1:], None], strict=True)]
+        (expected,) = encoder.encode_chunks([chunks], normalize_embeddings=True)
+        np.testing.assert_allclose([row["embedding"] for row in rows], expected, atol=1e-5)
+    part = (tmp_path / "late" / "part-00000-000000.parquet").read_bytes()
+    encode(tmp_path / "rows.parquet", str(bert), tmp_path / "late", chunk=chunk, normalize=True, force=True)
+    assert (tmp_path / "late" / "part-00000-000000.parquet").read_bytes() == part
+    with pytest.raises(EssentError, match=r"chunk"):
+        encode(tmp_path / "rows.parquet", str(bert), tmp_path / "late", chunk=plain, normalize=True)
+
+
+def test_late_chunks_need_states(
+    bert: Path, static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]
+) -> None:  # fmt: skip
+    """A graph and a recipe with a template are refused before the model is read, a static encoder after."""
+    rows = parquet(3)
+    with pytest.raises(EssentError, match=r"needs an Encoder in torch.*not a graph of onnx. .* or chunk='tokens:9'"):
+        encode(rows, "no model", tmp_path / "out", chunk="late:tokens:9", engine="onnx")
+    with pytest.raises(EssentError, match=r"weights=last: late chunking needs .* Allowed: content, "):
+        encode(rows, "no model", tmp_path / "out", chunk="late", recipe="last-token")
+    with pytest.raises(EssentError, match=r"not a StaticEncoder. .* or chunk='sentences'"):
+        encode(rows, static_folder, tmp_path / "out", chunk="late")
+    with pytest.raises(EssentError, match=r"weights=cls: late chunking needs"):
+        encode(rows, Encoder(str(bert), "cls"), tmp_path / "out", chunk="late")
+
+
 def test_refused_chunks(bert: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
-    for chunk in ("words", "tokens:0", "tokens:x"):
+    for chunk in ("words", "tokens:0", "tokens:x", "late:", "late:late", "late:words"):
         with pytest.raises(EssentError, match=r"must be 'sentences' or 'tokens:N'"):
             encode("x.txt", "no model", tmp_path / "out", chunk=chunk)
     with pytest.raises(EssentError, match=r"the model reads at most 254 tokens"):

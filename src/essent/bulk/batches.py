@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from essent.bulk.settings import (
     CHUNK_COLUMNS,
     CHUNKS,
     EMPTY,
+    LATE,
     NOT_FINITE,
     NOT_TEXT,
     NULL,
@@ -93,8 +95,9 @@ def _batch_of(unit: Unit, table: Any, cells: list[str | None], codes: np.ndarray
     rows, spans = np.flatnonzero(codes == OK), None
     texts = [cell for cell, code in zip(cells, codes.tolist(), strict=True) if cell is not None and code == OK]
     if settings.chunk is not None:
-        texts, rows, spans = _cut(texts, rows, settings.chunk, model)
-    return Batch(unit, table, codes, texts, rows, model.too_long(texts), spans)
+        texts, rows, spans = _cut(texts, rows, settings, model)
+    truncated = np.zeros(len(texts), bool) if settings.chunks_late else model.too_long(texts)
+    return Batch(unit, table, codes, texts, rows, truncated, spans)
 
 
 def require_all_ok(codes: np.ndarray, name: str, unit: Unit, source: Source) -> None:
@@ -157,7 +160,7 @@ def sample_texts(sources: Sequence[Source], settings: BulkSettings, count: int) 
 
 def encode(batch: Batch, model: Model, settings: BulkSettings) -> None:
     """Encode a batch. Zero and non-finite vectors are dropped, with a status for their rows."""
-    vectors = model.encode(batch.texts)  # (M,K)
+    vectors = model.encode_chunks(_documents(batch)) if settings.chunks_late else model.encode(batch.texts)  # (M,K)
     codes = np.where(batch.truncated, TRUNCATED, OK).astype(np.uint8)  # (M,)
     codes[~vectors.any(axis=1)] = ZERO
     codes[~np.isfinite(vectors).all(axis=1)] = NOT_FINITE
@@ -212,13 +215,16 @@ def chunk_columns(batch: Batch, settings: BulkSettings) -> dict[str, Any]:
 
 
 def _cut(
-    texts: list[str], rows: np.ndarray, chunk: str, model: Model
-) -> tuple[list[str], np.ndarray, np.ndarray]:  # fmt: skip
-    """Split texts into chunks: return their texts, rows (M,) and spans (M,2).
+    texts: list[str], rows: np.ndarray, settings: BulkSettings, model: Model
+) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Split texts into chunks: return their texts, rows (M,) and spans (M,2), without spaces at both ends.
+
+    For late chunking, the chunks' texts include the spaces: together they are the whole text.
 
     Raises:
         InputError: chunks by tokens with a model without offsets of tokens, or longer than it reads.
     """
+    chunk = str(settings.chunk).removeprefix(LATE)
     if chunk == "sentences":
         ends = [[match.end() for match in SENTENCE_END.finditer(text)] for text in texts]
         spans = [list(pairwise([0, *text_ends, len(text)])) for text, text_ends in zip(texts, ends, strict=True)]
@@ -231,8 +237,21 @@ def _cut(
         chunk_spans += stripped or [_stripped(text, 0, len(text))]
         counts.append(max(len(stripped), 1))
     owners = np.repeat(np.arange(len(texts)), counts)  # (M,)
-    chunks = [texts[owner][start:end] for owner, (start, end) in zip(owners.tolist(), chunk_spans, strict=True)]
-    return chunks, rows[owners], np.array(chunk_spans, np.int64).reshape(-1, 2)
+    stripped_spans = np.array(chunk_spans, np.int64).reshape(-1, 2)
+    cuts = stripped_spans
+    if settings.chunks_late:
+        firsts = np.diff(owners, prepend=-1) > 0  # (M,) the first chunk of each text
+        starts = np.where(firsts, 0, stripped_spans[:, 0])
+        stops = np.where(np.append(firsts[1:], True), [len(texts[owner]) for owner in owners], np.append(starts[1:], 0))
+        cuts = np.stack([starts, stops], axis=1)
+    chunks = [texts[owner][start:stop] for owner, (start, stop) in zip(owners.tolist(), cuts.tolist(), strict=True)]
+    return chunks, rows[owners], stripped_spans
+
+
+def _documents(batch: Batch) -> list[list[str]]:
+    """Return the chunks of each row with text."""
+    by_row = groupby(zip(batch.rows.tolist(), batch.texts, strict=True), key=itemgetter(0))
+    return [[chunk for _, chunk in chunks] for _, chunks in by_row]
 
 
 def _stripped(text: str, start: int, end: int) -> tuple[int, int]:

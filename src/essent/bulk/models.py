@@ -21,9 +21,10 @@ from essent._core.folders.files import digest_of_file, read_json
 from essent._core.lazy import check_torch
 from essent._core.machine import BFLOAT16, FLOAT32
 from essent._core.texts import encode_allowing_nonfinite, require_finite
-from essent.bulk.settings import BulkSettings, ModelSpec
+from essent.bulk.settings import LATE, BulkSettings, ModelSpec
 from essent.engine.choice import check_graph, computing_in
 from essent.errors import InputError, NotFittedError, RecipeError
+from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import Frame, fast_backend, read_ids, text_ids
 from essent.static.encoder import StaticEncoder, static_of
 
@@ -70,6 +71,20 @@ class Model:
         )
         return np.ascontiguousarray(encode_allowing_nonfinite(encode), dtype=np.float32)
 
+    def encode_chunks(self, documents: list[list[str]]) -> np.ndarray:
+        """Encode the chunks of documents in their context to vectors (M,K) float32; a vector may be non-finite."""
+        if not documents:
+            return np.empty((0, self.dimensions), np.float32)
+        encode = partial(
+            self.encoder.encode_chunks,
+            documents,
+            prompt=self.prompt,
+            batch_size=self.settings.batch_size,
+            normalize_embeddings=self.settings.normalize,
+            truncate_dim=self.settings.truncate_dim,
+        )
+        return np.concatenate(encode_allowing_nonfinite(encode))
+
     def require_any_finite(self) -> None:
         """Raise NotFiniteError, with the probable cause, if the model has no finite vector for any text."""
         vectors = self.encode(PROBES)
@@ -102,6 +117,8 @@ def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
         MissingDependencyError: torch, or an engine's library, is not installed.
     """
     encoder, choice = spec.model, spec.choice
+    if settings.chunks_late and choice.makes_graph:
+        raise _not_late(settings, f"a graph of {spec.engine}")
     shared = not isinstance(encoder, (str, Path))
     if not shared:
         name = str(encoder)
@@ -117,8 +134,11 @@ def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
             return static
         check_torch(f"Embedding with {name!r}")
         from essent.encoder.encoder import Encoder
+        from essent.encoder.pipeline.late import check_late
         from essent.model.loading import open_model
 
+        if settings.chunks_late and spec.recipe is not None:
+            check_late(Recipe.parse(spec.recipe))
         try:
             encoder = Encoder(name, spec.recipe, **spec.options)
         except RecipeError:  # no recipe describes its modules
@@ -192,6 +212,8 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
         InputError: an unknown prompt, or an object that does not encode.
         NotFittedError: the recipe learns something and has not.
     """
+    if settings.chunks_late:
+        _require_late(encoder, settings)
     if isinstance(encoder, StaticEncoder):
         check_prompt(settings.prompt, settings.prompt_name, encoder.prompts)
         default = encoder.prompts.get(settings.prompt_name or encoder.default_prompt_name or "", "")
@@ -214,6 +236,22 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
     metadata |= {"prompt": prompt, "truncate_dim": dimensions}
     width = int(encoder.get_embedding_dimension() or 0)
     return Model(encoder, metadata, min(dimensions or width, width), prompt, settings, *reading)
+
+
+def _require_late(encoder: Any, settings: BulkSettings) -> None:
+    """Raise an error unless late chunking has a meaning for the encoder."""
+    if not hasattr(encoder, "encode_chunks"):
+        raise _not_late(settings, f"a {type(encoder).__name__}")
+    from essent.encoder.pipeline.late import check_late
+
+    check_late(encoder.recipe)
+
+
+def _not_late(settings: BulkSettings, model: str) -> InputError:
+    return InputError(
+        f"chunk={settings.chunk!r} needs an Encoder in torch, which gives a vector per token, not {model}. Use "
+        f"engine=torch with a transformer, or chunk={str(settings.chunk).removeprefix(LATE)!r}."
+    )
 
 
 def _metadata(model: str, recipe: str, engine: str, limit: int | None, fit: str | None = None) -> dict[str, Any]:

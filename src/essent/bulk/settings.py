@@ -13,7 +13,8 @@ from essent.engine.choice import EngineChoice
 from essent.errors import InputError
 
 CHOICES = {"dtype": ("float32", "float16", "int8"), "vectors": ("list", "fixed"), "chunk_rows": ("rows", "mean")}
-CHUNK = re.compile(r"sentences|tokens:([1-9][0-9]*)")
+LATE = "late:"  # before a way to split: the chunks are encoded in the context of their text
+CHUNK = re.compile(rf"({LATE})?(sentences|tokens:[1-9][0-9]*)")
 EMBEDDING, STATUS, SCALE, OTHERS = "embedding", "status", "scale", "other_values"
 STATUSES = {
     "ok": "the text has a vector",
@@ -44,7 +45,8 @@ class BulkSettings:
         max_seq_length: maximum tokens per text; by default the model's limit.
         dtype: number format of the vectors: float32, float16, or int8 with a column `scale`.
         vectors: list, or fixed for Arrow's lists of a fixed size.
-        chunk: split texts into chunks: `sentences` or `tokens:N`.
+        chunk: split texts into chunks: `sentences` or `tokens:N`. `late:sentences` (or `late`) and `late:tokens:N`
+            encode them in the context of the whole text, see `Encoder.encode_chunks`.
         chunk_rows: one row per chunk (`rows`), or one vector per text, the mean weighted by length (`mean`).
         rows_per_part: approximate number of rows per part; a killed run loses its current part.
         batch_size: size of a batch; 32 is as much as 32 texts of 64 tokens.
@@ -80,8 +82,13 @@ class BulkSettings:
                 check_size(getattr(self, name), name)
         if self.prompt is not None and self.prompt_name is not None:
             raise InputError("prompt and prompt_name exclude each other. Pass only one of them.")
+        if self.chunk == "late":
+            object.__setattr__(self, "chunk", f"{LATE}sentences")
         if self.chunk is not None and not CHUNK.fullmatch(self.chunk):
-            raise InputError(f"chunk={self.chunk!r}: must be 'sentences' or 'tokens:N', for example tokens:200.")
+            raise InputError(
+                f"chunk={self.chunk!r}: must be 'sentences' or 'tokens:N', for example tokens:200, or either after "
+                f"{LATE!r} to encode chunks in context."
+            )
         names = (self.id,) if isinstance(self.id, str) else self.id
         object.__setattr__(self, "id", tuple(dict.fromkeys(names)))
 
@@ -91,6 +98,11 @@ class BulkSettings:
         scale = (SCALE,) if self.dtype == "int8" else ()
         chunks = () if self.chunk is None else CHUNK_COLUMNS if self.chunk_rows == "rows" else (CHUNKS,)
         return (*chunks, STATUS, *scale, EMBEDDING)
+
+    @property
+    def chunks_late(self) -> bool:
+        """Whether chunks are encoded in the context of their text."""
+        return self.chunk is not None and self.chunk.startswith(LATE)
 
     def described(self) -> dict[str, Any]:
         """Return the values that determine rows and vectors; the prompt is described by the model's metadata."""

@@ -26,6 +26,7 @@ from essent._core.types import ModelLike, NamesItsModel, TextsLike
 from essent.encoder.calibrated import CalibratedTransformer
 from essent.encoder.pipeline.cache import KeptStates, PooledCache
 from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_of
+from essent.encoder.pipeline.late import encode_chunks as _encode_chunks
 from essent.encoder.pipeline.module import RecipeModule
 from essent.encoder.pipeline.plan import PORTION
 from essent.encoder.saving.load import folder_of, load_folder
@@ -231,6 +232,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
     # -- encode -----------------------------------------------------------------------------------------------------
 
     encode = with_checked_arguments(SentenceTransformer.encode)
+    encode_chunks = _encode_chunks
 
     @torch.inference_mode()
     def _inference(self, inputs: list[Any], **arguments: Any) -> Any:

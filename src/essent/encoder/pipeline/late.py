@@ -1,0 +1,290 @@
+"""Late chunking (Günther et al. 2024): one pass over a document, one vector for each of its chunks.
+
+e(chunk) = g( Σ_n ω_n Σ_k α_k h_n^(k) ), where n runs over the tokens of the chunk and h are their states in a pass over
+the whole document. Weights are computed as if the chunk were a text: scaled, and positions counted, within it. Special
+tokens and the prompt before the document belong to its first chunk, those after it to its last one, so that a document
+of one chunk has the vector that `encode` gives it.
+
+Documents longer than the model are read in overlapping windows ("long late chunking", Algorithm 2): a token has the
+state of the first window that contains it. Unlike in the authors' code, every window has special tokens and prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from essent._core.arguments import check_size
+from essent._core.compat import prompt_of
+from essent._core.display import text_progress
+from essent._core.texts import check_texts, mend_surrogates
+from essent.errors import InputError, UnsupportedRecipeError
+from essent.recipe.recipe import Recipe
+from essent.recipe.tokens.ids import TOKENS_PER_TEXT, Frame, batches, pad
+from essent.recipe.tokens.spans import chunks_of_tokens, text_spans
+from essent.recipe.types import States, Tokens
+from essent.recipe.weighting.base import weightings
+
+if TYPE_CHECKING:
+    from essent.encoder.encoder import Encoder
+    from essent.encoder.pipeline.module import RecipeModule
+
+OVERLAP = 256  # tokens that two windows share, as in the authors' code; at most half a window
+DOCUMENTS = 1024  # documents whose ids are in memory at a time
+WHOLE_TEXT = ("cls", "last", "mask")  # weightings of one token that stands for the whole text
+Window = tuple[list[int], slice]  # ids of one pass, and the tokens whose states are retained
+
+
+def check_late(recipe: Recipe) -> None:
+    """Raise an error if late chunking has no meaning for a recipe.
+
+    Raises:
+        UnsupportedRecipeError: the recipe has a template, or reads a token that stands for the whole text.
+    """
+    if recipe.template is not None:
+        raise UnsupportedRecipeError(
+            f"template={recipe.template!r}: late chunking reads the tokens of each chunk, and a template stands around "
+            "the whole document. Use a recipe without a template, such as mean."
+        )
+    for spec in recipe.weights:
+        if weightings.create(spec).name in WHOLE_TEXT:
+            allowed = ", ".join(name for name in sorted(weightings) if name not in WHOLE_TEXT)
+            raise UnsupportedRecipeError(
+                f"weights={spec}: late chunking needs weights of a chunk's own tokens, and this is one token that "
+                f"stands for the whole document. Allowed: {allowed}. Or encode the chunks alone."
+            )
+
+
+@torch.inference_mode()
+def encode_chunks(
+    self: Encoder,
+    documents: Iterable[Iterable[str]],
+    *,
+    prompt_name: str | None = None,
+    prompt: str | None = None,
+    batch_size: int = 32,
+    show_progress_bar: bool | None = None,
+    normalize_embeddings: bool = False,
+    truncate_dim: int | None = None,
+) -> list[np.ndarray]:
+    """Encode the chunks of documents in their context (late chunking, Günther et al. 2024).
+
+    The model reads a whole document, and each chunk has the pooled vector of its own tokens. A token that two chunks
+    share belongs to the chunk with its last character. A chunk without tokens (empty, blank) has the vector of the
+    token after it. Documents longer than `max_seq_length` are read in overlapping windows.
+
+    Args:
+        documents: the chunks of each document in their order, with the spaces and line breaks between them: joined,
+            they are the document.
+        prompt_name, prompt: put before every document, as in `encode`.
+        batch_size: texts of about 64 tokens per batch; a document is read in one batch if it fits.
+        normalize_embeddings, truncate_dim: as in `encode`.
+
+    Returns:
+        The vectors (number of chunks, K) float32 of each document.
+
+    Raises:
+        UnsupportedRecipeError: the recipe has a template, or weights=cls or last.
+        InputError: a document is not a list of chunks, or the prompt leaves no room for it.
+        NotFittedError: the recipe has learned parts and `fit` has not been called.
+
+    Example:
+        >>> from essent import Encoder
+        >>> encoder = Encoder("sentence-transformers/all-MiniLM-L6-v2")
+        >>> documents = [["Berlin is the capital of Germany. ", "Its inhabitants like it."], ["One chunk."]]
+        >>> [vectors.shape for vectors in encoder.encode_chunks(documents)]
+        [(2, 384), (1, 384)]
+    """
+    module, before = self.module, mend_surrogates(prompt_of(self, prompt, prompt_name))
+    check_late(module.recipe)
+    check_size(batch_size, "batch_size")
+    if truncate_dim is not None:
+        check_size(truncate_dim, "truncate_dim")
+    module.require_fit()
+    chunks_by_document = check_documents(documents)
+    self.eval()
+    counts = [len(chunks) for chunks in chunks_by_document]
+    first_rows = [0, *accumulate(counts)]
+    vectors: torch.Tensor | None = None
+    with text_progress(len(counts), bool(show_progress_bar)) as update:
+        for indices, pooled in _pooled(module, chunks_by_document, before, batch_size):
+            features = {"sentence_embedding": module.shaped(pooled)}
+            for further in list(self)[1:]:
+                features = further(features)
+            batch = features["sentence_embedding"].float().cpu()
+            if vectors is None:
+                vectors = batch.new_empty(first_rows[-1], batch.shape[1])
+            vectors[[row for index in indices for row in range(first_rows[index], first_rows[index + 1])]] = batch
+            update(len(indices))
+    if vectors is None:  # no chunks
+        vectors = torch.empty(0, self.get_embedding_dimension() or 0)
+    dimensions = self.truncate_dim if truncate_dim is None else truncate_dim
+    texts = [chunk for chunks in chunks_by_document for chunk in chunks]
+    finished: np.ndarray = self._finished(vectors, texts, dimensions, normalize_embeddings).numpy()
+    return np.split(finished, first_rows[1:-1]) if counts else []
+
+
+def check_documents(documents: Any) -> list[list[str]]:
+    """Return documents as lists of their chunks.
+
+    Raises:
+        InputError: a document is not a list of str; the message names its index.
+    """
+    if isinstance(documents, (str, bytes)) or not hasattr(documents, "__iter__"):
+        raise InputError(f"documents={str(documents)[:60]!r}: must be a list of documents, each a list of its chunks.")
+    checked = []
+    for index, chunks in enumerate(documents):
+        if isinstance(chunks, str):
+            raise InputError(
+                f"documents[{index}] is str ({chunks[:60]!r}): every document must be a list of its chunks, "
+                '["first chunk. ", "second chunk."].'
+            )
+        try:
+            checked.append(check_texts(chunks))
+        except InputError as error:
+            raise InputError(f"documents[{index}]: {error}") from None
+    return checked
+
+
+def _pooled(
+    module: RecipeModule, documents: Sequence[list[str]], prompt: str, batch_size: int
+) -> Iterator[tuple[list[int], torch.Tensor]]:
+    """Yield indices of documents, and the pooled vectors (number of their chunks, K) in the same order."""
+    for first in range(0, len(documents), DOCUMENTS):
+        windows, bounds = _tokenized(module, documents[first : first + DOCUMENTS], prompt)
+        for chosen in batches([sum(len(ids) for ids, _ in each) for each in windows], batch_size):
+            indices = [int(index) for index in chosen if len(bounds[index])]  # documents without chunks have no vector
+            if indices:
+                states = _states(module, [window for index in indices for window in windows[index]], batch_size)
+                pooled = _pool(module, *states, [bounds[index] for index in indices], batch_size)
+                yield [first + index for index in indices], pooled
+
+
+def _tokenized(
+    module: RecipeModule, documents: Sequence[list[str]], prompt: str
+) -> tuple[list[list[Window]], list[np.ndarray]]:
+    """Return the windows of each document, and the first and the last but one token (C,2) of each of its chunks."""
+    frame, limit = module.plan.frame, module.max_seq_length
+    texts, starts_by_document = [], []
+    for chunks in documents:
+        text = prompt + "".join(chunks)
+        starts = [0, *accumulate(map(len, chunks[:-1]), initial=len(prompt))]
+        del starts[1]  # the prompt belongs to the first chunk
+        mended = mend_surrogates(text)
+        if mended != text:
+            starts = [len(mend_surrogates(text[:start])) for start in starts]
+        texts.append(mended)
+        starts_by_document.append(starts)
+    prepared = frame.prepare(texts)
+    windows, bounds = [], []
+    for (ids, spans), text, whole, starts, chunks in zip(
+        text_spans(module.tokenizer, prepared, frame.plain_text),
+        texts,
+        prepared,
+        starts_by_document,
+        documents,
+        strict=True,
+    ):
+        spans = np.maximum(spans - (len(whole) - len(text)), 0)  # a space may be put before the text
+        of_prompt = int((spans[:, 1] <= len(prompt)).sum()) if prompt else 0
+        windows.append(split_windows(ids, frame, of_prompt, limit))
+        inner = chunks_of_tokens(spans, starts)
+        last = max(len(chunks) - 1, 0)
+        owners = np.concatenate([np.zeros(len(frame.before), int), inner, np.full(len(frame.after), last)])
+        owners = owners if len(owners) else np.zeros(1, int)  # an empty text is one padding token
+        numbers = np.arange(len(chunks))
+        first, stop = np.searchsorted(owners, numbers), np.searchsorted(owners, numbers, side="right")
+        first = np.minimum(first, len(owners) - 1)  # a chunk without tokens reads the next one
+        bounds.append(np.stack([first, np.maximum(stop, first + 1)], axis=1))
+    return windows, bounds
+
+
+def split_windows(ids: list[int], frame: Frame, repeated: int, limit: int | None) -> list[Window]:
+    """Split the ids of a document into windows of at most `limit` tokens, each in the frame.
+
+    Args:
+        repeated: number of first ids, of the prompt, that every window begins with.
+
+    Raises:
+        InputError: frame and prompt leave no room.
+    """
+    before, after, own = [*frame.before, *ids[:repeated]], list(frame.after), ids[repeated:]
+    room = max(len(own), 1) if limit is None else limit - len(before) - len(after)
+    if room < 1:
+        raise InputError(
+            f"The prompt has {repeated} tokens, and the model reads at most {limit} tokens, special tokens included. "
+            "Use a shorter prompt or a larger max_seq_length."
+        )
+    overlap = min(OVERLAP, room // 2)
+    starts = range(0, max(len(own) - overlap, 1), room - overlap)
+    windows = []
+    for start in starts:
+        window = [*before, *own[start : start + room], *after]
+        stop = max(len(window), 1) if start == starts[-1] else len(window) - len(after)
+        windows.append((window, slice(0 if start == 0 else len(before) + overlap, stop)))
+    return windows
+
+
+def _states(module: RecipeModule, windows: Sequence[Window], batch_size: int) -> tuple[Tokens, States]:
+    """Return ids and masks (F,), states (F,D) and diagonals (F,) of the tokens that windows retain, in their order."""
+    backbone, plan = module.backbone, module.plan
+    rows = max(1, TOKENS_PER_TEXT * batch_size // max(1, *(len(ids) for ids, _ in windows)))
+    parts = []
+    for start in range(0, len(windows), rows):
+        batch = windows[start : start + rows]
+        tokens = pad([ids for ids, _ in batch], plan.frame, backbone.pad_id)
+        retained = torch.zeros_like(tokens.attention_mask)  # (B,T)
+        for row, (_, part) in enumerate(batch):
+            retained[row, part] = True
+        tokens, retained = tokens.to(backbone.static_table.device), retained.to(backbone.static_table.device)
+        states = backbone.states(tokens, plan.required)
+        parts.append(_selected(tokens, states, retained))
+    if len(parts) == 1:
+        return parts[0]
+    all_tokens, all_states = zip(*parts, strict=True)
+    names = ("ids", "attention_mask", "content")
+    return Tokens(*(torch.cat([getattr(tokens, name) for tokens in all_tokens]) for name in names)), States(
+        {key: torch.cat([states.hidden[key] for states in all_states]) for key in all_states[0].hidden},
+        {key: torch.cat([states.diagonals[key] for states in all_states]) for key in all_states[0].diagonals},
+    )
+
+
+def _pool(
+    module: RecipeModule, tokens: Tokens, states: States, bounds: Sequence[np.ndarray], batch_size: int
+) -> torch.Tensor:
+    """Pool the chunks of documents: (number of all chunks, K).
+
+    Args:
+        tokens, states: of the documents' tokens, one document after the other, see `_states`.
+        bounds: first token and end (C,2) of each chunk, by document.
+    """
+    device = tokens.ids.device
+    lengths = [int(chunks[:, 1].max()) for chunks in bounds]
+    offsets = [0, *accumulate(lengths)]
+    spans = np.concatenate([chunks + offset for chunks, offset in zip(bounds, offsets, strict=False)])  # (C,2)
+    sizes = spans[:, 1] - spans[:, 0]
+    vectors: torch.Tensor | None = None
+    for chosen in batches(sizes.tolist(), batch_size):
+        steps = np.arange(int(sizes[chosen].max()))  # (T,)
+        inside = torch.from_numpy(steps < sizes[chosen][:, None]).to(device)  # (B,T)
+        index = torch.from_numpy(np.minimum(spans[chosen][:, :1] + steps, offsets[-1] - 1)).to(device)  # (B,T)
+        own_tokens, own_states = _selected(tokens, states, index)
+        own_tokens = Tokens(own_tokens.ids, inside, own_tokens.content & inside)
+        pooled, _, _ = module.plan.pool(own_tokens, own_states, module.backbone, module.stats)
+        if vectors is None:
+            vectors = pooled.new_empty(len(spans), pooled.shape[1])
+        vectors[torch.from_numpy(chosen).to(device)] = pooled
+    assert vectors is not None  # noqa: S101  (there are chunks)
+    return vectors
+
+
+def _selected(tokens: Tokens, states: States, at: torch.Tensor) -> tuple[Tokens, States]:
+    """Select tokens by a mask or by indices, with their states and diagonals."""
+    return Tokens(tokens.ids[at], tokens.attention_mask[at], tokens.content[at]), States(
+        {key: values[at] for key, values in states.hidden.items()},
+        {key: values[at] for key, values in states.diagonals.items()},
+    )

@@ -1,0 +1,48 @@
+"""Characters of tokens: which characters of a text each token stands for, and which chunk of the text it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from essent.recipe.tokens.ids import _tokenizer_lock, dropped_ids, fast_backend
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+def text_spans(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], plain_text: bool = False
+) -> list[tuple[list[int], np.ndarray]]:
+    """Return the ids of each text as `text_ids` does, and the characters (T,2) of each token, start and stop.
+
+    The texts must have no surrogates.
+    """
+    with _tokenizer_lock:
+        backend = fast_backend(tokenizer)
+        backend.encode_special_tokens = plain_text
+        try:
+            encodings = backend.encode_batch(list(texts), add_special_tokens=False)
+        finally:
+            backend.encode_special_tokens = False
+    dropped = frozenset(dropped_ids(tokenizer))
+    rows = []
+    for encoding in encodings:
+        kept = [index for index, token in enumerate(encoding.ids) if token not in dropped]
+        ids, spans = [encoding.ids[index] for index in kept], [encoding.offsets[index] for index in kept]
+        rows.append((ids, np.array(spans, np.int64).reshape(-1, 2)))
+    return rows
+
+
+def chunks_of_tokens(spans: np.ndarray, starts: Sequence[int]) -> np.ndarray:
+    """Return the chunk (T,) of each token: the one that has the token's last character.
+
+    Args:
+        spans: characters (T,2) of each token.
+        starts: first character of each chunk, the first one 0; a chunk ends where the next one starts.
+    """
+    last_characters = np.maximum(spans[:, 1] - 1, spans[:, 0])  # (T,)
+    chunks: np.ndarray = np.searchsorted(starts, last_characters, side="right") - 1
+    return np.maximum.accumulate(chunks) if len(chunks) else chunks

@@ -1,0 +1,221 @@
+"""Late chunking equals a plain script: run the document, average its tokens' states chunk by chunk (float64)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoTokenizer, T5EncoderModel
+
+from essent import Encoder, EssentError
+from essent.encoder.pipeline import late
+from essent.errors import NotFittedError
+from families import CORPUS
+from samples import daily
+
+Folders = Callable[[str], Path]
+
+DOCUMENTS = [
+    ["A man is playing a large flute. ", "How far is the moon ", "from the earth?"],
+    ["Two dogs run through the green field,", " chasing a red ball.\n", "\n", "She doesn't like cold coffee."],
+    ["unbelievably 12 kittens: Ünïcödé 你好 \U0001f468‍", "\U0001f469 and so on."],
+    ["dogs"],
+    ["", "The stock market fell sha", "rply on Monday", ""],
+    [],
+]
+FAMILIES = ("bert", "gpt2", "llama", "roberta", "xlm-roberta", "t5", "modernbert", "qwen3")
+
+
+class Script:
+    """What a user of transformers would write, one document at a time, without padding."""
+
+    def __init__(self, folder: Path, family: str) -> None:
+        kind = T5EncoderModel if family == "t5" else AutoModel
+        self.model = kind.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+
+    def states(self, document: str) -> tuple[list[np.ndarray], list[np.ndarray], list[tuple[int, int] | None]]:
+        """Layers (T,D), attention matrices (H,T,T) by layer, and each token's characters, None for special tokens."""
+        encoded = self.tokenizer(document, return_offsets_mapping=True, return_special_tokens_mask=True)
+        spans = [
+            None if special else tuple(span)
+            for span, special in zip(encoded["offset_mapping"], encoded["special_tokens_mask"], strict=True)
+        ]
+        with torch.no_grad():
+            ids = torch.tensor([encoded["input_ids"]])
+            output = self.model(input_ids=ids, output_hidden_states=True, output_attentions=True)
+        layers = [layer[0].numpy() for layer in output.hidden_states]
+        return layers, [attention[0].numpy() for attention in output.attentions], spans
+
+
+def owners(chunks: list[str], spans: list[tuple[int, int] | None]) -> list[int]:
+    """The chunk of each token: that of its last character; special tokens go to the first or the last chunk."""
+    of_character = [number for number, chunk in enumerate(chunks) for _ in chunk]
+    words = [index for index, span in enumerate(spans) if span is not None]
+    return [
+        of_character[max(span[1] - 1, span[0])] if span is not None else (0 if index < words[0] else len(chunks) - 1)
+        for index, span in enumerate(spans)
+    ]
+
+
+def tokens_of(chunk: int, by_token: list[int]) -> list[int]:
+    """The tokens of a chunk; one without tokens reads the token after it, or the last one."""
+    own = [index for index, owner in enumerate(by_token) if owner == chunk]
+    later = [index for index, owner in enumerate(by_token) if owner > chunk]
+    return own or later[:1] or [len(by_token) - 1]
+
+
+@pytest.mark.parametrize("family", daily(FAMILIES, "bert", "gpt2", "llama", "xlm-roberta"))
+def test_equals_a_plain_script(family: str, folder_of: Folders) -> None:
+    """Alone, in a batch, and with a tokenizer that pads on the left."""
+    encoder, script = Encoder(str(folder_of(family)), "mean", device="cpu"), Script(folder_of(family), family)
+    expected = []
+    for chunks in DOCUMENTS[:-1]:
+        layers, _, spans = script.states("".join(chunks))
+        by_token = owners(chunks, spans)
+        expected.append([layers[-1][tokens_of(number, by_token)].mean(axis=0) for number in range(len(chunks))])
+    for padding_side, batch_size in (("right", 32), ("left", 32), ("right", 1)):
+        encoder.tokenizer.padding_side = padding_side
+        vectors = encoder.encode_chunks(DOCUMENTS, batch_size=batch_size)
+        assert vectors[-1].shape == (0, 32)
+        for own, reference in zip(vectors[:-1], expected, strict=True):
+            np.testing.assert_allclose(own, reference, atol=1e-5)
+    for chunks, own in zip(DOCUMENTS, vectors, strict=True):
+        np.testing.assert_allclose(encoder.encode_chunks([chunks])[0], own, atol=1e-5)
+
+
+def test_weights_are_those_of_the_chunk(folder_of: Folders) -> None:
+    """Positions from 1 in each chunk, weights scaled in it; attention to itself is that in the document."""
+    script, chunks = Script(folder_of("bert"), "bert"), DOCUMENTS[0]
+    layers, attentions, spans = script.states("".join(chunks))
+    by_token = owners(chunks, spans)
+    recipes = {
+        "first-last weights=position": lambda at: np.average(
+            (layers[0][at] + layers[3][at]) / 2, axis=0, weights=np.arange(1, len(at) + 1)
+        ),
+        "weights=content": lambda at: layers[3][[index for index in at if spans[index] is not None]].mean(axis=0),
+        "ditto:2-3": lambda at: sum(attentions[1][2, n, n] * (layers[0][n] + layers[3][n]) / 2 for n in at),
+        "layers=2 reduce=max | normalize": lambda at: layers[2][at].max(axis=0) / np.linalg.norm(layers[2][at].max(0)),
+    }
+    for recipe, vector in recipes.items():
+        encoder = Encoder(str(folder_of("bert")), recipe, device="cpu")
+        (vectors,) = encoder.encode_chunks([chunks])
+        for number, own in enumerate(vectors):
+            np.testing.assert_allclose(own, vector(tokens_of(number, by_token)), atol=1e-5, err_msg=recipe)
+
+
+RECIPES = [
+    "mean",
+    "static",
+    "first-last-idf-zscore",
+    "ditto:1-1",
+    "weights=sif",
+    "weights=idf*position",
+    "static-remove-biases",
+    "layers=random:32,7+L",
+    "weights=tfidf reduce=dct:3 | normalize",
+    "reduce=power:3",
+]
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
+@pytest.mark.parametrize("recipe", daily(RECIPES, "first-last-idf-zscore", "static-remove-biases", "ditto:1-1"))
+def test_one_chunk_is_the_document(recipe: str, family: str, folder_of: Folders) -> None:
+    """Its vector is that of `encode`, prompt, empty texts and surrogates included."""
+    encoder = Encoder(str(folder_of(family)), recipe, device="cpu").fit(CORPUS)
+    texts = [*CORPUS[:8], "", " ", "\ud83d\ude00 lone \ud800 surrogate", "[SEP] in </s> a text", "dogs\n"]
+    for prompt in ("", "query: "):
+        options = {"prompt": prompt, "truncate_dim": 16, "normalize_embeddings": True}
+        vectors = encoder.encode_chunks([[text] for text in texts], **options)
+        np.testing.assert_allclose(np.concatenate(vectors), encoder.encode(texts, **options), atol=2e-5)
+
+
+def test_surrogates_are_replaced(folder_of: Folders) -> None:
+    """A pair that two chunks divide is one character of the first one."""
+    encoder = Encoder(str(folder_of("roberta")), "mean", device="cpu")
+    divided, joined = ["a \ud83d", "\ude00 dog \ud800", " end"], ["a \U0001f600", " dog \ufffd", " end"]
+    np.testing.assert_array_equal(*(encoder.encode_chunks([chunks])[0] for chunks in (divided, joined)))
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
+def test_longer_than_the_model(family: str, folder_of: Folders) -> None:
+    """Windows of 20 tokens that share half of their text; a chunk may be longer than one."""
+    encoder, script = Encoder(str(folder_of(family)), "mean", device="cpu"), Script(folder_of(family), family)
+    encoder.max_seq_length, prompt = 20, "query: "
+    chunks = ["She drinks cold coffee ", " ".join(CORPUS[:3]), " in the morning. ", *(f"{t} " for t in CORPUS[3:8])]
+    ids = script.tokenizer(prompt + "".join(chunks))["input_ids"]
+    encoded = script.tokenizer(prompt + "".join(chunks), return_offsets_mapping=True, add_special_tokens=False)
+    own, spans = encoded["input_ids"], encoded["offset_mapping"]
+    before = next(n for n in range(len(ids)) if ids[n : n + len(own)] == own)
+    after = ids[before + len(own) :]
+    of_prompt = sum(stop <= len(prompt) for _, stop in spans)
+    start = [*ids[:before], *own[:of_prompt]]  # of every window
+    room = 20 - len(start) - len(after)
+    rows: list[np.ndarray] = []  # the state of each token, the document's special tokens included
+    position = of_prompt
+    while True:
+        window = [*start, *own[position : position + room], *after]
+        with torch.no_grad():
+            states = script.model(input_ids=torch.tensor([window])).last_hidden_state[0].numpy()
+        seen = position + len(start) - of_prompt  # position of the window's first new token in `ids`
+        rows += list(states[len(start) + len(rows) - seen if rows else 0 : len(window) - len(after)])
+        if position + room >= len(own):
+            rows += list(states[len(window) - len(after) :])
+            break
+        position += room - room // 2
+    assert len(rows) == len(ids)
+    by_token = owners([prompt + chunks[0], *chunks[1:]], [None] * before + list(spans) + [None] * len(after))
+    expected = [np.mean([rows[n] for n in tokens_of(number, by_token)], axis=0) for number in range(len(chunks))]
+    for documents in ([chunks], [["dogs"], chunks, chunks[:2]]):
+        vectors = encoder.encode_chunks(documents, prompt=prompt, batch_size=2)[len(documents) > 1]
+        np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    with pytest.raises(EssentError, match=r"The prompt has \d+ tokens, and the model reads at most 20"):
+        encoder.encode_chunks([chunks], prompt=" ".join(CORPUS[:3]))
+
+
+def test_many_documents(folder_of: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In portions, in their order."""
+    monkeypatch.setattr(late, "DOCUMENTS", 3)
+    encoder = Encoder(str(folder_of("bert")), "mean", device="cpu")
+    documents = [DOCUMENTS[n % 6][: n % 4] for n in range(11)]
+    vectors = encoder.encode_chunks(tuple(map(tuple, documents)))
+    for chunks, own in zip(documents, vectors, strict=True):
+        np.testing.assert_allclose(encoder.encode_chunks([chunks])[0], own, atol=1e-5)
+    assert encoder.encode_chunks([]) == []
+
+
+def test_saved_and_loaded(folder_of: Folders, tmp_path: Path) -> None:
+    encoder = Encoder(str(folder_of("bert")), "first-last-idf-zscore", device="cpu").fit(CORPUS)
+    encoder.save(str(tmp_path / "saved"))
+    loaded = Encoder(str(tmp_path / "saved"), device="cpu")
+    np.testing.assert_allclose(*(each.encode_chunks(DOCUMENTS[:1])[0] for each in (encoder, loaded)), atol=1e-6)
+
+
+@pytest.mark.parametrize("recipe", ["cls", "last-token", "weights=idf*last", "prompt", "t4-mean"])
+def test_refused_recipes(recipe: str, shell_of: Callable[[str], SentenceTransformer]) -> None:
+    encoder = Encoder(shell_of("bert"), recipe)
+    with pytest.raises(EssentError, match=r"stands for the whole document. Allowed: content, ditto, idf|template="):
+        encoder.encode_chunks([["A chunk."]])
+
+
+def test_refused_documents(shell_of: Callable[[str], SentenceTransformer]) -> None:
+    encoder = Encoder(shell_of("bert"), "mean | zscore")
+    with pytest.raises(NotFittedError, match=r"call fit"):
+        encoder.encode_chunks([["A chunk."]])
+    encoder = Encoder(shell_of("bert"), "mean")
+    for documents, message in (
+        ("A text.", r"must be a list of documents"),
+        (["A text."], r"documents\[0\] is str .'A text.'.: every document must be a list of its chunks"),
+        ([["a"], [None]], r"documents\[1\]: Text 0 is NoneType"),
+        ([["a"], 3], r"documents\[1\]: Expected a list of texts, got int"),
+    ):
+        with pytest.raises(EssentError, match=message):
+            encoder.encode_chunks(documents)
+    with pytest.raises(EssentError, match="batch_size=0"):
+        encoder.encode_chunks([["a"]], batch_size=0)
+    with pytest.raises(EssentError, match="truncate_dim=0"):
+        encoder.encode_chunks([["a"]], truncate_dim=0)
