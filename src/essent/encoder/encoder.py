@@ -34,7 +34,7 @@ from essent.encoder.saving.save import SavableModule, amend_card, packages_of, s
 from essent.errors import RecipeError
 from essent.model.loading import load, open_model
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import batches, portions
+from essent.recipe.tokens.ids import portions
 from essent.tasks.calibration import read_calibration, write_calibration
 
 if TYPE_CHECKING:
@@ -239,10 +239,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         """Run SentenceTransformer.encode's inner loop, with batches by number of tokens instead of texts."""
         texts: list[str] = inputs
         if arguments["output_value"] != "sentence_embedding":
-            if len(self.module.plan.frames) > 1:
-                raise RecipeError(
-                    f"{str(self.recipe)!r} adds several templates: it has vectors of texts, not of tokens."
-                )
+            self.module.require_token_vectors()
             return super()._inference(texts, **arguments)
         prompt = arguments.get("prompt")
         vectors = self._vectors(
@@ -301,12 +298,9 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
                 pooled = static_pooler.pool(static_pooler.ids(portion), module.stats)
                 yield slice(start, start + len(portion)), module.shaped(pooled, shape)
             return
-        for start in range(0, len(texts), PORTION):  # not all texts' ids are in memory at once
-            portion = texts[start : start + PORTION]
-            sequences, templates = module.ids(portion), range(len(module.plan.frames))
-            for chosen in batches([len(ids) for ids in sequences[: len(portion)]], batch_size):
-                rows = [sequences[template * len(portion) + i] for template in templates for i in chosen]
-                features = batch_to_device(module.pad(rows), device)
+        for start, portion in portions(texts, PORTION):  # not all texts' ids are in memory at once
+            for chosen, batch in module.batches(portion, batch_size):
+                features = batch_to_device(batch, device)
                 yield torch.from_numpy(start + chosen), self(features, shape=shape)["sentence_embedding"]
 
     def _cached_vectors(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 OVERLAP = 256  # tokens that two windows share, as in the authors' code; at most half a window
 DOCUMENTS = 1024  # documents whose ids are in memory at a time
-WHOLE_TEXT = ("cls", "last", "mask")  # weightings of one token that stands for the whole text
+WHOLE_TEXT = ("cls", "last", "mask", "second")  # weightings of one token that stands for the whole text
 Window = tuple[list[int], slice]  # ids of one pass, and the tokens whose states are retained
 
 
@@ -246,8 +246,10 @@ def _states(module: RecipeModule, windows: Sequence[Window], batch_size: int) ->
     if len(parts) == 1:
         return parts[0]
     all_tokens, all_states = zip(*parts, strict=True)
-    names = ("ids", "attention_mask", "content")
-    return Tokens(*(torch.cat([getattr(tokens, name) for tokens in all_tokens]) for name in names)), States(
+    ids, attention_mask, content = (
+        torch.cat([getattr(tokens, name) for tokens in all_tokens]) for name in ("ids", "attention_mask", "content")
+    )
+    return Tokens(ids, attention_mask, content), States(
         {key: torch.cat([states.hidden[key] for states in all_states]) for key in all_states[0].hidden},
         {key: torch.cat([states.diagonals[key] for states in all_states]) for key in all_states[0].diagonals},
     )

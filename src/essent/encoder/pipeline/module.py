@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, reduce
 from typing import Any
 
+import numpy as np
 import torch
 from sentence_transformers.base.modules.input_module import InputModule
 from torch import nn
 
 from essent._core.texts import check_texts
 from essent.encoder.pipeline.plan import Plan, StaticPooler, static_pooler_of
-from essent.errors import not_fitted
+from essent.errors import RecipeError, not_fitted
 from essent.model.backbone import Backbone
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
-from essent.recipe.tokens.ids import content_of, framed_ids, pad_arrays
+from essent.recipe.tokens.ids import batches, content_of, framed_ids, pad_arrays
 from essent.recipe.types import CorpusStats, Tokens
 
 
@@ -73,6 +74,12 @@ class RecipeModule(InputModule):
         """Pad sequences to one batch of features."""
         ids, attention_mask = pad_arrays(sequences, self.backbone.pad_id, side)  # (B,T) each
         return {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(attention_mask).long()}
+
+    def batches(self, texts: Sequence[str], batch_size: int) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
+        """Yield the indices (B,) of the texts of each batch, and its features; see `preprocess`."""
+        sequences, templates = self.ids(texts), range(len(self.plan.frames))
+        for chosen in batches([len(ids) for ids in sequences[: len(texts)]], batch_size):
+            yield chosen, self.pad([sequences[template * len(texts) + i] for template in templates for i in chosen])
 
     def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Convert texts to features: `input_ids`, `attention_mask` (B,T), padded on the tokenizer's side.
@@ -142,6 +149,11 @@ class RecipeModule(InputModule):
                 f"The recipe {str(self.recipe)!r} learns {' and '.join(missing)}: call fit(texts) before encode, "
                 "with texts of your task or similar ones."
             )
+
+    def require_token_vectors(self) -> None:
+        """Raise RecipeError if the recipe adds several templates, whose tokens differ."""
+        if len(self.plan.frames) > 1:
+            raise RecipeError(f"{str(self.recipe)!r} adds several templates: it has vectors of texts, not of tokens.")
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of a vector."""
