@@ -4,6 +4,7 @@ A source is one of
 
 - `static`: rows of the input word-embedding table, without positions and LayerNorm,
 - `0` (embedding output) … `L` (last), `L-1`: a layer; `L-bias` minus its template bias (PromptBERT 4.3),
+- `value:3`, `attention:L-1`, `attention:L-out`: value vectors of a layer's attention, its output before and after W_O,
 - `topk:200`: the masked-LM head's prediction from the last layer at a mask (eq. 3); denoised, `topk:200-bias`,
 - a table indexed by token id: `random`, `random:300,7` (dimensions, seed), `avg:FOLDER@L` (averages over contexts).
 """
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from essent.recipe.tokens.ids import Vocabulary
 
 LAYER = re.compile(r"(?:(?P<number>\d+)|L(?:-(?P<below>\d+))?)(?P<bias>-bias)?$")
+ATTENTION = re.compile(r"(?P<kind>value|attention):(?P<layer>\d+|L(?:-\d+)?)(?P<out>-out)?$")
 TOP = re.compile(r"topk:(?P<count>[1-9]\d*)(?P<bias>-bias)?$")
 NUMBER = r"-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
 
@@ -129,11 +131,12 @@ class AverageTable(TokenTable):
 class Source:
     """A resolved source: `key` is a layer k, "static", or the spec of a table; `debiased` subtracts the template bias.
 
+    A source of attention has the key (layer k, kind), with the kind "value", "attention" or "attention-out".
     With `top` > 0, the source is the mean embedding of the `top` most probable tokens that the masked-LM head predicts
     from the layer (PromptBERT, eq. 3).
     """
 
-    key: int | str
+    key: int | str | tuple[int, str]
     debiased: bool = False
     top: int = 0
 
@@ -182,6 +185,13 @@ def check_source(source: str, text: str) -> None:
     if source == "static" or LAYER.fullmatch(source) or TOP.fullmatch(source):
         return
     name = source.partition(":")[0]
+    if name in ("value", "attention"):
+        match = ATTENTION.fullmatch(source)
+        if match is None or (match["kind"] == "value" and match["out"]):
+            raise RecipeError(
+                f"layers={text} — {source!r} needs a layer of 1 … L: value:3, attention:L-1; after W_O attention:L-out."
+            )
+        return
     if name.startswith("topk"):
         raise RecipeError(
             f"layers={text} — {source!r} needs the number of tokens, e.g. topk:200, or denoised topk:200-bias."
@@ -189,7 +199,9 @@ def check_source(source: str, text: str) -> None:
     if name in token_tables:
         token_tables.create(source)
         return
-    known = ", ".join(["static", "0 … L", "L-1", "L-bias", "topk:200", *token_tables])
+    known = ", ".join(
+        ["static", "0 … L", "L-1", "L-bias", "value:L", "attention:L", "attention:L-out", "topk:200", *token_tables]
+    )
     raise RecipeError(f"layers={text} — unknown source {source!r}. Known: {known}.")
 
 
@@ -207,6 +219,9 @@ def resolve(source: str, last: int) -> Source:
     """
     if top := TOP.fullmatch(source):
         return Source(last, debiased=bool(top["bias"]), top=int(top["count"]))
+    if match := ATTENTION.fullmatch(source):
+        layer = resolve(match["layer"], last).key
+        return Source((int(layer), match["kind"] + (match["out"] or "")))
     match = LAYER.fullmatch(source)
     if not match:
         return Source(source)
