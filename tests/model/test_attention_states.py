@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from transformers import AutoModel, PreTrainedModel
+from transformers import AutoModel, PreTrainedModel, T5EncoderModel
 
 import essent
 from essent import Encoder
 from essent.encoder.pipeline.cache import KeptStates, PooledCache, StatesStore
 from essent.errors import RecipeError, UnsupportedRecipeError
-from essent.model.loading import load
+from essent.model.attention import _note_projection
+from essent.model.loading import load, open_model
 from essent.recipe.sources.layers import resolve
 from essent.selection.run import run_passes
 from essent.selection.search_data import SearchData, SearchSettings
@@ -82,8 +83,8 @@ def plain_states(model: PreTrainedModel, family: str, ids: list[int]) -> dict[tu
 
 
 def plain_model(folder: Path, family: str) -> PreTrainedModel:
-    model = AutoModel.from_pretrained(folder, attn_implementation="eager", dtype=torch.float64).eval()
-    return model.get_encoder() if family == "t5" else model
+    kind = T5EncoderModel if family == "t5" else AutoModel
+    return kind.from_pretrained(folder, attn_implementation="eager", dtype=torch.float64).eval()
 
 
 def assert_same(actual: np.ndarray, expected: np.ndarray) -> None:
@@ -156,7 +157,8 @@ def test_other_passes_stay_as_they_are(bert: Path) -> None:
     """No hook and no recorder without such a source."""
     encoder = Encoder(str(bert), "layers=L", device="cpu")
     encoder.encode(TEXTS)
-    assert not any(module._forward_hooks for module in encoder.module.backbone.model.modules())
+    hooks = [hook for module in encoder.module.backbone.model.modules() for hook in module._forward_hooks.values()]
+    assert _note_projection not in hooks
 
 
 def test_training_reaches_the_weights(bert: Path) -> None:
@@ -198,7 +200,8 @@ def test_search_scores_the_vectors_of_single_encoders(family: str, model_folder:
     recipes = ["layers=value:1", "layers=value:L weights=position", "layers=attention:2-out+L", "mean", "ditto:2-1"]
     recipes += ["layers=attention:2 | centre", "template=about layers=attention:L-out weights=last"]
     settings = SearchSettings(64.0, batch_size=3, precision="float32")
-    with run_passes(str(model_folder(family)), Space((), tuple(recipes)), [SearchData.of(TASK, None, (), 0)], (),
+    shell = open_model(str(model_folder(family)), {"device": "cpu"})
+    with run_passes(shell, Space((), tuple(recipes)), [SearchData.of(TASK, None, (), 0)], (),
                     settings) as run:  # fmt: skip
         rows = dict(zip(map(str, run.recipes), np.array(run.sweeps[0].store.rows), strict=True))
     firsts, seconds = [pair.sentence1 for pair in TASK.pairs], [pair.sentence2 for pair in TASK.pairs]
@@ -209,10 +212,10 @@ def test_search_scores_the_vectors_of_single_encoders(family: str, model_folder:
 
 
 def test_cached_states_are_not_used(bert: Path) -> None:
-    encoder = Encoder(str(bert), "layers=value:2", device="cpu")
+    shell = open_model(str(bert), {"device": "cpu"})
+    encoder = Encoder(shell, "layers=value:2")
     expected = encoder.encode(TEXTS)
-    encoder.cache = PooledCache()
-    encoder.states = KeptStates(load(str(bert), [], {"device": "cpu"}).backbone, StatesStore(2**24))
+    encoder.states = KeptStates(load(shell, [encoder.recipe], {}).backbone, StatesStore(2**24))
     for _ in range(3):
         encoder.cache = PooledCache()
         assert_same(encoder.encode(TEXTS), expected)
