@@ -121,8 +121,8 @@ class AverageTable(TokenTable):
                     f"layers=avg:{self.place} — these averages belong to another tokenizer, with other tokens. "
                     "Average this model's own states: essent distill -m MODEL --texts FILE --contexts FOLDER."
                 )
-            layer = resolve(self.layer, int(metadata["last"])).key
-            return torch.from_numpy(Contexts.load(self.folder, {int(layer)}).table(int(layer)))
+            layer = resolve(self.layer, int(metadata["last"])).layer
+            return torch.from_numpy(Contexts.load(self.folder, {layer}).table(layer))
         except DataError as error:
             raise RecipeError(f"layers=avg:{self.place} — {error}") from None
 
@@ -139,6 +139,11 @@ class Source:
     key: int | str | tuple[int, str]
     debiased: bool = False
     top: int = 0
+
+    @property
+    def layer(self) -> int:
+        """Number of the layer; only for sources that are a layer or inside one."""
+        return int(self.key[0] if isinstance(self.key, tuple) else self.key)
 
 
 Mix = tuple[tuple[str, float], ...]
@@ -220,8 +225,7 @@ def resolve(source: str, last: int) -> Source:
     if top := TOP.fullmatch(source):
         return Source(last, debiased=bool(top["bias"]), top=int(top["count"]))
     if match := ATTENTION.fullmatch(source):
-        layer = resolve(match["layer"], last).key
-        return Source((int(layer), match["kind"] + (match["out"] or "")))
+        return Source((resolve(match["layer"], last).layer, match["kind"] + (match["out"] or "")))
     match = LAYER.fullmatch(source)
     if not match:
         return Source(source)
