@@ -92,8 +92,8 @@ def _source_modules(module: RecipeModule) -> list[nn.Module]:
     if abs(sum(plan.factors) - 1.0) > 1e-9:
         raise NoStockModulesError(f"the layer weights sum to {sum(plan.factors):g}, but WeightedLayerPooling's to 1")
     weights = torch.zeros(backbone.top + 1)
-    for layer, factor in zip(layers, plan.factors, strict=True):
-        weights[int(layer)] += factor
+    for source, factor in zip(plan.sources, plan.factors, strict=True):
+        weights[source.layer] += factor
     start = int(weights.nonzero()[0])
     return [WeightedLayerPooling(backbone.dimensions, backbone.top, start, nn.Parameter(weights[start:].clone()))]
 
