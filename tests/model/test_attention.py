@@ -14,7 +14,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from essent import Encoder
 from essent.model import attention
-from essent.model.attention import SHORT, SHORT_ATTENTION, DiagonalRecorder, recorder_in_use
+from essent.model.attention import SHORT, SHORT_ATTENTION, AttentionRecorder, recorder_in_use
 
 LONG = " ".join(["two dogs run along the river"] * 20)
 
@@ -33,7 +33,7 @@ def recorded(
 ) -> tuple[torch.Tensor, dict[tuple[int, int], torch.Tensor]]:
     """What attention gives, and the diagonals that it notes of some heads of the first layer."""
     padding = torch.zeros(mask.shape[0], mask.shape[-1], dtype=torch.bool)
-    recorder = DiagonalRecorder(frozenset((1, head) for head in heads), padding)
+    recorder = AttentionRecorder(frozenset((1, head) for head in heads), padding)
     restore = recorder_in_use.set(recorder)
     try:
         with torch.inference_mode():

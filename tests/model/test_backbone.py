@@ -12,8 +12,9 @@ from sentence_transformers import SentenceTransformer
 
 from essent.encoder.encoder import Encoder
 from essent.model import attention
-from essent.model.backbone import Backbone, RequiredOutputs, number_of_layers
+from essent.model.backbone import Backbone, number_of_layers
 from essent.recipe.tokens.ids import Frame, pad
+from essent.recipe.types import RequiredOutputs
 from families import FAMILIES
 from reference import Reference
 from samples import TEXTS, daily

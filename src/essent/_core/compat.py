@@ -100,7 +100,7 @@ def unread_weights(model: nn.Module) -> list[str]:
     return list(reversed(unread.values()))
 
 
-def can_set_attention(model: PreTrainedModel) -> bool:
+def can_set_attention(model: PreTrainedModel | type[PreTrainedModel]) -> bool:
     """Whether the model calls attention through transformers' interface; MPNet and DeBERTa-v2 do not."""
     return bool(model._can_set_attn_implementation())
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -27,35 +26,23 @@ from essent._core.compat import (
 )
 from essent._core.machine import AUTO, FLOAT32, check_bfloat16, computing
 from essent.errors import ModelError
-from essent.model.attention import DIAGONAL, SHORT_ATTENTION, DiagonalRecorder, recorder_in_use
+from essent.model.attention import (
+    DIAGONAL,
+    PROJECTED,
+    SHORT_ATTENTION,
+    AttentionRecorder,
+    recorder_in_use,
+    watch_projections,
+)
 from essent.model.capabilities import is_causal
 from essent.model.mlm_head import MaskedLMHead
 from essent.model.weights import require_rows
 from essent.recipe.tokens.ids import Vocabulary
-from essent.recipe.types import States, Tokens
+from essent.recipe.types import RequiredOutputs, States, Tokens
 
 LAYER_LISTS = ("layer_types", "mlp_layer_types")  # one entry per layer in some families' configurations
 MIN_PREFIX = 3  # tokens that are worth a cache of their keys and values
 FINAL_NORMS = ("final_norm", "final_layer_norm", "ln_f", "norm")  # applied after the last layer by some families
-
-
-@dataclass(frozen=True)
-class RequiredOutputs:
-    """Outputs that a pass must return: layers 0…L, static rows, attention heads (layer, head) counted from 1."""
-
-    layers: frozenset[int] = frozenset()
-    static: bool = False
-    attention_heads: frozenset[tuple[int, int]] = frozenset()
-
-    @cached_property
-    def depth(self) -> int | None:
-        """Highest layer that must run; None if no layer is needed."""
-        return max([*self.layers, *(layer for layer, _ in self.attention_heads)], default=None)
-
-    def __or__(self, other: RequiredOutputs) -> RequiredOutputs:
-        return RequiredOutputs(
-            self.layers | other.layers, self.static or other.static, self.attention_heads | other.attention_heads
-        )
 
 
 class Backbone(nn.Module):
@@ -212,16 +199,21 @@ class Backbone(nn.Module):
         Args:
             positions: (B,T), counted from 0; by default the position of each token in its text.
         """
-        hidden: dict[int | str, torch.Tensor] = {}
+        hidden: dict[int | str | tuple[int, str], torch.Tensor] = {}
         if required.static:
             hidden["static"] = nn.functional.embedding(tokens.ids, self.static_table)  # (B,T,D)
         if required.depth is None:
             return States(hidden, {})
         heads, device = required.attention_heads, tokens.ids.device.type
-        route = (id(self.model), bool(heads), device)
+        records = bool(heads or required.attention_states)
+        route = (id(self.model), records, device)
         if self._route != route:
-            self._route, self._is_routed = route, self._route_attention(bool(heads), device)
-        recorder = DiagonalRecorder(heads, ~tokens.attention_mask) if heads and self._is_routed else None
+            self._route, self._is_routed = route, self._route_attention(records, device)
+        recorder = None
+        if records and self._is_routed:
+            recorder = AttentionRecorder(heads, ~tokens.attention_mask, required.attention_states)
+        if any(kind == PROJECTED for _, kind in required.attention_states):
+            watch_projections(self.model)
         if len(tokens.prefix) >= MIN_PREFIX and positions is None and self._shares_prefix(tokens, required):
             with computing(self.precision, device):
                 return States({**hidden, **self._after_prefix(tokens, required)}, {})
@@ -236,7 +228,7 @@ class Backbone(nn.Module):
             recorder_in_use.reset(previous)
         hidden |= self._layers(output, required)
         if recorder is not None:
-            return States(hidden, recorder.diagonals)
+            return States({**hidden, **recorder.require_states(self.top)}, recorder.diagonals)
         diagonals = {
             (layer, head): output.attentions[layer - 1][:, head - 1]
             .diagonal(dim1=-2, dim2=-1)
@@ -255,7 +247,7 @@ class Backbone(nn.Module):
     def _shares_prefix(self, tokens: Tokens, required: RequiredOutputs) -> bool:
         """Return whether the states of the common first tokens can be computed once: they see only each other."""
         length = len(tokens.prefix)
-        if required.attention_heads or self.pads_right or torch.is_grad_enabled():
+        if required.attention_heads or required.attention_states or self.pads_right or torch.is_grad_enabled():
             return False
         if not self.cache_argument or tokens.ids.shape[1] <= length:
             return False

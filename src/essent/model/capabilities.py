@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
 )
 
+from essent._core.compat import can_set_attention
 from essent.errors import UnsupportedRecipeError
 from essent.model.mlm_head import NO_HEAD
 from essent.recipe.named import MASK
@@ -35,6 +37,7 @@ class ModelCapabilities:
     only_static: bool = False
     mlm_head: bool = False
     causal: bool = False  # a decoder: a token sees only the tokens before it
+    attention_interface: bool = True  # the model calls attention through transformers' interface
 
 
 NO_MASK = "it reads [MASK]", "no mask token; use a prompt for decoders, such as about or prompteol"
@@ -49,19 +52,7 @@ def check_recipe(recipe: Recipe, capabilities: ModelCapabilities) -> None:
     """
     refusal, last, heads = partial(_refusal, recipe), capabilities.layers, capabilities.attention_heads
     for name, _ in recipe.layers:
-        source = resolve(name, last)
-        layer = source.key if isinstance(source.key, int) else None
-        if layer is not None and capabilities.only_static:
-            raise refusal(name, "a static model has only `static`, no layers", ONLY_STATIC)
-        if layer is not None and not 0 <= layer <= last:
-            allowed = f"layers 0 (embedding output) to {last} (= L), L-1 …, and static"
-            raise refusal(name, f"there is no layer {name}", allowed)
-        if source.top and not capabilities.mask:
-            raise refusal(name, *NO_MASK)
-        if source.top and not capabilities.mlm_head:
-            raise refusal(name, f"it {NO_HEAD}", "the recipes without topk, such as prompt")
-        if source.debiased and not capabilities.positions:
-            raise refusal(name, "template denoising shifts position ids", "no position ids: its positions are relative")
+        _check_source(refusal, name, capabilities)
     for spec in recipe.weights:
         weighting, name = weightings.create(spec), spec.partition(":")[2]
         head_layer, head = weighting.attention_head or (0, 0)
@@ -74,6 +65,33 @@ def check_recipe(recipe: Recipe, capabilities: ModelCapabilities) -> None:
             raise refusal(spec, *NO_MASK)
     if any(MASK in template for template in templates_of(recipe.template)) and not capabilities.mask:
         raise refusal(MASK, "the template has [MASK]", "templates without [MASK], such as prompteol")
+
+
+def _check_source(
+    refusal: Callable[[str, str, str], UnsupportedRecipeError], name: str, capabilities: ModelCapabilities
+) -> None:
+    last = capabilities.layers
+    source = resolve(name, last)
+    layer = source.key if isinstance(source.key, int) else None
+    if isinstance(source.key, tuple):
+        if capabilities.only_static:
+            raise refusal(name, "a static model has no attention", ONLY_STATIC)
+        if not 1 <= source.key[0] <= last:
+            raise refusal(name, f"there is no {name}", f"value:k, attention:k, attention:k-out, k of 1 to {last} (= L)")
+        if not capabilities.attention_interface:
+            reason = f"transformers' {capabilities.family} has no attention interface, where {name} is read"
+            raise refusal(name, reason, f"layers 0 (embedding output) to {last} (= L), L-1 …, and static")
+    if layer is not None and capabilities.only_static:
+        raise refusal(name, "a static model has only `static`, no layers", ONLY_STATIC)
+    if layer is not None and not 0 <= layer <= last:
+        allowed = f"layers 0 (embedding output) to {last} (= L), L-1 …, and static"
+        raise refusal(name, f"there is no layer {name}", allowed)
+    if source.top and not capabilities.mask:
+        raise refusal(name, *NO_MASK)
+    if source.top and not capabilities.mlm_head:
+        raise refusal(name, f"it {NO_HEAD}", "the recipes without topk, such as prompt")
+    if source.debiased and not capabilities.positions:
+        raise refusal(name, "template denoising shifts position ids", "no position ids: its positions are relative")
 
 
 def _refusal(recipe: Recipe, part: str, reason: str, allowed: str) -> UnsupportedRecipeError:
@@ -114,4 +132,5 @@ def capabilities_of(backbone: Backbone) -> ModelCapabilities:
         backbone.only_static,
         backbone.mlm_head is not None,
         is_causal(backbone.model.config),
+        backbone.only_static or can_set_attention(backbone.model),
     )

@@ -20,7 +20,7 @@ from torch import nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
 
 from essent._core.arguments import check_model, check_options
-from essent._core.compat import settings_of, without_prompt_warning
+from essent._core.compat import can_set_attention, settings_of, without_prompt_warning
 from essent._core.folders.contents import (
     WEIGHTS,
     guarded,
@@ -34,7 +34,7 @@ from essent._core.folders.contents import (
 from essent._core.hub import file_options, full_name, reach_model
 from essent._core.types import ModelLike
 from essent.errors import ModelError, RecipeError, UnsupportedRecipeError
-from essent.model.backbone import LAYER_LISTS, Backbone, RequiredOutputs
+from essent.model.backbone import LAYER_LISTS, Backbone
 from essent.model.capabilities import ModelCapabilities, capabilities_of, check_recipe, is_causal, is_relative
 from essent.model.mlm_head import MaskedLMHead, load_masked, names_mlm_head
 from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
@@ -42,6 +42,7 @@ from essent.model.weights import Shapes, check_sizes, reports_hidden, require_ro
 from essent.model.word_vectors import is_word_vectors, word_model
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import reads_mlm_head, resolve
+from essent.recipe.types import RequiredOutputs
 from essent.recipe.weighting.base import weightings
 
 HUB_OPTIONS = ("token", "cache_folder", "revision", "local_files_only", "trust_remote_code")
@@ -208,6 +209,7 @@ def required_outputs_of(recipe: Recipe, last: int) -> RequiredOutputs:
         frozenset(key for key in sources if isinstance(key, int)),
         "static" in sources,
         frozenset(head for head in heads if head is not None),
+        frozenset(key for key in sources if isinstance(key, tuple)),
     )
 
 
@@ -338,6 +340,7 @@ def _read_capabilities(name: str, config: PretrainedConfig, options: dict[str, A
         positions=positions and not is_relative(config),
         mlm_head=names_mlm_head(config),
         causal=is_causal(config),
+        attention_interface=not isinstance(kind, type) or can_set_attention(kind),
     )
 
 

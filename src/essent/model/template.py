@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from essent.errors import UnsupportedRecipeError
-from essent.model.backbone import Backbone, RequiredOutputs
+from essent.model.backbone import Backbone
 from essent.recipe.named import MASK, SLOT, TOKENS_SLOT
 from essent.recipe.tokens.by_word import tokenizes_template_separately
 from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend
-from essent.recipe.types import Tokens
+from essent.recipe.types import RequiredOutputs, Tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -58,8 +59,9 @@ class Tokens:
 class States:
     """Outputs of the model for one batch, restricted to those that the recipes read.
 
-    `hidden` maps a source (a layer number, "static", or the name of a table) to (B,T,D); `diagonals` maps an attention
-    head (layer, head), both counted from 1 as in the papers, to (B,T).
+    `hidden` maps a source (a layer number, "static", the name of a table, or a layer and "value", "attention" or
+    "attention-out") to (B,T,D); `diagonals` maps an attention head (layer, head), both counted from 1 as in the papers,
+    to (B,T).
 
     Example:
         >>> import torch
@@ -69,8 +71,34 @@ class States:
         (torch.Size([2, 4, 768]), torch.Size([2, 4]))
     """
 
-    hidden: dict[int | str, torch.Tensor]
+    hidden: dict[int | str | tuple[int, str], torch.Tensor]
     diagonals: dict[tuple[int, int], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class RequiredOutputs:
+    """Outputs that a pass must return: layers 0…L, static rows, attention heads (layer, head) counted from 1.
+
+    `attention_states` are (layer, "value"), (layer, "attention") before and (layer, "attention-out") after W_O.
+    """
+
+    layers: frozenset[int] = frozenset()
+    static: bool = False
+    attention_heads: frozenset[tuple[int, int]] = frozenset()
+    attention_states: frozenset[tuple[int, str]] = frozenset()
+
+    @cached_property
+    def depth(self) -> int | None:
+        """Highest layer that must run; None if no layer is needed."""
+        return max([*self.layers, *(layer for layer, _ in self.attention_heads | self.attention_states)], default=None)
+
+    def __or__(self, other: RequiredOutputs) -> RequiredOutputs:
+        return RequiredOutputs(
+            self.layers | other.layers,
+            self.static or other.static,
+            self.attention_heads | other.attention_heads,
+            self.attention_states | other.attention_states,
+        )
 
 
 @dataclass(frozen=True, eq=False)  # compared by identity, as a key of cached tables

@@ -20,13 +20,13 @@ from torch import nn
 
 from essent._core.texts import distinct_texts
 from essent.encoder.pipeline.plan import Plan
-from essent.model.backbone import Backbone, RequiredOutputs
+from essent.model.backbone import Backbone
 from essent.model.template import debias
 from essent.recipe.pooling import mix_sources
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import Source
 from essent.recipe.tokens.ids import Frame
-from essent.recipe.types import CorpusStats, States, Tokens
+from essent.recipe.types import CorpusStats, RequiredOutputs, States, Tokens
 from essent.recipe.weighting.base import combine_many
 
 ALL_FLOATS = 4  # bytes
@@ -176,7 +176,7 @@ def without_shaping(recipe: Recipe) -> Recipe:
 def _is_linear(plan: Plan) -> bool:
     """Return whether a block can contain a recipe; tables and the masked-LM head are read by the recipe's own plan."""
     keys = [None if source.top else source.key for source in plan.sources]
-    return plan.recipe.reduce == "sum" and all(key == "static" or isinstance(key, int) for key in keys)
+    return plan.recipe.reduce == "sum" and all(key == "static" or isinstance(key, (int, tuple)) for key in keys)
 
 
 def required_by(plans: Sequence[Plan] | Sequence[Block]) -> RequiredOutputs:

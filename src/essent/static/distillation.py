@@ -101,7 +101,7 @@ def collect(
         check_dimensions(dimensions, backbone.dimensions)
     plan = Plan(replace(recipe or loaded.recipes[0], shaping=()), backbone)
     backbone.to(loaded.settings["device"])
-    numbers = None if names is None else sorted({int(resolve(name, backbone.last).key) for name in names})
+    numbers = None if names is None else sorted({resolve(name, backbone.last).layer for name in names})
     contexts, vectors = average_contexts(backbone, texts, replace(settings, layers=numbers), plan)
     contexts.about["model"] = str(model)
     tokenizer = unlimited(backbone.tokenizer)

@@ -24,10 +24,11 @@ from essent._core.texts import check_texts
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.encoder.pipeline.plan import Plan
 from essent.errors import DataError, InputError, ModelError
-from essent.model.backbone import Backbone, RequiredOutputs
+from essent.model.backbone import Backbone
 from essent.model.template import make_frame
 from essent.recipe.sources.contexts import UNSEEN, Contexts
 from essent.recipe.tokens.ids import Frame, batches, count_tokens, framed_ids, pad, portions
+from essent.recipe.types import RequiredOutputs
 
 PORTION = 4096  # texts between two looks at the clock
 

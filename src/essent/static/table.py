@@ -160,7 +160,7 @@ class Material:
     def _fit(self, choice: Choice, progress: bool) -> np.ndarray:
         """Return the weighted averages, fitted to the sentence vectors unless ridge is None: (V,D) float32."""
         layers = [
-            np.float32(factor) * self.contexts.table(int(resolve(name, self.contexts.last).key))[: self.rows]
+            np.float32(factor) * self.contexts.table(resolve(name, self.contexts.last).layer)[: self.rows]
             for name, factor in parse_layers(choice.layers)
         ]
         specs = [spec.strip() for spec in choice.weights.split("*") if spec.strip() != "uniform"]

@@ -11,9 +11,9 @@ from sentence_transformers import SentenceTransformer
 
 from essent.encoder.encoder import Encoder
 from essent.errors import ModelError, UnsupportedRecipeError
-from essent.model.backbone import RequiredOutputs
 from essent.model.capabilities import ModelCapabilities, check_recipe
 from essent.recipe.recipe import Recipe
+from essent.recipe.types import RequiredOutputs
 from essent.selection.evaluation import evaluate
 from essent.tasks.pairs import PairTask
 

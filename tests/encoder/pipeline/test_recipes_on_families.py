@@ -12,10 +12,10 @@ from sentence_transformers import SentenceTransformer
 
 from essent.encoder.encoder import Encoder
 from essent.errors import UnsupportedRecipeError
-from essent.model.backbone import RequiredOutputs
 from essent.recipe.named import NAMED
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import Frame, pad
+from essent.recipe.types import RequiredOutputs
 from families import CORPUS, FAMILIES, RELATIVE, WITHOUT_MASK
 from reference import Counts, Reference, Sentence, shaped
 from samples import HEADS, LONG, TEXTS

@@ -31,9 +31,9 @@ from essent._core.atomic import sync
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.encoder.pipeline.module import RecipeModule
 from essent.errors import DataError
-from essent.model.backbone import Backbone, RequiredOutputs
+from essent.model.backbone import Backbone
 from essent.recipe.tokens.ids import Frame, batches, pad
-from essent.recipe.types import States, Tokens
+from essent.recipe.types import RequiredOutputs, States, Tokens
 
 MOST_SEEN = 2**20  # maximum number of texts whose first pass is recorded
 FLOAT = np.dtype("<f4")
@@ -252,6 +252,8 @@ class KeptStates:
         parameters = {name: value.data_ptr() for name, value in self.whole.state_dict().items()}
         if any(parameters.get(name) != value.data_ptr() for name, value in module.backbone.state_dict().items()):
             return compute(texts)  # of another model
+        if module.plan.required.attention_states:
+            return compute(texts)  # not stored: as large as all layers again, for few recipes
         entry = self.store.entry(digest_of_backbone(self.whole), module.plan.frame, module.backbone.max_seq_length)
         ids = dict(zip(texts, module.ids(texts), strict=True))
         again = [text for text in texts if hash(text) in entry.seen and text not in entry.kept]
@@ -296,7 +298,9 @@ class KeptStates:
             return pad_sequence(rows, batch_first=True).to(tokens.ids.device)
 
         layers = plan.required.layers
-        hidden: dict[int | str, torch.Tensor] = {n: padded([text.layers[n] for text in cached]) for n in layers}
+        hidden: dict[int | str | tuple[int, str], torch.Tensor] = {
+            n: padded([text.layers[n] for text in cached]) for n in layers
+        }
         if plan.required.static:
             hidden["static"] = torch.nn.functional.embedding(tokens.ids, module.backbone.static_table)
         diagonals = {

@@ -16,8 +16,9 @@ from torch import nn
 from torch.nn.functional import embedding, embedding_bag
 
 from essent.errors import UnsupportedRecipeError
-from essent.model.backbone import Backbone, RequiredOutputs
+from essent.model.backbone import Backbone
 from essent.model.capabilities import capabilities_of, check_recipe
+from essent.model.loading import required_outputs_of
 from essent.model.mlm_head import expected_rows
 from essent.model.template import check_room, debias, make_frame
 from essent.recipe.pooling import Reduction, mix_sources, reductions
@@ -25,7 +26,7 @@ from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import Source, format_mix, resolve, token_tables
 from essent.recipe.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, tokenizes_words_separately, whole_ids
 from essent.recipe.tokens.ids import Frame, Vocabulary, count_tokens, fast_backend, framed_ids, portions, text_ids
-from essent.recipe.types import CorpusStats, States, Tokens
+from essent.recipe.types import CorpusStats, RequiredOutputs, States, Tokens
 from essent.recipe.weighting.base import ByToken, Weighting, combine_many, weightings
 from essent.recipe.weighting.frequency import Sif
 from essent.recipe.weighting.position import Content, Uniform
@@ -54,11 +55,7 @@ class Plan(nn.Module):
         self.factors = [factor for _, factor in recipe.layers]
         self.reads_mlm_head = any(source.top for source in self.sources)
         self.reads_stats = any(weighting.reads_stats for weighting in self.weightings)
-        self.required = RequiredOutputs(
-            frozenset(s.key for s in self.sources if isinstance(s.key, int)),
-            any(s.key == "static" for s in self.sources),
-            frozenset(w.attention_head for w in self.weightings if w.attention_head is not None),
-        )
+        self.required = required_outputs_of(recipe, backbone.last)
         leading_space = any(w.leading_space for w in self.weightings) and backbone.vocabulary.marker == "Ġ"
         self.frames: dict[Frame, float] = {}  # and their factors: several templates make an ensemble
         for template, factor in recipe.terms:
@@ -79,14 +76,21 @@ class Plan(nn.Module):
                 f"layers={format_mix(recipe.layers)} mixes sources of different widths: {listed} dimensions. Mix only "
                 "sources of the same width."
             )
+        self.mixed_width = widths[0]
 
     def _source_width(self, source: Source, backbone: Backbone) -> int:
+        if isinstance(source.key, tuple):  # no configuration says it for all families: run one token
+            ids = torch.full((1, 1), backbone.pad_id, device=backbone.static_table.device)
+            token = Tokens(ids, torch.ones_like(ids, dtype=torch.bool), torch.ones_like(ids, dtype=torch.bool))
+            with torch.no_grad():
+                states = backbone.states(token, RequiredOutputs(attention_states=frozenset({source.key})))
+            return int(states.hidden[source.key].shape[2])
         rows = isinstance(source.key, str) or source.top
         return int(self.rows_of(source, backbone).shape[1]) if rows else backbone.dimensions
 
     def width(self, backbone: Backbone) -> int:
         """Return the number of dimensions of the pooled vector."""
-        return self.reduction.width(self._source_width(self.sources[0], backbone))
+        return self.reduction.width(self.mixed_width)
 
     def rows_of(self, source: Source, backbone: Backbone) -> torch.Tensor:
         """Return the rows (V,D) of a token table; the model's own table for any other source."""

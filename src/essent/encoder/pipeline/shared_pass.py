@@ -16,9 +16,9 @@ from tqdm.auto import tqdm
 
 from essent._core.texts import distinct_texts, require_finite
 from essent.encoder.pipeline.plan import Plan, static_pooler_of
-from essent.model.backbone import Backbone, RequiredOutputs
+from essent.model.backbone import Backbone
 from essent.recipe.tokens.ids import Frame, batches, framed_ids, pad, portions
-from essent.recipe.types import CorpusStats
+from essent.recipe.types import CorpusStats, RequiredOutputs
 
 
 def count_frames(backbone: Backbone, plans: Sequence[Plan], texts: Sequence[str]) -> dict[Frame, CorpusStats]:

@@ -68,8 +68,9 @@ def _source_modules(module: RecipeModule) -> list[nn.Module]:
         raise NoStockModulesError(f"layers={format_mix(plan.recipe.layers)} runs the model's masked-LM head")
     if any(source.debiased for source in plan.sources):
         raise NoStockModulesError("template denoising (L-bias) runs the model a second time")
-    if plan.required.attention_heads:
-        raise NoStockModulesError(f"weights={'*'.join(plan.recipe.weights)} reads attention")
+    if plan.required.attention_heads or plan.required.attention_states:
+        fields = f"layers={format_mix(plan.recipe.layers)} weights={'*'.join(plan.recipe.weights)}"
+        raise NoStockModulesError(f"{fields} reads attention")
     if plan.is_static:
         if len(plan.sources) > 1 or plan.factors != [1.0]:
             raise NoStockModulesError("several tables are mixed")
@@ -88,8 +89,8 @@ def _source_modules(module: RecipeModule) -> list[nn.Module]:
     if abs(sum(plan.factors) - 1.0) > 1e-9:
         raise NoStockModulesError(f"the layer weights sum to {sum(plan.factors):g}, but WeightedLayerPooling's to 1")
     weights = torch.zeros(backbone.top + 1)
-    for layer, factor in zip(layers, plan.factors, strict=True):
-        weights[int(layer)] += factor
+    for source, factor in zip(plan.sources, plan.factors, strict=True):
+        weights[source.layer] += factor
     start = int(weights.nonzero()[0])
     return [WeightedLayerPooling(backbone.dimensions, backbone.top, start, nn.Parameter(weights[start:].clone()))]
 

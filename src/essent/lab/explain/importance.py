@@ -17,12 +17,12 @@ import torch
 from essent._core.texts import check_texts
 from essent._core.types import ModelLike
 from essent.errors import InputError, ModelError
-from essent.model.backbone import Backbone, RequiredOutputs
+from essent.model.backbone import Backbone
 from essent.model.loading import load
 from essent.model.template import make_frame
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import Frame, batches, count_tokens, framed_ids, pad, portions
-from essent.recipe.types import CorpusStats
+from essent.recipe.types import CorpusStats, RequiredOutputs
 from essent.recipe.weighting.base import ByToken, weightings
 
 TOKENS = 8192  # per batch of masked sequences

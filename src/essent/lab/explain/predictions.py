@@ -17,13 +17,13 @@ from essent._core.texts import check_texts
 from essent._core.types import ModelLike
 from essent.errors import InputError, ModelError, RecipeError
 from essent.lab.explain.importance import backbone_of
-from essent.model.backbone import RequiredOutputs
 from essent.model.loading import read_capabilities
 from essent.model.mlm_head import NO_HEAD
 from essent.model.template import check_room, debias, make_frame
 from essent.recipe.named import MASK
 from essent.recipe.recipe import Recipe, read_field
 from essent.recipe.tokens.ids import Vocabulary, batches, framed_ids, pad
+from essent.recipe.types import RequiredOutputs
 from essent.selection.evaluation import name_of
 
 if TYPE_CHECKING:

@@ -1,0 +1,250 @@
+"""Value vectors and attention outputs, against hooks by hand and attention recomputed from q, k, v in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, PreTrainedModel, T5EncoderModel
+
+import essent
+from essent import Encoder
+from essent.encoder.pipeline.cache import KeptStates, PooledCache, StatesStore
+from essent.errors import RecipeError, UnsupportedRecipeError
+from essent.model.attention import _note_projection
+from essent.model.loading import load, open_model
+from essent.recipe.sources.layers import resolve
+from essent.selection.run import run_passes
+from essent.selection.search_data import SearchData, SearchSettings
+from essent.selection.space import Space
+from families import build_family
+from samples import TEXTS
+from selection_samples import TASK
+
+Folders = Callable[[str], Path]
+FAMILIES = ("bert", "gpt2", "llama", "gemma3_text", "distilbert", "albert", "t5", "modernbert")
+MODULES = {  # family -> paths of the value projection and W_O in the layer's attention
+    "bert": ("encoder.layer.{}.attention.self.value", "encoder.layer.{}.attention.output.dense"),
+    "gpt2": ("h.{}.attn.c_attn", "h.{}.attn.c_proj"),
+    "llama": ("layers.{}.self_attn.v_proj", "layers.{}.self_attn.o_proj"),
+    "gemma3_text": ("layers.{}.self_attn.v_proj", "layers.{}.self_attn.o_proj"),
+    "distilbert": ("transformer.layer.{}.attention.v_lin", "transformer.layer.{}.attention.out_lin"),
+    "t5": ("encoder.block.{}.layer.0.SelfAttention.v", "encoder.block.{}.layer.0.SelfAttention.o"),
+    "modernbert": ("layers.{}.attn.Wqkv", "layers.{}.attn.Wo"),
+    "albert": (
+        "encoder.albert_layer_groups.0.albert_layers.0.attention.value",
+        "encoder.albert_layer_groups.0.albert_layers.0.attention.dense",
+    ),
+}
+SOURCES = (
+    "value:1",
+    "value:L",
+    "attention:2",
+    "attention:L",
+    "attention:1-out",
+    "attention:L-out",
+    "attention:L-1-out",
+)
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    root = tmp_path_factory.mktemp("attention")
+    return cache(lambda family: build_family(family, root / family))
+
+
+def plain_states(model: PreTrainedModel, family: str, ids: list[int]) -> dict[tuple[int, str], np.ndarray]:
+    """States (T,·) of one text by layer and kind: hooks on the modules, eager attention, float64."""
+    calls: dict[str, list[np.ndarray]] = {"value": [], "attention": [], "attention-out": []}
+    value_path, output_path = MODULES[family]
+    handles = []
+
+    def note_value(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+        fused = family in ("gpt2", "modernbert")
+        calls["value"].append((output.chunk(3, dim=-1)[2] if fused else output)[0].numpy())
+
+    def note_output(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+        calls["attention"].append(inputs[0][0].numpy())
+        calls["attention-out"].append(output[0].numpy())
+
+    for layer in range(1 if family == "albert" else 3):
+        handles.append(model.get_submodule(value_path.format(layer)).register_forward_hook(note_value))
+        handles.append(model.get_submodule(output_path.format(layer)).register_forward_hook(note_output))
+    with torch.no_grad():
+        model(input_ids=torch.tensor([ids]))
+    for handle in handles:
+        handle.remove()
+    return {(layer + 1, kind): states for kind, rows in calls.items() for layer, states in enumerate(rows)}
+
+
+def plain_model(folder: Path, family: str) -> PreTrainedModel:
+    kind = T5EncoderModel if family == "t5" else AutoModel
+    return kind.from_pretrained(folder, attn_implementation="eager", dtype=torch.float64).eval()
+
+
+def assert_same(actual: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(actual, expected, atol=1e-5 * max(1.0, np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_states_are_those_of_a_plain_script(family: str, model_folder: Folders) -> None:
+    """Mean over the tokens, alone, in a batch, and padded on the left."""
+    folder = model_folder(family)
+    model = plain_model(folder, family)
+    for source in SOURCES:
+        encoder = Encoder(str(folder), f"layers={source}", device="cpu")
+        key = resolve(source, 3).key
+        plain = [plain_states(model, family, ids or [0])[key].mean(axis=0) for ids in encoder.module.ids(TEXTS)]
+        kept = [row for row, ids in enumerate(encoder.module.ids(TEXTS)) if ids]
+        expected = np.stack(plain)[kept]
+        texts = [TEXTS[row] for row in kept]
+        assert_same(encoder.encode(texts), expected)
+        assert_same(np.stack([encoder.encode(text) for text in texts]), expected)
+        features = encoder.module.pad(encoder.module.ids(texts), "left")
+        with torch.inference_mode():
+            assert_same(encoder.module(features)["sentence_embedding"].numpy(), expected)
+        assert encoder.get_embedding_dimension() == expected.shape[1]
+
+
+def test_attention_is_recomputed_from_queries_keys_and_values(bert: Path) -> None:
+    """A = softmax(QKᵀ/√d), output A·V, then W_O·(A·V) + b, from the weights of a BERT in float64."""
+    model = plain_model(bert, "bert")
+    encoder = Encoder(str(bert), "layers=attention:2-out", device="cpu")
+    ids = encoder.module.ids(TEXTS[:1])[0]
+    with torch.no_grad():
+        states = model(input_ids=torch.tensor([ids]), output_hidden_states=True).hidden_states[1][0]  # (T,D)
+        block = model.encoder.layer[1].attention
+        query, key, value = (
+            map_(states).view(len(ids), 4, 8).transpose(0, 1)
+            for map_ in (block.self.query, block.self.key, block.self.value)
+        )  # (H,T,d) each
+        heads = (query @ key.transpose(1, 2) / 8**0.5).softmax(-1) @ value  # (H,T,d)
+        output = heads.transpose(0, 1).reshape(len(ids), 32)
+        expected = block.output.dense(output).mean(dim=0).numpy()
+    assert_same(encoder.encode(TEXTS[0]), expected)
+    assert_same(Encoder(str(bert), "layers=attention:2", device="cpu").encode(TEXTS[0]), output.mean(dim=0).numpy())
+
+
+def test_grouped_values_occur_once(model_folder: Folders) -> None:
+    encoder = Encoder(str(model_folder("llama")), "layers=value:2", device="cpu")
+    assert encoder.get_embedding_dimension() == 16  # 2 kv heads of 8 dimensions, shared by 4 heads
+    with pytest.raises(UnsupportedRecipeError, match="value:2 has 16, attention:2 has 32"):
+        Encoder(str(model_folder("llama")), "layers=value:2+attention:2", device="cpu")
+
+
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_mixes_weights_and_templates(family: str, model_folder: Folders) -> None:
+    """Layers and attention in one mix; with a template, the prefix cache is not used."""
+    folder = model_folder(family)
+    model = plain_model(folder, family)
+    recipe = "template=about layers=0.5*attention:L-out+2*attention:1-out+-1*L weights=last"
+    encoder = Encoder(str(folder), recipe, device="cpu")
+    for text, vector in zip(TEXTS, encoder.encode(TEXTS), strict=True):
+        ids = encoder.module.ids([text])[0]
+        states = plain_states(model, family, ids)
+        with torch.no_grad():
+            last = model(input_ids=torch.tensor([ids])).last_hidden_state[0].numpy()
+        mixed = 0.5 * states[3, "attention-out"] + 2 * states[1, "attention-out"] - last
+        assert_same(vector, mixed[-1])
+
+
+def test_other_passes_stay_as_they_are(bert: Path) -> None:
+    """No hook and no recorder without such a source."""
+    encoder = Encoder(str(bert), "layers=L", device="cpu")
+    encoder.encode(TEXTS)
+    hooks = [hook for module in encoder.module.backbone.model.modules() for hook in module._forward_hooks.values()]
+    assert _note_projection not in hooks
+
+
+def test_training_reaches_the_weights(bert: Path) -> None:
+    encoder = Encoder(str(bert), "layers=attention:1-out", device="cpu")
+    features = encoder.module.preprocess(TEXTS[:2])
+    encoder.module(features)["sentence_embedding"].sum().backward()
+    block = encoder.module.backbone.model.encoder.layer[0].attention
+    assert block.output.dense.weight.grad.abs().sum() > 0
+    assert block.self.value.weight.grad.abs().sum() > 0
+
+
+# -- saved folders, graphs, search, caches ----------------------------------------------------------------------
+
+RECIPE = "layers=0.5*attention:2-out+0.5*1 weights=ditto:1-2 | centre"
+
+
+def test_saved_folders_load_in_sentence_transformers(bert: Path, tmp_path: Path) -> None:
+    encoder = Encoder(str(bert), RECIPE, device="cpu").fit(TEXTS)
+    expected = encoder.encode(TEXTS)
+    encoder.save(str(tmp_path / "saved"))
+    assert_same(Encoder(str(tmp_path / "saved"), device="cpu").encode(TEXTS), expected)
+    stock = SentenceTransformer(str(tmp_path / "saved"), device="cpu", trust_remote_code=True)
+    assert_same(stock.encode(TEXTS), expected)
+
+
+@pytest.mark.parametrize("family", ["bert", "llama"])
+@pytest.mark.parametrize("engine", ["openvino", "onnx"])
+def test_graphs(family: str, engine: str, model_folder: Folders) -> None:
+    recipe = "layers=value:2" if family == "llama" else RECIPE
+    encoder = Encoder(str(model_folder(family)), recipe, device="cpu").fit(TEXTS)
+    assert_same(essent.compile(encoder, engine, threads=1).encode(TEXTS), encoder.encode(TEXTS))
+    if family == "llama":
+        encoder = Encoder(str(model_folder(family)), "layers=attention:1-out+attention:3-out", device="cpu")
+        assert_same(essent.compile(encoder, engine, threads=1).encode(TEXTS), encoder.encode(TEXTS))
+
+
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_search_scores_the_vectors_of_single_encoders(family: str, model_folder: Folders) -> None:
+    recipes = ["layers=value:1", "layers=value:L weights=position", "layers=attention:2-out+L", "mean", "ditto:2-1"]
+    recipes += ["layers=attention:2 | centre", "template=about layers=attention:L-out weights=last"]
+    settings = SearchSettings(64.0, batch_size=3, precision="float32")
+    shell = open_model(str(model_folder(family)), {"device": "cpu"})
+    with run_passes(shell, Space((), tuple(recipes)), [SearchData.of(TASK, None, (), 0)], (),
+                    settings) as run:  # fmt: skip
+        rows = dict(zip(map(str, run.recipes), np.array(run.sweeps[0].store.rows), strict=True))
+    firsts, seconds = [pair.sentence1 for pair in TASK.pairs], [pair.sentence2 for pair in TASK.pairs]
+    for recipe, cosines in rows.items():
+        encoder = Encoder(str(model_folder(family)), recipe, device="cpu").fit(firsts + seconds)
+        first, second = (encoder.encode(texts, normalize_embeddings=True) for texts in (firsts, seconds))
+        np.testing.assert_allclose(cosines, (first * second).sum(axis=1), atol=2e-5, err_msg=recipe)
+
+
+def test_cached_states_are_not_used(bert: Path) -> None:
+    shell = open_model(str(bert), {"device": "cpu"})
+    encoder = Encoder(shell, "layers=value:2")
+    expected = encoder.encode(TEXTS)
+    encoder.states = KeptStates(load(shell, [encoder.recipe], {}).backbone, StatesStore(2**24))
+    for _ in range(3):
+        encoder.cache = PooledCache()
+        assert_same(encoder.encode(TEXTS), expected)
+
+
+# -- bad input ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", ["value", "value:", "value:L-out", "value:x", "attention:-1", "attention:1-bias"])
+def test_unreadable_names(source: str) -> None:
+    with pytest.raises(RecipeError, match=r"needs a layer of 1 … L: value:3"):
+        essent.Recipe.parse(f"layers={source}")
+
+
+@pytest.mark.parametrize("source", ["value:0", "attention:4", "attention:L-3-out"])
+def test_layers_that_do_not_exist(source: str, bert: Path) -> None:
+    with pytest.raises(UnsupportedRecipeError, match=r"value:k, attention:k and attention:k-out, k of 1 to 3"):
+        Encoder(str(bert), f"layers={source}", device="cpu")
+
+
+@pytest.mark.parametrize("family", ["mpnet", "deberta-v2"])
+def test_families_without_the_interface(family: str, model_folder: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused before the weights are read."""
+    folder = str(model_folder(family))
+    monkeypatch.setattr("essent.model.loading._open", None)
+    with pytest.raises(UnsupportedRecipeError, match=f"transformers' {family} has no attention interface"):
+        Encoder(folder, "layers=value:1", device="cpu")
+
+
+def test_models_with_layers_without_attention(model_folder: Folders) -> None:
+    with pytest.raises(UnsupportedRecipeError, match="3 layers of this model call attention 1 times"):
+        Encoder(str(model_folder("lfm2")), "layers=value:3", device="cpu")
