@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from essent._core.texts import distinct_texts
-from essent.encoder.pipeline.plan import Plan
+from essent.encoder.pipeline.plan import Plan, chain_of
 from essent.model.backbone import Backbone, RequiredOutputs
 from essent.model.template import debias
 from essent.recipe.pooling import mix_sources
@@ -135,6 +135,9 @@ class Program:
         self._origins: dict[Recipe, Origin] = {}
         for plans in plans_by_frame.values():
             self._add_pass(plans)
+        widths = {plan.recipe: plan.width(backbone) for plan in self.plans}
+        for recipe in {(r.shaping, widths[without_shaping(r)]): r for r in self.recipes}.values():
+            chain_of(recipe, widths[without_shaping(recipe)], backbone)  # raises an error before the first pass
         self.origins = [self._origins[without_shaping(recipe)] for recipe in self.recipes]
         cut_to(backbone, self.plans)
         nn.ModuleList(self.plans).to(backbone.static_table.device)
