@@ -36,6 +36,7 @@ from essent._core.hub import file_options, full_name, reach_model
 from essent._core.types import ModelLike
 from essent.errors import ModelError, RecipeError, UnsupportedRecipeError
 from essent.model.backbone import LAYER_LISTS, Backbone, RequiredOutputs
+from essent.model.bidirectional import is_requested, switch_causal_attention_off
 from essent.model.capabilities import ModelCapabilities, capabilities_of, check_recipe, is_causal, is_relative
 from essent.model.mlm_head import MaskedLMHead, load_masked, names_mlm_head
 from essent.model.output_embedding import NO_OUTPUT_EMBEDDING, is_tied, name_of_output_embedding, read_moments
@@ -151,6 +152,7 @@ def _open_with_mlm_head(name: str, config: PretrainedConfig, options: dict[str, 
     config_settings = options.get("config_kwargs") or {}
     shell = _open(name, {**options, "config_kwargs": {**config_settings, **_fewer_layers(config, None)}})
     first: Any = shell[0]
+    config_settings = {key: value for key, value in config_settings.items() if key != "is_causal"}  # never causal
     settings = {"dtype": first.model.dtype, **config_settings, **(options.get("model_kwargs") or {})}
     with reports_hidden():
         whole = load_masked(name, **{**_hub_arguments(name, options), **settings})
@@ -169,7 +171,10 @@ def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
     model = {"ignore_mismatched_sizes": True, **model}  # `require_weights` reports them
     settings["model_kwargs"] = model if options.get("trust_remote_code") else {"use_safetensors": True, **model}
     with reports_hidden(), without_prompt_warning():
-        return SentenceTransformer(name, **settings)
+        shell = SentenceTransformer(name, **settings)
+    if isinstance(shell[0], Transformer) and isinstance(shell[0].model, PreTrainedModel):
+        switch_causal_attention_off(shell[0].model, options)
+    return shell
 
 
 def read_capabilities(model: ModelLike, options: dict[str, Any]) -> ModelCapabilities:
@@ -321,7 +326,10 @@ def _hub_arguments(name: str, options: dict[str, Any]) -> dict[str, Any]:
 def _read_config(name: str, options: dict[str, Any]) -> PretrainedConfig:
     if module := _other_module(name, options):
         raise _no_source(module)
-    return cast("PretrainedConfig", AutoConfig.from_pretrained(name, **_hub_arguments(name, options)))
+    config = cast("PretrainedConfig", AutoConfig.from_pretrained(name, **_hub_arguments(name, options)))
+    if is_requested(options):
+        config.is_causal = False
+    return config
 
 
 def _shapes(name: str, config: PretrainedConfig, options: dict[str, Any], layers: int | None = None) -> Shapes:
