@@ -57,7 +57,9 @@ def by_script(folder: Path, texts: list[str]) -> np.ndarray:
         mask = near if kinds == [None] else {"full_attention": full, "sliding_attention": near}
         mask = full if set(kinds) == {"full_attention"} else mask
         with torch.no_grad():
-            means.append(model(input_ids=ids, attention_mask=mask).last_hidden_state.mean(dim=1))
+            positions = torch.arange(ids.shape[1])[None]
+            states = model(input_ids=ids, attention_mask=mask, position_ids=positions).last_hidden_state
+        means.append(states.mean(dim=1))
     return torch.cat(means).numpy()
 
 
