@@ -139,6 +139,16 @@ def cache_argument(model: PreTrainedModel) -> str:
     return next((name for name in ("cache", "past_key_values") if name in names), "")  # the second until 5.23
 
 
+def attend_in_both_directions(model: PreTrainedModel) -> None:
+    """Let the tokens of a decoder see later tokens too: transformers' masks read `is_causal` in the configuration.
+
+    `AutoConfig.from_pretrained(…, is_causal=False)` ignores names that the file or the class does not have.
+    """
+    for module in model.modules():
+        if isinstance(config := getattr(module, "config", None), PretrainedConfig):
+            config.is_causal = False
+
+
 def let_capture(module: PreTrainedModel) -> None:
     """Register an unpickled model in transformers' table of models whose hidden states can be collected."""
     registry: Any = output_capturing._CAN_RECORD_REGISTRY  # until 5.22 by class

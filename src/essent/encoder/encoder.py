@@ -28,7 +28,7 @@ from essent.encoder.pipeline.cache import KeptStates, PooledCache
 from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_of
 from essent.encoder.pipeline.late import encode_chunks as _encode_chunks
 from essent.encoder.pipeline.module import RecipeModule
-from essent.encoder.pipeline.plan import PORTION
+from essent.encoder.pipeline.plan import PORTION, chain_of
 from essent.encoder.saving.load import folder_of, load_folder
 from essent.encoder.saving.save import SavableModule, amend_card, packages_of, save_folder
 from essent.errors import RecipeError
@@ -225,7 +225,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         if module.chain.needs_fit:
             pooled = self._vectors(texts_to_fit(prompted, "texts"), batch_size, progress, shape=False, cache=self.cache)
             require_finite(pooled, prompted, self.named_parameters())
-            module.set_chain(type(module.chain).parse(self.recipe.shaping).fit(pooled.cpu().numpy()))
+            chain = chain_of(self.recipe, pooled.shape[1], module.backbone)
+            module.set_chain(chain.fit(pooled.cpu().numpy()))
         self._sign()
         return pooled
 

@@ -29,18 +29,22 @@ from essent._core.folders.contents import (
     is_exported_folder,
     opening,
     read_modules,
+    weight_files,
     weight_shapes,
 )
 from essent._core.hub import file_options, full_name, reach_model
 from essent._core.types import ModelLike
 from essent.errors import ModelError, RecipeError, UnsupportedRecipeError
 from essent.model.backbone import LAYER_LISTS, Backbone
+from essent.model.bidirectional import is_requested, switch_causal_attention_off
 from essent.model.capabilities import ModelCapabilities, capabilities_of, check_recipe, is_causal, is_relative
 from essent.model.mlm_head import MaskedLMHead, load_masked, names_mlm_head
+from essent.model.output_embedding import NO_OUTPUT_EMBEDDING, is_tied, name_of_output_embedding, read_moments
 from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
 from essent.model.weights import Shapes, check_sizes, reports_hidden, require_rows, require_weights
 from essent.model.word_vectors import is_word_vectors, word_model
 from essent.recipe.recipe import Recipe
+from essent.recipe.shaping.base import shapers
 from essent.recipe.sources.layers import reads_mlm_head, resolve
 from essent.recipe.types import RequiredOutputs
 from essent.recipe.weighting.base import weightings
@@ -99,6 +103,7 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
             required = reduce(operator.or_, (required_outputs_of(recipe, last) for recipe in recipes))
             extra = _fewer_layers(config, required.depth)
         shapes = _shapes(name, config, options, extra.get("num_hidden_layers"))
+        output_embedding = _find_output_embedding(config, recipes, shapes)
         if any(reads_mlm_head(recipe.layers) for recipe in recipes):
             shell = _open_with_mlm_head(name, config, options)
         else:
@@ -107,6 +112,9 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
         if recipes:
             loaded.backbone.cut(required.depth)
         require_weights(name, loaded.backbone.model, shapes, trusted=bool(options.get("trust_remote_code")))
+        if output_embedding:
+            paths = weight_files(*_weights(name, config, options))
+            loaded.backbone.output_moments = read_moments(paths, output_embedding)
         return loaded
 
 
@@ -145,6 +153,7 @@ def _open_with_mlm_head(name: str, config: PretrainedConfig, options: dict[str, 
     config_settings = options.get("config_kwargs") or {}
     shell = _open(name, {**options, "config_kwargs": {**config_settings, **_fewer_layers(config, None)}})
     first: Any = shell[0]
+    config_settings = {key: value for key, value in config_settings.items() if key != "is_causal"}  # never causal
     settings = {"dtype": first.model.dtype, **config_settings, **(options.get("model_kwargs") or {})}
     with reports_hidden():
         whole = load_masked(name, **{**_hub_arguments(name, options), **settings})
@@ -163,7 +172,10 @@ def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
     model = {"ignore_mismatched_sizes": True, **model}  # `require_weights` reports them
     settings["model_kwargs"] = model if options.get("trust_remote_code") else {"use_safetensors": True, **model}
     with reports_hidden(), without_prompt_warning():
-        return SentenceTransformer(name, **settings)
+        shell = SentenceTransformer(name, **settings)
+    if isinstance(shell[0], Transformer) and isinstance(shell[0].model, PreTrainedModel):
+        switch_causal_attention_off(shell[0].model, options)
+    return shell
 
 
 def read_capabilities(model: ModelLike, options: dict[str, Any]) -> ModelCapabilities:
@@ -316,16 +328,39 @@ def _hub_arguments(name: str, options: dict[str, Any]) -> dict[str, Any]:
 def _read_config(name: str, options: dict[str, Any]) -> PretrainedConfig:
     if module := _other_module(name, options):
         raise _no_source(module)
-    return cast("PretrainedConfig", AutoConfig.from_pretrained(name, **_hub_arguments(name, options)))
+    config = cast("PretrainedConfig", AutoConfig.from_pretrained(name, **_hub_arguments(name, options)))
+    if is_requested(options):
+        config.is_causal = False
+    return config
 
 
 def _shapes(name: str, config: PretrainedConfig, options: dict[str, Any], layers: int | None = None) -> Shapes:
     """Read the shapes of the checkpoint, and check that the sizes of the configuration fit them."""
     layers = layers or (options.get("config_kwargs") or {}).get("num_hidden_layers")
-    file = getattr(config, "transformers_weights", None) or WEIGHTS
-    shapes = weight_shapes(name, file_options(options), str(_first_module(name, options).get("path", "")), file)
+    shapes = weight_shapes(*_weights(name, config, options))
     check_sizes(name, config, shapes, layers)
     return shapes
+
+
+def _weights(name: str, config: PretrainedConfig, options: dict[str, Any]) -> tuple[str, dict[str, Any], str, str]:
+    """Return the arguments of `weight_shapes` and `weight_files`."""
+    file = getattr(config, "transformers_weights", None) or WEIGHTS
+    return name, file_options(options), str(_first_module(name, options).get("path", "")), file
+
+
+def _find_output_embedding(config: PretrainedConfig, recipes: Sequence[Recipe], shapes: Shapes) -> str:
+    """Return the name of the output embedding in the checkpoint if a recipe reads it and it is not the input embedding.
+
+    Raises:
+        UnsupportedRecipeError: the checkpoint has none.
+    """
+    readers = [spec for recipe in recipes for spec in recipe.shaping if shapers.create(spec).reads_output_embedding]
+    if not readers or is_tied(config):
+        return ""
+    key = name_of_output_embedding(config)
+    if key not in shapes:
+        raise UnsupportedRecipeError(f"The shaping step {readers[0]!r} cannot run: {NO_OUTPUT_EMBEDDING}.")
+    return key
 
 
 def _read_capabilities(name: str, config: PretrainedConfig, options: dict[str, Any]) -> ModelCapabilities:

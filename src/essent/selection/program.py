@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from essent._core.texts import distinct_texts
-from essent.encoder.pipeline.plan import Plan
+from essent.encoder.pipeline.plan import Plan, chain_of
 from essent.model.backbone import Backbone
 from essent.model.template import debias
 from essent.recipe.pooling import mix_sources
@@ -147,6 +147,10 @@ class Program:
         self.origins: list[Origins] = [
             tuple((self._origins[member], factor) for member, factor in terms) for terms in members
         ]
+        widths = {plan.recipe: plan.width(backbone) for plan in self.plans}
+        firsts = [terms[0][0] for terms in members]
+        for recipe, first in {(r.shaping, widths[m]): (r, m) for r, m in zip(self.recipes, firsts, strict=True)}.values():
+            chain_of(recipe, widths[first], backbone)  # raises an error before the first pass
         cut_to(backbone, self.plans)
         nn.ModuleList(self.plans).to(backbone.static_table.device)
 

@@ -27,10 +27,10 @@ from tqdm.auto import tqdm
 from essent._core.atomic import remove_leftovers, sync, write_text
 from essent._core.machine import cores
 from essent._core.texts import require_finite
+from essent.encoder.pipeline.plan import chain_of
 from essent.errors import DataError, InputError, NoSpreadError
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.affine import AffineShaper, Moments
-from essent.recipe.shaping.chain import Chain
 from essent.recipe.tokens.ids import batches, count_tokens, framed_ids, pad, portions
 from essent.recipe.types import CorpusStats
 from essent.selection.program import (
@@ -395,7 +395,7 @@ def _score_recipes(sweep: Sweep, origins: Origins, members: list[int]) -> None:
         shaping = sweep.program.recipes[index].shaping
         shaped = vectors
         if shaping:
-            chain = Chain.parse(shaping)
+            chain = chain_of(sweep.program.recipes[index], vectors.shape[1], sweep.backbone)
             if moments is None and isinstance(chain.steps[0], AffineShaper):
                 moments = Moments.of(fitted)
             try:

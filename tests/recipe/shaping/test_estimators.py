@@ -22,6 +22,7 @@ from essent.errors import InputError, RecipeError
 from essent.recipe.shaping.affine import PCA, AllButTheTop, Centre, Whiten, ZScore
 from essent.recipe.shaping.base import Normalize, Shaper, shapers
 from essent.recipe.shaping.chain import Chain
+from essent.recipe.shaping.embed_filter import EmbedFilter
 from essent.recipe.shaping.flow import Flow
 from essent.recipe.shaping.quantile import QuantileUniform
 
@@ -37,6 +38,7 @@ STEPS: dict[str, tuple[Shaper | Chain, dict[str, str]]] = {
     "abtt": (AllButTheTop(1), SETTINGS),
     "whiten": (Whiten(), SETTINGS),
     "pca": (PCA(2), SETTINGS),
+    "filter": (EmbedFilter(1), SETTINGS),
     "quantile": (QuantileUniform(50), SETTINGS),
     "normalize": (Normalize(), {}),
     "flow": (Flow(epochs=1, transforms=1, hidden=2), SETTINGS),

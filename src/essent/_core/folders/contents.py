@@ -183,21 +183,28 @@ def weight_shapes(name: str, hub: dict[str, Any], subfolder: str = "", file: str
         subfolder: the transformer's folder, "" for the root.
         file: the weights' file name; if it is split into parts, its index is read.
     """
-    folder = f"{subfolder}/" if subfolder else ""
-    path = find_file(name, folder + file, hub) or find_file(name, f"{folder}{file}.index.json", hub)
-    if path is None:
-        return {}
-    from safetensors import safe_open
-
-    paths: list[Path | None] = [path]
-    if path.suffix == ".json":
-        parts = sorted(set((read_json(path) or {}).get("weight_map", {}).values()))
-        paths = [find_file(name, folder + part, hub) for part in parts]
     shapes: dict[str, list[int]] = {}
-    for part_path in filter(None, paths):
-        with safe_open(part_path, framework="np") as weights:
+    for part in weight_files(name, hub, subfolder, file):
+        with open_weights(part) as weights:
             shapes |= {tensor: weights.get_slice(tensor).get_shape() for tensor in weights.keys()}  # noqa: SIM118
     return shapes
+
+
+def open_weights(path: Path, framework: str = "np") -> Any:
+    """Open a safetensors file, whose tensors are read one by one."""
+    from safetensors import safe_open
+
+    return safe_open(path, framework=framework)
+
+
+def weight_files(name: str, hub: dict[str, Any], subfolder: str = "", file: str = WEIGHTS) -> list[Path]:
+    """Return the files of the weights; see `weight_shapes`."""
+    folder = f"{subfolder}/" if subfolder else ""
+    path = find_file(name, folder + file, hub) or find_file(name, f"{folder}{file}.index.json", hub)
+    if path is None or path.suffix != ".json":
+        return [] if path is None else [path]
+    parts = sorted(set((read_json(path) or {}).get("weight_map", {}).values()))
+    return [part_path for part in parts if (part_path := find_file(name, folder + part, hub)) is not None]
 
 
 # -- loading ----------------------------------------------------------------------------------------------------------

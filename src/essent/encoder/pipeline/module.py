@@ -12,7 +12,7 @@ from sentence_transformers.base.modules.input_module import InputModule
 from torch import nn
 
 from essent._core.texts import check_texts
-from essent.encoder.pipeline.plan import Plan, StaticPooler, static_pooler_of
+from essent.encoder.pipeline.plan import Plan, StaticPooler, chain_of, static_pooler_of
 from essent.errors import RecipeError, not_fitted
 from essent.model.backbone import Backbone
 from essent.recipe.recipe import Recipe
@@ -55,7 +55,7 @@ class RecipeModule(InputModule):
         if self.plan.is_static and not backbone.only_static:
             backbone.max_seq_length = None  # rows have no positions: texts of any length
         self.stats = stats
-        self.set_chain(Chain.parse(recipe.shaping) if chain is None else chain)
+        self.set_chain(chain_of(recipe, self.plan.width(backbone), backbone) if chain is None else chain)
 
     def set_chain(self, chain: Chain) -> None:
         """Set the shaping chain, fitted or not."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -20,9 +20,11 @@ from essent.model.backbone import Backbone
 from essent.model.capabilities import capabilities_of, check_recipe
 from essent.model.loading import required_outputs_of
 from essent.model.mlm_head import expected_rows
+from essent.model.output_embedding import moments_of
 from essent.model.template import check_room, debias, make_frame
 from essent.recipe.pooling import Reduction, mix_sources, reductions
 from essent.recipe.recipe import Recipe
+from essent.recipe.shaping.chain import Chain
 from essent.recipe.sources.layers import Source, format_mix, resolve, token_tables
 from essent.recipe.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, tokenizes_words_separately, whole_ids
 from essent.recipe.tokens.ids import Frame, Vocabulary, count_tokens, fast_backend, framed_ids, portions, text_ids
@@ -166,6 +168,15 @@ class Plan(nn.Module):
         mixed = mix_sources(hidden, self.factors)
         weights = combine_many([self.weightings], tokens, states, backbone.vocabulary, stats)[:, 0]
         return self.reduction.reduce(mixed, weights, tokens.attention_mask), mixed, weights
+
+
+def chain_of(recipe: Recipe, width: int, backbone: Backbone) -> Chain:
+    """Make the shaping of a recipe for pooled vectors of this width, unfitted except for what it reads in the model.
+
+    Raises:
+        UnsupportedRecipeError: the model has no output embedding of the width that a step needs.
+    """
+    return Chain.parse(recipe.shaping).fit_output_embedding(partial(moments_of, backbone), width)
 
 
 # -- weights by token -------------------------------------------------------------------------------------------------

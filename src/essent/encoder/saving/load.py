@@ -29,6 +29,7 @@ from essent.encoder.saving.save import SavableModule
 from essent.encoder.saving.static_table import read_table
 from essent.errors import DamagedError, MissingDependencyError, RecipeError, UnknownNameError
 from essent.model.backbone import Backbone
+from essent.model.bidirectional import switch_causal_attention_off
 from essent.model.mlm_head import MaskedLMHead, load_masked
 from essent.model.token_rows import rows_backbone
 from essent.model.weights import require_weights
@@ -146,4 +147,5 @@ def _read_backbone(
         processor_kwargs=dict(trust),
         config_kwargs={**trust, **settings},
     )
+    switch_causal_attention_off(transformer.model, options)
     return Backbone(transformer.model, tokenizer, metadata["max_length"], metadata["layers"])

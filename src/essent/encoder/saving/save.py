@@ -260,8 +260,7 @@ def _write_state(
             arrays["rows"] = backbone.static_table.detach().float().cpu().numpy()[:-1]
         with torch.inference_mode():  # StaticEmbedding returns zeros; essent.static.StaticEncoder reads this vector
             arrays["empty"] = module(module.pad([[]]))["sentence_embedding"][0].float().cpu().numpy()
-    state = module.chain.state() if module.chain.needs_fit else {}
-    arrays |= {f"chain.{key}": np.ascontiguousarray(value) for key, value in state.items()}
+    arrays |= {f"chain.{key}": np.ascontiguousarray(value) for key, value in module.chain.state().items()}
     save_file(arrays, folder / ARRAYS)
     if any(frame.plain_text for frame in plan.frames) or plan.is_static:
         backbone.tokenizer.save_pretrained(folder / "tokenizer")

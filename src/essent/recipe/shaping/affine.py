@@ -152,6 +152,11 @@ class Moments:
         signs = np.sign(vectors[largest, np.arange(vectors.shape[1])])
         return values, vectors * np.where(signs == 0, 1.0, signs)
 
+    @cached_property
+    def around_zero(self) -> Moments:
+        """Moments around 0 in place of the mean: the scatter is XᵀX, its components X's right singular vectors."""
+        return Moments(self.count, np.zeros_like(self.mean), self.scatter + self.count * np.outer(self.mean, self.mean))
+
     def without_rounding(self, smallest: np.ndarray) -> Moments:
         """Return moments in which columns with a standard deviation of at most `smallest` (D,) are exactly constant.
 

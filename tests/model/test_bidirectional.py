@@ -1,0 +1,138 @@
+"""Decoders whose tokens see later tokens, because their checkpoint or `config_kwargs` says so."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+import essent
+from essent import Encoder, search
+from essent.errors import ModelError
+from essent.model.loading import read_capabilities
+from essent.selection.space import Space
+from families import DECODERS, MORE_DECODERS
+from near_ties import Watched
+from samples import TEXTS
+from selection_samples import TASK
+
+OFF = {"config_kwargs": {"is_causal": False}}
+ALL_DECODERS = [*DECODERS, *MORE_DECODERS]
+WRITTEN = [text for text in TEXTS if text]
+
+
+@pytest.fixture
+def asking(folder_of: Callable[[str], Path], tmp_path: Path) -> Callable[..., Path]:
+    """Family -> a copy of its folder whose config.json asks for attention in both directions."""
+
+    def build(family: str, **setting: bool) -> Path:
+        folder = tmp_path / family
+        shutil.copytree(folder_of(family), folder)
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, **(setting or {"is_causal": False})}))
+        return folder
+
+    return build
+
+
+def by_script(folder: Path, texts: list[str]) -> np.ndarray:
+    """The mean of each text's last states, one text at a time, under a mask (1,1,T,T) made by hand."""
+    tokenizer, config = AutoTokenizer.from_pretrained(folder), AutoConfig.from_pretrained(folder)
+    model = AutoModel.from_pretrained(folder, config=config, attn_implementation="eager").eval()
+    window = getattr(config, "sliding_window", None)
+    kinds = getattr(config, "layer_types", None) or [None]
+    means = []
+    for text in texts:
+        ids = torch.tensor([tokenizer(text)["input_ids"]])
+        distance = torch.arange(ids.shape[1])[:, None] - torch.arange(ids.shape[1])
+        full = torch.zeros(1, 1, *distance.shape)
+        near = full if window is None else full.masked_fill(distance.abs() > window, torch.finfo().min)
+        mask = near if kinds == [None] else {"full_attention": full, "sliding_attention": near}
+        mask = full if set(kinds) == {"full_attention"} else mask
+        with torch.no_grad():
+            positions = torch.arange(ids.shape[1])[None]
+            states = model(input_ids=ids, attention_mask=mask, position_ids=positions).last_hidden_state
+        means.append(states.mean(dim=1))
+    return torch.cat(means).numpy()
+
+
+@pytest.mark.parametrize("family", ALL_DECODERS)
+def test_a_checkpoint_that_asks_for_it_is_respected(family: str, asking: Callable[..., Path]) -> None:
+    folder = asking(family)
+    short = [text for text in WRITTEN if len(text) < 30]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoder = Encoder(folder, "mean")
+    for batch_size in (1, 7):
+        vectors = encoder.encode(short, batch_size=batch_size)
+        np.testing.assert_allclose(vectors, by_script(folder, short), atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ALL_DECODERS)
+def test_the_option_gives_what_such_a_checkpoint_gives(
+    family: str, folder_of: Callable[[str], Path], asking: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The first token sees the last; also behind a prompt, whose prefix is not computed once; also when saved."""
+    with pytest.warns(UserWarning, match="usually get worse"):
+        first = Encoder(folder_of(family), "cls", **OFF)
+    assert not first.module.backbone.cache_argument
+    changed = first.encode(["the moon is large", "the moon is green"])
+    assert np.abs(changed[0] - changed[1]).max() > 1e-3
+    causal = Encoder(folder_of(family), "cls").encode(["the moon is large", "the moon is green"])
+    np.testing.assert_allclose(causal[0], causal[1], atol=1e-6)
+    folder = asking(family)
+    for recipe in ("mean layers=1+L", "prompteol"):
+        with pytest.warns(UserWarning, match="LLM2Vec"):
+            encoder = Encoder(folder_of(family), recipe, **OFF)
+        vectors = encoder.encode(TEXTS)
+        assert not encoder.module.backbone.prefixes
+        np.testing.assert_allclose(vectors, Encoder(folder, recipe).encode(TEXTS), atol=1e-6)
+    encoder.save(str(tmp_path / "own"))
+    np.testing.assert_allclose(Encoder(tmp_path / "own").encode(TEXTS), vectors, atol=1e-5)
+
+
+def test_search_stock_modules_and_graphs_keep_it(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="usually get worse"):
+        encoder = Encoder(folder_of("llama"), "mean", **OFF)
+    vectors = encoder.encode(WRITTEN)
+    encoder.save(str(tmp_path / "stock"))
+    np.testing.assert_allclose(SentenceTransformer(str(tmp_path / "stock")).encode(WRITTEN), vectors, atol=1e-5)
+    graph = essent.compile(encoder, "openvino", threads=1)
+    np.testing.assert_allclose(graph.encode(WRITTEN), vectors, atol=1e-5)
+    np.testing.assert_allclose(graph.encode(WRITTEN, batch_size=1), vectors, atol=1e-5)
+    assert not read_capabilities(folder_of("llama"), OFF).causal
+    with pytest.warns(UserWarning, match="usually get worse"):
+        board = search(folder_of("llama"), TASK, Space(named=("mean",)), baselines=("mean",), **OFF)
+    assert board.trials[0].scores["spearman"] == pytest.approx(Watched.of(TASK).run(encoder).main_score)
+    Encoder(folder_of("llama"), "mean").save(str(tmp_path / "causal"))
+    with pytest.warns(UserWarning, match="usually get worse"):
+        np.testing.assert_allclose(Encoder(tmp_path / "causal", **OFF).encode(WRITTEN), vectors, atol=1e-5)
+
+
+def test_gemmas_own_setting_is_respected(asking: Callable[..., Path], tmp_path: Path) -> None:
+    encoder = Encoder(asking("gemma3_text", use_bidirectional_attention=True), "cls")
+    vectors = encoder.encode(["the moon is large", "the moon is green"])
+    assert np.abs(vectors[0] - vectors[1]).max() > 1e-3
+    assert not encoder.module.backbone.cache_argument
+    encoder.save(str(tmp_path / "own"))  # its window, halved at loading, must not be halved twice
+    long = " ".join(WRITTEN)
+    np.testing.assert_allclose(Encoder(tmp_path / "own").encode([long]), encoder.encode([long]), atol=1e-5)
+
+
+def test_encoders_are_unchanged_and_other_causes_refused(
+    folder_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for recipe in ("mean", "prompt-topk"):
+        plain, off = Encoder(folder_of("bert"), recipe), Encoder(folder_of("bert"), recipe, **OFF)
+        np.testing.assert_array_equal(off.encode(WRITTEN), plain.encode(WRITTEN))
+    monkeypatch.setattr("essent.model.bidirectional.attend_in_both_directions", lambda model: None)  # as a recurrence
+    with pytest.raises(ModelError, match="has no effect on LlamaModel"):
+        Encoder(folder_of("llama"), "mean", **OFF)
