@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from essent import Encoder
+from essent import Encoder, compile
 from essent.recipe.named import TEMPLATES
 from measured import Ratio, Watch
 
@@ -45,15 +45,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--pairs", required=True, type=Path)
+    parser.add_argument("--recipes", nargs="+", default=RECIPES, help="the first must be mean")
     parser.add_argument("--texts", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--engine", default="torch", choices=("torch", "openvino", "onnx"))
     options = parser.parse_args()
     rows = [json.loads(line) for line in options.pairs.read_text("utf-8").splitlines()]
     texts = list(dict.fromkeys(row[key] for row in rows for key in ("sentence1", "sentence2")))[: options.texts]
-    encoders: dict[str, Callable[[list[str]], object]] = {
-        recipe: partial(Encoder(options.model, recipe).encode, batch_size=options.batch_size) for recipe in RECIPES
-    }
+    encoders: dict[str, Callable[[list[str]], object]] = {}
+    for recipe in options.recipes:
+        encoder = Encoder(options.model, recipe)
+        model = encoder if options.engine == "torch" else compile(encoder, options.engine)
+        encoders[recipe] = partial(model.encode, batch_size=options.batch_size)
     encoders[SCRIPT] = script(options.model, options.batch_size)
     seconds: dict[str, list[float]] = {name: [] for name in encoders}
     with Watch() as watch:

@@ -25,7 +25,7 @@ from essent.engine.graph import QuantileGraph, graph_of
 from essent.engine.runtime import OnnxRuntime, OpenVINORuntime, check_precision, openvino
 from essent.errors import EngineError, InputError, ModelError, NotFittedError
 from essent.recipe.shaping.quantile import QuantileMap, column_quantiles
-from families import CORPUS, FAMILIES
+from families import CORPUS, DECODERS, FAMILIES, MORE_DECODERS
 
 RECIPE = "layers=0+2 weights=idf*ditto:1-2 template='This sentence : \"{text}\" means [MASK] .' | zscore | normalize"
 OWN_GRAPHS = ("ditto", "whitening", "prompt-denoised", "t4-idf-quantile", "flow")
@@ -279,16 +279,51 @@ def test_int8_reports_its_loss(bert: Path, tmp_path: Path, caplog: pytest.LogCap
 # -- families ---------------------------------------------------------------------------------------------------------
 
 
+DECODER_TEXTS = [*CORPUS[:8], 'He said "no".', "", "the moon " * 20]  # lengths differ by more than a sliding window
+EVERY_STATE = "template=knowledge layers=0+2+L weights=position"
+SUFFIXLESS = "template='The topic of this sentence: {text}' weights=last"  # an empty text has no token after the prefix
+
+
+@pytest.mark.parametrize("family", [*DECODERS, *MORE_DECODERS])
+def test_the_prefix_of_a_prompt_is_constant(family: str, folder_of: Callable[[str], Path]) -> None:
+    """By torch, as the exported graph computes: every layer and token, also with the fewest tokens of a row."""
+    for recipe in ("prompteol", EVERY_STATE, SUFFIXLESS):
+        encoder = Encoder(folder_of(family), recipe)
+        graph, widths = graph_of(encoder), []
+        backbone = encoder.module.backbone
+        for texts in (DECODER_TEXTS, DECODER_TEXTS[::-3], ["", ""], ["a"]):
+            expected = encoder.encode(texts)
+            ids, attention_mask = graph.pad(encoder.module.ids(texts))
+            embeddings = backbone.model.get_input_embeddings()
+            hook = embeddings.register_forward_hook(lambda *call, widths=widths: widths.append(call[2].shape[1]))
+            with graph.for_export():
+                assert_same(graph(ids, attention_mask).numpy(), expected)
+                ids[:, : len(graph.prefix)] = 0  # not read
+                assert_same(graph(ids, attention_mask).numpy(), expected)
+            hook.remove()
+            assert widths[-1] == ids.shape[1] - len(graph.prefix)
+
+
 @pytest.mark.slow  # a conversion each
-@pytest.mark.parametrize("family", ["gpt2", "llama"])
-def test_prompts_of_decoders(shell_of: Callable[[str], SentenceTransformer], family: str, tmp_path: Path) -> None:
-    """Filled templates, and rows with a common prefix, which torch computes once and the graph for every text."""
-    texts = [*CORPUS[:8], 'He said "no".', "", "the moon " * 20]
-    encoder = Encoder(shell_of(family), "knowledge | centre").fit(texts)
+@pytest.mark.parametrize("engine", ["openvino", "onnx"])
+@pytest.mark.parametrize("family", [*DECODERS, *MORE_DECODERS])
+def test_prompts_of_decoders(folder_of: Callable[[str], Path], family: str, engine: str, tmp_path: Path) -> None:
+    """Filled templates, and rows with a common prefix, longer and shorter than a sliding window."""
+    for number, recipe in enumerate(("knowledge | centre", EVERY_STATE, SUFFIXLESS)):
+        encoder = Encoder(folder_of(family), recipe).fit(DECODER_TEXTS)
+        compiled = essent.compile(encoder, engine, threads=1)
+        expected = encoder.encode(DECODER_TEXTS)
+        assert_same(compiled.encode(DECODER_TEXTS), expected)
+        assert_same(np.stack([compiled.encode(text) for text in DECODER_TEXTS]), expected)
+        folder = tmp_path / str(number)
+        compiled.save(str(folder))
+        assert_same(load(folder, threads=1).encode(DECODER_TEXTS[::-1])[::-1], expected)
+
+
+def test_a_sliding_window_with_only_padding(folder_of: Callable[[str], Path]) -> None:
+    encoder = Encoder(folder_of("mistral"), "mean")
     compiled = essent.compile(encoder, "openvino", threads=1)
-    assert_same(compiled.encode(texts), encoder.encode(texts))
-    compiled.save(str(tmp_path))
-    assert_same(load(tmp_path, threads=1).encode(texts), encoder.encode(texts))
+    assert_same(compiled.encode(DECODER_TEXTS), encoder.encode(DECODER_TEXTS))
 
 
 @pytest.mark.slow  # a conversion each; BERT is the model of every other test here

@@ -41,6 +41,8 @@ TAILS = (Dense, LayerNorm, Normalize)  # supported modules after the pooling of 
 class Graph(nn.Module):
     """A fitted recipe as a module from ids and attention mask (B,T), padded on the right, to vectors (B,K).
 
+    Keys and values of a decoder's tokens before the text are constants: the first ids of a row are not read.
+
     Args:
         module: the fitted recipe.
         tail: sentence-transformers modules that follow it, each from features to features.
@@ -65,6 +67,8 @@ class Graph(nn.Module):
                 f"The recipe {str(module.recipe)!r} adds several templates, and a graph computes one. Use one template."
             )
         self.module = module
+        frame = module.plan.frame
+        self.prefix = frame.prefix if frame.after else frame.prefix[:-1]  # a row has at least one more token
         self.shaping = shaping_graph(module.chain)
         self.tail = nn.ModuleList(tail)
         self.biases: dict[int, str] = {}  # layer -> buffer: the empty template's states by number of words, (W,F,D)
@@ -75,7 +79,7 @@ class Graph(nn.Module):
     def forward(self, ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Compute vectors (B,K) from ids and attention mask, both (B,T) int64."""
         plan, backbone = self.module.plan, self.module.backbone
-        tokens = Tokens(ids, attention_mask.bool(), content_of(attention_mask.bool(), plan.frame))
+        tokens = Tokens(ids, attention_mask.bool(), content_of(attention_mask.bool(), plan.frame), self.prefix)
         states = backbone.states(tokens, plan.required)
         bias_of = self._bias if self.biases else None
         pooled, _, _ = plan.pool(tokens, states, backbone, self.module.stats, bias_of)

@@ -247,33 +247,35 @@ class Backbone(nn.Module):
 
     def _shares_prefix(self, tokens: Tokens, required: RequiredOutputs) -> bool:
         """Return whether the states of the common first tokens can be computed once: they see only each other."""
+        reads_attention = required.attention_heads or required.attention_states
+        if reads_attention or torch.is_grad_enabled() or not self.cache_argument:
+            return False
         length = len(tokens.prefix)
-        if required.attention_heads or required.attention_states or self.pads_right or torch.is_grad_enabled():
-            return False
-        if not self.cache_argument or tokens.ids.shape[1] <= length:
-            return False
+        if self.pads_right or tokens.ids.shape[1] <= length:  # a graph's rows begin with the prefix
+            return self.pads_right
         first = tokens.ids.new_tensor(tokens.prefix)
         return bool((tokens.attention_mask[:, :length] & (tokens.ids[:, :length] == first)).all())  # padding: right
 
     def _after_prefix(self, tokens: Tokens, required: RequiredOutputs) -> dict[int | str, torch.Tensor]:
         """Compute the layers (B,T,D) of tokens whose first P are the same in all rows, with one pass over these."""
-        rows, length = len(tokens), len(tokens.prefix)
+        rows, length = tokens.ids.shape[0], len(tokens.prefix)  # len(tokens) would be fixed in a graph
         key = (tokens.prefix, required.layers, self.static_table.dtype, tokens.ids.device)
         if key not in self.prefixes:
             first = Tokens(tokens.ids[:1, :length], tokens.attention_mask[:1, :length], tokens.content[:1, :length])
             self.prefixes[key] = self.model(**{**self._inputs(first, required, None), "use_cache": True})
         prefix = self.prefixes[key]
-        past = copy.deepcopy(getattr(prefix, self.cache_argument))
+        past = copy.copy(getattr(prefix, self.cache_argument))
+        past.layers = [copy.copy(layer) for layer in past.layers]  # they replace their tensors, never write to them
         past.batch_repeat_interleave(rows)
         inputs = self._inputs(tokens, required, None)
         inputs |= {"input_ids": tokens.ids[:, length:], self.cache_argument: past}
         before, after = self._layers(prefix, required), self._layers(self.model(**inputs), required)
-        return {
-            layer: torch.cat([before[layer].expand(rows, -1, -1), states], dim=1) for layer, states in after.items()
-        }
+        return {layer: torch.cat([before[layer].expand(rows, -1, -1), after[layer]], dim=1) for layer in after}
 
     def _inputs(self, tokens: Tokens, required: RequiredOutputs, positions: torch.Tensor | None) -> dict[str, Any]:
         inputs: dict[str, Any] = {"input_ids": tokens.ids, "attention_mask": tokens.attention_mask.long()}
+        if self.pads_right and self.cache_argument:  # no token sees padding on its right, which may see nothing: NaN
+            inputs["attention_mask"] = torch.ones_like(inputs["attention_mask"])
         if "use_cache" in inspect.signature(self.model.forward).parameters:
             inputs["use_cache"] = False
         has_padding_first = not self.pads_right and not bool(tokens.attention_mask[:, 0].all())
