@@ -281,26 +281,28 @@ def test_only_the_layers_that_are_read_are_loaded(decoder: Path, monkeypatch: py
         assert "model.embed_tokens.weight" in names
 
 
-class LargestTensor(TorchDispatchMode):
-    """The number of entries of the largest tensor that a pass computes."""
+class LastDimensions(TorchDispatchMode):
+    """The sizes of the last dimensions of all tensors that a pass computes."""
 
-    entries = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: set[int] = set()
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         output = function(*args, **(kwargs or {}))
-        for tensor in output if isinstance(output, (tuple, list)) else (output,):
-            if isinstance(tensor, torch.Tensor):
-                self.entries = max(self.entries, tensor.numel())
+        outputs = output if isinstance(output, (tuple, list)) else (output,)
+        self.sizes |= {tensor.shape[-1] for tensor in outputs if isinstance(tensor, torch.Tensor) and tensor.dim()}
         return output
 
 
 @pytest.mark.parametrize("recipe", ["mean", "prompteol", "about | normalize"])
-def test_a_pass_computes_nothing_as_large_as_the_vocabulary(recipe: str, tmp_path: Path) -> None:
-    base = AutoModel.from_pretrained(folder := build_family("llama", tmp_path / "llama"))
-    base.resize_token_embeddings(vocabulary := 50_000)
-    base.save_pretrained(folder)
-    encoder = Encoder(folder, recipe, device="cpu")
-    encoder.encode(TEXTS[:1])
-    with LargestTensor() as largest:
-        encoder.encode(TEXTS[:1])
-    assert 0 < largest.entries < vocabulary
+def test_a_pass_computes_no_logits(recipe: str, decoder: Path) -> None:
+    encoder, inputs = Encoder(decoder, recipe, device="cpu"), {"input_ids": torch.tensor([[5, 6, 7]])}
+    vocabulary, whole = len(encoder.module.backbone.static_table), transformers.LlamaForCausalLM
+    with LastDimensions() as computed:
+        encoder.encode(TEXTS[:2])
+    assert 32 in computed.sizes
+    assert vocabulary not in computed.sizes
+    with LastDimensions() as computed, torch.inference_mode():
+        whole.from_pretrained(decoder)(**inputs)
+    assert vocabulary in computed.sizes
