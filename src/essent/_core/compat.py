@@ -12,8 +12,10 @@ import inspect
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial, update_wrapper
+from types import MethodType
 from typing import Any
 
 import torch
@@ -88,14 +90,15 @@ def unread_weights(model: nn.Module) -> list[str]:
     """Return the names of the weights that transformers did not find in the checkpoint.
 
     transformers marks the weights that it has read, and initializes only the others at random. sentence-transformers
-    does not pass on `output_loading_info`, which contains the same names.
+    does not pass on `output_loading_info`, which contains the same names. Offloaded weights are read when
+    they are used.
     """
     by_design = getattr(model, "_keys_to_ignore_on_load_missing", None) or ["(?!)"]  # the default matches nothing
     expected = re.compile("|".join(by_design))
     unread = {
         id(tensor): name
         for name, tensor in reversed(model.state_dict(keep_vars=True).items())
-        if not getattr(tensor, "_is_hf_initialized", False) and not expected.search(name)
+        if not (getattr(tensor, "_is_hf_initialized", False) or tensor.is_meta or expected.search(name))
     }
     return list(reversed(unread.values()))
 
@@ -155,9 +158,34 @@ def let_capture(module: PreTrainedModel) -> None:
     registry[str(module.__class__) if type(registry) is dict else module] = module._can_record_outputs
 
 
-def without_capturing(view: nn.Module, module: nn.Module) -> None:
-    """Copy a module's hooks to its copy, except those that collect states, which belong to the original."""
+def own_hooks(view: nn.Module, module: nn.Module) -> None:
+    """Give a shallow copy of a module hooks of its own, except those that collect states, which belong to the original.
+
+    accelerate's hook of a module that a device map has placed replaces `forward` by one that runs the original.
+    """
     view._forward_hooks = OrderedDict(
         (key, hook) for key, hook in module._forward_hooks.items() if getattr(hook, "__module__", "") != _CAPTURING
     )
     vars(view).pop(_INSTALLED, None)
+    if is_placed(module):
+        replaced = MethodType(vars(module)["_old_forward"].__func__, view)
+        forward = update_wrapper(partial(vars(module)["forward"].func, view), replaced)
+        vars(view).update(_old_forward=replaced, forward=forward)
+
+
+# -- accelerate: modules on several devices or on disk ----------------------------------------------------------------
+
+
+def is_placed(module: nn.Module) -> bool:
+    """Whether accelerate moves this very module's inputs or weights when it runs, according to a `device_map`."""
+    return "_hf_hook" in vars(module)
+
+
+def weights_of(model: nn.Module) -> Mapping[str, torch.Tensor]:
+    """Return the state of a model by name, with the weights that a `device_map` has left on disk or in main memory."""
+    state: Mapping[str, torch.Tensor] = model.state_dict()
+    if any(tensor.is_meta for tensor in state.values()):
+        from accelerate.utils.modeling import get_state_dict_offloaded_model
+
+        state = get_state_dict_offloaded_model(model)
+    return state

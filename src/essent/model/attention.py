@@ -47,6 +47,7 @@ class AttentionRecorder:
 
     def note(self, heads: list[int], diagonals: torch.Tensor) -> None:
         """Store the diagonals (B,H,T) of some heads of this layer."""
+        diagonals = diagonals.to(self.padding.device)  # a device_map may put layers on several
         masked = diagonals.masked_fill(self.padding.unsqueeze(1), 0.0)  # a copy, so that the matrices can be freed
         self.diagonals.update(((self.calls, head), masked[:, column]) for column, head in enumerate(heads))
 

@@ -21,8 +21,8 @@ from essent._core.compat import (
     can_set_attention,
     hidden_states_of,
     let_capture,
+    own_hooks,
     set_attention,
-    without_capturing,
 )
 from essent._core.machine import AUTO, FLOAT32, check_bfloat16, computing
 from essent.errors import ModelError
@@ -36,7 +36,7 @@ from essent.model.attention import (
 )
 from essent.model.capabilities import is_causal
 from essent.model.mlm_head import MaskedLMHead
-from essent.model.weights import require_rows
+from essent.model.weights import in_float32, require_rows
 from essent.recipe.tokens.ids import Vocabulary
 from essent.recipe.types import RequiredOutputs, States, Tokens
 
@@ -154,7 +154,7 @@ class Backbone(nn.Module):
         """
         check_bfloat16(precision, self.static_table.device.type)
         if precision == FLOAT32 and any(p.dtype != torch.float32 for p in self.model.parameters()):
-            self.model = copy.deepcopy(self.model).float()  # other objects may share the weights
+            self.model = in_float32(self.model)
         self.precision = precision
         self.forget_states()
 
@@ -385,7 +385,7 @@ def _mirrored(module: nn.Module, copies: dict[int, Any]) -> Any:
     """
     if id(module) not in copies:
         view = copies[id(module)] = copy.copy(module)
-        without_capturing(view, module)
+        own_hooks(view, module)
         if hasattr(module, "config"):
             view.config = copies.setdefault(id(module.config), copy.deepcopy(module.config))
         view._modules = {

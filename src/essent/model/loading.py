@@ -50,6 +50,7 @@ from essent.recipe.types import RequiredOutputs
 from essent.recipe.weighting.base import weightings
 
 HUB_OPTIONS = ("token", "cache_folder", "revision", "local_files_only", "trust_remote_code")
+STRATEGIES = ("auto", "balanced", "balanced_low_0", "sequential")  # of device_map: GPUs first, if there are any
 AS_IT_IS = "load it with sentence_transformers.SentenceTransformer to use it unchanged."
 POOLING = {
     "mean": "mean",
@@ -111,6 +112,8 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
         loaded = _take_apart(shell, recipes, last)
         if recipes:
             loaded.backbone.cut(required.depth)
+        if loaded.backbone.static_table.is_meta:
+            raise ModelError("device_map offloads the input embeddings. Put them on a device, such as 'cpu' or 0.")
         require_weights(name, loaded.backbone.model, shapes, trusted=bool(options.get("trust_remote_code")))
         if output_embedding:
             paths = weight_files(*_weights(name, config, options))
@@ -166,9 +169,7 @@ def _open_with_mlm_head(name: str, config: PretrainedConfig, options: dict[str, 
 def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
     if is_model2vec(name, file_options(options)):
         return open_model2vec(name, file_options(options), options)
-    settings, model = dict(options), dict(options.get("model_kwargs") or {})
-    if str(options.get("device") or get_device_name()) == "cpu":  # half precision is slow and inexact on a CPU
-        model = {"dtype": torch.float32, **model}
+    settings, model = dict(options), with_default_dtype(options)
     model = {"ignore_mismatched_sizes": True, **model}  # `require_weights` reports them
     settings["model_kwargs"] = model if options.get("trust_remote_code") else {"use_safetensors": True, **model}
     with reports_hidden(), without_prompt_warning():
@@ -176,6 +177,20 @@ def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
     if isinstance(shell[0], Transformer) and isinstance(shell[0].model, PreTrainedModel):
         switch_causal_attention_off(shell[0].model, options)
     return shell
+
+
+def with_default_dtype(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options' `model_kwargs`, with float32 on a CPU, where half precision is slow, unless a dtype is set.
+
+    Elsewhere transformers uses the checkpoint's dtype.
+    """
+    settings = dict(options.get("model_kwargs") or {})
+    placement = settings.get("device_map")
+    if placement is None or placement in STRATEGIES:
+        devices = {str((options.get("device") if placement is None else None) or get_device_name())}
+    else:
+        devices = set(map(str, placement.values() if isinstance(placement, dict) else [placement]))
+    return {"dtype": torch.float32, **settings} if devices <= {"cpu", "disk"} else settings
 
 
 def read_capabilities(model: ModelLike, options: dict[str, Any]) -> ModelCapabilities:

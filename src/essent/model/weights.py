@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from torch import nn
-from transformers import PretrainedConfig, PreTrainedTokenizerBase
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from essent._core.compat import unread_weights
-from essent.errors import DamagedError
+from essent._core.compat import is_placed, unread_weights
+from essent.errors import DamagedError, EngineError
 
 MEND = "Get the config.json and the weights that belong together"
 Shapes = Mapping[str, list[int]]  # shapes of the tensors of a checkpoint, by name
@@ -124,3 +125,27 @@ def _most_layers(shapes: Shapes) -> int:
 
 def _contradiction(name: str, key: str, number: int, allowed: str) -> DamagedError:
     return DamagedError(f"The config.json of {name!r} has {key}={number}, but the weights differ: {allowed}. {MEND}.")
+
+
+def in_float32(model: PreTrainedModel) -> PreTrainedModel:
+    """Return a copy of a model with weights in float32; other objects may share the original.
+
+    Raises:
+        EngineError: the weights are quantized, or not in memory.
+    """
+    reason = "are quantized" if getattr(model, "is_quantized", False) else ""
+    if any(tensor.is_meta for tensor in model.parameters()):
+        reason = "are offloaded by device_map"
+    if reason:
+        raise EngineError(f"precision='float32': the model's weights {reason}. Use precision='auto'.")
+    converted: PreTrainedModel = copy.deepcopy(model).float()
+    return converted
+
+
+def move(module: nn.Module, device: str) -> None:
+    """Move a module to a device, except the parts that a `device_map` has placed."""
+    if not any(map(is_placed, module.modules())):
+        module.to(device)
+        return
+    for child in module.children():
+        move(child, device)

@@ -26,6 +26,7 @@ from essent.engine.files import load as load_exported
 from essent.errors import DataError, InputError
 from essent.model.loading import load
 from essent.model.token_rows import is_static
+from essent.model.weights import move
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.types import CorpusStats
@@ -277,7 +278,7 @@ class Bench:
         cut_to(self.backbone, list(self.plans.values()))
         if max_seq_length is not None:
             self.backbone.max_seq_length = min(max_seq_length, self.backbone.max_seq_length or max_seq_length)
-        as_module(self.backbone, list(self.plans.values())).to(loaded.settings["device"])
+        move(as_module(self.backbone, list(self.plans.values())), loaded.settings["device"])
         self.pass_settings: dict[str, Any] = {"batch_size": batch_size, "progress": progress}
         self.cache = PooledCache(cache)
         self.digest = "" if cache is None else digest_of_backbone(self.backbone)

@@ -149,7 +149,9 @@ class Program:
         ]
         widths = {plan.recipe: plan.width(backbone) for plan in self.plans}
         firsts = [terms[0][0] for terms in members]
-        for recipe, first in {(r.shaping, widths[m]): (r, m) for r, m in zip(self.recipes, firsts, strict=True)}.values():
+        for recipe, first in {
+            (r.shaping, widths[m]): (r, m) for r, m in zip(self.recipes, firsts, strict=True)
+        }.values():
             chain_of(recipe, widths[first], backbone)  # raises an error before the first pass
         cut_to(backbone, self.plans)
         nn.ModuleList(self.plans).to(backbone.static_table.device)

@@ -24,6 +24,7 @@ from essent._core.types import ModelLike
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.errors import InputError
 from essent.model.loading import load, read_capabilities
+from essent.model.weights import move
 from essent.recipe.recipe import Recipe
 from essent.selection.annotation import Annotation, choose_pairs, distinct_pairs
 from essent.selection.label_free import candidate_pairs
@@ -258,7 +259,7 @@ def run_passes(
     all_recipes = list(dict.fromkeys([*recipes, *reference]))
     loaded = load(model, all_recipes, settings.options)
     backbone, prompts = loaded.backbone, dict(loaded.settings.get("prompts") or {})
-    backbone.to(loaded.settings["device"])
+    move(backbone, loaded.settings["device"])
     backbone.compute_in(settings.precision)
     program, durable = Program(all_recipes, backbone), settings.work is not None
     digest = digest_of_backbone(backbone, *(plan.rows_digest for plan in program.plans)) if durable else ""

@@ -24,6 +24,7 @@ from essent.errors import RecipeError
 from essent.model.backbone import Backbone
 from essent.model.loading import load
 from essent.model.token_rows import unlimited
+from essent.model.weights import move
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import resolve
 from essent.recipe.tokens.ids import count_tokens, fast_backend, text_ids
@@ -100,7 +101,7 @@ def collect(
     if dimensions is not None:
         check_dimensions(dimensions, backbone.dimensions)
     plan = Plan(replace(recipe or loaded.recipes[0], shaping=()), backbone)
-    backbone.to(loaded.settings["device"])
+    move(backbone, loaded.settings["device"])
     numbers = None if names is None else sorted({resolve(name, backbone.last).layer for name in names})
     contexts, vectors = average_contexts(backbone, texts, replace(settings, layers=numbers), plan)
     contexts.about["model"] = str(model)

@@ -165,7 +165,7 @@ def _encoder(root: Path, files: int | None, untrusted: bool) -> Verification:
     else:
         from essent.encoder.encoder import Encoder
 
-        loaders = {"essent": Encoder(str(root))}
+        loaders = {"essent": Encoder(str(root), model_kwargs={"dtype": "auto"})}  # as it was saved
         if portable:
             from sentence_transformers import SentenceTransformer
 

@@ -20,7 +20,7 @@ from essent._core.folders.check import ROUTERS, Files, check_model, code_in, upg
 from essent._core.folders.files import ENCODER, GRAPH, check_places, read_json
 from essent._core.folders.rules import OLD_ARGUMENTS
 from essent._core.hub import file_options, find_file, reach_model
-from essent.errors import DamagedError, EssentError, ModelError, RecipeError
+from essent.errors import DamagedError, EssentError, MissingDependencyError, ModelError, RecipeError
 from essent.version import __version__
 
 # -- metadata ---------------------------------------------------------------------------------------------------------
@@ -223,6 +223,7 @@ def opening(name: str, options: Mapping[str, Any]) -> Iterator[None]:
     Raises:
         DamagedError: see `essent._core.folders.check.check_model`; or a folder that cannot be loaded, with the reason.
         ModelError: a name that cannot be loaded, with the reason and the fix.
+        MissingDependencyError: a library that the model needs is not installed.
     """
     settings: list[tuple[str, Path]] = []
     try:
@@ -244,6 +245,8 @@ def opening(name: str, options: Mapping[str, Any]) -> Iterator[None]:
                         f"{upgrade_or(Files(name, options), 'Remove it.')}"
                     ) from error
         reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else ""
+        if isinstance(error, ImportError):  # of transformers, with the command that installs the library
+            raise MissingDependencyError(f"Cannot load the model {name!r}: {reason}.") from error
         if not isinstance(error, (OSError, ValueError)) or not reason:
             reason = f"{type(error).__name__}: {reason}".rstrip(": ")
         kind = DamagedError if Path(name).is_dir() else ModelError

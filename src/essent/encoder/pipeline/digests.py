@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from essent._core.compat import weights_of
 from essent._core.machine import BFLOAT16
 from essent.recipe.tokens.ids import tokenizer_digest
 from essent.recipe.types import CorpusStats
@@ -66,7 +67,7 @@ def _hashed(
     model: nn.Module, settings: tuple[object, ...], parts_of: Callable[[np.ndarray], Iterable[np.ndarray]]
 ) -> str:
     total = hashlib.sha256(repr(settings).encode())
-    for name, value in sorted(model.state_dict().items()):
+    for name, value in sorted(weights_of(model).items()):
         total.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         for part in parts_of(value.detach().cpu().contiguous().flatten().view(dtype=torch.uint8).numpy()):
             total.update(part.data)

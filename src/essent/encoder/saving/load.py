@@ -30,6 +30,7 @@ from essent.encoder.saving.static_table import read_table
 from essent.errors import DamagedError, MissingDependencyError, RecipeError, UnknownNameError
 from essent.model.backbone import Backbone
 from essent.model.bidirectional import switch_causal_attention_off
+from essent.model.loading import with_default_dtype
 from essent.model.mlm_head import MaskedLMHead, load_masked
 from essent.model.token_rows import rows_backbone
 from essent.model.weights import require_weights
@@ -132,7 +133,7 @@ def _read_backbone(
             model = AutoModel.from_config(config, **trust)
         model.set_input_embeddings(table)
         return Backbone(model.eval(), tokenizer, metadata["max_length"], metadata["layers"])
-    model_settings, settings = dict(options.get("model_kwargs") or {}), dict(options.get("config_kwargs") or {})
+    model_settings, settings = with_default_dtype(options), dict(options.get("config_kwargs") or {})
     if reads_mlm_head(recipe.layers):
         whole: Any = load_masked(str(root), **{**trust, **settings, **model_settings})
         backbone = Backbone(whole.base_model, tokenizer, metadata["max_length"], metadata["layers"])

@@ -1,0 +1,308 @@
+"""Large models: dtype by device, device maps, quantized weights; what no recipe reads is not loaded or computed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AutoModel, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
+from transformers.core_model_loading import ConversionOps
+from transformers.quantizers import HfQuantizer
+from transformers.quantizers.auto import (
+    AUTO_QUANTIZATION_CONFIG_MAPPING,
+    AUTO_QUANTIZER_MAPPING,
+    register_quantization_config,
+    register_quantizer,
+)
+from transformers.utils.quantization_config import QuantizationConfigMixin
+
+from essent import Encoder, evaluate, search
+from essent.encoder.pipeline.digests import digest_of_backbone
+from essent.errors import EngineError, MissingDependencyError, ModelError
+from essent.model.loading import with_default_dtype
+from essent.training.run import open_encoder
+from families import CORPUS, build_family
+from samples import TEXTS
+
+RECIPES = ("mean", "layers=1", "prompteol", "ditto:2-1")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The following device_map keys do not match"),  # of layers that are not loaded
+    pytest.mark.filterwarnings("ignore:Attempting to save a model with offloaded modules"),
+]
+
+
+@pytest.fixture(scope="module")
+def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a tiny Llama in bfloat16, in several files, with a head as large models are saved."""
+    root = tmp_path_factory.mktemp("large")
+    base = AutoModel.from_pretrained(build_family("llama", root / "base"))
+    whole = transformers.LlamaForCausalLM(base.config)
+    whole.model.load_state_dict(base.state_dict())
+    whole.bfloat16().save_pretrained(root / "llama", max_shard_size="20KB")
+    AutoTokenizer.from_pretrained(root / "base").save_pretrained(root / "llama")
+    assert len(list((root / "llama").glob("*.safetensors"))) > 2
+    return root / "llama"
+
+
+@pytest.fixture
+def offloaded(tmp_path: Path) -> dict[str, Any]:
+    """Options by which the layers above the first are on disk."""
+    places = {"embed_tokens": "cpu", "norm": "cpu", "rotary_emb": "cpu", "layers.0": "cpu", "layers.1": "disk"}
+    settings = {"device_map": {**places, "layers.2": "disk"}, "offload_folder": str(tmp_path / "offload")}
+    return {"model_kwargs": settings}
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("data") / "pairs.jsonl"
+    rows = [{"sentence1": CORPUS[i % 8], "sentence2": CORPUS[i % 7], "score": i % 5} for i in range(40)]
+    file.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    return str(file)
+
+
+# -- dtype ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "dtype"),
+    [
+        ({"device": "cpu"}, torch.float32),
+        ({}, torch.float32),
+        ({"device": "cuda"}, None),  # None: transformers reads the checkpoint's
+        ({"device": "cuda:1"}, None),
+        ({"device": "cpu", "model_kwargs": {"dtype": "bfloat16"}}, "bfloat16"),
+        ({"device": "cuda", "model_kwargs": {"dtype": "float32"}}, "float32"),
+        ({"model_kwargs": {"device_map": "auto"}}, torch.float32),
+        ({"model_kwargs": {"device_map": "cuda"}}, None),
+        ({"device": "cpu", "model_kwargs": {"device_map": {"": 0}}}, None),
+        ({"device": "cuda", "model_kwargs": {"device_map": {"": "cpu"}}}, torch.float32),
+        ({"model_kwargs": {"device_map": {"layers": 0, "norm": "cpu"}}}, None),
+    ],
+)
+def test_float32_on_a_cpu_and_the_checkpoints_dtype_elsewhere(options: dict[str, Any], dtype: object) -> None:
+    assert with_default_dtype(options).get("dtype") == dtype
+
+
+def test_an_automatic_device_map_prefers_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("essent.model.loading.get_device_name", lambda: "cuda")
+    assert with_default_dtype({}) == {}
+    assert with_default_dtype({"device": "cpu", "model_kwargs": {"device_map": "auto"}}) == {"device_map": "auto"}
+
+
+def test_the_dtype_of_loaded_and_saved_models(decoder: Path, tmp_path: Path) -> None:
+    def dtype(model: Path, recipe: str | None = "mean", **options: Any) -> torch.dtype:
+        return Encoder(model, recipe, device="cpu", **options).module.backbone.static_table.dtype
+
+    assert dtype(decoder) == torch.float32
+    half = {"model_kwargs": {"torch_dtype": torch.bfloat16}}  # transformers' former name
+    assert dtype(decoder, **half) == torch.bfloat16
+    assert open_encoder(decoder, "cpu").module.backbone.static_table.dtype == torch.float32
+    for recipe in ("mean", "prompteol"):  # stock modules; essent's code
+        Encoder(decoder, recipe, device="cpu", **half).save(str(tmp_path / recipe))
+        assert dtype(tmp_path / recipe, None) == torch.float32
+        assert dtype(tmp_path / recipe, None, model_kwargs={"dtype": "auto"}) == torch.bfloat16
+
+
+# -- device maps ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_weights_on_disk_give_the_same_vectors(
+    recipe: str, decoder: Path, offloaded: dict[str, Any], tmp_path: Path
+) -> None:
+    """accelerate replaces `forward` of each module; that of a truncated model must run the truncated model."""
+    expected, encoder = Encoder(decoder, recipe, device="cpu"), Encoder(decoder, recipe, **offloaded)
+    on_disk = [weight.is_meta for weight in encoder.module.backbone.model.parameters()]
+    assert any(on_disk) == (recipe != "layers=1")
+    np.testing.assert_allclose(encoder.encode(TEXTS), expected.encode(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(copy.deepcopy(encoder).encode(TEXTS), expected.encode(TEXTS), atol=1e-6)
+    assert digest_of_backbone(encoder.module.backbone) == digest_of_backbone(expected.module.backbone)
+    encoder.save(str(tmp_path / "saved"))
+    np.testing.assert_allclose(Encoder(tmp_path / "saved").encode(TEXTS), expected.encode(TEXTS), atol=1e-6)
+
+
+def test_search_and_evaluation_of_weights_on_disk(
+    decoder: Path, offloaded: dict[str, Any], pairs: str, tmp_path: Path
+) -> None:
+    boards = [search(decoder, pairs, "layers", work=tmp_path / name, **options)
+              for name, options in {"disk": offloaded, "memory": {"device": "cpu"}}.items()]  # fmt: skip
+    assert boards[0].trials == boards[1].trials
+    results = [evaluate(decoder, ["layers=1", "mean"], [pairs], cache=tmp_path / "cache", **options)
+               for options in (offloaded, {"device": "cpu"})]  # fmt: skip
+    assert results[0] == results[1]
+
+
+def test_what_offloaded_weights_do_not_allow(decoder: Path, offloaded: dict[str, Any]) -> None:
+    half = {"model_kwargs": {**offloaded["model_kwargs"], "dtype": "bfloat16"}}
+    with pytest.raises(EngineError, match=r"weights are offloaded by device_map. Use precision='auto'"):
+        Encoder(decoder, "mean", **half).module.backbone.compute_in("float32")
+    offloaded["model_kwargs"]["device_map"]["embed_tokens"] = "disk"
+    with pytest.raises(ModelError, match="device_map offloads the input embeddings"):
+        Encoder(decoder, "mean", **offloaded)
+
+
+# -- quantized weights ------------------------------------------------------------------------------------------------
+
+
+class Int8Linear(nn.Module):
+    """A linear layer with weights in int8 and one scale."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(rows, columns, dtype=torch.int8), requires_grad=False)
+        self.scale = nn.Parameter(torch.empty(()), requires_grad=False)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        return states @ (self.weight.to(states.dtype) * self.scale.to(states.dtype)).T
+
+
+class ToInt8(ConversionOps):
+    def convert(self, input_dict: dict[str, Any], **_: Any) -> dict[str, torch.Tensor]:
+        converted = {}
+        for name, values in input_dict.items():
+            weight = values[0] if isinstance(values, list) else values
+            scale = weight.float().abs().max() / 127
+            converted |= {name: (weight.float() / scale).round().to(torch.int8), name[:-6] + "scale": scale}
+        return converted
+
+
+class Int8Quantizer(HfQuantizer):
+    def _process_model_before_weight_loading(self, model: PreTrainedModel, **_: Any) -> None:
+        for name, module in list(model.named_modules()):
+            if isinstance(module, nn.Linear):
+                with torch.device("meta"):
+                    model.set_submodule(name, Int8Linear(module.in_features, module.out_features))
+
+    def param_needs_quantization(self, model: PreTrainedModel, param_name: str, **_: Any) -> bool:
+        return isinstance(model.get_submodule(param_name.rpartition(".")[0]), Int8Linear)
+
+    def get_quantize_ops(self) -> ToInt8:
+        return ToInt8()
+
+    is_serializable = is_trainable = False
+
+
+class Int8Config(QuantizationConfigMixin):
+    def __init__(self, **_: Any) -> None:
+        self.quant_method = "test-int8"
+
+
+@pytest.fixture
+def int8() -> Iterator[dict[str, Any]]:
+    """Options by which a quantizer of transformers loads weights in int8."""
+    register_quantization_config("test-int8")(Int8Config)
+    register_quantizer("test-int8")(Int8Quantizer)
+    yield {"model_kwargs": {"quantization_config": Int8Config()}}
+    del AUTO_QUANTIZATION_CONFIG_MAPPING["test-int8"], AUTO_QUANTIZER_MAPPING["test-int8"]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_quantized_weights(recipe: str, decoder: Path, int8: dict[str, Any]) -> None:
+    encoder, exact = Encoder(decoder, recipe, device="cpu", **int8), Encoder(decoder, recipe, device="cpu")
+    layers = [module for module in encoder.modules() if isinstance(module, Int8Linear)]
+    assert {layer.weight.dtype for layer in layers} == {torch.int8}
+    vectors = encoder.encode(TEXTS)
+    plain = AutoModel.from_pretrained(decoder, quantization_config=Int8Config(), dtype=torch.float32)
+    if recipe == "mean":
+        inputs = encoder.tokenizer(TEXTS[0], return_tensors="pt")
+        expected = plain(**inputs).last_hidden_state.mean(dim=1)  # (1,D)
+        np.testing.assert_allclose(vectors[:1], expected.detach(), atol=1e-5)
+    assert not np.allclose(vectors, exact.encode(TEXTS), atol=1e-5)
+    np.testing.assert_allclose(copy.deepcopy(encoder).encode(TEXTS), vectors, atol=1e-6)
+    assert digest_of_backbone(encoder.module.backbone) != digest_of_backbone(exact.module.backbone)
+    with pytest.raises(EngineError, match=r"weights are quantized. Use precision='auto'"):
+        encoder.module.backbone.compute_in("float32")
+
+
+def test_search_on_quantized_weights(decoder: Path, int8: dict[str, Any], pairs: str) -> None:
+    board = search(decoder, pairs, "layers", device="cpu", **int8)
+    assert all(np.isfinite(trial.scores["spearman"]) for trial in board.trials)
+
+
+def test_a_missing_quantization_library_is_named(decoder: Path) -> None:
+    if transformers.utils.is_bitsandbytes_available():
+        pytest.skip("bitsandbytes is installed")
+    settings = {"quantization_config": BitsAndBytesConfig(load_in_4bit=True)}
+    with pytest.raises(MissingDependencyError, match=r"requires bitsandbytes: `pip install -U bitsandbytes"):
+        Encoder(decoder, "mean", model_kwargs=settings)
+
+
+# -- what is not loaded and not computed ------------------------------------------------------------------------------
+
+
+class ReadSlice:
+    """A tensor of a file; notes when it is read."""
+
+    def __init__(self, name: str, part: Any, names: set[str]) -> None:
+        self.name, self.part, self.names = name, part, names
+
+    def __getitem__(self, key: Any) -> torch.Tensor:
+        self.names.add(self.name)
+        return self.part[key]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.part, name)
+
+
+def test_only_the_layers_that_are_read_are_loaded(decoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names: set[str] = set()
+    safe_open = transformers.modeling_utils.safe_open
+
+    class Noting:
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            self.file = safe_open(*arguments, **options)
+
+        def get_slice(self, name: str) -> ReadSlice:
+            return ReadSlice(name, self.file.get_slice(name), names)
+
+        def get_tensor(self, name: str) -> torch.Tensor:
+            names.add(name)
+            return self.file.get_tensor(name)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.file, name)
+
+    monkeypatch.setattr(transformers.modeling_utils, "safe_open", Noting)
+    for recipe, depth in (("layers=1", 1), ("layers=2", 2), ("mean", 3), ("static", 1)):
+        names.clear()
+        Encoder(decoder, recipe, device="cpu")
+        layers = {name.split(".")[2] for name in names if ".layers." in name}
+        assert layers == set("012"[:depth])
+        assert not any("lm_head" in name for name in names)
+        assert "model.embed_tokens.weight" in names
+
+
+class LastDimensions(TorchDispatchMode):
+    """The sizes of the last dimensions of all tensors that a pass computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: set[int] = set()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        output = function(*args, **(kwargs or {}))
+        outputs = output if isinstance(output, (tuple, list)) else (output,)
+        self.sizes |= {tensor.shape[-1] for tensor in outputs if isinstance(tensor, torch.Tensor) and tensor.dim()}
+        return output
+
+
+@pytest.mark.parametrize("recipe", ["mean", "prompteol", "about | normalize"])
+def test_a_pass_computes_no_logits(recipe: str, decoder: Path) -> None:
+    encoder, inputs = Encoder(decoder, recipe, device="cpu"), {"input_ids": torch.tensor([[5, 6, 7]])}
+    vocabulary, whole = len(encoder.module.backbone.static_table), transformers.LlamaForCausalLM
+    with LastDimensions() as computed:
+        encoder.encode(TEXTS[:2])
+    assert 32 in computed.sizes
+    assert vocabulary not in computed.sizes
+    with LastDimensions() as computed, torch.inference_mode():
+        whole.from_pretrained(decoder)(**inputs)
+    assert vocabulary in computed.sizes
