@@ -40,7 +40,6 @@ from essent.tasks.calibration import read_calibration, write_calibration
 if TYPE_CHECKING:
     import numpy as np
 
-
 logger = logging.getLogger(__name__)
 
 
@@ -115,8 +114,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
     def __repr__(self) -> str:
         if not isinstance(self[0], RecipeModule):
             return super().__repr__()
-        after = "".join(f", {module!r}" for module in list(self)[1:])
-        return f"Encoder({str(self.recipe)!r}, {self._model}, dimensions={self.get_embedding_dimension()}{after})"
+        width, further = self.get_embedding_dimension(), "".join(f", {module!r}" for module in list(self)[1:])
+        return f"Encoder({str(self.recipe)!r}, {self._model}, dimensions={width}{further})"
 
     def _repr_html_(self) -> str:
         """Return the encoder as HTML, or its plain text if its first module was replaced."""
@@ -225,8 +224,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         if module.chain.needs_fit:
             pooled = self._vectors(texts_to_fit(prompted, "texts"), batch_size, progress, shape=False, cache=self.cache)
             require_finite(pooled, prompted, self.named_parameters())
-            chain = chain_of(self.recipe, pooled.shape[1], module.backbone)
-            module.set_chain(chain.fit(pooled.cpu().numpy()))
+            module.set_chain(chain_of(self.recipe, pooled.shape[1], module.backbone).fit(pooled.cpu().numpy()))
         self._sign()
         return pooled
 
@@ -275,8 +273,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             pooled = self._cached_vectors(cache, texts, batch_size, progress, device)
             shaped = torch.cat([module.shaped(part.to(device), shape) for part in pooled.split(PORTION)])
             return shaped.cpu() if on_cpu else shaped
-        distinct, inverse = distinct_texts(texts)
         vectors: torch.Tensor | None = None
+        distinct, inverse = distinct_texts(texts)
         with text_progress(len(distinct), progress) as update:
             for rows, batch in self._batches(distinct, batch_size, device, shape):
                 if vectors is None:

@@ -38,7 +38,7 @@ from essent.model.capabilities import is_causal
 from essent.model.mlm_head import MaskedLMHead
 from essent.model.weights import in_float32, require_rows
 from essent.recipe.tokens.ids import Vocabulary
-from essent.recipe.types import RequiredOutputs, States, Tokens
+from essent.recipe.types import Hidden, RequiredOutputs, States, Tokens
 
 LAYER_LISTS = ("layer_types", "mlp_layer_types")  # one entry per layer in some families' configurations
 MIN_PREFIX = 3  # tokens that are worth a cache of their keys and values
@@ -200,7 +200,7 @@ class Backbone(nn.Module):
         Args:
             positions: (B,T), counted from 0; by default the position of each token in its text.
         """
-        hidden: dict[int | str | tuple[int, str], torch.Tensor] = {}
+        hidden: Hidden = {}
         if required.static:
             hidden["static"] = nn.functional.embedding(tokens.ids, self.static_table)  # (B,T,D)
         if required.depth is None:
@@ -217,7 +217,8 @@ class Backbone(nn.Module):
             watch_projections(self.model)
         if len(tokens.prefix) >= MIN_PREFIX and positions is None and self._shares_prefix(tokens, required):
             with computing(self.precision, device):
-                return States({**hidden, **self._after_prefix(tokens, required)}, {})
+                hidden.update(self._after_prefix(tokens, required))
+            return States(hidden, {})
         inputs = self._inputs(tokens, required, positions)
         if heads and recorder is None:
             inputs["output_attentions"] = True
@@ -227,9 +228,9 @@ class Backbone(nn.Module):
                 output = self.model(**inputs)
         finally:
             recorder_in_use.reset(previous)
-        hidden |= self._layers(output, required)
+        hidden.update(self._layers(output, required))
         if recorder is not None:
-            return States({**hidden, **recorder.require_states(self.top)}, recorder.diagonals)
+            return States(hidden | recorder.require_states(self.top), recorder.diagonals)
         diagonals = {
             (layer, head): output.attentions[layer - 1][:, head - 1]
             .diagonal(dim1=-2, dim2=-1)
@@ -238,7 +239,7 @@ class Backbone(nn.Module):
         }
         return States(hidden, diagonals)
 
-    def _layers(self, output: Any, required: RequiredOutputs) -> dict[int | str, torch.Tensor]:
+    def _layers(self, output: Any, required: RequiredOutputs) -> Hidden:
         """Return the required layers of a model's output, each (B,T,D)."""
         return {
             layer: output.hidden_states[layer] if layer != self.top else output.last_hidden_state
@@ -256,7 +257,7 @@ class Backbone(nn.Module):
         first = tokens.ids.new_tensor(tokens.prefix)
         return bool((tokens.attention_mask[:, :length] & (tokens.ids[:, :length] == first)).all())  # padding: right
 
-    def _after_prefix(self, tokens: Tokens, required: RequiredOutputs) -> dict[int | str, torch.Tensor]:
+    def _after_prefix(self, tokens: Tokens, required: RequiredOutputs) -> Hidden:
         """Compute the layers (B,T,D) of tokens whose first P are the same in all rows, with one pass over these."""
         rows, length = tokens.ids.shape[0], len(tokens.prefix)  # len(tokens) would be fixed in a graph
         key = (tokens.prefix, required.layers, self.static_table.dtype, tokens.ids.device)

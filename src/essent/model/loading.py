@@ -39,12 +39,11 @@ from essent.model.backbone import LAYER_LISTS, Backbone
 from essent.model.bidirectional import is_requested, switch_causal_attention_off
 from essent.model.capabilities import ModelCapabilities, capabilities_of, check_recipe, is_causal, is_relative
 from essent.model.mlm_head import MaskedLMHead, load_masked, names_mlm_head
-from essent.model.output_embedding import NO_OUTPUT_EMBEDDING, is_tied, name_of_output_embedding, read_moments
+from essent.model.output_embedding import find_output_embedding, read_moments
 from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
 from essent.model.weights import Shapes, check_sizes, reports_hidden, require_rows, require_weights
 from essent.model.word_vectors import is_word_vectors, word_model
 from essent.recipe.recipe import Recipe
-from essent.recipe.shaping.base import shapers
 from essent.recipe.sources.layers import reads_mlm_head, resolve
 from essent.recipe.types import RequiredOutputs
 from essent.recipe.weighting.base import weightings
@@ -104,7 +103,7 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
             required = reduce(operator.or_, (required_outputs_of(recipe, last) for recipe in recipes))
             extra = _fewer_layers(config, required.depth)
         shapes = _shapes(name, config, options, extra.get("num_hidden_layers"))
-        output_embedding = _find_output_embedding(config, recipes, shapes)
+        output_embedding = find_output_embedding(config, recipes, shapes)
         if any(reads_mlm_head(recipe.layers) for recipe in recipes):
             shell = _open_with_mlm_head(name, config, options)
         else:
@@ -361,21 +360,6 @@ def _weights(name: str, config: PretrainedConfig, options: dict[str, Any]) -> tu
     """Return the arguments of `weight_shapes` and `weight_files`."""
     file = getattr(config, "transformers_weights", None) or WEIGHTS
     return name, file_options(options), str(_first_module(name, options).get("path", "")), file
-
-
-def _find_output_embedding(config: PretrainedConfig, recipes: Sequence[Recipe], shapes: Shapes) -> str:
-    """Return the name of the output embedding in the checkpoint if a recipe reads it and it is not the input embedding.
-
-    Raises:
-        UnsupportedRecipeError: the checkpoint has none.
-    """
-    readers = [spec for recipe in recipes for spec in recipe.shaping if shapers.create(spec).reads_output_embedding]
-    if not readers or is_tied(config):
-        return ""
-    key = name_of_output_embedding(config)
-    if key not in shapes:
-        raise UnsupportedRecipeError(f"The shaping step {readers[0]!r} cannot run: {NO_OUTPUT_EMBEDDING}.")
-    return key
 
 
 def _read_capabilities(name: str, config: PretrainedConfig, options: dict[str, Any]) -> ModelCapabilities:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,10 @@ from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPIN
 
 from essent._core.folders.contents import open_weights
 from essent.errors import UnsupportedRecipeError
+from essent.model.weights import Shapes
+from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.affine import Moments
+from essent.recipe.shaping.base import shapers
 
 if TYPE_CHECKING:
     from essent.model.backbone import Backbone
@@ -39,6 +42,21 @@ def name_of_output_embedding(config: PretrainedConfig) -> str:
             layer = whole.get_output_embeddings()
             return next((f"{name}.weight" for name, module in whole.named_modules() if module is layer), "")
     return ""
+
+
+def find_output_embedding(config: PretrainedConfig, recipes: Sequence[Recipe], shapes: Shapes) -> str:
+    """Return the name of the output embedding in the checkpoint if a recipe reads it and it is not the input embedding.
+
+    Raises:
+        UnsupportedRecipeError: the checkpoint has none.
+    """
+    readers = [spec for recipe in recipes for spec in recipe.shaping if shapers.create(spec).reads_output_embedding]
+    if not readers or is_tied(config):
+        return ""
+    key = name_of_output_embedding(config)
+    if key not in shapes:
+        raise UnsupportedRecipeError(f"The shaping step {readers[0]!r} cannot run: {NO_OUTPUT_EMBEDDING}.")
+    return key
 
 
 def moments_of(backbone: Backbone) -> Moments:

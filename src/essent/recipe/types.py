@@ -13,7 +13,7 @@ import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from essent._core.registry import format_spec
 from essent.errors import RecipeError
@@ -21,6 +21,8 @@ from essent.errors import RecipeError
 if TYPE_CHECKING:
     import numpy as np
     import torch
+
+Hidden: TypeAlias = "dict[int | str | tuple[int, str], torch.Tensor]"  # states (B,T,D) by source
 
 __all__ = ["CorpusStats", "States", "Tokens"]
 
@@ -71,7 +73,7 @@ class States:
         (torch.Size([2, 4, 768]), torch.Size([2, 4]))
     """
 
-    hidden: dict[int | str | tuple[int, str], torch.Tensor]
+    hidden: Hidden
     diagonals: dict[tuple[int, int], torch.Tensor]
 
 

@@ -148,11 +148,9 @@ class Program:
             tuple((self._origins[member], factor) for member, factor in terms) for terms in members
         ]
         widths = {plan.recipe: plan.width(backbone) for plan in self.plans}
-        firsts = [terms[0][0] for terms in members]
-        for recipe, first in {
-            (r.shaping, widths[m]): (r, m) for r, m in zip(self.recipes, firsts, strict=True)
-        }.values():
-            chain_of(recipe, widths[first], backbone)  # raises an error before the first pass
+        for recipe, terms in zip(self.recipes, members, strict=True):
+            if recipe.shaping:
+                chain_of(recipe, widths[terms[0][0]], backbone)  # raises an error before the first pass
         cut_to(backbone, self.plans)
         nn.ModuleList(self.plans).to(backbone.static_table.device)
 
