@@ -13,6 +13,7 @@ from train_reference import Slow, loss_of
 
 from essent import Encoder
 from essent.errors import InputError
+from essent.recipe.named import TEMPLATES as PROMPT_TEXTS
 from essent.training.loss import ContrastiveLoss, ViewCollator, info_nce, make_collator, make_loss
 from essent.training.projection import projection_heads
 from essent.training.settings import BERT_TEMPLATES, OBJECTIVES, ROBERTA_TEMPLATES, Settings
@@ -23,7 +24,8 @@ TRIPLETS = [
     ("Two dogs run.", "Animals run through the field.", "Dogs sleep"),
     ("She drinks coffee", "She drinks it every morning.", "She likes tea."),
 ]
-TEMPLATES = {"bert": BERT_TEMPLATES, "roberta": ROBERTA_TEMPLATES}
+PROMPTS = (PROMPT_TEXTS["prompteol"], PROMPT_TEXTS["about"])  # for decoders
+TEMPLATES = {"bert": BERT_TEMPLATES, "roberta": ROBERTA_TEMPLATES, "llama": PROMPTS, "gpt2": PROMPTS}
 CASES = [
     ("bert", "simcse", "none", 1),
     ("roberta", "simcse", "dense-tanh", 2),
@@ -32,6 +34,8 @@ CASES = [
     ("roberta", "different-templates-denoised", "none", 1),
     ("bert", "different-templates-denoised", "dense-tanh", 1),
     ("bert", "same-template-denoised", "prediction-transform", 3),
+    ("llama", "same-template", "none", 3),
+    ("gpt2", "different-templates", "dense-tanh", 1),
 ]
 
 
@@ -40,7 +44,8 @@ def build(
 ) -> tuple[ContrastiveLoss, ViewCollator]:
     """A loss on a model of its own, dropout off."""
     templates = TEMPLATES[family][: OBJECTIVES[objective].templates]
-    settings = Settings(objective, templates, "prompt" if templates else "cls", projection_head=head, seed=0)
+    recipe = ("prompteol" if TEMPLATES[family] is PROMPTS else "prompt") if templates else "cls"
+    settings = Settings(objective, templates, recipe, projection_head=head, seed=0)
     encoder = Encoder(SentenceTransformer(str(folder), device="cpu"), "mean")
     loss = make_loss(encoder, settings, columns)
     return loss.eval(), make_collator(encoder, loss)
@@ -65,7 +70,7 @@ def reference(
     def vector(text: str, view: int) -> torch.Tensor:
         if not row.templates:
             return head(slow.first_token(text))
-        h = slow.prompted(text, templates[view])
+        h = (slow.last if templates is PROMPTS else slow.prompted)(text, templates[view])
         if not row.denoised:
             return head(h)
         bias = slow.bias(text, templates[view])

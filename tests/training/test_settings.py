@@ -17,6 +17,7 @@ from transformers import AutoModelForMaskedLM
 from essent._core.folders.files import write_digests
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError
 from essent.recipe.named import TEMPLATES
+from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.affine import Whiten
 from essent.tasks.pairs import PairTask
 from essent.training.checkpoints import check_checkpoint
@@ -35,6 +36,7 @@ PUBLISHED = {
     ("simcse-unsup", "bert"): (64, 3e-5, 1, 250),
     ("simcse-unsup", "roberta"): (512, 1e-5, 1, 250),
     ("simcse-sup", "bert"): (512, 5e-5, 3, 250),
+    ("prompteol", "roberta"): (256, 5e-4, 1, 50),  # PromptEOL's train_llm.sh
 }
 
 
@@ -43,7 +45,8 @@ def test_presets_are_the_papers(key: tuple[str, str]) -> None:
     settings = resolve_settings(*key, {})
     assert (settings.batch_size, settings.learning_rate, settings.epochs, settings.validate_every) == PUBLISHED[key]
     assert settings.temperature == 0.05
-    assert set(settings.templates) <= set(BERT_TEMPLATES if key[1] == "bert" else ROBERTA_TEMPLATES)
+    allowed = {*(BERT_TEMPLATES if key[1] == "bert" else ROBERTA_TEMPLATES), TEMPLATES["prompteol"]}
+    assert set(settings.templates) <= allowed
     assert Settings(**settings.to_dict()) == settings
 
 
@@ -56,6 +59,10 @@ def test_changes_of_the_objective_change_templates_and_recipe() -> None:
     assert settings.templates == (TEMPLATES["T0"],)
     settings = resolve_settings("promptbert-sup", "bert", {"objective": "simcse"})
     assert (settings.templates, settings.recipe, settings.views[0].weights) == ((), "cls", ("cls",))
+    settings = resolve_settings("prompteol", "roberta", {"recipe": "about", "lora": 0})
+    assert (settings.templates, settings.learning_rate) == ((TEMPLATES["about"],), 1e-5)
+    assert str(settings.predicts) == str(Recipe.parse("about"))
+    assert resolve_settings("simcse-unsup", "bert", {"lora": 8}).learning_rate == 5e-4
     assert resolve_settings("promptbert-sup", "bert", {}).predicts.layers == (("L-bias", 1.0),)
 
 
@@ -71,8 +78,10 @@ def test_changes_of_the_objective_change_templates_and_recipe() -> None:
         ({"precision": "half"}, InputError, "allowed: float32, bfloat16, float16"),
         ({"templates": ["{text} [MASK]"]}, InputError, r"needs 2 template\(s\), got 1"),
         ({"templates": ["{text} [MASK]"] * 2}, InputError, "The templates are equal"),
-        ({"templates": ["{text} [MASK]", "{text}"]}, RecipeError, r"has no \[MASK\]"),
+        ({"templates": ["{text} [MASK]", "{text}"]}, RecipeError, r"Only one of the templates .* has a \[MASK\]"),
         ({"templates": ["T0+T4", "T1"]}, RecipeError, "one template per view, not a sum"),
+        ({"preset": "prompteol", "recipe": "mean"}, RecipeError, "the last token of .*'prompteol' or 'about'"),
+        ({"lora": -1}, InputError, "lora=-1: must be a whole number of at least 0"),
         ({"recipe": "mean"}, RecipeError, "recipe='prompt' or 'prompt-denoised'"),
         ({"objective": "simcse", "recipe": "prompt"}, RecipeError, "use objective='same-template'"),
         ({"objective": "simcse", "recipe": "mean | whiten"}, RecipeError, "fit it afterwards"),

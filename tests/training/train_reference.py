@@ -16,8 +16,8 @@ class Slow:
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
 
     def _states(self, ids: list[int], positions: list[int] | None = None) -> torch.Tensor:
-        table = self.model.embeddings.position_embeddings
-        first = 0 if table.padding_idx is None else table.padding_idx + 1  # RoBERTa
+        table = getattr(getattr(self.model, "embeddings", None), "position_embeddings", None)
+        first = 0 if getattr(table, "padding_idx", None) is None else table.padding_idx + 1  # RoBERTa
         offsets = range(len(ids)) if positions is None else positions
         position_ids = torch.tensor([[first + offset for offset in offsets]])
         return self.model(input_ids=torch.tensor([ids]), position_ids=position_ids).last_hidden_state[0]
@@ -34,6 +34,11 @@ class Slow:
         text = text if text[-1] in ".?\"'" else text + "."
         ids = self.tokenizer(template.replace("{text}", text).replace("[MASK]", self.tokenizer.mask_token))["input_ids"]
         return self._masked(self._states(ids), ids)
+
+    def last(self, text: str, template: str) -> torch.Tensor:
+        """The last token of the filled prompt of a decoder."""
+        text = text if text[-1] in ".?\"'" else text + "."
+        return self._states(self.tokenizer(template.replace("{text}", text))["input_ids"])[-1]
 
     def bias(self, text: str, template: str) -> torch.Tensor:
         """ĥ: the template alone, positions after its slot shifted by the number of the text's tokens."""

@@ -26,7 +26,8 @@ class TrainingOptions:
     """Settings of `essent.training.Settings`; None is the preset's value."""
 
     recipe: opt.Recipe = None
-    """Recipe of the trained encoder: prompt or prompt-denoised; for simcse, cls, mean or another."""
+    """Recipe of the trained encoder: prompt or prompt-denoised; for simcse, cls, mean or another; for decoders,
+    prompteol or about."""
     templates: Annotated[list[str] | None, Parameter(name="--template")] = None
     """Template with {text} and [MASK], or its name; two for objectives with different templates."""
     batch_size: int | None = None
@@ -42,7 +43,9 @@ class TrainingOptions:
     precision: Literal["float32", "bfloat16", "float16"] | None = None
     """Number format; bfloat16 and float16 are mixed precision."""
     seed: int | None = None
-    """Seed of the data order, dropout and the projection head."""
+    """Seed of the data order, dropout, the projection head and LoRA."""
+    lora: int | None = None
+    """Rank of LoRA adapters, such as 16, which are trained instead of the weights and merged at the end; 0 for none."""
 
 
 def train(
@@ -52,7 +55,8 @@ def train(
     texts: opt.AnyTexts = None,
     pairs: opt.Folder = None,
     column: opt.Column = "text",
-    preset: Literal["promptbert-unsup", "promptbert-sup", "simcse-unsup", "simcse-sup", "optiprompt"] | None = None,
+    preset: Literal["promptbert-unsup", "promptbert-sup", "simcse-unsup", "simcse-sup", "optiprompt", "prompteol"]
+    | None = None,
     validate: opt.Labels = None,
     resume: bool = False,
     training: TrainingOptions = TrainingOptions(),
@@ -62,7 +66,8 @@ def train(
 
     The objectives of PromptBERT and SimCSE pull two views of a text together and push the other texts of the batch
     away. The views come from dropout or different templates; with --pairs, they are a text and its positive. The preset
-    optiprompt freezes the model and trains the words of a template as free vectors.
+    optiprompt freezes the model and trains the words of a template as free vectors; prompteol is for decoders, with
+    LoRA.
 
     Ctrl-C saves a checkpoint. --resume continues from the last checkpoint, with the same weights as an uninterrupted
     run; with more steps or epochs, it extends a run. --force starts over.
@@ -71,6 +76,7 @@ def train(
     $ essent train -m bert-base-uncased --texts wiki1m.txt --validate stsb.dev -o my-promptbert
     $ essent train -m bert-base-uncased --pairs nli.csv --preset simcse-sup --validate stsb.dev -o my-simcse
     $ essent train -m bert-base-uncased --texts wiki1m.txt --preset optiprompt --validate stsb.dev -o my-template
+    $ essent train -m ./my-decoder --pairs nli.csv --preset prompteol --lora 16 --validate stsb.dev -o my-decoder-lora
     ```
 
     Args:

@@ -49,6 +49,7 @@ from essent.training.checkpoints import (
 from essent.training.continuous import free_template, replace_module
 from essent.training.device import find_device, on_device
 from essent.training.examples import Examples, as_examples
+from essent.training.lora import add_adapters, merge_adapters
 from essent.training.loss import make_collator, make_loss
 from essent.training.projection import ProjectionHead, with_head
 from essent.training.settings import CONTINUOUS, Settings, resolve_settings
@@ -101,7 +102,7 @@ def train(
         TrainingError: a loss that is not finite, or a checkpoint that cannot be saved; the last valid one remains.
         DataError: `output` contains another run.
         KeyboardInterrupt: the run was stopped, after a checkpoint; names the step.
-        MissingDependencyError: the extra `train` is not installed.
+        MissingDependencyError: the extra `train` is not installed; for LoRA, the extra `lora`.
 
     Example:
         >>> from essent import train
@@ -122,6 +123,8 @@ def train(
     settings = resolve_settings(preset, tokenizer_kind(encoder), changes)
     checkpoint = str(model) if isinstance(model, (str, Path)) else encoder.module.backbone.model.config._name_or_path
     if preset == CONTINUOUS:
+        if settings.lora:
+            raise InputError(f"lora={settings.lora}: the preset {CONTINUOUS!r} freezes the model. Use another preset.")
         settings = replace(settings, templates=(free_template(encoder, settings.templates),))
     if not 2 <= settings.batch_size <= len(examples):
         raise InputError(
@@ -138,6 +141,8 @@ def train(
         "validate": None if task is None else {"task": task.name, "sha256": task.digest()},
         "model": digest_of_backbone(backbone),
     }
+    if settings.lora:
+        add_adapters(encoder, settings.lora, settings.seed)
     resumed = _prepare_folder(output, metadata, resume=resume, force=force)
     warn(encoder, settings, examples)
     with _progress_bars(progress):
@@ -160,6 +165,7 @@ def train(
             note(where_it_goes_on(output, resumed, steps))
         trainer.run(resumed)
         encoder.eval()
+        merge_adapters(encoder)
         replace_module(encoder, SavableModule(backbone, settings.predicts))
         metadata |= _report(trainer.state, loss.projection_head, examples, task)
         trainer.accelerator.unwrap_model(encoder, keep_fp32_wrapper=False)  # mixed precision ends with the training
@@ -202,7 +208,7 @@ def _fit_head(encoder: Encoder, head: ProjectionHead, examples: Examples, seed: 
 
 def warn(encoder: Encoder, settings: Settings, examples: Examples) -> None:
     """Warn about settings that work but are probably a mistake."""
-    if examples.width == 1 and settings.row.templates < 2 and not has_dropout(encoder):
+    if examples.width == 1 and settings.row.templates < 2 and not (settings.lora or has_dropout(encoder)):
         logger.warning("The model has no dropout: both views of a text are equal under %r.", settings.objective)
     if settings.predicts.weights == ("cls",) and encoder.module.backbone.tokenizer.cls_token is None:
         logger.warning(

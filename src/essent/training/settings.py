@@ -18,6 +18,7 @@ from essent.training.projection import projection_heads
 Row = TypeVar("Row")
 PRECISIONS = ("float32", "bfloat16", "float16")
 CONTINUOUS = "optiprompt"  # the preset that trains the words of a template as free vectors, with the model frozen
+LORA_RATE = 5e-4  # learning rate with LoRA, PromptEOL's
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,8 @@ class Settings:
             different-templates-denoised or same-template-denoised.
         templates: templates of the views, as names such as "T0" or as texts; the trained encoder uses the first one.
             Empty without a template.
-        recipe: recipe of the trained encoder: "prompt" or "prompt-denoised" on the first template, or for "simcse"
-            any recipe without a template, such as "cls" or "mean".
+        recipe: recipe of the trained encoder: "prompt" or "prompt-denoised" on the first template, for a decoder
+            "prompteol" or "about", or for "simcse" any recipe without a template, such as "cls" or "mean".
         projection_head: head between the pooled vector and the loss: none, dense-tanh, prediction-transform or whiten.
         keep_projection_head: save the head with the encoder instead of dropping it.
         temperature: τ of the loss.
@@ -80,7 +81,8 @@ class Settings:
         max_seq_length: maximum number of tokens per text, special tokens and template not counted.
         validate_every: steps between validations; each writes a checkpoint.
         precision: arithmetic in float32, or bfloat16 or float16 for mixed precision.
-        seed: seed of the order of the data, dropout and the head.
+        seed: seed of the order of the data, dropout, the head and the adapters.
+        lora: rank of the adapters that are trained instead of the weights; 0 trains the weights.
 
     Raises:
         InputError, RecipeError, UnknownNameError: a value that is not allowed; names the allowed ones.
@@ -106,6 +108,7 @@ class Settings:
     validate_every: int = 125
     precision: str = "float32"
     seed: int = 42
+    lora: int = 0
 
     def __post_init__(self) -> None:
         templates = (self.templates,) if isinstance(self.templates, str) else tuple(self.templates)
@@ -113,8 +116,8 @@ class Settings:
         if several := [text for text, template in zip(templates, read, strict=True) if not isinstance(template, str)]:
             raise RecipeError(f"templates={several[0]!r}: training needs one template per view, not a sum or none.")
         object.__setattr__(self, "templates", tuple(read))
-        for name in ("batch_size", "max_steps", "max_seq_length", "validate_every", "seed"):
-            value, least = getattr(self, name), int(name != "seed")
+        for name in ("batch_size", "max_steps", "max_seq_length", "validate_every", "seed", "lora"):
+            value, least = getattr(self, name), int(name not in ("seed", "lora"))
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
             if not whole and not (value is None and name == "max_steps"):
                 raise InputError(f"{name}={value!r}: must be a whole number of at least {least}.")
@@ -153,7 +156,7 @@ class Settings:
         """The recipes of the views that the loss compares, before denoising: one per view."""
         if not self.templates:
             return (self.predicts,)
-        return tuple(Recipe(template=template, weights=("mask",)) for template in self.templates)
+        return tuple(_view(template) for template in self.templates)
 
     def check(self, capabilities: ModelCapabilities) -> None:
         """Check that a model can run the recipes.
@@ -169,20 +172,33 @@ class Settings:
         return {**asdict(self), "templates": list(self.templates)}
 
 
+def _view(template: str) -> Recipe:
+    """Return the recipe of a template's vector: of its [MASK], or of the last token, for decoders."""
+    return Recipe(template=template, weights=("mask" if MASK in template else "last",))
+
+
 def _check_recipe(recipe: Recipe, objective: Objective, templates: tuple[str, ...]) -> None:
     if objective.templates == 0:
         if recipe.template is not None:
             raise RecipeError(
                 f"objective='simcse' uses no template. For the recipe {str(recipe)!r}, use objective='same-template'."
             )
-    elif recipe.weights != ("mask",) or recipe.layers not in ((("L", 1.0),), (("L-bias", 1.0),)):
+    elif recipe.weights != _view(templates[0]).weights or recipe.layers not in ((("L", 1.0),), (("L-bias", 1.0),)):
+        trained, allowed = (
+            (f"the {MASK}", "'prompt' or 'prompt-denoised'")
+            if MASK in templates[0]
+            else ("the last token", "'prompteol' or 'about'")
+        )
         raise RecipeError(
-            f"The objective {objective.name!r} trains the {MASK} of a template. Use recipe='prompt' or "
-            f"'prompt-denoised' instead of {str(recipe)!r}."
+            f"The objective {objective.name!r} trains {trained} of the template {templates[0]!r}. Use recipe={allowed} "
+            f"instead of {str(recipe)!r}."
         )
     for template in templates:
-        if MASK not in template:
-            raise RecipeError(f"The template {template!r} has no {MASK}, whose vector is trained. Add it.")
+        if (MASK in template) != (MASK in templates[0]):
+            raise RecipeError(
+                f"Only one of the templates {templates[0]!r} and {template!r} has a {MASK}, whose vector is trained. "
+                "Use it in both, or in none (for decoders)."
+            )
     if recipe.shaping:
         raise RecipeError(
             f"Cannot train with shaping: the recipe is {str(recipe)!r}. Train without it and fit it afterwards."
@@ -272,6 +288,14 @@ PRESETS: dict[str, Preset] = {
             {"objective": "same-template", "learning_rate": 3e-5, "epochs": 5.0, "validate_every": 1000, **TRANSFORM},
             {"bert": {"templates": BERT_TEMPLATES[1:]}, "roberta": FIRST["roberta"]},
         ),
+        Preset(
+            "prompteol",
+            "PromptEOL 3.3, code",
+            "for decoders: the last token of a prompt, LoRA of rank 64, no head",
+            True,
+            {"objective": "same-template", "recipe": "prompteol", "templates": ("prompteol",), "lora": 64}
+            | {"projection_head": "none", "validate_every": 50},
+        ),
     )
 }
 
@@ -290,7 +314,8 @@ def find(kind: str, name: str, table: Mapping[str, Row]) -> Row:
 def resolve_settings(preset: str, kind: str, changes: Mapping[str, Any]) -> Settings:
     """Return a preset's settings for a kind of tokenizer, with changes.
 
-    If the changes include another objective, the number of templates is adapted to it.
+    If the changes include another objective, the number of templates is adapted to it. A recipe for decoders, such as
+    "about", brings its template, and LoRA its learning rate.
 
     Args:
         preset: a name in `PRESETS`.
@@ -310,9 +335,12 @@ def resolve_settings(preset: str, kind: str, changes: Mapping[str, Any]) -> Sett
     for name in changes:
         find("setting", name, Settings.__dataclass_fields__)
     values = {**row.values, **row.by_kind.get(kind, {}), **changes}
+    if values.get("lora") and "learning_rate" not in changes:
+        values["learning_rate"] = LORA_RATE
     template_count = find("training objective", values["objective"], OBJECTIVES).templates
     if "templates" not in changes:
-        own = tuple(values.get("templates", ()))
+        prompt = Recipe.parse(str(values.get("recipe", "mean"))).template
+        own = tuple(values.get("templates", ())) if prompt is None or MASK in prompt else (prompt,)
         values["templates"] = (own if len(own) >= template_count else BOTH[kind]["templates"])[:template_count]
     if "recipe" not in changes and ("objective" in changes or "recipe" not in values):
         values["recipe"] = "prompt" if template_count else "cls"

@@ -23,11 +23,12 @@ from essent.tasks.base import LabeledTask
 from essent.training.checkpoints import check_checkpoint, checkpoint_note, is_whole, train_or_resume, writing_checkpoint
 from essent.training.device import on_device, quick_dropout
 from essent.training.examples import Examples
+from essent.training.lora import adapter_weights, merged
 from essent.training.loss import ContrastiveLoss, ShuffledBatches, ViewCollator
 from essent.training.projection import ProjectionHead, with_head
 from essent.training.settings import Settings
 
-HEAD_FILE = "projection_head.safetensors"
+HEAD_FILE, ADAPTER_FILE = "projection_head.safetensors", "lora.safetensors"
 UNDEFINED = -100.0  # replaces an undefined correlation: the lowest score ×100
 
 
@@ -184,20 +185,29 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
             if not torch.isfinite(weight).all():
                 raise self._broken(f"{after} the weights {name} are not finite.", folder.parent)
         head = {key: value.contiguous() for key, value in self.head.state_dict().items()}
+        adapters = adapter_weights(self.encoder.module.backbone.model)
+
+        def finish(directory: Path, reason: str) -> None:
+            save_file(head, directory / HEAD_FILE)
+            if adapters:
+                save_file(adapters, directory / ADAPTER_FILE)
+
         try:
-            with exact_forward(self.encoder), torch.random.fork_rng(devices=()):
-                self.encoder.write_folder(folder, "stock", lambda directory, _: save_file(head, directory / HEAD_FILE))
+            with exact_forward(self.encoder), torch.random.fork_rng(devices=()), merged(self.encoder):
+                self.encoder.write_folder(folder, "stock", finish)
         except NotFiniteError as error:  # of weights that are finite and huge
             raise self._broken(f"{after} no vector is finite: {error}", folder.parent) from error
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        """Load the weights of the encoder and the head that `_save` wrote."""
+        """Load the weights of the encoder, or its adapters, and the head that `_save` wrote."""
         path = Path(resume_from_checkpoint)
         check_checkpoint(path)
-        saved = Encoder(str(path), device="cpu").module.backbone.model
         backbone = self.encoder.module.backbone
-        backbone.model.load_state_dict(saved.state_dict())
-        backbone.template_states.clear()  # the last validation cached those of the earlier weights
+        if (path / ADAPTER_FILE).is_file():  # the other weights are the model's own
+            backbone.model.load_state_dict(load_file(path / ADAPTER_FILE), strict=False)
+        else:
+            backbone.model.load_state_dict(Encoder(str(path), device="cpu").module.backbone.model.state_dict())
+        backbone.forget_states()  # the last validation cached those of the earlier weights
         self.head.load_state_dict(load_file(path / HEAD_FILE))
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
