@@ -8,7 +8,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from cyclopts import App
 
@@ -64,8 +66,22 @@ def error(*arguments: object, code: int = 2) -> str:
 
 def write_rows(path: Path, rows: Iterable[object]) -> Path:
     """A file of JSON lines."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     return path
+
+
+def write_pairs(path: Path, seed: int = 0) -> Path:
+    """A file of 80 scored pairs."""
+    words = "the quick brown fox jumps over a lazy dog while rain falls on green hills of home".split()
+    draw = np.random.default_rng(seed)
+    texts = [" ".join(draw.choice(words, 3 + n % 6, replace=False)) for n in range(160)]
+    both = enumerate(zip(texts[::2], texts[1::2], strict=True))
+    return write_rows(path, ({"sentence1": a, "sentence2": b, "score": n % 7 + n / 80} for n, (a, b) in both))
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8"))
 
 
 def commands(program: App = app, path: str = "essent") -> Iterator[tuple[str, App]]:

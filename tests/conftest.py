@@ -58,6 +58,12 @@ def shell_of(folder_of: Callable[[str], Path]) -> Callable[[str], SentenceTransf
 
 
 @pytest.fixture(scope="session")
+def shell(shell_of: Callable[[str], SentenceTransformer]) -> SentenceTransformer:
+    """The tiny BERT, loaded by sentence-transformers."""
+    return shell_of("bert")
+
+
+@pytest.fixture(scope="session")
 def reference_of(folder_of: Callable[[str], Path]) -> Callable[[str], Reference]:
     """Family -> the slow, obvious implementation on it, float64."""
     from reference import Reference

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
@@ -19,6 +19,7 @@ from transformers import (
 )
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+Folders = Callable[[str], Path]  # families to folders of tiny models
 CORPUS = [
     "A man is playing a large flute.",
     "Two dogs run through the green field, chasing a red ball.",

@@ -1,18 +1,23 @@
-"""Scored pairs for tests of the search: repeated texts, an empty one, texts that several pairs join.
+"""Labelled data for tests of the search. The pairs: repeated texts, an empty one, texts that several pairs join.
 
 No two texts have the same words in another order: pairs of such would tie exactly, and rounding would rank them.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sentence_transformers import SentenceTransformer
 
 from essent import Encoder
+from essent.tasks.clusters import ClusterTask
 from essent.tasks.examples import Example, Pair
 from essent.tasks.labels import LabelTask
-from essent.tasks.pairs import PairTask
+from essent.tasks.pairs import DuplicateTask, PairTask, TripletTask
+from essent.tasks.retrieval import RetrievalTask
 from families import CORPUS
 
+Shells = Callable[[str], SentenceTransformer]  # families to models
 WORDS = sorted({word.strip(".,") for text in CORPUS for word in text.split()})
 TOPICS = "cats dogs rain hills music bread winter trains".split()
 _draw = np.random.default_rng(7)
@@ -45,3 +50,20 @@ def labels() -> LabelTask:
     """Sentences of three classes, three in four of them to learn from."""
     parts = ("train",) * 3 + ("test",)
     return LabelTask("l", tuple(Example((text(n),), TOPICS[n % 3], parts[n % 4]) for n in range(120)), shots=(2,))
+
+
+def duplicates() -> DuplicateTask:
+    return DuplicateTask("d", tuple((text(n), text(n + n % 3, "of"), n % 3 == 0) for n in range(40)))
+
+
+def triplets() -> TripletTask:
+    return TripletTask("t", tuple((text(n), text(n, "of"), text(n + 3)) for n in range(40)))
+
+
+def clusters() -> ClusterTask:
+    return ClusterTask("c", tuple(Example((text(n),), TOPICS[n % 4]) for n in range(60)), seeds=(0, 1), starts=2)
+
+
+def retrieval() -> RetrievalTask:
+    queries, corpus = {f"q{n}": text(n) for n in range(30)}, {f"d{n}": text(n, "of") for n in range(50)}
+    return RetrievalTask("r", queries, corpus, {f"q{n}": {f"d{n}": 1} for n in range(30)}, query_prompt="query: ")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from command_line import TEXTS, write_rows
+from essent.tasks.sample import sample_minimal_pairs_path
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +46,11 @@ def pairs(tmp_path: Path) -> Path:
         {"sentence1": "The kitten climbed the tree.", "sentence2": "A red ball.", "score": 2},
     ]
     return write_rows(tmp_path / "my-pairs.jsonl", rows)
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    """Six originals of the demo's minimal pairs."""
+    path = tmp_path / "few.jsonl"
+    path.write_text("".join(sample_minimal_pairs_path().read_text("utf-8").splitlines(keepends=True)[:36]), "utf-8")
+    return path

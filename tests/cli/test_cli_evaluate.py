@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +10,10 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
-from command_line import error, run, write_rows
+from command_line import error, read_json, run, write_rows
 from essent import evaluate
 from essent.tasks.result import load_results
-from essent.tasks.sample import sample_minimal_pairs_path
+from families import Folders
 
 
 def test_table_and_json(tiny: str, pairs: Path, tmp_path: Path) -> None:
@@ -50,28 +48,26 @@ def test_comparisons_of_mixed_tasks(tiny: str, pairs: Path, tmp_path: Path) -> N
 
 
 def test_the_model_as_it_is(tiny: str, pairs: Path, tmp_path: Path) -> None:
-    dense, transformer = str(tmp_path / "dense"), Transformer(tiny)
-    SentenceTransformer(modules=[transformer, Pooling(32), Dense(32, 8)]).save(dense)
+    dense = str(tmp_path / "dense")
+    SentenceTransformer(modules=[Transformer(tiny), Pooling(32), Dense(32, 8)]).save(dense)
     ((expected,),) = evaluate(dense, [], [str(pairs)]).values()
-    command = ("evaluate", "-m", dense, "-d", pairs, "--as-is")
-    alone, both = run(*command, "-q").stdout, run(*command, "-r", "cls", "-q").stdout
-    assert all(f"{expected.main_score:.2f}" in table for table in (alone, both))
-    assert ("cls" in alone, "cls" in both) == (False, True)
-    assert "Compared" not in alone
+    command = ("evaluate", "-m", dense, "-d", pairs, "--as-is", "-q")
+    for recipes in ((), ("-r", "cls")):
+        table = run(*command, *recipes).stdout
+        assert f"{expected.main_score:.2f}" in table
+        assert ("cls" in table, "Compared" in table) == (bool(recipes), bool(recipes))
 
 
-def test_several_models(tiny: str, folder_of: Callable[[str], Path], pairs: Path, tmp_path: Path) -> None:
-    output, distilbert = tmp_path / "results.json", str(folder_of("distilbert"))
-    completed = run(
-        "evaluate", "-m", tiny, distilbert, tiny, "-r", "mean", "cls", "-d", pairs, "--as-is", "--json", output
-    )
-    assert [(result.provenance["model"], result.provenance["recipe"]) for result in load_results(output)] == [
-        (model, recipe) for model in (tiny, distilbert) for recipe in ("mean", "cls")
-    ]
-    for model in (tiny, distilbert):
-        for recipe, (expected,) in evaluate(model, ["mean", "cls"], [str(pairs)]).items():
-            row = next(line for line in completed.stdout.splitlines() if f"{Path(model).name} · {recipe} " in line)
-            assert f"{expected.main_score:.2f}" in row
+def test_several_models(tiny: str, folder_of: Folders, pairs: Path, tmp_path: Path) -> None:
+    output, models, recipes = tmp_path / "results.json", (tiny, str(folder_of("distilbert"))), ("mean", "cls")
+    command = ("evaluate", "-m", *models, tiny, "-r", *recipes, "-d", pairs, "--as-is", "--json", output)
+    completed = run(*command)
+    stored = {(result.provenance["model"], result.provenance["recipe"]): result for result in load_results(output)}
+    assert [*stored] == [(model, recipe) for model in models for recipe in recipes]
+    for (model, recipe), result in stored.items():
+        assert result.main_score == pytest.approx(evaluate(model, [recipe], [str(pairs)])[recipe][0].main_score)
+        row = next(line for line in completed.stdout.splitlines() if f"{Path(model).name} · {recipe} " in line)
+        assert f"{result.main_score:.2f}" in row
     assert f"{tiny}:" in completed.stderr
 
 
@@ -94,27 +90,22 @@ def test_fit_texts(tiny: str, pairs: Path, lines: Path, tmp_path: Path) -> None:
 # -- reports -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_report_of_results_and_a_leaderboard(tiny: str, pairs: Path, tmp_path: Path) -> None:
+def test_a_report_of_results_and_a_leaderboard(tiny: str, pairs: Path, few: Path, tmp_path: Path) -> None:
     """What evaluate, minimal-pairs and search write goes in, beside what is run now; one file comes out."""
-    few = tmp_path / "few.jsonl"
-    few.write_text("".join(sample_minimal_pairs_path().read_text("utf-8").splitlines(keepends=True)[:36]), "utf-8")
     files = [tmp_path / f"{name}.json" for name in ("pairs", "heros", "search")]
     run("evaluate", "-m", tiny, "-d", pairs, "-r", "mean", "first-last | zscore", "--json", files[0])
     run("lab", "minimal-pairs", "evaluate", "-m", tiny, "-r", "mean", "-d", few, "--json", files[1])
     run("search", "-m", tiny, "--data", pairs, "--space", "layers", "--json", files[2])
-    scores = [result.main_score for result in load_results(files[0])]
-    best = json.loads(files[2].read_text("utf-8"))["best"]
+    expected = [f"{result.main_score:.2f}".replace("-", "−") for result in load_results(files[0])]
+    expected += [read_json(files[2])["best"], "Similarity after one small change"]
     for suffix in (".html", ".md", ".png"):
         output = tmp_path / "new" / f"report{suffix}"
         completed = run("evaluate", *files, "--report", output)
         assert (completed.stdout, completed.stderr) == ("", f"Wrote {output}.\n")
         if suffix == ".png":
             assert output.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-            continue
-        text = output.read_text("utf-8")
-        assert all(f"{score:.2f}".replace("-", "−") in text for score in scores)
-        assert best in text
-        assert "Similarity after one small change" in text
+        else:
+            assert [text for text in expected if text not in output.read_text("utf-8")] == []
     run("evaluate", files[0], files[0], "-m", tiny, "-r", "cls", "-d", pairs, "--report", tmp_path / "now.md")
     report = (tmp_path / "now.md").read_text("utf-8")
     assert "(2)" not in report  # a file named twice is read once

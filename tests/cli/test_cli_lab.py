@@ -6,13 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
 
-from command_line import error, run, write_rows
+from command_line import error, read_json, run, write_pairs, write_rows
 from essent import Encoder
 from essent.lab.explain.predictions import mask_predictions
 from essent.selection.evaluation import evaluate
 from essent.tasks.heros import load_heros, verdict
-from essent.tasks.sample import sample_minimal_pairs_path
+from essent.tasks.result import load_results
 
 # -- minimal pairs -----------------------------------------------------------------------------------------------------
 
@@ -20,60 +23,44 @@ from essent.tasks.sample import sample_minimal_pairs_path
 COMMAND = ("lab", "minimal-pairs", "evaluate")
 
 
-@pytest.fixture
-def few(tmp_path: Path) -> Path:
-    """Six of the demo's originals."""
-    path = tmp_path / "few.jsonl"
-    path.write_text("".join(sample_minimal_pairs_path().read_text("utf-8").splitlines(keepends=True)[:36]), "utf-8")
-    return path
-
-
 def test_recipes(tiny: str, few: Path, tmp_path: Path) -> None:
     recipes = ("mean", "first-last | zscore", "weights=idf")
     output, picture = tmp_path / "new" / "heros.json", tmp_path / "heros.png"
     completed = run(*COMMAND, "-m", tiny, "-r", *recipes, "-d", few, "--json", output, "--report", picture)
     task = load_heros(few)
-    stored = json.loads(output.read_text("utf-8"))["results"]
-    assert [row["provenance"]["recipe"] for row in stored] == list(recipes)
+    stored = load_results(output)
+    assert [(row.provenance["model"], row.provenance["recipe"]) for row in stored] == [(tiny, name) for name in recipes]
     for recipe, row in zip(recipes, stored, strict=True):
         expected = task.run(Encoder(tiny, recipe, device="cpu").fit(task.texts()).encode)
-        for subset, scores in expected.subsets.items():
-            assert row["subsets"][subset] == pytest.approx(scores, abs=1e-4)
-            assert f"{scores['similarity']:.2f}" in completed.stdout
-        assert recipe in completed.stdout
-        assert verdict(expected)[0] in completed.stdout
-        assert row["provenance"]["model"] == tiny
+        assert row.metrics["similarity"] == pytest.approx(expected.metrics["similarity"], abs=1e-4)
+        scores = (f"{similarity:.2f}" for similarity in expected.metrics["similarity"].values())
+        for text in (recipe, verdict(expected)[0], *scores):
+            assert text in completed.stdout
     assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert "by name, one row per pair" in completed.stderr
 
 
 def test_single_original_has_no_similarity(tiny: str, tmp_path: Path) -> None:
     """It is counted from the cosine of two different originals: a note says so, and no figure is shown."""
-    pairs = tmp_path / "one.jsonl"
-    pairs.write_text('{"original": "The cat sat.", "changed": "The cat did not sit.", "subset": "Negation (Main)"}\n')
-    completed = run("lab", "minimal-pairs", "evaluate", "-m", tiny, "-r", "mean", "-d", pairs)
+    row = {"original": "The cat sat.", "changed": "The cat did not sit.", "subset": "Negation (Main)"}
+    completed = run(*COMMAND, "-m", tiny, "-r", "mean", "-d", write_rows(tmp_path / "one.jsonl", [row]))
     assert "nan" not in completed.stdout
     assert "the same original. Give pairs of at least two originals." in " ".join(completed.stderr.split())
 
 
 def test_models_as_they_are(tiny: str, few: Path, tmp_path: Path) -> None:
     """A plain model, a saved Encoder, and a model with a layer that no recipe describes."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
-
-    task, saved, dense = load_heros(few), tmp_path / "saved", tmp_path / "dense"
+    task, saved, dense, output = load_heros(few), tmp_path / "saved", tmp_path / "dense", tmp_path / "heros.json"
     encoder = Encoder(tiny, "first-last | zscore", device="cpu").fit(task.texts())
     encoder.save(str(saved))
-    body = Transformer(tiny)
-    trained = SentenceTransformer(modules=[body, Pooling(32, "mean"), Dense(32, 8)], device="cpu")
+    trained = SentenceTransformer(modules=[Transformer(tiny), Pooling(32, "mean"), Dense(32, 8)], device="cpu")
     trained.save(str(dense))
-    output = tmp_path / "heros.json"
     completed = run(*COMMAND, "-m", tiny, saved, dense, "-d", few, "--json", output, "-q")
     assert completed.stderr == ""
     plain = SentenceTransformer(tiny, device="cpu")
-    for row, model in zip(json.loads(output.read_text("utf-8"))["results"], (plain, encoder, trained), strict=True):
-        expected = task.run(model.encode)
-        assert row["metrics"]["similarity"] == pytest.approx(expected.metrics["similarity"], abs=1e-4)
+    for row, model in zip(load_results(output), (plain, encoder, trained), strict=True):
+        expected = task.run(model.encode).metrics["similarity"]
+        assert row.metrics["similarity"] == pytest.approx(expected, abs=1e-4)
     for name in (saved, dense):
         assert f"{name.parent.name}/{name.name}" in completed.stdout
 
@@ -87,12 +74,6 @@ def test_a_sheet_to_annotate(few: Path, tmp_path: Path) -> None:
 # -- reproduce ---------------------------------------------------------------------------------------------------------
 
 
-def pairs_in(path: Path) -> None:
-    path.parent.mkdir(exist_ok=True)
-    pairs = [(f"The dog {n} runs{' far' * (n % 4)}.", f"A cat {n % 3} runs.", n % 5 + n % 7 / 10) for n in range(12)]
-    write_rows(path, ({"sentence1": a, "sentence2": b, "score": score} for a, b, score in pairs))
-
-
 def test_list() -> None:
     result = run("lab", "reproduce")
     for name in ("ditto-6", "promptbert-15", "stankevicius-A14", "heros-1"):
@@ -100,7 +81,7 @@ def test_list() -> None:
 
 
 def test_a_table(bert: Path, tmp_path: Path) -> None:
-    pairs_in(tmp_path / "sts" / "sts12.jsonl")
+    write_pairs(tmp_path / "sts" / "sts12.jsonl")
     out = tmp_path / "cells.json"
     result = run(
         "lab", "reproduce", "ditto-6", "-m", str(bert), "--data-folder", str(tmp_path), "--only-columns", "STS12",
@@ -111,7 +92,7 @@ def test_a_table(bert: Path, tmp_path: Path) -> None:
     assert "42.38" in result.stdout
     assert "not on this model" in result.stderr
     assert "BERT static avg.: static [STS12]" in result.stderr
-    cells = json.loads(out.read_text())["cells"]
+    cells = read_json(out)["cells"]
     measured = {cell["row"]: cell["measured"] for cell in cells}
     assert measured["BERT static avg."] is not None
     assert measured["BERT static Ditto (Ours)"] is None
@@ -119,7 +100,7 @@ def test_a_table(bert: Path, tmp_path: Path) -> None:
 
 def test_subset_of_the_tasks(bert: Path, tmp_path: Path) -> None:
     for name in ("sts12", "sts13"):
-        pairs_in(tmp_path / "sts" / f"{name}.jsonl")
+        write_pairs(tmp_path / "sts" / f"{name}.jsonl")
     chosen = ("--only-rows", "BERT static avg.", "--only-tasks", "sts12", "sts13")
     result = run("lab", "reproduce", "ditto-1", "-m", bert, "--data-folder", tmp_path, *chosen)
     assert "49.56" in result.stdout  # (42.38 + 56.74) / 2
@@ -133,7 +114,7 @@ def test_mask(tiny: str, lines: Path, tmp_path: Path) -> None:
     out = tmp_path / "predictions.json"
     done = run("lab", "explain", "mask", "-m", tiny, "dogs", "a [red] cat", "--top", 3, "--denoised", "--json", out)
     predictions = mask_predictions(tiny, ["dogs", "a [red] cat"], top=3, denoised=True)
-    assert json.loads(out.read_text("utf-8")) == json.loads(json.dumps({"model": tiny, **predictions.to_dict()}))
+    assert read_json(out) == json.loads(json.dumps({"model": tiny, **predictions.to_dict()}))
     assert "after template denoising" in done.stdout
     assert "a [red] cat" in done.stdout
     run("lab", "explain", "mask", "-m", tiny, "-t", lines, "--template", "T1")
@@ -143,7 +124,7 @@ def test_bias(tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> None:
     folder = tmp_path / "bias"
     done = run("lab", "explain", "bias", "-m", tiny, "--texts", lines, "--data", pairs, "-o", folder)
     assert sorted(path.name for path in folder.iterdir()) == ["bias.json", "bias.png", "bias.svg", "bias.txt"]
-    values = json.loads((folder / "bias.json").read_text("utf-8"))
+    values = read_json(folder / "bias.json")
     scores = evaluate(tiny, ["static", "mean"], [str(pairs)])
     for row in values["sentences"]:
         assert list(row["spearman"].values()) == [pytest.approx(scores[row["recipe"]][0].main_score)]
@@ -160,14 +141,14 @@ def test_generated_templates(tiny: str, pairs: Path, t5: str, tmp_path: Path) ->
     start = ["lab", "templates", "-m", tiny, "-d", pairs, "--method", "generate", "--t5", t5, "--work", work]
     start += ["--longest", 2]
     run(*start, "--definitions", words, "--candidates", 300, "--json", out)
-    values = json.loads(out.read_text("utf-8"))
+    values = read_json(out)
     templates = [row["template"] for row in values["generated"]]
     assert "{text} [MASK]" in templates
     assert values["template"] in templates
     assert {t["recipe"] for t in values["trials"]} >= {"mean"}
     generated = (work / "generated.json").read_text("utf-8")
     run(*start, "--definitions", words, "--candidates", 300, "--json", out, "--force", "-q")
-    assert json.loads(out.read_text("utf-8"))["provenance"]["encoded"] == 0
+    assert read_json(out)["provenance"]["encoded"] == 0
     assert (work / "generated.json").read_text("utf-8") == generated
     assert "another T5 or from other pairs" in error(*start, "--candidates", 300)
 
@@ -183,7 +164,7 @@ def test_pretrain(many: Path, lines: Path, tiny: str, tmp_path: Path) -> None:
     completed = run(*command, lines, "--validate-every", 1)
     assert completed.stdout == ""
     assert "Step 1 of 1: held-out loss" in completed.stderr
-    texts = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))["texts"]
+    texts = read_json(tmp_path / "model" / "training.json")["texts"]
     assert texts["train"] + texts["held_out"] == 63
     run("encode", lines, "-m", tmp_path / "model", "-r", "prompt", "-o", tmp_path / "v.npy")
     assert "already contains a model" in error(*command)

@@ -16,7 +16,7 @@ from improvement_helpers import digests, duplicates, make_small, make_texts
 from sentence_transformers import SentenceTransformer
 
 import essent
-from command_line import run
+from command_line import read_json, run, write_rows
 from essent._core import machine
 from essent.errors import DataError, EssentError, InputError, UnknownNameError
 from essent.improvement import plan
@@ -64,7 +64,7 @@ def test_by_judgements(improved: Improved) -> None:
     assert essent.StaticEncoder.load(str(improved.folder / "static")).encode(TEXTS[:2]).shape[0] == 2
     assert "## How it was chosen" in (improved.folder / "encoder" / "README.md").read_text("utf-8")
     essent.verify(str(improved.folder / "encoder"))
-    metadata = json.loads((improved.folder / "improvement.json").read_text("utf-8"))
+    metadata = read_json(improved.folder / "improvement.json")
     assert metadata["gains"][0]["step"] == "search"
     assert {"encoder", "static"} <= {result["name"] for result in metadata["results"]}
     page = (improved.folder / "report.html").read_text("utf-8")
@@ -101,7 +101,7 @@ def test_without_labels(bert: Path, small: None, tmp_path: Path, monkeypatch: py
     assert improvement.results[0].score == pytest.approx(improvement.before[0] + total_gain, abs=1.5)
     assert any("lost" in note and "to choices by labels" in note for note in improvement.notes)
     trained = tmp_path / "out" / ".work" / "train"
-    assert json.loads((trained / "model" / "training.json").read_text("utf-8"))["best_step"] is None  # the last one
+    assert read_json(trained / "model" / "training.json")["best_step"] is None  # the last one
     done = improvement.metadata["steps"]
     assert {*done["train"]["measured"]} == {"trained: mean", f"trained: {done['search']['name']}"}
 
@@ -148,7 +148,7 @@ def test_killed_and_resumed(bert: Path, tmp_path: Path, monkeypatch: pytest.Monk
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == -9, done.stderr
     journal = Path(".work", "journal.json")
-    entries = json.loads((tmp_path / "killed" / journal).read_text("utf-8"))
+    entries = read_json(tmp_path / "killed" / journal)
     (tmp_path / "whole" / ".work").mkdir(parents=True)
     planned = {name: entries[name] for name in ("identity", "plan")}
     (tmp_path / "whole" / journal).write_text(json.dumps(planned), "utf-8")
@@ -178,13 +178,12 @@ def test_the_graph_gives_the_encoders_vectors(bert: Path, tmp_path: Path, monkey
 
 def test_the_command(bert: Path, small: None, tmp_path: Path) -> None:
     """Its options arrive; the plan and the notes go to standard error, the results to standard output."""
-    texts, pairs, output = tmp_path / "texts.jsonl", tmp_path / "alike.jsonl", tmp_path / "out"
-    texts.write_text("".join(json.dumps({"body": text}) + "\n" for text in TEXTS), "utf-8")
+    output, texts = tmp_path / "out", write_rows(tmp_path / "texts.jsonl", ({"body": text} for text in TEXTS))
     rows = [{"sentence1": a, "sentence2": b, "label": int(alike)} for a, b, alike in duplicates(40).pairs]
-    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    pairs = write_rows(tmp_path / "alike.jsonl", rows)
     command = f"improve -m {bert} --texts {texts} --column body -d {pairs} -o {output} --device cpu".split()
     printed = run(*command, "--goal", "size", "--budget", "1s")
-    settings = json.loads((output / "improvement.json").read_text("utf-8"))["about"]
+    settings = read_json(output / "improvement.json")["about"]
     assert (settings["goal"], settings["budget"]) == ("size", "1s")
     assert "a budget of 1s" in printed.stderr
     assert f"It is in {output}" in printed.stdout
@@ -232,8 +231,6 @@ def test_texts_of_the_test_are_not_learned_from() -> None:
 
 def test_training_texts_of_a_test_may_be_learned_from(tmp_path: Path) -> None:
     rows = [{"text": text, "label": number % 2} for number, text in enumerate(TEXTS)]
-    for part, chosen in (("train", rows[10:]), ("test", rows[:10])):
-        (tmp_path / f"questions.{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in chosen), "utf-8")
-    paths = (tmp_path / "questions.train.jsonl", tmp_path / "questions.test.jsonl")
-    inputs = read_inputs(TEXTS, *paths, None, 0)
+    train, test = (tmp_path / f"questions.{part}.jsonl" for part in ("train", "test"))
+    inputs = read_inputs(TEXTS, write_rows(train, rows[10:]), write_rows(test, rows[:10]), None, 0)
     assert {*inputs.texts, *inputs.held_out} == {*TEXTS[10:]}

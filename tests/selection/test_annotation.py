@@ -26,11 +26,6 @@ TEXTS = [text for text in TASK.texts() if text]
 
 
 @pytest.fixture(scope="module")
-def shell(shell_of: Any) -> Any:
-    return shell_of("bert")
-
-
-@pytest.fixture(scope="module")
 def annotation(shell: Any) -> Annotation:
     return annotate(shell, [pair[:2] for pair in PAIRS], "weights", count=20)
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,34 +16,16 @@ from essent.selection.evaluation import default_recipes, evaluate
 from essent.tasks.base import LabeledTask
 from essent.tasks.comparison import Scored, compare
 from essent.tasks.geometry import GeometryTask
-from essent.tasks.locate import as_task
+from essent.tasks.pairs import PairTask
 from essent.tasks.result import load_results, save_results
 from families import CORPUS
+from selection_samples import TASK, clusters, labels, retrieval
 
 RECIPES = ["mean", "cls", "first-last | zscore"]
-WORDS = sorted({word for text in CORPUS for word in text.split()})
 
 
-def texts(seed: int) -> list[str]:
-    return [" ".join(row) for row in np.random.default_rng(seed).choice(WORDS, size=(36, 6))]
-
-
-def task(kind: str) -> LabeledTask:
-    row: dict[str, Callable[[int, str, str, str], dict[str, Any]]] = {
-        "pairs": lambda n, a, b, c: {"sentence1": a, "sentence2": b, "score": n % 5},
-        "classification": lambda n, a, b, c: {"text": a, "label": n % 3},
-        "clustering": lambda n, a, b, c: {"text": a, "cluster": n % 3},
-        "retrieval": lambda n, a, b, c: {"query": a, "positive": b},
-    }
-    labelled = as_task([row[kind](n, *three) for n, three in enumerate(zip(*map(texts, range(3)), strict=True))])
-    assert isinstance(labelled, LabeledTask)
-    assert labelled.kind == kind
-    return labelled
-
-
-@pytest.mark.parametrize("kind", ["pairs", "classification", "clustering", "retrieval"])
-def test_every_kind_is_compared_on_the_same_units(kind: str, bert: Path) -> None:
-    labelled = task(kind)
+@pytest.mark.parametrize("labelled", [TASK, labels(), clusters(), retrieval()], ids=lambda task: task.kind)
+def test_every_kind_is_compared_on_the_same_units(labelled: LabeledTask, bert: Path) -> None:
     by_recipe = evaluate(bert, RECIPES, [labelled])
     evidence = np.array([result.evidence for (result,) in by_recipe.values()])
     assert evidence.shape == (3, labelled.evidence_size)
@@ -62,30 +42,29 @@ def test_every_kind_is_compared_on_the_same_units(kind: str, bert: Path) -> None
 
 
 def test_of_several_tasks_the_mean_is_compared(bert: Path) -> None:
-    first = task("pairs")
-    second = as_task([(a, b, len(a) % 4) for a, b in zip(texts(5), texts(6), strict=True)], number=2)
-    by_recipe = evaluate(bert, RECIPES, [first, second])
-    both = [by_recipe.compare("cls", "mean", name) for name in (first.name, second.name)]
+    second = PairTask("second", tuple(pair._replace(score=float(n % 4)) for n, pair in enumerate(TASK.pairs)))
+    by_recipe = evaluate(bert, RECIPES, [TASK, second])
+    both = [by_recipe.compare("cls", "mean", name) for name in ("tiny", "second")]
     mean = by_recipe.compare("cls", "mean")
     assert mean.difference == pytest.approx(np.mean([c.difference for c in both]))
     assert (mean.criterion, np.isnan(mean.p)) == ("mean of the data sets", True)
-    assert by_recipe.compare("cls", "layers=L", first.name).criterion == "spearman"
+    assert by_recipe.compare("cls", "layers=L", "tiny").criterion == "spearman"
 
 
 def test_compare_refusals(bert: Path) -> None:
-    labelled, geometry = task("classification"), GeometryTask("geometry", tuple(texts(0)))
-    by_recipe = evaluate(bert, RECIPES, [task("pairs"), labelled, geometry])
-    assert by_recipe.compared == ["pairs", "classification"]
+    geometry = GeometryTask("geometry", tuple(CORPUS[:8]))
+    by_recipe = evaluate(bert, RECIPES, [TASK, labels(), geometry])
+    assert by_recipe.compared == ["tiny", "l"]
     for arguments, score, message in (
-        (("cls", "mean"), "", r"different scores.*pairs \(spearman\), classification \(accuracy\)"),
-        (("cls", "maen", "pairs"), "", "no results for 'maen'. Did you mean 'mean'"),
-        (("cls", "mean", "pears"), "", "compare on 'pears': no such task. Did you mean 'pairs'"),
+        (("cls", "mean"), "", r"different scores.*tiny \(spearman\), l \(accuracy\)"),
+        (("cls", "maen", "tiny"), "", "no results for 'maen'. Did you mean 'mean'"),
+        (("cls", "mean", "tinny"), "", "compare on 'tinny': no such task. Did you mean 'tiny'"),
         (("cls", "mean", "geometry"), "", "compare on 'geometry': no such task"),
-        (("cls", "mean", "classification"), "spearman", "by 'spearman' on classification. Its scores: accuracy, f1"),
+        (("cls", "mean", "l"), "spearman", "by 'spearman' on l. Its scores: accuracy, f1"),
     ):
         with pytest.raises(InputError, match=message):
             by_recipe.compare(*arguments, score=score)
-    assert by_recipe.compare("cls", "mean", "classification", score="f1_macro").criterion == "f1_macro"
+    assert by_recipe.compare("cls", "mean", "l", score="f1_macro").criterion == "f1_macro"
     with pytest.raises(InputError, match="these results have no labelled pairs"):
         evaluate(bert, RECIPES[:2], [geometry]).comparisons()
     with pytest.raises(InputError, match="no results to compare"):
@@ -93,7 +72,7 @@ def test_compare_refusals(bert: Path) -> None:
 
 
 def test_evidence_stays_in_memory(bert: Path, tmp_path: Path) -> None:
-    by_recipe = evaluate(bert, RECIPES[:2], [task("pairs")])
+    by_recipe = evaluate(bert, RECIPES[:2], [TASK])
     save_results(by_recipe["mean"], tmp_path / "results.json")
     stale = ByRecipe({**by_recipe, "mean": load_results(tmp_path / "results.json")}, by_recipe.tasks)
     with pytest.raises(InputError, match="contain no evidence to compare"):
@@ -105,7 +84,7 @@ def test_evidence_stays_in_memory(bert: Path, tmp_path: Path) -> None:
 
 
 def test_few_labels_and_the_frame(bert: Path) -> None:
-    classes, tasks = task("classification"), [task("classification"), task("clustering"), task("pairs")]
+    classes, tasks = labels(), [labels(), clusters(), TASK]
     by_recipe = evaluate(bert, RECIPES, tasks, shots=(2, 4))
     assert {"accuracy@2", "accuracy@4"} <= set(by_recipe["mean"][0].metrics)
     assert by_recipe["mean"][0].main_score == evaluate(bert, ["mean"], [classes])["mean"][0].main_score
@@ -121,17 +100,17 @@ def test_few_labels_and_the_frame(bert: Path) -> None:
 
 
 def test_comparisons_in_words(bert: Path) -> None:
-    pairs, labels = task("pairs"), task("classification")
-    both = evaluate(bert, RECIPES, [pairs, labels])
+    classes = labels()
+    both = evaluate(bert, RECIPES, [TASK, classes])
     lines = list(both.summary())
     heads = [line for line in lines if line.startswith("Compared")]
-    assert [line.split(":")[0] for line in heads] == [f"Compared with mean on {own.name}" for own in (pairs, labels)]
+    assert [line.split(":")[0] for line in heads] == [f"Compared with mean on {own.name}" for own in (TASK, classes)]
     assert len(lines) == 2 * (1 + len(RECIPES) - 1)
-    assert lines[1] == f"  {both.comparisons(task=pairs.name)[0].summary()}"
-    alone = ByRecipe(both, [labels])
+    assert lines[1] == f"  {both.comparisons(task=TASK.name)[0].summary()}"
+    alone = ByRecipe(both, [classes])
     assert "difference of f1_macro ×100" in next(iter(alone.summary("f1_macro")))
     assert next(iter(alone.summary("pearson"))) == next(iter(alone.summary()))  # it is not a score of this task
-    assert not [*ByRecipe({"mean": both["mean"]}, [pairs]).summary(), *ByRecipe(both, []).summary()]
+    assert not [*ByRecipe({"mean": both["mean"]}, [TASK]).summary(), *ByRecipe(both, []).summary()]
 
 
 def test_recipes_of_a_first_look(bert: Path, tmp_path: Path) -> None:

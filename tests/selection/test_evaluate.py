@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,8 @@ from essent.tasks.pairs import PairTask
 from essent.tasks.retrieval import RetrievalTask
 from families import CORPUS, build_family
 from near_ties import Watched, one_by_one
-from selection_samples import PAIRS, TASK
+from selection_samples import PAIRS, TASK, Shells
 
-Shells = Callable[[str], SentenceTransformer]
 TRAINING = LabelTask("mine", tuple(Example((f"t{n}",), "ab"[n % 2], "train") for n in range(20)))
 RECIPES = [
     "mean",
@@ -61,8 +59,7 @@ def test_scores_match_single_encoders(family: str, shell_of: Shells) -> None:
         assert result.provenance["recipe_digest"] == Recipe.parse(recipe).digest()
 
 
-def test_one_pass_per_template_no_deeper_than_the_recipes_read(shell_of: Shells) -> None:
-    shell = shell_of("bert")
+def test_one_pass_per_template_no_deeper_than_the_recipes_read(shell: SentenceTransformer) -> None:
     distinct = len(set(TASK.texts()))
     modules = [shell[0].model.embeddings, *shell[0].model.encoder.layer]
     rows = [0] * len(modules)
@@ -84,8 +81,8 @@ def test_one_pass_per_template_no_deeper_than_the_recipes_read(shell_of: Shells)
         handle.remove()
 
 
-def test_what_recipes_learn_from(shell_of: Shells) -> None:
-    shell, recipe, reported = shell_of("bert"), "first-last-idf | zscore", []
+def test_what_recipes_learn_from(shell: SentenceTransformer) -> None:
+    recipe, reported = "first-last-idf | zscore", []
     tasks = [PairTask("first", PAIRS[:15]), PairTask("second", PAIRS[15:])]
     together = evaluate(shell, [recipe, "cls"], tasks, report=lambda name, result: reported.append((name, result.task)))
     assert reported == [(name, task.name) for task in tasks for name in (recipe, "cls")]
@@ -128,12 +125,12 @@ def test_mistakes_are_refused_before_loading(
         evaluate("no-such-model", recipes, tasks, **options)
 
 
-def test_unsupported_recipe_is_refused(shell_of: Shells) -> None:
+def test_unsupported_recipe_is_refused(shell: SentenceTransformer) -> None:
     with pytest.raises(UnsupportedRecipeError, match="no layer 7"):
-        evaluate(shell_of("bert"), ["mean", "layers=7"], [TASK])
+        evaluate(shell, ["mean", "layers=7"], [TASK])
 
 
-def test_shared_texts_and_cache(shell_of: Shells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_texts_and_cache(shell: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pass_sizes: list[int] = []
     pool_texts = evaluation.pool_texts
 
@@ -143,7 +140,7 @@ def test_shared_texts_and_cache(shell_of: Shells, tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(evaluation, "pool_texts", counting)
     half, recipes = PairTask("half", PAIRS[:20]), ["mean", "first-last | zscore", "ditto:2-3"]
-    run, cached = partial(evaluate, shell_of("bert")), partial(evaluate, shell_of("bert"), cache=tmp_path / "cache")
+    run, cached = partial(evaluate, shell), partial(evaluate, shell, cache=tmp_path / "cache")
     distinct = len(set(TASK.texts()))
     plain = run(recipes, [half, TASK])
     assert sum(pass_sizes) == distinct
@@ -152,7 +149,7 @@ def test_shared_texts_and_cache(shell_of: Shells, tmp_path: Path, monkeypatch: p
     assert pass_sizes == [distinct]
     cached(["mean", "first-last-idf"], [TASK])
     assert pass_sizes == [distinct, distinct]  # idf's rows depend on the counted texts
-    for recipe, alone in one_by_one(shell_of("bert"), recipes, TASK).items():
+    for recipe, alone in one_by_one(shell, recipes, TASK).items():
         assert again[recipe][1].main_score == first[recipe][0].main_score == alone.expected(recipe)
         assert plain[recipe][1].main_score == alone.expected(recipe)
     assert not any(PAIRS[0].sentence1 in path.read_text("latin-1") for path in (tmp_path / "cache").iterdir())
@@ -175,10 +172,10 @@ def test_texts_cut_at_a_length(bert: Path) -> None:
         evaluate(encoder, [], [task], max_seq_length=8)
 
 
-def test_pairs_in_memory_are_a_task(shell_of: Shells) -> None:
+def test_pairs_in_memory_are_a_task(shell: SentenceTransformer) -> None:
     rows = [tuple(pair[:3]) for pair in TASK.pairs]
     frame = pandas.DataFrame(rows, columns=["sentence1", "sentence2", "score"])
-    results = evaluate(shell_of("bert"), ["mean"], [TASK, rows, frame])["mean"]
+    results = evaluate(shell, ["mean"], [TASK, rows, frame])["mean"]
     assert [result.task for result in results] == ["tiny", "pairs 2", "pairs 3"]
     assert len({result.main_score for result in results}) == 1
 

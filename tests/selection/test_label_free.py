@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from command_line import write_rows
 from essent.errors import DataError, InputError
 from essent.selection.label_free import (
     JUDGES,
@@ -52,24 +52,23 @@ def teacher_and_cosines(recipes: int, seed: int = 3) -> tuple[Teacher, np.ndarra
 def test_a_judge_scores_as_described_and_leaves_undefined_recipes_out(name: str) -> None:
     pairs, gold = JUDGES[name](topic_texts(), np.random.default_rng(0))
     cosines = np.random.default_rng(1).uniform(-1, 1, (7, len(pairs))).round(2)
+    alike, unlike = cosines[:, gold == 1], cosines[:, gold == 0]
     lengths = [abs(len(a.split()) - len(b.split())) for a, b in pairs]
-
-    def expected(row: np.ndarray) -> float:
-        alike, unlike = row[gold == 1], row[gold == 0]
-        if name == "neighbours":
-            return stats.mannwhitneyu(alike, unlike).statistic / (len(alike) * len(unlike))
-        if name == "perturbed":
-            return (np.mean(alike) - np.mean(unlike)) / np.sqrt((np.var(alike) + np.var(unlike)) / 2)
-        if name == "halves":  # the same half, against its own and against a near text's
-            return np.mean((alike > unlike) + 0.5 * (alike == unlike))
-        return -abs(stats.spearmanr(row, lengths).statistic)
-
+    if name == "neighbours":
+        expected = stats.mannwhitneyu(alike, unlike, axis=1).statistic / (alike.shape[1] * unlike.shape[1])
+    elif name == "perturbed":
+        spread = np.sqrt((np.var(alike, axis=1) + np.var(unlike, axis=1)) / 2)
+        expected = (np.mean(alike, axis=1) - np.mean(unlike, axis=1)) / spread
+    elif name == "halves":  # the same half, against its own and against a near text's
+        expected = np.mean((alike > unlike) + 0.5 * (alike == unlike), axis=1)
+    else:
+        expected = [-abs(stats.spearmanr(row, lengths).statistic) for row in cosines]
     broken = np.insert(cosines, [0, 3], 0.0, axis=0)
     broken[0, 1] = np.nan
     broken[4] = 0.9 + 1e-7 * np.random.default_rng(0).uniform(size=len(pairs))  # constant but for rounding
     scores = judge_scores(name, broken, gold)
     assert np.isnan(scores[[0, 4]]).all()
-    np.testing.assert_allclose(np.delete(scores, [0, 4]), list(map(expected, cosines)), atol=1e-12)
+    np.testing.assert_allclose(np.delete(scores, [0, 4]), expected, atol=1e-12)
 
 
 def test_ranks() -> None:
@@ -89,15 +88,11 @@ def test_the_score_against_its_description(recipes: int, teachers: int) -> None:
     ranks = np.zeros(recipes)
     for name, piece, gold in zip(teacher.judges, pieces, teacher.gold, strict=False):
         ranks += stats.rankdata(judge_scores(name, piece, gold))
-    best = sorted(range(recipes), key=lambda r: (-ranks[r], r))[:teachers]
-    own, lexical = pieces[3], teacher.gold[3]
-
-    def standard(values: np.ndarray) -> np.ndarray:
-        return (values - np.mean(values)) / np.std(values)
-
-    taught = standard(np.mean([standard(stats.rankdata(own[r])) for r in best], axis=0))
-    target = taught + 0.5 * standard(stats.rankdata(lexical))
-    expected = [stats.pearsonr(stats.rankdata(row), target).statistic for row in own]
+    best = np.argsort(-ranks, kind="stable")[:teachers]
+    own = stats.rankdata(pieces[3], axis=1)
+    taught = stats.zscore(stats.zscore(own[best], axis=1).mean(axis=0))
+    target = taught + 0.5 * stats.zscore(stats.rankdata(teacher.gold[3]))
+    expected = [stats.pearsonr(row, target).statistic for row in own]
     np.testing.assert_allclose(teacher.with_reference(cosines).scores(cosines), expected, atol=1e-12)
 
 
@@ -190,7 +185,7 @@ def test_running_text_comes_from_a_file_or_from_texts_of_several_sentences(tmp_p
     texts, elsewhere = topic_texts(120, sentences=4), topic_texts(30, seed=9)
     lines, rows, bad = (str(tmp_path / name) for name in ("corpus.txt", "corpus.jsonl", "bad.jsonl"))
     Path(lines).write_text("\n".join(texts), encoding="utf-8")
-    Path(rows).write_text("\n".join(json.dumps({"text": text}) for text in texts), encoding="utf-8")
+    write_rows(Path(rows), ({"text": text} for text in texts))
     assert read_running_text(lines) == read_running_text(rows) == texts
     assert "halves, perturbed, length; with running text" in Teacher.of(elsewhere, [], 0).note
     from_file, from_texts = Teacher.of(elsewhere, [], 0, rows), Teacher.of(texts, [], 0)

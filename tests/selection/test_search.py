@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,8 @@ from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from near_ties import Watched, one_by_one
 from samples import daily
-from selection_samples import PAIRS, TASK, labels, planted
+from selection_samples import PAIRS, TASK, Shells, labels, planted
 
-Shells = Callable[[str], SentenceTransformer]
 MIXED = Space(
     (
         Grid(layers=("0+L", "L"), weights=("ditto:*",)),
@@ -82,7 +81,7 @@ def test_cosines_match_single_encoders(shell_of: Shells, family: str) -> None:
         np.testing.assert_allclose(stored[text], alone.cosines, rtol=0, atol=alone.rounding(text), err_msg=text)
 
 
-def test_pooled_vectors_fit_the_memory(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pooled_vectors_fit_the_memory(shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = 8_000  # bytes: two or three texts a portion, and not all weightings of them at a time
     buffers: list[tuple[int, int]] = []  # weightings pooled at a time, bytes of their buffer
     original = Sweep._pooled
@@ -93,16 +92,15 @@ def test_pooled_vectors_fit_the_memory(shell_of: Shells, monkeypatch: pytest.Mon
             yield rows, pooled
 
     monkeypatch.setattr(Sweep, "_pooled", noting)
-    passes(shell_of("bert"), Space(MIXED.grids[:1]), memory / 2**30)
+    passes(shell, Space(MIXED.grids[:1]), memory / 2**30)
     assert max(rows for rows, _ in buffers) > 1
     assert all(size <= memory // 2 or rows == 1 for rows, size in buffers)
 
 
-def test_passes_layers_alike_and_repetition(shell_of: Shells) -> None:
+def test_passes_layers_alike_and_repetition(shell: SentenceTransformer) -> None:
     space = Space((*MIXED.grids, Grid(layers=("3", "L"))), MIXED.named[3:])  # layer 3 is the last
-    first, second = (search(shell_of("bert"), TASK, space, seed=3) for _ in range(2))
-    assert first.provenance["passes"] == 2
-    assert first.provenance["encoded"] == 2 * first.provenance["texts"]
+    first, second = (search(shell, TASK, space, seed=3) for _ in range(2))
+    assert (first.provenance["passes"], first.provenance["encoded"]) == (2, 2 * first.provenance["texts"])
     assert {**first.to_dict(), "provenance": 0} == {**second.to_dict(), "provenance": 0}
     assert first.find("layers=3").scores == first.find("mean").scores
 
@@ -112,8 +110,10 @@ class KilledError(Exception):
 
 
 @pytest.mark.parametrize("units", [pytest.param(1, marks=pytest.mark.slow), 4, pytest.param(9, marks=pytest.mark.slow)])
-def test_a_killed_search_resumes(shell_of: Shells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, units: int) -> None:
-    shell, finish, done = shell_of("bert"), Store.finish, []
+def test_a_killed_search_resumes(
+    shell: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, units: int
+) -> None:
+    finish, done = Store.finish, []
     run = partial(search, shell, TASK, MIXED, memory=2e-4)  # GiB: several portions
     uninterrupted = run()
 
@@ -133,47 +133,46 @@ def test_a_killed_search_resumes(shell_of: Shells, tmp_path: Path, monkeypatch: 
     assert_scores_of_single_encoders(shell, uninterrupted, resumed)
 
 
-def test_a_folder_of_another_search_is_refused(shell_of: Shells, bert: Path, tmp_path: Path) -> None:
+def test_a_folder_of_another_search_is_refused(shell: SentenceTransformer, bert: Path, tmp_path: Path) -> None:
     run = partial(search, data=TASK, space="heads", work=tmp_path / "work")
-    run(shell_of("bert"))
+    run(shell)
     changed = SentenceTransformer(str(bert), device="cpu")
     with torch.no_grad():
         changed[0].model.embeddings.word_embeddings.weight[5] += 1
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine", "utf-8")
     for model, settings, message in (
-        (shell_of("bert"), {"space": "layers"}, "contains another search"),
-        (shell_of("bert"), {"batch_size": 8}, "contains another search"),
-        (shell_of("bert"), {"precision": "float32"}, "contains another search"),
+        (shell, {"space": "layers"}, "contains another search"),
+        (shell, {"batch_size": 8}, "contains another search"),
+        (shell, {"precision": "float32"}, "contains another search"),
         (changed, {}, "contains another search"),
-        (shell_of("bert"), {"work": tmp_path / "full"}, "contains other files"),
+        (shell, {"work": tmp_path / "full"}, "contains other files"),
     ):
         with pytest.raises(DataError, match=message):
             run(model, **settings)
 
 
-def test_winner_baselines_intervals_and_notes(shell_of: Shells) -> None:
+def test_winner_baselines_intervals_and_notes(shell: SentenceTransformer) -> None:
     unshared = tuple(Pair(p.sentence2, p.sentence1 + " too", p.score) for p in PAIRS)
-    test_task = PairTask("other", (*TASK.pairs[:9], *unshared))
-    board = search(shell_of("bert"), TASK, "heads", test=[test_task], top=3, baselines=("mean", "cls"))
+    test_task, baselines = PairTask("other", (*TASK.pairs[:9], *unshared)), ("mean", "cls")
+    board = search(shell, TASK, "heads", test=[test_task], top=3, baselines=baselines)
     mix, grid = board.heads() or ("", np.empty(0))
     assert (mix, grid.shape, grid[1, 2]) == ("0+L", (3, 4), board.find("ditto:2-3").scores["spearman"])
     scores = [trial.scores["spearman"] for trial in board.trials]
     assert (scores, len(scores)) == (sorted(scores, reverse=True), 14)
-    for rank, trial in enumerate(board.trials):
-        assert (trial.interval is not None) == (rank < 3 or str(trial.recipe) in ("mean", "cls"))
+    measured = [trial for rank, trial in enumerate(board.trials) if rank < 3 or str(trial.recipe) in baselines]
+    assert [trial for trial in board.trials if trial.interval is not None] == measured
     low, high = board.trials[0].interval or (np.nan, np.nan)
     assert low < scores[0] < high
-    assert {c.second for c in board.comparisons} == {"mean", "cls"} - {str(board.leader)}
-    assert all(any(text in note for note in board.notes) for text in ("optimistic", "is not significantly better than"))
     (check,), leader = board.checks, str(board.leader)
-    alone = one_by_one(shell_of("bert"), [leader], PairTask("left", unshared))[leader]
+    assert {c.second for c in board.comparisons} == {*baselines} - {leader}
+    assert all(any(text in note for note in board.notes) for text in ("optimistic", "is not significantly better than"))
+    alone = one_by_one(shell, [leader], PairTask("left", unshared))[leader]
     assert check.scores[leader][0] == alone.expected(leader)
     assert (check.task, check.units, check.left_out) == ("other", 60, 9)
 
 
-def test_encoders_give_the_scores_of_the_search(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
-    shell = shell_of("bert")
+def test_encoders_give_the_scores_of_the_search(shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
     without = search(shell, TASK, "shaping").trials[0].scores["spearman"]
     monkeypatch.setattr(shell, "prompts", {"query": "the cat of the "})
     monkeypatch.setattr(shell, "default_prompt_name", "query")
@@ -188,11 +187,11 @@ def test_encoders_give_the_scores_of_the_search(shell_of: Shells, monkeypatch: p
     assert encoder.chosen[-1] == f"`{board.leader}` was used nevertheless, as requested."
 
 
-def test_pairs_in_memory_and_options_of_the_model(shell_of: Shells) -> None:
-    rows = [{"sentence1": p.sentence1, "sentence2": p.sentence2, "score": p.score} for p in TASK.pairs]
-    boards = [search(shell_of("bert"), data, "layers", device="cpu") for data in (TASK, rows, pandas.DataFrame(rows))]
-    for board in boards:
-        assert [trial.scores for trial in board.trials] == [trial.scores for trial in boards[0].trials]
+def test_pairs_in_memory_and_options_of_the_model(shell: SentenceTransformer) -> None:
+    frame = pandas.DataFrame([pair[:3] for pair in TASK.pairs], columns=["sentence1", "sentence2", "score"])
+    data = (TASK, frame.to_dict("records"), frame)
+    boards = [search(shell, rows, "layers", device="cpu") for rows in data]
+    assert boards[0].trials == boards[1].trials == boards[2].trials
     curves = boards[0].layers()
     assert set(curves["alone"]) == {"static", "0", "1", "2", "L"}
     assert set(curves["with 0"]) == {"1", "2", "L"}
@@ -232,8 +231,8 @@ def test_bad_input_is_refused_before_the_model_is_loaded(
         search(str(bert), arguments.pop("data", TASK), **arguments)
 
 
-def test_leaderboard_without_scores(shell_of: Shells) -> None:
-    board = search(shell_of("bert"), PairTask("one", TASK.pairs[:1]), Space(named=("mean", "first-last | whiten")))
+def test_leaderboard_without_scores(shell: SentenceTransformer) -> None:
+    board = search(shell, PairTask("one", TASK.pairs[:1]), Space(named=("mean", "first-last | whiten")))
     assert np.isnan([trial.scores["spearman"] for trial in board.trials]).all()
     assert board.comparisons == ()
     assert board.notes[0].startswith("No recipe has a score: there is only one labelled example")
@@ -245,9 +244,9 @@ def test_leaderboard_without_scores(shell_of: Shells) -> None:
 
 
 @pytest.mark.parametrize("data", [TASK.texts(), [pair[:2] for pair in TASK.pairs]], ids=["texts", "pairs"])
-def test_texts_and_pairs_without_labels(data: Any, shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_and_pairs_without_labels(data: Any, shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("essent.selection.verdict.THRESHOLD", 0.0)
-    board = search(shell_of("bert"), data, "weights")
+    board = search(shell, data, "weights")
     scores = [trial.scores["teacher"] for trial in board.trials]
     assert scores == sorted(scores, reverse=True)
     low, high = board.trials[0].interval or (np.nan, np.nan)
@@ -263,29 +262,30 @@ def test_texts_and_pairs_without_labels(data: Any, shell_of: Shells, monkeypatch
     sentence = f"The probability is {' and '.join(chances)}, estimated from "
     assert (sentence in board.verdict) == (board.kept is None and len(chances) > 0)
     monkeypatch.setattr("essent.selection.verdict.THRESHOLD", 1.0)
-    other = search(shell_of("bert"), data, Space(named=(str(board.leader), "cls")), baselines=("mean",))
+    other = search(shell, data, Space(named=(str(board.leader), "cls")), baselines=("mean",))
     assert other.find("mean").scores["teacher"] == pytest.approx(board.find("mean").scores["teacher"], abs=1e-6)
     assert (other.kept, len(other.trials)) == ("mean", 3)  # what runs along is not ranked
     assert f"mean is retained: {other.leader} is better with a probability of" in other.verdict
 
 
-def test_labels_and_teacher_share_a_pass(shell_of: Shells) -> None:
-    board = search(shell_of("bert"), TASK, "heads", criterion=("spearman", "teacher"))
+def test_labels_and_teacher_share_a_pass(shell: SentenceTransformer) -> None:
+    board = search(shell, TASK, "heads", criterion=("spearman", "teacher"))
     assert board.provenance["passes"] == 1
     assert board.provenance["encoded"] == board.provenance["texts"] > len(set(TASK.texts()))
     assert set(board.trials[0].scores) == {"spearman", "teacher"}
-    assert_scores_of_single_encoders(shell_of("bert"), board)
-    free = search(shell_of("bert"), TASK, "heads", criterion=("teacher", "spearman"))
+    assert_scores_of_single_encoders(shell, board)
+    free = search(shell, TASK, "heads", criterion=("teacher", "spearman"))
     assert free.leader == max(board.trials, key=lambda trial: trial.scores["teacher"]).recipe
     assert "Measured by spearman, chosen by teacher and compared by labels" in free.verdict
 
 
-def test_cross_validation_or_the_test_decides(shell_of: Shells) -> None:
-    shell, recipe = shell_of("bert"), "static weights=position"
-    data = planted(shell, recipe)
+def test_cross_validation_or_the_test_decides(shell: SentenceTransformer) -> None:
+    recipe = "static weights=position"
     test_pairs = tuple(Pair(p.sentence2, "a " + p.sentence1, 0.0) for p in PAIRS)
     alone, confirmed, refuted = (
-        search(shell, data, "weights", test=[planted(shell, best, pairs=test_pairs) for best in tests])
+        search(
+            shell, planted(shell, recipe), "weights", test=[planted(shell, best, pairs=test_pairs) for best in tests]
+        )
         for tests in ([], [recipe], ["mean"])
     )
     assert alone.best == alone.leader == confirmed.best == refuted.leader == Recipe.parse(recipe)
@@ -300,15 +300,15 @@ def test_cross_validation_or_the_test_decides(shell_of: Shells) -> None:
 # -- what the test has in common with the choice ----------------------------------------------------------------------
 
 
-def test_shared_pairs_are_excluded(shell_of: Shells) -> None:
+def test_shared_pairs_are_excluded(shell: SentenceTransformer) -> None:
     swapped = [(p.sentence2.upper(), f" {p.sentence1}", p.score) for p in PAIRS[:20]]
     new = [(p.sentence1, f"{p.sentence2} {n}", p.score) for n, p in enumerate(PAIRS[20:])]
     space, test_task = Space(named=("mean",)), PairTask("mixed", (*swapped, *new))
-    (check,) = search(shell_of("bert"), TASK, space, test=[test_task]).checks
+    (check,) = search(shell, TASK, space, test=[test_task]).checks
     shared, texts = len({p.sentence1 for p in PAIRS[20:]}), len({text for pair in new for text in pair[:2]})
     assert (check.units, check.left_out, check.shared_texts, check.texts) == (40, 20, shared, texts)
     assert "20 pairs that are also in the search's data are excluded" in check.summary()
     assert f"{shared} of the {texts} texts are in both" in check.summary()
-    (free,) = search(shell_of("bert"), TASK.texts(), space, test=[TASK]).checks
+    (free,) = search(shell, TASK.texts(), space, test=[TASK]).checks
     assert (free.units, free.left_out) == (len(TASK), 0)  # no label was read
     assert free.shared_texts == free.texts

@@ -22,39 +22,19 @@ from essent.selection.evaluation import evaluate
 from essent.selection.run import search
 from essent.selection.space import Grid, Space
 from essent.tasks.base import LabeledTask
-from essent.tasks.clusters import ClusterTask
 from essent.tasks.examples import Example
 from essent.tasks.labels import LabelTask
-from essent.tasks.pairs import DuplicateTask, TripletTask
 from essent.tasks.retrieval import RetrievalTask
-from selection_samples import TOPICS, labels, text
+from selection_samples import TOPICS, Shells, clusters, duplicates, labels, retrieval, text, triplets
 from waiting import wait_until
 
-Shells = Callable[[str], SentenceTransformer]
 SPACE = Space(
     (Grid(layers=("static", "L"), weights=("uniform", "idf", "ditto:2-1"), shaping=("", "zscore | normalize")),),
     ("random", "reduce=max"),
 )
 
 
-def pairs(count: int = 40) -> DuplicateTask:
-    return DuplicateTask("d", tuple((text(n), text(n + n % 3, "of"), n % 3 == 0) for n in range(count)))
-
-
-def triplets() -> TripletTask:
-    return TripletTask("t", tuple((text(n), text(n, "of"), text(n + 3)) for n in range(40)))
-
-
-def clusters() -> ClusterTask:
-    return ClusterTask("c", tuple(Example((text(n),), TOPICS[n % 4]) for n in range(60)), seeds=(0, 1), starts=2)
-
-
-def retrieval() -> RetrievalTask:
-    queries, corpus = {f"q{n}": text(n) for n in range(30)}, {f"d{n}": text(n, "of") for n in range(50)}
-    return RetrievalTask("r", queries, corpus, {f"q{n}": {f"d{n}": 1} for n in range(30)}, query_prompt="query: ")
-
-
-KINDS = [pairs, triplets, labels, clusters, retrieval]
+KINDS = [duplicates, triplets, labels, clusters, retrieval]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +66,7 @@ def test_scores_match_single_encoders(
         assert [trial.scores for trial in run().trials] == [trial.scores for trial in again.trials]
 
 
-def test_a_test_part_is_not_read_and_decides(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_test_part_is_not_read_and_decides(shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
     task, sizes = labels(), []
     real = LabelTask.evidence
 
@@ -95,11 +75,11 @@ def test_a_test_part_is_not_read_and_decides(shell_of: Shells, monkeypatch: pyte
         return real(self, vectors, rows)
 
     monkeypatch.setattr(LabelTask, "evidence", watched)
-    board = search(shell_of("bert"), task, Space(named=("mean", "ditto:2-1")), test=[task])
+    board = search(shell, task, Space(named=("mean", "ditto:2-1")), test=[task])
     assert set(sizes[:2]) == {(90, 90)}
     (check,) = board.checks
     assert (check.units, check.unit, check.score, check.left_out, check.shared_texts) == (30, "texts", "accuracy", 0, 0)
-    alone = evaluate(shell_of("bert"), ["mean"], [task])["mean"][0]
+    alone = evaluate(shell, ["mean"], [task])["mean"][0]
     assert check.scores["mean"][0] == pytest.approx(alone.main_score)
     assert "On the test (l)" in board.verdict
 
@@ -107,8 +87,8 @@ def test_a_test_part_is_not_read_and_decides(shell_of: Shells, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("make_task", "score"), [(labels, "f1_macro"), (labels, "accuracy@2"), (clusters, "v_measure")]
 )
-def test_another_score_ranks(make_task: Callable[[], LabeledTask], score: str, shell_of: Shells) -> None:
-    task, shell, space = make_task(), shell_of("bert"), Space(named=("mean", "static", "random"))
+def test_another_score_ranks(make_task: Callable[[], LabeledTask], score: str, shell: SentenceTransformer) -> None:
+    task, shell, space = make_task(), shell, Space(named=("mean", "static", "random"))
     tests = [task] if make_task is labels else []
     board = search(shell, task, space, criterion=(score, "teacher"), test=tests)
     assert [board.criterion, *(check.score for check in board.checks)] == [score] * (1 + len(tests))
@@ -120,37 +100,36 @@ def test_another_score_ranks(make_task: Callable[[], LabeledTask], score: str, s
             assert board.find(trial.recipe).scores["teacher"] == pytest.approx(trial.scores["teacher"], abs=1e-6)
 
 
-def test_what_the_choice_has_read_is_excluded_from_tests(shell_of: Shells) -> None:
+def test_what_the_choice_has_read_is_excluded_from_tests(shell: SentenceTransformer) -> None:
     def examples(count: int, kind: str, part: str) -> list[Example]:
         return [Example((text(n, kind),), TOPICS[n % 2], part) for n in range(count)]
 
     searched = [*examples(40, "about", "train"), *examples(60, "about", "dev")[40:]]
     other = [*examples(30, "for", "train"), *examples(10, "about", "test"), *examples(10, "of", "test")]
     test_task, space = LabelTask("t", tuple(other)), Space(named=("mean",))
-    (check,) = search(shell_of("bert"), LabelTask("l", tuple(searched)), space, test=[test_task]).checks
+    (check,) = search(shell, LabelTask("l", tuple(searched)), space, test=[test_task]).checks
     assert (check.units, check.left_out) == (10, 10)
 
 
-def test_several_data_sets_by_the_mean_of_the_ranks(shell_of: Shells) -> None:
+def test_several_data_sets_by_the_mean_of_the_ranks(shell: SentenceTransformer) -> None:
     space = Space(named=("mean", "static", "random", "ditto:2-1", "first-last"))
-    tasks, weights = [pairs(), labels(), retrieval()], [2, 1, 1]
-    board = search(shell_of("bert"), tasks, space, weights=weights)
-    scores = {}
-    for task in tasks:
-        alone = search(shell_of("bert"), task, space)
-        scores[task.name] = np.array([alone.find(trial.recipe).scores[alone.criterion] for trial in board.trials])
-        assert [t.scores[task.name] for t in board.trials] == pytest.approx(scores[task.name].tolist(), abs=1e-6)
-    ranks = np.average([rankdata(values) / len(values) for values in scores.values()], axis=0, weights=weights)
+    tasks, weights = [duplicates(), labels(), retrieval()], [2, 1, 1]
+    board = search(shell, tasks, space, weights=weights)
+    recipes = [trial.recipe for trial in board.trials]
+    scores = np.array([[trial.scores[task.name] for trial in board.trials] for task in tasks])
+    for task, row in zip(tasks, scores, strict=True):
+        alone = search(shell, task, space)
+        assert [alone.find(recipe).scores[alone.criterion] for recipe in recipes] == pytest.approx(row, abs=1e-6)
+    ranks = np.average(rankdata(scores, axis=1) / len(recipes), axis=0, weights=weights)
     np.testing.assert_allclose([trial.scores["mean rank"] for trial in board.trials], ranks)
-    comparison, names = board.comparisons[0], [str(trial.recipe) for trial in board.trials]
-    first, second = names.index(comparison.first), names.index(comparison.second)
-    differences = [values[first] - values[second] for values in scores.values()]
+    comparison = board.comparisons[0]
+    first, second = (recipes.index(Recipe.parse(name)) for name in (comparison.first, comparison.second))
+    differences = scores[:, first] - scores[:, second]
     assert comparison.difference == pytest.approx(np.average(differences, weights=weights), abs=1e-6)
     assert (board.criterion, comparison.criterion) == ("mean rank", "mean of the data sets")
 
 
-def test_a_saved_encoder_learns_from_prompted_queries(shell_of: Shells) -> None:
-    shell = shell_of("bert")
+def test_a_saved_encoder_learns_from_prompted_queries(shell: SentenceTransformer) -> None:
     board = search(shell, retrieval(), Space(named=("mean weights=idf | zscore",)))
     encoder = board.encoder(anyway=True)
     texts = retrieval().texts_for({})
@@ -178,17 +157,17 @@ class Watched(RetrievalTask):
         return evidence
 
 
-def test_parallel_evidence_fits_the_memory(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parallel_evidence_fits_the_memory(shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("essent.selection.sweep.cores", lambda: 3)
     base = retrieval()
     for memory, most in ((0.01, 1), (4.0, 3)):
         task = Watched(base.name, base.queries, base.corpus, base.relevant, awaited=most)
-        search(shell_of("bert"), task, SPACE, memory=memory)
+        search(shell, task, SPACE, memory=memory)
         assert max(task.together) == most
 
 
-def test_the_disk_must_have_room(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_disk_must_have_room(shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
     with pytest.raises(InputError, match=r"need 0\.\d+ GiB .* free"):
-        search(shell_of("bert"), labels(), SPACE)
-    assert search(shell_of("bert"), pairs(), Space(named=("mean",))).find(Recipe.parse("mean")).scores
+        search(shell, labels(), SPACE)
+    assert search(shell, duplicates(), Space(named=("mean",))).find(Recipe.parse("mean")).scores

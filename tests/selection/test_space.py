@@ -14,7 +14,7 @@ from essent.model.capabilities import ModelCapabilities, is_causal
 from essent.model.loading import read_capabilities
 from essent.recipe.recipe import Recipe
 from essent.selection.space import SPACES, Grammar, Grid, Space, find_space
-from families import DECODERS, MORE_DECODERS
+from families import DECODERS, MORE_DECODERS, Folders
 
 ALL_DECODERS = (*DECODERS, *MORE_DECODERS)
 BERT = ModelCapabilities("bert", 6, 12, mask=True)
@@ -70,13 +70,11 @@ def test_the_automatic_space_depends_on_the_model() -> None:
         *((name, True) for name in ALL_DECODERS),
     ],
 )
-def test_decoders_are_recognized_before_weights_are_read(
-    family: str, causal: bool, folder_of: Callable[[str], Path]
-) -> None:
+def test_decoders_are_recognized_before_weights_are_read(family: str, causal: bool, folder_of: Folders) -> None:
     assert read_capabilities(folder_of(family), {}).causal is causal
 
 
-def test_a_decoder_that_attends_in_both_directions_is_an_encoder(folder_of: Callable[[str], Path]) -> None:
+def test_a_decoder_that_attends_in_both_directions_is_an_encoder(folder_of: Folders) -> None:
     config = AutoConfig.from_pretrained(folder_of("gemma3_text"))
     assert is_causal(config)
     config.use_bidirectional_attention = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ from essent.selection.program import Program, TextPairs, pair_cosines, portions_
 from essent.selection.run import search
 from essent.selection.sweep import Store
 from essent.tasks.sample import sample_texts
-from families import CORPUS
+from families import CORPUS, Folders
 
 needs_bfloat16 = pytest.mark.skipif(not has_bfloat16("cpu"), reason="this CPU has no bfloat16 arithmetic")
 
@@ -56,19 +55,16 @@ def test_small_groups_share_a_portion_and_texts_are_distinct() -> None:
 # -- cosines ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tile", [1, 2_000, 20_000, 2**21])
-@pytest.mark.parametrize("mixes", [0, 5])
+@pytest.mark.parametrize(("tile", "mixes"), [(1, 0), (2_000, 5), (20_000, 0), (20_000, 5), (2**21, 5)])
 def test_cosines_in_tiles_of_any_size(tile: int, mixes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "TILE", tile)
-    generator = torch.Generator().manual_seed(0)
-    vectors = torch.randn(9, 7, 3, 16, generator=generator)  # (n,w,C,D)
+    torch.manual_seed(0)
+    vectors, factors = torch.randn(9, 7, 3, 16), torch.randn(mixes, 3) if mixes else torch.eye(3)  # (n,w,C,D), (M,C)
     vectors[4, 2] = 0.0
-    factors = torch.randn(mixes, 3, generator=generator)
     ends = torch.tensor([(0, 1), (4, 2), (3, 3), *((n % 9, (5 * n + 1) % 9) for n in range(40))])
-    cosines = pair_cosines(vectors, ends, None if not mixes else lambda columns: factors @ columns)
+    cosines = pair_cosines(vectors, ends, (lambda columns: factors @ columns) if mixes else None)
     assert cosines.dtype == torch.float64
-    exact = vectors.double() if not mixes else factors.double() @ vectors.double()  # (n,w,M,D)
-    first, second = (exact[ends[:, side]] for side in (0, 1))  # (p,w,M,D)
+    first, second = (factors.double() @ vectors.double()[ends[:, side]] for side in (0, 1))  # (p,w,M,D)
     expected = torch.nn.functional.cosine_similarity(first, second, dim=-1).permute(1, 2, 0)
     np.testing.assert_allclose(cosines, expected, atol=1e-6)
     assert bool((cosines[2, :, 1] == 0).all())
@@ -149,7 +145,7 @@ def test_a_unit_is_noted_when_all_it_wrote_is_on_the_disk(
 @needs_bfloat16
 @pytest.mark.slow  # two searches
 @pytest.mark.parametrize("family", ["bert", "modernbert"])
-def test_bfloat16_matches_float32(folder_of: Callable[[str], Path], family: str) -> None:
+def test_bfloat16_matches_float32(folder_of: Folders, family: str) -> None:
     """On 1,500 pairs of English sentences, labelled by the words that they share."""
     texts = sample_texts()
     words = [set(text.lower().strip(".?!").split()) for text in texts]

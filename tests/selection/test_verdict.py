@@ -47,23 +47,21 @@ def lead(low: float, second: str = "mean", first: str = NAMES[0]) -> Comparison:
 def test_winner_by_chance_is_not_better() -> None:
     rng = np.random.default_rng(0)
     cosines, gold = rng.normal(size=(2000, 100)), rng.normal(size=100)
-    pairs = np.arange(200).reshape(100, 2)
     names = [f"mean | whiten:{n + 1}" for n in range(1999)] + ["mean"]
-    luck = np.abs(scored(names, cosines, gold, pairs)[0].scores())
+    data = scored(names, cosines, gold, np.arange(200).reshape(100, 2))
+    luck = np.abs(data[0].scores())
     cosines[[-1, luck.argmin()]] = cosines[[luck.argmin(), -1]]  # the baseline has none
-    trials = [
-        Trial(Recipe.parse(name), {"spearman": 100 * float(np.corrcoef(row, gold)[0, 1])})
-        for name, row in zip(names, cosines, strict=True)
-    ]
-    decision = decide_by_labels(trials, "spearman", ["mean"], scored(names, cosines, gold, pairs), ["mean"], seed=0)
+    points = 100 * np.corrcoef(gold, cosines)[0, 1:]
+    trials = [Trial(Recipe.parse(name), {"spearman": score}) for name, score in zip(names, points, strict=True)]
+    decision = decide_by_labels(trials, "spearman", ["mean"], data, ["mean"], seed=0)
     assert decision.comparisons[0].is_better  # on the pairs that it was chosen on
     assert not decision.held_out[0].is_better
     assert (decision.kept, str(decision.best)) == ("mean", "mean")
     assert f"mean is retained: {decision.leader} is not significantly better" in decision.verdict
     cosines[7] = gold + rng.normal(size=100)
-    (real,) = cross_validate(scored(names, cosines, gold, pairs), ["mean"])
+    (real,) = cross_validate(data, ["mean"])
     assert real.is_better
-    expected = compare(scored(names, cosines, gold, pairs), names[7], "mean")
+    expected = compare(data, names[7], "mean")
     assert real.difference == pytest.approx(expected.difference, abs=12)  # five fifths of 20 pairs
 
 

@@ -16,6 +16,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize
 
 import essent
+from command_line import read_json
 from essent import Encoder, StaticEncoder, verify
 from essent._core.folders.files import write_digests
 from essent.engine.compiled import CompiledEncoder
@@ -46,10 +47,10 @@ def logistic_sample(size: int = 400, slope: float = 12.0, middle: float = 0.6) -
     return cosines, rng.random(size) < 1 / (1 + np.exp(-slope * (cosines - middle)))
 
 
-def duplicates(count: int = 15) -> DuplicateTask:
+def duplicates(count: int = 15, same: bool = True) -> DuplicateTask:
     """A text beside itself, and beside a far one."""
-    pairs = [(text, text.replace("The", "A"), True) for text in TEXTS[:count]]
-    return DuplicateTask("own", (*pairs, *((text, "How far is it?", False) for text in TEXTS[:count])))
+    pairs = [(text, text.replace("The", "A"), same) for text in TEXTS[:count]]
+    return DuplicateTask("own", (*pairs, *((text, "How far is it?", not same) for text in TEXTS[:count])))
 
 
 @pytest.fixture(scope="module")
@@ -74,19 +75,18 @@ def test_curves_say_what_happens_at_a_cosine() -> None:
     assert expected_calibration_error(cosines, matches) > 0.08
 
 
-@given(
-    st.lists(st.floats(-1, 1, width=32), min_size=2, max_size=40, unique=True),
-    st.sampled_from(["wide", "narrow", "flat", "ties", "separated", "logistic"]),
-)
-def test_no_rank_changes(cosines: list[float], kind: str) -> None:
-    curve = {
-        "wide": lambda: share_curve(np.linspace(-1, 1, 300)),
-        "narrow": lambda: share_curve(np.linspace(0.83, 0.8301, 300)),
-        "flat": lambda: Curve((-EDGE, 0.0, 0.5, EDGE), (0.0, 1.0, 1.0, 1.0)),
-        "ties": lambda: share_curve(np.repeat([0.1, 0.9, 1.0], 100)),
-        "separated": lambda: probability_curve(np.repeat([0.5, 0.50001], 20), np.repeat([False, True], 20)),
-        "logistic": lambda: probability_curve(*logistic_sample()),
-    }[kind]()
+CURVES = [
+    share_curve(np.linspace(-1, 1, 300)),
+    share_curve(np.linspace(0.83, 0.8301, 300)),  # narrow
+    share_curve(np.repeat([0.1, 0.9, 1.0], 100)),  # ties
+    Curve((-EDGE, 0.0, 0.5, EDGE), (0.0, 1.0, 1.0, 1.0)),  # flat
+    probability_curve(np.repeat([0.5, 0.50001], 20), np.repeat([False, True], 20)),  # separated
+    probability_curve(*logistic_sample()),
+]
+
+
+@given(st.lists(st.floats(-1, 1, width=32), min_size=2, max_size=40, unique=True), st.sampled_from(CURVES))
+def test_no_rank_changes(cosines: list[float], curve: Curve) -> None:
     values = curve(sorted(cosines))
     assert ((values > 0) & (values < 1)).all()
     steps, moved = np.diff(values), np.diff(sorted(cosines))
@@ -199,7 +199,7 @@ def test_a_static_encoder_reads_it(tmp_path: Path) -> None:
 def test_a_damaged_file_is_named(encoder: Encoder, tmp_path: Path, change: dict, message: str) -> None:
     encoder.save(str(tmp_path / "saved"))
     file = tmp_path / "saved" / FILE
-    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    file.write_text(json.dumps({**read_json(file), **change}))
     with pytest.raises(DamagedError, match="changed since it was saved"):
         Encoder(str(tmp_path / "saved"))
     write_digests(tmp_path / "saved")
@@ -210,32 +210,24 @@ def test_a_damaged_file_is_named(encoder: Encoder, tmp_path: Path, change: dict,
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
-def scored_texts() -> list[dict]:
-    return [{"text": text, "label": len(text) % 2} for text in TEXTS]
-
-
-def upside_down() -> DuplicateTask:
-    return DuplicateTask("own", tuple((a, b, not same) for a, b, same in duplicates().pairs))
-
-
 @pytest.mark.parametrize(
     ("texts", "pairs", "match_score", "message"),
     [
         (["one text"] * 100, None, None, "Cannot calibrate on 1 distinct texts"),
         ("one text", None, None, "Expected a list of texts"),
         (TEXTS, None, 4, "match_score= requires scored pairs"),
-        (TEXTS, duplicates, 4, "Omit match_score="),
-        (TEXTS, scored_texts, None, "Give duplicates or scored pairs"),
-        (TEXTS, lambda: duplicates(5), None, "5 of the 10 labelled pairs are matches; at least 10"),
-        (TEXTS, upside_down, None, "Matches are less similar than other pairs"),
+        (TEXTS, duplicates(), 4, "Omit match_score="),
+        (TEXTS, [{"text": text, "label": len(text) % 2} for text in TEXTS], None, "Give duplicates or scored pairs"),
+        (TEXTS, duplicates(5), None, "5 of the 10 labelled pairs are matches; at least 10"),
+        (TEXTS, duplicates(same=False), None, "Matches are less similar than other pairs"),
     ],
 )
 def test_unusable_pairs_are_refused(
-    bert: Path, texts: Any, pairs: Callable[[], Any] | None, match_score: float | None, message: str
+    bert: Path, texts: Any, pairs: Any, match_score: float | None, message: str
 ) -> None:
     encoder = Encoder(str(bert), "mean")
     with pytest.raises(InputError, match=message):
-        encoder.calibrate(texts, None if pairs is None else pairs(), match_score=match_score)
+        encoder.calibrate(texts, pairs, match_score=match_score)
     assert encoder.calibration is None
     with pytest.raises(NotFittedError, match="not calibrated"):
         encoder.similarity(np.eye(2, 32), np.eye(2, 32), calibrated=True)

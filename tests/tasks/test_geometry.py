@@ -50,8 +50,7 @@ def test_average_cosine(dtype: type) -> None:
     assert average_cosine(rows, self_pairs=True) == pytest.approx(np.mean(every), abs=1e-14)
 
 
-@pytest.mark.parametrize("block", [3, 16])  # smaller than the data; one divides nothing
-@pytest.mark.parametrize("scale", [0.05, 1.0, 30.0])
+@pytest.mark.parametrize(("scale", "block"), [(0.05, 3), (1.0, 16), (30.0, 3)])  # blocks smaller than the data
 def test_alignment_and_uniformity(scale: float, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(geometry, "BLOCK", block)
     rows = scale * matrix(23, 4)
@@ -94,16 +93,13 @@ def test_ends_and_degenerate_rows() -> None:
     cross = np.concatenate([np.eye(6), -np.eye(6)])
     assert iso_score(1e200 * cross) == pytest.approx(1.0)
     assert iso_score(cross[[0, 6]]) == pytest.approx(0.0)
-    for measure in (average_cosine, iso_score, uniformity):  # one row has no pairs
-        assert math.isnan(measure(np.ones((1, 4))))
     assert average_cosine(np.ones((1, 4)), self_pairs=True) == pytest.approx(1.0)
     assert average_cosine(np.zeros((5, 4))) == 0.0
-    for constant in (0.0, 0.1, 1e8, 1e-200):
-        assert math.isnan(iso_score(np.full((7, 3), constant)))
-        assert math.isnan(iso_score(np.full((3, 7), constant)))
-        assert uniformity(np.full((7, 3), constant)) == pytest.approx(0.0, abs=1e-12)
-    assert math.isnan(iso_score(matrix(9, 1)))
-    assert math.isnan(alignment(np.empty((0, 3)), np.empty((0, 3))))
+    constants = [np.full(shape, value) for shape in ((7, 3), (3, 7)) for value in (0.0, 0.1, 1e8, 1e-200)]
+    assert [uniformity(rows) for rows in constants] == pytest.approx([0.0] * 8, abs=1e-12)
+    undefined = [measure(np.ones((1, 4))) for measure in (average_cosine, iso_score, uniformity)]  # no pairs
+    undefined += [iso_score(rows) for rows in (*constants, matrix(9, 1))]
+    assert np.isnan([*undefined, alignment(np.empty((0, 3)), np.empty((0, 3)))]).all()
 
 
 # -- the task ---------------------------------------------------------------------------------------------------------
@@ -119,26 +115,25 @@ def encode(texts: list[str]) -> np.ndarray:
 
 @pytest.mark.parametrize(("setting", "positives", "unit"), [("simcse", [0, 1, 4], True), ("raw", [0, 4], False)])
 def test_the_published_settings(setting: str, positives: list[int], unit: bool) -> None:
-    task = GeometryTask.of_pairs(PairTask("some", PAIRS), setting)
-    result = task.run(encode)
-    sentences = [p.sentence1 for p in PAIRS] + [p.sentence2 for p in PAIRS]
-    raw = encode(sentences)
+    result = GeometryTask.of_pairs(PairTask("some", PAIRS), setting).run(encode)
+    first, second = ([pair[side] for pair in PAIRS] for side in (0, 1))
+    raw = encode([*first, *second])
     units = raw / np.linalg.norm(raw, axis=1, keepdims=True)
     rows = units if unit else raw
-    first, second = rows[: len(PAIRS)][positives], rows[len(PAIRS) :][positives]
-    distinct = rows[[sentences.index(text) for text in sorted(set(sentences))]]
+    differences = (rows[: len(PAIRS)] - rows[len(PAIRS) :])[positives]
+    distinct = rows[[[*first, *second].index(text) for text in sorted({*first, *second})]]
     expected = {
         "anisotropy": {
             "all": np.mean([a @ b for a, b in combinations(units, 2)]),
             "with_self_pairs": np.mean(units @ units.T),
         },
         "isoscore": {"all": iso_score_step_by_step(raw)},
-        "alignment": {"all": ((first - second) ** 2).sum(axis=1).mean()},
+        "alignment": {"all": (differences**2).sum(axis=1).mean()},
         "uniformity": {"all": slow_uniformity(rows), "distinct": slow_uniformity(distinct)},
     }
     for name, scores in expected.items():
         assert result.metrics[name] == pytest.approx(scores), name
-    assert (result.task, result.n, result.provenance["setting"]) == ("geometry.some", len(sentences), setting)
+    assert (result.task, result.n, result.provenance["setting"]) == ("geometry.some", 10, setting)
     assert any("3 of 10 sentences repeat another one" in note for note in result.notes)
 
 

@@ -1,28 +1,31 @@
-"""What rows hold is told from their columns; what cannot be told, or is mixed, is refused with file and line."""
+"""Kinds are recognized by their columns; mixed or unknown rows are refused; any kind is a scorer of scikit-learn."""
 
 from __future__ import annotations
 
-import json
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas
 import pytest
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from essent.errors import DataError, InputError
+from command_line import write_rows
+from essent import EncoderTransformer
+from essent.errors import DataError, InputError, UnknownNameError
+from essent.selection.evaluation import evaluate
+from essent.tasks.base import LabeledTask
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.labels import LabelTask
-from essent.tasks.locate import as_task, load_labelled, load_task
+from essent.tasks.locate import as_task, load_labelled, load_task, scorer
 from essent.tasks.pairs import DuplicateTask, PairTask, TripletTask
 from essent.tasks.retrieval import RetrievalTask
+from selection_samples import labels, retrieval, text
 
 LABELLED = [{"text": f"text {n}", "label": "ab"[n % 2]} for n in range(20)]
-
-
-def put(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    return path
 
 
 def pair(**columns: Any) -> dict[str, Any]:
@@ -47,7 +50,7 @@ def pair(**columns: Any) -> dict[str, Any]:
     ],
 )
 def test_the_columns_tell_the_kind(tmp_path: Path, rows: list[dict[str, Any]], kind: type) -> None:
-    from_file: Any = load_task(put(tmp_path / "mine.jsonl", rows))
+    from_file: Any = load_task(write_rows(tmp_path / "mine.jsonl", rows))
     in_memory, framed = as_task(rows), as_task(pandas.DataFrame(rows))
     assert type(from_file) is type(in_memory) is type(framed) is kind
     assert (from_file.name, in_memory.name) == ("mine", from_file.kind)
@@ -74,14 +77,14 @@ def test_the_columns_tell_the_kind(tmp_path: Path, rows: list[dict[str, Any]], k
 )
 def test_invalid_rows_are_refused(tmp_path: Path, rows: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        load_task(put(tmp_path / "mine.jsonl", rows))
+        load_task(write_rows(tmp_path / "mine.jsonl", rows))
 
 
 def test_the_named_kind_is_what_is_read(tmp_path: Path) -> None:
-    path = put(tmp_path / "mine.jsonl", [pair(label=1), pair(label="maybe")])
+    path = write_rows(tmp_path / "mine.jsonl", [pair(label=1), pair(label="maybe")])
     with pytest.raises(DataError, match=r"line 2: 'label' must be 1 for duplicates or 0, not 'maybe'"):
         load_task(f"duplicates:{path}")
-    path = put(tmp_path / "texts.csv", LABELLED)
+    path = write_rows(tmp_path / "texts.csv", LABELLED)
     path.write_text("Sentence,Category\n" + "".join(f"{row['text']},{row['label']}\n" for row in LABELLED))
     classes, clusters = (load_task(f"{kind}:{path}") for kind in ("classification", "clustering"))
     assert isinstance(classes, LabelTask)
@@ -91,7 +94,7 @@ def test_the_named_kind_is_what_is_read(tmp_path: Path) -> None:
         "classification.texts",
         "clustering.texts",
     )
-    pairs = put(tmp_path / "pairs.jsonl", [pair(score=n) for n in range(6)])
+    pairs = write_rows(tmp_path / "pairs.jsonl", [pair(score=n) for n in range(6)])
     spaces: list[Any] = [load_task(f"{kind}:{pairs}") for kind in ("geometry", "geometry-raw")]
     assert [space.normalise for space in spaces] == [True, False]
     with pytest.raises(InputError, match="has no labels to search on"):
@@ -107,7 +110,7 @@ def test_too_many_classes_are_refused_before_allocation(monkeypatch: pytest.Monk
 def test_a_data_set_of_the_catalogue_as_another_kind(tmp_path: Path) -> None:
     rows = [{"sentence1": f"a{n}", "sentence2": f"b{n}", "label": n % 2} for n in range(30)]
     for part in ("train", "test"):
-        put(tmp_path / "classification" / f"mrpc.{part}.jsonl", rows if part == "train" else rows[:10])
+        write_rows(tmp_path / "classification" / f"mrpc.{part}.jsonl", rows if part == "train" else rows[:10])
     task, train = load_task("duplicates:mrpc", tmp_path), load_task("duplicates:mrpc.train", tmp_path)
     assert isinstance(task, DuplicateTask)
     assert isinstance(train, DuplicateTask)
@@ -120,8 +123,10 @@ def test_a_data_set_of_the_catalogue_as_another_kind(tmp_path: Path) -> None:
 
 
 def beir(folder: Path, labels: str = "q1\td1\t1\nq2\td2\t2\n", split: str = "test") -> Path:
-    put(folder / "corpus.jsonl", [{"_id": "d1", "title": "One", "text": "first"}, {"_id": "d2", "text": "second"}])
-    put(folder / "queries.jsonl", [{"_id": "q1", "text": "one?"}, {"_id": "q2", "text": "two?"}])
+    write_rows(
+        folder / "corpus.jsonl", [{"_id": "d1", "title": "One", "text": "first"}, {"_id": "d2", "text": "second"}]
+    )
+    write_rows(folder / "queries.jsonl", [{"_id": "q1", "text": "one?"}, {"_id": "q2", "text": "two?"}])
     (folder / "qrels").mkdir(exist_ok=True)
     (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{labels}", "utf-8")
     return folder
@@ -138,10 +143,10 @@ def test_a_beir_folder(tmp_path: Path) -> None:
     assert isinstance(dev, RetrievalTask)
     assert (dev.name, list(dev.queries)) == ("mine.dev", ["q1"])
     assert load_task(f"retrieval:{folder}").texts() == task.texts()
-    put(folder / "corpus.jsonl", [{"_id": "d1", "text": "x"}, {"_id": "d1", "text": "y"}])
+    write_rows(folder / "corpus.jsonl", [{"_id": "d1", "text": "x"}, {"_id": "d1", "text": "y"}])
     with pytest.raises(DataError, match=r"corpus\.jsonl, line 2: the id 'd1' occurs twice"):
         load_task(folder)
-    put(folder / "corpus.jsonl", [{"text": "x"}])
+    write_rows(folder / "corpus.jsonl", [{"text": "x"}])
     with pytest.raises(DataError, match=r"corpus\.jsonl, line 1: no '_id'. Columns: 'text'"):
         load_task(folder)
     for name in ("test", "dev"):
@@ -173,10 +178,10 @@ def test_labels_grade_relevance() -> None:
 
 def test_existing_paths_are_not_unknown_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    put(tmp_path / "mine" / "classification" / "trec.jsonl", LABELLED)
+    write_rows(tmp_path / "mine" / "classification" / "trec.jsonl", LABELLED)
     (tmp_path / "lines.txt").write_text("one\ntwo\n", "utf-8")
     assert isinstance(load_task("trec", "mine"), LabelTask)
-    put(tmp_path / "stsb" / "x.jsonl", LABELLED)
+    write_rows(tmp_path / "stsb" / "x.jsonl", LABELLED)
     refused: list[tuple[str | Path, str]] = [
         ("lines.txt", r"lines\.txt: cannot read files with the suffix '\.txt'.*\.jsonl"),
         (tmp_path / "lines.txt", r"lines\.txt: cannot read files with the suffix '\.txt'.*\.jsonl"),
@@ -201,3 +206,42 @@ def test_existing_paths_are_not_unknown_names(tmp_path: Path, monkeypatch: pytes
 def test_invalid_rows_in_memory(rows: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         as_task(rows)
+
+
+# -- scorers of scikit-learn ------------------------------------------------------------------------------------------
+
+
+RECIPES = ["mean", "weights=idf | zscore", "layers=1"]
+
+
+@pytest.mark.parametrize("build", [labels, retrieval])
+def test_a_grid_search_scores_as_an_evaluation(build: Callable[[], LabeledTask], bert: Path) -> None:
+    scored = scorer(build())
+    texts = scored.task.texts()
+    assert isinstance(scored.task, RetrievalTask) or len(texts) == 90  # the test part is not read
+    search = GridSearchCV(
+        EncoderTransformer(str(bert)),
+        {"recipe": RECIPES},
+        scoring=scored,
+        cv=[(range(len(texts)), range(len(texts)))],
+        error_score="raise",
+    ).fit(texts)
+    alone = evaluate(str(bert), RECIPES, [build().for_choice()])
+    expected = [alone[recipe][0].main_score for recipe in RECIPES]
+    assert search.cv_results_["mean_test_score"] == pytest.approx(expected, abs=1e-3)
+    assert search.best_params_["recipe"] == RECIPES[expected.index(max(expected))]
+
+
+def test_another_score_of_a_file_and_of_a_pipeline(bert: Path, tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "classes.jsonl", ({"text": text(n), "label": n % 3} for n in range(60)))
+    scored = pickle.loads(pickle.dumps(scorer(file, "f1_macro")))  # noqa: S301 — as worker processes get it
+    steps = make_pipeline(EncoderTransformer(str(bert)), StandardScaler()).fit(scored.task.texts())
+    macro = scored(steps)
+    assert macro != scorer(file)(steps)
+    assert 0 <= macro <= 100
+    assert scorer(file, "accuracy@2").score == "accuracy@2"
+
+
+def test_unscorable_tasks() -> None:
+    with pytest.raises(UnknownNameError, match=r"l \(classification\) has no score 'spearman'\. Known: accuracy"):
+        scorer(labels(), "spearman")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from essent.tasks.labels import LabelTask
 from essent.tasks.locate import as_task
 from essent.tasks.pairs import DuplicateTask, PairTask, TripletTask
 from essent.tasks.retrieval import RetrievalTask, nearest
+from selection_samples import clusters, duplicates, triplets
 
 COUNT = 40
 
@@ -28,20 +30,8 @@ def pairs() -> PairTask:
     return PairTask("p", tuple((f"a{n}", f"b{n}", float(n % 5)) for n in range(COUNT)))  # type: ignore[arg-type]
 
 
-def duplicates() -> DuplicateTask:
-    return DuplicateTask("d", tuple((f"a{n}", f"b{n}", n % 3 == 0) for n in range(COUNT)))
-
-
-def triplets() -> TripletTask:
-    return TripletTask("t", tuple((f"a{n}", f"p{n}", f"n{n}") for n in range(COUNT)))
-
-
 def labels() -> LabelTask:
     return LabelTask("l", tuple(Example((f"t{n}",), "abc"[n % 3]) for n in range(COUNT)), folds=3, shots=(2,))
-
-
-def clusters() -> ClusterTask:
-    return ClusterTask("c", tuple(Example((f"t{n}",), "ab"[n % 2]) for n in range(COUNT)), seeds=(0, 1), starts=2)
 
 
 def retrieval() -> RetrievalTask:
@@ -107,34 +97,28 @@ def test_against_scikit_learn() -> None:
     expected = [100 * average_precision_score([pair[2] for pair in task.pairs], row) for row in evidence]
     np.testing.assert_allclose(task.scores(evidence), expected)
     probe, predictions = labels(), evidence_of(labels())
-    names = np.array(["a", "b", "c"])
-    for row in predictions:
-        predicted = names[row[:COUNT].astype(int)]
-        f1 = 100 * f1_score([e.target for e in probe.examples], predicted, average="macro")
-        assert probe.scores(row[None], "f1_macro")[0] == pytest.approx(f1)
+    predicted = np.array(["a", "b", "c"])[predictions[:, :COUNT].astype(int)]
+    expected = [100 * f1_score([e.target for e in probe.examples], row, average="macro") for row in predicted]
+    np.testing.assert_allclose(probe.scores(predictions, "f1_macro"), expected)
     grouped, rows = clusters(), evidence_of(clusters())
-    for row in rows:
-        runs = [100 * v_measure_score([e.target for e in grouped.examples], run) for run in row.reshape(2, -1)]
-        assert grouped.scores(row[None], "v_measure")[0] == pytest.approx(np.mean(runs))
+    runs = [[v_measure_score([e.target for e in grouped.examples], run) for run in row.reshape(2, -1)] for row in rows]
+    np.testing.assert_allclose(grouped.scores(rows, "v_measure"), 100 * np.mean(runs, axis=1))
 
 
 def test_retrieval_against_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     task = retrieval()
-    vectors = vectors_of(task)
+    vectors, rows = vectors_of(task), np.arange(3 * COUNT)
     result = task.score_vectors(vectors)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines = unit[:COUNT] @ unit[COUNT:].T
-    grades = np.zeros_like(cosines)
-    for n in range(COUNT):
-        grades[n, n], grades[n, n + 7] = 2, 1
+    grades = 2 * np.eye(COUNT, 2 * COUNT) + np.eye(COUNT, 2 * COUNT, 7)
     order = np.argsort(-cosines, axis=1)
-    ranked = np.take_along_axis(grades, order, axis=1) > 0
-    first = np.where(ranked[:, :10].any(axis=1), 1 / (1 + ranked[:, :10].argmax(axis=1)), 0)
+    ranked = np.take_along_axis(grades, order, axis=1)[:, :10] > 0
+    first = np.where(ranked.any(axis=1), 1 / (1 + ranked.argmax(axis=1)), 0)
     gain = 100 * ndcg_score(grades, cosines, k=10)  # linear gains, as trec_eval has them
-    expected = {"ndcg@10": gain, "mrr@10": 100 * first.mean(), "recall@10": 100 * ranked[:, :10].sum() / (2 * COUNT)}
+    expected = {"ndcg@10": gain, "mrr@10": 100 * first.mean(), "recall@10": 100 * ranked.sum() / (2 * COUNT)}
     assert {name: result.metrics[name]["all"] for name in expected} == pytest.approx(expected, abs=1e-4)
     assert result.metrics["ndcg@10"]["low"] < gain < result.metrics["ndcg@10"]["high"]
-    rows = np.arange(len(vectors))
     np.testing.assert_array_equal(nearest(vectors, rows[:COUNT], rows[COUNT:], 5), order[:, :5])
     whole = task.evidence(vectors.astype(np.float32), rows)
     monkeypatch.setattr("essent.tasks.retrieval.BLOCK", 500)
@@ -189,20 +173,17 @@ def test_prompts_for_queries_and_documents() -> None:
     assert (plain[0], plain[-1]) == ("default: query 0", f"default: document {2 * COUNT - 1}")
     assert prompt_note(pairs().prompts_for({}, "")) == ()
     assert pairs().texts_for({}, "default: ")[0] == "default: a0"
+    encoded: list[str] = []
 
-    class Model:
-        prompts = {"query": "ask: ", "document": ""}  # noqa: RUF012
-        default_prompt_name = None
+    def encode(texts: list[str], prompt: str) -> np.ndarray:
+        assert prompt == ""
+        encoded.extend(texts)
+        return np.random.default_rng(0).normal(size=(len(texts), 4))
 
-        def encode(self, texts: list[str], prompt: str | None = None) -> np.ndarray:
-            self.encoded = list(texts)
-            assert prompt == ""
-            return np.random.default_rng(0).normal(size=(len(texts), 4))
-
-    model = Model()
-    retrieval().run(model)
-    assert model.encoded[0] == "ask: query 0"
-    assert "document 0" in model.encoded
+    prompts = {"query": "ask: ", "document": ""}
+    retrieval().run(SimpleNamespace(encode=encode, prompts=prompts, default_prompt_name=None))
+    assert encoded[0] == "ask: query 0"
+    assert "document 0" in encoded
 
 
 def test_duplicate_threshold_and_triplet_ties() -> None:
@@ -218,17 +199,18 @@ def test_duplicate_threshold_and_triplet_ties() -> None:
 
 def test_for_choice_leaves_the_test_part_out() -> None:
     rows = tuple(Example((f"t{n}",), "ab"[n % 2], ("train", "dev", "test")[n % 3]) for n in range(60))
+    train, dev, test = (tuple(example for example in rows if example.part == part) for part in ("train", "dev", "test"))
     chosen = LabelTask("l", rows).for_choice()
     assert chosen.for_choice() is chosen
-    assert set(chosen.items()) == {e.texts for e in rows if e.part == "dev"}
+    assert set(chosen.items()) == {example.texts for example in dev}
     assert len(chosen.read_items()) == 40
     assert chosen.notes[-1].endswith("scored on the dev part; `essent evaluate` scores the test part.")
-    without_dev = LabelTask("l", tuple(e for e in rows if e.part != "dev")).for_choice()
+    without_dev = LabelTask("l", train + test).for_choice()
     assert (without_dev.folds, without_dev.nested, len(without_dev)) == (5, False, 20)
     assert "on the train part, by logistic regression by 5-fold cross-validation" in without_dev.notes[-1]
     assert "by 3-fold cross-validation, its strength chosen on the same folds" in labels().for_choice().notes[0]
     assert len(LabelTask("l", rows).without(np.arange(20) < 5).items()) == 15
-    published = LabelTask("l", tuple(e for e in rows if e.part != "test"))  # as GLUE publishes them
+    published = LabelTask("l", train + dev)  # as GLUE publishes them
     assert set(published.for_choice().items()) == set(chosen.items())
     with pytest.raises(DataError, match="no test part to score"):
         published.score_vectors(np.zeros((40, 2)))

@@ -1,15 +1,19 @@
-"""Classification: what is learned from which part, and how it is judged."""
+"""Classification and clustering: what is learned from which part, and how it is scored."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 
 from essent.errors import DataError, InputError
+from essent.tasks.clusters import ClusterTask, cluster, matched
 from essent.tasks.examples import Example
 from essent.tasks.labels import LabelTask
 from essent.tasks.probes import scaled
@@ -47,24 +51,25 @@ def test_parts(parts: tuple[str, ...]) -> None:
     examples = [example for part in parts for example in animals(40, ("cat", "dog", "eel"), part)]
     task = LabelTask("animals", tuple(examples))
     result = task.run(encode)
-    assert result.n == 40
-    vectors, part = encode(task.texts()), np.array([example.part for example in examples])
-    vectors, labels = scaled(vectors, part == "train"), np.array([example.target for example in examples])
-    model = LogisticRegression(C=result.provenance["strengths"][0], max_iter=5000)
-    predicted = model.fit(vectors[part == "train"], labels[part == "train"]).predict(vectors[part == "test"])
-    assert result.main_score == pytest.approx(100 * np.mean(predicted == labels[part == "test"]), abs=2.6)
-    assert ("-fold" in result.provenance["protocol"]) == (parts == ("train", "test"))
+    labels, part = np.array([(example.target, example.part) for example in examples]).T
+    train, test = part == "train", part == "test"
+    vectors = scaled(encode(task.texts()), train)
+    model = LogisticRegression(C=result.provenance["strengths"][0], max_iter=5000).fit(vectors[train], labels[train])
+    assert result.main_score == pytest.approx(100 * model.score(vectors[test], labels[test]), abs=2.6)
+    assert (result.n, "-fold" in result.provenance["protocol"]) == (40, "dev" not in parts)
 
 
 def test_pairs_are_differences_and_products() -> None:
     draw = np.random.default_rng(0)
-    first = draw.normal(size=(50, 4))
-    second = np.where(np.arange(50)[:, None] % 2, draw.normal(size=(50, 4)), first + 0.05 * draw.normal(size=(50, 4)))
-    task = LabelTask("pairs", tuple(Example((f"a{n}", f"b{n}"), str(n % 2)) for n in range(50)), folds=5)
-    vectors = np.concatenate([first, second])
-    singles = LabelTask("texts", tuple(example._replace(texts=example.texts[:1]) for example in task.examples), folds=5)
-    features, result = np.hstack([np.abs(first - second), first * second]), task.score_vectors(vectors)
-    np.testing.assert_array_equal(result.evidence, singles.score_vectors(features).evidence)
+    first, second = draw.normal(size=(2, 50, 4))
+    second[::2] = first[::2] + 0.05 * second[::2]
+    pairs, texts = (
+        LabelTask("l", tuple(Example(sides, str(n % 2)) for n, sides in enumerate(rows)), folds=5)
+        for rows in ([(f"a{n}", f"b{n}") for n in range(50)], [(f"a{n}",) for n in range(50)])
+    )
+    result = pairs.score_vectors(np.concatenate([first, second]))
+    expected = texts.score_vectors(np.hstack([np.abs(first - second), first * second]))
+    np.testing.assert_array_equal(result.evidence, expected.evidence)
     assert result.main_score > 90
 
 
@@ -72,20 +77,19 @@ def test_soft_targets() -> None:
     task = LabelTask("soft", tuple(Example(("a", "b"), s) for s in (0.5, 3.6, 5.0)), (1, 5), folds=2)
     expected_targets = [[1, 0, 0, 0, 0], [0, 0, 0.4, 0.6, 0], [0, 0, 0, 0, 1]]
     np.testing.assert_allclose(task.targets, expected_targets, atol=1e-7)
-    draw = np.random.default_rng(0)
+    draw, parts = np.random.default_rng(0), ["train"] * 80 + ["dev"] * 30 + ["test"] * 40
     gold = draw.uniform(1, 5, size=150)
-    parts = ["train"] * 80 + ["dev"] * 30 + ["test"] * 40
-    examples = tuple(Example((f"a{n}", f"b{n}"), float(s), p) for n, (s, p) in enumerate(zip(gold, parts, strict=True)))
+    examples = tuple(Example((f"a{n}", f"b{n}"), s, parts[n]) for n, s in enumerate(gold.tolist()))
     task = LabelTask("soft", examples, (1, 5))
-    apart = np.concatenate([np.zeros((150, 2)), np.stack([gold + 0.2 * draw.normal(size=150), gold * 0 + 1], axis=1)])
-    result = task.score_vectors(apart)
+    vectors = np.zeros((300, 2))
+    vectors[150:] = np.stack([gold + 0.2 * draw.normal(size=150), np.ones(150)], axis=1)
+    result, evidence = task.score_vectors(vectors), task.evidence(vectors, range(300))
     assert set(result.metrics) == {"pearson", "spearman", "accuracy"}
-    evidence = task.evidence(apart, range(300))
     assert result.main_score == pytest.approx(100 * stats.pearsonr(evidence, gold[110:]).statistic)  # expected scores
     assert task.scores(evidence[None])[0] == pytest.approx(result.main_score)
     assert 90 < result.main_score < 100
     below = LabelTask("soft", tuple(e._replace(target=max(e.target - 1, 0.2)) for e in examples), (1, 5))  # type: ignore[operator,type-var]
-    assert "gold scores are below 1 and count as the class 1" in below.score_vectors(apart).notes[0]
+    assert "gold scores are below 1 and count as the class 1" in below.score_vectors(vectors).notes[0]
 
 
 def test_unseen_classes() -> None:
@@ -128,9 +132,8 @@ def test_examples_are_checked(examples: Sequence[Example], changes: dict, messag
 
 
 def test_few_label_accuracy_in_choice_and_evaluation() -> None:
-    examples = tuple(Example((f"text {n}",), "ab"[n % 2]) for n in range(40))
+    task = LabelTask("l", tuple(Example((f"text {n}",), "ab"[n % 2]) for n in range(40)))
     vectors = np.random.default_rng(0).normal(size=(40, 6)) + np.arange(40)[:, None] % 2
-    task = LabelTask("l", examples)
     chosen, evaluated = (variant.scored_by("accuracy@4") for variant in (task.for_choice(), task))
     scores = [variant.score_vectors(vectors).metrics["accuracy@4"]["all"] for variant in (chosen, evaluated)]
     assert scores[0] == scores[1]
@@ -138,6 +141,63 @@ def test_few_label_accuracy_in_choice_and_evaluation() -> None:
     assert "mean over ten training sets of 4 labels per class; `essent evaluate --shots 4`" in evaluated.notes[-1]
     assert evaluated.scored_by("accuracy@4") is evaluated
     separate = np.arange(40)[:, None] % 2 * [[1.0, -1.0]] + [[0.0, 1.0]]
-    for shot in (2, 64):  # more than there are
-        result = LabelTask("l", examples, shots=(shot,)).score_vectors(separate)
-        assert result.metrics[f"accuracy@{shot}"]["all"] == 100
+    for score in ("accuracy@2", "accuracy@64"):  # more than there are
+        assert task.scored_by(score).score_vectors(separate).metrics[score]["all"] == 100
+
+
+# -- clustering -------------------------------------------------------------------------------------------------------
+
+
+def grouped_texts(count: int = 60, **changes: Any) -> tuple[ClusterTask, np.ndarray]:
+    examples = tuple(Example((f"text {n}",), str(n % 3)) for n in range(count))
+    draw = np.random.default_rng(0)
+    centres = 4 * draw.normal(size=(3, 5))
+    vectors = centres[np.arange(count) % 3] + draw.normal(size=(count, 5))
+    return ClusterTask("toy", examples, **changes), vectors
+
+
+def test_mean_of_ten_runs() -> None:
+    toy, vectors = grouped_texts()
+    result = toy.score_vectors(vectors)
+    accuracy, runs = result.metrics["accuracy"], result.provenance["runs"]
+    assert result.main_score == accuracy["mean"] == pytest.approx(np.mean(runs))
+    assert (len(runs), accuracy["min"], accuracy["max"]) == (10, min(runs), max(runs))
+    assert 90 < accuracy["low"] <= result.main_score <= accuracy["high"]
+    assert result == toy.score_vectors(vectors)
+    equal = toy.score_vectors(np.ones((60, 5)))
+    assert equal.main_score == pytest.approx(100 / 3)
+    assert "1 distinct vectors for 3 classes" in equal.notes[0]
+
+
+def test_lengths_count_and_are_noted() -> None:
+    toy, vectors = grouped_texts()
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    uneven = toy.score_vectors(units * np.random.default_rng(1).lognormal(sigma=1.5, size=(60, 1)))
+    even = toy.score_vectors(units)
+    assert uneven.main_score < even.main_score  # the vectors are clustered as they are given
+    assert [any("| normalize" in note for note in result.notes) for result in (uneven, even)] == [True, False]
+    assert even.provenance["length_spread"] < 1e-9 < 0.1 < uneven.provenance["length_spread"]
+
+
+def test_runs_are_scikit_learns() -> None:
+    _, vectors = grouped_texts()
+    centred = vectors - vectors.mean(axis=0)
+    matrix = (centred / np.abs(centred).max()).astype(np.float32)
+    for labels, seed in zip(cluster(vectors, 3, (0, 5), 2), (0, 5), strict=True):
+        np.testing.assert_array_equal(labels, KMeans(3, n_init=2, random_state=seed).fit(matrix).labels_)
+
+
+def test_matching_is_the_best_of_all() -> None:
+    draw = np.random.default_rng(0)
+    for _ in range(20):
+        gold, assigned = draw.integers(4, size=30), draw.integers(4, size=30)
+        gold[:4], assigned[:4] = range(4), range(4)
+        best = max(np.mean(np.array(names)[assigned] == gold) for names in permutations(range(4)))
+        assert matched(gold, assigned).mean() == pytest.approx(float(best))
+
+
+def test_cluster_refusals() -> None:
+    with pytest.raises(DataError, match="contains pairs"):
+        ClusterTask("pairs", (Example(("a", "b"), "1"), Example(("a", "b"), "2")))
+    with pytest.raises(InputError, match="at least one seed"):
+        grouped_texts(seeds=())

@@ -88,19 +88,17 @@ def test_cross_validation_is_nested_loops(classes: int) -> None:
 @pytest.mark.parametrize("with_dev", [True, False])
 def test_held_out(with_dev: bool) -> None:
     vectors, labels, targets = data(3, rows=300)
-    part = np.arange(300) % 5
-    train, dev = (part > 1) if with_dev else (part > 0), (part == 1) & with_dev
-    folds = np.arange(300) // 5 % 3
+    part, folds = np.arange(300) % 5, np.arange(300) // 5 % 3
+    train, dev = part > with_dev, (part == 1) & with_dev
     probabilities, strength = held_out(vectors, targets, train, dev, folds, STRENGTHS)
     inner_parts = [dev] if with_dev else [train & (folds == fold) for fold in range(3)]
     scores = []
     for candidate in STRENGTHS:
-        fits = [reference(vectors, labels, train & ~part, candidate, train).argmax(1) for part in inner_parts]
-        right = [predicted[part] == labels[part] for predicted, part in zip(fits, inner_parts, strict=True)]
+        fits = [reference(vectors, labels, train & ~inner, candidate, train).argmax(1) for inner in inner_parts]
+        right = [(fit == labels)[inner] for fit, inner in zip(fits, inner_parts, strict=True)]
         scores.append(np.mean(np.concatenate(right)))
     assert max(scores) - scores[STRENGTHS.index(strength)] < 0.01
-    expected = reference(vectors, labels, train, strength, train)
-    np.testing.assert_allclose(probabilities, expected, atol=5e-3)
+    np.testing.assert_allclose(probabilities, reference(vectors, labels, train, strength, train), atol=5e-3)
 
 
 def test_scale_and_degenerate_vectors() -> None:
@@ -140,13 +138,10 @@ def test_parts_of_the_problems_at_a_time(monkeypatch: pytest.MonkeyPatch) -> Non
     assert np.mean(fewer.argmax(1) == whole.argmax(1)) > 0.9
 
 
-def test_no_further_strength_after_a_clear_fall() -> None:
-    best = np.repeat([1.0, 0.0], [800, 200])
-    little, much = best.copy(), best.copy()
-    little[:3] = 0.0  # not more than chance
-    much[:40] = 0.0
-    assert not probes._ends([best], 0)
-    assert not probes._ends([best, little], 0)
-    assert probes._ends([best, much], 0)
-    assert not probes._ends([much, best], 1)
-    assert probes._ends([best, best, best], 0)
+@pytest.mark.parametrize(
+    ("lost", "best", "ends"),  # of 1,000 right predictions, by strength; 3 are not more than chance
+    [([0], 0, False), ([0, 3], 0, False), ([0, 40], 0, True), ([40, 0], 1, False), ([0, 0, 0], 0, True)],
+)
+def test_no_further_strength_after_a_clear_fall(lost: list[int], best: int, ends: bool) -> None:
+    right = np.repeat([1.0, 0.0], [800, 200])
+    assert probes._ends([np.where(np.arange(1000) < count, 0, right) for count in lost], best) is ends

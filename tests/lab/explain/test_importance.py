@@ -21,7 +21,7 @@ from essent.lab.explain.importance import (
     impact_agreement,
     impact_matrix,
 )
-from families import CORPUS, WITHOUT_MASK, build_tokenizer
+from families import CORPUS, WITHOUT_MASK, Folders, build_tokenizer
 from reference import Counts, Reference
 
 TEXTS = CORPUS[:6]
@@ -45,7 +45,7 @@ def framed(reference: Reference, text: str) -> tuple[list[int], list[int]]:
 
 @pytest.mark.parametrize(("family", "layer"), [("bert", None), ("roberta", 1), ("modernbert", None), ("deberta-v2", 1)])
 def test_impact_matrix(
-    folder_of: Callable[[str], Path],
+    folder_of: Folders,
     reference_of: Callable[[str], Reference],
     family: str,
     layer: int | None,
@@ -78,9 +78,7 @@ def test_agreement_of_impact_with_idf(bert: Path, reference_of: Callable[[str], 
 
 
 @pytest.mark.parametrize("family", ["bert", "deberta-v2", "qwen3"])
-def test_every_head_against_tfidf(
-    folder_of: Callable[[str], Path], reference_of: Callable[[str], Reference], family: str
-) -> None:
+def test_every_head_against_tfidf(folder_of: Folders, reference_of: Callable[[str], Reference], family: str) -> None:
     reference = reference_of(family)
     texts = [*TEXTS, "", TEXTS[0]]  # of many lengths; an empty one; a repeated one
     sequences = [framed(reference, text) for text in texts]
@@ -120,7 +118,7 @@ def test_short_texts(bert: Path) -> None:
     assert np.isnan(head_agreement(bert, [""]).spearman).all()
 
 
-def test_refusals(folder_of: Callable[[str], Path], bert: Path) -> None:
+def test_refusals(folder_of: Folders, bert: Path) -> None:
     tokenizer = build_tokenizer("wordpiece").backend_tokenizer
     table = np.ones((tokenizer.get_vocab_size(), 4), np.float32)
     static = SentenceTransformer(modules=[StaticEmbedding(tokenizer, table)], device="cpu")

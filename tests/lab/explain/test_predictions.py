@@ -14,32 +14,32 @@ from essent.errors import InputError, ModelError, RecipeError
 from essent.lab.explain.predictions import mask_predictions, shown
 from essent.model.loading import open_model
 from essent.recipe.named import TEMPLATES
-from reference import Reference
+from families import Folders
+from reference import Reference, Sentence
 
 TEXTS = ["A man is playing a large flute.", "dogs", "", "How far is the moon from the earth"]
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "deberta-v2"])
 def test_predictions_equal_the_reference(
-    family: str, folder_of: Callable[[str], Path], reference_of: Callable[[str], Reference]
+    family: str, folder_of: Folders, reference_of: Callable[[str], Reference]
 ) -> None:
     reference, model, template = reference_of(family), str(folder_of(family)), "T1"
     predictions = mask_predictions(model, TEXTS, template=template, top=4, denoised=True, batch_size=2)
-    masks = TEMPLATES[template].count("[MASK]")
-    assert [(row.text, row.mask) for row in predictions.rows] == [(t, m) for t in TEXTS for m in range(1, masks + 1)]
+    masks = range(1, TEMPLATES[template].count("[MASK]") + 1)
+    assert [(row.text, row.mask) for row in predictions.rows] == [(text, mask) for text in TEXTS for mask in masks]
     module = Encoder(model, f"template={template} layers=topk:4 weights=mask").module
     frame, rows = module.plan.frame, iter(predictions.rows)
     for ids in module.ids(TEXTS):
-        content = tuple(len(frame.before) <= n < len(ids) - len(frame.after) for n in range(len(ids)))
-        sentence = type(reference.sentence("", None))(tuple(ids), content)
-        at = [n for n, token in enumerate(ids) if token == reference.tokenizer.mask_token_id]
-        denoised = reference.token_probabilities(ids, reference.source(sentence, "L-bias"))[at]
-        for expected in zip(reference.token_probabilities(ids)[at], denoised, strict=True):
+        content = [False] * len(frame.before) + [True] * (len(ids) - len(frame.before) - len(frame.after))
+        sentence = Sentence(tuple(ids), tuple(content + [False] * len(frame.after)))
+        plain = reference.token_probabilities(ids)
+        denoised = reference.token_probabilities(ids, reference.source(sentence, "L-bias"))
+        for position in np.flatnonzero(np.array(ids) == reference.tokenizer.mask_token_id):
             row = next(rows)
-            for tokens, probabilities in zip((row.tokens, row.denoised), expected, strict=True):
+            for tokens, probabilities in ((row.tokens, plain[position]), (row.denoised, denoised[position])):
                 order = np.argsort(-probabilities, kind="stable")
-                shares = [prediction.probability for prediction in tokens]
-                np.testing.assert_allclose(shares, probabilities[order[:4]], atol=1e-5)
+                np.testing.assert_allclose([t.probability for t in tokens], probabilities[order[:4]], atol=1e-5)
                 names = {shown(module.backbone.vocabulary, int(i)) for i in order[:6]}  # near ties may swap
                 assert {prediction.token for prediction in tokens} <= names
 
@@ -62,7 +62,7 @@ def test_the_table(bert: Path) -> None:
     assert denoised.table().row_count == 2
 
 
-def test_bad_input(bert: Path, folder_of: Callable[[str], Path]) -> None:
+def test_bad_input(bert: Path, folder_of: Folders) -> None:
     for model, message in ((folder_of("gpt2"), "gpt2"), (SentenceTransformer(str(bert)), "SentenceTransformer")):
         with pytest.raises(ModelError, match=f"{message} has no masked-LM head"):
             mask_predictions(model, TEXTS)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from heros_sentences import SENTENCES
-from tiny_wordnet import SYNSETS, write_wordnet
+from minimal_pairs_data import SENTENCES, SYNSETS, write_wordnet
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from essent.lab.minimal_pairs import words as choosing

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from heros_sentences import PAPER, SENTENCES, UNSUITABLE
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from minimal_pairs_data import PAPER, SENTENCES, UNSUITABLE
 
 from essent.errors import DataError, InputError
 from essent.lab.minimal_pairs.build import Suitable, build, filter_sentences

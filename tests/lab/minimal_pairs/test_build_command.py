@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,10 @@ from typing import Any
 import nltk.data
 import numpy as np
 import pytest
-from heros_sentences import SENTENCES, UNSUITABLE
+from minimal_pairs_data import SENTENCES, UNSUITABLE
 from transformers import AutoTokenizer
 
-from command_line import Output
+from command_line import Output, read_json, write_rows
 from command_line import run as run_line
 from essent.tasks.examples import SUBSETS
 from essent.tasks.heros import load_heros
@@ -42,7 +41,7 @@ def test_all_subsets_and_the_report(texts: Path, tmp_path: Path, wordnet_folder:
     options = ("--texts", texts, "--wordnet", wordnet_folder, "--model", masked_folder, "--device", "cpu")
     console = run("build", *options, "-o", output, "--json", report)
     task = load_heros(output)
-    summary: dict[str, Any] = json.loads(report.read_text("utf-8"))
+    summary: dict[str, Any] = read_json(report)
     assert summary["originals"] == len(task.originals) >= 10
     assert summary["pairs"] == dict.fromkeys(SUBSETS, summary["originals"])
     assert summary["fallen"]["question"] == {"a question": 1}
@@ -81,10 +80,8 @@ def test_refusals_come_before_the_model(texts: Path, tmp_path: Path, monkeypatch
 
 
 def test_check_lists_problems(tmp_path: Path) -> None:
-    path = tmp_path / "pairs.jsonl"
     rows = [{"original": "He is old.", "converted": f"He is {word}.", "subset": "Antonym"} for word in ("old", "young")]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    console = run("check", path, code=1)
+    console = run("check", write_rows(tmp_path / "pairs.jsonl", rows), code=1)
     assert "pair 1, Antonym: the two sentences are equal" in console.stdout
     assert "1 of 2 pairs break the rule" in console.stderr
 
@@ -104,7 +101,7 @@ def test_sheet_and_fit(texts: Path, tmp_path: Path, wordnet_folder: Path, masked
     sheet.write_text("\n".join([head, *marked, *marked, *marked]), "utf-8")
     run("fit", sheet, sheet, "-o", fitted, *options)
     digest = hashlib.sha256(2 * sheet.read_bytes()).hexdigest()
-    assert json.loads(fitted.read_text("utf-8"))["fitted_on"]["sha256"] == digest
+    assert read_json(fitted)["fitted_on"]["sha256"] == digest
     run("build", "-t", texts, "-o", output, "--confidence", fitted, *options)
     sheet.write_text(f"{head}\n{lines[0]}maybe\n", "utf-8")
     assert "line 2: good='maybe' must be 1, 0 or empty" in run("fit", sheet, "-o", fitted, *options, code=2).stderr

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import spacy
-from heros_sentences import PAPER
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from minimal_pairs_data import PAPER
 
 from essent.errors import MissingDependencyError, ModelError
 from essent.lab.minimal_pairs.english import negate, part_of_speech, replace_word, replaceable, statement

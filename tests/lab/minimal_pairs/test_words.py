@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,7 @@ import nltk.data
 import numpy as np
 import pytest
 import torch
-from heros_sentences import SENTENCES
-from tiny_wordnet import write_wordnet
+from minimal_pairs_data import SENTENCES, write_wordnet
 from transformers import AutoModelForMaskedLM
 
 from essent.errors import DataError, ModelError
@@ -23,6 +21,7 @@ from essent.lab.minimal_pairs.check import fit, read_sheets
 from essent.lab.minimal_pairs.parsing import DATA, Parser, read_table
 from essent.lab.minimal_pairs.resources import Confidence, Evidence, MaskedModel, Query, WordNet, spelled
 from essent.lab.minimal_pairs.words import substitutes
+from families import Folders
 
 # -- WordNet ----------------------------------------------------------------------------------------------------------
 
@@ -137,7 +136,7 @@ def test_truncated_words(model: MaskedModel) -> None:
     assert similarities["strange"] == pytest.approx(-model.baseline / (1 - model.baseline))  # of a cosine of 0
 
 
-def test_masked_model_refusals(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+def test_masked_model_refusals(folder_of: Folders, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="mask"):
         MaskedModel(str(folder_of("gpt2")))
     with pytest.raises(ModelError, match="nowhere"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from dataclasses import asdict, replace
@@ -15,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
+from command_line import read_json
 from essent._core.atomic import PARTIAL
 from essent._core.machine import has_bfloat16
 from essent.errors import DataError, InputError, TrainingError
@@ -86,7 +86,7 @@ def test_the_folder_is_plain_transformers(whole: Path) -> None:
     model, tokenizer = AutoModelForMaskedLM.from_pretrained(whole), AutoTokenizer.from_pretrained(whole)
     assert {weight.dtype for weight in load_file(whole / "model.safetensors").values()} == {torch.float32}
     assert torch.isfinite(model(**tokenizer("The red [MASK] likes the moon.", return_tensors="pt")).logits).all()
-    record = json.loads((whole / "training.json").read_text("utf-8"))
+    record = read_json(whole / "training.json")
     assert record["settings"] == asdict(SETTINGS)
     assert record["start"]["config"] == "tiny.json"  # without the machine's path
     assert record["texts"]["train"] + record["texts"]["held_out"] == len(TEXTS)
@@ -101,7 +101,7 @@ def test_the_folder_is_plain_transformers(whole: Path) -> None:
 def test_a_saved_model_goes_on_untied(whole: Path, tmp_path: Path) -> None:
     settings = replace(SETTINGS, max_steps=2, untied=True, whole_words=True, precision=None)
     train(tmp_path / "on", Start(model=str(whole)), settings, progress=True)
-    record = json.loads((tmp_path / "on" / "training.json").read_text("utf-8"))
+    record = read_json(tmp_path / "on" / "training.json")
     assert record["new_weights"] == []
     assert record["precision"] == ("bfloat16" if has_bfloat16("cpu") else "float32")
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "on")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
-from reproduce_helpers import text
 
 import families
 from command_line import write_rows
-from essent.tasks.catalogue import CLASSIFICATION12, CLUSTERING6
+from essent.tasks.catalogue import CLASSIFICATION12, CLUSTERING6, task_names
+from selection_samples import text
 
 
 @pytest.fixture(scope="session")
@@ -20,14 +21,13 @@ def toy_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("sts", "classification", "clustering"):
         (folder / name).mkdir()
     scored = [{"sentence1": text(n), "sentence2": text(n + n % 4), "score": 4.5 - n % 4 + n % 3 / 4} for n in range(16)]
-    parts = [f"{name}.{part}" for name in ("stsb", "sickr") for part in ("train", "dev", "test")]
-    for name in ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", *parts):
-        write_rows(folder / "sts" / f"{name}.jsonl", scored)
-    write_rows(folder / "sts" / "str.jsonl", [{**row, "score": row["score"] / 5} for row in scored])
-    pairs = [{"sentence1": text(n), "sentence2": text(n + n % 2), "label": n % 2} for n in range(24)]
+    for name in task_names("pairs"):
+        scale = 5 if name == "str" else 1
+        write_rows(folder / "sts" / f"{name}.jsonl", [{**row, "score": row["score"] / scale} for row in scored])
+    labelled = [{"text": text(n), "label": n % 2} for n in range(24)]
+    pairs = [{"sentence1": row["text"], "sentence2": text(n + n % 2), "label": n % 2} for n, row in enumerate(labelled)]
     for name in CLASSIFICATION12:
-        rows = pairs if name in {"mrpc", "sicke"} else [{"text": text(n), "label": n % 2} for n in range(24)]
-        write_rows(folder / "classification" / f"{name}.jsonl", rows)
+        write_rows(folder / "classification" / f"{name}.jsonl", pairs if name in {"mrpc", "sicke"} else labelled)
     for name in CLUSTERING6:
         write_rows(folder / "clustering" / f"{name}.jsonl", [{"text": text(n), "label": n % 3} for n in range(24)])
     changed = [{"original": text(n), "converted": text(n + 1), "subset": "Synonym"} for n in range(6)]
@@ -38,15 +38,13 @@ def toy_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def deep(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     """A tiny model of a family with 12 layers of 12 heads."""
-    folders: dict[str, str] = {}
+    size = {"hidden_size": 24, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 24}
 
+    @cache
     def build(family: str) -> str:
-        if family not in folders:
-            kind, settings = families.FAMILIES[family]
-            size = {"hidden_size": 24, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 24}
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setitem(families.FAMILIES, family, (kind, {**settings, **size}))
-                folders[family] = str(families.build_family(family, tmp_path_factory.mktemp(f"deep-{family}")))
-        return folders[family]
+        kind, settings = families.FAMILIES[family]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(families.FAMILIES, family, (kind, {**settings, **size}))
+            return str(families.build_family(family, tmp_path_factory.mktemp(f"deep-{family}")))
 
     return build

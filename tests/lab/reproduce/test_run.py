@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reproduce_helpers import text
 from scipy import stats
 
 from essent import Encoder, evaluate
@@ -32,6 +31,8 @@ from essent.lab.reproduce.run import run_table
 from essent.lab.reproduce.tables import find_table, tables
 from essent.tasks.locate import load_pairs, load_task
 from essent.tasks.result import Result
+from families import Folders
+from selection_samples import text
 
 CORPUS = [text(number) for number in range(40, 70)]
 SELECTED = {"avg.", "BERT", "RE", "Avg."}  # rows and columns of the tables with k-means and classifiers, for time
@@ -77,31 +78,34 @@ def test_every_table_runs(name: str, deep: Callable[[str], str], toy_data: Path)
 
 @pytest.mark.slow
 def test_cells_match_evaluate(deep: Callable[[str], str], toy_data: Path) -> None:
-    model = deep("bert")
-    cells = {  # what is measured: recipe, texts that shaping is fitted on, texts that tokens are counted in
-        ("avg.", "T0"): ("t0-mean", None, None),
-        ("avg. + zscore", "BERT"): ("layers=1+L | zscore", None, None),
-        ("idf^T + quantile-u^W", "T4"): ("template=T4 weights=idf | quantile", CORPUS, CORPUS),
-        ("-biases + normalize", "BERT"): ("layers=1+L weights=remove | normalize", None, None),
-        ("[MASK] + whiten^W", "T0"): ("template=T0 weights=mask | whiten", CORPUS, None),
+    model, seeds = deep("bert"), [f"layers=random:768,{seed} weights=content" for seed in range(5)]
+    cells = {  # recipes (their mean), texts that shaping is fitted on, texts that tokens are counted in
+        ("avg.", "T0"): (["t0-mean"], None, None),
+        ("avg. + zscore", "BERT"): (["layers=1+L | zscore"], None, None),
+        ("idf^T + quantile-u^W", "T4"): (["template=T4 weights=idf | quantile"], CORPUS, CORPUS),
+        ("-biases + normalize", "BERT"): (["layers=1+L weights=remove | normalize"], None, None),
+        ("[MASK] + whiten^W", "T0"): (["template=T0 weights=mask | whiten"], CORPUS, None),
+        ("avg.", "RE"): (seeds, None, None),
     }
-    row_names = {row for row, _ in cells}
-    options = {"data": toy_data, "corpus": CORPUS, "rows": row_names.__contains__}
+    options = {"data": toy_data, "corpus": CORPUS, "rows": {row for row, _ in cells}.__contains__}
     done = values(run_table(find_table("stankevicius-A1"), {"bert": model}, **options))
-    for cell, (recipe, fit, counts) in cells.items():
-        learned = {"fit_texts": fit, "frequency_texts": counts}
-        ((result,),) = evaluate(model, [recipe], ["sts12"], data=toy_data, **learned).values()
-        assert done[cell] == pytest.approx(result.main_score, abs=1e-3), cell
-    seeds = [f"layers=random:768,{seed} weights=content" for seed in range(5)]
-    scores = [result.main_score for (result,) in evaluate(model, seeds, ["sts12"], data=toy_data).values()]
-    assert done["avg.", "RE"] == pytest.approx(np.mean(scores), abs=1e-3)
+    for cell, (recipes, fit, counts) in cells.items():
+        by_recipe = evaluate(model, recipes, ["sts12"], data=toy_data, fit_texts=fit, frequency_texts=counts)
+        scores = [result.main_score for (result,) in by_recipe.values()]
+        assert done[cell] == pytest.approx(np.mean(scores), abs=1e-3), cell
 
 
 def test_averaged_columns(deep: Callable[[str], str], toy_data: Path, tmp_path: Path) -> None:
-    model, table = deep("bert"), find_table("stankevicius-A1")
-    columns, rows = {"Avg.", "BERT + Avg."}, {"avg. + zscore", "idf^T"}
-    options = {"data": toy_data, "columns": columns.__contains__, "rows": rows.__contains__}
-    done = values(run_table(table, {"bert": model}, corpus=CORPUS, cache=tmp_path, **options))
+    model, columns, rows = deep("bert"), {"Avg.", "BERT + Avg."}, {"avg. + zscore", "idf^T"}
+
+    def run(models: object = model, **options: object) -> Reproduction:
+        options |= {"data": toy_data, "columns": columns.__contains__, "rows": rows.__contains__}
+        return run_table(find_table("stankevicius-A1"), {"bert": models}, **options)
+
+    def problems(done: Reproduction) -> set[str | None]:
+        return {measured.problem for measured in done.cells}
+
+    done = values(run(corpus=CORPUS, cache=tmp_path))
     (folder,) = tmp_path.glob("contexts-*")
     for cell, recipe in {
         ("avg. + zscore", "Avg."): f"layers=avg:{folder}@1+avg:{folder}@L | zscore",
@@ -109,12 +113,10 @@ def test_averaged_columns(deep: Callable[[str], str], toy_data: Path, tmp_path: 
     }.items():
         ((result,),) = evaluate(model, [recipe], ["sts12"], data=toy_data, frequency_texts=CORPUS).values()
         assert done[cell] == pytest.approx(result.main_score, abs=1e-3), cell
-    again = run_table(table, {"bert": model}, corpus=CORPUS, contexts=folder, **options)
-    assert values(again) == pytest.approx(done)
-    without = run_table(table, {"bert": model}, **options)
-    assert "no averaged token vectors and no corpus given" in {m.problem for m in without.cells}
-    two = run_table(table, {"bert": [model, deep("electra")]}, contexts=folder, **options)
-    assert {m.problem for m in two.cells} == {"averaged token vectors belong to one model, several were given"}
+    assert values(run(corpus=CORPUS, contexts=folder)) == pytest.approx(done)
+    assert "no averaged token vectors and no corpus given" in problems(run())
+    several = problems(run([model, deep("electra")], contexts=folder))
+    assert several == {"averaged token vectors belong to one model, several were given"}
 
 
 @pytest.mark.slow
@@ -143,17 +145,20 @@ def test_several_checkpoints(deep: Callable[[str], str], toy_data: Path) -> None
     assert {column: figures(models)["PromptBERT", column] for column in expected} == pytest.approx(expected)
 
 
-def test_problems_are_named(folder_of: Callable[[str], Path], toy_data: Path, tmp_path: Path) -> None:
+def test_problems_are_named(folder_of: Folders, toy_data: Path, tmp_path: Path) -> None:
     def problems(model: object, data: Path) -> dict[str, str]:
         done = run_table(find_table("ditto-6"), {"bert": str(model)}, data=data)
         return {m.cell.row: m.problem for m in done.cells if m.cell.column == "Avg."}
 
     shallow = problems(folder_of("bert"), toy_data)  # 3 layers of 4 heads
+    expected = {
+        "BERT first-last TF-IDF (Ours)": "no corpus given",
+        "Sup. SBERT first-last avg.": "no model given for sbert",
+        "BERT last manual and continuous prompt": "a trained continuous template",
+        "BERT static avg.": "",
+    }
+    assert {row: shallow[row] for row in expected} == expected
     assert "there is no head 1-10" in shallow["BERT first-last Ditto (Ours)"]
-    assert shallow["BERT first-last TF-IDF (Ours)"] == "no corpus given"
-    assert shallow["Sup. SBERT first-last avg."] == "no model given for sbert"
-    assert shallow["BERT last manual and continuous prompt"] == "a trained continuous template"
-    assert shallow["BERT static avg."] == ""
     assert "not on this model" in problems(folder_of("gpt2"), toy_data)["BERT last manual prompt"]
     assert problems(folder_of("bert"), tmp_path)["BERT static avg."] == "no data for sts12"
     assert problems(tmp_path / "no", toy_data)["BERT static avg."] == "model not loaded"

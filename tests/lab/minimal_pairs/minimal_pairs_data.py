@@ -1,19 +1,52 @@
-"""A WordNet of a few words, written in the format of Princeton's database files, where NLTK looks for it."""
+"""Sentences with words of a tiny WordNet, and this WordNet in the format of Princeton, where NLTK looks for it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+
+def read_table(name: str) -> dict[str, list[str]]:
+    """First column -> the others."""
+    lines = Path(__file__).with_name(name).read_text("utf-8").splitlines()
+    return {first: others for first, *others in (line.split("\t") for line in lines)}
+
+
+PAPER = {  # Table 2: original, Negation (Main), Negation (Antonym), the replaced word
+    "And that is why it is (or was) illegal.": (
+        "And that is not why it is (or was) illegal.",
+        "And that is why it is (or was) not illegal.",
+        "illegal",
+    ),
+    "You do not know how much that boosted my self-esteem right now.": (
+        "You do know how much that boosted my self-esteem right now.",
+        "You do not know how much that did not boost my self-esteem right now.",
+        "boosted",
+    ),
+}
+SENTENCES = [
+    *PAPER,
+    "My brother decided to buy a house near the river.",
+    "She bought a large car for her son last year.",
+    "The children were happy about the new school.",
+    "I love the way that she sings in the morning.",
+    "They started to build a bridge over the river.",
+    "He is a big man with a small dog.",
+    "It isn't illegal to sell your own books here.",
+    "We hate the noise that the trains make at night.",
+    "The company increased the price of bread last week.",
+    "Everyone was glad when the long winter stopped.",
+]
+UNSUITABLE = read_table("unsuitable.tsv")  # sentence: filter, a part of the reason
+
+
+# -- a tiny WordNet ---------------------------------------------------------------------------------------------------
+
+
 LETTER = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}
 KEYS = {"noun": "1", "verb": "2", "adj": "3", "adv": "4"}
 LICENCE = "  1 Not Princeton's database: a few words in the format of WordNet 3.0 Copyright Princeton University.\n"
 # name of a synset -> part of speech, words, pointers (kind and synset, from, to), how often its first sense is tagged
-SYNSETS = {
-    name: columns
-    for name, *columns in (
-        line.split("\t") for line in Path(__file__).with_name("synsets.tsv").read_text("utf-8").splitlines()
-    )
-}
+SYNSETS = read_table("synsets.tsv")
 FRAMES = {"start": " 02 + 08 00 + 28 01"}  # of verbs: their number, then + number of a frame, of which word, 0 for all
 WIDTH = 300  # of every line, so that its offset in the file follows from its number
 
