@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from essent import EssentError, StaticEncoder
 from essent.bulk.parts import read_parts
+from essent.bulk.run import BulkResult, encode
 
 SUBJECTS = ("A man", "The kitten", "Two dogs", "She", "An old tree")
 ENDS = (
@@ -56,17 +58,46 @@ def static_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+class Bulk:
+    """Runs of `essent.encode` in the current folder, by the static encoder where no model is given."""
+
+    def __init__(self, static: Path) -> None:
+        self.static, self.out = static, Path("out").absolute()
+
+    def encoder(self) -> StaticEncoder:
+        return StaticEncoder.load(self.static)
+
+    def write(self, name: str, content: str | bytes) -> Path:
+        Path(name).write_bytes(content.encode() if isinstance(content, str) else content)
+        return Path(name).absolute()
+
+    def parquet(self, texts: list | int, name: str = "rows.parquet") -> Path:
+        """Write a file of texts, or of so many sentences, with a number each."""
+        chosen = sentences(texts) if isinstance(texts, int) else texts
+        table = pa.table({"n": list(range(len(chosen))), "text": chosen})
+        pq.write_table(table, name, row_group_size=100)
+        return Path(name).absolute()
+
+    def encode(self, sources: Any, model: Any = None, *, out: str = "out", **settings: Any) -> BulkResult:
+        return encode(sources, self.static if model is None else model, out, **settings)
+
+    def refuse(self, message: str, sources: Any, model: Any = None, **settings: Any) -> None:
+        """Check that a run ends with an error of this pattern."""
+        with pytest.raises(EssentError, match=message):
+            self.encode(sources, model, **settings)
+
+    def table(self, out: str = "out") -> pa.Table:
+        return table_of(Path(out))
+
+    def parts(self, out: str = "out") -> dict[str, bytes]:
+        return contents(Path(out))
+
+
 @pytest.fixture
-def parquet(tmp_path: Path) -> Callable[..., Path]:
-    """Write a Parquet file of sentences with a number each."""
-
-    def write(rows: int, name: str = "rows.parquet", *, group: int = 100, texts: list | None = None) -> Path:
-        path = tmp_path / name
-        chosen = sentences(rows) if texts is None else texts
-        pq.write_table(pa.table({"n": list(range(len(chosen))), "text": chosen}), path, row_group_size=group)
-        return path
-
-    return write
+def bulk(tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bulk:
+    """Runs in a folder of the test, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return Bulk(static_folder)
 
 
 def table_of(folder: Path) -> pa.Table:

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bulk_helpers import contents, sentences, table_of
+from bulk_helpers import Bulk, contents, sentences
 
 from command_line import PROGRAM
 from essent.bulk.run import encode
@@ -111,7 +111,9 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_full_disk(workers: str, small_disk: Callable[[str], Path], tmp_path: Path, static_folder: Path) -> None:
+def test_a_full_disk(
+    workers: str, small_disk: Callable[[str], Path], tmp_path: Path, static_folder: Path, bulk: Bulk
+) -> None:
     """While the weights or the first part are written, or later: an error, whole parts, and it can be resumed."""
     texts = [f"{text} {os.urandom(4000).hex()}" for text in sentences(300)]
     (tmp_path / "a.txt").write_text("\n".join(texts), "utf-8")
@@ -126,8 +128,8 @@ def test_a_full_disk(workers: str, small_disk: Callable[[str], Path], tmp_path: 
     assert 0 == counts[0] < counts[1] < 10
     small_disk("16m")
     run(*words)
-    encode(tmp_path / "a.txt", static_folder, tmp_path / "whole", rows_per_part=30)
-    assert contents(out) == contents(tmp_path / "whole")
+    bulk.encode(tmp_path / "a.txt", out="whole", rows_per_part=30)
+    assert contents(out) == bulk.parts("whole")
 
 
 # -- locale, standard input, start methods ----------------------------------------------------------------------------
@@ -135,7 +137,7 @@ def test_a_full_disk(workers: str, small_disk: Callable[[str], Path], tmp_path: 
 
 @posix_only
 @pytest.mark.parametrize("workers", WORKERS)
-def test_a_bare_locale_and_no_standard_input(workers: str, static_folder: Path, tmp_path: Path) -> None:
+def test_a_bare_locale_and_no_standard_input(workers: str, static_folder: Path, tmp_path: Path, bulk: Bulk) -> None:
     """Names and texts beyond ASCII arrive under LC_ALL=C; another file may get the number of a closed stdin."""
     texts = [f"schöne Grüße an 東京 {n}" for n in range(50)]
     (tmp_path / "wörter.csv").write_text("\n".join(["ünï,text", *(f"é{n},{t}" for n, t in enumerate(texts))]), "utf-8")
@@ -147,11 +149,11 @@ def test_a_bare_locale_and_no_standard_input(workers: str, static_folder: Path, 
         cwd=tmp_path,
     )
     assert "äus: 50 rows in 3 parts" in output
-    table = table_of(tmp_path / "äus")
+    table = bulk.table("äus")
     assert table["text"].to_pylist() == texts
     settings = {"prompt": "für: ", "rows_per_part": 20}
-    encode(tmp_path / "wörter.csv", static_folder, tmp_path / "whole", **settings)
-    assert contents(tmp_path / "äus") == contents(tmp_path / "whole")
+    bulk.encode(tmp_path / "wörter.csv", out="whole", **settings)
+    assert bulk.parts("äus") == bulk.parts("whole")
 
 
 @posix_only
@@ -188,9 +190,9 @@ def run_script(code: str, *words: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def words(tmp_path: Path, static_folder: Path) -> tuple[Path, Path, Path]:
+def words(tmp_path: Path, static_folder: Path, bulk: Bulk) -> tuple[Path, Path, Path]:
     pq.write_table(pa.table({"text": sentences(60)}), tmp_path / "a.parquet")
-    return tmp_path / "a.parquet", static_folder, tmp_path / "out"
+    return tmp_path / "a.parquet", static_folder, bulk.out
 
 
 @pytest.mark.slow
