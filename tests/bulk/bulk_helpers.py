@@ -86,7 +86,7 @@ class Bulk:
         with pytest.raises(EssentError, match=message):
             self.encode(sources, model, **settings)
 
-    def table(self, out: str = "out") -> pa.Table:
+    def table(self, out: str | Path = "out") -> pa.Table:
         return table_of(Path(out))
 
     def parts(self, out: str = "out") -> dict[str, bytes]:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from bulk_helpers import Bulk, contents, sentences
 
-from command_line import PROGRAM
+from command_line import PROGRAM, environment
 from essent.bulk.run import encode
 
 APP = [*PROGRAM, "encode"]
@@ -29,9 +29,10 @@ WORKERS = ["1", pytest.param("2", marks=pytest.mark.slow)]
 
 def run(*words: object, code: int = 0, start: list[str] | None = None, **more: Any) -> str:
     """The command in a process of its own; what it says, on one line."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more.pop("env", {})}
     command = [*(start or []), *APP, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=environment, **more)
+    done = subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", env=environment(**more.pop("env", {})), **more
+    )
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return " ".join(done.stderr.split())
@@ -184,9 +185,8 @@ METHODS = [method for method in ("spawn", "forkserver", "fork") if method in mul
 def run_script(code: str, *words: object) -> subprocess.CompletedProcess[str]:
     script = Path(str(words[-1])).with_name("script.py")
     script.write_text(code, "utf-8")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, str(script), *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, env=environment())
 
 
 @pytest.fixture

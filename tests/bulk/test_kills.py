@@ -18,6 +18,7 @@ import psutil
 import pytest
 from bulk_helpers import Bulk, contents, write_sources
 
+from command_line import environment
 from essent import EssentError
 from essent.bulk.run import encode
 from waiting import LIMIT, wait_until
@@ -54,9 +55,8 @@ class Run:
         def parts() -> int:
             return len(list(self.out.glob("part-*")))
 
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         words, target = [sys.executable, "-c", NOTED, "encode", *map(str, self.words)], parts() + more_parts
-        process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment, cwd=self.root)
+        process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment(), cwd=self.root)
         wait_until(lambda: process.poll() is not None or parts() >= target)
         assert process.poll() is None, process.communicate()[1]
         return process

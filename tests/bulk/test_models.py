@@ -11,55 +11,55 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from bulk_helpers import Bulk, contents, sentences, table_of, vectors_of
+from bulk_helpers import Bulk, sentences, table_of, vectors_of
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
 
 import essent
 from essent import Encoder, EssentError
-from essent.bulk.run import encode, prepare
+from essent.bulk.run import prepare
 from essent.bulk.settings import BulkSettings, ModelSpec
 from essent.bulk.work import do_unit
 
 TEXTS = sentences(200)
 
 
-def check(folder: Path, expected: np.ndarray, atol: float = 2e-6) -> None:
-    np.testing.assert_allclose(vectors_of(table_of(folder)), expected, atol=atol)
+def check(out: str, expected: np.ndarray, atol: float = 2e-6) -> None:
+    np.testing.assert_allclose(vectors_of(table_of(Path(out))), expected, atol=atol)
 
 
-def test_an_encoder_by_name_and_loaded(bert: Path, tmp_path: Path, bulk: Bulk) -> None:
-    path, encoder = bulk.parquet(200), Encoder(str(bert), "cls")
+def test_an_encoder_by_name_and_loaded(bert: Path, bulk: Bulk) -> None:
+    path, encoder = bulk.parquet(200), Encoder(bert, "cls")
     bulk.encode(path, bert, out="a", recipe="cls", rows_per_part=60)
     bulk.encode(path, encoder, out="b", rows_per_part=60)
     assert bulk.parts("a") == bulk.parts("b")
-    check(tmp_path / "a", encoder.encode(TEXTS))
+    check("a", encoder.encode(TEXTS))
 
 
-def test_sentence_transformers(bert: Path, tmp_path: Path, bulk: Bulk) -> None:
+def test_sentence_transformers(bert: Path, bulk: Bulk) -> None:
     """Modules that no recipe describes; prompts by their names."""
     model = SentenceTransformer(str(bert), device="cpu", prompts={"query": "find: "})
     model.append(Dense(32, 8))
-    model.save(str(tmp_path / "model"))
+    model.save("model")
     bulk.encode(bulk.parquet(200), "model", prompt_name="query")
-    check(bulk.out, model.encode(TEXTS, prompt="find: "))
+    check("out", model.encode(TEXTS, prompt="find: "))
     bulk.encode("rows.parquet", model, out="b")
-    check(tmp_path / "b", model.encode(TEXTS))
+    check("b", model.encode(TEXTS))
     bulk.refuse("prompt_name='nothing'", "rows.parquet", model, out="c", prompt_name="nothing")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["openvino", "onnx"])
-def test_graphs(engine: str, compiled_by: Callable, tmp_path: Path, bulk: Bulk) -> None:
+def test_graphs(engine: str, compiled_by: Callable, bulk: Bulk) -> None:
     compiled = compiled_by(engine)
-    compiled.save(str(tmp_path / "graph"))
+    compiled.save("graph")
     path = bulk.parquet(200)
     bulk.encode(path, "graph", rows_per_part=60)
-    check(bulk.out, compiled.encode(TEXTS))
+    check("out", compiled.encode(TEXTS))
     bulk.refuse(
         f"is compiled for {engine} in float32. Export it again for torch",
         path,
-        tmp_path / "graph",
+        "graph",
         out="b",
         engine="torch",
     )
@@ -69,26 +69,25 @@ def test_graphs(engine: str, compiled_by: Callable, tmp_path: Path, bulk: Bulk) 
 @pytest.mark.slow
 def test_graph_is_cached_beside_the_parts(bert: Path, capsys: pytest.CaptureFixture[str], bulk: Bulk) -> None:
     """That of another recipe is replaced."""
-    path, out, settings = bulk.parquet(200), bulk.out, {"engine": "openvino", "rows_per_part": 60, "progress": True}
-    encode(path, str(bert), out, **settings)
+    path, settings = bulk.parquet(200), {"engine": "openvino", "rows_per_part": 60, "progress": True}
+    bulk.encode(path, bert, **settings)
     assert "Making a graph of the model for openvino" in capsys.readouterr().err
-    check(out, Encoder(str(bert)).encode(TEXTS))
-    before = contents(out)
-    (out / list(before)[1]).unlink()
-    encode(path, str(bert), out, workers=2, **settings)
+    check("out", Encoder(bert).encode(TEXTS))
+    before = bulk.parts()
+    (bulk.out / list(before)[1]).unlink()
+    bulk.encode(path, bert, workers=2, **settings)
     assert "Making a graph" not in capsys.readouterr().err
-    assert contents(out) == before
-    with pytest.raises(EssentError, match=r"recipe was .mean. and is now .cls."):
-        encode(path, str(bert), out, recipe="cls", **settings)
-    encode(path, str(bert), out, recipe="cls", force=True, **settings)
-    check(out, Encoder(str(bert), "cls").encode(TEXTS), 1e-5)
+    assert bulk.parts() == before
+    bulk.refuse(r"recipe was .mean. and is now .cls.", path, bert, recipe="cls", **settings)
+    bulk.encode(path, bert, recipe="cls", force=True, **settings)
+    check("out", Encoder(bert, "cls").encode(TEXTS), 1e-5)
 
 
-def test_parts_are_independent(bert: Path, tmp_path: Path, bulk: Bulk) -> None:
+def test_parts_are_independent(bert: Path, bulk: Bulk) -> None:
     """A unit alone, in any order, gives the bytes that a run gives."""
     path = bulk.parquet(200)
     bulk.encode(path, bert, rows_per_part=60)
-    run = prepare(path, ModelSpec(str(bert)), tmp_path / "alone", settings=BulkSettings(rows_per_part=60))
+    run = prepare(path, ModelSpec(bert), "alone", settings=BulkSettings(rows_per_part=60))
     for unit in reversed(list(run.units())):
         assert do_unit(unit, run.job, run.model).rows == unit.stop - unit.start
     assert bulk.parts("alone") == bulk.parts()
@@ -102,7 +101,7 @@ def test_a_recipe_is_fitted_once(bert: Path, bulk: Bulk) -> None:
     path, texts = bulk.parquet(200), sentences(50)
     recipe = "first-last weights=idf | zscore"
     bulk.encode(path, bert, recipe=recipe, fit=texts, rows_per_part=60)
-    check(bulk.out, Encoder(str(bert), recipe).fit(texts).encode(TEXTS), 2e-5)
+    check("out", Encoder(bert, recipe).fit(texts).encode(TEXTS), 2e-5)
     before = bulk.parts()
     modified_at = (bulk.out / "_encoder" / "model.safetensors").stat().st_mtime_ns
     (bulk.out / list(before)[2]).unlink()
@@ -116,7 +115,7 @@ def test_a_recipe_is_fitted_once(bert: Path, bulk: Bulk) -> None:
 
 
 @pytest.mark.slow
-def test_a_recipe_is_fitted_on_a_sample_of_the_sources(bert: Path, tmp_path: Path, bulk: Bulk) -> None:
+def test_a_recipe_is_fitted_on_a_sample_of_the_sources(bert: Path, bulk: Bulk) -> None:
     path, recipe = bulk.parquet(200), "mean | zscore"
     bulk.write("b.csv", "\n".join(["text", *(f'"{text}"' for text in TEXTS)]))
     bulk.encode([path, "b.csv"], bert, out="some", recipe=recipe, fit_sample=40, rows_per_part=20)
@@ -124,17 +123,17 @@ def test_a_recipe_is_fitted_on_a_sample_of_the_sources(bert: Path, tmp_path: Pat
     assert np.isfinite(vectors).all()
     np.testing.assert_array_equal(vectors[:200], vectors[200:])
     bulk.encode(path, bert, out="all", recipe=recipe, rows_per_part=60)  # the same as a fit on all
-    check(tmp_path / "all", Encoder(str(bert), recipe).fit(TEXTS).encode(TEXTS), 2e-5)
+    check("all", Encoder(bert, recipe).fit(TEXTS).encode(TEXTS), 2e-5)
 
 
 # -- several processes ------------------------------------------------------------------------------------------------
 
 
-def test_workers_share_a_static_encoder(tmp_path: Path, bulk: Bulk) -> None:
+def test_workers_share_a_static_encoder(bulk: Bulk) -> None:
     """The same bytes as one process, with content that is sent and content that is not."""
     path = bulk.parquet(200)
     bulk.write("b.csv", "text\n" + "\n".join(TEXTS[:90]) + "\n")
-    sources = [path, tmp_path / "b.csv"]
+    sources = [path, "b.csv"]
     bulk.encode(sources, out="one", rows_per_part=20)
     bulk.encode(sources, out="two", rows_per_part=20, workers=2)
     assert bulk.parts("one") == bulk.parts("two")
@@ -146,11 +145,11 @@ def assert_no_worker_is_left() -> None:
 
 
 @pytest.mark.slow
-def test_workers_share_a_model(bert: Path, tmp_path: Path, bulk: Bulk) -> None:
+def test_workers_share_a_model(bert: Path, bulk: Bulk) -> None:
     """The error of a worker is the run's."""
     path = bulk.parquet(200)
     bulk.encode(path, bert, out="two", rows_per_part=20, workers=2)
-    check(tmp_path / "two", Encoder(str(bert)).encode(TEXTS))
+    check("two", Encoder(bert).encode(TEXTS))
     bulk.write("a.txt", "\n".join([*TEXTS, ""]) + "\n\n")
     bulk.refuse("no text to encode: empty", "a.txt", bert, rows_per_part=20, workers=2, strict=True)
     assert_no_worker_is_left()
@@ -159,15 +158,15 @@ def test_workers_share_a_model(bert: Path, tmp_path: Path, bulk: Bulk) -> None:
 # -- what a run needs -------------------------------------------------------------------------------------------------
 
 
-def test_static_encoders_need_no_torch(tmp_path: Path, bulk: Bulk) -> None:
+def test_static_encoders_need_no_torch(bulk: Bulk) -> None:
     code = (
         "import sys; from essent.bulk import encode\n"
-        f"encode({str(bulk.parquet(50))!r}, {str(bulk.static)!r}, {str(tmp_path / 'out')!r})\n"
+        f"encode({str(bulk.parquet(50))!r}, {str(bulk.static)!r}, 'out')\n"
         "print([name for name in ('torch', 'transformers', 'sklearn') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-    check(bulk.out, bulk.encoder().encode(sentences(50)))
+    check("out", bulk.encoder().encode(sentences(50)))
 
 
 @pytest.mark.parametrize(

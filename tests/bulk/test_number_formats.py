@@ -12,10 +12,7 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bulk_helpers import Bulk, sentences, table_of, vectors_of
-
-from essent import StaticEncoder
-from essent.bulk.run import encode
+from bulk_helpers import Bulk, sentences, vectors_of
 
 TEXTS = [None if number % 10 == 4 else text for number, text in enumerate(sentences(300))]
 HAS_TEXT = np.array([text is not None for text in TEXTS])
@@ -24,10 +21,6 @@ HAS_TEXT = np.array([text is not None for text in TEXTS])
 @pytest.fixture
 def rows(bulk: Bulk) -> Path:
     return bulk.parquet(TEXTS)
-
-
-def exact(folder: Path) -> np.ndarray:
-    return StaticEncoder.load(folder).encode([text for text in TEXTS if text is not None])
 
 
 @pytest.mark.parametrize(
@@ -40,7 +33,7 @@ def test_numbers(rows: Path, dtype: str, kind: pa.DataType, vectors: str, bulk: 
     assert table.schema.field("embedding").type.value_type == kind
     assert pa.types.is_fixed_size_list(table.schema.field("embedding").type) == (vectors == "fixed")
     assert [row is not None for row in table["embedding"].to_pylist()] == HAS_TEXT.tolist()
-    near, whole = vectors_of(table)[HAS_TEXT], exact(bulk.static)
+    near, whole = vectors_of(table)[HAS_TEXT], bulk.encoder().encode([text for text in TEXTS if text is not None])
     if dtype == "int8":
         scales = table["scale"].to_pylist()
         assert [scale is not None for scale in scales] == HAS_TEXT.tolist()
@@ -82,11 +75,11 @@ def test_a_vector_of_zeros_is_none(bulk: Bulk) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "vectors"), [("float16", "list"), ("int8", "fixed")])
-def test_readable_by_others(rows: Path, tmp_path: Path, dtype: str, vectors: str, bulk: Bulk) -> None:
+def test_readable_by_others(rows: Path, dtype: str, vectors: str, bulk: Bulk) -> None:
     """DuckDB, Polars, pandas and datasets, all parts in one step, in the order of the rows."""
     out = bulk.out
-    encode(rows, bulk.static, out, dtype=dtype, vectors=vectors, rows_per_part=90)
-    expected = vectors_of(table_of(out))[HAS_TEXT]
+    bulk.encode(rows, dtype=dtype, vectors=vectors, rows_per_part=90)
+    expected = vectors_of(bulk.table())[HAS_TEXT]
 
     def same(vectors_read: list) -> None:
         assert [row is not None for row in vectors_read] == HAS_TEXT.tolist()
@@ -98,5 +91,5 @@ def test_readable_by_others(rows: Path, tmp_path: Path, dtype: str, vectors: str
     assert frame["n"].tolist() == list(range(300))
     same(list(frame["embedding"]))
     files = [str(path) for path in sorted(out.glob("*.parquet"))]
-    same(datasets.Dataset.from_parquet(files, cache_dir=str(tmp_path / "cache"))["embedding"])
+    same(datasets.Dataset.from_parquet(files, cache_dir="cache")["embedding"])
     assert pq.read_table(out).num_rows == 300

@@ -16,46 +16,33 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bulk_helpers import Bulk, contents, sentence, sentences, table_of, write_sources
+from bulk_helpers import Bulk, sentence, sentences, write_sources
 from fsspec.implementations.memory import MemoryFile
 
-from essent import EssentError
+from command_line import environment
 from essent.bulk.parts import read_parts
-from essent.bulk.run import encode
-
-FOLDER = Path(__file__).parent
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
-@pytest.fixture
-def root(tmp_path: Path, bulk: Bulk) -> Path:
-    """Sources of three kinds, 3,000 rows, and the static encoder."""
-    sources = write_sources(tmp_path, (1400, 2400, 3000))
-    bulk.write("sources.json", json.dumps(sources))
-    shutil.copytree(bulk.static, tmp_path / "static")
-    return tmp_path
-
-
-def test_missing_parts_are_recomputed(root: Path) -> None:
+def test_missing_parts_are_recomputed(tmp_path: Path, bulk: Bulk) -> None:
     """Wherever it stood: also in a file that is read from its beginning."""
-    sources = json.loads((root / "sources.json").read_text("utf-8"))
-    encode(sources, root / "static", root / "out", rows_per_part=70)
-    whole = contents(root / "out")
+    sources = write_sources(tmp_path, (1400, 2400, 3000))
+    bulk.encode(sources, rows_per_part=70)
+    whole = bulk.parts()
     missing = [name for number, name in enumerate(whole) if number % 3 == 1]
     for name in missing:
-        (root / "out" / name).unlink()
-    run = encode(sources, root / "static", root / "out", rows_per_part=70)
-    assert contents(root / "out") == whole
+        (bulk.out / name).unlink()
+    run = bulk.encode(sources, rows_per_part=70)
+    assert bulk.parts() == whole
     assert run.rows == 3000
-    assert run.resumed == 3000 - sum(read_parts(root / "out")[name].rows for name in missing)
+    assert run.resumed == 3000 - sum(read_parts(bulk.out)[name].rows for name in missing)
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])  # what can seek, and what cannot
-def test_resume_within_a_stream(suffix: str, tmp_path: Path, bulk: Bulk) -> None:
+def test_resume_within_a_stream(suffix: str, bulk: Bulk) -> None:
     """From where the last part before the first missing one ended."""
     content = "\n".join(["n,text", *(f'{n},"{sentence(n)}\nand ünï"' for n in range(200))]).encode()
-    path = tmp_path / f"a.csv{suffix}"
-    with pa.output_stream(str(path), compression="detect" if suffix else None) as sink:
+    path = f"a.csv{suffix}"
+    with pa.output_stream(path, compression="detect" if suffix else None) as sink:
         sink.write(content)
     bulk.encode(path, rows_per_part=30)
     whole = bulk.parts()
@@ -94,9 +81,9 @@ def test_a_resume_reads_little(monkeypatch: pytest.MonkeyPatch, bulk: Bulk) -> N
 
 
 def test_changed_settings_are_refused(bulk: Bulk) -> None:
-    path, out = bulk.parquet(90), bulk.out
+    path = bulk.parquet(90)
     bulk.encode(path, rows_per_part=30)
-    before = contents(out)
+    before = bulk.parts()
     for settings, message in (
         ({"dtype": "float16", "normalize": True}, 'dtype was "float32" and is now "float16"; normalize was false'),
         ({"prompt": "query: "}, 'prompt was "" and is now "query: "'),
@@ -106,18 +93,18 @@ def test_changed_settings_are_refused(bulk: Bulk) -> None:
         ({"rows_per_part": 31}, "rows_per_part was 30 and is now 31"),
     ):
         bulk.refuse(re.escape(message), path, **{"rows_per_part": 30, **settings})
-    assert contents(out) == before
+    assert bulk.parts() == before
     bulk.encode(path, force=True, rows_per_part=31)
-    assert contents(out) != before
+    assert bulk.parts() != before
 
 
-def test_another_model_and_another_source_are_refused(tmp_path: Path, bulk: Bulk) -> None:
+def test_another_model_and_another_source_are_refused(bulk: Bulk) -> None:
     from safetensors.numpy import load_file, save_file
 
     path = bulk.parquet(90)
     bulk.encode(path, rows_per_part=30)
-    shutil.copytree(bulk.static, tmp_path / "other")
-    (weights,) = (tmp_path / "other").rglob("model.safetensors")
+    shutil.copytree(bulk.static, "other")
+    (weights,) = Path("other").rglob("model.safetensors")
     arrays = load_file(weights)
     save_file({name: array + 1 for name, array in arrays.items()}, weights)
     bulk.refuse("model was", path, "other", rows_per_part=30)
@@ -152,8 +139,7 @@ def test_foreign_files_in_the_folder(tmp_path: Path, bulk: Bulk) -> None:
     pq.write_table(pa.table({"a": [1]}), part)
     bulk.refuse("was not written by", "b.parquet")
     bulk.refuse("contains sources", tmp_path, force=True)
-    with pytest.raises(EssentError, match=r"is a file\. Expected a folder"):
-        encode(tmp_path / "b.parquet", bulk.static, tmp_path / "b.parquet")
+    bulk.refuse(r"is a file\. Expected a folder", "b.parquet", out="b.parquet")
 
 
 # -- in the middle of a run -------------------------------------------------------------------------------------------
@@ -193,19 +179,19 @@ sys.exit(main())
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits of processes")
 @pytest.mark.parametrize(("workers", "kind"), [("1", "static"), ("2", "static"), ("2", "bert")])
-def test_full_disk(workers: str, kind: str, tmp_path: Path, bert: Path, bulk: Bulk) -> None:
+def test_full_disk(workers: str, kind: str, bert: Path, bulk: Bulk) -> None:
     """While a part is written, or the weights for workers: an error without a traceback, and what is there is whole."""
     texts = [*sentences(200), *(sentence(n) * 40 + os.urandom(9000).hex() for n in range(60))]
     bulk.write("a.txt", "\n".join(texts))
     model, out = bulk.static if kind == "static" else bert, bulk.out
-    words = ["encode", tmp_path / "a.txt", "-m", model, "-o", out, "--rows-per-part", 10, "--workers", workers]
+    words = ["encode", "a.txt", "-m", model, "-o", "out", "--rows-per-part", 10, "--workers", workers]
     command = [sys.executable, "-c", LIMITED, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment())
     assert done.returncode == 2, done.stderr
     assert "The disk is full. The parts in" in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
     assert not list(out.glob("[._]*"))
     parts = read_parts(out)
     assert bool(parts) == (workers == "1")
-    encode(tmp_path / "a.txt", model, out, rows_per_part=10)
-    assert table_of(out)["text"].to_pylist() == texts
+    bulk.encode("a.txt", model, rows_per_part=10)
+    assert bulk.table()["text"].to_pylist() == texts
