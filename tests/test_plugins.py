@@ -97,7 +97,7 @@ def test_a_missing_part_is_named(bert: Path, tmp_path: Path, monkeypatch: pytest
     """Registered by this module in the place of a package."""
     monkeypatch.setattr(weightings, "_parts", dict(weightings._parts))
     weightings.register("here")(type("Here", (weightings["position"],), {"__module__": "parts_of_mine"}))
-    Encoder(str(bert), "weights=here", device="cpu").save(str(tmp_path / "model"))
+    Encoder(bert, "weights=here", device="cpu").save(str(tmp_path / "model"))
     del weightings._parts["here"]
     for loader in (Encoder, essent.verify):
         with pytest.raises(

@@ -55,13 +55,13 @@ def whole_of(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
             modules = [Router({"query": [Transformer(str(bert)), Pooling(32, "mean")]}, default_route="query")]
             SentenceTransformer(modules=modules, device="cpu").save(str(folder))
         elif kind == "table":
-            table = StaticEmbedding(Encoder(str(bert)).tokenizer.backend_tokenizer, embedding_dim=8)
+            table = StaticEmbedding(Encoder(bert).tokenizer.backend_tokenizer, embedding_dim=8)
             source = root / "source"
             SentenceTransformer(modules=[table], device="cpu").save(str(source))
-            Encoder(str(source), "static | centre").fit(TEXTS).save(str(folder))
+            Encoder(source, "static | centre").fit(TEXTS).save(str(folder))
         else:
             recipe = {"stock": "first-last", "own": "ditto:2-3", "rows": "static"}[kind]
-            Encoder(str(bert), recipe).save(str(folder))
+            Encoder(bert, recipe).save(str(folder))
         return folder
 
     return build
@@ -110,8 +110,8 @@ def test_nothing_runs_and_the_error_names_the_cause(attacked: Path, request: pyt
     expected_message = ATTACKS[request.node.callspec.params["attacked"]][1]
     before = {} if expected_message == "pipe" else tree(attacked.parent)
     for action in (
-        lambda: Encoder(str(attacked)).encode(TEXTS),
-        lambda: essent.load(str(attacked)) if (attacked / "essent").exists() else Encoder(str(attacked)),
+        lambda: Encoder(attacked).encode(TEXTS),
+        lambda: essent.load(str(attacked)) if (attacked / "essent").exists() else Encoder(attacked),
     ):
         message = error_of(action)
         assert re.search(expected_message, message) if expected_message else not message, message
@@ -205,7 +205,7 @@ def test_trust_remote_code_allows_code(bert: Path, tmp_path: Path) -> None:
     source = source.replace("class Evil(BertConfig):\n    pass", "class Evil(BertConfig):\n    model_type = 'evil'")
     source = source.replace("EvilModel(BertModel):\n    pass", "EvilModel(BertModel):\n    config_class = Evil")
     (folder / "payload.py").write_text(source)
-    assert Encoder(str(folder), "mean", trust_remote_code=True).encode(TEXTS).shape == (3, 32)
+    assert Encoder(folder, "mean", trust_remote_code=True).encode(TEXTS).shape == (3, 32)
     assert marker.read_text() == "ran"
 
 
@@ -217,7 +217,7 @@ def test_a_cache_of_the_hub_may_link_to_its_store(bert: Path, tmp_path: Path) ->
         shutil.copy(file, blobs / file.name)
         (snapshot / file.name).symlink_to(Path("..", "..", "blobs", file.name))
     check_folder(snapshot)
-    assert Encoder(str(snapshot), "mean").encode(TEXTS).shape == (3, 32)
+    assert Encoder(snapshot, "mean").encode(TEXTS).shape == (3, 32)
     (snapshot / "config.json").unlink()
     (snapshot / "config.json").symlink_to(bert / "config.json")
     with pytest.raises(ModelError, match=r"config\.json is a link"):
@@ -230,7 +230,7 @@ def test_unread_files_may_be_anything(bert: Path, tmp_path: Path, trusted: bool)
     shutil.copytree(bert, folder)
     (folder / "notes").symlink_to("/")
     (folder / "results.csv").symlink_to("/nowhere")
-    assert Encoder(str(folder), "mean", trust_remote_code=trusted).encode(["dogs"]).any()
+    assert Encoder(folder, "mean", trust_remote_code=trusted).encode(["dogs"]).any()
 
 
 def test_verify_names_the_refused_file(whole_of: Callable[[str], Path], tmp_path: Path) -> None:
