@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,6 +19,11 @@ from essent.cli.app import app, main
 
 TEXTS = ["A man is playing a large flute.", "", "How far is the moon from the earth?", "Two dogs run. [MASK] [red]"]
 PROGRAM = [sys.executable, "-m", "essent"]  # for a process of its own
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The variables of a process that finds the modules that this one finds."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}
 
 
 @dataclass(frozen=True)

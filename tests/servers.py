@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ from typing import Any
 import httpx
 import numpy as np
 
+from command_line import PROGRAM
 from essent.serving.app import Server, create_app, sweep
 from essent.serving.prepared import Prepared
 from essent.serving.service import Service
@@ -22,6 +25,7 @@ from essent.serving.settings import Settings
 from samples import TEXTS
 from waiting import LIMIT, wait_until
 
+COMMAND = [*PROGRAM, "serve"]
 SENTENCES = [text for text in TEXTS if text]
 
 for function in (httpx.get, httpx.post, httpx.options, httpx.Client.__init__):  # 5 s are little on a busy machine
@@ -94,6 +98,27 @@ def running(
             yield server
         finally:
             server.stop()
+
+
+@contextmanager
+def started(*arguments: str, **variables: str) -> Iterator[tuple[subprocess.Popen, list[str], str]]:
+    """The process, its lines, and its address once it is ready."""
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, env={**os.environ, **variables}
+    )
+    lines: list[str] = []
+    thread = threading.Thread(target=lambda: lines.extend(process.stderr))
+    try:
+        thread.start()
+        wait_until(lambda: process.poll() is not None or any(line.startswith("Ready") for line in lines), lambda: lines)
+        assert process.poll() is None, lines
+        (ready,) = [line for line in lines if line.startswith("Ready")]
+        yield process, lines, re.search(r"http://\S+", ready)[0]
+    finally:
+        process.kill()
+        process.wait()
+        thread.join(10)
+        process.stderr.close()
 
 
 @contextmanager

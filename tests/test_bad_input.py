@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,17 +14,12 @@ import essent
 from essent import Encoder
 from essent.errors import InputError, ModelError, NotFittedError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.selection.space import Grid, Space
-from families import CORPUS, build_family
+from families import CORPUS
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_family("bert", tmp_path_factory.mktemp("bad-input") / "bert")
-
-
-@pytest.fixture(scope="module")
-def encoder(folder: Path) -> Encoder:
-    return Encoder(folder, "mean")
+def encoder(bert: Path) -> Encoder:
+    return Encoder(bert, "mean")
 
 
 def test_an_empty_list_gives_an_empty_array(encoder: Encoder) -> None:
@@ -34,8 +30,8 @@ def test_an_empty_list_gives_an_empty_array(encoder: Encoder) -> None:
 @pytest.mark.parametrize(
     "recipe", ["mean", "static-remove-biases", "prompt", "ditto:1-1", "mean reduce=dct:3", "weights=content"]
 )
-def test_odd_texts_have_a_vector(folder: Path, recipe: str, text: str) -> None:
-    vector = Encoder(folder, recipe).encode(text)
+def test_odd_texts_have_a_vector(bert: Path, recipe: str, text: str) -> None:
+    vector = Encoder(bert, recipe).encode(text)
     assert np.isfinite(vector).all()
     assert np.abs(vector).max() > 0
 
@@ -52,15 +48,15 @@ def test_texts_must_be_a_list(encoder: Encoder, value: object) -> None:
         encoder.encode(value)
 
 
-def test_a_very_long_text_is_cut_and_its_frame_stays(folder: Path) -> None:
-    prompt = Encoder(folder, "prompt")
+def test_a_very_long_text_is_cut_and_its_frame_stays(bert: Path) -> None:
+    prompt = Encoder(bert, "prompt")
     ids = prompt.module.ids(["word " * 20_000])[0]
     assert len(ids) == prompt.max_seq_length
     assert ids.count(prompt.tokenizer.mask_token_id) == 1
     assert np.isfinite(prompt.encode("word " * 20_000)).all()
     prompt.max_seq_length = 4  # shorter than the template: the template alone remains
     assert len(prompt.module.ids(["word"])[0]) == len(prompt.module.plan.frame)
-    static = Encoder(folder, "static")
+    static = Encoder(bert, "static")
     assert len(static.module.ids(["a " * 5000])[0]) > 5000
 
 
@@ -69,60 +65,60 @@ def test_lone_surrogates_are_replaced_and_pairs_joined(encoder: Encoder) -> None
     assert np.array_equal(encoder.encode("a \ud83e\udd80 b"), encoder.encode("a 🦀 b"))
 
 
-def test_texts_of_removed_tokens_fall_back_to_the_mean(folder: Path) -> None:
-    removed, plain = Encoder(folder, "static-remove-biases"), Encoder(folder, "static")
+def test_texts_of_removed_tokens_fall_back_to_the_mean(bert: Path) -> None:
+    removed, plain = Encoder(bert, "static-remove-biases"), Encoder(bert, "static")
     for text in (".", "the , a !", "?!"):
         assert np.abs(removed.encode(text) - plain.encode(text)).max() < 1e-6
 
 
 @pytest.mark.parametrize("texts", [["one text"], ["the same"] * 5, ["case", "Case", "CASE"]])
-def test_shaping_needs_distinct_texts(folder: Path, texts: list[str]) -> None:
+def test_shaping_needs_distinct_texts(bert: Path, texts: list[str]) -> None:
     """It would turn them, and with whitening every text, into zeros."""
     for recipe in ("first-last-idf | zscore", "mean | whiten", "mean | quantile", "mean | abtt", "mean | flow:1"):
         with pytest.raises(InputError, match=r"got (1 sample|\d samples whose vectors are equal), .* at least 2 texts"):
-            Encoder(folder, recipe).fit(texts)
+            Encoder(bert, recipe).fit(texts)
     for recipe in ("weights=idf", "mean | normalize"):  # which no spread is needed for
-        vectors = Encoder(folder, recipe).fit(texts).encode([*texts, "another one", ""])
+        vectors = Encoder(bert, recipe).fit(texts).encode([*texts, "another one", ""])
         assert np.isfinite(vectors).all()
         assert vectors.any(axis=1).all()
 
 
-def test_shaping_is_refused_wherever_it_is_fitted(folder: Path) -> None:
+def test_shaping_is_refused_wherever_it_is_fitted(bert: Path) -> None:
     pairs = [("the moon", "the moon", score) for score in (0.0, 1.0, 2.0)]
     for act in (
-        lambda: essent.evaluate(str(folder), ["mean | whiten"], [pairs]),
-        lambda: essent.evaluate(str(folder), ["mean | zscore"], [pairs], fit_texts=["a text"]),
-        lambda: essent.search(str(folder), pairs, "shaping"),
+        lambda: essent.evaluate(str(bert), ["mean | whiten"], [pairs]),
+        lambda: essent.evaluate(str(bert), ["mean | zscore"], [pairs], fit_texts=["a text"]),
+        lambda: essent.search(str(bert), pairs, "shaping"),
     ):
         with pytest.raises(InputError, match=r"(?i)at least 2 (different|distinct)? ?texts"):
             act()
 
 
-def test_a_search_survives_a_recipe_with_equal_vectors(folder: Path) -> None:
+def test_a_search_survives_a_recipe_with_equal_vectors(bert: Path) -> None:
     pairs = [("the moon", "a cat", 0.0), ("a dog", "the cat", 1.0), ("the dog", "a dog", 2.0), ("a cat", "cats", 1.5)]
     space = Space((Grid(layers=("0", "L"), weights=("cls", "uniform"), shaping=("", "zscore | normalize")),))
-    board = essent.search(str(folder), pairs, space, baselines=("mean",))  # [CLS] in layer 0 reads no text
+    board = essent.search(str(bert), pairs, space, baselines=("mean",))  # [CLS] in layer 0 reads no text
     constant = board.find("layers=0 weights=cls | zscore | normalize").scores["spearman"]
     assert np.isnan(constant)
     assert np.isfinite(board.find("mean | zscore | normalize").scores["spearman"])
 
 
-def test_fit_refuses_no_texts_and_invalid_texts(folder: Path) -> None:
+def test_fit_refuses_no_texts_and_invalid_texts(bert: Path) -> None:
     for recipe in ("weights=idf", "mean | zscore"):
         with pytest.raises(InputError, match="at least one text"):
-            Encoder(folder, recipe).fit([])
+            Encoder(bert, recipe).fit([])
         with pytest.raises(InputError, match="Text 1 is NoneType"):
-            Encoder(folder, recipe).fit(["a", None])  # type: ignore[list-item]
+            Encoder(bert, recipe).fit(["a", None])  # type: ignore[list-item]
         with pytest.raises(InputError, match="Expected a list"):
-            Encoder(folder, recipe).fit("one string")
+            Encoder(bert, recipe).fit("one string")
 
 
-def test_encode_before_fit_names_the_missing_fit(folder: Path) -> None:
+def test_encode_before_fit_names_the_missing_fit(bert: Path) -> None:
     with pytest.raises(NotFittedError, match=r"token counts for weights=idf and the shaping zscore: call fit"):
-        Encoder(folder, "weights=idf | zscore").encode(["a"])
+        Encoder(bert, "weights=idf | zscore").encode(["a"])
     for recipe in ("weights=idf", "mean | zscore"):
         with pytest.raises(sklearn.exceptions.NotFittedError):
-            Encoder(folder, recipe).encode(["a"])
+            Encoder(bert, recipe).encode(["a"])
 
 
 @pytest.mark.parametrize("name", ["no-such-model-anywhere", "someone/no-such-model", "./missing", "/no/such/folder"])
@@ -148,9 +144,9 @@ def test_a_file_is_not_a_model(tmp_path: Path) -> None:
     ],
 )
 def test_a_recipe_beyond_the_model_is_refused_before_its_weights_are_read(
-    folder: Path, tmp_path: Path, recipe: str, part: str, allowed: str
+    bert: Path, tmp_path: Path, recipe: str, part: str, allowed: str
 ) -> None:
-    for file in folder.iterdir():
+    for file in bert.iterdir():
         if file.suffix != ".safetensors":
             (tmp_path / file.name).write_bytes(file.read_bytes())
     with pytest.raises(UnsupportedRecipeError) as caught:
@@ -161,28 +157,28 @@ def test_a_recipe_beyond_the_model_is_refused_before_its_weights_are_read(
 
 
 @pytest.mark.parametrize("recipe", ["prompt", "t4-mean", "template=T1 weights=mask"])
-def test_masks_are_refused_on_decoders(tmp_path: Path, recipe: str) -> None:
+def test_masks_are_refused_on_decoders(folder_of: Callable[[str], Path], recipe: str) -> None:
     with pytest.raises(UnsupportedRecipeError, match="prompteol"):
-        Encoder(build_family("gpt2", tmp_path / "gpt2"), recipe)
+        Encoder(folder_of("gpt2"), recipe)
 
 
-def test_a_template_without_room_for_the_text(folder: Path) -> None:
+def test_a_template_without_room_for_the_text(bert: Path) -> None:
     words = "the moon " * 200
     with pytest.raises(UnsupportedRecipeError, match="tokens, and the model reads at most 256, text included"):
-        Encoder(folder, f'template="{words}{{text}} [MASK] ." weights=mask')
+        Encoder(bert, f'template="{words}{{text}} [MASK] ." weights=mask')
 
 
-def test_unknown_names_suggest_the_nearest(folder: Path) -> None:
+def test_unknown_names_suggest_the_nearest(bert: Path) -> None:
     with pytest.raises(UnknownNameError, match="'first-last'"):
-        Encoder(folder, "first-lst")
+        Encoder(bert, "first-lst")
     with pytest.raises(UnknownNameError, match="'zscore'"):
-        Encoder(folder, "mean | zsore")
+        Encoder(bert, "mean | zsore")
     with pytest.raises(UnknownNameError, match="stsb"):
-        essent.evaluate(str(folder), ["mean"], ["stsbb"])
+        essent.evaluate(str(bert), ["mean"], ["stsbb"])
 
 
-def test_special_tokens_in_a_text(folder: Path) -> None:
-    plain, prompt = Encoder(folder, "mean"), Encoder(folder, "prompt")
+def test_special_tokens_in_a_text(bert: Path) -> None:
+    plain, prompt = Encoder(bert, "mean"), Encoder(bert, "prompt")
     mask = plain.tokenizer.mask_token_id
     assert plain.module.ids(["a [MASK]"])[0].count(mask) == 1  # as in sentence-transformers
     assert prompt.module.ids(["a [MASK]"])[0].count(mask) == 1  # the template's only
@@ -190,19 +186,19 @@ def test_special_tokens_in_a_text(folder: Path) -> None:
 
 
 @pytest.mark.slow  # a race that is waited for
-def test_new_counts_replace_cached_tables(folder: Path) -> None:
-    encoder = Encoder(folder, "weights=idf")
+def test_new_counts_replace_cached_tables(bert: Path) -> None:
+    encoder = Encoder(bert, "weights=idf")
     for start in range(3):  # the counts of one fit are freed before the next
         texts = CORPUS[start : start + 3]
-        fresh = Encoder(folder, "weights=idf").fit(texts).encode(CORPUS[:8])
+        fresh = Encoder(bert, "weights=idf").fit(texts).encode(CORPUS[:8])
         assert np.array_equal(encoder.fit(texts).encode(CORPUS[:8]), fresh)
         gc.collect()
 
 
-def test_steps_after_the_recipe_are_not_lost_silently(folder: Path, tmp_path: Path) -> None:
+def test_steps_after_the_recipe_are_not_lost_silently(bert: Path, tmp_path: Path) -> None:
     from sentence_transformers.base.modules import Normalize
 
-    encoder = Encoder(folder, "mean")
+    encoder = Encoder(bert, "mean")
     encoder.append(Normalize())
     assert np.linalg.norm(encoder.encode("a")) == pytest.approx(1.0, abs=1e-5)
     with pytest.raises(RecipeError, match="after the recipe"):

@@ -11,6 +11,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import essent
+from command_line import environment
 from essent import Encoder
 from essent.errors import MissingDependencyError
 from essent.recipe.weighting.base import weightings
@@ -41,10 +42,14 @@ def install(site: Path, package: str, entry: str, source: str = SOURCE) -> Path:
 
 def run(code: str, site: Path, *arguments: object) -> str:
     """What a process prints that finds the packages of `site` installed."""
-    paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        env=environment(PYTHONPATH=os.pathsep.join([str(site), *filter(None, sys.path)])),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
@@ -92,7 +97,7 @@ def test_a_missing_part_is_named(bert: Path, tmp_path: Path, monkeypatch: pytest
     """Registered by this module in the place of a package."""
     monkeypatch.setattr(weightings, "_parts", dict(weightings._parts))
     weightings.register("here")(type("Here", (weightings["position"],), {"__module__": "parts_of_mine"}))
-    Encoder(str(bert), "weights=here", device="cpu").save(str(tmp_path / "model"))
+    Encoder(bert, "weights=here", device="cpu").save(str(tmp_path / "model"))
     del weightings._parts["here"]
     for loader in (Encoder, essent.verify):
         with pytest.raises(
@@ -104,6 +109,7 @@ def test_a_missing_part_is_named(bert: Path, tmp_path: Path, monkeypatch: pytest
 SAVE = """
 import sys
 import essent
+from command_line import environment
 from essent import Encoder
 model, stock, own = sys.argv[1:]
 Encoder(model, "weights=rsqrt", device="cpu").save(stock)

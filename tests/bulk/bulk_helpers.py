@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from essent import EssentError
+from essent import EssentError, StaticEncoder
 from essent.bulk.parts import read_parts
 from essent.bulk.run import BulkResult, encode
 
@@ -59,36 +59,45 @@ def static_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Bulk:
-    """Runs of `essent.encode` into folders below one, by the static encoder where no model is given."""
+    """Runs of `essent.encode` in the current folder, by the static encoder where no model is given."""
 
-    def __init__(self, folder: Path, static: Path) -> None:
-        self.folder, self.static, self.out = folder, static, folder / "out"
+    def __init__(self, static: Path) -> None:
+        self.static, self.out = static, Path("out").absolute()
+
+    def encoder(self) -> StaticEncoder:
+        return StaticEncoder.load(self.static)
+
+    def write(self, name: str, content: str | bytes) -> Path:
+        Path(name).write_bytes(content.encode() if isinstance(content, str) else content)
+        return Path(name).absolute()
 
     def parquet(self, texts: list | int, name: str = "rows.parquet") -> Path:
         """Write a file of texts, or of so many sentences, with a number each."""
         chosen = sentences(texts) if isinstance(texts, int) else texts
         table = pa.table({"n": list(range(len(chosen))), "text": chosen})
-        pq.write_table(table, self.folder / name, row_group_size=100)
-        return self.folder / name
+        pq.write_table(table, name, row_group_size=100)
+        return Path(name).absolute()
 
     def encode(self, sources: Any, model: Any = None, *, out: str = "out", **settings: Any) -> BulkResult:
-        return encode(sources, self.static if model is None else model, self.folder / out, **settings)
+        return encode(sources, self.static if model is None else model, out, **settings)
 
     def refuse(self, message: str, sources: Any, model: Any = None, **settings: Any) -> None:
         """Check that a run ends with an error of this pattern."""
         with pytest.raises(EssentError, match=message):
             self.encode(sources, model, **settings)
 
-    def table(self, out: str = "out") -> pa.Table:
-        return table_of(self.folder / out)
+    def table(self, out: str | Path = "out") -> pa.Table:
+        return table_of(Path(out))
 
     def parts(self, out: str = "out") -> dict[str, bytes]:
-        return contents(self.folder / out)
+        return contents(Path(out))
 
 
 @pytest.fixture
-def bulk(tmp_path: Path, static_folder: Path) -> Bulk:
-    return Bulk(tmp_path, static_folder)
+def bulk(tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bulk:
+    """Runs in a folder of the test, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return Bulk(static_folder)
 
 
 def table_of(folder: Path) -> pa.Table:

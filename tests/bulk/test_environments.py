@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bulk_helpers import contents, sentences, table_of
+from bulk_helpers import Bulk, contents, sentences
 
-from command_line import PROGRAM
+from command_line import PROGRAM, environment
 from essent.bulk.run import encode
 
 APP = [*PROGRAM, "encode"]
@@ -29,9 +29,10 @@ WORKERS = ["1", pytest.param("2", marks=pytest.mark.slow)]
 
 def run(*words: object, code: int = 0, start: list[str] | None = None, **more: Any) -> str:
     """The command in a process of its own; what it says, on one line."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more.pop("env", {})}
     command = [*(start or []), *APP, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=environment, **more)
+    done = subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", env=environment(**more.pop("env", {})), **more
+    )
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return " ".join(done.stderr.split())
@@ -111,7 +112,9 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_full_disk(workers: str, small_disk: Callable[[str], Path], tmp_path: Path, static_folder: Path) -> None:
+def test_a_full_disk(
+    workers: str, small_disk: Callable[[str], Path], tmp_path: Path, static_folder: Path, bulk: Bulk
+) -> None:
     """While the weights or the first part are written, or later: an error, whole parts, and it can be resumed."""
     texts = [f"{text} {os.urandom(4000).hex()}" for text in sentences(300)]
     (tmp_path / "a.txt").write_text("\n".join(texts), "utf-8")
@@ -126,8 +129,8 @@ def test_a_full_disk(workers: str, small_disk: Callable[[str], Path], tmp_path: 
     assert 0 == counts[0] < counts[1] < 10
     small_disk("16m")
     run(*words)
-    encode(tmp_path / "a.txt", static_folder, tmp_path / "whole", rows_per_part=30)
-    assert contents(out) == contents(tmp_path / "whole")
+    bulk.encode(tmp_path / "a.txt", out="whole", rows_per_part=30)
+    assert contents(out) == bulk.parts("whole")
 
 
 # -- locale, standard input, start methods ----------------------------------------------------------------------------
@@ -135,7 +138,7 @@ def test_a_full_disk(workers: str, small_disk: Callable[[str], Path], tmp_path: 
 
 @posix_only
 @pytest.mark.parametrize("workers", WORKERS)
-def test_a_bare_locale_and_no_standard_input(workers: str, static_folder: Path, tmp_path: Path) -> None:
+def test_a_bare_locale_and_no_standard_input(workers: str, static_folder: Path, tmp_path: Path, bulk: Bulk) -> None:
     """Names and texts beyond ASCII arrive under LC_ALL=C; another file may get the number of a closed stdin."""
     texts = [f"schöne Grüße an 東京 {n}" for n in range(50)]
     (tmp_path / "wörter.csv").write_text("\n".join(["ünï,text", *(f"é{n},{t}" for n, t in enumerate(texts))]), "utf-8")
@@ -147,11 +150,11 @@ def test_a_bare_locale_and_no_standard_input(workers: str, static_folder: Path, 
         cwd=tmp_path,
     )
     assert "äus: 50 rows in 3 parts" in output
-    table = table_of(tmp_path / "äus")
+    table = bulk.table("äus")
     assert table["text"].to_pylist() == texts
     settings = {"prompt": "für: ", "rows_per_part": 20}
-    encode(tmp_path / "wörter.csv", static_folder, tmp_path / "whole", **settings)
-    assert contents(tmp_path / "äus") == contents(tmp_path / "whole")
+    bulk.encode(tmp_path / "wörter.csv", out="whole", **settings)
+    assert bulk.parts("äus") == bulk.parts("whole")
 
 
 @posix_only
@@ -182,15 +185,14 @@ METHODS = [method for method in ("spawn", "forkserver", "fork") if method in mul
 def run_script(code: str, *words: object) -> subprocess.CompletedProcess[str]:
     script = Path(str(words[-1])).with_name("script.py")
     script.write_text(code, "utf-8")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, str(script), *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, env=environment())
 
 
 @pytest.fixture
-def words(tmp_path: Path, static_folder: Path) -> tuple[Path, Path, Path]:
+def words(tmp_path: Path, static_folder: Path, bulk: Bulk) -> tuple[Path, Path, Path]:
     pq.write_table(pa.table({"text": sentences(60)}), tmp_path / "a.parquet")
-    return tmp_path / "a.parquet", static_folder, tmp_path / "out"
+    return tmp_path / "a.parquet", static_folder, bulk.out
 
 
 @pytest.mark.slow

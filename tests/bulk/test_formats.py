@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
-from bulk_helpers import sentence, sentences, table_of, vectors_of
+from bulk_helpers import Bulk, sentence, sentences, vectors_of
 
-from essent import EssentError, StaticEncoder
-from essent.bulk.run import encode
+from essent import EssentError
 
 ROWS = 1200
 TEXTS = [
@@ -79,13 +78,13 @@ CASES = [*((name, "") for name in (*FORMATS, *PACKED)), *((name, "memory://shelf
 
 
 @pytest.mark.parametrize(("name", "remote"), CASES)
-def test_every_format(name: str, remote: str, tmp_path: Path, static_folder: Path) -> None:
+def test_every_format(name: str, remote: str, bulk: Bulk) -> None:
     """On the disk, or at an address that fsspec knows."""
-    texts = write(tmp_path / name)
+    texts = write(Path(name))
     if remote:
-        fsspec.filesystem("memory").pipe_file(f"/shelf/{name}", (tmp_path / name).read_bytes())
-    run = encode(f"{remote or tmp_path}/{name}", static_folder, tmp_path / "out", rows_per_part=250)
-    table = table_of(tmp_path / "out")
+        fsspec.filesystem("memory").pipe_file(f"/shelf/{name}", Path(name).read_bytes())
+    run = bulk.encode(f"{remote}/{name}" if remote else name, rows_per_part=250)
+    table = bulk.table()
     assert run.parts > 3
     assert run.statuses == {"ok": ROWS}
     assert table["text"].to_pylist() == texts
@@ -93,31 +92,30 @@ def test_every_format(name: str, remote: str, tmp_path: Path, static_folder: Pat
         assert table["n"].cast(pa.int64()).to_pylist() == list(range(ROWS))
     if "tags" in table.column_names:
         assert table["tags"].to_pylist() == TABLE["tags"].to_pylist()
-    np.testing.assert_array_equal(vectors_of(table), StaticEncoder.load(static_folder).encode(texts))
+    np.testing.assert_array_equal(vectors_of(table), bulk.encoder().encode(texts))
 
 
-def test_lines_across_byte_ranges(tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_across_byte_ranges(monkeypatch: pytest.MonkeyPatch, bulk: Bulk) -> None:
     """Ranges that end within lines, at their ends and beginnings, and hold none at all."""
     monkeypatch.setattr("essent.bulk.units.MIN_RANGE", 1)
     texts = [(sentence(number) if number % 5 else "") * (number % 3) for number in range(60)]
-    (tmp_path / "a.txt").write_bytes("\n".join(texts).encode())
+    bulk.write("a.txt", "\n".join(texts).encode())
     for rows in (1, 3):
-        run = encode(tmp_path / "a.txt", static_folder, tmp_path / f"out-{rows}", rows_per_part=rows)
-        assert table_of(run.folder)["text"].to_pylist() == texts
+        run = bulk.encode("a.txt", out=f"out-{rows}", rows_per_part=rows)
+        assert bulk.table(run.folder)["text"].to_pylist() == texts
         assert run.parts >= 60 // rows
 
 
-def test_several_sources_in_their_order(tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_sources_in_their_order(bulk: Bulk) -> None:
     """A pattern, a folder and a file; columns of all of them, null where a file lacks one."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder").mkdir()
+    Path("folder").mkdir()
     pq.write_table(pa.table({"text": ["one", "two"], "year": [1, 2]}), "folder/b.parquet")
-    (tmp_path / "folder" / "a.jsonl").write_text('{"text": "three", "place": "here"}\n"four"\n', "utf-8")
-    (tmp_path / "folder" / "_ignored.jsonl").write_text("?", "utf-8")
+    bulk.write("folder/a.jsonl", '{"text": "three", "place": "here"}\n"four"\n')
+    bulk.write("folder/_ignored.jsonl", "?")
     for number in (2, 1):
-        (tmp_path / f"lines-{number}.txt").write_text(f"a line of {number}\n", "utf-8")
-    encode(["lines-*.txt", "folder"], static_folder, "out")
-    table = table_of(tmp_path / "out")
+        bulk.write(f"lines-{number}.txt", f"a line of {number}\n")
+    bulk.encode(["lines-*.txt", "folder"])
+    table = bulk.table()
     assert table["text"].to_pylist() == ["a line of 1", "a line of 2", "three", "four", "one", "two"]
     assert table["year"].to_pylist() == [None, None, None, None, 1, 2]
     assert table["place"].to_pylist() == [None, None, "here", None, None, None]
@@ -126,13 +124,12 @@ def test_several_sources_in_their_order(tmp_path: Path, static_folder: Path, mon
 # -- what cannot be read -----------------------------------------------------------------------------------------------
 
 
-def test_rows_without_text(tmp_path: Path, static_folder: Path) -> None:
+def test_rows_without_text(bulk: Bulk) -> None:
     lines = ['{"text": "a dog", "n": 1}', '{"text": null}', '{"text": 5, "n": 2}', '{"text": " "}', "{not json", "[1]"]
     lines += ['{"n": 3}', '{"text": "\\ud83d a tree"}', '{"text": ["a"]}', '"only a text"', '{"text": "\\u3042"}', "7"]
-    path = tmp_path / "a.jsonl"
-    path.write_bytes("\n".join(lines).encode() + b'\n{"text": "\xff\xfe"}\n')
-    encode(path, static_folder, tmp_path / "out")
-    table = table_of(tmp_path / "out")
+    path = bulk.write("a.jsonl", "\n".join(lines).encode() + b'\n{"text": "\xff\xfe"}\n')
+    bulk.encode(path)
+    table = bulk.table()
     kinds = ["ok", "null", "not text", "empty", "unreadable", "unreadable"]
     kinds += ["null", "ok", "not text", "ok", "ok", "unreadable", "unreadable"]
     assert table["status"].to_pylist() == kinds
@@ -141,76 +138,69 @@ def test_rows_without_text(tmp_path: Path, static_folder: Path) -> None:
     assert all(any(vector) for vector in table["embedding"].to_pylist() if vector is not None)
     assert table["text"].to_pylist()[7] == "� a tree"  # half a surrogate pair is mended, as everywhere
     assert json.loads(table["other_values"].to_pylist()[2]) == {"text": 5}
-    with pytest.raises(EssentError, match=r"no text to encode: null.*--strict"):
-        encode(path, static_folder, tmp_path / "strict", strict=True)
-    assert list((tmp_path / "strict").glob("part-*")) == []
+    bulk.refuse(r"no text to encode: null.*--strict", path, out="strict", strict=True)
+    assert bulk.parts("strict") == {}
 
 
-def test_json_values_of_mixed_types(tmp_path: Path, static_folder: Path) -> None:
+def test_json_values_of_mixed_types(bulk: Bulk) -> None:
     """The first rows tell the types; what comes later and is of another kind is not lost."""
     rows = [{"text": f"dog {n}", "n": n, "score": n / 2, "tags": [n]} for n in range(1100)]
     rows += [{"text": "dog", "n": 1.5, "score": 3, "tags": ["a"], "new": {"deep": 1}}, {"text": "dog", "n": 2**70}]
-    path = tmp_path / "a.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    encode(path, static_folder, tmp_path / "out")
-    table = table_of(tmp_path / "out")
+    path = bulk.write("a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    bulk.encode(path)
+    table = bulk.table()
     assert table.schema.field("n").type == pa.int64()
     assert table["score"].to_pylist()[-2] == 3.0
     overflow = [json.loads(value) for value in table["other_values"].to_pylist() if value is not None]
     assert overflow == [{"n": 1.5, "tags": ["a"], "new": {"deep": 1}}, {"n": 2**70}]
 
 
-def test_stray_quotation_mark(tmp_path: Path, static_folder: Path) -> None:
+def test_stray_quotation_mark(bulk: Bulk) -> None:
     rows = [f'{n},"text {n}"' if n % 2 else f"{n},text {n}" for n in range(400)]
     rows[150] = '150,"never closed'
     rows[250] = "250,one,too,many"
-    path = tmp_path / "a.csv"
-    path.write_text("n,text\n" + "\n".join(rows) + "\n", "utf-8")
-    encode(path, static_folder, tmp_path / "out", rows_per_part=60)
-    table = table_of(tmp_path / "out")
+    path = bulk.write("a.csv", "n,text\n" + "\n".join(rows) + "\n")
+    bulk.encode(path, rows_per_part=60)
+    table = bulk.table()
     assert [n for n, status in enumerate(table["status"].to_pylist()) if status != "ok"] == [150, 250]
     assert table["text"].to_pylist()[151] == "text 151"
     assert table.num_rows == 400
 
 
-def test_undecodable_bytes_in_parquet(tmp_path: Path, static_folder: Path) -> None:
+def test_undecodable_bytes_in_parquet(bulk: Bulk) -> None:
     binary = pa.array([b"a dog", b"\xff\xfe", b"trees", None], pa.binary())
-    pq.write_table(pa.table({"text": pa.Array.from_buffers(pa.string(), 4, binary.buffers())}), tmp_path / "a.parquet")
-    encode(tmp_path / "a.parquet", static_folder, tmp_path / "out")
-    assert table_of(tmp_path / "out")["status"].to_pylist() == ["ok", "unreadable", "ok", "null"]
+    pq.write_table(pa.table({"text": pa.Array.from_buffers(pa.string(), 4, binary.buffers())}), "a.parquet")
+    bulk.encode("a.parquet")
+    assert bulk.table()["status"].to_pylist() == ["ok", "unreadable", "ok", "null"]
 
 
-def test_damaged_file(tmp_path: Path, static_folder: Path) -> None:
+def test_damaged_file(bulk: Bulk) -> None:
     """What stands before the damage is in the parts, and the error names the file."""
-    path = tmp_path / "a.jsonl.gz"
-    path.write_bytes(gzip.compress("".join(f"{json.dumps(text)}\n" for text in sentences(4000)).encode())[:-1000])
-    with pytest.raises(EssentError, match=r"a\.jsonl\.gz: cannot be read to its end"):
-        encode(path, static_folder, tmp_path / "out", rows_per_part=100)
-    assert 3000 <= table_of(tmp_path / "out").num_rows < 4000
-    write(path := tmp_path / "b.parquet")
+    path = bulk.write(
+        "a.jsonl.gz", gzip.compress("".join(f"{json.dumps(text)}\n" for text in sentences(4000)).encode())[:-1000]
+    )
+    bulk.refuse(r"a\.jsonl\.gz: cannot be read to its end", path, rows_per_part=100)
+    assert 3000 <= bulk.table().num_rows < 4000
+    write(path := Path("b.parquet"))
     content = bytearray(path.read_bytes())
     content[3000:6000] = bytes(3000)
     path.write_bytes(content)
-    with pytest.raises(EssentError, match=r"b\.parquet"):
-        encode(path, static_folder, tmp_path / "b")
+    bulk.refuse(r"b\.parquet", path, out="b")
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_truncated_file_error_counts_rows(workers: int, tmp_path: Path, static_folder: Path) -> None:
+def test_truncated_file_error_counts_rows(workers: int, bulk: Bulk) -> None:
     """In this run or before it; nothing where the damage comes before the end of the first part."""
-    path = tmp_path / "a.txt.gz"
-    path.write_bytes(gzip.compress("\n".join(sentences(4000)).encode())[:-2000])
+    path = bulk.write("a.txt.gz", gzip.compress("\n".join(sentences(4000)).encode())[:-2000])
     for _ in range(2):
         with pytest.raises(EssentError, match="damaged or incomplete") as caught:
-            encode(path, static_folder, tmp_path / "out", rows_per_part=700, workers=workers)
-        rows = table_of(tmp_path / "out").num_rows
+            bulk.encode(path, rows_per_part=700, workers=workers)
+        rows = bulk.table().num_rows
         assert rows in range(1400, 4000, 700)
-        assert str(caught.value).endswith(f"{tmp_path / 'out'} has {rows:,} rows, in {rows // 700} parts.")
-    with pytest.raises(EssentError, match=r"damaged or incomplete\. .*none has 0 rows, in 0 parts\.$"):
-        encode(path, static_folder, tmp_path / "none", rows_per_part=4000)
+        assert str(caught.value).endswith(f"{bulk.out} has {rows:,} rows, in {rows // 700} parts.")
+    bulk.refuse(r"damaged or incomplete\. .*none has 0 rows, in 0 parts\.$", path, out="none", rows_per_part=4000)
     path.write_bytes(path.read_bytes()[:30])  # found before there is a folder
-    with pytest.raises(EssentError, match=r"damaged or incomplete\.$"):
-        encode(path, static_folder, tmp_path / "other")
+    bulk.refuse(r"damaged or incomplete\.$", path, out="other")
 
 
 @pytest.mark.parametrize(
@@ -225,30 +215,28 @@ def test_truncated_file_error_counts_rows(workers: int, tmp_path: Path, static_f
         ("a.arrow", None),
     ],
 )
-def test_a_file_without_rows_gives_a_part_without_rows(
-    name: str, content: bytes | None, tmp_path: Path, static_folder: Path
-) -> None:
+def test_a_file_without_rows_gives_a_part_without_rows(name: str, content: bytes | None, bulk: Bulk) -> None:
     """Readers find the columns; the run is complete, and a second one computes nothing."""
-    path, empty = tmp_path / name, pa.table({"text": pa.array([], pa.string())})
+    path, empty = Path(name), pa.table({"text": pa.array([], pa.string())})
     if content is not None:
         path.write_bytes(content)
     else:
         (pq.write_table if name == "a.parquet" else pyarrow.feather.write_feather)(empty, path)
     for _ in range(2):
-        run = encode(path, static_folder, tmp_path / "out")
+        run = bulk.encode(path)
         assert (run.rows, run.parts) == (0, 1)
-    table = pq.read_table(tmp_path / "out")
+    table = pq.read_table(bulk.out)
     assert table.num_rows == 0
     assert {"text", "status", "embedding"} <= set(table.column_names)
 
 
-def test_empty_json_lines_file(tmp_path: Path, static_folder: Path) -> None:
+def test_empty_json_lines_file(bulk: Bulk) -> None:
     """It has the columns of the others, before or after it."""
     for name, content in (("a", ""), ("b", '{"text": "a dog", "n": 5}\n'), ("c", "\n")):
-        (tmp_path / f"{name}.jsonl").write_text(content, "utf-8")
-    run = encode(tmp_path / "*.jsonl", static_folder, tmp_path / "out", id="n")
+        bulk.write(f"{name}.jsonl", content)
+    run = bulk.encode("*.jsonl", id="n")
     assert (run.rows, run.parts) == (1, 3)
-    assert table_of(tmp_path / "out")["n"].to_pylist() == [5]
+    assert bulk.table()["n"].to_pylist() == [5]
 
 
 @pytest.mark.parametrize(
@@ -271,23 +259,18 @@ def test_empty_json_lines_file(tmp_path: Path, static_folder: Path) -> None:
         ),
     ],
 )
-def test_invalid_input_is_refused_early(name: str, content: bytes, message: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(EssentError, match=message):
-        encode(tmp_path / name, tmp_path / "no model", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+def test_invalid_input_is_refused_early(name: str, content: bytes, message: str, bulk: Bulk) -> None:
+    bulk.write(name, content)
+    bulk.refuse(message, name, "no model")
+    assert not bulk.out.exists()
 
 
-def test_conflicting_columns(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"text": ["a"], "n": [1]}), tmp_path / "a.parquet")
-    pq.write_table(pa.table({"text": ["a"], "n": ["1"]}), tmp_path / "b.parquet")
+def test_conflicting_columns(tmp_path: Path, bulk: Bulk) -> None:
+    pq.write_table(pa.table({"text": ["a"], "n": [1]}), "a.parquet")
+    pq.write_table(pa.table({"text": ["a"], "n": ["1"]}), "b.parquet")
     with pytest.raises(EssentError, match=r"'n' is string in .*b\.parquet and int64 in .*a\.parquet"):
-        encode(tmp_path, "no model", tmp_path.with_name("out"))
-    with pytest.raises(EssentError, match=r"'n' holds int64, not texts\. Columns with texts: text\."):
-        encode(tmp_path / "a.parquet", "no model", tmp_path / "out", column="n")
-    with pytest.raises(EssentError, match=r"a\.parqet does not exist\. Did you mean 'a\.parquet'"):
-        encode(tmp_path / "a.parqet", "no model", tmp_path / "out")
-    with pytest.raises(EssentError, match=r"no column 'm'.*--id"):
-        encode(tmp_path / "a.parquet", "no model", tmp_path / "out", id="m")
-    with pytest.raises(EssentError, match="matches no file"):
-        encode(str(tmp_path / "*.txt"), "no model", tmp_path / "out")
+        bulk.encode(tmp_path, "no model", out="../out")
+    bulk.refuse(r"'n' holds int64, not texts\. Columns with texts: text\.", "a.parquet", "no model", column="n")
+    bulk.refuse(r"a\.parqet does not exist\. Did you mean 'a\.parquet'", "a.parqet", "no model")
+    bulk.refuse(r"no column 'm'.*--id", "a.parquet", "no model", id="m")
+    bulk.refuse("matches no file", "*.txt", "no model")

@@ -10,15 +10,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import psutil
 import pytest
-from bulk_helpers import contents, write_sources
+from bulk_helpers import Bulk, contents, write_sources
 
+from command_line import environment
 from essent import EssentError
 from essent.bulk.run import encode
 from waiting import LIMIT, wait_until
@@ -55,9 +55,8 @@ class Run:
         def parts() -> int:
             return len(list(self.out.glob("part-*")))
 
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         words, target = [sys.executable, "-c", NOTED, "encode", *map(str, self.words)], parts() + more_parts
-        process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment, cwd=self.root)
+        process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment(), cwd=self.root)
         wait_until(lambda: process.poll() is not None or parts() >= target)
         assert process.poll() is None, process.communicate()[1]
         return process
@@ -133,28 +132,28 @@ def error_with_two_workers(*arguments: Any, **settings: Any) -> str:
 @posix_only
 @pytest.mark.parametrize(("folder", "prompt"), [("one", "ü" * 500_000), ("", "")])
 def test_worker_killed_at_start(
-    folder: str, prompt: str, tmp_path: Path, static_folder: Path, parquet: Callable, monkeypatch: pytest.MonkeyPatch
+    folder: str, prompt: str, tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch, bulk: Bulk
 ) -> None:
     """One, to which more is sent than a pipe holds; or all, which leave units that nobody takes."""
     (tmp_path / "one").mkdir()
     monkeypatch.setenv("DYING", folder and str(tmp_path / folder))
     monkeypatch.setenv("PYTHONPATH", PATH)
-    message = error_with_two_workers(parquet(40), static_folder, tmp_path / "out", prompt=prompt)
+    message = error_with_two_workers(bulk.parquet(40), static_folder, bulk.out, prompt=prompt)
     assert "A worker process was killed by signal 9 while it started" in message
-    assert not list((tmp_path / "out").iterdir())
+    assert not list(bulk.out.iterdir())
 
 
 @posix_only
 @pytest.mark.parametrize("kills", KILLS[100])
 @pytest.mark.parametrize("moment", ["start", "work"])
 def test_worker_killed_at_random_events(
-    moment: str, kills: int, tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch
+    moment: str, kills: int, tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch, bulk: Bulk
 ) -> None:
     """Of its start, imports among others, or of its work on parts; each run resumes where the last one was killed."""
     moments = {"start": [("start", 1500)], "work": [("os.mkdir", 500), ("os.rename", 60)]}
     arguments = (write_sources(tmp_path, (100, 220, 300)), static_folder)
     encode(*arguments, tmp_path / "whole", rows_per_part=20)
-    whole, out, chance, killed = contents(tmp_path / "whole"), tmp_path / "out", random.Random(kills), 0  # noqa: S311
+    whole, out, chance, killed = bulk.parts("whole"), bulk.out, random.Random(kills), 0  # noqa: S311
     monkeypatch.setenv("PYTHONPATH", PATH)
     for number in range(4 * kills):  # a worker that has little to do, as the other is quicker, may not get so far
         if killed == kills:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import datasets
@@ -13,35 +12,28 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bulk_helpers import sentences, table_of, vectors_of
-
-from essent import EssentError, StaticEncoder
-from essent.bulk.run import encode
+from bulk_helpers import Bulk, sentences, vectors_of
 
 TEXTS = [None if number % 10 == 4 else text for number, text in enumerate(sentences(300))]
 HAS_TEXT = np.array([text is not None for text in TEXTS])
 
 
 @pytest.fixture
-def rows(parquet: Callable[..., Path]) -> Path:
-    return parquet(300, texts=TEXTS)
-
-
-def exact(folder: Path) -> np.ndarray:
-    return StaticEncoder.load(folder).encode([text for text in TEXTS if text is not None])
+def rows(bulk: Bulk) -> Path:
+    return bulk.parquet(TEXTS)
 
 
 @pytest.mark.parametrize(
     ("dtype", "kind", "vectors"),
     [("float32", pa.float32(), "fixed"), ("float16", pa.float16(), "list"), ("int8", pa.int8(), "fixed")],
 )
-def test_numbers(rows: Path, static_folder: Path, tmp_path: Path, dtype: str, kind: pa.DataType, vectors: str) -> None:
-    run = encode(rows, static_folder, tmp_path / "out", dtype=dtype, vectors=vectors, rows_per_part=90)
-    table = table_of(tmp_path / "out")
+def test_numbers(rows: Path, dtype: str, kind: pa.DataType, vectors: str, bulk: Bulk) -> None:
+    run = bulk.encode(rows, dtype=dtype, vectors=vectors, rows_per_part=90)
+    table = bulk.table()
     assert table.schema.field("embedding").type.value_type == kind
     assert pa.types.is_fixed_size_list(table.schema.field("embedding").type) == (vectors == "fixed")
     assert [row is not None for row in table["embedding"].to_pylist()] == HAS_TEXT.tolist()
-    near, whole = vectors_of(table)[HAS_TEXT], exact(static_folder)
+    near, whole = vectors_of(table)[HAS_TEXT], bulk.encoder().encode([text for text in TEXTS if text is not None])
     if dtype == "int8":
         scales = table["scale"].to_pylist()
         assert [scale is not None for scale in scales] == HAS_TEXT.tolist()
@@ -59,23 +51,22 @@ def test_numbers(rows: Path, static_folder: Path, tmp_path: Path, dtype: str, ki
     assert 0.99 < run.loss["spearman"] <= 1
 
 
-def test_float16_overflow(rows: Path, static_folder: Path, tmp_path: Path) -> None:
-    encoder = StaticEncoder.load(static_folder)
+def test_float16_overflow(rows: Path, bulk: Bulk) -> None:
+    encoder = bulk.encoder()
     encoder.table.rows.flags.writeable or object.__setattr__(encoder.table, "rows", encoder.table.rows.copy())
     encoder.table.rows[:] *= 1e6
-    with pytest.raises(EssentError, match="float16 ends at 65504: use float32 or normalize"):
-        encode(rows, encoder, tmp_path / "out", dtype="float16")
+    bulk.refuse("float16 ends at 65504: use float32 or normalize", rows, encoder, dtype="float16")
 
 
-def test_a_vector_of_zeros_is_none(static_folder: Path, tmp_path: Path, parquet: Callable[..., Path]) -> None:
+def test_a_vector_of_zeros_is_none(bulk: Bulk) -> None:
     """What the model knows nothing of has no vector, and neither have numbers that are not finite."""
-    encoder = StaticEncoder.load(static_folder)
+    encoder = bulk.encoder()
     ids = encoder.ids(["dogs", "kitten"])[0]
     rows = encoder.table.rows.copy()
     rows[ids[0]], rows[ids[-1]] = 0, np.inf
     object.__setattr__(encoder.table, "rows", rows)
-    encode(parquet(3, texts=["dogs", "kitten", "tree"]), encoder, tmp_path / "out")
-    table = table_of(tmp_path / "out")
+    bulk.encode(bulk.parquet(["dogs", "kitten", "tree"]), encoder)
+    table = bulk.table()
     assert table["status"].to_pylist() == ["zero", "not finite", "ok"]
     assert [row is None for row in table["embedding"].to_pylist()] == [True, True, False]
 
@@ -84,11 +75,11 @@ def test_a_vector_of_zeros_is_none(static_folder: Path, tmp_path: Path, parquet:
 
 
 @pytest.mark.parametrize(("dtype", "vectors"), [("float16", "list"), ("int8", "fixed")])
-def test_readable_by_others(rows: Path, static_folder: Path, tmp_path: Path, dtype: str, vectors: str) -> None:
+def test_readable_by_others(rows: Path, dtype: str, vectors: str, bulk: Bulk) -> None:
     """DuckDB, Polars, pandas and datasets, all parts in one step, in the order of the rows."""
-    out = tmp_path / "out"
-    encode(rows, static_folder, out, dtype=dtype, vectors=vectors, rows_per_part=90)
-    expected = vectors_of(table_of(out))[HAS_TEXT]
+    out = bulk.out
+    bulk.encode(rows, dtype=dtype, vectors=vectors, rows_per_part=90)
+    expected = vectors_of(bulk.table())[HAS_TEXT]
 
     def same(vectors_read: list) -> None:
         assert [row is not None for row in vectors_read] == HAS_TEXT.tolist()
@@ -100,5 +91,5 @@ def test_readable_by_others(rows: Path, static_folder: Path, tmp_path: Path, dty
     assert frame["n"].tolist() == list(range(300))
     same(list(frame["embedding"]))
     files = [str(path) for path in sorted(out.glob("*.parquet"))]
-    same(datasets.Dataset.from_parquet(files, cache_dir=str(tmp_path / "cache"))["embedding"])
+    same(datasets.Dataset.from_parquet(files, cache_dir="cache")["embedding"])
     assert pq.read_table(out).num_rows == 300

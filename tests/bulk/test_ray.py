@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from bulk_helpers import contents, sentences, table_of, write_sources
 
-from command_line import PROGRAM
+from command_line import PROGRAM, environment
 from essent import EssentError, StaticEncoder
 from essent.bulk import ray_cluster
 from essent.bulk.models import open_encoder, ready
@@ -29,7 +29,6 @@ from essent.bulk.settings import BulkSettings, ModelSpec
 from waiting import LIMIT, wait_until
 
 FOLDER = Path(__file__).parent
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 class Nodes:
@@ -38,7 +37,7 @@ class Nodes:
     def __init__(self, *cpus: int) -> None:
         command = [sys.executable, str(FOLDER / "ray_nodes.py"), *map(str, cpus)]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
         )
         self.address = self._read()
 
@@ -95,7 +94,7 @@ def started(
 ) -> subprocess.Popen[str]:  # fmt: skip
     """A driver: the command line, with the names of files as they are seen from where it runs."""
     words = ["encode", *sources, "-m", model, "-o", "out", "--ray", address, *MORE, *more]
-    return subprocess.Popen([*program, *words], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=root)
+    return subprocess.Popen([*program, *words], stderr=subprocess.PIPE, text=True, env=environment(), cwd=root)
 
 
 def ended(process: subprocess.Popen[str]) -> str:
@@ -217,7 +216,7 @@ def test_interrupted(root: Path, three_nodes: Nodes) -> None:
 def run_case(case: str, root: Path, nodes: Nodes) -> str:
     (root / "a.txt").write_text("\n".join([*sentences(1000), "fatal", *sentences(99)]), "utf-8")
     command = [sys.executable, str(FOLDER / "ray_runs.py"), case, nodes.address, str(root)]
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=LIMIT)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=LIMIT)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]  # Ray may print lines before
 

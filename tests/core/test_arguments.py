@@ -11,11 +11,10 @@ import pytest
 import torch
 
 import essent
-from command_line import run
+from command_line import run, write_rows
 from essent import Encoder, StaticEncoder
 from essent._core.arguments import check_options, check_path
 from essent.errors import EssentError, InputError
-from families import build_family
 from static_models import static_model
 
 TEXTS = ["a cat sat", "the dog ran"]
@@ -23,13 +22,8 @@ PAIRS = [("a cat", "the dog", 1.0), ("a dog", "the cat", 2.0), ("the moon", "a c
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_family("bert", tmp_path_factory.mktemp("arguments") / "bert")
-
-
-@pytest.fixture(scope="module")
-def encoder(folder: Path) -> Encoder:
-    return Encoder(folder, "static")
+def encoder(bert: Path) -> Encoder:
+    return Encoder(bert, "static")
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +34,8 @@ def static(encoder: Encoder, tmp_path_factory: pytest.TempPathFactory) -> Static
 
 
 @pytest.fixture
-def without_weights(folder: Path, tmp_path: Path) -> Path:
-    for file in folder.iterdir():
+def without_weights(bert: Path, tmp_path: Path) -> Path:
+    for file in bert.iterdir():
         if file.suffix != ".safetensors":
             (tmp_path / file.name).write_bytes(file.read_bytes())
     return tmp_path
@@ -124,8 +118,8 @@ def test_torch_dtype_is_the_older_name_of_dtype(dtype: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["dtype", "torch_dtype"])
-def test_weights_have_the_requested_type(folder: Path, name: str) -> None:
-    loaded = Encoder(folder, "mean", model_kwargs={name: "bfloat16"})
+def test_weights_have_the_requested_type(bert: Path, name: str) -> None:
+    loaded = Encoder(bert, "mean", model_kwargs={name: "bfloat16"})
     assert next(loaded.parameters()).dtype == torch.bfloat16
 
 
@@ -133,8 +127,8 @@ ENCODE: list[tuple[dict[str, Any], str]] = [
     ({"batch_size": "32"}, "batch_size='32': must be a whole number of at least 1"),
     ({"batch_size": 0}, "batch_size=0"),
     ({"batch_size": True}, "batch_size=True"),
-    ({"truncate_dim": 0}, "truncate_dim=0"),
     ({"truncate_dim": -5}, "truncate_dim=-5"),
+    ({"truncate_dim": 2.5}, r"truncate_dim=2\.5"),
     ({"prompt": 5}, "prompt=5: must be a str"),
     ({"prompt_name": "passage"}, "prompt_name='passage': must be one of 'query', 'document'"),
 ]
@@ -177,8 +171,8 @@ def test_sizes_are_checked_before_weights_are_read(without_weights: Path, size: 
 
 
 @pytest.mark.parametrize("device", ["meta", "gpu", torch.device("meta")])
-def test_weights_stay_where_they_can_be_used(folder: Path, device: Any) -> None:
-    encoder = Encoder(folder, "mean")
+def test_weights_stay_where_they_can_be_used(bert: Path, device: Any) -> None:
+    encoder = Encoder(bert, "mean")
     for move in (lambda: encoder.to(device), lambda: encoder.to(device=device)):
         with pytest.raises(InputError, match="cannot be used here"):
             move()
@@ -208,9 +202,7 @@ def test_refusals_are_both_type_errors_and_value_errors(encoder: Encoder) -> Non
 def test_the_command_line_reports_it_in_a_line(command: str, without_weights: Path, tmp_path: Path) -> None:
     texts, pairs = tmp_path / "texts.txt", tmp_path / "pairs.jsonl"
     texts.write_text("\n".join(TEXTS), "utf-8")
-    pairs.write_text(
-        "".join(f'{{"sentence1": "{a}", "sentence2": "{b}", "score": {c}}}\n' for a, b, c in PAIRS), "utf-8"
-    )
+    write_rows(pairs, [dict(zip(("sentence1", "sentence2", "score"), row, strict=True)) for row in PAIRS])
     data = {
         "encode": [texts, "-o", tmp_path / "v.npy"],
         "evaluate": ["-d", pairs],

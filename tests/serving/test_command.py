@@ -25,40 +25,18 @@ import psutil
 import pytest
 
 import essent
-from command_line import PROGRAM, run
+from command_line import run
 from essent import StaticEncoder
 from essent._core.machine import ROOT
 from essent.serving.prepared import Prepared
 from essent.serving.settings import Settings
-from servers import Running, paused
+from servers import COMMAND, Running, paused, started
 from test_without_torch import PRELUDE
 from waiting import LIMIT, wait_until
 
-COMMAND = [*PROGRAM, "serve"]
 BODY = b'{"inputs": "a dog runs"}'
 REQUEST = b"POST /embed HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY)
 FILES = {"cpu": ("cpu.max", "cpu.cfs_quota_us"), "memory": ("memory.max", "memory.limit_in_bytes")}  # version 2, 1
-
-
-@contextmanager
-def started(*arguments: str, **variables: str) -> Iterator[tuple[subprocess.Popen, list[str], str]]:
-    """The process, its lines, and its address once it is ready."""
-    process = subprocess.Popen(
-        [*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, env={**os.environ, **variables}
-    )
-    lines: list[str] = []
-    thread = threading.Thread(target=lambda: lines.extend(process.stderr))
-    try:
-        thread.start()
-        wait_until(lambda: process.poll() is not None or any(line.startswith("Ready") for line in lines), lambda: lines)
-        assert process.poll() is None, lines
-        (ready,) = [line for line in lines if line.startswith("Ready")]
-        yield process, lines, re.search(r"http://\S+", ready)[0]
-    finally:
-        process.kill()
-        process.wait()
-        thread.join(10)
-        process.stderr.close()
 
 
 def children_of(pid: int) -> list[psutil.Process]:

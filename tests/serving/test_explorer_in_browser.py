@@ -14,9 +14,8 @@ import axe_playwright_python
 import httpx
 import pytest
 from playwright.sync_api import Browser, Error, Request, Route
-from test_command import started
 
-from servers import running
+from servers import running, started
 from waiting import LIMIT
 
 pytestmark = pytest.mark.browser

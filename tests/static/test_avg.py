@@ -75,12 +75,12 @@ def test_an_encoder_carries_the_rows(
     expected = encoder.fit(TEXTS).encode(TEXTS)
     encoder.save(str(tmp_path / "saved"))
     shutil.rmtree(folder)
-    again = Encoder(str(tmp_path / "saved"))
+    again = Encoder(tmp_path / "saved")
     assert again.recipe == encoder.recipe
     np.testing.assert_allclose(again.encode(TEXTS), expected, atol=1e-5)
     assert verify(str(tmp_path / "saved")).passed
     again.save(str(tmp_path / "twice"))
-    np.testing.assert_allclose(Encoder(str(tmp_path / "twice")).encode(TEXTS), expected, atol=1e-5)
+    np.testing.assert_allclose(Encoder(tmp_path / "twice").encode(TEXTS), expected, atol=1e-5)
 
 
 def test_the_cache_notices_changed_files(

@@ -41,7 +41,7 @@ KNOWN = [text for text in EVERY if text.isprintable()]  # sentence-transformers 
 
 def assert_same(folder: Path, limit: float = 1e-6) -> StaticEncoder:
     """As Encoder has them: all at once, in another order, in other portions, alone."""
-    light, expected = StaticEncoder.load(folder), Encoder(str(folder)).encode(EVERY)
+    light, expected = StaticEncoder.load(folder), Encoder(folder).encode(EVERY)
     vectors = light.encode(EVERY)
     assert vectors.dtype == np.float32
     assert vectors.shape == (len(EVERY), light.dimensions)
@@ -103,7 +103,7 @@ def test_recipes_fold_into_a_table(recipe: str, wordpiece: Tokenizer, tmp_path: 
     Encoder(static_model(wordpiece), recipe).fit([text for text in EVERY if text]).save(str(tmp_path))
     light = assert_same(tmp_path, 1e-5)
     nothing = light.encode("")
-    np.testing.assert_allclose(nothing, Encoder(str(tmp_path)).encode(""), atol=1e-6)
+    np.testing.assert_allclose(nothing, Encoder(tmp_path).encode(""), atol=1e-6)
     assert nothing.any() == ("centre" in recipe)
 
 
@@ -251,7 +251,7 @@ def test_it_starts_without_torch_and_scipy(folder: Path) -> None:
 
 def test_texts_are_checked(folder: Path) -> None:
     light = StaticEncoder.load(str(folder))
-    assert light.encode([]).shape == Encoder(str(folder)).encode([]).shape == (0,)  # as SentenceTransformer has it
+    assert light.encode([]).shape == Encoder(folder).encode([]).shape == (0,)  # as SentenceTransformer has it
     assert light.encode(("dogs",)).shape == (1, 12)
     assert not light.encode(["", "  "]).any()
     for column in (pd.Series(["dogs", "a man"]), pa.array(["dogs", "a man"])):
@@ -261,18 +261,13 @@ def test_texts_are_checked(folder: Path) -> None:
 
 
 def test_arguments_are_checked(folder: Path) -> None:
+    """Those of SentenceTransformer that need torch; others are in tests/core/test_arguments.py."""
     light, vectors = StaticEncoder.load(folder), np.ones((2, 12))
-    for settings, message in (
-        ({"batch_size": 0}, "batch_size=0: must be a whole number of at least 1"),
-        ({"truncate_dim": 2.5}, r"truncate_dim=2\.5"),
-        ({"convert_to_tensor": True}, r"torch\.from_numpy"),
-        ({"convert_to_numpy": False}, r"torch\.from_numpy"),
-    ):
-        with pytest.raises(InputError, match=message):
+    for settings in ({"convert_to_tensor": True}, {"convert_to_numpy": False}):
+        with pytest.raises(InputError, match=r"torch\.from_numpy"):
             light.encode(["dogs"], **settings)  # type: ignore[arg-type]
-    for other in (np.ones((2, 5)), ["a", "b"], np.ones((2, 2, 2)), []):
-        with pytest.raises(InputError, match=r"Expected vectors|Cannot compare"):
-            light.similarity(other, vectors)
+    with pytest.raises(InputError, match="Cannot compare"):
+        light.similarity([], vectors)
     with pytest.raises(InputError, match=r"Cannot compare vectors of the shapes \(2, 12\) and \(3, 12\)"):
         light.similarity_pairwise(vectors, np.ones((3, 12)))
 
@@ -368,4 +363,4 @@ def test_dtypes_unknown_to_numpy_are_refused(folder: Path) -> None:
     else:
         with pytest.raises(ModelError, match=r"Cannot read .* without torch: .* Try essent\.Encoder"):
             StaticEncoder.load(folder)
-    assert Encoder(str(folder)).encode(["dogs"]).shape == (1, 3)
+    assert Encoder(folder).encode(["dogs"]).shape == (1, 3)

@@ -269,7 +269,7 @@ def test_faults_are_detected(fault: str, every: bool, folder: Path) -> None:
 
 
 def test_causes_precede_their_consequences(folder: Path, tmp_path: Path) -> None:
-    before = Encoder(str(folder)).encode(TEXTS)
+    before = Encoder(folder).encode(TEXTS)
     cls_pooling(folder)
     report = check(str(folder), skip=["speed", "servers"])
     assert [(problem.check, problem.cause) for problem in report.problems] == [
@@ -281,7 +281,7 @@ def test_causes_precede_their_consequences(folder: Path, tmp_path: Path) -> None
     assert "    possibly a consequence: anisotropy: The vectors share one direction" in " ".join(lines)
     command = report.problems[0].fix.partition(", if")[0].replace("-o fixed", f"-o {tmp_path / 'fixed'}")
     run(*shlex.split(command)[1:])
-    np.testing.assert_allclose(Encoder(str(tmp_path / "fixed")).encode(TEXTS), before, atol=1e-6)
+    np.testing.assert_allclose(Encoder(tmp_path / "fixed").encode(TEXTS), before, atol=1e-6)
 
 
 def test_a_dominating_dimension_explains_a_typical_cosine(folder: Path) -> None:
@@ -342,7 +342,7 @@ def test_differences_between_servers(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_saved_encoders_are_healthy(whole: Path, tmp_path: Path) -> None:
-    encoder = Encoder(str(whole), "mean | normalize")
+    encoder = Encoder(whole, "mean | normalize")
     encoder.save(str(tmp_path / "stock"))
     encoder.save(str(tmp_path / "legacy"), layout="legacy")
     assert any(problem.check == "servers" for problem in check(str(tmp_path / "stock")).problems)
@@ -362,7 +362,7 @@ def test_graphs_static_tables_and_word_vectors(
 ) -> None:
     compiled_by("openvino").save(str(tmp_path / "graph"))
     assert check(str(tmp_path / "graph")).recipe == "layers=1"
-    Encoder(str(bert), "static | normalize").save(str(tmp_path / "static"))
+    Encoder(bert, "static | normalize").save(str(tmp_path / "static"))
     assert "servers" in {problem.check for problem in check(str(tmp_path / "static")).problems}
     rows = [f"{word} {n % 7 - 3} {n % 5 - 2} {n % 3 - 1}" for n, word in enumerate("the film was not boring a".split())]
     (tmp_path / "vectors.txt").write_text("\n".join(rows), "utf-8")  # most texts have words that are not there: zeros

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, islice, pairwise
+from itertools import chain, groupby, islice, pairwise
 from operator import itemgetter
 from typing import Any
 
@@ -49,7 +49,7 @@ class Batch:
         rows: the row (M,) of each of these texts.
         truncated: mask (M,) of those with more tokens than the model reads.
         spans: start and end (M,2) of each chunk in the text of its row, in characters; None without chunks.
-        vectors: (V,K), of the rows that have a vector.
+        vectors: (V,K), of the rows that have a vector; set by `encode`.
         last: whether the batch ends its unit.
     """
 
@@ -60,7 +60,7 @@ class Batch:
     rows: np.ndarray
     truncated: np.ndarray
     spans: np.ndarray | None = None
-    vectors: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.float32))
+    vectors: np.ndarray = field(init=False, repr=False)
     last: bool = False
 
 
@@ -70,34 +70,30 @@ def read_batches(units: Iterable[Unit], job: Job, model: Model) -> Iterator[Batc
     Raises:
         DataError: a source cannot be read; with `strict` a row without a text.
     """
+    settings = job.settings
     table: TableFile | None = None
     for unit in units:
         source = job.sources[unit.source]
         if source.kind in TABLES and (table is None or table.source is not source):
             table = TableFile(source)
         batch: Batch | None = None
-        for rows, unread, not_text in read_unit(unit, source, job.settings, table):
+        tables = read_unit(unit, source, settings, table)
+        first = next(tables, (pa.schema(source.fields).empty_table(), None, None))
+        for columns, unread, not_text in chain([first], tables):
             if batch is not None:
                 yield batch
-            cells, codes = read_texts(rows.column(job.settings.column), unread, not_text)
-            batch = _batch_of(unit, rows, cells, codes, job, model)
-        if batch is None:
-            empty = pa.schema(source.fields).empty_table()
-            batch = _batch_of(unit, empty, [], np.zeros(0, np.uint8), job, model)
-        batch.last = True
-        yield batch
-
-
-def _batch_of(unit: Unit, table: Any, cells: list[str | None], codes: np.ndarray, job: Job, model: Model) -> Batch:
-    settings = job.settings
-    if settings.strict:
-        require_all_ok(codes, "text to encode", unit, job.sources[unit.source])
-    rows, spans = np.flatnonzero(codes == OK), None
-    texts = [cell for cell, code in zip(cells, codes.tolist(), strict=True) if cell is not None and code == OK]
-    if settings.chunk is not None:
-        texts, rows, spans = _cut(texts, rows, settings, model)
-    truncated = np.zeros(len(texts), bool) if settings.chunks_late else model.too_long(texts)
-    return Batch(unit, table, codes, texts, rows, truncated, spans)
+            cells, codes = read_texts(columns.column(settings.column), unread, not_text)
+            if settings.strict:
+                require_all_ok(codes, "text to encode", unit, source)
+            rows, spans = np.flatnonzero(codes == OK), None
+            texts = [cell for cell, code in zip(cells, codes.tolist(), strict=True) if cell is not None and code == OK]
+            if settings.chunk is not None:
+                texts, rows, spans = _cut(texts, rows, settings, model)
+            truncated = np.zeros(len(texts), bool) if settings.chunks_late else model.too_long(texts)
+            batch = Batch(unit, columns, codes, texts, rows, truncated, spans)
+        if batch is not None:  # always
+            batch.last = True
+            yield batch
 
 
 def require_all_ok(codes: np.ndarray, name: str, unit: Unit, source: Source) -> None:
@@ -119,15 +115,13 @@ def read_texts(
         column: Arrow column of any type of strings, or of nulls.
         unread, not_text: masks (N,) of the rows that a reader could not read, or that have another kind of value.
     """
-    codes = np.zeros(len(column), np.uint8)
     try:
         texts: list[str | None] = column.to_pylist()
     except UnicodeDecodeError:  # the writer did not check its bytes
         binary = column.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()
         texts = [None if cell is None else decoded(cell) for cell in binary]
         unread = np.array([cell is not None and text is None for cell, text in zip(binary, texts, strict=True)])
-    codes[[text is None for text in texts]] = NULL
-    codes[[text is not None and not text.strip() for text in texts]] = EMPTY
+    codes = np.array([NULL if text is None else OK if text.strip() else EMPTY for text in texts], np.uint8)
     for mask, status in ((not_text, NOT_TEXT), (unread, UNREADABLE)):
         if mask is not None:
             codes[mask] = status
@@ -229,7 +223,15 @@ def _cut(
         ends = [[match.end() for match in SENTENCE_END.finditer(text)] for text in texts]
         spans = [list(pairwise([0, *text_ends, len(text)])) for text, text_ends in zip(texts, ends, strict=True)]
     else:
-        spans = _token_chunks(texts, int(chunk.partition(":")[2]), model)
+        size = int(chunk.partition(":")[2])
+        if model.backend is None:
+            raise InputError("chunk='tokens:N' needs a fast tokenizer, which this model lacks. Use chunk='sentences'.")
+        if model.max_tokens is not None and size > model.max_tokens:
+            raise InputError(f"chunk='tokens:{size}': the model reads at most {model.max_tokens} tokens per text.")
+        spans = []
+        for first in range(0, len(texts), TOKENIZED):
+            encodings = model.backend.encode_batch(texts[first : first + TOKENIZED], add_special_tokens=False)
+            spans += [_token_spans(encoding, size) for encoding in encodings]
     chunk_spans: list[tuple[int, int]] = []
     counts = []
     for text, text_spans in zip(texts, spans, strict=True):
@@ -258,19 +260,6 @@ def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
     """Strip spaces from both ends of a span."""
     part = text[start:end]
     return start + len(part) - len(part.lstrip()), end - len(part) + len(part.rstrip())
-
-
-def _token_chunks(texts: list[str], size: int, model: Model) -> list[list[tuple[int, int]]]:
-    """Return start and end of chunks of at most `size` tokens, per text."""
-    if model.backend is None:
-        raise InputError("chunk='tokens:N' needs a fast tokenizer, which this model lacks. Use chunk='sentences'.")
-    if model.max_tokens is not None and size > model.max_tokens:
-        raise InputError(f"chunk='tokens:{size}': the model reads at most {model.max_tokens} tokens per text.")
-    spans = []
-    for first in range(0, len(texts), TOKENIZED):
-        encodings = model.backend.encode_batch(texts[first : first + TOKENIZED], add_special_tokens=False)
-        spans += [_token_spans(encoding, size) for encoding in encodings]
-    return spans
 
 
 def _token_spans(encoding: Any, size: int) -> list[tuple[int, int]]:

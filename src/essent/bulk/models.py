@@ -97,8 +97,11 @@ class Model:
         if self.max_tokens is None or self.tokenize is None:
             return too_long
         most = self.max_tokens - 2 - len(self.prompt.encode("utf-8", "surrogatepass"))
-        sizes = (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")) for text in texts)
-        candidates = [index for index, size in enumerate(sizes) if size > most]
+        candidates = [
+            index
+            for index, text in enumerate(texts)
+            if (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))) > most
+        ]
         for start in range(0, len(candidates), 1024):
             indices = candidates[start : start + 1024]
             ids = self.tokenize([self.prompt + texts[index] for index in indices])

@@ -6,8 +6,8 @@ import errno
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -116,11 +116,21 @@ class PartWriter:
             if self._parquet is None:
                 folder = self._temporary.enter_context(temporary_folder(self._path))
                 self._path = folder / self._unit.name
-                self._parquet = _parquet_writer(self._path, schema)
+                # All columns but the vectors are compressed. Parquet names columns by leaf: `embedding.list.element`.
+                sink = pa.BufferOutputStream()
+                pq.ParquetWriter(sink, schema).close()
+                leaf_schema = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
+                leaves = [leaf_schema.column(number).path for number in range(len(leaf_schema))]
+                compressed = [leaf for leaf in leaves if leaf.partition(".")[0] != EMBEDDING]
+                compression = dict.fromkeys(leaves, "NONE") | dict.fromkeys(compressed, "ZSTD")
+                statistics = {"use_dictionary": compressed, "write_statistics": compressed}
+                self._parquet = pq.ParquetWriter(self._path, schema, compression=compression, **statistics)
             self._parquet.write_table(pa.Table.from_arrays(arrays, schema=schema), row_group_size=max(rows, 1))
 
-    def finish(self) -> Part:
-        """Write the footer, sync the file to disk and rename it."""
+    def finish(self, writes: Iterable[Future[None]]) -> Part:
+        """Write the footer, sync the file to disk and rename it, unless one of the writes of batches has failed."""
+        for write in writes:
+            write.result()  # the same thread has written them; raises their errors
         self._source.check_unchanged()
         job, unit, source = self._job, self._unit, self._source
         values: dict[str, Any] = {
@@ -148,17 +158,6 @@ class PartWriter:
         with suppress(Exception):  # the caller raises the error that led here
             self._parquet.close()
         self._temporary.close()
-
-
-def _parquet_writer(path: Path, schema: Any) -> Any:
-    """Compress all columns but the vectors. Parquet names columns by their leaves: `embedding.list.element`."""
-    sink = pa.BufferOutputStream()
-    pq.ParquetWriter(sink, schema).close()
-    leaf_schema = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
-    leaves = [leaf_schema.column(number).path for number in range(len(leaf_schema))]
-    columns = [leaf for leaf in leaves if leaf.partition(".")[0] != EMBEDDING]
-    compression = {leaf: "ZSTD" if leaf in columns else "NONE" for leaf in leaves}
-    return pq.ParquetWriter(path, schema, compression=compression, use_dictionary=columns, write_statistics=columns)
 
 
 @contextmanager

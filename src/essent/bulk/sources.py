@@ -254,7 +254,7 @@ class TableFile:
                 system, path = file_system(source.address)
                 self._parquet = pq.ParquetFile(system.open(path, "rb"), buffer_size=2**20)
                 self.schema, footer = self._parquet.schema_arrow, self._parquet.metadata
-                groups = (footer.row_group(number) for number in range(footer.num_row_groups))
+                groups = map(footer.row_group, range(footer.num_row_groups))
                 sizes = [(group.num_rows, group.total_byte_size) for group in groups]
             else:
                 self.schema, batches = self._open_arrow()
@@ -305,7 +305,12 @@ class TableFile:
         position, self._position = self._position, None  # a reader that is abandoned midway cannot be continued
         try:
             if position != (start, columns):
-                self._seek(start, columns)
+                block = bisect_right(self._starts, start) - 1
+                self._unread, self._pending = self._batches(block, columns), []
+                before = start - self._starts[block]  # rows that are read and dropped, batch by batch
+                while before > 0 and (batch := next(self._unread, None)) is not None:
+                    self._pending = [batch.slice(before)] if before < batch.num_rows else []
+                    before -= batch.num_rows
             for first in range(start, stop, self.batch_rows):
                 size = min(self.batch_rows, stop - first)
                 missing = size - sum(batch.num_rows for batch in self._pending)
@@ -322,15 +327,6 @@ class TableFile:
                 f"{self.source.address}, after row {start:,}: cannot be read ({first_line(error)})."
             ) from error
         self._position = stop, columns
-
-    def _seek(self, row: int, columns: Sequence[str]) -> None:
-        """Restart at a row: the rows before it in its block are read and dropped, batch by batch."""
-        block = bisect_right(self._starts, row) - 1
-        self._unread, self._pending = self._batches(block, columns), []
-        before = row - self._starts[block]
-        while before > 0 and (batch := next(self._unread, None)) is not None:
-            self._pending = [batch.slice(before)] if before < batch.num_rows else []
-            before -= batch.num_rows
 
 
 def first_line(error: Exception) -> str:

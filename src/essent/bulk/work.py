@@ -98,7 +98,7 @@ def do_units(units: Iterable[Unit], job: Job, model: Model, stop: Event | None =
             if len(writes) > AHEAD:
                 writes[-1 - AHEAD].result()
             if batch.last:
-                finished, part = writing.submit(_finish, part, writes), None
+                finished, part = writing.submit(part.finish, writes), None
         if finished is not None:
             yield finished.result()
         if failure is not None:
@@ -108,12 +108,6 @@ def do_units(units: Iterable[Unit], job: Job, model: Model, stop: Event | None =
         writing.shutdown(cancel_futures=True)
         for writer in opened:
             writer.close()
-
-
-def _finish(part: PartWriter, writes: Iterable[Future[None]]) -> Part:
-    for write in writes:
-        write.result()  # the same thread has written them; raises their errors
-    return part.finish()
 
 
 # -- several processes ------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import json
 import os
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ class EvilModule:
     def load(cls, *arguments, **options):
         return cls()
 """
+Change = Callable[[Path, Path], object]  # of a folder; the second path is the marker
 
 
 class Pickled:
@@ -39,26 +39,6 @@ class Pickled:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Path.write_text, (self.marker, "ran")
-
-
-@dataclass(frozen=True)
-class Attack:
-    """What is done to a folder of a kind, and words of the error that it gets."""
-
-    kind: str  # of the folder: plain, stages, router, stock, own, rows, table
-    change: Callable[[Path, Path], None]  # folder, marker
-    message: str
-
-
-ATTACKS: dict[str, Attack] = {}
-
-
-def attack(kind: str, message: str) -> Callable[[Callable[[Path, Path], None]], Callable[[Path, Path], None]]:
-    def register(change: Callable[[Path, Path], None]) -> Callable[[Path, Path], None]:
-        ATTACKS[change.__name__] = Attack(kind, change, message)
-        return change
-
-    return register
 
 
 def edit(path: Path, **values: Any) -> None:
@@ -77,291 +57,225 @@ def sign(folder: Path) -> None:
         write_digests(folder)
 
 
-@attack("stock", "model_kwargs.trust_remote_code|trust_remote_code")
-def settings_with_trust(folder: Path, marker: Path) -> None:
-    code(folder, marker)
-    edit(folder / "config.json", auto_map={"AutoConfig": "payload.Evil", "AutoModel": "payload.EvilModel"})
-    edit(folder / "sentence_bert_config.json", model_kwargs={"trust_remote_code": True, "add_pooling_layer": False})
+def set_keys(name: str, **values: Any) -> Change:
+    return lambda folder, _: edit(folder / name, **values)
 
 
-@attack("own", "trust_remote_code")
-def config_settings_with_trust(folder: Path, marker: Path) -> None:
-    code(folder, marker)
-    edit(folder / "config.json", auto_map={"AutoConfig": "payload.Evil", "AutoModel": "payload.EvilModel"})
-    edit(folder / "sentence_bert_config.json", config_kwargs={"trust_remote_code": True})
+def add_code(inside: str = "") -> Change:
+    return lambda folder, marker: code(folder / inside, marker)
 
 
-@attack("plain", r"config\.json has the key 'auto_map'")
-def a_configuration_of_its_own(folder: Path, marker: Path) -> None:
-    code(folder, marker)
-    names = {"AutoConfig": "payload.Evil", "AutoModel": "payload.EvilModel"}
-    edit(folder / "config.json", model_type="evil", auto_map=names)
+def list_module(**values: str) -> Change:
+    """Change the last module of modules.json; one with a type is added."""
+
+    def change(folder: Path, _: Path) -> None:
+        listed = json.loads((folder / "modules.json").read_text())
+        if "type" in values:
+            listed.append({"idx": 9, "name": "9", "path": ""})
+        listed[-1].update(values)
+        (folder / "modules.json").write_text(json.dumps(listed))
+
+    return change
 
 
-@attack("plain", "")  # transformers' own tokenizer takes its place
-def a_tokenizer_of_its_own(folder: Path, marker: Path) -> None:
-    code(folder, marker)
-    names = {"AutoTokenizer": ["payload.EvilTokenizer", "payload.EvilTokenizer"]}
-    edit(folder / "tokenizer_config.json", tokenizer_class="EvilTokenizer", auto_map=names)
+def pickle_weights(inside: str = "") -> Change:
+    def change(folder: Path, marker: Path) -> None:
+        (folder / inside / "model.safetensors").unlink()
+        (folder / inside / "pytorch_model.bin").write_bytes(pickle.dumps(Pickled(marker)))
+
+    return change
 
 
-@attack("stock", "payload.EvilModule")
-def a_module_of_its_own(folder: Path, marker: Path) -> None:
-    code(folder, marker)
-    listed = json.loads((folder / "modules.json").read_text())
-    listed.append({"idx": 9, "name": "9", "path": "", "type": "payload.EvilModule"})
-    (folder / "modules.json").write_text(json.dumps(listed))
+def move_outside(name: str, link: str | None) -> Change:
+    """Move a file or folder out of the model's folder, with a link in the folder if it has a name."""
+
+    def change(folder: Path, _: Path) -> None:
+        target = (folder / name).rename(folder.parent / f"outside-{Path(name).name}")
+        if link:
+            (folder / link).symlink_to(target)
+
+    return change
 
 
-@attack("plain", "not one of sentence-transformers' modules")
-def a_library_as_module(folder: Path, marker: Path) -> None:
+def add_route(name: str, kind: str) -> Change:
+    """Add a module to those of a router."""
+
+    def change(folder: Path, _: Path) -> None:
+        types = json.loads((folder / "router_config.json").read_text())["types"]
+        edit(folder / "router_config.json", types={**types, name: kind})
+
+    return change
+
+
+def list_a_library(folder: Path, marker: Path) -> None:
     listed = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.base.modules.module.torch"}]
     (folder / "modules.json").write_text(json.dumps(listed))
     torch.save(Pickled(marker), folder / "pytorch_model.bin")
 
 
-@attack("stages", "outside the model's folder")
-def a_module_outside(folder: Path, marker: Path) -> None:
-    listed = json.loads((folder / "modules.json").read_text())
-    listed[-1]["path"] = f"../{folder.name}/2_Dense"
-    (folder / "modules.json").write_text(json.dumps(listed))
-
-
-@attack("stages", "activation_function")
-def an_activation_of_its_own(folder: Path, marker: Path) -> None:
-    edit(folder / "2_Dense" / "config.json", activation_function="payload.Evil")
-
-
-@attack("stages", "pickled")
-def a_pickled_module(folder: Path, marker: Path) -> None:
-    (folder / "2_Dense" / "model.safetensors").unlink()
-    (folder / "2_Dense" / "pytorch_model.bin").write_bytes(pickle.dumps(Pickled(marker)))
-
-
-@attack("plain", "pickled weights")
-def pickled_weights(folder: Path, marker: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Pickled(marker)))
-
-
-@attack("stock", "weights_only")
-def requested_pickled_weights(folder: Path, marker: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Pickled(marker)))
-    edit(folder / "sentence_bert_config.json", model_kwargs={"weights_only": False, "use_safetensors": False})
-
-
-@attack("plain", "weight_map names")
-def parts_outside(folder: Path, marker: Path) -> None:
-    outside = folder.parent / "outside.safetensors"
-    (folder / "model.safetensors").rename(outside)
-    parts = {"embeddings.word_embeddings.weight": f"../{outside.name}"}
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": parts}))
-
-
-@attack("plain", "transformers_weights")
-def weights_by_another_name(folder: Path, marker: Path) -> None:
-    (folder / "weights.bin").write_bytes(pickle.dumps(Pickled(marker)))
-    edit(folder / "config.json", transformers_weights="weights.bin")
-
-
-@attack("stock", "tokenizer_name_or_path")
-def a_tokenizer_outside(folder: Path, marker: Path) -> None:
-    edit(folder / "sentence_bert_config.json", tokenizer_name_or_path="/elsewhere")
-
-
-@attack("plain", "vocab_file")
-def a_vocabulary_outside(folder: Path, marker: Path) -> None:
+def read_a_secret(folder: Path, _: Path) -> None:
     (folder.parent / "secret.txt").write_text("secret\n")
     edit(folder / "special_tokens_map.json", vocab_file=str(folder.parent / "secret.txt"))
 
 
-@attack("plain", "init_inputs")
-def arguments_for_the_tokenizer(folder: Path, marker: Path) -> None:
-    edit(folder / "tokenizer_config.json", init_inputs=["/etc/hostname"])
-
-
-@attack("plain", "fast_tokenizer_files")
-def another_tokenizer_file(folder: Path, marker: Path) -> None:
-    edit(folder / "tokenizer_config.json", fast_tokenizer_files=["../tokenizer.4.0.json"])
-
-
-@attack("stock", r"config_kwargs\.something_new")
-def a_path_as_new_setting(folder: Path, marker: Path) -> None:
-    edit(folder / "sentence_bert_config.json", config_kwargs={"something_new": "../elsewhere"})
-
-
-@attack("stock", r"processor_kwargs\.nested\.deeper\.vocab_file")
-def a_vocabulary_outside_in_a_nested_setting(folder: Path, marker: Path) -> None:
-    edit(folder / "sentence_bert_config.json", processor_kwargs={"nested": [{"deeper": {"vocab_file": "secret.txt"}}]})
-
-
-@attack("stages", "attn_implementation")
-def a_kernel_of_the_hub_in_a_list(folder: Path, marker: Path) -> None:
-    edit(folder / "config.json", parts=[{"attn_implementation": "somebody/kernel"}])
-
-
-def route(folder: Path, name: str, kind: str) -> None:
-    """Add a module to those of a router."""
-    types = json.loads((folder / "router_config.json").read_text())["types"]
-    edit(folder / "router_config.json", types={**types, name: kind})
-
-
-@attack("router", "The code is payload.py of the model itself")
-def a_route_of_its_own(folder: Path, marker: Path) -> None:
-    code(folder, marker)
-    route(folder, "query_9_Evil", "payload.EvilModule")
-
-
-@attack("router", "outside the model's folder")
-def a_route_outside(folder: Path, marker: Path) -> None:
-    route(folder, "../elsewhere", "sentence_transformers.models.Transformer")
-
-
-@attack("router", "inside another")
-def a_router_in_itself(folder: Path, marker: Path) -> None:
-    route(folder, ".", "sentence_transformers.models.Router")
-
-
-@attack("router", "pickled weights")
-def a_route_with_pickled_weights(folder: Path, marker: Path) -> None:
-    (folder / "query_0_Transformer" / "model.safetensors").unlink()
-    (folder / "query_0_Transformer" / "pytorch_model.bin").write_bytes(pickle.dumps(Pickled(marker)))
-
-
-@attack("router", "trust_remote_code")
-def route_settings_with_trust(folder: Path, marker: Path) -> None:
-    code(folder / "query_0_Transformer", marker)
-    edit(folder / "query_0_Transformer" / "sentence_bert_config.json", model_kwargs={"trust_remote_code": True})
-
-
-@attack("router", "link")
-def routes_outside(folder: Path, marker: Path) -> None:
-    (folder / "router_config.json").rename(folder.parent / "router-outside.json")
-    (folder / "router_config.json").symlink_to(folder.parent / "router-outside.json")
-
-
-@attack("plain", "adapter")
-def an_adapter(folder: Path, marker: Path) -> None:
-    edit(folder / "adapter_config.json", peft_type="LORA", base_model_name_or_path="somebody/else", r=4)
-
-
-@attack("plain", "quantization_config")
-def a_quantised_model(folder: Path, marker: Path) -> None:
-    edit(folder / "config.json", quantization_config={"quant_method": "hqq", "quant_config": {}})
-
-
-@attack("own", "_attn_implementation")
-def a_kernel_of_the_hub(folder: Path, marker: Path) -> None:
-    edit(folder / "config.json", _attn_implementation="somebody/kernel")
-
-
-@attack("plain", "text_config.attn_implementation")
-def a_kernel_of_the_hub_for_a_part(folder: Path, marker: Path) -> None:
-    edit(folder / "config.json", text_config={"attn_implementation": "somebody/kernel"})
-
-
-@attack("plain", r"processor_config\.json and video_preprocessor_config\.json have the key 'auto_map'")
-def a_processor_of_its_own(folder: Path, marker: Path) -> None:
-    code(folder, marker)
-    names = {"AutoProcessor": "payload.EvilTokenizer"}
-    edit(folder / "processor_config.json", processor_class="EvilProcessor", auto_map=names)
-    edit(folder / "preprocessor_config.json", auto_map={"AutoImageProcessor": "payload.EvilTokenizer"})
-    edit(folder / "video_preprocessor_config.json", auto_map={"AutoVideoProcessor": "payload.EvilTokenizer"})
-
-
-@attack("plain", "")  # nothing is generated
-def generation_of_its_own(folder: Path, marker: Path) -> None:
-    (folder / "custom_generate").mkdir()
-    code(folder / "custom_generate", marker, "generate.py")
-    edit(folder / "generation_config.json", custom_generate="payload", trust_remote_code=True)
-
-
-@attack("stock", "link")
-def a_link_outside(folder: Path, marker: Path) -> None:
-    (folder / "config.json").rename(folder.parent / "config-outside.json")
-    (folder / "config.json").symlink_to(folder.parent / "config-outside.json")
-
-
-@attack("stages", "link")
-def a_folder_outside(folder: Path, marker: Path) -> None:
-    (folder / "2_Dense").rename(folder.parent / "dense-outside")
-    (folder / "2_Dense").symlink_to(folder.parent / "dense-outside")
-
-
-@attack("own", "link")
-def the_state_outside(folder: Path, marker: Path) -> None:
-    (folder / "essent").rename(folder.parent / "state-outside")
-    (folder / "essent").symlink_to(folder.parent / "state-outside")
-
-
-@attack("own", "link")
-def the_recipe_outside(folder: Path, marker: Path) -> None:
-    (folder / "essent" / "encoder.json").rename(folder.parent / "encoder-outside.json")
-    (folder / "essent" / "encoder.json").symlink_to(folder.parent / "encoder-outside.json")
-
-
-@attack("plain", "link")
-def weights_linked_under_a_second_name(folder: Path, marker: Path) -> None:
-    (folder / "model.safetensors").rename(folder.parent / "outside.safetensors")
-    (folder / "weights.safetensors").symlink_to(folder.parent / "outside.safetensors")
-    edit(folder / "config.json", transformers_weights="weights.safetensors")
-
-
-@attack("own", r"config_kwargs\._configuration_file")
-def a_configuration_outside(folder: Path, marker: Path) -> None:
-    (folder.parent / "secret.json").write_text("{}")
-    edit(folder / "sentence_bert_config.json", config_kwargs={"_configuration_file": "../secret.json"})
-
-
-@attack("own", r"config_kwargs\.gguf_file")
-def another_format(folder: Path, marker: Path) -> None:
-    edit(folder / "sentence_bert_config.json", config_kwargs={"gguf_file": "../model.gguf"})
-
-
-@attack("plain", "configuration_files")
-def a_configuration_of_a_version_outside(folder: Path, marker: Path) -> None:
-    edit(folder / "config.json", configuration_files=["../config.4.0.0.json"])
-
-
-@attack("plain", "pipe")
-def a_pipe(folder: Path, marker: Path) -> None:
+def make_a_pipe(folder: Path, _: Path) -> None:
     (folder / "tokenizer_config.json").unlink()
     os.mkfifo(folder / "tokenizer_config.json")
 
 
-@attack("rows", "wordembedding_config.json|tokenizer_class")
-def a_word_tokenizer_of_its_own(folder: Path, marker: Path) -> None:
-    code(folder, marker)
-    edit(folder / "0_WordEmbeddings" / "wordembedding_config.json", tokenizer_class="payload.EvilTokenizer")
+def generate(folder: Path, marker: Path) -> None:
+    (folder / "custom_generate").mkdir()
+    code(folder / "custom_generate", marker, "generate.py")
 
 
-@attack("rows", "auto_map")
-def the_tokenizer_of_words(folder: Path, marker: Path) -> None:
-    code(folder / "0_WordEmbeddings", marker)
-    names = {"AutoTokenizer": ["payload.EvilTokenizer", "payload.EvilTokenizer"]}
-    edit(folder / "0_WordEmbeddings" / "tokenizer_config.json", tokenizer_class="Evil", auto_map=names)
-
-
-@attack("rows", "")  # the configuration's own class is known
-def the_configuration_of_rows(folder: Path, marker: Path) -> None:
-    code(folder / "essent", marker)
-    edit(folder / "essent" / "config.json", auto_map={"AutoConfig": "payload.Evil", "AutoModel": "payload.EvilModel"})
-
-
-@attack("rows", "auto_map")
-def the_saved_tokenizer(folder: Path, marker: Path) -> None:
-    code(folder / "essent" / "tokenizer", marker)
-    names = {"AutoTokenizer": ["payload.EvilTokenizer", "payload.EvilTokenizer"]}
-    edit(folder / "essent" / "tokenizer" / "tokenizer_config.json", tokenizer_class="Evil", auto_map=names)
-
-
-@attack("own", "")  # essent runs its own code
-def foreign_code_in_the_folder(folder: Path, marker: Path) -> None:
+def replace_code(folder: Path, marker: Path) -> None:
     for file in [folder / "essent_module.py", *(folder / "code").rglob("*.py")]:
         file.write_text(PAYLOAD.format(marker=str(marker)))
 
 
-@attack("table", "similarity_fn_name")
-def an_unknown_similarity(folder: Path, marker: Path) -> None:
-    edit(folder / "config_sentence_transformers.json", similarity_fn_name="payload.Evil")
+MODEL = {"auto_map": {"AutoConfig": "payload.Evil", "AutoModel": "payload.EvilModel"}}
+TOKENIZER = {"auto_map": {"AutoTokenizer": ["payload.EvilTokenizer", "payload.EvilTokenizer"]}}
+TRUST = {"trust_remote_code": True}
+KERNEL = {"attn_implementation": "somebody/kernel"}
+SETTINGS, ROUTE, WORDS = "sentence_bert_config.json", "query_0_Transformer", "0_WordEmbeddings"
+PARTS = {"metadata": {}, "weight_map": {"embeddings.word_embeddings.weight": "../outside-model.safetensors"}}
+OUTSIDE = "outside the model's folder"
+
+# Kind of the folder (plain, stages, router, stock, own, rows, table), words of the error ("": none), what is done.
+ATTACKS: dict[str, tuple[Any, ...]] = {
+    "settings_with_trust": (
+        "stock", "model_kwargs.trust_remote_code|trust_remote_code", add_code(), set_keys("config.json", **MODEL),
+        set_keys(SETTINGS, model_kwargs={**TRUST, "add_pooling_layer": False}),
+    ),
+    "config_settings_with_trust": (
+        "own", "trust_remote_code", add_code(), set_keys("config.json", **MODEL),
+        set_keys(SETTINGS, config_kwargs=TRUST),
+    ),
+    "a_configuration_of_its_own": (
+        "plain", r"config\.json has the key 'auto_map'", add_code(), set_keys("config.json", model_type="evil", **MODEL)
+    ),
+    "a_tokenizer_of_its_own": (  # transformers' own takes its place
+        "plain", "", add_code(), set_keys("tokenizer_config.json", tokenizer_class="EvilTokenizer", **TOKENIZER)
+    ),
+    "a_module_of_its_own": ("stock", "payload.EvilModule", add_code(), list_module(type="payload.EvilModule")),
+    "a_library_as_module": ("plain", "not one of sentence-transformers' modules", list_a_library),
+    "a_module_outside": ("stages", OUTSIDE, list_module(path="../model/2_Dense")),
+    "an_activation_of_its_own": (
+        "stages", "activation_function", set_keys("2_Dense/config.json", activation_function="payload.Evil")
+    ),
+    "a_pickled_module": ("stages", "pickled", pickle_weights("2_Dense")),
+    "pickled_weights": ("plain", "pickled weights", pickle_weights()),
+    "requested_pickled_weights": (
+        "stock", "weights_only", pickle_weights(),
+        set_keys(SETTINGS, model_kwargs={"weights_only": False, "use_safetensors": False}),
+    ),
+    "parts_outside": (
+        "plain", "weight_map names", move_outside("model.safetensors", None),
+        set_keys("model.safetensors.index.json", **PARTS),
+    ),
+    "weights_by_another_name": (
+        "plain", "transformers_weights",
+        lambda folder, marker: (folder / "weights.bin").write_bytes(pickle.dumps(Pickled(marker))),
+        set_keys("config.json", transformers_weights="weights.bin"),
+    ),
+    "a_tokenizer_outside": (
+        "stock", "tokenizer_name_or_path", set_keys(SETTINGS, tokenizer_name_or_path="/elsewhere")
+    ),
+    "a_vocabulary_outside": ("plain", "vocab_file", read_a_secret),
+    "arguments_for_the_tokenizer": (
+        "plain", "init_inputs", set_keys("tokenizer_config.json", init_inputs=["/etc/hostname"])
+    ),
+    "another_tokenizer_file": (
+        "plain", "fast_tokenizer_files",
+        set_keys("tokenizer_config.json", fast_tokenizer_files=["../tokenizer.4.0.json"]),
+    ),
+    "a_path_as_new_setting": (
+        "stock", r"config_kwargs\.something_new", set_keys(SETTINGS, config_kwargs={"something_new": "../elsewhere"})
+    ),
+    "a_vocabulary_outside_in_a_nested_setting": (
+        "stock", r"processor_kwargs\.nested\.deeper\.vocab_file",
+        set_keys(SETTINGS, processor_kwargs={"nested": [{"deeper": {"vocab_file": "secret.txt"}}]}),
+    ),
+    "a_kernel_of_the_hub_in_a_list": ("stages", "attn_implementation", set_keys("config.json", parts=[KERNEL])),
+    "a_route_of_its_own": (
+        "router", "The code is payload.py of the model itself", add_code(),
+        add_route("query_9_Evil", "payload.EvilModule"),
+    ),
+    "a_route_outside": ("router", OUTSIDE, add_route("../elsewhere", "sentence_transformers.models.Transformer")),
+    "a_router_in_itself": ("router", "inside another", add_route(".", "sentence_transformers.models.Router")),
+    "a_route_with_pickled_weights": ("router", "pickled weights", pickle_weights(ROUTE)),
+    "route_settings_with_trust": (
+        "router", "trust_remote_code", add_code(ROUTE), set_keys(f"{ROUTE}/{SETTINGS}", model_kwargs=TRUST)
+    ),
+    "routes_outside": ("router", "link", move_outside("router_config.json", "router_config.json")),
+    "an_adapter": (
+        "plain", "adapter",
+        set_keys("adapter_config.json", peft_type="LORA", base_model_name_or_path="somebody/else", r=4),
+    ),
+    "a_quantised_model": (
+        "plain", "quantization_config",
+        set_keys("config.json", quantization_config={"quant_method": "hqq", "quant_config": {}}),
+    ),
+    "a_kernel_of_the_hub": (
+        "own", "_attn_implementation", set_keys("config.json", _attn_implementation="somebody/kernel")
+    ),
+    "a_kernel_of_the_hub_for_a_part": (
+        "plain", "text_config.attn_implementation", set_keys("config.json", text_config=KERNEL)
+    ),
+    "a_processor_of_its_own": (
+        "plain", r"processor_config\.json and video_preprocessor_config\.json have the key 'auto_map'", add_code(),
+        *(
+            set_keys(f"{name}_config.json", auto_map={f"Auto{kind}": "payload.EvilTokenizer"})
+            for name, kind in (
+                ("processor", "Processor"), ("preprocessor", "ImageProcessor"), ("video_preprocessor", "VideoProcessor")
+            )
+        ),
+    ),
+    "generation_of_its_own": (  # nothing is generated
+        "plain", "", generate, set_keys("generation_config.json", custom_generate="payload", **TRUST)
+    ),
+    "a_link_outside": ("stock", "link", move_outside("config.json", "config.json")),
+    "a_folder_outside": ("stages", "link", move_outside("2_Dense", "2_Dense")),
+    "the_state_outside": ("own", "link", move_outside("essent", "essent")),
+    "the_recipe_outside": ("own", "link", move_outside("essent/encoder.json", "essent/encoder.json")),
+    "weights_linked_under_a_second_name": (
+        "plain", "link", move_outside("model.safetensors", "weights.safetensors"),
+        set_keys("config.json", transformers_weights="weights.safetensors"),
+    ),
+    "a_configuration_outside": (
+        "own", r"config_kwargs\._configuration_file", set_keys("../secret.json"),
+        set_keys(SETTINGS, config_kwargs={"_configuration_file": "../secret.json"}),
+    ),
+    "another_format": (
+        "own", r"config_kwargs\.gguf_file", set_keys(SETTINGS, config_kwargs={"gguf_file": "../model.gguf"})
+    ),
+    "a_configuration_of_a_version_outside": (
+        "plain", "configuration_files", set_keys("config.json", configuration_files=["../config.4.0.0.json"])
+    ),
+    "a_pipe": ("plain", "pipe", make_a_pipe),
+    "a_word_tokenizer_of_its_own": (
+        "rows", "wordembedding_config.json|tokenizer_class", add_code(),
+        set_keys(f"{WORDS}/wordembedding_config.json", tokenizer_class="payload.EvilTokenizer"),
+    ),
+    "the_tokenizer_of_words": (
+        "rows", "auto_map", add_code(WORDS),
+        set_keys(f"{WORDS}/tokenizer_config.json", tokenizer_class="Evil", **TOKENIZER),
+    ),
+    "the_configuration_of_rows": (  # the configuration's own class is known
+        "rows", "", add_code("essent"), set_keys("essent/config.json", **MODEL)
+    ),
+    "the_saved_tokenizer": (
+        "rows", "auto_map", add_code("essent/tokenizer"),
+        set_keys("essent/tokenizer/tokenizer_config.json", tokenizer_class="Evil", **TOKENIZER),
+    ),
+    "foreign_code_in_the_folder": ("own", "", replace_code),  # essent runs its own code
+    "an_unknown_similarity": (
+        "table", "similarity_fn_name",
+        set_keys("config_sentence_transformers.json", similarity_fn_name="payload.Evil"),
+    ),
+}  # fmt: skip
+
+
+def attack(name: str, folder: Path, marker: Path) -> None:
+    for change in ATTACKS[name][2:]:
+        change(folder, marker)

@@ -48,7 +48,7 @@ def saved(
             table = StaticEmbedding(Encoder(model).tokenizer.backend_tokenizer, embedding_dim=8)
             source = folder.with_name(f"{folder.name}-source")
             SentenceTransformer(modules=[table], device="cpu").save(str(source))
-            Encoder(str(source), "static | centre").fit(CORPUS).save(str(folder))
+            Encoder(source, "static | centre").fit(CORPUS).save(str(folder))
         else:
             recipe = {"own": "ditto:2-3 weights=idf", "rows": "static weights=idf"}.get(kind, "mean | zscore")
             encoder = Encoder(model, recipe, device="cpu").fit(CORPUS)
@@ -133,7 +133,7 @@ def test_verify_detects_a_changed_byte_of_a_large_file(
     content[-20] ^= 1  # in the mantissa of a number, or a letter of a token
     (folder / large).write_bytes(content)
     with pytest.raises(EssentError, match=f"{large} has changed since it was saved"):
-        Encoder(str(folder))
+        Encoder(folder)
     monkeypatch.setattr(files_module, "SMALL", 0)  # as for a model of real size
     with pytest.raises(EssentError, match=f"{large} has changed since it was saved"):
         essent.verify(str(folder))

@@ -66,11 +66,11 @@ def written_by(folder: Path, version: str | None) -> None:
     ],
 )
 def test_a_harmless_key_changes_nothing(file: str, keys: dict, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    before = Encoder(str(folder), device="cpu").encode(TEXTS)
+    before = Encoder(folder, device="cpu").encode(TEXTS)
     edit(folder / file, **keys)
     with caplog.at_level(logging.WARNING, "essent"):
-        np.testing.assert_array_equal(Encoder(str(folder), device="cpu").encode(TEXTS), before)
-        Encoder(str(folder), device="cpu")
+        np.testing.assert_array_equal(Encoder(folder, device="cpu").encode(TEXTS), before)
+        Encoder(folder, device="cpu")
     messages = [record.message for record in caplog.records if record.name.startswith("essent")]
     expected = [f"{folder / file}: Normalize does not support the key 'new_flag', which is ignored."]
     assert messages == (expected if "Normalize" in file else [])  # once for every file
@@ -89,7 +89,7 @@ def test_an_unsupported_key_names_the_version(file: str, keys: dict, version: st
     edit(folder / file, **keys)
     written_by(folder, version)
     with pytest.raises(DamagedError) as caught:
-        Encoder(str(folder))
+        Encoder(folder)
     message = str(caught.value)
     assert f"{folder / file}: " in message
     assert "does not support the key 'pooling_dropout'" in message
@@ -119,7 +119,7 @@ def test_errors_mention_trust_only_where_code_exists(kind: str, hint: str, folde
     if kind == "payload.EvilModule":
         code(folder, tmp_path / "marker")
     with pytest.raises(DamagedError) as caught:
-        Encoder(str(folder))
+        Encoder(folder)
     assert hint in str(caught.value)
     assert ("trust_remote_code=True" in str(caught.value)) == ("payload" in kind)
     assert not (tmp_path / "marker").exists()
@@ -130,7 +130,7 @@ def test_missing_code_is_named(bert: Path, tmp_path: Path) -> None:
     shutil.copytree(bert, folder)
     edit(folder / "config.json", model_type="new", auto_map={"AutoConfig": "modeling_new.Config"})
     with pytest.raises(DamagedError, match=r"names, modeling_new\.py, is missing") as caught:
-        Encoder(str(folder))
+        Encoder(folder)
     assert "trust" not in str(caught.value)
 
 
@@ -169,8 +169,8 @@ def test_modules_without_a_recipe_open_unchanged(kind: str, bert: Path, tmp_path
     opened = open_as_it_is(str(tmp_path / "model"), {"device": "cpu"})
     np.testing.assert_allclose(opened.encode(TEXTS), expected, atol=1e-6)
     if kind == "dropout":
-        assert str(Encoder(str(tmp_path / "model")).recipe) == message
+        assert str(Encoder(tmp_path / "model").recipe) == message
         return
     with pytest.raises(RecipeError, match=message) as caught:
-        Encoder(str(tmp_path / "model"))
+        Encoder(tmp_path / "model")
     assert "trust" not in str(caught.value)

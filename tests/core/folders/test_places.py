@@ -27,11 +27,11 @@ BESIDE = ("handler.py", "training_config.json", "notes.onnx.txt", "vocabulary.cs
 
 def test_unread_files_may_lie_beside_a_saved_model(bert: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
-    encoder = Encoder(str(bert), "mean")
+    encoder = Encoder(bert, "mean")
     encoder.save(str(folder))
     for name in BESIDE:
         (folder / name).write_text("my own\n")
-    np.testing.assert_array_equal(Encoder(str(folder)).encode(TEXTS), encoder.encode(TEXTS))
+    np.testing.assert_array_equal(Encoder(folder).encode(TEXTS), encoder.encode(TEXTS))
     assert essent.verify(str(folder)).passed
     encoder.save(str(folder))
     assert {(folder / name).read_text() for name in BESIDE} == {"my own\n"}
@@ -48,7 +48,7 @@ def test_saving_keeps_the_files_of_a_folder_without_a_model(
     mine = {*BESIDE, "README.md", "adapter_config.json", "old.safetensors"}
     for name in mine:
         (folder / name).write_text("my own\n")
-    (Encoder(str(bert), "mean", device="cpu") if save else compiled_by("onnx")).save(str(folder))
+    (Encoder(bert, "mean", device="cpu") if save else compiled_by("onnx")).save(str(folder))
     written = {"README.md"} if save else set()  # the model card
     assert {name for name in mine if (folder / name).read_text() == "my own\n"} == mine - written
 
