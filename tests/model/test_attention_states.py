@@ -232,7 +232,7 @@ def test_unreadable_names(source: str) -> None:
 
 @pytest.mark.parametrize("source", ["value:0", "attention:4", "attention:L-3-out"])
 def test_layers_that_do_not_exist(source: str, bert: Path) -> None:
-    with pytest.raises(UnsupportedRecipeError, match=r"value:k, attention:k and attention:k-out, k of 1 to 3"):
+    with pytest.raises(UnsupportedRecipeError, match=r"value:k, attention:k, attention:k-out, k of 1 to 3"):
         Encoder(str(bert), f"layers={source}", device="cpu")
 
 

@@ -121,7 +121,10 @@ def test_the_published_templates_are_byte_exact() -> None:
         ("maen", "Did you mean 'mean'"),
         ("weights=idff", "Did you mean 'idf'"),
         ("reduce=summ", "Did you mean 'sum'"),
-        ("layers=statik", "unknown source 'statik'. Known: static, 0 … L, L-1, L-bias, topk:200, avg, random"),
+        (
+            "layers=statik",
+            "unknown source 'statik'. Known: static, 0 … L, L-1, L-bias, value:L, attention:L, attention:L-out, topk:200, avg, random",
+        ),
         ("wieghts=idf", "Did you mean 'weights'"),
         ("template=T0+T44", "Did you mean 'T4'"),
     ],
