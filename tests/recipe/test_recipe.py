@@ -123,7 +123,7 @@ def test_the_published_templates_are_byte_exact() -> None:
         ("reduce=summ", "Did you mean 'sum'"),
         (
             "layers=statik",
-            "unknown source 'statik'. Known: static, 0 … L, L-1, L-bias, value:L, attention:L, attention:L-out, topk:200, avg, random",
+            "unknown source 'statik'. Known: static, 0 … L, L-1, L-bias, value:L, ",
         ),
         ("wieghts=idf", "Did you mean 'weights'"),
         ("template=T0+T44", "Did you mean 'T4'"),
