@@ -26,6 +26,7 @@ MIXES = ("static", "0", "L", "0+L", "L-1+L", "1+2+L", "0+1+2+L")
 # Unit length does not change cosines, but it matters for clusters by distance: a search should serve both.
 UNIT = " | normalize"
 CHAINS = ("", *(step + UNIT for step in ("centre", "zscore", "abtt:1", "abtt", "whiten", "whiten:64", "quantile")))
+SUMS = ("about+prompteol-example", "about+one-word+prompteol-example")  # of templates that have a pass in any case
 AFFINE = ("", *(step + UNIT for step in ("centre", "zscore", "abtt", "whiten", "whiten:64")))
 
 
@@ -207,6 +208,8 @@ SPACES: dict[str, Space] = {
                     shaping=CHAINS,
                 ),
                 Grid(templates=("T4", "about-mask"), layers=("L", "L-1", "L-2"), weights=("mask",), shaping=CHAINS),
+                Grid(templates=SUMS, layers=("L", "L-1", "L-2"), weights=("last",), shaping=CHAINS),
+                Grid(templates=("echo",), layers=("L", "L-1", "L-2"), weights=("second", "position"), shaping=CHAINS),
             ),
             name="decoder",
         ),
