@@ -35,7 +35,7 @@ def test_portable_or_the_reason(tiny: str, lines: Path, tmp_path: Path) -> None:
     expected = Encoder(tiny, recipe).fit(TEXTS).encode(TEXTS)
     np.testing.assert_allclose(SentenceTransformer(str(output)).encode(TEXTS), expected, atol=1e-5)
     completed = run("save", "-m", tiny, "-r", "ditto:1-2", "--fit", lines, "-o", tmp_path / "other")
-    assert "cannot load this folder: weights=ditto:1-2 reads attention" in completed.stdout
+    assert "cannot load this folder: layers=0+L weights=ditto:1-2 reads attention" in completed.stdout
     assert f"ditto:1-2 has nothing to fit: --fit {lines} is ignored." in completed.stderr
     (output / "mine.txt").touch()
     assert not run("save", "-m", tiny, "-r", "mean", "-o", output, "--force", "-q").stdout

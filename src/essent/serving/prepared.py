@@ -24,7 +24,8 @@ from essent._core.machine import AUTO, BFLOAT16, FLOAT32
 from essent._core.texts import mend_surrogates
 from essent.engine.choice import EngineChoice, check_graph
 from essent.errors import EngineError, MissingDependencyError, ModelError, RecipeError
-from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend, filled_ids, filled_spans, in_frame, read_ids
+from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend, filled_ids, in_frame, read_ids
+from essent.recipe.tokens.spans import filled_spans
 from essent.serving.worker import Source
 from essent.static.encoder import StaticEncoder, static_of
 from essent.tasks.calibration import Calibration

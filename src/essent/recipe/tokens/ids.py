@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TOKENS_PER_TEXT, SHORT_TEXTS = 64, 16  # definition of the batch size, see `batches`
-_tokenizer_lock = Lock()  # tokenizers are shared between threads, and settings change per call
+tokenizer_lock = Lock()  # tokenizers are shared between threads, and settings change per call
 DROPPED = "dropped_ids"  # key in tokenizer_config.json: ids that are removed from every text
 
 
@@ -166,7 +166,7 @@ def text_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], plain_text: b
 
     Ids in the tokenizer's setting `dropped_ids` are removed (the unknown word of word vectors).
     """
-    with _tokenizer_lock:
+    with tokenizer_lock:
         backend = fast_backend(tokenizer)
         backend.encode_special_tokens = plain_text
         try:
@@ -252,27 +252,14 @@ def filled_ids(
     A text that is too long is truncated before it is filled in. A text that is empty, contains a special token, or
     changes more than the frame's inner two tokens is tokenized alone and put into the frame.
     """
-    with _tokenizer_lock:
-        return _fill(backend, frame, frame.prepare(texts), max_seq_length, at_start)
+    with tokenizer_lock:
+        return fill_template(backend, frame, frame.prepare(texts), max_seq_length, at_start)
 
 
-def filled_spans(backend: Tokenizer, frame: Frame, text: str) -> list[tuple[int, tuple[int, int]]]:
-    """Return the ids of the template filled with a text, each with its characters in the text (start, stop).
-
-    Tokens before the text start below 0. A text that is tokenized alone, see `filled_ids`, has only empty spans.
-    """
-    before, after = frame.template.split(SLOT)
-    with _tokenizer_lock:
-        (prepared,) = frame.prepare([text])
-        (ids,) = _fill(backend, frame, [prepared], None, False)
-        encoding = backend.encode(f"{before}{prepared}{after}", add_special_tokens=True)
-    spans = [(start - len(before), stop - len(before)) for start, stop in encoding.offsets]
-    return list(zip(ids, spans if encoding.ids == ids else [(0, 0)] * len(ids), strict=True))
-
-
-def _fill(
+def fill_template(
     backend: Tokenizer, frame: Frame, prepared: list[str], max_seq_length: int | None, at_start: bool
 ) -> list[list[int]]:
+    """Return `filled_ids` of prepared texts; the caller holds `tokenizer_lock`."""
     before, after = frame.template.split(SLOT)
     rows = read_ids(backend, [f"{before}{text}{after}" for text in prepared], add_special_tokens=True)
     special, unknown = _special_tokens(backend)

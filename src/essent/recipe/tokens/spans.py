@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from essent.recipe.tokens.ids import _tokenizer_lock, dropped_ids, fast_backend
+from essent.recipe.named import SLOT
+from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend, fill_template, tokenizer_lock
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
 
 
@@ -20,7 +22,7 @@ def text_spans(
 
     The texts must have no surrogates.
     """
-    with _tokenizer_lock:
+    with tokenizer_lock:
         backend = fast_backend(tokenizer)
         backend.encode_special_tokens = plain_text
         try:
@@ -46,3 +48,17 @@ def chunks_of_tokens(spans: np.ndarray, starts: Sequence[int]) -> np.ndarray:
     last_characters = np.maximum(spans[:, 1] - 1, spans[:, 0])  # (T,)
     chunks: np.ndarray = np.searchsorted(starts, last_characters, side="right") - 1
     return np.maximum.accumulate(chunks) if len(chunks) else chunks
+
+
+def filled_spans(backend: Tokenizer, frame: Frame, text: str) -> list[tuple[int, tuple[int, int]]]:
+    """Return the ids of the template filled with a text, each with its characters in the text (start, stop).
+
+    Tokens before the text start below 0. A text that is tokenized alone, see `filled_ids`, has only empty spans.
+    """
+    before, after = frame.template.split(SLOT)
+    with tokenizer_lock:
+        (prepared,) = frame.prepare([text])
+        (ids,) = fill_template(backend, frame, [prepared], None, False)
+        encoding = backend.encode(f"{before}{prepared}{after}", add_special_tokens=True)
+    spans = [(start - len(before), stop - len(before)) for start, stop in encoding.offsets]
+    return list(zip(ids, spans if encoding.ids == ids else [(0, 0)] * len(ids), strict=True))
