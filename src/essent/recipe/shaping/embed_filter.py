@@ -1,4 +1,4 @@
-"""EmbedFilter: the affine step that is learned from the model's output embedding."""
+"""EmbedFilter: an affine step learned from the model's output embedding."""
 
 from __future__ import annotations
 
