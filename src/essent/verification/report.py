@@ -50,7 +50,7 @@ class Report:
 
     Attributes:
         model: the folder or name.
-        verification: the comparison with what was saved; None for a folder that essent did not save.
+        verification: the comparison with its saved state; None for a folder that essent did not save.
         server: address, number of texts, lowest cosine and largest difference of the comparison with a server, or None.
         recipe: the recipe of the model.
         texts: number of texts that the health checks read.
