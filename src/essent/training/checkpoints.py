@@ -156,8 +156,8 @@ def writing_checkpoint(trainer: Any) -> Iterator[None]:
     """Let transformers' trainer write its checkpoint in this block; remove older ones once it is complete.
 
     Raises:
-        TrainingError: it cannot be written, for example to a full disk. The incomplete checkpoint is removed, and the error
-            names the last valid one.
+        TrainingError: it cannot be written, for example to a full disk. The incomplete checkpoint is removed, and the
+            error names the last valid one.
     """
     arguments, step = trainer.args, trainer.state.global_step
     folder = Path(str(arguments.output_dir))
