@@ -51,7 +51,7 @@ def check_model(model: Any) -> str:
 
 
 def check_size(size: Any, name: str) -> None:
-    """Refuse a size that is not a whole number of at least 1.
+    """Raise an error for a size that is not a whole number of at least 1.
 
     Raises:
         InputError: names the argument and its value.
@@ -61,7 +61,7 @@ def check_size(size: Any, name: str) -> None:
 
 
 def check_device(device: Any) -> None:
-    """Refuse a device that cannot compute on this machine; None means the best one.
+    """Raise an error for a device that cannot compute on this machine; None means the best device.
 
     Raises:
         InputError: names the devices of this machine.
@@ -86,7 +86,7 @@ def check_device(device: Any) -> None:
 
 
 def check_vectors(first: Any, second: Any) -> None:
-    """Refuse inputs of a similarity that are not vectors (N,K), or one vector (K,), of equal width.
+    """Raise an error for inputs of a similarity other than vectors (N,K), or one vector (K,), of equal width.
 
     Raises:
         InputError: names the type or the widths.
@@ -102,7 +102,7 @@ def check_vectors(first: Any, second: Any) -> None:
 
 
 def check_prompts(prompts: Any) -> None:
-    """Refuse prompts that are not a mapping from names to texts.
+    """Raise an error for prompts that are not a mapping from names to texts.
 
     Raises:
         InputError: names the wrong prompts.
@@ -114,7 +114,7 @@ def check_prompts(prompts: Any) -> None:
 
 
 def check_prompt(prompt: Any, prompt_name: Any, prompts: Mapping[str, Any]) -> None:
-    """Refuse a prompt that is not a str, and a prompt name that the model does not have.
+    """Raise an error for a prompt that is not a str, and for a prompt name that the model does not have.
 
     Raises:
         InputError: lists the model's prompts.

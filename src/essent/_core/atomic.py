@@ -91,7 +91,7 @@ def replacing_folder(path: str | Path, carried: Iterable[str] = ()) -> Iterator[
 
 
 def require_replaceable(path: str | Path) -> Path:
-    """Refuse a path that `replacing_folder` cannot replace, before work is done for it; return the resolved path.
+    """Check, before any work, that `replacing_folder` can replace a path; return the resolved path.
 
     Raises:
         DataError: a file, the current folder or one above it, a mount point, or something read-only.
@@ -204,7 +204,7 @@ def _resolved(path: str | Path) -> Path:
 
 
 def require_writable(path: str | Path, *, inside: bool = False) -> None:
-    """Refuse a path that cannot be replaced.
+    """Raise an error for a path that cannot be replaced.
 
     Args:
         inside: whether files are only written in the folder, whose own parent may then be read-only.

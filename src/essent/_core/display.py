@@ -1,4 +1,4 @@
-"""What users see: progress of long loops, and HTML for notebooks with every text escaped."""
+"""Progress of long loops, and HTML for notebooks with every text escaped."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def has_file(name: str, file: str, hub: Mapping[str, Any]) -> bool:
 
 
 def check_dataset(name: str, instead: str) -> None:
-    """Refuse a data set of the hub that is neither a folder nor cached, if the hub cannot be reached.
+    """Raise an error for a data set that is neither a folder nor cached, if the hub cannot be reached.
 
     Args:
         instead: how to pass local files, for the message.

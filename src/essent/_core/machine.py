@@ -90,7 +90,7 @@ def has_bfloat16(device: str) -> bool:
 
 
 def check_bfloat16(precision: str, device: str) -> None:
-    """Refuse bfloat16 on a type of device without such arithmetic.
+    """Raise an error for bfloat16 on a type of device without such arithmetic.
 
     Raises:
         EngineError: the device has no bfloat16 arithmetic.

@@ -41,7 +41,7 @@ def check_texts(texts: Any) -> list[str]:
 
 
 def texts_to_fit(texts: list[str], name: str) -> list[str]:
-    """Return the texts, and refuse an empty list.
+    """Return the texts; raise an error for an empty list.
 
     Raises:
         InputError: no texts; the message names the argument.

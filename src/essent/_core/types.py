@@ -16,7 +16,7 @@ TextsLike: TypeAlias = "Iterable[str]"  # a list, a column, an array, a generato
 
 
 class NamesItsModel(ABCMeta):
-    """The metaclass of encoders, with "sentence_transformers" in the class's repr.
+    """Metaclass of encoders that adds "sentence_transformers" to the repr of the class.
 
     BERTopic and KeyBERT recognize an encoder only by "sentence_transformers" in `str(type(model))`; otherwise they
     silently load another model from the hub.

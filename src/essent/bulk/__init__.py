@@ -1,4 +1,4 @@
-"""Any number of texts to vectors, in parts that are written whole: a killed run is resumed, with the same bytes."""
+"""Embed any number of texts in parts that are written atomically; a resumed run writes the same bytes."""
 
 from essent._core.lazy import optional_import
 

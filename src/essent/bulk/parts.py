@@ -277,7 +277,7 @@ def _read_part(path: Path) -> Part:
 def check_same(
     parts: Mapping[str, Part], run: Mapping[str, Any], sources: Sequence[Source], folder: Path, *, complete: bool
 ) -> None:
-    """Refuse to resume if the parts are those of another run.
+    """Raise an error if the parts are from another run, which cannot be resumed.
 
     Args:
         run: the values that all parts share.

@@ -1,4 +1,4 @@
-"""What a bulk run computes, with which model: every value that the vectors or the files depend on."""
+"""Settings of a bulk run and its model: every value that the vectors or the files depend on."""
 
 from __future__ import annotations
 

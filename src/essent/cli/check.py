@@ -1,4 +1,4 @@
-"""`essent check`: problems of a model, and its comparison with what was saved or with a server."""
+"""`essent check`: problems of a model, and its comparison with the saved state or with a server."""
 
 from __future__ import annotations
 

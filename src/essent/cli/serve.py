@@ -21,7 +21,7 @@ def serve(
 ) -> None:
     """Serve embeddings over HTTP.
 
-    Clients of OpenAI's API and of text-embeddings-inference (TEI) work unchanged. Texts that are too long are refused
+    Clients of OpenAI's API and of text-embeddings-inference (TEI) work unchanged. Texts that are too long are rejected
     or, with --truncate, truncated and reported in the response. Short requests do not wait for large ones.
 
     Before the server starts, every model must reproduce its golden vectors: the vectors of a few fixed texts, stored

@@ -167,7 +167,7 @@ def _infer(request: Any, ids: np.ndarray, attention_mask: np.ndarray) -> np.ndar
 
 
 def check_precision(precision: str, capabilities: Iterable[str]) -> None:
-    """Refuse bfloat16 on a CPU without such arithmetic, where OpenVINO would silently compute in float32."""
+    """Raise an error for bfloat16 on a CPU without such arithmetic, where OpenVINO would silently use float32."""
     if precision == "bfloat16" and "BF16" not in capabilities:
         raise EngineError(
             "precision='bfloat16': this CPU has no bfloat16 arithmetic (AVX-512 BF16 or AMX). Use precision='float32', "

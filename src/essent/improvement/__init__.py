@@ -1,4 +1,4 @@
-"""From a pretrained model and texts to the best encoder within a time budget: `essent improve`."""
+"""Make the best encoder from a pretrained model and texts within a time budget: `essent improve`."""
 
 from essent._core.lazy import needs_torch
 

@@ -213,7 +213,7 @@ class Metric:
     # -- comparing --------------------------------------------------------------------------------------------------
 
     def score(self, name: str, *, test: bool = False) -> float:
-        """Return an encoder's score ×100 by the labels or the criterion, or on the tests, which decide nothing."""
+        """Return an encoder's score ×100 by the labels or the criterion, or on the tests, which no choice reads."""
         if test or self.by_labels:
             data_sets = self._scored(name, test)
             return float(mean_of_data_sets(data_sets, [data_set.scores() for data_set in data_sets])[0])

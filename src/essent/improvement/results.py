@@ -328,7 +328,7 @@ def collect_results(run: Run) -> Improved:
 
 
 def answer_of(goal: str, outputs: Mapping[str, Output]) -> tuple[str, str]:
-    """Return which result serves a goal, and why; speeds do not influence the answer."""
+    """Return the best result for a goal, and the reason; speeds do not influence the answer."""
     encoder, static = outputs[ENCODER], outputs.get(STATIC)
     if goal == "quality":
         graph_note = " The graph gives the same vectors, faster." if GRAPH in outputs else ""

@@ -1,4 +1,4 @@
-"""`improve`: from a pretrained model and texts to the best encoder within a time budget.
+"""`improve`: make the best encoder from a pretrained model and texts within a time budget.
 
 search recipes ─ trials ─ train, search again ─ encoder ─ static ─ graph ─ report
 

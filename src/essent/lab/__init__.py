@@ -1,1 +1,1 @@
-"""What researchers do and users of embeddings do not; the core never imports it."""
+"""Tools for research; the core never imports this package."""

@@ -1,7 +1,7 @@
 """Files of word vectors (GloVe, word2vec, fastText) as static models: words instead of word pieces.
 
-Supported are GloVe's text, word2vec's text and binary, fastText's .vec and .bin, all also gzipped. The first bytes
-determine the format, never the file name. Files list words by frequency, the most frequent first.
+Supported formats are GloVe's text, word2vec's text and binary, and fastText's .vec and .bin, all also gzipped. The
+first bytes determine the format, never the file name. Files list words by frequency, the most frequent first.
 
 The file's words are the vocabulary. A text is split at spaces, then into words, numbers and punctuation. A word that
 is not in the file has no token, so no mean, weight or frequency counts it.

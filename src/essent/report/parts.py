@@ -22,7 +22,7 @@ Better = Literal["higher", "lower", ""]  # empty: neither
 
 @dataclass(frozen=True)
 class Number:
-    """A value with its interval; what is not finite becomes None, and so does an interval that lacks an end."""
+    """A value with its interval; numbers that are not finite become None, and so does an interval without both ends."""
 
     value: float | None = None
     low: float | None = None

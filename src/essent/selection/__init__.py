@@ -1,4 +1,4 @@
-"""Recipes on tasks: evaluate a few, or search a space; leaderboards, a criterion without labels, MTEB both ways."""
+"""Recipes on tasks: evaluate a few or search a space; leaderboards, a criterion without labels, MTEB."""
 
 from essent._core.lazy import lazy_names
 

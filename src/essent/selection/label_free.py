@@ -90,7 +90,7 @@ class Teacher:
 
     @property
     def note(self) -> str:
-        """Which judges selected the teachers, for the report."""
+        """Note for the report about the judges that selected the teachers."""
         end = "." if "neighbours" in self.judges else "; with running text, the selection would be better."
         return f"The teachers were selected by {', '.join(self.judges)}{end}"
 

@@ -201,7 +201,7 @@ def _scores(result: Result) -> dict[str, Any]:
 def read_mteb_results(path: str | Path) -> list[Result]:
     """Read MTEB's saved results: one result per task and split, in the order of the file names.
 
-    MTEB's fractions become ×100, as everywhere in essent. Unchanged are thresholds and errors (recognized by name),
+    MTEB's fractions become ×100, as everywhere in essent. These stay unchanged: thresholds and errors (by their name),
     metrics with values outside of [-1, 1], and all metrics of a file whose main score is outside. MTEB does not save
     which metric is the main one, so the main score is a separate metric "main_score"; its key is "all", or "mean" (the
     unweighted mean over subsets, as in MTEB) if there are several. MTEB does not save the number of examples either:

@@ -184,7 +184,7 @@ def _is_linear(plan: Plan) -> bool:
 
 
 def required_by(plans: Sequence[Plan] | Sequence[Block]) -> RequiredOutputs:
-    """Return the outputs that all of these require from one forward pass."""
+    """Return the outputs that all of these recipes require from one forward pass."""
     return reduce(operator.or_, [plan.required for plan in plans], RequiredOutputs())
 
 

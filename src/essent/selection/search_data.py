@@ -1,4 +1,4 @@
-"""One data set of a search: what is scored, what recipes learn from, which pairs are compared; and the test data."""
+"""One data set of a search: the scored examples, the texts to fit on, the compared pairs; and the test data."""
 
 from __future__ import annotations
 

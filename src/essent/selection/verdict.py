@@ -1,4 +1,4 @@
-"""From scores to a leaderboard: which recipe a search recommends, and how certain the choice is.
+"""From scores to a leaderboard: the recipe that a search recommends, and the certainty of the choice.
 
 The recipe ranked first is recommended if it is significantly better than the baselines, otherwise a baseline is.
 Labels decide by cross-validation, test data directly.
@@ -253,7 +253,7 @@ def folds_of(task: LabeledTask, seed: int) -> np.ndarray:
 def decide(
     board: Leaderboard, comparisons: Sequence[Comparison], measurement: str, objections: Sequence[str] = ()
 ) -> Leaderboard:
-    """Decide between the leader and the baselines: the first one that it does not beat significantly is retained.
+    """Decide between the leader and the baselines; retain the first baseline that it does not beat significantly.
 
     A leader that is itself a baseline must only beat the baselines before it.
 

@@ -115,7 +115,7 @@ class Engine:
         return vectors, (job.started or job.arrival) - job.arrival
 
     def pump(self) -> None:
-        """Send batches to free lanes; refuse the waiting requests if there is no engine."""
+        """Send batches to free lanes; reject the waiting requests if there is no engine."""
         connection = self.connection
         if connection is None or self._ended.is_set() or self.state not in ("ready", "checking"):
             for job in list(self.schedule.jobs):
@@ -256,7 +256,7 @@ class Engine:
             process.close()
 
     def fail(self, reason: str) -> None:
-        """Kill the process, and refuse all requests that wait for it."""
+        """Kill the process, and reject all requests that wait for it."""
         if self._ended.is_set():
             return
         self.failure = reason

@@ -1,4 +1,4 @@
-"""What a server needs to know of a model before it runs it, computed once in a process that then ends.
+"""The data of a model that a server reads before it runs the model, computed once in a separate process.
 
 Only this process imports torch and transformers. The HTTP process needs neither, and an engine that runs a graph
 restarts in a second or two.
@@ -45,7 +45,7 @@ OWN_TOLERANCE = 1e-4  # below float32: the same graph in other batches
 
 @dataclass(frozen=True)
 class Reading:
-    """How a model reads texts: tokenizer, frame around a text, maximum length. Needs no torch.
+    """A model's conversion of texts to ids: tokenizer, frame around a text, maximum length. Needs no torch.
 
     The HTTP process tokenizes, so that lengths, usage and schedule are exact before a request is queued.
 
@@ -129,7 +129,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class GoldenVectors:
-    """How the vectors are checked: number of texts, allowed difference, and differences per way of loading."""
+    """The check of the vectors: number of texts, allowed difference, and differences per way of loading."""
 
     texts: int
     allowed_difference: float
@@ -138,7 +138,7 @@ class GoldenVectors:
 
 @dataclass(frozen=True)
 class Description:
-    """What a model computes, as `/recipe` returns it.
+    """The recipe, fit and check of a model, as `/recipe` returns them.
 
     Attributes:
         digest: of the recipe and its golden vectors.

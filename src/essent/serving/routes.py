@@ -131,7 +131,7 @@ async def similarity(service: Served, body: schemas.SimilarityBody) -> Response:
 
 @tei_router.post("/", response_model=list[list[float]] | list[float])
 async def root(service: Served, body: schemas.SimilarityBody | schemas.EmbedBody) -> Response:
-    """As `/embed`, or, with a source sentence and others, as `/similarity`."""
+    """The same as `/embed`, or as `/similarity` for a source sentence and others."""
     if isinstance(body, schemas.SimilarityBody):
         return await similarity(service, body)
     return await embed(service, body)
@@ -220,13 +220,13 @@ async def metrics(service: Served) -> Response:
 
 @essent_router.get("/recipe", response_model=Description)
 async def recipe(service: Served, model: str | None = None) -> Response:
-    """What a model computes, what it was fitted on, and how its vectors were checked."""
+    """The recipe of a model, the data of its fit, and the check of its vectors."""
     return as_json(service.find(model)[0].description)
 
 
 @essent_router.post("/explain", response_model=schemas.Explained)
 async def explain(service: Served, body: schemas.ExplainBody) -> Response:
-    """Per token of a text, its weight in the recipe, and the change of the vector without it."""
+    """The weight of each token of a text in the recipe, and the change of the vector without this token."""
     model, prompt = service.find(body.model, body.prompt_name)
     tokens = model.reading.tokens(prompt + body.text)
     limit = min(MAX_TOKENS, model.description.max_tokens or MAX_TOKENS)

@@ -85,7 +85,7 @@ def _interrupt(number: int, frame: Any) -> None:
 
 
 def prepare(model: str, engine: str, folder: Path, precision: str = "auto") -> Prepared:
-    """Run `essent.serving.prepared.prepare` in a process, which frees what it imports and loads.
+    """Run `essent.serving.prepared.prepare` in a process, whose end frees the memory of its imports and model.
 
     Raises:
         EssentError: raised by `prepare`, or the process died.

@@ -86,7 +86,7 @@ class Sentences(BaseModel):
 
 
 class SimilarityParameters(Truncation):
-    """How the texts are read."""
+    """Truncation and prompt of the texts."""
 
     prompt_name: StrictStr | None = None
 
@@ -189,7 +189,7 @@ class Explained(BaseModel):
 
 
 class Typical(BaseModel):
-    """The 5 %, 50 % and 95 % quantiles of the model's cosines, over pairs that people labelled alike to this degree."""
+    """The 5 %, 50 % and 95 % quantiles of the model's cosines, over pairs whose labels are in this range."""
 
     pairs: str
     count: int
@@ -250,7 +250,7 @@ TEI_400 = {"empty_input": "Empty", "ambiguous_headers": "Validation"}  # code: T
 
 
 class RequestError(EssentError):
-    """A request is refused, in the format of OpenAI's and of TEI's clients.
+    """A request is rejected, in the format of OpenAI's and of TEI's clients.
 
     Args:
         status: HTTP status in OpenAI's API; TEI returns 422 instead of 400, except for the codes of `TEI_400`.

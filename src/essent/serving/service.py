@@ -243,7 +243,7 @@ class Service:
         return model, prompts.get(prompt_name or model.description.default_prompt or "", "")
 
     def check_texts(self, texts: list[str], name_of: NameOf) -> None:
-        """Refuse an empty list, an empty text, or too many texts.
+        """Raise an error for an empty list, an empty text, or too many texts.
 
         Raises:
             RequestError: names the field.

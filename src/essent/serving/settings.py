@@ -28,10 +28,10 @@ class Settings:
         threads: Threads of the engine; by default the machine's cores, or a container's share of them.
         api_key_file: File with one API key per line; requests must then send one of them as a bearer token.
         cors: Web pages that may call the server from a browser, such as https://example.org; none by default.
-        truncate: Truncate texts that are too long instead of refusing them; the response lists them.
+        truncate: Truncate texts that are too long instead of rejecting them; the response lists them.
         max_inputs: Maximum texts per request.
         max_request_tokens: Maximum tokens per request, over all its texts.
-        max_queue_tokens: Maximum tokens in the queue; further requests are refused with 429.
+        max_queue_tokens: Maximum tokens in the queue; further requests are rejected with 429.
         max_body_mb: Maximum megabytes of a request's body.
         max_connections: Maximum simultaneous connections.
         timeout: Seconds after which an unfinished request is answered with an error.

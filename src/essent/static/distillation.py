@@ -122,7 +122,7 @@ def collect(
 
 @dataclass(frozen=True)
 class Distilled:
-    """A static encoder and how it was made.
+    """A static encoder, with the settings and measurements of its distillation.
 
     Attributes:
         encoder: the static encoder.

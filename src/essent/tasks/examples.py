@@ -173,7 +173,7 @@ def answers_from_rows(rows: Sequence[Row]) -> tuple[dict[str, str], dict[str, st
 
 
 def check_examples(sources: Sequence[str], examples: Sequence[Example]) -> None:
-    """Check that examples have one or two texts, the same number in each, and all have a part or none has.
+    """Check that all examples have the same number of texts, one or two, and that all or none have a part.
 
     Args:
         sources: of each example, e.g. its file and line, for the message.

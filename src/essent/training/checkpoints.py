@@ -100,7 +100,7 @@ def check_checkpoint(checkpoint: Path) -> None:
 
 
 def check_same_run(started: Path, metadata: Mapping[str, Any], output: Path, may_change: Sequence[str] = ()) -> None:
-    """Check that a run has the model, data and settings of the run whose checkpoints it would resume from.
+    """Check that a run has the same model, data and settings as the checkpoints from which it would resume.
 
     Args:
         started: the file that the earlier run wrote when it started.
@@ -156,8 +156,8 @@ def writing_checkpoint(trainer: Any) -> Iterator[None]:
     """Let transformers' trainer write its checkpoint in this block; remove older ones once it is complete.
 
     Raises:
-        TrainingError: it cannot be written (a full disk, say). The incomplete checkpoint is removed, and the error
-            names the last valid one.
+        TrainingError: it cannot be written, for example to a full disk. The incomplete checkpoint is removed, and the
+            error names the last valid one.
     """
     arguments, step = trainer.args, trainer.state.global_step
     folder = Path(str(arguments.output_dir))
@@ -215,7 +215,7 @@ class GracefulStop(TrainerCallback):
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Handle the signals in this block; in another thread than the main one, do nothing."""
+        """Handle the signals in this block; do nothing outside the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

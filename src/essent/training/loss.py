@@ -116,7 +116,7 @@ def bare_template(frame: Frame, lengths: torch.Tensor) -> dict[str, torch.Tensor
 
 
 def places_of(columns: int, views: int) -> tuple[ColumnView, ...]:
-    """Return which column is read under which view: a text twice, or the anchor under the first, others under the last.
+    """Return the column of each view: a text twice, or the anchor for the first view and the others for the last.
 
     Args:
         columns: 1 (texts), 2 (pairs) or 3 (with hard negatives).

@@ -106,7 +106,7 @@ class TaskScore(BaseEvaluator):
     def __call__(
         self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1
     ) -> dict[str, float]:
-        """Return the score with its name, {"spearman": …}; an undefined one (all vectors equal) becomes the lowest.
+        """Return the score with its name, {"spearman": …}; an undefined score (all vectors equal) becomes the lowest.
 
         Raises:
             TrainingError: vectors that are not finite; names the step.

@@ -313,7 +313,7 @@ NEED_FINITE_VECTORS = (*CAUSES, "float16")
 
 
 def find_problems(name: str, texts: TextsLike | None, skip: Sequence[str], options: dict[str, Any]) -> Report:
-    """Run the checks of a model; report faults first, each followed by those that it explains.
+    """Run the checks of a model; report faults first, each followed by the problems that it explains.
 
     Raises:
         InputError: a check that does not exist.

@@ -1,4 +1,4 @@
-"""Compare folders and servers with what was saved: files by their digests, vectors by the golden vectors."""
+"""Compare folders and servers with the saved state: files by their digests, vectors by the golden vectors."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Verification:
         return all(difference <= self.allowed for difference in self.differences.values())
 
     def summary(self) -> Iterator[str]:
-        """Yield the lines of a summary: what was compared, and what loads the folder."""
+        """Yield the lines of a summary: the comparisons, and the libraries that load the folder."""
         if self.files is None:
             yield "The folder lists no digests: it was saved by an older version of essent."
         else:

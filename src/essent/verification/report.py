@@ -1,4 +1,4 @@
-"""`check` and its report: a model compared with what was saved, its health, its server. Imports no torch."""
+"""`check` and its report: comparison with the saved state, problems, a server. Does not import torch."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Report:
 
     Attributes:
         model: the folder or name.
-        verification: the comparison with what was saved; None for a folder that essent did not save.
+        verification: the comparison with its saved state; None for a folder that essent did not save.
         server: address, number of texts, lowest cosine and largest difference of the comparison with a server, or None.
         recipe: the recipe of the model.
         texts: number of texts that the health checks read.
@@ -85,7 +85,7 @@ class Report:
         return not any(problem.fault for problem in self.problems)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; `verified` is True if the folder was compared with what was saved."""
+        """Return plain values for JSON; `verified` is True if the folder was compared with its saved state."""
         plain = asdict(self)
         verified = bool(plain.pop("verification"))
         return {**plain, "verified": verified, "healthy": self.healthy}

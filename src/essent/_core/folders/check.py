@@ -68,7 +68,7 @@ class Files:
 
 
 def check_model(name: str, options: Mapping[str, Any]) -> list[tuple[str, Path]]:
-    """Refuse a model whose files would run code, or read anything outside the model.
+    """Raise an error for a model whose files would run code, or read anything outside the model.
 
     Args:
         name: a folder, or a name on the hub; only its settings files are downloaded here.
@@ -92,7 +92,7 @@ def check_model(name: str, options: Mapping[str, Any]) -> list[tuple[str, Path]]
 
 
 def check_folder(root: Path) -> list[tuple[str, Path]]:
-    """Refuse a folder like `check_model`, and check its links and special files.
+    """Check a folder like `check_model`, and its links and special files.
 
     Raises:
         DamagedError: names the file, the key, the allowed values, and the fix.
@@ -213,7 +213,7 @@ def upgrade_or(files: Files, otherwise: str) -> str:
 
 
 def code_in(name: str, options: Mapping[str, Any]) -> str:
-    """Describe which files of a refused model name code to run, and which code that is."""
+    """Describe the code that files of a rejected model would run."""
     files = Files(name, options)
     folders = dict.fromkeys(["", *(folder for folder, _ in _modules(files))])
     named: dict[str, list[str]] = {}
@@ -278,7 +278,7 @@ def _check_tokenizer(files: Files, folder: str, *, guarded: bool) -> None:
 
 
 def _check_weights(files: Files, folder: str, kind: str) -> None:
-    """Refuse pickled weights, and lists of parts outside the folder."""
+    """Raise an error for pickled weights, and for lists of parts outside the folder."""
     if files.has(f"{folder}model.safetensors"):
         return
     if (index := files.find(f"{folder}model.safetensors.index.json")) is not None:
@@ -323,7 +323,7 @@ def _check_file(files: Files, file: str, rule: Rule) -> Path | None:
 
 
 def _check_keys(path: Path, before: str, content: Mapping[str, Any], rule: Rule) -> None:
-    """Refuse values that are not allowed for their key."""
+    """Raise an error for values that are not allowed for their key."""
     for key, value in content.items():
         kind = rule.kind_of(key)
         if isinstance(kind, Rule):

@@ -42,7 +42,7 @@ _TABLES = ("bare", "folded", None)
 
 
 def check_layout(layout: str) -> None:
-    """Refuse an unknown layout.
+    """Raise an error for an unknown layout.
 
     Raises:
         RecipeError: lists the layouts.

@@ -1,4 +1,4 @@
-"""Files of a model's folder: their names, safe reading, digests, places; and whether a folder can be replaced.
+"""Files of a model's folder: names, safe reading, digests and paths; and whether a folder can be replaced.
 
 essent/files.json   {"format": 1, "files": {"config.json": {"bytes": 751, "sha256": "…"}, …}}
 
@@ -242,7 +242,7 @@ def _is_entry(name: str, entry: Any) -> bool:
 
 
 def check_places(root: Path, folder: Path | None = None, *, also: Collection[str] = ()) -> None:
-    """Refuse links to files outside the model, and special files, among the files that libraries read.
+    """Raise an error for special files and links to files outside the model, among the files that libraries read.
 
     Args:
         root: the model's folder.
@@ -300,7 +300,7 @@ def _real_folders(root: Path) -> tuple[Path, ...]:
 
 
 def check_replaceable(path: Path, kind: str) -> None:
-    """Refuse a path where a model must not be written.
+    """Raise an error for a path where a model must not be written.
 
     Args:
         kind: of the new model, ENCODER or GRAPH; it can replace only a model of the same kind.

@@ -33,7 +33,7 @@ def mask(
     """Show the most probable tokens at a template's [MASK].
 
     The model's own masked-LM head predicts them (PromptBERT, Table 7), with probabilities over the whole vocabulary.
-    Models that were saved without this head, such as sentence encoders, are refused.
+    Models that were saved without this head, such as sentence encoders, raise an error.
 
     ```console
     $ essent lab explain mask "i am sad." "the man is playing the guitar." -m bert-base-uncased --denoised

@@ -42,7 +42,7 @@ EDITS = 3  # Levenshtein distance of common misspellings
 
 
 def make_typo(word: str, rng: np.random.Generator, listed: Mapping[str, Sequence[str]]) -> tuple[str, str]:
-    """Return a typo of a word, with its capitals, and the rule of the typo. The typo is never an existing word.
+    """Return a typo of a word, with the word's capitals, and the rule of the typo; never an existing word.
 
     The rule is "common misspelling", "letter deleted", "letter doubled" or "letters swapped".
 

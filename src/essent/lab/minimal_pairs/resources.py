@@ -1,4 +1,4 @@
-"""What minimal pairs are built from: WordNet, common misspellings, a masked language model, and a confidence.
+"""Resources of minimal pairs: WordNet, common misspellings, a masked language model, and a confidence.
 
 The list of misspellings is that of the PyPI package `codespell`, which is based on Wikipedia's; it is read from the
 installed package. The masked language model predicts random words (Chiang et al. 2023, section 2.2.4) and scores

@@ -310,7 +310,7 @@ class Whiten(AffineShaper):
     Args:
         n_components: number of components to retain (BERT-whitening's k); None retains all D.
         eps: added to every variance before the division (soft-ZCA, Diera et al. 2024, whose rotation back changes no
-            cosine). 0 whitens; the larger, the closer are the cosines to those after `centre`.
+            cosine). 0 whitens; a larger value brings the cosines closer to those after `centre`.
 
     Example:
         >>> import numpy as np

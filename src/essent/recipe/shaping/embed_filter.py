@@ -1,4 +1,4 @@
-"""EmbedFilter: the affine step that is learned from the model's output embedding."""
+"""EmbedFilter: an affine step learned from the model's output embedding."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from essent.recipe.types import require_integer
 class EmbedFilter(AffineShaper):
     """Projection on the middle right singular vectors of the model's output embedding (EmbedFilter, Wu et al. 2026).
 
-    The directions of the largest and the smallest singular values, which write frequent tokens, are dropped in equal
-    numbers. In a recipe, the model gives the matrix; alone, `fit` takes its rows (V,D) in place of sentence vectors.
+    The directions of the largest and the smallest singular values, which encode frequent tokens, are dropped in equal
+    numbers. In a recipe, the matrix comes from the model; otherwise, `fit` expects its rows (V,D) as vectors.
 
     Args:
         ratio: D divided by the number of dimensions to retain, rounded down (the code's `filter_ratio`); 1 retains all.

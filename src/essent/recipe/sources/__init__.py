@@ -1,1 +1,1 @@
-"""What is pooled: layers and their mix, static rows, tables by token, token averages over contexts."""
+"""Sources of pooling: layers and their mix, static rows, tables by token, token averages over contexts."""

@@ -140,7 +140,7 @@ class Frame:
 
     @cached_property
     def plain_text(self) -> bool:
-        """Whether special tokens in the text are plain text; without a template they are not, as in ST."""
+        """Whether special tokens in the text are plain text; without a template they are special, as in ST."""
         return self.dot_rule or self.space or self.between is not None
 
     def prepare(self, texts: list[str]) -> list[str]:
@@ -153,7 +153,7 @@ class Frame:
         return [" " + t if t else t for t in texts] if self.space else texts  # as the saved tokenizer can
 
     def surrounds(self, ids: list[int]) -> bool:
-        """Return whether the ids of a filled template are this frame around a text, but for its inner two tokens."""
+        """Return whether the ids of a filled template are this frame around a text, except its two inner tokens."""
         return (
             len(ids) > len(self)
             and tuple(ids[: max(len(self.before) - 1, 0)]) == self.before[:-1]
@@ -201,7 +201,7 @@ def _digest(written: str, settings: str) -> str:
 
 
 def dropped_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Return the ids that are removed from every text; only tokenizers of `essent.model.token_rows` have some."""
+    """Return the ids that are removed from every text; only tokenizers of `essent.model.token_rows` have such ids."""
     return list(getattr(tokenizer, "init_kwargs", {}).get(DROPPED) or ())
 
 
@@ -371,7 +371,7 @@ def content_of(attention_mask: torch.Tensor, frame: Frame) -> torch.Tensor:
 
 
 def portions(texts: Sequence[T], size: int = 32_768) -> Iterator[tuple[int, Sequence[T]]]:
-    """Yield parts of a long list with their start, so that the ids of few texts are in memory at a time."""
+    """Yield parts of a long list with their start, so that only the ids of few texts are in memory."""
     for start in range(0, len(texts), size):
         yield start, texts[start : start + size]
 

@@ -53,7 +53,7 @@ class Content(Weighting):
 @weightings.register("second")
 @dataclass(frozen=True)
 class Second(Weighting):
-    """Equal weights for the tokens of a text's repetition: in a decoder, they see the whole text (Echo §3)."""
+    """Equal weights for the tokens of a text's repetition, which attend to the whole text in a decoder (Echo §3)."""
 
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
