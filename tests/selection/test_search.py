@@ -19,7 +19,8 @@ from essent.selection.leaderboard import Leaderboard
 from essent.selection.run import run_passes, search
 from essent.selection.search_data import SearchData, SearchSettings
 from essent.selection.space import Grid, Space
-from essent.selection.sweep import Store, Sweep
+from essent.selection.store import Store
+from essent.selection.sweep import Sweep
 from essent.selection.verdict import probability_of_improvement
 from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask

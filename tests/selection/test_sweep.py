@@ -16,10 +16,11 @@ from essent.errors import DataError
 from essent.model.loading import load
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import framed_ids, pad
-from essent.selection import program, sweep
+from essent.selection import program
+from essent.selection import store as store_module
 from essent.selection.program import Program, TextPairs, pair_cosines, portions_of
 from essent.selection.run import search
-from essent.selection.sweep import Store
+from essent.selection.store import Store
 from essent.tasks.sample import sample_texts
 from families import CORPUS, Folders
 
@@ -123,9 +124,9 @@ def test_a_unit_is_noted_when_all_it_wrote_is_on_the_disk(
 ) -> None:
     """The order in which a power failure may find it; a temporary folder need not be synced."""
     store, log = Store(tmp_path, {}, 2, 3, durable=durable), []
-    sync = sweep.sync
+    sync = store_module.sync
     monkeypatch.setattr(
-        sweep, "sync", lambda path: (log.append((path.name, (tmp_path / "done.txt").read_text())), sync(path))
+        store_module, "sync", lambda path: (log.append((path.name, (tmp_path / "done.txt").read_text())), sync(path))
     )
     for name, offset in (("b.bin", 0), ("a.bin", 0), ("a.bin", 6)):
         store.write(name, offset, np.ones(6))

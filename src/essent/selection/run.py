@@ -32,7 +32,8 @@ from essent.selection.leaderboard import Leaderboard
 from essent.selection.program import Program
 from essent.selection.search_data import SearchData, SearchSettings, held_out, read_data
 from essent.selection.space import REFERENCE, Space, find_space
-from essent.selection.sweep import Passes, Store, Sweep, score_stored
+from essent.selection.store import Store
+from essent.selection.sweep import Passes, Sweep, score_stored
 from essent.selection.verdict import make_board, score_on_tests
 from essent.tasks.base import LabeledTask, prompt_note
 from essent.tasks.result import library_versions
