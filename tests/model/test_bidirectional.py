@@ -133,6 +133,10 @@ def test_encoders_are_unchanged_and_other_causes_refused(
     for recipe in ("mean", "prompt-topk"):
         plain, off = Encoder(folder_of("bert"), recipe), Encoder(folder_of("bert"), recipe, **OFF)
         np.testing.assert_array_equal(off.encode(WRITTEN), plain.encode(WRITTEN))
+    with pytest.raises(ModelError, match="does not make Lfm2Model bidirectional"):  # convolutions remain causal
+        Encoder(folder_of("lfm2"), "mean", **OFF)
+    with pytest.raises(ModelError, match="must be True or False"):
+        Encoder(folder_of("llama"), "mean", config_kwargs={"is_causal": 0})
     monkeypatch.setattr("essent.model.bidirectional.attend_in_both_directions", lambda model: None)  # as a recurrence
-    with pytest.raises(ModelError, match="has no effect on LlamaModel"):
+    with pytest.raises(ModelError, match="does not make LlamaModel bidirectional"):
         Encoder(folder_of("llama"), "mean", **OFF)

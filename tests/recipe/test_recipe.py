@@ -107,6 +107,9 @@ def test_sums_of_templates() -> None:
     assert own.template == (("{text} means [MASK]", 2.0), (one, 1.0))
     assert Recipe('"{text}"+"x"').template == '"{text}"+"x"'  # one template: the second has no slot
     assert len(Recipe.parse("metaeol").terms) == 8
+    assert Recipe([("T0", 1), ("T4", -0.5)], weights="mask") == contrast
+    with pytest.raises(RecipeError, match="a sum needs at least two templates"):
+        Recipe([("T0", 0.5)], weights="mask")
 
 
 def test_the_published_templates_are_byte_exact() -> None:

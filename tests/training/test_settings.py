@@ -80,6 +80,7 @@ def test_changes_of_the_objective_change_templates_and_recipe() -> None:
         ({"templates": ["{text} [MASK]"] * 2}, InputError, "The templates are equal"),
         ({"templates": ["{text} [MASK]", "{text}"]}, RecipeError, r"Only one of the templates .* has a \[MASK\]"),
         ({"templates": ["T0+T4", "T1"]}, RecipeError, "one template per view, not a sum"),
+        ({"preset": "prompteol", "recipe": "metaeol"}, RecipeError, "one template per view, not a sum"),
         ({"preset": "prompteol", "recipe": "mean"}, RecipeError, "the last token of .*'prompteol' or 'about'"),
         ({"lora": -1}, InputError, "lora=-1: must be a whole number of at least 0"),
         ({"recipe": "mean"}, RecipeError, "recipe='prompt' or 'prompt-denoised'"),

@@ -297,7 +297,8 @@ def _describe(encoder: Any) -> tuple[dict[str, Any], Reading]:
     metadata = _metadata(digest_of_backbone(backbone), str(recipe), _torch_in(backbone), limit, fit)
     if len(encoder) > 1:
         metadata["model"] += " + " + digest_of(encoder[1:])[:16]
-    return metadata, _read_framed(backbone.tokenizer, max(plan.frames, key=len), limit)
+    least_room = min(plan.frames, key=lambda frame: frame.room(limit or 2**31))
+    return metadata, _read_framed(backbone.tokenizer, least_room, limit)
 
 
 def _describe_graph(encoder: Any) -> tuple[dict[str, Any], Reading]:

@@ -74,7 +74,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
     def __init__(self, model: ModelLike, recipe: Recipe | str | None = None, **options: Any) -> None:
         parsed, options = None if recipe is None else Recipe.parse(recipe), check_options(options)
         name = str(model) if isinstance(model, (str, Path)) else None
-        options = options if name is None else reach_model(name, options)
+        options = reach_model(name, options) if name else options
         if parsed is None and name is not None and is_essent_folder(name, options):
             module, settings = load_folder(name, options)
             calibration = read_calibration(folder_of(name, options))
@@ -83,9 +83,9 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             module, settings, calibration = SavableModule(loaded.backbone, loaded.recipes[0]), loaded.settings, None
         overrides = {key: options[key] for key in settings if options.get(key) is not None}
         super().__init__(modules=[module], **{**settings, **overrides})
-        self.calibration = calibration
         self.cache: PooledCache | None = None
         self.states: KeptStates | None = None
+        self.calibration = calibration
         self.chosen: tuple[str, ...] = ()
         self._origin = str(id(model)) if name is None else f"{name} {options.get('revision')}"
         short = type(model).__name__ if name is None else Path(name).name
@@ -224,7 +224,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         if module.chain.needs_fit:
             pooled = self._vectors(texts_to_fit(prompted, "texts"), batch_size, progress, shape=False, cache=self.cache)
             require_finite(pooled, prompted, self.named_parameters())
-            module.set_chain(chain_of(self.recipe, pooled.shape[1], module.backbone).fit(pooled.cpu().numpy()))
+            chain = chain_of(self.recipe, pooled.shape[1], module.backbone, previous=module.chain)
+            module.set_chain(chain.fit(pooled.cpu().numpy()))
         self._sign()
         return pooled
 
@@ -320,8 +321,6 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             return [states.pool(module, missing, batch_size, compute).cpu().numpy()]
 
         return torch.from_numpy(cache.vectors([key], [module.plan.width(module.backbone)], texts, pool)[0])
-
-    # -- save -------------------------------------------------------------------------------------------------------
 
     def save(
         self,

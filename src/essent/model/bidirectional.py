@@ -20,8 +20,15 @@ HURTS = (
 
 
 def is_requested(options: Mapping[str, Any]) -> bool:
-    """Return whether a model's options switch causal attention off."""
-    return (options.get("config_kwargs") or {}).get("is_causal") is False
+    """Return whether a model's options switch causal attention off.
+
+    Raises:
+        ModelError: the option is not a bool.
+    """
+    is_causal_option = (options.get("config_kwargs") or {}).get("is_causal", True)
+    if not isinstance(is_causal_option, bool):
+        raise ModelError(f"config_kwargs={{'is_causal': {is_causal_option!r}}}: must be True or False.")
+    return not is_causal_option
 
 
 def switch_causal_attention_off(model: PreTrainedModel, options: Mapping[str, Any]) -> None:
@@ -34,11 +41,12 @@ def switch_causal_attention_off(model: PreTrainedModel, options: Mapping[str, An
     """
     if not is_requested(options) or not is_causal(model.config):
         return
+    other_layers = set(getattr(model.config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}
     attend_in_both_directions(model)
-    if not _sees_later_tokens(model):
+    if other_layers or not _sees_later_tokens(model):
         raise ModelError(
-            f"config_kwargs={{'is_causal': False}} has no effect on {type(model).__name__}: the first token still sees "
-            "no later one. Omit it; transformers can switch off only the causal masks that it makes itself."
+            f"config_kwargs={{'is_causal': False}} does not make {type(model).__name__} bidirectional: some of its "
+            "layers remain causal. Omit it; transformers can switch off only the causal masks that it makes itself."
         )
     warnings.warn(HURTS, stacklevel=2)
 

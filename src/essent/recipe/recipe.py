@@ -260,7 +260,8 @@ def _field_of(key: str, value: Any) -> Any:
         return None
     listed = isinstance(value, (list, tuple))
     if key in ("template", "layers") and listed and all(map(_is_term, value)) and (value or key == "layers"):
-        return tuple((str(source), float(factor)) for source, factor in value)
+        names = TEMPLATES if key == "template" else {}
+        return tuple((names.get(str(source), str(source)), float(factor)) for source, factor in value)
     if key in ("weights", "shaping") and listed and all(isinstance(part, str) for part in value):
         return tuple(part.strip() for part in value)
     raise RecipeError(f"Cannot read {key}={value!r}: {ALLOWED[key]}")

@@ -73,6 +73,8 @@ def check_templates(template: str | Ensemble | None) -> None:
             )
     if not isinstance(template, tuple):
         return
+    if len(template) < 2:
+        raise RecipeError(f"template={template!r}: a sum needs at least two templates. Give a single one as a text.")
     if len(set(templates_of(template))) < len(template):
         raise RecipeError(f"template={format_template(template)} repeats a template. Add up its factors.")
     if not all(math.isfinite(factor) for _, factor in template):

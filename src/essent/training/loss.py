@@ -142,7 +142,7 @@ class ViewCollator(SentenceTransformerDataCollator):
         longest = self.backbone.max_seq_length
         for number, (column, view) in enumerate(self.places):
             frame = self.frames[view]
-            limit = self.max_seq_length + len(frame)
+            limit = self.max_seq_length * (1 if frame.between is None else 2) + len(frame)
             limit = limit if longest is None else min(limit, longest)
             tokens = pad(
                 framed_ids(self.backbone.tokenizer, frame, columns[column], limit), frame, self.backbone.pad_id

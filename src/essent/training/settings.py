@@ -340,6 +340,8 @@ def resolve_settings(preset: str, kind: str, changes: Mapping[str, Any]) -> Sett
     template_count = find("training objective", values["objective"], OBJECTIVES).templates
     if "templates" not in changes:
         prompt = Recipe.parse(str(values.get("recipe", "mean"))).template
+        if isinstance(prompt, tuple):
+            raise RecipeError(f"recipe={values['recipe']!r}: training needs one template per view, not a sum.")
         own = tuple(values.get("templates", ())) if prompt is None or MASK in prompt else (prompt,)
         values["templates"] = (own if len(own) >= template_count else BOTH[kind]["templates"])[:template_count]
     if "recipe" not in changes and ("objective" in changes or "recipe" not in values):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import operator
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import Any
 
@@ -113,16 +114,17 @@ class ModelUnderTest:
         self.tokenizer: Any
         if isinstance(self.encoder, Encoder):
             self.tokenizer = self.encoder.module.backbone.tokenizer
-            special = max(map(len, self.encoder.module.plan.frames))
+            room: Callable[[int], int] = self.encoder.module.plan.room
         else:
             self.tokenizer = (
                 self.encoder.engine_module.reader if isinstance(self.encoder, CompiledEncoder)
                 else getattr(self.encoder.tokenizer, "tokenizer", self.encoder.tokenizer)  # of WordEmbeddings
             )  # fmt: skip
             special = int(getattr(self.tokenizer, "num_special_tokens_to_add", lambda: 0)())
+            room = partial(operator.add, -special)
         self.unknown: int | None = getattr(self.tokenizer, "unk_token_id", None)
         limit = self.encoder.max_seq_length
-        self.max_tokens = None if limit is None or limit > NO_LIMIT else int(limit) - special
+        self.max_tokens = None if limit is None or limit > NO_LIMIT else room(int(limit))
 
     @cached_property
     def ids(self) -> list[list[int]]:

@@ -74,6 +74,8 @@ def test_bad_input(bert: Path, folder_of: Folders) -> None:
         ("one-word", r"has no \[MASK\] to predict"),
         ("{text} means [MASK]" + " and so on" * 90, r"tokens, and the model reads at most 256"),
         ("[MASK]", "must have exactly one"),
+        ("T0+T4", "one template, not a sum or none"),
+        ("{tokens} means [MASK] : {tokens}", "repeats the text: use denoised=False"),
     ):
         with pytest.raises(RecipeError, match=message):
-            mask_predictions(str(bert), TEXTS, template=template)
+            mask_predictions(str(bert), TEXTS, template=template, denoised=True)

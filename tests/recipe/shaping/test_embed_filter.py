@@ -118,7 +118,9 @@ def test_steps_after_it_learn_from_filtered_vectors(language_model: Path, tmp_pa
     vectors = encoder.encode(TEXTS)
     np.testing.assert_allclose(inner(vectors), cosines(pooled - pooled.mean(axis=0)), atol=1e-5)
     encoder.save(str(tmp_path / "own"))
-    np.testing.assert_allclose(Encoder(tmp_path / "own").encode(TEXTS), vectors, atol=1e-5)
+    saved = Encoder(tmp_path / "own")
+    np.testing.assert_allclose(saved.encode(TEXTS), vectors, atol=1e-5)
+    np.testing.assert_allclose(saved.fit(TEXTS[::-1]).encode(TEXTS), vectors, atol=1e-5)  # without that matrix
 
 
 def test_evaluation_and_search_read_it_too(language_model: Path) -> None:

@@ -33,7 +33,7 @@ from essent.encoder.pipeline.module import RecipeModule
 from essent.errors import DataError
 from essent.model.backbone import Backbone
 from essent.recipe.tokens.ids import Frame, batches, pad
-from essent.recipe.types import RequiredOutputs, States, Tokens
+from essent.recipe.types import Hidden, RequiredOutputs, States, Tokens
 
 MOST_SEEN = 2**20  # maximum number of texts whose first pass is recorded
 FLOAT = np.dtype("<f4")
@@ -298,9 +298,7 @@ class KeptStates:
             return pad_sequence(rows, batch_first=True).to(tokens.ids.device)
 
         layers = plan.required.layers
-        hidden: dict[int | str | tuple[int, str], torch.Tensor] = {
-            n: padded([text.layers[n] for text in cached]) for n in layers
-        }
+        hidden: Hidden = {n: padded([text.layers[n] for text in cached]) for n in layers}
         if plan.required.static:
             hidden["static"] = torch.nn.functional.embedding(tokens.ids, module.backbone.static_table)
         diagonals = {

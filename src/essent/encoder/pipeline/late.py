@@ -24,6 +24,7 @@ from essent._core.display import text_progress
 from essent._core.texts import check_texts, mend_surrogates
 from essent.errors import InputError, UnsupportedRecipeError
 from essent.recipe.recipe import Recipe
+from essent.recipe.templates import format_template
 from essent.recipe.tokens.ids import TOKENS_PER_TEXT, Frame, batches, pad
 from essent.recipe.tokens.spans import chunks_of_tokens, text_spans
 from essent.recipe.types import States, Tokens
@@ -47,8 +48,8 @@ def check_late(recipe: Recipe) -> None:
     """
     if recipe.template is not None:
         raise UnsupportedRecipeError(
-            f"template={recipe.template!r}: late chunking reads the tokens of each chunk, and a template stands around "
-            "the whole document. Use a recipe without a template, such as mean."
+            f"template={format_template(recipe.template)!r}: late chunking reads the tokens of each chunk, and a "
+            "template stands around the whole document. Use a recipe without a template, such as mean."
         )
     for spec in recipe.weights:
         if weightings.create(spec).name in WHOLE_TEXT:

@@ -106,6 +106,10 @@ class Plan(nn.Module):
         (frame,) = self.frames
         return frame
 
+    def room(self, max_seq_length: int) -> int:
+        """Return the number of tokens of a text that fit in every template."""
+        return min(frame.room(max_seq_length) for frame in self.frames)
+
     @property
     def is_static(self) -> bool:
         """Whether the recipe reads no transformer layer and no attention."""
@@ -170,13 +174,21 @@ class Plan(nn.Module):
         return self.reduction.reduce(mixed, weights, tokens.attention_mask), mixed, weights
 
 
-def chain_of(recipe: Recipe, width: int, backbone: Backbone) -> Chain:
+def chain_of(recipe: Recipe, width: int, backbone: Backbone, previous: Chain | None = None) -> Chain:
     """Make the shaping of a recipe for pooled vectors of this width, unfitted except for what it reads in the model.
+
+    Args:
+        previous: the recipe's fitted chain, whose steps that read the output embedding are reused: a saved encoder
+            does not contain that matrix.
 
     Raises:
         UnsupportedRecipeError: the model has no output embedding of the width that a step needs.
     """
-    return Chain.parse(recipe.shaping).fit_output_embedding(partial(moments_of, backbone), width)
+    chain = Chain.parse(recipe.shaping)
+    if previous is not None:
+        pairs = zip(previous.steps, chain.steps, strict=True)
+        chain.steps = [old if old.reads_output_embedding else new for old, new in pairs]
+    return chain.fit_output_embedding(partial(moments_of, backbone), width)
 
 
 # -- weights by token -------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from essent.lab.explain.importance import backbone_of
 from essent.model.loading import read_capabilities
 from essent.model.mlm_head import NO_HEAD
 from essent.model.template import check_room, debias, make_frame
-from essent.recipe.named import MASK
+from essent.recipe.named import MASK, TOKENS_SLOT
 from essent.recipe.recipe import Recipe, read_field
 from essent.recipe.tokens.ids import Vocabulary, batches, framed_ids, pad
 from essent.recipe.types import RequiredOutputs
@@ -144,10 +144,14 @@ def mask_predictions(
     if not sentences:
         raise InputError("texts is empty: mask predictions need at least one text.")
     check_size(top, "top")
-    filled = str(read_field("template", template))
+    filled = read_field("template", template)
+    if not isinstance(filled, str):
+        raise RecipeError(f"template={template!r}: predictions need one template, not a sum or none.")
     if MASK not in filled:
         raise RecipeError(f"The template {filled!r} has no {MASK} to predict. Use one that has, e.g. T0.")
     recipe = Recipe(template=filled, layers=(("topk:1", 1.0),), weights=("mask",))
+    if denoised and filled.count(TOKENS_SLOT) == 2:
+        raise RecipeError(f"The template {filled!r} repeats the text: use denoised=False.")
     if not read_capabilities(model, options).mlm_head:
         raise ModelError(f"{name_of(model)} {NO_HEAD}.")
     backbone = backbone_of(model, recipe, **options)

@@ -113,7 +113,7 @@ class Chain(VectorTransformer):
         return self
 
     def fit_output_embedding(self, moments: Callable[[], Moments], width: int) -> Chain:
-        """Fit the steps that read the model's output embedding.
+        """Fit the steps that read the model's output embedding, unless they are fitted.
 
         Args:
             moments: returns the moments of its rows (V,D); called if there is such a step.
@@ -123,7 +123,7 @@ class Chain(VectorTransformer):
             UnsupportedRecipeError: such a step gets vectors that do not have D dimensions.
         """
         for step in self.steps:
-            if isinstance(step, AffineShaper) and step.reads_output_embedding:
+            if isinstance(step, AffineShaper) and step.reads_output_embedding and not step.__sklearn_is_fitted__():
                 rows = moments()
                 if len(rows.mean) != width:
                     raise UnsupportedRecipeError(
