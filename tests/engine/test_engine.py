@@ -344,7 +344,7 @@ def test_families(shell_of: Callable[[str], SentenceTransformer], family: str) -
         *(
             pytest.param(f"{name}:2-1" if row.argument else name, marks=() if name in OWN_GRAPHS else pytest.mark.slow)
             for name, row in NAMED.items()
-            if "topk" not in row.text  # refused: tests/model/test_mlm_head.py
+            if "topk" not in row.text and name != "metaeol"  # refused: tests/model/test_mlm_head.py, test_prompts.py
         ),
     ],
 )

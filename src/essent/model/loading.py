@@ -170,6 +170,8 @@ def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
         return open_model2vec(name, file_options(options), options)
     settings, model = dict(options), with_default_dtype(options)
     model = {"ignore_mismatched_sizes": True, **model}  # `require_weights` reports them
+    if options.get("local_files_only"):  # with peft installed, transformers looks for adapters on the hub
+        model = {"adapter_kwargs": {"local_files_only": True}, **model}
     settings["model_kwargs"] = model if options.get("trust_remote_code") else {"use_safetensors": True, **model}
     with reports_hidden(), without_prompt_warning():
         shell = SentenceTransformer(name, **settings)

@@ -21,7 +21,8 @@ def toy_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("sts", "classification", "clustering"):
         (folder / name).mkdir()
     scored = [{"sentence1": text(n), "sentence2": text(n + n % 4), "score": 4.5 - n % 4 + n % 3 / 4} for n in range(16)]
-    for name in task_names("pairs"):
+    parts = [f"{name}.{part}" for name in ("stsb", "sickr") for part in ("train", "dev", "test")]
+    for name in dict.fromkeys([*task_names("pairs"), *parts]):
         scale = 5 if name == "str" else 1
         write_rows(folder / "sts" / f"{name}.jsonl", [{**row, "score": row["score"] / scale} for row in scored])
     labelled = [{"text": text(n), "label": n % 2} for n in range(24)]
