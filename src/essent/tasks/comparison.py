@@ -59,7 +59,7 @@ def interval(scores: np.ndarray) -> tuple[float, float]:
 
 
 def wilson(share: float, count: int) -> tuple[float, float]:
-    """Compute Wilson's 95 % interval of a share of `count` cases; unlike the bootstrap's, not a point if all agree."""
+    """Compute Wilson's 95 % interval of a share of `count` cases; unlike a bootstrap interval, never a single point."""
     from scipy.stats import norm
 
     z = float(norm.ppf((1 + LEVEL) / 2))
