@@ -155,7 +155,7 @@ def _length_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs
 
 
 def _perturbed_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs, np.ndarray]:
-    """Return each text with its copy without three tenths of its words, and with another copy (CLEAR, Wu 2020)."""
+    """Return each text with its copy that lacks three tenths of the words, and with another's copy (CLEAR, Wu 2020)."""
     base = _draw_texts(texts, rng)
     copies = [_split_words(words, round(0.3 * len(words)), rng)[1] for words in map(words_of, base)]
     negative = [(base[i], copies[j]) for i, j in _index_pairs(len(base), 5)]

@@ -79,7 +79,7 @@ class Sweep:
         self.encoded = 0  # texts that went through the model
 
     def _assign_recipes(self) -> None:
-        """Decide for every recipe whether its pass compares its texts, `score_stored` reads its vectors later, or both."""
+        """Decide for every recipe whether its pass compares pairs, `score_stored` reads its vectors later, or both."""
         for index, (recipe, origins) in enumerate(zip(self.program.recipes, self.program.origins, strict=True)):
             if recipe.shaping or self.data.reads_vectors or len(origins) > 1:
                 last_row = origins[-1][0][:3]

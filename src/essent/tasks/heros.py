@@ -312,7 +312,7 @@ def _pairs_of_rows(rows: list[Row]) -> tuple[list[MinimalPair], dict[str, Any]]:
         if subset != ORIGINAL and (text := _cell(row, column))
     ]
     if not pairs:
-        raise DataError(f"{rows[0].where} and below: no row has a changed sentence.")
+        raise DataError(f"From {rows[0].where} on, no row has a changed sentence.")
     return pairs, {"columns_read": how_read, "columns": columns}
 
 

@@ -46,7 +46,7 @@ def cross_validated(
     *,
     nested: bool = True,
 ) -> tuple[np.ndarray, list[float]]:
-    """Predict every fold from the others; the strength is chosen by cross-validation over the others only.
+    """Predict every fold from the other folds; cross-validation over these other folds alone chooses the strength.
 
     Args:
         nested: False chooses the one strength that predicts all folds best: many times cheaper, and slightly

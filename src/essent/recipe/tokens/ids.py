@@ -108,7 +108,8 @@ class Frame:
 
     `template` is set if the tokenizer may merge characters of the text with its neighbours: the template is then filled
     with the text and tokenized as a whole. A token that contains a character of the template belongs to the frame, so
-    the frame has as many tokens around every text; only the two next to the text may differ from `before` and `after`.
+    the frame has the same number of tokens around every text; only the two next to the text may differ from
+    `before` and `after`.
 
     `between` is set if the text is repeated: the ids between both occurrences.
     """
