@@ -26,7 +26,7 @@ from essent.selection.space import find_space
 from essent.tasks.base import unit_rows
 from essent.tasks.labels import LabelTask
 from essent.tasks.locate import load_task
-from essent.tasks.probes import few_labels
+from essent.tasks.probes import predict_from_few
 
 COUNTS = (20, 50, 100)
 NEIGHBOURS = 10
@@ -76,7 +76,8 @@ class Simulation:
         first = rng.choice(pool, count // 2, replace=False)
         rest = np.setdiff1d(pool, first)
         used = np.isin(np.arange(len(self.task)), first)[:, None]
-        found = np.stack([few_labels(vectors, self.task.targets, used)[:, 0] for vectors in self.vectors])  # (R,N)
+        predictions = [predict_from_few(vectors, self.task.targets, used)[:, 0] for vectors in self.vectors]
+        found = np.stack(predictions)  # (R,N)
         shares = np.stack([(found[:, rest] == label).mean(axis=0) for label in np.unique(self.classes)])
         order = np.lexsort((rng.random(len(rest)), (shares**2).sum(axis=0)))
         second = rest[order[: count - len(first)]]

@@ -227,7 +227,7 @@ def test_json_and_empty_cells(demo: HerosTask, tmp_path: Path) -> None:
     [
         ("Original,Negation\na,b\n", r"'Negation' may be either negation"),
         ("Original,Negation,Negation,Negation\na,b,c,d\n", r"'Negation' and 'Negation.1' and 'Negation.2'"),
-        ("Original,Typo,Typos\na,b,c\n", "several columns are 'Typo': 'Typo', 'Typos'"),
+        ("Original,Typo,Typos\na,b,c\n", "several columns mean 'Typo': 'Typo', 'Typos'"),
         ("Synonym,Typo\na,b\n", "needs a column 'Original' and at least one of Synonym"),
         ("Original,Typo\na,b\n,c\n", r"line 3: the column 'Original' is empty"),
         ("Original,Typo\na,\n", "no row has a changed sentence"),

@@ -18,7 +18,7 @@ from essent.errors import InputError
 
 Encode = TypeVar("Encode", bound=Callable[..., Any])
 LONGEST_PATH, LONGEST_NAME = 4096, 255  # bytes; no supported system allows more
-CHOICES: dict[str, tuple[str | None, ...]] = {  # of `encode`
+CHOICES: dict[str, tuple[str | None, ...]] = {  # allowed values of arguments of `encode`
     "output_value": ("sentence_embedding", "token_embeddings", None),
     "precision": ("float32", "int8", "uint8", "binary", "ubinary", None),
 }
@@ -73,7 +73,12 @@ def check_device(device: Any) -> None:
     try:
         usable = torch.empty(0, device=device).device.type != "meta"
         reason = "it stores no values"
-    except (RuntimeError, TypeError, AssertionError, NotImplementedError) as error:  # torch's, depending on the device
+    except (
+        RuntimeError,
+        TypeError,
+        AssertionError,
+        NotImplementedError,
+    ) as error:  # torch's type depends on the device
         usable, reason = False, str(error).partition("\n")[0].rstrip(".")
         reason = "torch has no such device" if reason.startswith("Expected one of") else reason
     if not usable:
@@ -86,7 +91,7 @@ def check_device(device: Any) -> None:
 
 
 def check_vectors(first: Any, second: Any) -> None:
-    """Raise an error for inputs of a similarity other than vectors (N,K), or one vector (K,), of equal width.
+    """Raise an error unless both inputs of a similarity are vectors (N,K), or one vector (K,), of equal width.
 
     Raises:
         InputError: names the type or the widths.

@@ -168,7 +168,7 @@ def _neighbours(target: Path, kind: str) -> list[Path]:
 
 
 def _in_use(path: Path) -> bool:
-    """Whether a run may still be writing it."""
+    """Whether a run may still be writing this temporary path."""
     if path in _live:
         return True
     owner = OWNER.search(path.name)
@@ -185,7 +185,7 @@ def _runs(process: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:
-        return True  # of another user
+        return True  # the process belongs to another user
     return True
 
 

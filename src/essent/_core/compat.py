@@ -45,7 +45,7 @@ def settings_of(model: SentenceTransformer) -> dict[str, Any]:
 
 @contextmanager
 def without_prompt_warning() -> Iterator[None]:
-    """Suppress sentence-transformers' warning about a default prompt; callers that apply one report it."""
+    """Suppress sentence-transformers' warning about a default prompt; callers that apply one report this themselves."""
 
     def is_unrelated(record: logging.LogRecord) -> bool:
         return not record.getMessage().startswith("Default prompt name is set to")
@@ -89,9 +89,9 @@ _INSTALLED = "_output_capturing_hooks_installed"
 def unread_weights(model: nn.Module) -> list[str]:
     """Return the names of the weights that transformers did not find in the checkpoint.
 
-    transformers marks the weights that it has read, and initializes only the others at random. sentence-transformers
-    does not pass on `output_loading_info`, which contains the same names. Offloaded weights are read when
-    they are used.
+    transformers marks the weights that it has read, and initializes only the remaining ones at random.
+    sentence-transformers does not pass on `output_loading_info`, which contains the same names. Offloaded weights are
+    read when they are used.
     """
     by_design = getattr(model, "_keys_to_ignore_on_load_missing", None) or ["(?!)"]  # the default matches nothing
     expected = re.compile("|".join(by_design))
@@ -123,23 +123,24 @@ def set_attention(config: PretrainedConfig, name: str) -> None:
 def hidden_states_of(model: PreTrainedModel, layers: list[int]) -> list[int] | bool:
     """Return the argument `output_hidden_states` with which `hidden_states[k]` is layer k for each of these layers.
 
-    A list retains only these layers. Before transformers 5.23 it retained others, or counted differently.
+    Since transformers 5.23, a list retains only these layers. Older versions get True, for all layers: there, a list
+    retained other layers or counted them differently.
     """
     selects = hasattr(output_capturing, "selected_hidden_states") and bool(getattr(model, "_can_record_outputs", None))
     return layers if selects else True
 
 
 def cache_argument(model: PreTrainedModel) -> str:
-    """Return the name of the keys' and values' cache, as an argument and an output of `forward`; "" without one.
+    """Return the name under which `forward` takes and returns the cache of keys and values; "" without a cache.
 
-    "" also if the model does not declare causal attention (BertGeneration without is_decoder), or if a layer has no
-    keys and values that can be repeated for several rows (linear attention, convolutions).
+    It is also "" if the model does not declare causal attention (BertGeneration without is_decoder), or if a layer has
+    no keys and values that can be repeated for several rows (linear attention, convolutions).
     """
     names = inspect.signature(model.forward).parameters
     repeats = all(hasattr(layer, "batch_repeat_interleave") for layer in DynamicCache(config=model.config).layers)
     if not repeats or not any(getattr(module, "is_causal", False) for module in model.modules()):
         return ""
-    return next((name for name in ("cache", "past_key_values") if name in names), "")  # the second until 5.23
+    return next((name for name in ("cache", "past_key_values") if name in names), "")  # past_key_values until 5.23
 
 
 def attend_in_both_directions(model: PreTrainedModel) -> None:
@@ -154,12 +155,12 @@ def attend_in_both_directions(model: PreTrainedModel) -> None:
 
 def let_capture(module: PreTrainedModel) -> None:
     """Register an unpickled model in transformers' table of models whose hidden states can be collected."""
-    registry: Any = output_capturing._CAN_RECORD_REGISTRY  # until 5.22 by class
+    registry: Any = output_capturing._CAN_RECORD_REGISTRY  # until 5.22 a dict by class name
     registry[str(module.__class__) if type(registry) is dict else module] = module._can_record_outputs
 
 
 def own_hooks(view: nn.Module, module: nn.Module) -> None:
-    """Give a shallow copy of a module hooks of its own, except those that collect states, which belong to the original.
+    """Give a shallow copy of a module its own hooks, except those that collect states: these belong to the original.
 
     accelerate's hook of a module that a device map has placed replaces `forward` by one that runs the original.
     """

@@ -23,7 +23,7 @@ def text_progress(total: int, enabled: bool, done: int = 0, desc: str = "Texts")
         done: texts of an earlier run, excluded from the speed.
         desc: text before the bar.
     """
-    from tqdm.auto import tqdm  # late: showing HTML does not need it
+    from tqdm.auto import tqdm  # imported here: showing HTML does not need it
 
     if enabled and not (sys.stderr.isatty() or "ipykernel" in sys.modules):
         yield _Lines(total, done).update
@@ -57,7 +57,7 @@ class _Lines:
 
 # -- notebooks --------------------------------------------------------------------------------------------------------
 
-MOST_ROWS = 200  # of a table; a page of thousands of rows is slow
+MOST_ROWS = 200  # rows of a table: a page of thousands of rows is slow
 
 
 def html_block(*parts: str) -> str:

@@ -18,14 +18,19 @@ from essent.errors import DataError, ModelError
 
 SECONDS = 10.0  # timeout of the hub
 REMEMBERED = 30.0  # seconds for which an answer is cached
-ENOUGH = ("config.json", "modules.json", "adapter_config.json", "tokenizer_config.json")  # any of them means cached
+ENOUGH = (
+    "config.json",
+    "modules.json",
+    "adapter_config.json",
+    "tokenizer_config.json",
+)  # a model with any of these files in the cache counts as cached
 
 logger = logging.getLogger(__name__)
 _answers: dict[str, tuple[float, str]] = {}  # endpoint -> time of the request, and why it cannot be reached
 
 
 def reach_model(name: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the options to load a model with; with `local_files_only` if the hub cannot be reached.
+    """Return the options to load a model with, plus `local_files_only` if the hub cannot be reached.
 
     Args:
         options: of from_pretrained: cache_folder or cache_dir, revision, local_files_only.
@@ -73,7 +78,7 @@ def find_file(name: str, file: str, hub: Mapping[str, Any]) -> Path | None:
         hub: see `file_options`.
     """
     with needs_torch(f"Reading {name!r}"):
-        from sentence_transformers.util import load_file_path  # late: static encoders do not need it
+        from sentence_transformers.util import load_file_path  # imported here: static encoders do not need it
 
     subfolder, _, last = file.rpartition("/")
     path = load_file_path(name, last, subfolder=subfolder, **hub)
@@ -151,14 +156,14 @@ def _unreachable() -> str:
     from huggingface_hub.utils import get_session
 
     if constants.HF_HUB_OFFLINE:
-        return ""  # the library refuses at once
+        return ""  # in offline mode the library raises at once
     seconds, endpoint = time.monotonic(), constants.ENDPOINT
     tried_at, reason = _answers.get(endpoint, (-REMEMBERED, ""))
     if seconds - tried_at >= REMEMBERED:
         try:
             get_session().head(endpoint, timeout=SECONDS)
             reason = ""
-        except Exception as error:  # the HTTP library depends on the version
+        except Exception as error:  # which HTTP library raises it depends on the version
             reason = f"{endpoint} cannot be reached ({str(error) or type(error).__name__})"
         _answers[endpoint] = seconds, reason
     return reason

@@ -16,7 +16,7 @@ IN_TORCH = ("torch", "transformers", "sentence_transformers", "sklearn", "filelo
 
 def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` of a package from the `__init__.pyi` beside `file`."""
-    import lazy_loader  # late: the code in a saved folder does not need it
+    import lazy_loader  # imported here: the code in a saved folder does not need it
 
     load, names, public = lazy_loader.attach_stub(package, file)
 
@@ -39,7 +39,7 @@ def needs_torch(purpose: str) -> Iterator[None]:
     except (ModuleNotFoundError, MissingDependencyError) as error:
         if error.name not in IN_TORCH:
             raise
-        raise _missing(purpose, error.name) from None  # the outermost of nested blocks is the user's
+        raise _missing(purpose, error.name) from None  # of nested blocks, the outermost names what the user called
 
 
 def check_torch(purpose: str) -> None:

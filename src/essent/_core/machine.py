@@ -25,7 +25,7 @@ def cores(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
 
 
 def _shares(root: Path, membership: Path) -> Iterator[float]:
-    """Yield the CPU limits, in cores, of the process's group and its parents; a container sees its own as root."""
+    """Yield the CPU limits, in cores, of the process's group and its parents; a container's own group is its root."""
     lines = ["0::/", "0:cpu:/"]
     with suppress(OSError):  # not Linux, or a sandbox without it
         lines += membership.read_text("utf-8").splitlines()
@@ -51,7 +51,7 @@ def _share(group: Path) -> float | None:
             return None
     try:
         share = int(quota) / int(period)
-    except (ValueError, ZeroDivisionError):  # "max"
+    except (ValueError, ZeroDivisionError):  # "max": no limit
         return None
     return share if share > 0 else None
 

@@ -20,7 +20,7 @@ from essent.errors import RecipeError, UnknownNameError
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Argument = int | float | str
-_all_offered = cache(entry_points)  # it reads a file of every installed package
+_all_offered = cache(entry_points)  # cached, because it reads a file of every installed package
 
 
 def did_you_mean(name: str, known: list[str]) -> str:
@@ -165,6 +165,6 @@ def format_spec(name: str, values: dict[str, Any], defaults: dict[str, Any]) -> 
         return name
     keys = list(values)
     first = len(changed)
-    if list(changed) == keys[:first]:  # a prefix of the signature: positional reads better
+    if list(changed) == keys[:first]:  # the first arguments of the signature are written without their names
         return f"{name}:{','.join(str(v) for v in changed.values())}"
     return f"{name}:{','.join(f'{k}={v}' for k, v in changed.items())}"

@@ -60,7 +60,7 @@ def require_finite(vectors: Any, texts: Sequence[str], weights: Iterable[tuple[s
     Raises:
         NotFiniteError: names the first text and the probable cause.
     """
-    import numpy as np  # late: the command line checks arguments without it
+    import numpy as np  # imported here: the command line checks arguments without it
 
     with np.errstate(all="ignore"):
         if math.isfinite(float(vectors.sum())):  # a sum propagates NaN and infinity, and is fast

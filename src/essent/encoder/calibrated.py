@@ -105,7 +105,7 @@ class CalibratedTransformer(SentenceTransformer):
         return self._calibrated(cosines) if calibrated else cosines
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any, *, calibrated: bool = False) -> torch.Tensor:
-        """Compute the similarity of each vector (N,K) with the same row of the other: (N,); see `similarity`."""
+        """Compute the similarity of each vector (N,K) with the same row of the other array: (N,); see `similarity`."""
         check_vectors(embeddings1, embeddings2)
         cosines = super().similarity_pairwise(embeddings1, embeddings2)
         return self._calibrated(cosines) if calibrated else cosines

@@ -332,7 +332,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         *,
         layout: str = "stock",
     ) -> None:
-        """Save a folder that plain SentenceTransformer loads, if stock modules compute the recipe exactly.
+        """Save a folder; plain SentenceTransformer loads it if standard modules compute the recipe exactly.
 
         Args:
             layout: "stock" (current sentence-transformers), or "legacy": class paths and boolean pooling flags that
@@ -392,7 +392,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
 
 
 def open_as_it_is(model: ModelLike, options: dict[str, Any] | None = None) -> SentenceTransformer:
-    """Open a model as an Encoder, or as a plain SentenceTransformer if no recipe describes its modules (a Dense)."""
+    """Open a model as an Encoder, or as a plain SentenceTransformer if no recipe describes one of its modules."""
     try:
         return Encoder(model, **(options or {}))
     except RecipeError:

@@ -23,7 +23,8 @@ class EngineChoice:
     Attributes:
         engine: auto runs a saved graph with its engine and a transformer with torch; openvino and onnx compile the
             model.
-        precision: auto is float32 on a CPU and the saved type on a GPU; bfloat16 needs a machine with such arithmetic.
+        precision: auto is float32 on a CPU and the saved type on a GPU; bfloat16 needs a machine that computes in
+            bfloat16.
 
     Raises:
         EngineError, InputError: an unknown name, or a precision that the engine lacks.

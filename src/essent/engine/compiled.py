@@ -258,8 +258,8 @@ def compile(
     Args:
         model: fitted if its recipe has learned parts; it is not modified.
         engine: "openvino" or "onnx".
-        precision: float32; bfloat16, on CPUs with such arithmetic; int8 (OpenVINO): weights and activations with
-            `calibration`, otherwise weights only. The loss of bfloat16 and int8 is logged as a warning and stored in
+        precision: float32; bfloat16, on CPUs with bfloat16 arithmetic; or int8 (OpenVINO only), which converts weights
+            and, with `calibration`, activations too. The loss of bfloat16 and int8 is logged as a warning and stored in
             `loss`.
         calibration: texts like those that will be encoded; the first 300 are used for calibration.
         texts: like those that will be encoded; the loss is measured on them and the rest of `calibration`. If these

@@ -256,8 +256,8 @@ def _ratio(
 def offer_bfloat16(model: Any, texts: Sequence[str]) -> str:
     """Try bfloat16 on some of the texts; describe its speed and accuracy if it is at least 1.2 times as fast.
 
-    The trial runs only if the CPU has such arithmetic, the model is a transformer in float32, and there are at least
-    2,000 texts, so that its time is small compared with encoding them.
+    The trial runs only if the CPU has bfloat16 arithmetic, the model is a transformer in float32, and there are at
+    least 2,000 texts, so that the trial takes little time compared with encoding them.
     """
     if len(texts) < MIN_TEXTS_OF_TRIAL or not hasattr(model, "module"):  # a static encoder runs without torch
         return ""

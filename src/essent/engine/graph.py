@@ -217,8 +217,8 @@ class QuantileGraph(nn.Module):
 def graph_of(model: SentenceTransformer) -> Graph:
     """Build the graph of an Encoder, or of a sentence-transformers model.
 
-    Such a model is Transformer or WordEmbeddings, then Pooling, or StaticEmbedding alone; then Dense, LayerNorm,
-    Normalize.
+    A sentence-transformers model starts with Transformer or WordEmbeddings followed by Pooling, or with
+    StaticEmbedding; any of Dense, LayerNorm and Normalize may follow.
 
     Raises:
         EngineError: a module that does not convert.
@@ -246,8 +246,8 @@ def graph_of(model: SentenceTransformer) -> Graph:
     unsupported = [module for module in tail if not isinstance(module, TAILS)]
     if unsupported or length == 0:
         raise EngineError(
-            f"Cannot make a graph of {(unsupported or modules or [model])[0]!r}. Supported are an essent Encoder, and "
-            "models of a Transformer and a Pooling, or a StaticEmbedding, followed by any of "
+            f"Cannot make a graph of {(unsupported or modules or [model])[0]!r}. Supported: an essent Encoder; "
+            "models of a Transformer and a Pooling, or of a StaticEmbedding, each optionally followed by any of "
             f"{', '.join(kind.__name__ for kind in TAILS)}."
         )
     if length == 2:

@@ -1,6 +1,6 @@
-"""Attention functions for transformers: faster than sdpa for short texts on a CPU; record diagonals A_nn on demand.
+"""Attention functions for transformers: faster than sdpa for short texts on a CPU.
 
-They also record value vectors and attention outputs, before and after the output projection W_O.
+On demand, they record diagonals A_nn, value vectors, and attention outputs before and after the output projection W_O.
 """
 
 from __future__ import annotations

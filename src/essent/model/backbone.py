@@ -258,7 +258,7 @@ class Backbone(nn.Module):
         return bool((tokens.attention_mask[:, :length] & (tokens.ids[:, :length] == first)).all())  # padding: right
 
     def _after_prefix(self, tokens: Tokens, required: RequiredOutputs) -> Hidden:
-        """Compute the layers (B,T,D) of tokens whose first P are the same in all rows, with one pass over these."""
+        """Compute the layers (B,T,D) of tokens whose first P are the same in all rows, with one pass over these P."""
         rows, length = tokens.ids.shape[0], len(tokens.prefix)  # len(tokens) would be fixed in a graph
         key = (tokens.prefix, required.layers, self.static_table.dtype, tokens.ids.device)
         if key not in self.prefixes:
@@ -266,7 +266,9 @@ class Backbone(nn.Module):
             self.prefixes[key] = self.model(**{**self._inputs(first, required, None), "use_cache": True})
         prefix = self.prefixes[key]
         past = copy.copy(getattr(prefix, self.cache_argument))
-        past.layers = [copy.copy(layer) for layer in past.layers]  # they replace their tensors, never write to them
+        past.layers = [
+            copy.copy(layer) for layer in past.layers
+        ]  # layers replace their tensors and never write to them, so shallow copies suffice
         past.batch_repeat_interleave(rows)
         inputs = self._inputs(tokens, required, None)
         inputs |= {"input_ids": tokens.ids[:, length:], self.cache_argument: past}

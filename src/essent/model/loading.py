@@ -252,7 +252,7 @@ def own_recipe(model: SentenceTransformer) -> Recipe:
     for module in list(model)[1:]:
         if isinstance(module, Pooling) and not module.include_prompt:
             raise RecipeError(
-                "This model's pooling excludes the tokens of the prompt (include_prompt=False), and no recipe does. "
+                "This model's pooling excludes the tokens of the prompt (include_prompt=False), which no recipe can. "
                 f"Give a recipe to pool all tokens, e.g. recipe='mean', or {AS_IT_IS}"
             )
         if isinstance(module, Dropout):  # the identity outside training

@@ -65,7 +65,7 @@ def load_masked(name: str, **arguments: Any) -> PreTrainedModel:
 
 
 class _Given(nn.Module):
-    """Replacement of the transformer that returns its input."""
+    """A module in place of the transformer; it returns its input."""
 
     def __init__(self, base: nn.Module) -> None:
         super().__init__()

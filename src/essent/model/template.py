@@ -67,7 +67,7 @@ def make_frame(tokenizer: PreTrainedTokenizerBase, template: str | None, leading
             space = not filled and (space or leading_space)
             between = pieces[1] if len(pieces) > 2 else None
             template_text = text if filled else ""
-            dotted = template is not None and between is None  # Echo's code has no rules for texts
+            dotted = template is not None and between is None  # Echo's code appends no dot to a text
             return Frame(pieces[0], pieces[-1], space, dotted, quoted, template_text, between)
     raise UnsupportedRecipeError(
         f"In the template {template!r}, this tokenizer merges {slot} with its neighbours, or only one of two slots is "
@@ -98,7 +98,7 @@ def _own_words(tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
 
 
 def _cut(tokenizer: PreTrainedTokenizerBase, parts: list[str], middle: str) -> list[tuple[int, ...]] | None:
-    """Return the ids of the parts that `middle` joins; None if it is not one token, or a token crosses its border."""
+    """Return the ids of the parts that `middle` joins; None if it is several tokens, or a token crosses its border."""
     backend = fast_backend(tokenizer)
     backend.encode_special_tokens = False  # [MASK] in a template is a special token
     encoding = backend.encode(middle.join(parts), add_special_tokens=True)

@@ -81,7 +81,7 @@ class WordVectorFile:
         try:
             rows[:64].decode(self.encoding)
         except UnicodeDecodeError as error:
-            return error.start > len(rows[:64]) - 4  # a letter that is incomplete at the end
+            return error.start > len(rows[:64]) - 4  # a character that is cut off at the end
         return True
 
     def place(self, index: int) -> str:

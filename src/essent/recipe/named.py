@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SLOT, TOKENS_SLOT, MASK = "{text}", "{tokens}", "[MASK]"  # the text is filled in, or its own tokens are inserted
+SLOT, TOKENS_SLOT, MASK = (
+    "{text}",
+    "{tokens}",
+    "[MASK]",
+)  # {text}: the text is filled in; {tokens}: its tokens are inserted
 TEMPLATES: dict[str, str] = {
     "T0": "This sentence: “{text}” means [MASK].",
     "T1": "This sentence: “{text}” means [MASK][MASK].",

@@ -2,9 +2,9 @@
 
     e(s) = g( Σ_n ω_n · Σ_k α_k · h_n^(k) )
 
-    template   t   None, or text with one {text} and any number of [MASK]; {tokens} in the place of {text}: the text is
-                   tokenized alone, not as part of the filled template; twice for Echo. "0.5*T0+0.5*T4" adds the pooled
-                   vectors of several templates                                            (essent.recipe.templates)
+    template   t   None, or text with one {text} and any number of [MASK]. With {tokens} in place of {text}, the text is
+                   tokenized alone, not as part of the filled template; Echo has {tokens} twice. "0.5*T0+0.5*T4"
+                   adds the pooled vectors of several templates                            (essent.recipe.templates)
     layers     h, α  sources and their weights, "0+L", "0.3*0+0.7*L", "static", "L-bias"  (essent.recipe.sources.layers)
     weights    ω   a product of token weightings, "idf", "ditto:1-10", "idf*ditto:1-10"       (essent.recipe.weighting)
     reduce     Σ   "sum", "max", "power:3", "dct:2"                                           (essent.recipe.pooling)
@@ -50,8 +50,8 @@ class Recipe:
     """A method that turns a text into a vector; frozen, hashable, with plain values.
 
     `layers`, `weights` and `shaping` may also be texts, as in the text form ("0+L", "idf*ditto:1-10", "zscore |
-    normalize"), and `template` the name of one or a sum of several. Values are checked without a model; `Encoder`
-    checks that its model can run the recipe.
+    normalize"), and `template` may be the name of a template or a sum of several templates. Values are checked
+    without a model; `Encoder` checks that its model can run the recipe.
 
     Raises:
         RecipeError: a value is malformed; the message shows it and what is allowed.
@@ -117,7 +117,7 @@ class Recipe:
 
     @property
     def terms(self) -> tuple[tuple[str | None, float], ...]:
-        """The templates whose pooled vectors are added, with their factors; without an ensemble one, with factor 1."""
+        """The templates whose pooled vectors are added, with their factors; a single template has factor 1."""
         return self.template if isinstance(self.template, tuple) else ((self.template, 1.0),)
 
     # -- text form --------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ def parse_template(text: str) -> str | Ensemble | None:
 
     Raises:
         UnknownNameError: an unknown name in a sum.
-        RecipeError: factors for only some of its terms.
+        RecipeError: factors for only some terms of a sum.
     """
     terms = [match.group("factor", "template") for match in re.finditer(TERM, text)] if SUM.fullmatch(text) else []
     if not terms or any(name.startswith('"') and SLOT not in name and TOKENS_SLOT not in name for _, name in terms):

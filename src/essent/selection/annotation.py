@@ -33,7 +33,7 @@ from essent.tasks.pairs import PairTask
 PRIOR = 30  # the score by TEACHER counts as much as this many labels; measured by benchmarks/ask.py
 COLUMNS = ("sentence1", "sentence2", "score")
 SUFFIXES = (".csv", ".jsonl")
-PER_STRATUM = 2  # pairs: one on which the recipes disagree, the others at random
+PER_STRATUM = 2  # pairs: one on which the recipes disagree, one at random
 
 ScoredPair = tuple[str, str, float | None]  # None: not annotated yet
 

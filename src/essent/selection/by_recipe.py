@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-COLUMNS = ["recipe", "task", "metric", "score", "low", "high", "main", "n"]  # of the frame
+COLUMNS = ["recipe", "task", "metric", "score", "low", "high", "main", "n"]  # columns of `to_frame`
 
 
 class ByRecipe(dict[str, list[Result]]):

@@ -155,7 +155,7 @@ def _length_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs
 
 
 def _perturbed_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs, np.ndarray]:
-    """Return texts with their copy without three tenths of the words, and with copies of others (CLEAR, Wu 2020)."""
+    """Return each text with its copy that lacks three tenths of the words, and with another's copy (CLEAR, Wu 2020)."""
     base = _draw_texts(texts, rng)
     copies = [_split_words(words, round(0.3 * len(words)), rng)[1] for words in map(words_of, base)]
     negative = [(base[i], copies[j]) for i, j in _index_pairs(len(base), 5)]
@@ -232,7 +232,10 @@ def _scored_rows(cosines: np.ndarray, score: Callable[[np.ndarray], np.ndarray])
 
 
 def candidate_pairs(texts: Sequence[str], pairs: Sequence[tuple[str, str]], seed: int, size: int = 1500) -> Pairs:
-    """Return the user's own pairs, at most `size`; if they are too few, near, related and random pairs of the texts."""
+    """Return at most `size` of the user's own pairs; if there are too few, pair the texts instead.
+
+    A third of these pairs a text with its nearest text, a third with one of its NEAREST, and a third are random.
+    """
     rng = np.random.default_rng(seed)
     nonblank = [pair for pair in pairs if pair[0].strip() and pair[1].strip()]
     if len(nonblank) >= MIN_SAMPLE:

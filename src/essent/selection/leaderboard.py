@@ -215,7 +215,7 @@ class Leaderboard:
     # -- views ------------------------------------------------------------------------------------------------------
 
     def heads(self) -> tuple[str, np.ndarray] | None:
-        """Return the scores of plain Ditto by head: the mix with most heads, and (layers, heads); NaN: not tried."""
+        """Return the layer mix with the most heads of plain Ditto, and their scores (layers, heads); NaN: not tried."""
         scores_by_mix: dict[str, dict[tuple[int, ...], float]] = {}
         for recipe, score in self._plain():
             name, _, head = recipe.weights[0].partition(":")

@@ -57,7 +57,7 @@ def identify(encoder: Model, name: str) -> Model:
         >>> encoder.model_card_data.model_name
         'me/minilm-static'
     """
-    from essent.encoder.pipeline.digests import digest_of, key_of  # late: results are read without torch
+    from essent.encoder.pipeline.digests import digest_of, key_of  # imported here: results are read without torch
 
     if not isinstance(name, str) or not name.strip():
         raise InputError(f"name={name!r}: must be a text such as 'me/minilm-zscore'.")

@@ -33,7 +33,7 @@ ALL_FLOATS = 4  # bytes
 TILE = 2**21  # bytes of vectors that are compared at a time, so that they fit in the processor's cache
 MIN_PAIRS = 16  # pairs compared at a time
 SourceMix = tuple[tuple[Source, float], ...]
-BatchInputs = tuple[list[torch.Tensor], torch.Tensor]  # columns, C of (B,T,D) float32, and token weights (B,W,T)
+BatchInputs = tuple[list[torch.Tensor], torch.Tensor]  # C columns (B,T,D) float32, and token weights (B,W,T)
 
 
 class Origin(NamedTuple):
@@ -45,7 +45,7 @@ class Origin(NamedTuple):
     mix: int
 
 
-Origins = tuple[tuple[Origin, float], ...]  # of an ensemble's templates, with their factors; otherwise one
+Origins = tuple[tuple[Origin, float], ...]  # one per template, with its factor
 
 
 class Block:

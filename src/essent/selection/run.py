@@ -70,9 +70,9 @@ def search(
             part is never read. Recipes learn (idf, shaping) from all of these texts. Several data sets are a list of
             tasks or of `Path`: each is searched separately, and the mean of the ranks decides.
         space: "auto", "heads", "layers", "weights", "shaping", "full", "decoder", a YAML file of grids, or a Space.
-        criterion: the score that ranks: one of the data ("spearman", "accuracy", "f1_macro", "ndcg@10" …), or without
-            labels "teacher" or "teacher:FILE" with a file of running text. Of several, the first ranks and all are
-            shown. By default the main score of the data; without labels "teacher".
+        criterion: the score that ranks: a score of the data ("spearman", "accuracy", "f1_macro", "ndcg@10" …), or
+            without labels "teacher" or "teacher:FILE" with a file of running text. Of several, the first ranks, and
+            all are shown. By default the main score of the data; without labels "teacher".
         weights: one weight per data set for the mean of the ranks; by default all are equal.
         test: tasks on which the leader is compared with the baselines; the choice does not read them.
         folder: local data for task names, as in `essent.tasks.load_task`.

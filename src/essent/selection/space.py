@@ -26,7 +26,7 @@ MIXES = ("static", "0", "L", "0+L", "L-1+L", "1+2+L", "0+1+2+L")
 # Unit length does not change cosines, but it matters for clusters by distance: a search should serve both.
 UNIT = " | normalize"
 CHAINS = ("", *(step + UNIT for step in ("centre", "zscore", "abtt:1", "abtt", "whiten", "whiten:64", "quantile")))
-SUMS = ("about+prompteol-example", "about+one-word+prompteol-example")  # of templates that have a pass in any case
+SUMS = ("about+prompteol-example", "about+one-word+prompteol-example")  # of templates whose passes run anyway
 AFFINE = ("", *(step + UNIT for step in ("centre", "zscore", "abtt", "whiten", "whiten:64")))
 
 

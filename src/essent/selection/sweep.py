@@ -46,7 +46,8 @@ from essent.selection.search_data import SearchData, SearchSettings
 from essent.selection.store import Store
 
 GIB = 2**30
-RowKey = tuple[int, int, int]  # pass, block within it, weighting within that
+RowKey = tuple[int, int, int]  # pass, block of the pass, row of the block (a weighting)
+Recipes = list[int]  # indices of recipes in the program
 
 
 class Sweep:
@@ -64,24 +65,32 @@ class Sweep:
         self.memory = int(settings.memory * GIB)  # bytes for hidden states and pooled vectors together
         self.backbone = program.backbone
         self.device = self.backbone.static_table.device
-        self.unshaped: dict[tuple[int, int], list[tuple[int, int, int]]] = {}  # pass, block -> row, mix, recipe
-        self.reread: dict[RowKey, dict[Origins, list[int]]] = {}  # -> recipes whose vectors are read again
-        self.readers: dict[RowKey, set[RowKey]] = {}  # -> keys of `reread` whose recipes read its files
-        self.columns: dict[RowKey, set[int]] = {}  # that are read again
-        for index, (recipe, origins) in enumerate(zip(program.recipes, program.origins, strict=True)):
-            if recipe.shaping or data.reads_vectors or len(origins) > 1:
-                last = origins[-1][0][:3]
-                self.reread.setdefault(last, {}).setdefault(origins, []).append(index)
-                for origin, _ in origins:
-                    columns = self._block(origin).columns_of(origin.mix)
-                    self.readers.setdefault(origin[:3], set()).add(last)
-                    self.columns.setdefault(origin[:3], set()).update(column for column, _ in columns)
-            if not recipe.shaping and len(pairs.pairs) and len(origins) == 1:
-                origin = origins[0][0]
-                self.unshaped.setdefault(origin[:2], []).append((origin.row, origin.mix, index))
+        # A pass computes the cosines of a recipe with one template and without shaping while its pooled vectors are in
+        # memory. Vectors that are needed later are written to the store, one file per row and column, and
+        # `score_stored` reads them after all passes: to fit a shaping chain, to add the vectors of several templates,
+        # or to compute evidence from vectors. Files are removed when the last recipe that reads them is scored.
+        self.compared_in_pass: dict[tuple[int, int], list[tuple[int, int, int]]] = {}  # pass, block -> row, mix, recipe
+        self.recipes_by_last_row: dict[RowKey, dict[Origins, Recipes]] = {}  # row read last -> recipes
+        self.columns_to_store: dict[RowKey, set[int]] = {}  # row -> columns that are read later
+        self.last_rows_by_row: dict[RowKey, set[RowKey]] = {}  # -> rows read last by recipes still to score
+        self._assign_recipes()
         self.rows_of: list[np.ndarray] = []  # by pass: (N,) row of each text in the files of pooled vectors
         self.row_counts: list[int] = []  # by pass: rows of these files
         self.encoded = 0  # texts that went through the model
+
+    def _assign_recipes(self) -> None:
+        """Decide for every recipe whether its pass compares pairs, `score_stored` reads its vectors later, or both."""
+        for index, (recipe, origins) in enumerate(zip(self.program.recipes, self.program.origins, strict=True)):
+            if recipe.shaping or self.data.reads_vectors or len(origins) > 1:
+                last_row = origins[-1][0][:3]
+                self.recipes_by_last_row.setdefault(last_row, {}).setdefault(origins, []).append(index)
+                for origin, _ in origins:
+                    columns = {column for column, _ in self._block(origin).columns_of(origin.mix)}
+                    self.columns_to_store.setdefault(origin[:3], set()).update(columns)
+                    self.last_rows_by_row.setdefault(origin[:3], set()).add(last_row)
+            if not recipe.shaping and len(self.pairs.pairs) and len(origins) == 1:
+                origin = origins[0][0]
+                self.compared_in_pass.setdefault(origin[:2], []).append((origin.row, origin.mix, index))
 
     def _block(self, key: RowKey | Origin) -> Block:
         return self.program.passes[key[0]][key[1]]
@@ -115,7 +124,7 @@ class Sweep:
                         self._run_portion(number, part, start, sequences, stats)
                         self.store.finish(unit)
                         self.encoded += len(part.texts)
-                    bar.update(int((self.rows_of[number][part.texts] >= start).sum()))  # those not in earlier portions
+                    bar.update(int((self.rows_of[number][part.texts] >= start).sum()))  # texts of no earlier portion
                     start += len(part.texts)
 
     def _count(self, sequences: list[np.ndarray]) -> CorpusStats:
@@ -133,7 +142,8 @@ class Sweep:
             InputError: too little space; names the required and the free space.
         """
         folder = self.store.folder
-        width = sum(self._block(key).width * len(columns) for key, columns in self.columns.items() if key[0] == number)
+        stored = {key: columns for key, columns in self.columns_to_store.items() if key[0] == number}
+        width = sum(self._block(key).width * len(columns) for key, columns in stored.items())
         required = ALL_FLOATS * self.row_counts[number] * width
         free = shutil.disk_usage(folder).free + sum(path.stat().st_size for path in folder.glob(f"pooled-{number}-*"))
         if required > free:
@@ -154,7 +164,7 @@ class Sweep:
             ids: Any = [sequences[text] for text in part.texts[indices]]
             tokens = pad(ids, blocks[0].frame, self.backbone.pad_id).to(self.device)
             states = self.backbone.states(tokens, required)
-            slices.append(slice(int(indices[0]), int(indices[-1]) + 1))  # longest first already
+            slices.append(slice(int(indices[0]), int(indices[-1]) + 1))  # the texts are sorted already
             for block, block_inputs in zip(blocks, inputs, strict=True):
                 block_inputs.append(block.read(tokens, states, self.backbone, stats))
         ends = torch.from_numpy(part.ends).to(self.device)
@@ -163,12 +173,13 @@ class Sweep:
             for rows, pooled in self._pooled(block, slices, inputs[index], len(texts)):
                 require_finite(pooled, texts, self.backbone.named_parameters())
                 for row in rows:
-                    for column in sorted(self.columns.get((number, index, row), ())):
+                    for column in sorted(self.columns_to_store.get((number, index, row), ())):
                         vectors = pooled[:, row - rows.start, column].cpu().numpy()  # (n,D)
                         self.store.write(_file((number, index, row), column), start * block.width, vectors)
-                if members := [member for member in self.unshaped.get((number, index), []) if member[0] in rows]:
+                compared = [entry for entry in self.compared_in_pass.get((number, index), []) if entry[0] in rows]
+                if compared:
                     cosines = pair_cosines(pooled, ends, block.mixed).cpu().numpy()  # (w,M,p)
-                    row, mix, recipe = np.array(members).T
+                    row, mix, recipe = np.array(compared).T
                     self.store.rows[np.ix_(recipe, part.pairs)] = cosines[row - rows.start, mix]  # (r,p)
             inputs[index].clear()
 
@@ -198,17 +209,18 @@ class Sweep:
                 parts.append(stored if factor == 1.0 else stored * np.float32(factor))
         return reduce(np.add, parts)
 
-    def unit(self, key: RowKey) -> str:
-        """Return the name of the unit of work that scores the recipes of a key of `reread`."""
-        return " ".join(map(str, ("shaping", *key)))
+    def unit(self, last_row: RowKey) -> str:
+        """Return the name of the unit of work that scores the recipes with this last row."""
+        return " ".join(map(str, ("shaping", *last_row)))
 
-    def release(self, scored: RowKey) -> None:
-        """Remove the files that no recipe reads any more, once those of a key of `reread` are scored."""
-        for key in [key for key, readers in self.readers.items() if scored in readers]:
-            self.readers[key].remove(scored)
-            if not self.readers[key]:
-                for path in self.store.folder.glob(_file(key, "*")):
-                    path.unlink()
+    def release(self, last_row: RowKey) -> None:
+        """Remove the files that no recipe reads any more, after the recipes with this last row are scored."""
+        for row, last_rows in self.last_rows_by_row.items():
+            if last_row in last_rows:
+                last_rows.remove(last_row)
+                if not last_rows:
+                    for path in self.store.folder.glob(_file(row, "*")):
+                        path.unlink()
 
 
 class Passes(NamedTuple):
@@ -245,45 +257,51 @@ def score_stored(sweep: Sweep) -> None:
     threads, and threads of several libraries compete for the cores.
     """
     data, store, dimensions = sweep.data, sweep.store, sweep.backbone.dimensions
-    used = 4 * ALL_FLOATS * len(sweep.pairs.texts) * dimensions  # pooled vectors, those to fit on, shaped and unit ones
+    used = (
+        4 * ALL_FLOATS * len(sweep.pairs.texts) * dimensions
+    )  # bytes of vectors per thread: pooled, to fit on, shaped, unit
     if data.task is not None and data.reads_vectors:
         used += data.task.working_bytes(dimensions)
     count = max(1, min(cores(), sweep.memory // max(used, 1)))
     threads, share = torch.get_num_threads(), max(1, cores() // count)
     pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(share,))
-    members = [(key, *entry) for key, by_origins in sweep.reread.items() for entry in by_origins.items()]
-    todo = [member for member in members if not store.done(sweep.unit(member[0]))]
-    remaining = Counter(key for key, _, _ in todo)
+    jobs = [
+        (last_row, origins, recipes)
+        for last_row, recipes_by_origins in sweep.recipes_by_last_row.items()
+        for origins, recipes in recipes_by_origins.items()
+    ]
+    open_jobs = [job for job in jobs if not store.done(sweep.unit(job[0]))]
+    remaining = Counter(last_row for last_row, _, _ in open_jobs)
     description = "Scoring" if data.reads_vectors else "Shaping"
-    for key in sweep.reread.keys() - remaining.keys():
-        sweep.release(key)  # in case a run was killed before it did so
+    for last_row in sweep.recipes_by_last_row.keys() - remaining.keys():
+        sweep.release(last_row)  # a run may have been killed before it removed the files
     try:
-        # filters of warnings are shared by all threads: they must not end with those of one thread
+        # all threads share the filters of warnings: a filter of one thread would end for the others too
         with (
-            tqdm(total=len(members), desc=description, disable=not sweep.settings.progress) as bar,
+            tqdm(total=len(jobs), desc=description, disable=not sweep.settings.progress) as bar,
             threadpool_limits(share),
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore", ConvergenceWarning)
-            bar.update(len(members) - len(todo))
-            scored = pool.map(lambda member: _score_recipes(sweep, *member[1:]), todo)
-            for (key, _, _), _ in zip(todo, scored, strict=True):
+            bar.update(len(jobs) - len(open_jobs))
+            scored = pool.map(lambda job: _score_recipes(sweep, *job[1:]), open_jobs)
+            for (last_row, _, _), _ in zip(open_jobs, scored, strict=True):
                 bar.update()
-                remaining[key] -= 1
-                if not remaining[key]:
-                    store.finish(sweep.unit(key))
-                    sweep.release(key)
+                remaining[last_row] -= 1
+                if not remaining[last_row]:
+                    store.finish(sweep.unit(last_row))
+                    sweep.release(last_row)
     finally:
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)
 
 
-def _score_recipes(sweep: Sweep, origins: Origins, members: list[int]) -> None:
-    """Fill the rows of the recipes with these pooled vectors; moments are computed once for all of them."""
+def _score_recipes(sweep: Sweep, origins: Origins, recipes: Recipes) -> None:
+    """Fill the store's rows of the recipes with these pooled vectors; moments are computed once for all recipes."""
     vectors = sweep.pooled(origins)  # (N,D)
     fitted, pairs, rows, task = vectors[sweep.pairs.fit], sweep.pairs.pairs, sweep.store.rows, sweep.data.task
     moments: Moments | None = None
-    for index in members:
+    for index in recipes:
         shaping = sweep.program.recipes[index].shaping
         shaped = vectors
         if shaping:
@@ -298,6 +316,6 @@ def _score_recipes(sweep: Sweep, origins: Origins, members: list[int]) -> None:
                 shaped = np.zeros((len(vectors), chain.dim_out(vectors.shape[1])), vectors.dtype)
         if shaping or len(origins) > 1:
             cosines = pair_cosines(torch.from_numpy(shaped)[:, None, None], torch.from_numpy(pairs))[0, 0]
-            rows[index, : len(pairs)] = cosines.numpy()  # those without shaping: during the pass
+            rows[index, : len(pairs)] = cosines.numpy()  # a single template without shaping is compared during its pass
         if task is not None and sweep.data.reads_vectors:
             rows[index, sweep.data.evidence] = task.evidence(shaped, sweep.pairs.fit.tolist())

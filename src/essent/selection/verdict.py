@@ -1,14 +1,15 @@
 """From scores to a leaderboard: the recipe that a search recommends, and the certainty of the choice.
 
 The recipe ranked first is recommended if it is significantly better than the baselines, otherwise a baseline is.
-Labels decide by cross-validation, test data directly.
+With labels, cross-validation decides; with test data, the comparison on these data.
 
-Without labels, the probability decides that the recipe ranked first is better than a baseline, estimated from labelled
-cases. `label_free_cases.tsv` contains them: for models, data sets and spaces the scores by `teacher` of the recipe that
-it ranked first and of a baseline, and the difference between the two by labels, in points (`benchmarks/criteria.py
---cases`). The rule fitted to them reads one number, the level: the baseline's own score by `teacher`. If it is high, as
-on models trained for sentences, the baseline agrees with the teachers, and another recipe seldom gains. The size of the
-lead is less informative (`benchmarks/label_free_rule.py` compares rules on held-out models).
+Without labels, a probability decides: that the recipe ranked first is better than a baseline. It is estimated from
+labelled cases, the rows of `label_free_cases.tsv`. For models, data sets and spaces, these contain the scores by
+`teacher` of the recipe that it ranked first and of a baseline, and the difference between the two by labels, in points
+(`benchmarks/criteria.py --cases`). The rule fitted to them reads one number, the level: the baseline's own score by
+`teacher`. If it is high, as on models trained for sentences, the baseline agrees with the teachers, and another recipe
+seldom gains. The size of the lead is less informative (`benchmarks/label_free_rule.py` compares rules on held-out
+models).
 """
 
 from __future__ import annotations

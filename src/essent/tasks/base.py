@@ -145,7 +145,7 @@ class LabeledTask(Task):
 
     @property
     def evidence_per_unit(self) -> int:
-        """Number of values per scored example in the evidence, which is their concatenation (evidence_per_unit · U)."""
+        """Number of values per scored example in the evidence, whose length is evidence_per_unit · U."""
         return 1
 
     @property
@@ -154,7 +154,7 @@ class LabeledTask(Task):
         return self.units * self.evidence_per_unit
 
     def compared(self) -> np.ndarray | None:
-        """Return positions in `texts()` (E,2) of the pairs whose cosines are the evidence; None if it needs vectors."""
+        """Return positions in `texts()` (E,2) of the pairs whose cosines are the evidence; None if vectors are."""
         return None
 
     def texts(self) -> list[str]:
@@ -272,7 +272,7 @@ def unit_rows(matrix: np.ndarray) -> np.ndarray:
 
 def lengths_of(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the largest number of each row, and the length of the row divided by it: (N,1) each, 1 for zero rows."""
-    largest = np.abs(matrix).max(axis=1, keepdims=True)  # first: squares of 1e200 would overflow
+    largest = np.abs(matrix).max(axis=1, keepdims=True)  # divided out first: squares of 1e200 would overflow
     largest = np.where(largest > 0, largest, 1.0)
     length = np.linalg.norm(matrix / largest, axis=1, keepdims=True)
     return largest, np.where(length > 0, length, 1.0)

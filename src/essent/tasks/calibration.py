@@ -32,7 +32,7 @@ FILE = f"{STATE_FOLDER}/calibration.json"
 FORMAT = 1
 MOST_KNOTS = 10_000  # per curve in a file
 COUNTS, WORDS = ("texts", "random_pairs", "judged_pairs", "matches", "seed"), ("judged", "prompt")
-PARTS = ("cosines", "values")  # of a curve
+PARTS = ("cosines", "values")  # keys of a curve
 EDGE = 1 + 1e-5  # cosines of float32 vectors leave [-1, 1] by rounding, though not as far
 CURVE = (
     f"an object with cosines that increase from {-EDGE} to {EDGE}, and as many values that never decrease, in [0, 1], "
@@ -42,8 +42,8 @@ LINEAR = 1e-6  # weight of the cosine in every value: cosines 1e-9 apart stay di
 KNOTS = 201
 MOST_TEXTS = 1000  # 499,500 pairs; five draws of as many texts differ by 0.006 to 0.05 (docs/similarity.md)
 FEWEST_TEXTS = 20  # 190 pairs
-FEWEST_JUDGED = 10  # matches, and other pairs: a curve through fewer depends on single pairs
-SPREAD = 1e-6  # of cosines: smaller differences are rounding
+FEWEST_JUDGED = 10  # minimum of matches, and of other pairs: with fewer, single pairs decide the curve
+SPREAD = 1e-6  # smaller differences of cosines are rounding
 FARTHEST = 30.0  # logit beyond which a curve is a straight line to its end: 1e-13 is left
 BINS = 15
 
@@ -170,7 +170,9 @@ def calibrate(
         >>> calibration.meaning, calibration.judged_pairs, calibration.matches
         ('probability', 120, 29)
     """
-    from essent.tasks.base import unit_rows  # late: loading a static encoder reads a calibration, and imports no tasks
+    from essent.tasks.base import (
+        unit_rows,
+    )  # imported here: loading a static encoder reads a calibration, and imports no tasks
 
     distinct = list(dict.fromkeys(check_texts(texts)))
     if len(distinct) < FEWEST_TEXTS:
@@ -237,10 +239,10 @@ def expected_calibration_error(probabilities: np.ndarray, matches: np.ndarray, b
 
 
 def share_curve(cosines: np.ndarray) -> Curve:
-    """Fit the share of random pairs that are less similar, from their cosines (P,); equal cosines count half.
+    """Fit the curve from a cosine to the share of random pairs (P,) with a lower cosine; equal cosines count half.
 
-    The curve is the empirical distribution at 201 levels, denser near 0 and 1, with linear interpolation. Below the
-    least and above the most similar random pair it leads to 0 at a cosine of -1 and to 1 at 1.
+    The curve is the empirical distribution at 201 levels, denser near 0 and 1, with linear interpolation. Beyond the
+    cosines of the random pairs, it is interpolated linearly to 0 at a cosine of -1 and to 1 at a cosine of 1.
 
     Raises:
         InputError: cosines that are all equal.
@@ -251,8 +253,8 @@ def share_curve(cosines: np.ndarray) -> Curve:
             f"All {len(cosines):,} random pairs of the texts have the cosine {float(cosines.mean()):.6f}, so "
             "similarities cannot be distinguished. Run `essent check` to diagnose the model."
         )
-    farthest = np.log(len(cosines))
-    levels = 1 / (1 + np.exp(-np.linspace(-farthest, farthest, KNOTS)))
+    largest_logit = np.log(len(cosines))
+    levels = 1 / (1 + np.exp(-np.linspace(-largest_logit, largest_logit, KNOTS)))
     return _through(np.quantile(cosines, levels), levels)
 
 

@@ -13,14 +13,21 @@ from essent._core.registry import did_you_mean
 from essent.errors import UnknownNameError
 from essent.tasks.examples import PARTS
 
-KINDS = ("pairs", "classification", "clustering", "duplicates", "triplets", "retrieval")  # the last three: no rows yet
+KINDS = (
+    "pairs",
+    "classification",
+    "clustering",
+    "duplicates",
+    "triplets",
+    "retrieval",
+)  # the catalogue has no rows of the last three yet
 SPLITS = ("test", "dev", "train")
 ON_HUB = {"train": "train", "dev": "validation", "test": "test"}  # essent's name of a split -> the hub's
 STS7 = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")  # the seven tasks that the papers average
 TRANSFER7 = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")  # averaged in PromptBERT's appendix C
 CLASSIFICATION12 = (*TRANSFER7, "sst5", "scicite", "sicke", "sickr-soft", "stsb-soft")  # Stankevičius (2024, Table 3)
 CLUSTERING6 = ("agnews", "biomedical", "googlets", "searchsnippets", "stackoverflow", "tweet")  # ibid., Table 2
-STSB = ("mteb/stsbenchmark-sts", "b0fddb56ed78048fa8b90373c8a3cfc37b684831")  # on the hub
+STSB = ("mteb/stsbenchmark-sts", "b0fddb56ed78048fa8b90373c8a3cfc37b684831")  # repository on the hub, and its revision
 
 
 @dataclass(frozen=True)

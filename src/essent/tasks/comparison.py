@@ -50,7 +50,7 @@ def bootstrap(
 
 
 def interval(scores: np.ndarray) -> tuple[float, float]:
-    """Return the middle 95 % of bootstrap scores; NaN if all scores are."""
+    """Return the middle 95 % of bootstrap scores; NaN if all scores are NaN."""
     finite = scores[np.isfinite(scores)]
     if not len(finite):
         return math.nan, math.nan
@@ -59,7 +59,7 @@ def interval(scores: np.ndarray) -> tuple[float, float]:
 
 
 def wilson(share: float, count: int) -> tuple[float, float]:
-    """Compute Wilson's 95 % interval of a share of `count` cases; unlike the bootstrap's, not a point if all agree."""
+    """Compute Wilson's 95 % interval of a share of `count` cases; unlike a bootstrap interval, never a single point."""
     from scipy.stats import norm
 
     z = float(norm.ppf((1 + LEVEL) / 2))
@@ -220,7 +220,7 @@ class Scored:
         return np.concatenate(blocks) if blocks else np.empty(0)
 
     def ranking(self, scores: np.ndarray) -> np.ndarray:
-        """Return the values (R,) by which recipes are ranked: the scores, averaged with a prior; NaN if either is."""
+        """Return the values (R,) that rank recipes: the scores, averaged with a prior if any; NaN if either is NaN."""
         return scores if self.prior is None else with_prior(scores, self.prior, self.task.units, self.prior_units)
 
     def draws(self, seed: int) -> np.ndarray:
@@ -229,7 +229,7 @@ class Scored:
 
 
 def with_prior(scores: np.ndarray, prior: np.ndarray, units: int, prior_units: int) -> np.ndarray:
-    """Average scores (R,) of U examples with prior scores that count as `prior_units` examples; NaN if either is."""
+    """Average scores (R,) of U examples with prior scores that weigh `prior_units` examples; NaN if either is NaN."""
     return np.asarray((units * scores + prior_units * prior) / (units + prior_units))
 
 

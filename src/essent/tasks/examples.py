@@ -50,7 +50,7 @@ class Pair(NamedTuple):
 
 
 class Example(NamedTuple):
-    """One text or the two of a pair, its label (a class, or a score between classes), and its part (train, dev, test).
+    """A labelled text or pair: its texts, its label (a class, or a score between classes), its part (train, dev, test).
 
     Example:
         >>> from essent.tasks import Example
@@ -87,11 +87,11 @@ def kind_of(rows: Sequence[Row]) -> str:
         DataError: no kind has these columns; the message lists all kinds.
     """
     has = rows[0].column
-    is_labelled_text = has(LABEL) and str(has(ANCHOR)).lower() in TEXT  # which may have a column "document" too
+    is_labelled_text = has(LABEL) and str(has(ANCHOR)).lower() in TEXT  # even with a column "document"
     if has(ANCHOR) and has(POSITIVE) and not is_labelled_text:
         return "triplets" if any(row.column(NEGATIVE) for row in rows) else "retrieval"
     is_pair = all(map(has, SIDES))
-    if is_pair and has(SCORE[:-1]):  # all but "label"
+    if is_pair and has(SCORE[:-1]):  # every score column but "label"
         return "pairs"
     if is_pair and (column := has(DUPLICATE)):
         labels = {_plain(row.values.get(column)) for row in rows}
@@ -278,7 +278,9 @@ def _label(row: Row) -> str:
     column = row.column(LABEL) or row.column(CLUSTER) or row.required("label", LABEL)
     label: Any = row.values[column]
     label = label.item() if hasattr(label, "item") else label  # a NumPy scalar of a data frame
-    if isinstance(label, float) and label.is_integer():  # pandas reads whole numbers with a gap as floats
+    if (
+        isinstance(label, float) and label.is_integer()
+    ):  # pandas reads a column of whole numbers with a missing value as floats
         label = int(label)
     if not isinstance(label, (str, int)) or not str(label).strip():
         raise DataError(f"{row.where}: {column!r} must be a text, a whole number, true or false, not {label!r}.")

@@ -108,7 +108,7 @@ def _centred(vectors: np.ndarray) -> np.ndarray:
 # -- settings and task ------------------------------------------------------------------------------------------------
 
 
-# By name: the paper's choice, whether a gold score makes a pair positive, whether measures use unit vectors.
+# Name of a setting -> its description, whether a gold score makes a pair positive, whether vectors are normalized.
 SETTINGS: dict[str, tuple[str, Callable[[float], bool], bool]] = {
     "simcse": ("STS-B pairs with gold > 4, unit vectors (Ditto Figure 4; SimCSE)", lambda score: score > 4, True),
     "raw": ("STS-B train pairs with gold 5, raw vectors (Stankevičius 3.5.5)", lambda score: score >= 5, False),
@@ -121,7 +121,7 @@ class GeometryTask(Task):
 
     Attributes:
         sentences: with duplicates as in the data; every measure counts each occurrence.
-        positives: pairs of texts with the same meaning, from the sentences or not.
+        positives: pairs of texts with the same meaning; the texts need not be among the sentences.
         `normalise`: compute alignment and uniformity on unit vectors.
 
     Example:

@@ -3,7 +3,7 @@
 Source: Chiang et al. 2023, "Revealing the Blind Spot of Sentence Encoder Evaluation by HEROS"; the baseline and the
 normalization are its Appendix D.
 
-The released file (`heros.tsv` of `dcml0714/Heros`) has two columns "Negation", and mirrors order its columns
+The released file (`heros.tsv` of `dcml0714/Heros`) has two columns "Negation", and mirrors of it order the columns
 differently. Columns are therefore read by name, and the two negations are distinguished by their sentences; the
 provenance of every result records how.
 """
@@ -312,7 +312,7 @@ def _pairs_of_rows(rows: list[Row]) -> tuple[list[MinimalPair], dict[str, Any]]:
         if subset != ORIGINAL and (text := _cell(row, column))
     ]
     if not pairs:
-        raise DataError(f"{rows[0].where} and below: no row has a changed sentence.")
+        raise DataError(f"From {rows[0].where} on, no row has a changed sentence.")
     return pairs, {"columns_read": how_read, "columns": columns}
 
 
@@ -344,10 +344,10 @@ def _columns(rows: list[Row]) -> tuple[dict[str, str], str]:
     """Return the columns of the originals and of each subset, by role, and how they were identified."""
     names = list(dict.fromkeys(name for row in rows for name in row.values))
     by_role = {role: [name for name in names if ROLES.get(_letters(name)) == role] for role in (ORIGINAL, *SUBSETS)}
-    bare = [name for name in names if ROLES.get(_letters(name)) == BARE]
+    bare = [name for name in names if ROLES.get(_letters(name)) == BARE]  # without the verb
     for role, columns in by_role.items():
         if len(columns) > 1:
-            raise DataError(f"{rows[0].where}: several columns are {role!r}: {', '.join(map(repr, columns))}.")
+            raise DataError(f"{rows[0].where}: several columns mean {role!r}: {', '.join(map(repr, columns))}.")
     roles = {role: columns[0] for role, columns in by_role.items() if columns}
     if ORIGINAL not in roles or len(roles) + len(bare) < 2:
         raise DataError(

@@ -37,7 +37,8 @@ class LabelTask(LabeledTask):
     Attributes:
         scale: lowest and highest class of soft targets (1, 5): a score of 3.6 is class 3 with weight 0.4 and class 4
             with 0.6; lower scores count as the lowest class. None: the targets are classes.
-        folds: of the cross-validation, used without parts, and without a dev part to choose the strength.
+        folds: number of folds of the cross-validation that scores a task without parts, or chooses the strength in a
+            task without a dev part.
         nested: whether cross-validation chooses the strength within each fold's training part, as SentEval does; False
             chooses it on the folds themselves: many times cheaper, slightly optimistic, equally for every recipe.
         strengths: values of C of scikit-learn's LogisticRegression, ascending; see `essent.tasks.probes.scaled`.
@@ -239,13 +240,15 @@ class LabelTask(LabeledTask):
     @needs_torch("A probe of labelled texts")
     def _predict(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[float]]:
         """Return the evidence (E,), probabilities (U,K) of the classes, and the chosen strengths."""
-        from essent.tasks.probes import cross_validated, few_labels, held_out
+        from essent.tasks.probes import cross_validated, held_out, predict_from_few
 
         if len(self.examples[0].texts) == 2:
             first, second = np.split(np.asarray(vectors, np.float64), 2)
             vectors = np.hstack([np.abs(first - second), first * second])  # (N,2D)
         folds = np.zeros(len(self), dtype=int)
-        has_class = (self._labels < len(self.classes)) | (self.scale is not None)  # others do not choose the strength
+        has_class = (self._labels < len(self.classes)) | (
+            self.scale is not None
+        )  # unknown classes do not choose the strength
         train, dev = self._is_learned, (self._parts == "dev") & has_class
         if not dev.any():
             folds[train] = self._folds(np.flatnonzero(train))
@@ -258,8 +261,8 @@ class LabelTask(LabeledTask):
         predicted = probabilities.argmax(axis=1) if self.scale is None else probabilities @ self._class_values  # (N,)
         predictions = [predicted[self.is_scored]]
         for shot in self.shots:
-            drawn = few_label_sets(self._labels, train, self.is_scored, shot)  # (N,DRAWS)
-            correct = few_labels(vectors, self.targets, drawn) == self._labels[:, None]
+            drawn = draw_training_sets(self._labels, train, self.is_scored, shot)  # (N,DRAWS)
+            correct = predict_from_few(vectors, self.targets, drawn) == self._labels[:, None]
             counted = ~drawn[self.is_scored]  # no set scores its own training examples
             times = counted.sum(axis=1)  # (U,)
             shares = (correct[self.is_scored] & counted).sum(axis=1) / np.maximum(times, 1)
@@ -283,7 +286,7 @@ class LabelTask(LabeledTask):
         return None
 
     def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
-        """Return for each example (R,U) whether (or how often) it is correct, its predicted class or expected score."""
+        """Return per example (R,U) how often its prediction is correct, or the predicted class or expected score."""
         number = 1 + self.shots.index(int(score.partition("@")[2])) if "@" in score else 0
         values = evidence[:, number * self.units : (number + 1) * self.units]
         if score == "accuracy":
@@ -334,7 +337,7 @@ def spread_folds(
     return fold
 
 
-def few_label_sets(classes: np.ndarray, learned: np.ndarray, tested: np.ndarray, shot: int) -> np.ndarray:
+def draw_training_sets(classes: np.ndarray, learned: np.ndarray, tested: np.ndarray, shot: int) -> np.ndarray:
     """Draw ten training sets of `shot` examples per class: masks (N,DRAWS).
 
     All of a smaller class is drawn, and at most half of a class whose examples are tested too.

@@ -310,7 +310,8 @@ def _task_of_rows(kind: str, name: str, rows: Sequence[Row], source: Mapping[str
 def _task_of_file(path: Path, kind: str | None = None) -> LabeledTask:
     """Create a task from a file, by default of the kind of its columns; a given kind is part of the task's name.
 
-    For labelled texts in NAME.train.jsonl, NAME.dev.jsonl and NAME.test.jsonl are read too.
+    If the file is NAME.train.jsonl and contains labelled texts, its siblings NAME.dev.jsonl and NAME.test.jsonl are
+    read as well (or the siblings of NAME.dev.jsonl, or of NAME.test.jsonl).
     """
     rows = located_rows(path)
     prefix, source, kind = f"{kind}." if kind else "", {"source": str(path)}, kind or kind_of(rows)

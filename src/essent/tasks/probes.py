@@ -24,12 +24,12 @@ from torch.nn.functional import softplus
 from essent.tasks.labels import STRENGTHS
 
 PATIENCE = 2  # strengths tried beyond the best one
-STANDARD_ERRORS = 2.0  # by which a strength must be worse to end the search
-COLUMNS, ROWS = 32, 4096  # converted to float64 at a time
-MAX_LOGITS = 3e8  # of all problems; above, each test fold has one inner fold instead of all others
+STANDARD_ERRORS = 2.0  # a strength that is worse by this many ends the search
+COLUMNS, ROWS = 32, 4096  # numbers of columns and rows converted to float64 at a time
+MAX_LOGITS = 3e8  # logits of all problems; with more, each test fold has one inner fold, not all other folds
 TOLERANCE = 1e-5  # expected decrease of a further step / objective; about as precise as scikit-learn's default
 MAX_STEPS = 300
-MAX_TRIALS = 5  # per line search
+MAX_TRIALS = 5  # step lengths tried per line search
 MEMORY = 20  # steps stored by L-BFGS
 FLAT = 0.25  # a line search ends at this fraction of the initial slope
 STORED = 3e7  # numbers stored for problems solved together: 120 MB; more is not faster
@@ -46,7 +46,7 @@ def cross_validated(
     *,
     nested: bool = True,
 ) -> tuple[np.ndarray, list[float]]:
-    """Predict every fold from the others; the strength is chosen by cross-validation over the others only.
+    """Predict every fold from the other folds; cross-validation over these other folds alone chooses the strength.
 
     Args:
         nested: False chooses the one strength that predicts all folds best: many times cheaper, and slightly
@@ -92,11 +92,13 @@ def held_out(
     folds: np.ndarray,
     strengths: Sequence[float] = STRENGTHS,
 ) -> tuple[np.ndarray, float]:
-    """Fit on the training rows; choose the strength on the dev rows, or without any by cross-validation over `train`.
+    """Fit on the training rows with the strength that is best on the dev rows, and predict all rows.
+
+    Without dev rows, cross-validation over the training rows chooses the strength.
 
     Args:
-        train, dev: masks of the rows (N,); `dev` all false without a dev part.
-        folds: indices of the training rows' folds (N,), read without a dev part.
+        train, dev: masks of the rows (N,); `dev` is all false without a dev part.
+        folds: index of each training row's fold (N,), read only without a dev part.
 
     Returns:
         Probabilities (N,K) of all rows, and the strength.
@@ -112,7 +114,7 @@ def held_out(
     return as_probabilities(logits), strengths[best[0]]
 
 
-def few_labels(vectors: np.ndarray, targets: np.ndarray, used: np.ndarray, strength: float = 1.0) -> np.ndarray:
+def predict_from_few(vectors: np.ndarray, targets: np.ndarray, used: np.ndarray, strength: float = 1.0) -> np.ndarray:
     """Predict the class index of every row from each of B small training sets: (N,B).
 
     There are too few labels to choose the strength: it is scikit-learn's default, as in SetFit's few-label probes.

@@ -205,8 +205,8 @@ def load_results(path: str | Path) -> list[Result]:
 # -- tables: one row per recipe or model, one column per task, and their average ---------------------------------------
 
 AVERAGE = "avg"
-OWN = " · "  # between a task without a main score and the name of a score
-BESIDE = 3  # columns; with more, the interval is below the score, so that seven tasks fit into 80 columns
+OWN = " · "  # separates a task without a main score from the name of one of its scores
+BESIDE = 3  # tasks; with more, the interval is below the score, so that seven tasks fit into 80 characters
 INTERVALS = "± 95 % interval"
 AVERAGES = ("all", "mean", "wmean")
 SPELLED = {"ndcg@10": "nDCG@10", "mrr@10": "MRR@10", "f1_macro": "Macro-F1", "v_measure": "V-measure"}

@@ -13,7 +13,8 @@ The package contains two JSON Lines files:
 No sentence is copied from another data set. The scores are labels of one author, not an average over annotators, and
 160 pairs are few. A first draft had so many near-copies with low scores that word overlap was negatively correlated
 with the score; about a quarter of the pairs were then replaced by ordinary ones, checked with all-MiniLM-L6-v2, so
-that model's score on this set is not independent. Use the data to try out recipes; report scores on real benchmarks.
+the score of this model on the set is not independent. Use the data to try out recipes; report scores on real
+benchmarks.
 """
 
 from __future__ import annotations

@@ -35,7 +35,9 @@ from essent._core.lazy import needs_torch
 from essent.errors import DamagedError
 
 ROUTERS = ("Router", "Asym")
-OWN_CLASS = "essent_module.RecipeModule"  # in folders without stock modules; essent loads it without its code
+OWN_CLASS = (
+    "essent_module.RecipeModule"  # in folders with essent's code, which essent does not run: it has the class itself
+)
 MOST_MODULES = 64
 LEGACY_SETTINGS = tuple(
     f"sentence_{name}_config.json" for name in "roberta distilbert camembert albert xlm-roberta xlnet".split()
@@ -196,7 +198,7 @@ def upgrade_or(files: Files, otherwise: str) -> str:
     """
     with needs_torch("Reading this folder"):
         from packaging.version import parse
-        from sentence_transformers import __version__ as installed  # late: static encoders do not need it
+        from sentence_transformers import __version__ as installed  # imported here: static encoders do not need it
 
     path = files.find("config_sentence_transformers.json")
     versions = ((read_json(path) or {}) if path is not None else {}).get("__version__")

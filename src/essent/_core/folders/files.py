@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 STATE_FOLDER = "essent"  # the subfolder of essent's own files
 ENCODER, GRAPH = f"{STATE_FOLDER}/encoder.json", f"{STATE_FOLDER}/engine.json"  # the metadata of each kind of folder
-# Files that transformers and sentence-transformers look for in the folder of a model for text, and engines beside their
-# graph. Vectors can depend on them. Other files are never opened.
+# Files that transformers and sentence-transformers look for in the folder of a text model, and files that engines look
+# for beside a graph. Vectors can depend on them. Other files are never opened.
 READ = (
     "config.json",
     "generation_config.json",
@@ -44,7 +44,7 @@ READ = (
     "merges.txt",
     "bpe.codes",
     "tekken.json",
-    "*.model",  # of sentencepiece and tiktoken: transformers uses the first one
+    "*.model",  # vocabularies of sentencepiece and tiktoken; transformers uses the first file
     "model*.safetensors",
     "model.safetensors.index.json",
     "pytorch_model*.bin",
@@ -164,7 +164,7 @@ def digest_of_file(path: Path) -> str:
 
 
 def has_digests(root: Path) -> bool:
-    """Whether the folder has a list of digests; folders of essent 0.1 do not."""
+    """Whether the folder has a list of digests; essent 0.1 wrote none."""
     return (root / DIGESTS).is_file()
 
 
@@ -219,7 +219,7 @@ def _read_digests(root: Path) -> dict[str, dict[str, Any]]:
     files = content.get("files")
     if content.get("format") != FORMAT or not isinstance(files, dict):
         raise DamagedError(
-            f"{path} is damaged, or was written by a newer essent: expected format {FORMAT} and an object of files."
+            f"{path} is damaged, or was written by a newer essent: expected format {FORMAT} and a JSON object 'files'."
         )
     for name, entry in files.items():
         if not _is_entry(name, entry):
@@ -324,7 +324,7 @@ def names_to_keep(path: Path, kind: str, older: Iterable[str] = ()) -> list[str]
 
     Args:
         kind: of the model, ENCODER or GRAPH.
-        older: further names that versions without digests wrote, in addition to those that libraries read.
+        older: further names that versions of essent without digests wrote, in addition to names that libraries read.
     """
     names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
     if not _is_own(path, kind):

@@ -168,7 +168,7 @@ def _pooled(
 def _tokenized(
     module: RecipeModule, documents: Sequence[list[str]], prompt: str
 ) -> tuple[list[list[Window]], list[np.ndarray]]:
-    """Return the windows of each document, and the first and the last but one token (C,2) of each of its chunks."""
+    """Return the windows of each document, and the first token and the end (C,2) of each of its chunks."""
     frame, limit = module.plan.frame, module.max_seq_length
     texts, starts_by_document = [], []
     for chunks in documents:

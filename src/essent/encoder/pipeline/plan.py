@@ -59,7 +59,7 @@ class Plan(nn.Module):
         self.reads_stats = any(weighting.reads_stats for weighting in self.weightings)
         self.required = required_outputs_of(recipe, backbone.last)
         leading_space = any(w.leading_space for w in self.weightings) and backbone.vocabulary.marker == "Ġ"
-        self.frames: dict[Frame, float] = {}  # and their factors: several templates make an ensemble
+        self.frames: dict[Frame, float] = {}  # frame of each template -> its factor; several make an ensemble
         for template, factor in recipe.terms:
             frame = make_frame(backbone.tokenizer, template, leading_space)
             check_room(frame, template, backbone.max_seq_length)
@@ -252,15 +252,15 @@ class StaticPooler:
     def count(self, texts: Sequence[str]) -> CorpusStats:
         """Count the tokens of a corpus, including duplicated texts and the frame, like `count_tokens`."""
         rows = len(self.backbone.vocabulary)
-        frequency, count = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+        document_frequency, token_count = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
         for _, portion in portions(texts, PORTION):
             ids, lengths = self.ids(portion)
-            count += np.bincount(ids, minlength=rows)
+            token_count += np.bincount(ids, minlength=rows)
             owner = np.repeat(np.arange(len(lengths)), lengths)
-            frequency += np.bincount(np.unique(owner * rows + ids) % rows, minlength=rows)
-        np.add.at(count, self.frame_ids, len(texts))
-        frequency[self.frame_ids] = len(texts)
-        return CorpusStats(len(texts), frequency, count)
+            document_frequency += np.bincount(np.unique(owner * rows + ids) % rows, minlength=rows)
+        np.add.at(token_count, self.frame_ids, len(texts))
+        document_frequency[self.frame_ids] = len(texts)
+        return CorpusStats(len(texts), document_frequency, token_count)
 
     def pool(self, ragged: Ragged, stats: CorpusStats | None) -> torch.Tensor:
         """Compute the pooled vectors (N,K) of texts from their `ids`, on the table's device.

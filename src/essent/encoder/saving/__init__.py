@@ -1,1 +1,1 @@
-"""Save and load encoders: stock sentence-transformers modules if they compute the same, and golden vectors."""
+"""Save and load encoders: standard sentence-transformers modules if they compute the same, and golden vectors."""

@@ -1,11 +1,11 @@
-"""Save an Encoder as a folder: stock sentence-transformers modules if they compute the same, and golden vectors.
+"""Save an Encoder as a folder: standard sentence-transformers modules if they compute the same, and golden vectors.
 
-config.json, model.safetensors, tokenizer…, 1_Pooling/ …   the stock model, or
+config.json, model.safetensors, tokenizer…, 1_Pooling/ …   standard modules, or
 essent_module.py, code/                                     the recipe's own module and essent's code for it
 essent/encoder.json        the recipe, the golden texts, versions
 essent/state.safetensors   token counts, learned shaping, golden vectors
 essent/files.json          length and SHA-256 of every file
-essent/tokenizer/          the model's own tokenizer, if the stock one contains a template
+essent/tokenizer/          the model's own tokenizer, if the saved one contains a template
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class RecipeModule:
         portable = importlib.import_module("essent.portable")
         return portable.load_folder(model_name_or_path, options)[0]
 '''
-PLAIN = "[sentence-transformers](https://www.SBERT.net) model trained. "  # ST's sentence on a model without a trainer
+PLAIN = "[sentence-transformers](https://www.SBERT.net) model trained. "  # written if there was no trainer
 USAGE = re.compile(r"### Direct Usage \(Sentence Transformers\)\n(?P<whole>.*?)(?=<!--\n### Direct Usage)", re.DOTALL)
 
 
@@ -111,7 +111,7 @@ def save_folder(
         finish: called with the temporary folder and the reason before the folder appears, to write further files.
 
     Raises:
-        RecipeError: an unknown layout, or the legacy one for a recipe without stock modules.
+        RecipeError: an unknown layout, or the legacy layout for a recipe that standard modules cannot compute.
         NotFittedError: `fit` has not been called.
         ModelError: the path is a file, or a folder with another model.
     """
@@ -176,7 +176,7 @@ def _write_json(path: Path, content: Any, **options: Any) -> None:
 
 
 def _write_stock(module: RecipeModule, modules: list[nn.Module], path: Path, legacy: bool) -> None:
-    """Write stock modules: transformer or StaticEmbedding in the root (WordEmbeddings in 0_…), others numbered."""
+    """Write standard modules: transformer or StaticEmbedding in the root (WordEmbeddings in 0_…), others numbered."""
     entries: list[tuple[str, type]] = []
     if isinstance(modules[0], StaticEmbedding):
         write_table(module, modules[0].embedding.weight.detach().numpy(), len(modules) > 1, path)

@@ -36,7 +36,7 @@ HALF = float(np.finfo(np.float16).max)
 
 
 class NoStockModulesError(EssentError):
-    """No stock modules compute this recipe; the message names the part."""
+    """Error: no standard sentence-transformers modules compute this recipe; the message names the part that differs."""
 
 
 def folded(module: RecipeModule) -> tuple[np.ndarray, bool]:

@@ -1,4 +1,4 @@
-"""A recipe as stock sentence-transformers modules, if that is exact.
+"""A recipe as stock modules (the standard modules of sentence-transformers), if they compute it exactly.
 
 template            the tokenizer's post-processor (ids around the text), its normalizer (dot rule, leading space)
 layer mix           WeightedLayerPooling, with every hidden state returned
@@ -117,7 +117,7 @@ def _pooling_modules(module: RecipeModule) -> list[nn.Module]:
     if plan.recipe.reduce == "max" and not factors:
         return [Pooling(width, "max")]
     if plan.recipe.reduce != "sum":
-        raise NoStockModulesError(f"reduce={plan.recipe.reduce} has no stock module")
+        raise NoStockModulesError(f"no standard module computes reduce={plan.recipe.reduce}")
     if not factors and not dropped:
         return [Pooling(width, "mean")]
     if len(factors) == 1 and factors[0].name in POOLING_OF and not dropped:

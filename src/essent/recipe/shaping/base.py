@@ -165,7 +165,9 @@ class Shaper(VectorTransformer):
 
     name: ClassVar[str]
     needs_fit: ClassVar[bool] = True
-    reads_output_embedding: ClassVar[bool] = False  # learns from that matrix of the model, not from sentence vectors
+    reads_output_embedding: ClassVar[bool] = (
+        False  # learns from the model's output embedding, not from sentence vectors
+    )
 
     def check_settings(self) -> None:
         """Check the settings; called by the constructor and before a fit, as `set_params` may change them.
@@ -187,7 +189,7 @@ class Shaper(VectorTransformer):
         return self.fit(np.concatenate(list(check_batches(make_batches()))))
 
     def require_spread(self, count: int, differ: bool) -> None:
-        """Check that not all vectors are equal: a fitted step would map them, or all vectors, to zeros.
+        """Check that the vectors are not all equal: a step fitted on equal vectors maps them, or all vectors, to zeros.
 
         Raises:
             NoSpreadError: all are equal; the message shows their number, and how many are needed.

@@ -116,7 +116,7 @@ class Chain(VectorTransformer):
         """Fit the steps that read the model's output embedding, unless they are fitted.
 
         Args:
-            moments: returns the moments of its rows (V,D); called if there is such a step.
+            moments: returns the moments of the embedding's rows (V,D); called only if there is such a step.
             width: number of dimensions of the vectors before the first step.
 
         Raises:

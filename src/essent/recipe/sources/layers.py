@@ -41,7 +41,7 @@ class TokenTable(Part, ABC):
 
     @abstractmethod
     def rows_of(self, vocabulary: Vocabulary) -> torch.Tensor:
-        """Return the table (V,D) float32 for a vocabulary; tables of one tokenizer check the vocabulary here."""
+        """Return the table (V,D) float32 for a vocabulary; a table of one tokenizer checks the vocabulary here."""
 
 
 token_tables: Registry[TokenTable] = Registry("source", "essent.tables")

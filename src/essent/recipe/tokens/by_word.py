@@ -196,7 +196,7 @@ class WordIds:
 
 
 def whole_ids(tokenize: Callable[[list[str]], list[list[int]]], texts: Sequence[str]) -> Ragged:
-    """Return the ids and lengths of texts that are tokenized as a whole, for all other tokenizers."""
+    """Return the ids and lengths of texts, each tokenized as a whole; for tokenizers that cannot work by words."""
     sequences = tokenize(list(texts))
     lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
     return np.fromiter(chain.from_iterable(sequences), np.int32, int(lengths.sum())), lengths

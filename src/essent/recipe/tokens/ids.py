@@ -103,12 +103,13 @@ class Frame:
 
     `space` prepends a space (the template has one there, or the weights need the marker of the first word); `dot_rule`
     appends "." to a text that does not end in one of . ? " ' (PromptBERT's code); `quote_rule` then replaces every " by
-    ' and a final ? by . (PromptEOL's code). With any, a special token in the text itself, such as "[MASK]", is plain
-    text: only the template has masks.
+    ' and a final ? by . (PromptEOL's code). If any of these is set, a special token in the text itself, such as
+    "[MASK]", is plain text: only the template has masks.
 
     `template` is set if the tokenizer may merge characters of the text with its neighbours: the template is then filled
     with the text and tokenized as a whole. A token that contains a character of the template belongs to the frame, so
-    the frame has as many tokens around every text; only the two next to the text may differ from `before` and `after`.
+    the frame has the same number of tokens around every text; only the two next to the text may differ from
+    `before` and `after`.
 
     `between` is set if the text is repeated: the ids between both occurrences.
     """
@@ -140,7 +141,7 @@ class Frame:
 
     @cached_property
     def plain_text(self) -> bool:
-        """Whether special tokens in the text are plain text; without a template they are special, as in ST."""
+        """Whether special tokens in the text are plain text; without a template they are special."""
         return self.dot_rule or self.space or self.between is not None
 
     def prepare(self, texts: list[str]) -> list[str]:
@@ -313,25 +314,25 @@ def in_frame(sequences: list[list[int]], frame: Frame, max_seq_length: int | Non
 
 
 def count_tokens(tokenize: Callable[[Sequence[str]], list[list[int]]], texts: Sequence[str], rows: int) -> CorpusStats:
-    """Count the occurrences of each id in a corpus, and the texts that contain it; duplicate texts count.
+    """Count the occurrences of each id in a corpus, and the texts that contain it; every duplicate of a text counts.
 
     Args:
         tokenize: from texts to ids, frame and truncation included.
         rows: size of the vocabulary V.
     """
-    frequency, count = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+    document_frequency, token_count = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     for start in range(0, len(texts), 8192):
         sequences = tokenize(texts[start : start + 8192])
         flat = np.concatenate([np.asarray(s, np.int64) for s in sequences])
         owner = np.repeat(np.arange(len(sequences)), [len(s) for s in sequences])
-        count += np.bincount(flat, minlength=rows)
-        frequency += np.bincount(np.unique(owner * rows + flat) % rows, minlength=rows)
-    return CorpusStats(len(texts), frequency, count)
+        token_count += np.bincount(flat, minlength=rows)
+        document_frequency += np.bincount(np.unique(owner * rows + flat) % rows, minlength=rows)
+    return CorpusStats(len(texts), document_frequency, token_count)
 
 
 def pad(sequences: Sequence[list[int]], frame: Frame, pad_id: int, side: str = "right") -> Tokens:
     """Stack sequences of ids into one batch, padded on the side `side`; see `pad_arrays`."""
-    import torch  # late: static encoders work without torch
+    import torch  # imported here: static encoders work without torch
 
     ids, attention_mask = pad_arrays(sequences, pad_id, side)
     attended = torch.from_numpy(attention_mask)
