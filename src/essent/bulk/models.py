@@ -213,7 +213,7 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
 
     Raises:
         InputError: an unknown prompt, or an object that does not encode.
-        NotFittedError: the recipe learns something and has not.
+        NotFittedError: the recipe must be fitted, and is not.
     """
     if settings.chunks_late:
         _require_late(encoder, settings)
@@ -242,7 +242,7 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
 
 
 def _require_late(encoder: Any, settings: BulkSettings) -> None:
-    """Raise an error unless late chunking has a meaning for the encoder."""
+    """Raise an error if late chunking is requested and the encoder does not support it."""
     if not hasattr(encoder, "encode_chunks"):
         raise _not_late(settings, f"a {type(encoder).__name__}")
     from essent.encoder.pipeline.late import check_late
@@ -261,7 +261,7 @@ def _metadata(model: str, recipe: str, engine: str, limit: int | None, fit: str 
     """Return the values that vectors depend on, by their names in the parts' footers.
 
     Args:
-        model, fit: digests of the model and of what it has learned.
+        model, fit: digests of the model and of its fitted parts.
     """
     return {"model": model[:32], "recipe": recipe, "engine": engine, "fit": fit, "max_seq_length": limit}
 
@@ -344,7 +344,7 @@ def _torch_in(model: Any) -> str:
 
 
 def _read_framed(tokenizer: Any, frame: Frame, limit: int | None) -> Reading:
-    """Return the room for text in a frame, the function that tokenizes texts in it, and the Rust tokenizer."""
+    """Return the maximum tokens of a text in a frame, the function that tokenizes texts, and the Rust tokenizer."""
 
     def tokenize(texts: list[str]) -> list[list[int]]:
         return text_ids(tokenizer, frame.prepare(texts), frame.plain_text)

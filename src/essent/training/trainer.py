@@ -203,7 +203,7 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         path = Path(resume_from_checkpoint)
         check_checkpoint(path)
         backbone = self.encoder.module.backbone
-        if (path / ADAPTER_FILE).is_file():  # the other weights are the model's own
+        if (path / ADAPTER_FILE).is_file():  # the model's other weights did not change
             backbone.model.load_state_dict(load_file(path / ADAPTER_FILE), strict=False)
         else:
             backbone.model.load_state_dict(Encoder(str(path), device="cpu").module.backbone.model.state_dict())
@@ -225,7 +225,7 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
     def _load_best_model(self) -> None:
         """Load the best checkpoint of a finished run.
 
-        It is found by its step: the path in the state is outdated if the folder was moved.
+        The checkpoint is found by its step: the path in the state is outdated if the folder was moved.
         """
         if self.state.global_step >= self.state.max_steps:
             best = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.best_global_step}"
