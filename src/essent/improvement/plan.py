@@ -1,7 +1,7 @@
 """The plan of an improvement: the steps, their shares of a time budget, and how much each does within its share.
 
 Everything is written to a journal, so that a resumed run repeats every decision. A step may use its share of what is
-left of the budget when it begins: time that a step saves or exceeds changes all later ones.
+left of the budget when it begins: if it takes less or more, all later steps have more or less.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MIN_BUDGET = 1.0  # seconds
 SHARES = {"search": 0.2, "trials": 0.15, "train": 0.47, "encoder": 0.08, "static": 0.08, "graph": 0.02}  # of the budget
 SEARCH_SHARE = 0.25  # of the time of `train`, for the search on the trained model
 FIT_SHARE = 0.06  # of the budget, for the texts on which recipes are fitted
-SAMPLE, MAX_SAMPLE, SAMPLE_SECONDS = 48, 512, 2.0  # number of timed texts, and maximum seconds of the timing
+SAMPLE, MAX_SAMPLE, SAMPLE_SECONDS = 48, 512, 2.0  # usual and maximum number of timed texts, and maximum seconds
 STEPS = tuple(f"{step} | normalize" for step in ("centre", "zscore", "whiten", "whiten:64"))
 SPACES = {
     "small": Space(
@@ -56,7 +56,7 @@ SPACES = {
     ),
 }
 PASSES = {"auto": 12.0, "small": 4.0, "tiny": 1.5, "static": 1.0}  # the cost of a search, in passes over its texts
-MAX_SEARCH_TEXTS, MIN_SEARCH_TEXTS = 4000, 200  # of a search; the maximum applies without labels
+MAX_SEARCH_TEXTS, MIN_SEARCH_TEXTS = 4000, 200  # texts of a search; the maximum applies without labels
 PAIRED = 1.6  # texts encoded per text, with the pairs that a criterion without labels makes
 PASSES_PER_STEP = 5.0  # the cost of a training step, in passes over its batch, two views of each text
 TRAINED_TOKENS = 32  # per text
@@ -70,7 +70,7 @@ MEASURE_SHARE, TEST_SHARE, MIN_MEASURED = 0.012, 0.03, 300
 ALONE_SHARE = 0.1  # maximum share of the budget for vectors of tokens that the texts lack
 MAX_VALIDATIONS, VALIDATION_SHARE = 8, 0.3  # of the training, and their maximum share of its time
 MAX_FITTED, MAX_DISTILLED = 20_000, 20_000
-STATIC_PASSES, STATIC_SECONDS, GRAPH_SECONDS = 4, 5.0, 10.0  # passes over the texts, and seconds in addition
+STATIC_PASSES, STATIC_SECONDS, GRAPH_SECONDS = 4, 5.0, 10.0  # cost: passes over the texts, additional seconds; seconds
 
 
 def space_of(name: str) -> Space:
@@ -86,7 +86,8 @@ def make_plan(shell: SentenceTransformer, inputs: Inputs, budget: float, seed: i
 
     Returns:
         Names of the `steps`; `why` there is no training; `speed` in seconds per text, per measured encoder, and per
-        training step; training settings as `candidates`; what the model offers and is by itself.
+        training step; training settings as `candidates`; the model's `capabilities` and its `own`
+        recipe.
     """
     encoder = Encoder(shell)
     capabilities, recipe = capabilities_of(encoder.module.backbone), str(encoder.recipe)
@@ -307,7 +308,7 @@ class Journal:
         return float(self._earlier + machine.elapsed() - self._began)
 
     def once(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the entry of a name, computed and written if missing: a resumed run repeats no decision."""
+        """Return the entry of a name, computed and written only if missing: a resumed run keeps all decisions."""
         if name not in self.entries:
             began = machine.elapsed()
             values = compute()

@@ -122,7 +122,8 @@ class Heat:
     def bounds(self) -> tuple[float, float]:
         """Values of the first and the last colour.
 
-        If there are many values, the lowest tenth all get the first colour, so that outliers do not dominate."""
+        If there are many values, the lowest tenth all get the first colour, so that outliers do not dominate.
+        """
         values = sorted(value for _, row in self.rows for value in row if value is not None)
         first = len(values) // 10 if len(values) >= MIN_VALUES_TO_CLIP else 0
         return (values[first], values[-1]) if values else (0.0, 1.0)

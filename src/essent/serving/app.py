@@ -52,7 +52,7 @@ REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 DISCONNECTED = 499  # status in logs and metrics if the client disconnected
 MEGABYTE = 1_000_000
 BODIES = 8  # bodies of the maximum size that may be in memory at the same time
-DRAINED, DRAIN_SECONDS = 128_000_000, 5.0  # of a body that is too large: its client reads the answer only after it
+DRAINED, DRAIN_SECONDS = 128_000_000, 5.0  # read of a body that is too large: its client must send it before it reads
 KEEP_ALIVE = 20  # seconds until an idle connection is closed
 HEADER_BYTES = 65_536  # maximum size of a request's head
 QUIET = 1.0  # seconds after the stop signal in which a connected client may send a request
@@ -62,7 +62,7 @@ UNREAD = 60.0  # seconds in which a client must read some of its answer
 
 
 def create_app(service: Service) -> FastAPI:
-    """Create the application of a service, which the caller starts and stops."""
+    """Create the application of a service; the caller starts and stops the service."""
     settings = service.settings
     app = FastAPI(
         title="essent", description=DESCRIPTION, version=__version__, docs_url=None, redoc_url=None,
@@ -109,7 +109,7 @@ async def _handle_error(request: Request, error: Exception) -> Response:
 
 
 def _invalid_request(invalid: RequestValidationError) -> RequestError:
-    """Convert the most specific error of a request: the deepest, and not "should be a string".
+    """Convert the validation error with the longest location; at the same location, "should be a string" comes last.
 
     A field of several types has one error per type, with the type in its location.
     """
@@ -288,7 +288,7 @@ class Server(uvicorn.Server):
 
     Attributes:
         answered: number of requests that were answered after the signal.
-        unfinished: number of requests that were not.
+        unfinished: number of requests that were left without an answer.
     """
 
     answered = unfinished = 0

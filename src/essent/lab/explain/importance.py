@@ -250,7 +250,7 @@ def _transformer(model: ModelLike, options: dict[str, Any]) -> Backbone:
 def _with_token_weights(
     model: ModelLike, texts: Sequence[str], spec: str, corpus: Sequence[str] | None, options: dict[str, Any]
 ) -> tuple[Backbone, list[str], np.ndarray]:
-    """Return the transformer, the texts, and the weight (V,) of each token with counts from the corpus."""
+    """Return the transformer, the texts, and the weight (V,) of each token by its counts in the corpus."""
     backbone, sentences = _transformer(model, options), check_texts(texts)
     if not sentences:
         raise InputError("texts is empty: word importance needs at least one text.")

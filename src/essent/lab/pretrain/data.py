@@ -36,8 +36,8 @@ FRAMES = (  # none is a template of PromptBERT, so those remain a fair test
     'What " {text} " tells is {first} .',
 )
 SHORTEST, LONGEST = 4, 22  # words of a sentence that fits into a frame
-MIN_TEXTS = 4  # texts with a filling; rarer words are names and misspellings
-MAX_FILLINGS = 3  # words of a sentence that can be fillings
+MIN_TEXTS = 4  # minimum texts that contain a filling; rarer words are names and misspellings
+MAX_FILLINGS = 3  # number of a sentence's rarest words that can be fillings
 LETTERS = re.compile(r"[^\W\d_]{3,}")
 
 
@@ -185,7 +185,7 @@ def _packed_columns(tokenizer: Any, texts: Sequence[str], length: int, words: bo
 
 
 def masking_of(tokenizer: PreTrainedTokenizerBase, probability: float, whole_words: bool) -> Any:
-    """Return transformers' masking: 80 % [MASK], 10 % a random token, 10 % unchanged; whole words always [MASK]."""
+    """Return transformers' masking: 80 % [MASK], 10 % a random token, 10 % unchanged; whole words: 100 % [MASK]."""
     return DataCollatorForLanguageModeling(
         tokenizer,
         whole_word_mask=whole_words,
