@@ -98,7 +98,7 @@ def csv_records(lines: Iterator[bytes], separator: str) -> Iterator[tuple[list[s
     another record, so that one stray mark does not swallow the rest of the file.
     """
     if csv.field_size_limit() < MAX_FIELD:
-        csv.field_size_limit(MAX_FIELD)  # for the whole process, but only ever raised
+        csv.field_size_limit(MAX_FIELD)  # a limit of the whole process, so it is never lowered
     again: deque[bytes] = deque()
     record_lines: list[bytes] = []
 

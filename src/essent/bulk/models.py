@@ -159,7 +159,7 @@ def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
 
 def needs_fit(encoder: Any, requested: bool) -> bool:
     """Return whether the recipe has unfitted parts, or a fit is `requested`."""
-    module = getattr(encoder, "module", None)  # of an Encoder
+    module = getattr(encoder, "module", None)  # only an Encoder has it
     if module is None or not (module.plan.reads_stats or module.chain.needs_fit):
         return False
     try:

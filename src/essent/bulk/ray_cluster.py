@@ -129,7 +129,7 @@ def do_units_on_cluster(
             for reference in running:
                 ray.cancel(reference, force=True)
         (job.folder / MARKER).unlink(missing_ok=True)
-        for leftover in job.folder.glob(".part-*.partial"):  # of processes that were lost with their node
+        for leftover in job.folder.glob(".part-*.partial"):  # files of processes that were lost with their node
             shutil.rmtree(leftover, ignore_errors=True)
 
 

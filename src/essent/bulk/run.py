@@ -283,7 +283,7 @@ def prepare(
     columns = output_fields(files, settings)
     parts = {} if force else read_parts(folder)
     run = {**settings.described(), "columns": [f"{column.name}: {column.type}" for column in columns]}
-    by_model = ("truncate_dim", "max_seq_length")  # a model has defaults for these
+    by_model = ("truncate_dim", "max_seq_length")  # by default, the model determines these settings
     without_model = {name: setting for name, setting in run.items() if name not in by_model}
     check_same(parts, without_model, files, folder, complete=False)
     if isinstance(spec.model, Path) and not spec.model.exists():

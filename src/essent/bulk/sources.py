@@ -34,7 +34,7 @@ KINDS = {
 }  # fmt: skip
 TABLES = ("parquet", "arrow")
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".lzma": "xz", ".zst": "zstd", ".zstd": "zstd"}
-STAMPS = ("mtime", "ETag", "etag", "LastModified", "last_modified", "updated", "created", "md5")  # of file systems
+STAMPS = ("mtime", "ETag", "etag", "LastModified", "last_modified", "updated", "created", "md5")  # in metadata
 BLOCK = 2**20
 SAMPLE = 65_536  # bytes that are read at the beginning, in the middle and at the end of a file
 BATCH_ROWS, BATCH_BYTES = 8192, 16 * 2**20  # maximum rows and bytes that are read, encoded and written at a time

@@ -21,7 +21,7 @@ STRINGS = ("string", "large_string", "string_view")  # Arrow's types of texts
 SAMPLED = 1000  # rows of a JSON file that determine the types of its columns
 SAMPLED_FILES = 20
 MIN_RANGE = 1024  # minimum bytes of a range
-COMPRESSION_RATIO = 3.0  # of texts, approximately
+COMPRESSION_RATIO = 3.0  # approximate ratio for texts
 
 
 @dataclass(frozen=True)

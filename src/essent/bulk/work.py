@@ -73,7 +73,7 @@ def do_units(units: Iterable[Unit], job: Job, model: Model, stop: Event | None =
     batches = read_batches(units, job, model)
     reading, writing = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
     batches_ahead = deque(reading.submit(next, batches, None) for _ in range(AHEAD))
-    writes: list[Future[None]] = []  # of the current part
+    writes: list[Future[None]] = []  # pending writes of the current part
     opened: deque[PartWriter] = deque(maxlen=2)  # the current part, and the previous one until it is on disk
     part: PartWriter | None = None
     finished: Future[Part] | None = None

@@ -38,8 +38,8 @@ HELD_OUT, MAX_HELD_OUT = 0.1, 1000  # share and maximum number of texts that not
 REFERENCE = "reference"  # prefix of the names of the criterion's reference recipes
 MIN_HELD_OUT = 50  # texts whose cosines are compared
 MIN_PAIRED = 100  # minimum texts for the criterion's pairs; some of `texts` if fewer are held out
-DRAWS = 300  # of bootstrap intervals of the criterion
-RANDOM_PAIRS = 20_000  # of held-out texts, for the rank agreement of two encoders
+DRAWS = 300  # bootstrap draws for intervals of the criterion
+RANDOM_PAIRS = 20_000  # pairs of held-out texts for the rank agreement of two encoders
 LAYERS = ("L", "0+L", "1+2+L", "L-1+L")
 SHAPING = ("", "centre | normalize", "whiten | normalize")
 REFERENCES = Grid(layers=LAYERS, weights=("uniform", "idf"), shaping=SHAPING)
@@ -199,7 +199,7 @@ class Metric:
         )
         began = machine.elapsed()
         self.measure(encoder, tests=False)
-        measured = machine.elapsed()  # without the time for imports and threads
+        measured = machine.elapsed()  # the encoding above has already loaded libraries and started threads
         reading_vectors = [task for task in self.tasks if task.compared() is None]
         for task in reading_vectors:
             task.run(encoder)
@@ -293,6 +293,6 @@ def subsample(tasks: Sequence[LabeledTask], units: int | None, seed: int) -> lis
         dropped[np.random.default_rng(seed).permutation(task.units)[: max(20, task.units * units // total)]] = False
         try:
             smaller.append(task.without(dropped) if dropped.any() else task)
-        except EssentError:  # for example too few of a class
+        except EssentError:  # for example because a class has too few texts
             smaller.append(task)
     return smaller

@@ -37,8 +37,8 @@ WORK, FORMAT = ".work", 4
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 MIN_BUDGET = 1.0  # seconds
 SHARES = {"search": 0.2, "trials": 0.15, "train": 0.47, "encoder": 0.08, "static": 0.08, "graph": 0.02}  # of the budget
-SEARCH_SHARE = 0.25  # of the time of `train`, for the search on the trained model
-FIT_SHARE = 0.06  # of the budget, for the texts on which recipes are fitted
+SEARCH_SHARE = 0.25  # share of the step `train` that the search on the trained model may use
+FIT_SHARE = 0.06  # share of the budget for texts on which recipes are fitted
 SAMPLE, MAX_SAMPLE, SAMPLE_SECONDS = 48, 512, 2.0  # usual and maximum number of timed texts, and maximum seconds
 STEPS = tuple(f"{step} | normalize" for step in ("centre", "zscore", "whiten", "whiten:64"))
 SPACES = {
@@ -62,13 +62,13 @@ PASSES_PER_STEP = 5.0  # the cost of a training step, in passes over its batch, 
 TRAINED_TOKENS = 32  # per text
 TRIALS = (8, 4, 2)
 RUNGS = (16, 32, 64)  # steps after which the better half of the trials continues
-MIN_STEPS, MAX_STEPS, EPOCHS = 24, 120, 3  # of the training itself
+MIN_STEPS, MAX_STEPS, EPOCHS = 24, 120, 3  # steps and epochs of the step `train`
 BATCH = 64
 ENGINES = {"openvino": ("openvino",), "onnx": ("onnx", "onnxscript", "onnxruntime")}
 # maximum shares of the budget for measuring an encoder on the labels and on the tests; minimum texts of each
 MEASURE_SHARE, TEST_SHARE, MIN_MEASURED = 0.012, 0.03, 300
 ALONE_SHARE = 0.1  # maximum share of the budget for vectors of tokens that the texts lack
-MAX_VALIDATIONS, VALIDATION_SHARE = 8, 0.3  # of the training, and their maximum share of its time
+MAX_VALIDATIONS, VALIDATION_SHARE = 8, 0.3  # maximum validations of a training, and their share of its time
 MAX_FITTED, MAX_DISTILLED = 20_000, 20_000
 STATIC_PASSES, STATIC_SECONDS, GRAPH_SECONDS = 4, 5.0, 10.0  # cost: passes over the texts, additional seconds; seconds
 

@@ -276,7 +276,7 @@ def choose_recipe(run: Run) -> bool:
     search = run.step("search", search_step)
     best, run.choice = search["name"], own
     difference, low, _ = run.metric.difference(best, own)
-    # a baseline that the search retained by default must be significantly better
+    # the search may retain a baseline by default, so its gain must be significant
     if difference > 0 and (low > 0 or search["gains"]):
         run.choice = best
     by = f"recipe {best}" if best != own else f"recipes: {own} remains the best"

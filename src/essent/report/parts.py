@@ -330,4 +330,4 @@ def short_paths(text: str) -> str:
 COLOURS = (TEMPLATES / "colours.css").read_text(encoding="utf-8")
 _LIGHT = COLOURS.partition("}")[0]
 SERIES = re.findall(r"--s\d+: (#\w+);", _LIGHT)  # one per model; the third is also the colour of baselines
-LEVELS = re.findall(r"--h\d+: (#\w+); --t\d+: (#\w+);", _LIGHT)  # of heat maps from low to high, with their text
+LEVELS = re.findall(r"--h\d+: (#\w+); --t\d+: (#\w+);", _LIGHT)  # (cell, text) colours of heat maps, low to high

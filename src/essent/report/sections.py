@@ -139,7 +139,7 @@ def _shares_ranked_above(rows: Rows) -> dict[str, dict[str, dict[Row, Number]]]:
     for row, result in rows.items():
         try:
             compared = comparisons(result)
-        except (KeyError, TypeError):  # a result created by the user
+        except (KeyError, TypeError):  # a result that the user created, with other metrics
             continue
         for c in compared:
             number = Number(100 * c.share, 100 * c.low, 100 * c.high)

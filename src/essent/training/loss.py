@@ -200,7 +200,7 @@ class ContrastiveLoss(nn.Module):
         temperature: float = 0.05,
     ) -> None:
         super().__init__()
-        self.model: Any = model  # a trainer may replace it with a wrapped model
+        self.model: Any = model  # a trainer may replace it by a wrapper
         self.plans = list(plans)
         self.tables = nn.ModuleList(plans)  # their buffers move with the loss
         self.places = tuple(column_views)

@@ -195,7 +195,7 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         try:
             with exact_forward(self.encoder), torch.random.fork_rng(devices=()), merged(self.encoder):
                 self.encoder.write_folder(folder, "stock", finish)
-        except NotFiniteError as error:  # of weights that are finite and huge
+        except NotFiniteError as error:  # finite but huge weights give such vectors
             raise self._broken(f"{after} no vector is finite: {error}", folder.parent) from error
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
@@ -217,7 +217,7 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         """
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None and self.optimizer is not None:
-            schedule: Any = getattr(self.lr_scheduler, "scheduler", self.lr_scheduler)  # without accelerate's wrapper
+            schedule: Any = getattr(self.lr_scheduler, "scheduler", self.lr_scheduler)  # accelerate wraps it
             rates = zip(self.optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True)
             for group, base, factor in rates:
                 group["lr"] = base * factor(schedule.last_epoch)

@@ -118,7 +118,7 @@ class ModelUnderTest:
         else:
             self.tokenizer = (
                 self.encoder.engine_module.reader if isinstance(self.encoder, CompiledEncoder)
-                else getattr(self.encoder.tokenizer, "tokenizer", self.encoder.tokenizer)  # of WordEmbeddings
+                else getattr(self.encoder.tokenizer, "tokenizer", self.encoder.tokenizer)  # WordEmbeddings wraps it
             )  # fmt: skip
             special = int(getattr(self.tokenizer, "num_special_tokens_to_add", lambda: 0)())
             room = partial(operator.add, -special)

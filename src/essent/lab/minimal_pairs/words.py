@@ -39,7 +39,7 @@ from essent.lab.minimal_pairs.resources import (
     spelled,
 )
 
-SYNONYM_WEIGHT = 3.0  # of the synonym's log-probability against the antonym's: synonyms fail more often
+SYNONYM_WEIGHT = 3.0  # weight of the synonym's log-probability; the antonym's has 1, since it fails less often
 
 
 def both(synonym: float, antonym: float) -> float:
@@ -60,7 +60,7 @@ PENALTY = {  # natural log, by relation to the word
     "through similar": 0.7,
     "through hypernym": 1.5,
 }
-UNCOUNTED = 2.0  # for a word that does not occur in WordNet's tagged texts
+UNCOUNTED = 2.0  # penalty for a word that does not occur in WordNet's tagged texts
 PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "de", "mis")
 FRAMES = {  # WordNet's sentence frames (wninput(5WN)) by the complement of a verb
     "object": {8, 9, 10, 11, 14, 15, 16, 17, 18, 19, 20, 21, 24, 25, 30, 31},

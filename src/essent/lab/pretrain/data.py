@@ -157,7 +157,7 @@ def _packed_columns(tokenizer: Any, texts: Sequence[str], length: int, words: bo
         split_special_tokens=True,
     )
     rows: list[list[list[Any]]] = []
-    for pieces in zip(*(encoded[name] for name in names), strict=True):  # a long text has several
+    for pieces in zip(*(encoded[name] for name in names), strict=True):  # a long text has several pieces
         if all(pieces[1]):  # no tokens of the text
             continue
         row = next((row for row in rows[-OPEN_SEQUENCES:] if len(row[0]) + len(pieces[0]) <= length), None)
