@@ -53,10 +53,10 @@ class Source:
         number: index among all sources.
         fields: Arrow fields of the columns.
         rows: number of rows, which may be an estimate.
-        ranges: start and stop of its units, rows of a table or bytes of lines; an empty file has one range, so that it
-            has a part. None: the file can only be read from its beginning.
+        ranges: start and stop of its units, as rows of a table or bytes of a file of lines; an empty file has one
+            range, and therefore a part. None if the file can only be read from its beginning.
         header: columns of a CSV or TSV file.
-        separator: of the fields of a CSV file.
+        separator: character between the fields of a CSV file.
         skipped: bytes before the first record: the byte order mark and the header.
     """
 
@@ -74,7 +74,7 @@ class Source:
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """The size of the file in bytes."""
         return int(self.print["bytes"])
 
     @contextmanager

@@ -81,7 +81,7 @@ class Output:
     Attributes:
         name: encoder, static or graph; for one that was only measured, its description.
         score, low, high: score ×100 by the metric, with the 95 % interval.
-        test: the same on the tests; None without tests.
+        test: score on the tests with its interval; None without tests.
         agreement: Spearman ×100 with the encoder's similarities on held-out texts.
         texts_per_second, bytes: speed and size on disk; None if it was only measured.
 

@@ -90,7 +90,7 @@ def improve(
         budget: maximum time for all steps together, such as 90s, 30m or 1.5h.
         goal: quality (the answer is the encoder), speed or size (the static table, or the graph, if good enough).
         keep_all: retain the models and vectors of every step in the folder `.work` of `output`.
-        seed: of everything random.
+        seed: seed of all random choices.
         options: keyword arguments of SentenceTransformer (device, revision …).
         progress: show progress bars of searches and training.
         force: start over if `output` contains an improvement.

@@ -263,7 +263,7 @@ def _mean(scores: np.ndarray) -> np.ndarray:
 
 
 def _verdict(measure: str, tasks: Sequence[str], rows: ResultsByRow, decimals: int) -> tuple[str, list[Table]]:
-    """Return the verdict about the best of the rows with every task, and the table of differences to the others."""
+    """Return the verdict about the best row, and the table of its differences to the other rows with every task."""
     numbers = [[_main_score(results_by_task.get(task)) for task in tasks] for results_by_task in rows.values()]
     scores = np.array([[(n.value, n.low, n.high) for n in line] for line in numbers], float)  # (R,T,3)
     means = _mean(scores)  # (R,3)

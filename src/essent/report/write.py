@@ -151,7 +151,7 @@ def write_report(
     The same input gives the same bytes.
 
     Args:
-        results: of any models, recipes and tasks; rows are named by their provenance.
+        results: results of any models, recipes and tasks; rows are named by model and recipe.
         path: file with the suffix .html, .md or .png, which sets the format; a missing folder is created.
         title: heading of the report.
         searches: leaderboards of `essent.search`, one section each.

@@ -116,7 +116,7 @@ async def embed(service: Served, body: schemas.EmbedBody) -> Response:
 
 @tei_router.post("/similarity", response_model=list[float])
 async def similarity(service: Served, body: schemas.SimilarityBody) -> Response:
-    """The cosine of a text with each of the others."""
+    """The cosine of the source sentence with each of the other sentences."""
     source, others, parameters = body.inputs.source_sentence, body.inputs.sentences, body.parameters
     service.check_texts(others, "inputs.sentences[{}]".format)
     model, prompt = service.find(body.model, parameters.prompt_name)

@@ -255,7 +255,7 @@ class RequestError(EssentError):
     Args:
         status: HTTP status in OpenAI's API; TEI returns 422 instead of 400, except for the codes of `TEI_400`.
         message: the problem, what is allowed, and the fix; never contains a text of the request.
-        code: for programs.
+        code: name of the problem, for programs.
         param: the invalid field.
         retry_after: seconds after which the same request may succeed.
     """

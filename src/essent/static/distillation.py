@@ -143,7 +143,7 @@ class Distilled:
         contexts, losses = self.material.contexts, self.losses
         yield (
             f"{self.choice}; {contexts.about['tokens']} tokens, {int(contexts.seen.sum())} of {len(contexts.count)} "
-            f"seen, the others: {contexts.about['unseen']}"
+            f"seen in the texts; rows of other tokens: {contexts.about['unseen']}"
         )
         if "variance" in losses:
             yield (

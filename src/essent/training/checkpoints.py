@@ -104,7 +104,7 @@ def check_same_run(started: Path, metadata: Mapping[str, Any], output: Path, may
 
     Args:
         started: the file that the earlier run wrote when it started.
-        metadata: the same values of the new run.
+        metadata: the values that the new run would write into this file.
         output: the folder of the run, for the error message.
         may_change: settings that may differ.
 

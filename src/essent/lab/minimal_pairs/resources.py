@@ -322,7 +322,7 @@ class Evidence(NamedTuple):
     Attributes:
         similarity: similarity of its state to the replaced word's, minus the similarity of unrelated words.
         prior: log share of the sense, minus the penalties of WordNet's relation to it.
-        probability: its log-probability in context; -inf if it is not a single token.
+        probability: log-probability of the replacement in context; -inf if it is not a single token.
         prefix: whether it differs from the word by a prefix only: unhappy.
     """
 
