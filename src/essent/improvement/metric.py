@@ -105,7 +105,7 @@ def read_inputs(texts: Any, data: Any, test: Any, folder: str | Path | None, see
 
 
 def _as_list(sources: Any) -> Sequence[Any]:
-    """Return one data set, or a list of them (names, files and tasks), as a list; rows in memory are one data set."""
+    """Return a list of data sets: of one data set, of rows in memory, or the given list of names, files and tasks."""
     if sources is None:
         return []
     is_list = isinstance(sources, (list, tuple)) and all(

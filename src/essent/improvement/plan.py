@@ -141,7 +141,7 @@ def _time_texts(encoder: Encoder, texts: Sequence[str]) -> tuple[float, float]:
 
 
 def candidates(capabilities: ModelCapabilities, dropout: bool, texts: int, seed: int) -> list[dict[str, Any]]:
-    """Return training settings to try, the most promising first; arguments of `essent.training.run.train`."""
+    """Return training settings to try (arguments of `essent.training.run.train`), the most promising first."""
     batch, larger = min(BATCH, texts // 2), min(2 * BATCH, texts // 2)
     base = {"objective": "simcse", "recipe": "mean", "learning_rate": 1e-4, "batch_size": batch, "seed": seed}
     base |= {"temperature": 0.05, "projection_head": "none", "max_seq_length": TRAINED_TOKENS}
@@ -163,7 +163,7 @@ def candidates(capabilities: ModelCapabilities, dropout: bool, texts: int, seed:
 
 
 def plan_search(run: Run, seconds: float) -> dict[str, Any]:
-    """Plan the largest space that can be searched in `seconds`; the smallest, if needed, on fewer texts or labels."""
+    """Plan the largest space that can be searched in `seconds`, or the smallest space on fewer texts or labels."""
     speed, inputs, capabilities = run.plan["speed"], run.inputs, run.capabilities
     labelled = len(texts_of(inputs.tasks))
     total = labelled or min(MAX_SEARCH_TEXTS, len(inputs.texts))
@@ -183,7 +183,7 @@ def plan_search(run: Run, seconds: float) -> dict[str, Any]:
 
 
 def plan_trials(run: Run, seconds: float) -> dict[str, Any]:
-    """Plan trials with successive halving that fit `seconds`; one setting and no steps if only training fits."""
+    """Plan trials with successive halving in `seconds`; if the training needs the time, one setting without trials."""
     speed, settings = run.plan["speed"], run.plan["candidates"]
     if seconds * SHARES["train"] / SHARES["trials"] < MIN_STEPS * speed["step"]:
         seconds = 0.0  # training needs the time
@@ -219,7 +219,7 @@ def plan_train(run: Run, step_seconds: float, seconds: float) -> dict[str, Any]:
 
 
 def plan_static(run: Run, seconds: float) -> dict[str, Any]:
-    """Plan the texts of static tables; `why` is the reason if the fewest do not fit the remaining budget."""
+    """Plan the number of texts for static tables; `why` is the reason if even the minimum does not fit the budget."""
     speed, most, words = run.plan["speed"], min(MAX_DISTILLED, len(run.inputs.texts)), len(run.model.tokenizer)
     per_text = STATIC_PASSES * speed["seconds"]
     count = int(min(most, max(MIN_SEARCH_TEXTS, (seconds - STATIC_SECONDS) / max(per_text, 1e-9))))

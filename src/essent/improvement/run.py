@@ -252,7 +252,7 @@ class Run:
                 self.metric.evidence[name] = self.metric.measure(self.encoder(name))
 
     def gained(self, new: str, old: str, **fields: Any) -> None:
-        """Record and report the gain of a step; arguments: the encoders that it compares, and the fields of `Gain`."""
+        """Record and report the gain of a step: the two encoders that it compares, and the fields of `Gain`."""
         self.gains.append((new, old, fields))
         self.note(self.gain(new, old, fields).summary())
 
@@ -262,7 +262,7 @@ class Run:
         return Gain(difference=difference, low=low, high=high, **fields)
 
     def measure_references(self, shell: SentenceTransformer, label: str) -> None:
-        """Measure the criterion's reference recipes on a model; with labels there are none."""
+        """Measure the reference recipes of the label-free criterion on a model; do nothing if there are labels."""
         if not self.metric.by_labels:
             self.metric.measure_references(shell, label, self.fit_texts, self.capabilities)
 

@@ -22,7 +22,7 @@ Better = Literal["higher", "lower", ""]  # empty: neither
 
 @dataclass(frozen=True)
 class Number:
-    """A value with its interval; numbers that are not finite become None, and so does an interval without both ends."""
+    """A value with its interval; None replaces numbers that are not finite, and an interval without both ends."""
 
     value: float | None = None
     low: float | None = None

@@ -96,7 +96,7 @@ class Schedule:
             self.tokens -= sum(job.lengths)
 
     def next(self, only_queries: bool = False) -> Batch | None:
-        """Return the next batch, or the next batch of queries; None if there is none."""
+        """Return the next batch (with `only_queries`, of queries), or None."""
         head = next((job for job in self.jobs if job.is_query or not only_queries), None)
         if head is None:
             return None

@@ -1,4 +1,4 @@
-"""Texts to vectors for many clients at once: validate, tokenize, queue, run; and the metrics of a server."""
+"""Compute vectors for many clients at once: validate, tokenize, queue and run their texts, and count metrics."""
 
 from __future__ import annotations
 

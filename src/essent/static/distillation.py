@@ -360,7 +360,7 @@ def compare(distilled: Distilled, model: Callable[[list[str]], Any], tasks: Sequ
 
 
 def coverage_of(material: Material, texts: Sequence[str]) -> float:
-    """Return the share of the texts' tokens, counting repetitions, that occur in the corpus; NaN without tokens."""
+    """Return the share of the texts' tokens, counting repetitions, that occur in the corpus; NaN if they have none."""
     count = count_tokens(lambda portion: text_ids(material.tokenizer, list(portion)), texts, material.rows).count
     known = material.contexts.seen[: material.rows]
     return float(count[known].sum() / count.sum()) if count.any() else math.nan

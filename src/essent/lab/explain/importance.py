@@ -228,7 +228,7 @@ def backbone_of(model: ModelLike, recipe: Recipe | None = None, **options: Any) 
 
 
 def count_corpus(backbone: Backbone, texts: list[str], max_seq_length: int | None) -> CorpusStats:
-    """Count the occurrences and texts of each token; texts are truncated to `max_seq_length` tokens."""
+    """Count the occurrences of each token and the texts that contain it, truncated to `max_seq_length` tokens."""
     frame = make_frame(backbone.tokenizer, None)
 
     def tokenize(portion: Sequence[str]) -> list[list[int]]:
