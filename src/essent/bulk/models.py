@@ -190,7 +190,7 @@ def compiled(
         runtime_of(engine, precision)
         graph_file.unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
-        note(f"Compiling the model to a graph for {kind}, which is stored in {folder} for later runs.")
+        note(f"Making a graph of the model for {kind}, which is stored in {folder} for later runs.")
         compile(encoder, engine, precision=precision).save(str(folder))
         write_json(graph_file, source)
     graph = ready(load(folder, threads=spec.threads), settings)

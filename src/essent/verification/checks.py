@@ -2,6 +2,7 @@
 
 A check is a generator of problems, listed in CHECKS; the first line of its docstring states when it
 reports a problem.
+
 The behaviour of servers follows their sources: text-embeddings-inference (TEI) 1.9 reads the boolean keys of
 1_Pooling/config.json (cls, mean, last token) and nothing else of the modules; without that file it uses CLS for every
 BERT. vLLM recognizes modules of sentence_transformers.models by their full class path, and uses the first true key of
