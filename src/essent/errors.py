@@ -14,7 +14,7 @@ Every error that essent raises on purpose derives from `EssentError`:
     │   └── DamagedError                             a folder that is damaged, has changed, or would run code
     ├── NotFittedError (ValueError, AttributeError)  `fit` has not been called; also scikit-learn's NotFittedError
     ├── VerificationError                            a saved folder that does not reproduce its golden vectors
-    ├── TrainingError (RuntimeError)                 training stopped: the loss is not finite, or no checkpoint fits
+    ├── TrainingError (RuntimeError)                 training stopped: loss not finite, or a checkpoint cannot be saved
     ├── EngineError (RuntimeError)                   a model that does not convert, or that this machine cannot run
     └── MissingDependencyError (ImportError)         an optional library; the message names the extra to install
 
@@ -109,7 +109,7 @@ def not_fitted(message: str) -> NotFittedError:
 
 @cache
 def _unfitted_of_both() -> type[NotFittedError]:
-    from sklearn.exceptions import NotFittedError as Unfitted  # late: tables without torch do not need it
+    from sklearn.exceptions import NotFittedError as Unfitted  # imported here: static encoders do not need it
 
     class UnfittedError(NotFittedError, Unfitted):
         def __reduce__(self) -> tuple[Any, ...]:  # worker processes send errors back

@@ -32,7 +32,7 @@ encode none.txt -m x -o v.npy ~ does not exist
 encode texts.txt -m ./nowhere -o v.npy ~ There is no model folder
 encode texts.txt -m x -o v.npy --workers 2 ~ --workers is for a folder of parts, but v.npy is a file
 encode -m x -o parts ~ A folder of parts needs files, folders, patterns or addresses, not standard input
-encode nulls.jsonl -m x -o v.jsonl --strict ~ line 2: 'text' is null, one of 1 such rows (--strict)
+encode nulls.jsonl -m x -o v.jsonl --strict ~ line 2: 'text' is null (such rows: 1). --strict does not allow this.
 encode null.jsonl -m x -o v.jsonl ~ No row has a text: 'text' is null in all 1
 encode vectors.jsonl -m x -o v.jsonl ~ has a column 'embedding'
 encode mixed.jsonl -m x -o v.parquet ~ 'id' has values of several types

@@ -3,7 +3,7 @@
 from essent._core.lazy import optional_import
 
 for _library in ("pyarrow", "fsspec"):
-    optional_import(_library, "bulk")  # before the imports below: says which extra brings it
+    optional_import(_library, "bulk")  # before the imports: the error names the missing extra
 
 from essent.bulk.run import BulkResult, encode, prepare  # noqa: E402
 from essent.bulk.settings import BulkSettings, ModelSpec  # noqa: E402

@@ -34,7 +34,7 @@ from essent.bulk.units import Job, Unit, plan, read_unit
 from essent.errors import DataError, InputError
 
 SENTENCE_END = re.compile(r"(?<=[.!?。！？…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
-SAMPLED_UNITS = 20  # units that texts to fit on are sampled from
+SAMPLED_UNITS = 20  # units from which the texts to fit a recipe on are sampled
 TOKENIZED = 1024  # texts that are tokenized at a time
 
 
@@ -47,7 +47,7 @@ class Batch:
         codes: the status of each row (N,), an index of `STATUSES`; OK for a row with a text that is not yet encoded.
         texts: M texts to encode: the texts of rows, or their chunks.
         rows: the row (M,) of each of these texts.
-        truncated: mask (M,) of those with more tokens than the model reads.
+        truncated: mask (M,) of the texts with more tokens than the model reads.
         spans: start and end (M,2) of each chunk in the text of its row, in characters; None without chunks.
         vectors: (V,K), of the rows that have a vector; set by `encode`.
         last: whether the batch ends its unit.
@@ -65,7 +65,7 @@ class Batch:
 
 
 def read_batches(units: Iterable[Unit], job: Job, model: Model) -> Iterator[Batch]:
-    """Yield the batches of units, at least one per unit, which may be empty; a file stays open between its units.
+    """Yield the batches of units: at least one per unit, even if it is empty. A file stays open between its units.
 
     Raises:
         DataError: a source cannot be read; with `strict` a row without a text.
@@ -91,18 +91,19 @@ def read_batches(units: Iterable[Unit], job: Job, model: Model) -> Iterator[Batc
                 texts, rows, spans = _cut(texts, rows, settings, model)
             truncated = np.zeros(len(texts), bool) if settings.chunks_late else model.too_long(texts)
             batch = Batch(unit, columns, codes, texts, rows, truncated, spans)
-        if batch is not None:  # always
+        if batch is not None:  # always true: every unit has a batch
             batch.last = True
             yield batch
 
 
 def require_all_ok(codes: np.ndarray, name: str, unit: Unit, source: Source) -> None:
-    """Raise DataError for the first row whose status is that of a row without a text or vector."""
+    """Raise DataError for the first row without a text or vector, according to its status."""
     failed = codes > TRUNCATED
     if failed.any():
         status = list(STATUSES)[codes[np.argmax(failed)]]
         raise DataError(
-            f"{source.address}: a row of {unit.name} has no {name}: {status} ({STATUSES[status]}); --strict."
+            f"{source.address}: a row of {unit.name} has no {name}: {status} ({STATUSES[status]}). "
+            "--strict does not allow this."
         )
 
 
@@ -131,7 +132,7 @@ def read_texts(
 def sample_texts(sources: Sequence[Source], settings: BulkSettings, count: int) -> list[str]:
     """Return the first texts of units spread over the sources; deterministic for the same sources.
 
-    Of a file that is read from its beginning, they are the first ones.
+    From a file that can only be read from its beginning, the first texts are returned.
     """
     ranged = list(plan([source for source in sources if source.ranges is not None], {}, settings.rows_per_part))
     indices = np.unique(np.linspace(0, len(ranged) - 1, SAMPLED_UNITS).astype(int)) if ranged else ()
@@ -153,7 +154,7 @@ def sample_texts(sources: Sequence[Source], settings: BulkSettings, count: int) 
 
 
 def encode(batch: Batch, model: Model, settings: BulkSettings) -> None:
-    """Encode a batch. Zero and non-finite vectors are dropped, with a status for their rows."""
+    """Encode a batch. Zero and non-finite vectors are dropped; the status of their rows gives the reason."""
     vectors = model.encode_chunks(_documents(batch)) if settings.chunks_late else model.encode(batch.texts)  # (M,K)
     codes = np.where(batch.truncated, TRUNCATED, OK).astype(np.uint8)  # (M,)
     codes[~vectors.any(axis=1)] = ZERO
@@ -194,7 +195,7 @@ def _means(batch: Batch, spans: np.ndarray, vectors: np.ndarray, codes: np.ndarr
 
 
 def chunk_columns(batch: Batch, settings: BulkSettings) -> dict[str, Any]:
-    """Return index and span of each chunk; lists of spans if a row has all of its chunks; {} without chunks."""
+    """Return columns of chunks: index and span if each chunk is a row, otherwise lists of spans; {} without chunks."""
     if batch.spans is None:
         return {}
     starts, ends = batch.spans.astype(np.int32).T
@@ -216,7 +217,7 @@ def _cut(
     For late chunking, the chunks' texts include the spaces: together they are the whole text.
 
     Raises:
-        InputError: chunks by tokens with a model without offsets of tokens, or longer than it reads.
+        InputError: chunks by tokens, but the model has no token offsets, or reads fewer tokens.
     """
     chunk = str(settings.chunk).removeprefix(LATE)
     if chunk == "sentences":

@@ -26,12 +26,12 @@ TEXT = "text"
 BOM = b"\xef\xbb\xbf"
 MAX_FIELD = 16 * 2**20  # characters of one field of a CSV file
 MAX_CONTENT = 64 * 2**20  # bytes of records that are sent to another process at a time
-HEAD = 4096  # bytes that show whether a file is one JSON array; a header may need SAMPLE
+HEAD = 4096  # bytes read of a JSON file, to recognize a JSON array; SAMPLE bytes are read of a CSV header
 Rows = list[dict[str, Any] | None]
 
 
 def with_header(source: Source) -> Source:
-    """Return the source with the header that its file has.
+    """Return the source with the header of its file.
 
     Raises:
         DataError: an empty file, a header that is not UTF-8 or names a column twice, a JSON array.
@@ -65,7 +65,7 @@ def with_header(source: Source) -> Source:
 
 
 def parse_rows(source: Source, content: bytes) -> Rows:
-    """Return the rows of complete records, None if unreadable. Blank lines of JSON and CSV files are skipped."""
+    """Return the rows of complete records; unreadable ones are None. Blank lines of JSON and CSV files are skipped."""
     if source.kind == "csv":
         records = csv_records(io.BytesIO(content), source.separator)
         return [_row(source.header, _as_utf8(fields)) for fields, _ in records if fields != []]
@@ -98,7 +98,7 @@ def csv_records(lines: Iterator[bytes], separator: str) -> Iterator[tuple[list[s
     another record, so that one stray mark does not swallow the rest of the file.
     """
     if csv.field_size_limit() < MAX_FIELD:
-        csv.field_size_limit(MAX_FIELD)  # for the whole process, but only ever raised
+        csv.field_size_limit(MAX_FIELD)  # a limit of the whole process, so it is never lowered
     again: deque[bytes] = deque()
     record_lines: list[bytes] = []
 
@@ -173,9 +173,9 @@ def read_range(source: Source, start: int, stop: int) -> Iterator[Rows]:
 
 
 def read_contents(source: Source, position: int, rows: int) -> Iterator[tuple[int, int, bytes]]:
-    """Yield start, end and bytes of `rows` records each, from a byte of the decompressed file on.
+    """Yield portions of `rows` records, from a byte of the decompressed file on: start, end and bytes of each portion.
 
-    If records are long, there are fewer of them: about MAX_CONTENT bytes.
+    A portion of long records has fewer records, about MAX_CONTENT bytes.
 
     Raises:
         DataError: damaged compressed content; names the file.
@@ -210,8 +210,8 @@ def read_contents(source: Source, position: int, rows: int) -> Iterator[tuple[in
 def infer_fields(source: Source, sample: Rows) -> list[Any]:
     """Infer the Arrow fields of a file's columns from its first rows.
 
-    CSV, TSV and text files have texts. A column of JSON has the type of all its first values: booleans, integers,
-    numbers, texts, or lists of these. Objects and values of several types are stored as JSON text.
+    The columns of CSV, TSV and text files are texts. A JSON column has the common type of its first values:
+    booleans, integers, numbers, texts, or lists of these. Objects and values of several types are stored as JSON text.
     """
     if source.kind != "jsonl":
         return [pa.field(name, pa.string()) for name in source.header or (TEXT,)]
@@ -247,7 +247,7 @@ def to_json_table(rows: Rows, fields: Sequence[Any], text_column: str, *, unlist
     """Return a table of these columns of JSON lines, and `other_values` with the values that fit no column, as JSON.
 
     Args:
-        text_column: column of the texts; its other values are never spelled as JSON text.
+        text_column: column of the texts; values that are not texts are not converted to JSON text in it.
         unlisted: whether `other_values` also contains the keys without a column.
     """
     names = {field.name for field in fields}
@@ -264,7 +264,7 @@ def to_json_table(rows: Rows, fields: Sequence[Any], text_column: str, *, unlist
             cells[index] = json.dumps(cell, ensure_ascii=False) if as_json else None
         try:
             arrays.append(pa.array(cells, field.type))
-        except UnicodeEncodeError:  # half a surrogate pair, which JSON can spell
+        except UnicodeEncodeError:  # half a surrogate pair, which JSON may contain
             arrays.append(pa.array([_mended(cell) for cell in cells], field.type))
     spelled = [json.dumps(values, sort_keys=True) if values else None for values in others]
     arrays.append(pa.array(spelled, pa.string()))

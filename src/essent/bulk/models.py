@@ -159,7 +159,7 @@ def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
 
 def needs_fit(encoder: Any, requested: bool) -> bool:
     """Return whether the recipe has unfitted parts, or a fit is `requested`."""
-    module = getattr(encoder, "module", None)  # of an Encoder
+    module = getattr(encoder, "module", None)  # only an Encoder has it
     if module is None or not (module.plan.reads_stats or module.chain.needs_fit):
         return False
     try:
@@ -190,7 +190,7 @@ def compiled(
         runtime_of(engine, precision)
         graph_file.unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
-        note(f"Making a graph of the model for {kind}; it is kept in {folder} for later runs.")
+        note(f"Making a graph of the model for {kind}, which is stored in {folder} for later runs.")
         compile(encoder, engine, precision=precision).save(str(folder))
         write_json(graph_file, source)
     graph = ready(load(folder, threads=spec.threads), settings)
@@ -213,7 +213,7 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
 
     Raises:
         InputError: an unknown prompt, or an object that does not encode.
-        NotFittedError: the recipe learns something and has not.
+        NotFittedError: the recipe must be fitted, and is not.
     """
     if settings.chunks_late:
         _require_late(encoder, settings)
@@ -242,7 +242,7 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
 
 
 def _require_late(encoder: Any, settings: BulkSettings) -> None:
-    """Raise an error unless late chunking has a meaning for the encoder."""
+    """Raise an error if late chunking is requested and the encoder does not support it."""
     if not hasattr(encoder, "encode_chunks"):
         raise _not_late(settings, f"a {type(encoder).__name__}")
     from essent.encoder.pipeline.late import check_late
@@ -261,7 +261,7 @@ def _metadata(model: str, recipe: str, engine: str, limit: int | None, fit: str 
     """Return the values that vectors depend on, by their names in the parts' footers.
 
     Args:
-        model, fit: digests of the model and of what it has learned.
+        model, fit: digests of the model and of its fitted parts.
     """
     return {"model": model[:32], "recipe": recipe, "engine": engine, "fit": fit, "max_seq_length": limit}
 
@@ -344,7 +344,7 @@ def _torch_in(model: Any) -> str:
 
 
 def _read_framed(tokenizer: Any, frame: Frame, limit: int | None) -> Reading:
-    """Return the room for text in a frame, the function that tokenizes texts in it, and the Rust tokenizer."""
+    """Return the maximum tokens of a text in a frame, the function that tokenizes texts, and the Rust tokenizer."""
 
     def tokenize(texts: list[str]) -> list[list[int]]:
         return text_ids(tokenizer, frame.prepare(texts), frame.plain_text)

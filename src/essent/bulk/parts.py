@@ -34,7 +34,7 @@ SHARED_MODEL = "_model"  # the weights that worker processes map, while they run
 LEFTOVER = re.compile(rf"\.(part-[0-9]{{5,}}-[0-9]{{6,}}\.parquet|{SHARED_MODEL})\.")  # temporary names
 TINY = np.finfo(np.float32).tiny
 MIN_MEASURED, MEASURED = 3, 512  # vectors of a part on which the loss is measured
-START_OVER = "Choose another folder, give what was given before, or start over with --force."
+START_OVER = "Choose another folder, use the settings of the earlier run, or start over with --force."
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LIBRARIES = "torch transformers sentence-transformers tokenizers numpy pyarrow openvino onnxruntime".split()
 
@@ -53,14 +53,14 @@ class Part:
     """One file of the output, as described in its footer.
 
     Attributes:
-        name: of the file.
+        name: name of the file.
         run: the values that all parts of a run share.
         source: address and fingerprint of its source.
         versions: versions of libraries.
         unit: start and stop of its range, see `Unit`.
-        rows: of the output.
+        rows: number of rows of the output.
         statuses: number of rows per status.
-        first: for each status without a vector, its first row in the part.
+        first: for each status without a vector, the part's first row with this status.
         loss: loss of a smaller number format, measured on some of its vectors.
     """
 
@@ -130,7 +130,7 @@ class PartWriter:
     def finish(self, writes: Iterable[Future[None]]) -> Part:
         """Write the footer, sync the file to disk and rename it, unless one of the writes of batches has failed."""
         for write in writes:
-            write.result()  # the same thread has written them; raises their errors
+            write.result()  # raises the error of a failed write
         self._source.check_unchanged()
         job, unit, source = self._job, self._unit, self._source
         values: dict[str, Any] = {

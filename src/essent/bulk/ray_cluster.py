@@ -1,4 +1,4 @@
-"""Units on a Ray cluster, one task each: Ray schedules them, retries lost ones, and uses nodes that join.
+"""Compute units on a Ray cluster, one task per unit: Ray schedules and retries tasks, and uses nodes that join later.
 
 Each process in which Ray runs tasks loads the model once. It first checks that its node sees the same output, sources,
 libraries and model as the driver. A part has the same name and bytes on every node, and appears completely or not at
@@ -38,8 +38,8 @@ PLACEMENT_TIMEOUT = 300.0  # seconds without any node that has the resources for
 RETRIES = 3  # number of times that Ray repeats a unit whose process or node is lost
 POLL = 0.5  # seconds between two checks of Ctrl-C and of the nodes
 MARKER = "_nodes"  # a file in the output by which a node recognizes the driver's folder
-MARKER_TIMEOUT = 15.0  # seconds that a shared file system may take to show it
-SOURCES_CHECKED = 20  # sources that a process checks before it begins; the others when their units are read
+MARKER_TIMEOUT = 15.0  # seconds that a shared file system may take to show the marker
+SOURCES_CHECKED = 20  # sources that a process checks before its first task; others are checked when they are read
 RESUME_HINT = "The parts are intact. Run the same command to resume."
 
 
@@ -90,7 +90,8 @@ def do_units_on_cluster(
         stop: when it is set, no further units are started.
 
     Raises:
-        DataError: see `do_unit`, with the node; no node has the resources for a task; a unit kills its processes.
+        DataError: see `do_unit` (the message names the node); or no node has the resources for a task; or a unit ends
+            every process that computes it.
         EssentError: a node does not see the output, a source or the model.
     """
     ray = optional_import("ray", "ray")
@@ -128,15 +129,15 @@ def do_units_on_cluster(
             for reference in running:
                 ray.cancel(reference, force=True)
         (job.folder / MARKER).unlink(missing_ok=True)
-        for leftover in job.folder.glob(".part-*.partial"):  # of processes that were lost with their node
+        for leftover in job.folder.glob(".part-*.partial"):  # files of processes that were lost with their node
             shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _part_of(ray: Any, reference: Any, unit: Unit) -> Part:
-    """Return the part of a finished task, or raise its error with the node."""
+    """Return the part that a finished task wrote, or raise its error, naming the node."""
     try:
         node, part = ray.get(reference)
-    except ray.exceptions.RayTaskError as error:  # for example if essent is not installed there
+    except ray.exceptions.RayTaskError as error:  # for example if essent is not installed on the node
         raise DataError(f"A task on the node {error.ip} failed:\n{error}") from None
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError) as error:
         raise DataError(
@@ -161,7 +162,7 @@ def capacities(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
 def resources(nodes: Sequence[tuple[int, int]], workers: int | None, may_use_gpus: bool) -> tuple[int, int]:
     """Return the CPUs and GPUs per task.
 
-    With a number of workers, a task has the most CPUs that this number of tasks can each have. By default there is one
+    A number of workers is a number of simultaneous tasks, each with as many CPUs as possible. By default there is one
     task per GPU, or per node if there are no GPUs, with as many CPUs as the smallest of these nodes allows.
 
     Args:
@@ -225,8 +226,8 @@ def check_node(job: Job, token: str) -> None:
     """Check that a node has the same libraries, output folder and sources as the driver.
 
     Raises:
-        DataError: it cannot write to the output, or does not see the same sources.
-        MissingDependencyError: it has other versions.
+        DataError: the node cannot write to the output, or does not see the same sources.
+        MissingDependencyError: the node has other versions of libraries.
     """
     installed = {**job.versions, **library_versions()}  # a missing library may not be needed
     if differences := _differences(job.versions, installed):

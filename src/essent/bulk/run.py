@@ -87,7 +87,7 @@ class BulkResult:
         resumed: number of rows that earlier runs had computed.
         seconds: duration of this run.
         loss: loss of a smaller number format; None for float32.
-        troubled: for each status without a vector, a part and a row in it with that status.
+        troubled: for each status without a vector, the part and index of a row with this status.
 
     Example:
         >>> from essent.bulk import encode
@@ -128,7 +128,7 @@ class Prepared:
         return sum(source.rows for source in self.job.sources)
 
     def units(self) -> Iterator[Unit]:
-        """Return the units without a part."""
+        """Return the units that have no part yet."""
         done = {name: part.unit["stop"] for name, part in self.parts.items()}
         return plan(self.job.sources, done, self.job.settings.rows_per_part)
 
@@ -155,7 +155,7 @@ def encode(
     Args:
         sources: files, folders or patterns, or URLs that fsspec supports: Parquet, Arrow, JSON lines, CSV, TSV or text,
             compressed or not.
-        model: a name on the hub, a folder (also of a graph or static encoder, which need no torch), or a loaded model.
+        model: a name on the hub, a folder, or a loaded model. Graphs and static encoders need no torch.
         output: folder of the parts.
         recipe: recipe of an Encoder; by default that of the folder.
         engine: auto, torch, openvino or onnx.
@@ -177,7 +177,7 @@ def encode(
             difference.
         InputError: an unknown value. TypeError: an unknown setting.
         ModelError: the model cannot be loaded.
-        KeyboardInterrupt: Ctrl-C was pressed; comes after the current part.
+        KeyboardInterrupt: Ctrl-C was pressed; raised after the current part.
 
     Example:
         >>> from essent.bulk import encode
@@ -283,7 +283,7 @@ def prepare(
     columns = output_fields(files, settings)
     parts = {} if force else read_parts(folder)
     run = {**settings.described(), "columns": [f"{column.name}: {column.type}" for column in columns]}
-    by_model = ("truncate_dim", "max_seq_length")  # a model has defaults for these
+    by_model = ("truncate_dim", "max_seq_length")  # by default, the model determines these settings
     without_model = {name: setting for name, setting in run.items() if name not in by_model}
     check_same(parts, without_model, files, folder, complete=False)
     if isinstance(spec.model, Path) and not spec.model.exists():
@@ -336,7 +336,7 @@ def _fitted(
     """Fit an encoder on texts or a sample of the sources, and save it in the folder, unless it was saved there before.
 
     Raises:
-        DataError: the folder holds parts of a fit on other texts.
+        DataError: the folder contains parts of an encoder that was fitted on other texts.
     """
     from essent.encoder.encoder import Encoder
     from essent.encoder.pipeline.digests import digest_of_backbone

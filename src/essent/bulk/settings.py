@@ -13,7 +13,7 @@ from essent.engine.choice import EngineChoice
 from essent.errors import InputError
 
 CHOICES = {"dtype": ("float32", "float16", "int8"), "vectors": ("list", "fixed"), "chunk_rows": ("rows", "mean")}
-LATE = "late:"  # before a way to split: the chunks are encoded in the context of their text
+LATE = "late:"  # prefix of `chunk`: the chunks are encoded in the context of their text
 CHUNK = re.compile(rf"({LATE})?(sentences|tokens:[1-9][0-9]*)")
 EMBEDDING, STATUS, SCALE, OTHERS = "embedding", "status", "scale", "other_values"
 STATUSES = {

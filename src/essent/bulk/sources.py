@@ -34,16 +34,16 @@ KINDS = {
 }  # fmt: skip
 TABLES = ("parquet", "arrow")
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".lzma": "xz", ".zst": "zstd", ".zstd": "zstd"}
-STAMPS = ("mtime", "ETag", "etag", "LastModified", "last_modified", "updated", "created", "md5")  # of file systems
+STAMPS = ("mtime", "ETag", "etag", "LastModified", "last_modified", "updated", "created", "md5")  # in metadata
 BLOCK = 2**20
 SAMPLE = 65_536  # bytes that are read at the beginning, in the middle and at the end of a file
-BATCH_ROWS, BATCH_BYTES = 8192, 16 * 2**20  # maximum that is read, encoded and written at a time
+BATCH_ROWS, BATCH_BYTES = 8192, 16 * 2**20  # maximum rows and bytes that are read, encoded and written at a time
 MIN_ROWS = 64  # rows of a batch, even if they are larger than BATCH_BYTES
 
 
 @dataclass(frozen=True)
 class Source:
-    """One input file. `essent.bulk.units.inspect_sources` sets everything after `print`.
+    """One input file. `essent.bulk.units.inspect_sources` sets the fields after `print`.
 
     Attributes:
         address: fsspec's address; for local files the absolute path.
@@ -53,10 +53,10 @@ class Source:
         number: index among all sources.
         fields: Arrow fields of the columns.
         rows: number of rows, which may be an estimate.
-        ranges: start and stop of its units, rows of a table or bytes of lines; an empty file has one range, so that it
-            has a part. None: the file can only be read from its beginning.
+        ranges: start and stop of its units, as rows of a table or bytes of a file of lines; an empty file has one
+            range, and therefore a part. None if the file can only be read from its beginning.
         header: columns of a CSV or TSV file.
-        separator: of the fields of a CSV file.
+        separator: character between the fields of a CSV file.
         skipped: bytes before the first record: the byte order mark and the header.
     """
 
@@ -74,7 +74,7 @@ class Source:
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """The size of the file in bytes."""
         return int(self.print["bytes"])
 
     @contextmanager
@@ -211,7 +211,7 @@ def _files_at(system: Any, path: str, address: str) -> list[str]:
 
 
 def _files_in_folder(system: Any, folder: str, address: str, path_by_name: dict[str, str]) -> list[str]:
-    """Return the files of a data set on disk in its order, or those of a folder with known suffixes by name."""
+    """Return the files of a folder: for a saved data set in its order, otherwise those with known suffixes, by name."""
     if "dataset_dict.json" in path_by_name:
         splits = json.loads(system.cat_file(path_by_name["dataset_dict.json"])).get("splits", [])
         raise DataError(
@@ -258,7 +258,7 @@ class TableFile:
                 sizes = [(group.num_rows, group.total_byte_size) for group in groups]
             else:
                 self.schema, batches = self._open_arrow()
-                sizes = [(batch.num_rows, batch.nbytes) for batch in batches]  # of a local file, batches are views
+                sizes = [(batch.num_rows, batch.nbytes) for batch in batches]  # views of a local file
         except (pa.ArrowException, OSError, UnicodeEncodeError) as error:
             expected = "a Parquet file" if source.kind == "parquet" else "an Arrow file"
             raise DataError(f"{source.address}: not {expected} that can be read ({first_line(error)}).") from error
@@ -286,7 +286,7 @@ class TableFile:
         return reader.schema, map(reader.get_batch, range(reader.num_record_batches))
 
     def _batches(self, block: int, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield record batches of the blocks from this one on."""
+        """Yield the record batches of a block and of all later ones."""
         if self._parquet is None:
             for batch in islice(self._open_arrow()[1], block, None):
                 yield batch.select(columns)
@@ -295,7 +295,7 @@ class TableFile:
             yield from self._parquet.iter_batches(self.batch_rows, row_groups=[group], columns=columns)
 
     def read(self, start: int, stop: int, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield rows `start` to `stop` as tables of `batch_rows` rows each, the last with the rest.
+        """Yield rows `start` to `stop` as tables of `batch_rows` rows each; the last may have fewer.
 
         A range that begins where the last one ended continues reading there; the tables are the same in either case.
 

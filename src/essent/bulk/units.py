@@ -20,8 +20,8 @@ from essent.errors import DataError
 STRINGS = ("string", "large_string", "string_view")  # Arrow's types of texts
 SAMPLED = 1000  # rows of a JSON file that determine the types of its columns
 SAMPLED_FILES = 20
-MIN_RANGE = 1024  # bytes of a range
-COMPRESSION_RATIO = 3.0  # of texts, approximately
+MIN_RANGE = 1024  # minimum bytes of a range
+COMPRESSION_RATIO = 3.0  # approximate ratio for texts
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Unit:
         source: number of the file.
         index: number of the range in the file.
         start, stop: rows of a Parquet or Arrow file; bytes of the decompressed content of others.
-        content: the bytes themselves, if a range cannot be read without all before it.
+        content: the bytes of the range, if it can only be read after everything before it.
     """
 
     source: int
@@ -74,7 +74,7 @@ def plan(sources: Sequence[Source], done: Mapping[str, int], rows_per_part: int)
     """Yield the units without a part, in order.
 
     A file that cannot be read in ranges is read from its beginning, or from where its last part before the first
-    missing one ends. Its units carry their content.
+    missing one ends. The units of such a file contain their bytes.
 
     Args:
         done: the stop of each existing part, by name.
@@ -108,7 +108,7 @@ def read_unit(
         table: the open file of a Parquet or Arrow source, if there is one.
 
     Yields:
-        An Arrow table; masks (N,) bool of the unreadable rows and of those with another value than a text.
+        An Arrow table; masks (N,) bool of the unreadable rows, and of the rows whose value is not a text.
 
     Raises:
         DataError: the file is damaged or missing.
@@ -214,7 +214,7 @@ def _inspect_lines(source: Source, settings: BulkSettings, reads_types: bool) ->
         if is_json and sample and all(row is None for row in sample):
             raise DataError(f"{source.address}: none of the first {len(sample)} lines is JSON.")
         source = replace(source, fields=infer_fields(source, sample))
-        if sample or not is_json:  # an empty file has the columns of the others
+        if sample or not is_json:  # an empty file has the columns of the other files
             _check_columns(source, settings)
     if not splits:
         size = source.size * (1.0 if source.compression is None else COMPRESSION_RATIO)

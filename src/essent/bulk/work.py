@@ -36,7 +36,7 @@ from essent.bulk.units import Job, Unit
 from essent.errors import DataError, EssentError, InputError
 from essent.static.encoder import StaticEncoder
 
-AHEAD = 3  # batches that are read before they are encoded, and encoded before they are written
+AHEAD = 3  # maximum batches that wait to be encoded, and that wait to be written
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
 GUARD = '`if __name__ == "__main__":`'
 POLL = 0.2  # seconds between two checks for Ctrl-C
@@ -73,8 +73,8 @@ def do_units(units: Iterable[Unit], job: Job, model: Model, stop: Event | None =
     batches = read_batches(units, job, model)
     reading, writing = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
     batches_ahead = deque(reading.submit(next, batches, None) for _ in range(AHEAD))
-    writes: list[Future[None]] = []  # of this part
-    opened: deque[PartWriter] = deque(maxlen=2)  # this part, and the previous one until it is on the disk
+    writes: list[Future[None]] = []  # pending writes of the current part
+    opened: deque[PartWriter] = deque(maxlen=2)  # the current part, and the previous one until it is on disk
     part: PartWriter | None = None
     finished: Future[Part] | None = None
     failure: Exception | None = None
@@ -157,9 +157,9 @@ def do_units_by_workers(units: Iterator[Unit], job: Job, model: Model, workers: 
 
 @contextmanager
 def _processes(workers: int, threads: int, folder: Path) -> Iterator[dict[Any, BaseProcess]]:
-    """Start the processes and yield them by pipe; those still running when the block ends are killed.
+    """Start the processes and yield a dict from pipe to process; those still running when the block ends are killed.
 
-    They inherit the number of threads of libraries, and ignore Ctrl-C.
+    In each process, libraries use `threads` threads, and Ctrl-C is ignored.
     """
     context = multiprocessing.get_context("spawn")
     processes: dict[Any, BaseProcess] = {}
@@ -195,7 +195,7 @@ def _processes(workers: int, threads: int, folder: Path) -> Iterator[dict[Any, B
 
 
 def _death(code: int, started: bool) -> DataError:
-    """Return the error for a worker that ended with an exit code, or by a signal if it is negative."""
+    """Return the error for a worker that ended: a negative exit code is the signal that killed it."""
     event = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
     cause = ", probably for lack of memory: use fewer --workers" if code == -signal.SIGKILL else ""
     if not started:

@@ -47,7 +47,7 @@ def open_streams() -> None:
     lacks are shown as "?".
     """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # not a replacement, such as pytest's
+        if isinstance(stream, io.TextIOWrapper):  # false for a replacement of the stream, such as pytest's
             if not stream.isatty() and "PYTHONIOENCODING" not in os.environ:
                 stream.reconfigure(encoding="utf-8", errors="replace")
             elif stream.errors == "strict":

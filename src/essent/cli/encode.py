@@ -137,7 +137,8 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
     check_columns(output, table)
     if options.strict and table.null_rows:
         raise DataError(
-            f"{table.null_rows[0]}: {options.column!r} is null, one of {len(table.null_rows)} such rows (--strict)."
+            f"{table.null_rows[0]}: {options.column!r} is null (such rows: {len(table.null_rows)}). "
+            "--strict does not allow this."
         )
     fit_texts = None if options.fit is None else read_files(options.fit, options.column)
     encoder = _load(options, choice)

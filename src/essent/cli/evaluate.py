@@ -57,8 +57,8 @@ def evaluate(
         files: Files that evaluate, search and lab minimal-pairs wrote with --json, for the report.
         model: Models on the hub, or folders. With several, each row names its model.
         recipe: Recipes, one row each; they share forward passes. Default: eight that every model runs.
-        as_is: Add a row for the unchanged model, with its own pooling, Dense layers and prompts; the only row without
-            --recipe.
+        as_is: Add a row for the unchanged model, with its own pooling, Dense layers and prompts. Without --recipe, it
+            is the only row.
         data: Tasks (stsb, trec, agnews, geometry:stsb), groups (sts7, transfer7, clustering6, classification12) or
             files (pairs.csv, classification:FILE, clustering:FILE). Default: sts7.
         data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
@@ -97,7 +97,7 @@ def evaluate(
     EngineChoice(engine, precision)  # wrong ones are refused before data are read
     tasks = [load_task(name, data_folder) for name in expand_groups(data) or STS7]
     fit_texts = None if fit is None else read_files(fit)
-    for name in dict.fromkeys(model[1:]):  # before the first model has run for an hour
+    for name in dict.fromkeys(model[1:]):  # raise for a missing model before another has run for an hour
         reach_model(name, run.options)
     settings = {"shots": shots or [], "engine": engine, "precision": precision, "report": _note_score, **run.options}
     fitted = {"fit_texts": fit_texts, "frequency_texts": fit_texts, "batch_size": batch_size}

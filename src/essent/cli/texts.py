@@ -165,7 +165,7 @@ def read_table(paths: Sequence[Path], column: str) -> TextTable:
     columns[column] = [_text_or_none(row, column) for row in rows]
     null_rows = tuple(row.where for row, text in zip(rows, columns[column], strict=True) if text is None)
     if len(null_rows) == len(rows):
-        raise DataError(f"No row has a text: {column!r} is null in all {len(rows)} rows, the first {null_rows[0]}.")
+        raise DataError(f"No row has a text: {column!r} is null in all {len(rows)} rows (first: {null_rows[0]}).")
     types: dict[str, Any] = {}
     if len(paths) == 1 and paths[0].suffix.lower() == ".parquet":  # other files may have other types
         schema = optional_import("pyarrow.parquet", "data").read_schema(paths[0])

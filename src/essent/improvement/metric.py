@@ -2,7 +2,8 @@
 
 encoder ─ vectors ─ evidence ─ scores ×100 with intervals, differences
 
-The evidence of every measured encoder is retained, so that any two can be compared later.
+The evidence of an encoder is the data that its scores are computed from: figures per label, and cosines of held-out
+texts. It is retained for every measured encoder, so that any two can be compared later.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from essent.tasks.locate import load_labelled
 from essent.tasks.pairs import PairTask
 
 MIN_TEXTS = 50
-HELD_OUT, MAX_HELD_OUT = 0.1, 1000  # share of the texts that nothing is learned from, and their maximum number
+HELD_OUT, MAX_HELD_OUT = 0.1, 1000  # share and maximum number of texts that nothing is learned from
 REFERENCE = "reference"  # prefix of the names of the criterion's reference recipes
 MIN_HELD_OUT = 50  # texts whose cosines are compared
-MIN_PAIRED = 100  # texts that the criterion makes its pairs of; also from `texts` if fewer are held out
-DRAWS = 300  # of bootstrap intervals of the criterion
-RANDOM_PAIRS = 20_000  # of held-out texts, for the rank agreement of two encoders
+MIN_PAIRED = 100  # minimum texts for the criterion's pairs; some of `texts` if fewer are held out
+DRAWS = 300  # bootstrap draws for intervals of the criterion
+RANDOM_PAIRS = 20_000  # pairs of held-out texts for the rank agreement of two encoders
 LAYERS = ("L", "0+L", "1+2+L", "L-1+L")
 SHAPING = ("", "centre | normalize", "whiten | normalize")
 REFERENCES = Grid(layers=LAYERS, weights=("uniform", "idf"), shaping=SHAPING)
@@ -71,7 +72,7 @@ def read_inputs(texts: Any, data: Any, test: Any, folder: str | Path | None, see
     Texts of the tests are removed from the texts, and labels that are also in the data from the tests.
 
     Raises:
-        InputError: too few distinct texts, two data sets with one name, or a test that the data contain completely.
+        InputError: too few distinct texts, two data sets with one name, or a test whose labels are all in the data.
         DataError, UnknownNameError: labels that cannot be read.
     """
     tasks = [load_labelled(source, folder).for_choice() for source in _as_list(data)]
@@ -104,7 +105,7 @@ def read_inputs(texts: Any, data: Any, test: Any, folder: str | Path | None, see
 
 
 def _as_list(sources: Any) -> Sequence[Any]:
-    """Return one data set, or a list of them (names, files and tasks), as a list; rows in memory are one data set."""
+    """Return a list of data sets: of one data set, of rows in memory, or the given list of names, files and tasks."""
     if sources is None:
         return []
     is_list = isinstance(sources, (list, tuple)) and all(
@@ -131,7 +132,7 @@ class Metric:
 
     Args:
         max_texts, max_test_texts: approximate maximum of the texts that are encoded to measure an encoder, and for the
-            tests; labels are sampled to stay below.
+            tests; labels are sampled to stay below this maximum.
 
     Attributes:
         notes: sentences about sampled labels.
@@ -175,8 +176,8 @@ class Metric:
     ) -> None:
         """Measure the criterion's reference recipes on a model.
 
-        The references of all tried models are used together: those of the model before training alone would score every
-        trained model lower, as it agrees less with them.
+        The reference recipes of all tried models are used together. With those of the untrained model alone, every
+        trained model would have a lower score, because it agrees less with them.
         """
         pairs, grid = self.measured["pairs"], STATIC_REFERENCES if capabilities.only_static else REFERENCES
         recipes, _ = Space((grid,), name=REFERENCE).expand(capabilities)
@@ -198,7 +199,7 @@ class Metric:
         )
         began = machine.elapsed()
         self.measure(encoder, tests=False)
-        measured = machine.elapsed()  # without the time for imports and threads
+        measured = machine.elapsed()  # the encoding above has already loaded libraries and started threads
         reading_vectors = [task for task in self.tasks if task.compared() is None]
         for task in reading_vectors:
             task.run(encoder)
@@ -292,6 +293,6 @@ def subsample(tasks: Sequence[LabeledTask], units: int | None, seed: int) -> lis
         dropped[np.random.default_rng(seed).permutation(task.units)[: max(20, task.units * units // total)]] = False
         try:
             smaller.append(task.without(dropped) if dropped.any() else task)
-        except EssentError:  # for example too few of a class
+        except EssentError:  # for example because a class has too few texts
             smaller.append(task)
     return smaller

@@ -1,7 +1,7 @@
 """The plan of an improvement: the steps, their shares of a time budget, and how much each does within its share.
 
 Everything is written to a journal, so that a resumed run repeats every decision. A step may use its share of what is
-left of the budget when it begins: time that a step saves or exceeds changes all later ones.
+left of the budget when it begins: if it takes less or more, all later steps have more or less.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ WORK, FORMAT = ".work", 4
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 MIN_BUDGET = 1.0  # seconds
 SHARES = {"search": 0.2, "trials": 0.15, "train": 0.47, "encoder": 0.08, "static": 0.08, "graph": 0.02}  # of the budget
-SEARCH_SHARE = 0.25  # of the time of `train`, for the search on the trained model
-FIT_SHARE = 0.06  # of the budget, for the texts on which recipes are fitted
-SAMPLE, MAX_SAMPLE, SAMPLE_SECONDS = 48, 512, 2.0  # number of timed texts, and maximum seconds of the timing
+SEARCH_SHARE = 0.25  # share of the step `train` that the search on the trained model may use
+FIT_SHARE = 0.06  # share of the budget for texts on which recipes are fitted
+SAMPLE, MAX_SAMPLE, SAMPLE_SECONDS = 48, 512, 2.0  # usual and maximum number of timed texts, and maximum seconds
 STEPS = tuple(f"{step} | normalize" for step in ("centre", "zscore", "whiten", "whiten:64"))
 SPACES = {
     "small": Space(
@@ -56,21 +56,21 @@ SPACES = {
     ),
 }
 PASSES = {"auto": 12.0, "small": 4.0, "tiny": 1.5, "static": 1.0}  # the cost of a search, in passes over its texts
-MAX_SEARCH_TEXTS, MIN_SEARCH_TEXTS = 4000, 200  # of a search; the maximum applies without labels
+MAX_SEARCH_TEXTS, MIN_SEARCH_TEXTS = 4000, 200  # texts of a search; the maximum applies without labels
 PAIRED = 1.6  # texts encoded per text, with the pairs that a criterion without labels makes
 PASSES_PER_STEP = 5.0  # the cost of a training step, in passes over its batch, two views of each text
 TRAINED_TOKENS = 32  # per text
 TRIALS = (8, 4, 2)
 RUNGS = (16, 32, 64)  # steps after which the better half of the trials continues
-MIN_STEPS, MAX_STEPS, EPOCHS = 24, 120, 3  # of the training itself
+MIN_STEPS, MAX_STEPS, EPOCHS = 24, 120, 3  # steps and epochs of the step `train`
 BATCH = 64
 ENGINES = {"openvino": ("openvino",), "onnx": ("onnx", "onnxscript", "onnxruntime")}
 # maximum shares of the budget for measuring an encoder on the labels and on the tests; minimum texts of each
 MEASURE_SHARE, TEST_SHARE, MIN_MEASURED = 0.012, 0.03, 300
 ALONE_SHARE = 0.1  # maximum share of the budget for vectors of tokens that the texts lack
-MAX_VALIDATIONS, VALIDATION_SHARE = 8, 0.3  # of the training, and their maximum share of its time
+MAX_VALIDATIONS, VALIDATION_SHARE = 8, 0.3  # maximum validations of a training, and their share of its time
 MAX_FITTED, MAX_DISTILLED = 20_000, 20_000
-STATIC_PASSES, STATIC_SECONDS, GRAPH_SECONDS = 4, 5.0, 10.0  # passes over the texts, and seconds in addition
+STATIC_PASSES, STATIC_SECONDS, GRAPH_SECONDS = 4, 5.0, 10.0  # cost: passes over the texts, additional seconds; seconds
 
 
 def space_of(name: str) -> Space:
@@ -86,7 +86,8 @@ def make_plan(shell: SentenceTransformer, inputs: Inputs, budget: float, seed: i
 
     Returns:
         Names of the `steps`; `why` there is no training; `speed` in seconds per text, per measured encoder, and per
-        training step; training settings as `candidates`; what the model offers and is by itself.
+        training step; training settings as `candidates`; the model's `capabilities` and its `own`
+        recipe.
     """
     encoder = Encoder(shell)
     capabilities, recipe = capabilities_of(encoder.module.backbone), str(encoder.recipe)
@@ -140,7 +141,7 @@ def _time_texts(encoder: Encoder, texts: Sequence[str]) -> tuple[float, float]:
 
 
 def candidates(capabilities: ModelCapabilities, dropout: bool, texts: int, seed: int) -> list[dict[str, Any]]:
-    """Return training settings to try, the most promising first; arguments of `essent.training.run.train`."""
+    """Return training settings to try (arguments of `essent.training.run.train`), the most promising first."""
     batch, larger = min(BATCH, texts // 2), min(2 * BATCH, texts // 2)
     base = {"objective": "simcse", "recipe": "mean", "learning_rate": 1e-4, "batch_size": batch, "seed": seed}
     base |= {"temperature": 0.05, "projection_head": "none", "max_seq_length": TRAINED_TOKENS}
@@ -162,7 +163,7 @@ def candidates(capabilities: ModelCapabilities, dropout: bool, texts: int, seed:
 
 
 def plan_search(run: Run, seconds: float) -> dict[str, Any]:
-    """Plan the largest space that can be searched in `seconds`; the smallest, if needed, on fewer texts or labels."""
+    """Plan the largest space that can be searched in `seconds`, or the smallest space on fewer texts or labels."""
     speed, inputs, capabilities = run.plan["speed"], run.inputs, run.capabilities
     labelled = len(texts_of(inputs.tasks))
     total = labelled or min(MAX_SEARCH_TEXTS, len(inputs.texts))
@@ -182,7 +183,7 @@ def plan_search(run: Run, seconds: float) -> dict[str, Any]:
 
 
 def plan_trials(run: Run, seconds: float) -> dict[str, Any]:
-    """Plan trials with successive halving that fit `seconds`; one setting and no steps if only training fits."""
+    """Plan trials with successive halving in `seconds`; if the training needs the time, one setting without trials."""
     speed, settings = run.plan["speed"], run.plan["candidates"]
     if seconds * SHARES["train"] / SHARES["trials"] < MIN_STEPS * speed["step"]:
         seconds = 0.0  # training needs the time
@@ -218,7 +219,7 @@ def plan_train(run: Run, step_seconds: float, seconds: float) -> dict[str, Any]:
 
 
 def plan_static(run: Run, seconds: float) -> dict[str, Any]:
-    """Plan the texts of static tables; `why` is the reason if the fewest do not fit the remaining budget."""
+    """Plan the number of texts for static tables; `why` is the reason if even the minimum does not fit the budget."""
     speed, most, words = run.plan["speed"], min(MAX_DISTILLED, len(run.inputs.texts)), len(run.model.tokenizer)
     per_text = STATIC_PASSES * speed["seconds"]
     count = int(min(most, max(MIN_SEARCH_TEXTS, (seconds - STATIC_SECONDS) / max(per_text, 1e-9))))
@@ -307,7 +308,7 @@ class Journal:
         return float(self._earlier + machine.elapsed() - self._began)
 
     def once(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the entry of a name, computed and written if missing: a resumed run repeats no decision."""
+        """Return the entry of a name, computed and written only if missing: a resumed run keeps all decisions."""
         if name not in self.entries:
             began = machine.elapsed()
             values = compute()

@@ -36,7 +36,7 @@ SMALLER = (2, 4)  # divisors of the dimensions, for smaller tables
 TABLES = (Choice(), Choice(weights="sif:0.01", ridge=0.03), Choice(weights="sif:0.01", shaping="abtt:2"))
 SMALL_TABLE = 0.98  # minimum share of a table's score for a smaller one to be chosen for the goal size
 GOOD_TABLE = 0.85  # minimum share of the encoder's score for a static table to be the answer for speed or size
-TIMED_TEXTS, TIMED_ROUNDS = 64, 3  # for the speed of a result
+TIMED_TEXTS, TIMED_ROUNDS = 64, 3  # texts and rounds in which a result's speed is measured
 MEGABYTE = 1e6
 SETTINGS = ("model", "texts", "data", "test", "budget", "goal", "seed", "recipe", "seconds")
 
@@ -46,7 +46,7 @@ class Gain:
     """The gain of a step.
 
     Attributes:
-        step: its name.
+        step: name of the step.
         by: what the step changed.
         difference, low, high: points gained over the best encoder before the step, with the 95 % interval.
         kept: whether the step's encoder is used from here on.
@@ -81,7 +81,7 @@ class Output:
     Attributes:
         name: encoder, static or graph; for one that was only measured, its description.
         score, low, high: score ×100 by the metric, with the 95 % interval.
-        test: the same on the tests; None without tests.
+        test: score on the tests with its interval; None without tests.
         agreement: Spearman ×100 with the encoder's similarities on held-out texts.
         texts_per_second, bytes: speed and size on disk; None if it was only measured.
 
@@ -118,7 +118,7 @@ class Improved:
         before: score of the user's model as it is, with its interval.
         gains: one per step that could change the encoder.
         results: the saved encoder, static table and graph, and the encoders that were only measured.
-        notes: sentences that readers of the scores need.
+        notes: sentences that readers need to understand the scores.
         metadata: model, data, settings, plan, steps.
 
     Example:
@@ -182,7 +182,7 @@ def encoder(run: Run, folder: Path) -> dict[str, Any]:
 
 
 def static(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Distil static tables from the encoder; save the best, or for the goal size its smallest good form."""
+    """Distil static tables from the encoder; save the best or, for the goal size, its smallest good form."""
     metric, texts = run.metric, list(run.inputs.texts[: planned["texts"]])
     source = Encoder(str(run.journal.output / ENCODER))
     averages, _ = collect(

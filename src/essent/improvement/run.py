@@ -89,8 +89,8 @@ def improve(
         folder: local data for task names, as in `essent.tasks.load_task`.
         budget: maximum time for all steps together, such as 90s, 30m or 1.5h.
         goal: quality (the answer is the encoder), speed or size (the static table, or the graph, if good enough).
-        keep_all: retain the models and vectors of every step in DIR/.work.
-        seed: of everything random.
+        keep_all: retain the models and vectors of every step in the folder `.work` of `output`.
+        seed: seed of all random choices.
         options: keyword arguments of SentenceTransformer (device, revision …).
         progress: show progress bars of searches and training.
         force: start over if `output` contains an improvement.
@@ -165,9 +165,9 @@ class Run:
     Attributes:
         model: the user's model, which does not change.
         settings: the arguments of `improve` by name.
-        choice: name of the best encoder so far: its recipe, preceded by `TRAINED` on the trained model.
+        choice: name of the best encoder so far: its recipe, preceded by `TRAINED` if it runs on the trained model.
         gains: per step, the names of the new and the old encoder, and the fields of `Gain` except the points.
-        notes: sentences that readers of the scores need.
+        notes: sentences that readers need to understand the scores.
     """
 
     journal: Journal
@@ -252,17 +252,17 @@ class Run:
                 self.metric.evidence[name] = self.metric.measure(self.encoder(name))
 
     def gained(self, new: str, old: str, **fields: Any) -> None:
-        """Record and report the gain of a step; arguments: the encoders that it compares, and the fields of `Gain`."""
+        """Record and report the gain of a step: the two encoders that it compares, and the fields of `Gain`."""
         self.gains.append((new, old, fields))
         self.note(self.gain(new, old, fields).summary())
 
     def gain(self, new: str, old: str, fields: Mapping[str, Any]) -> Gain:
-        """Return a recorded gain by all evidence so far; without labels, every tried model changes the scores."""
+        """Compute a recorded gain from all evidence so far; without labels, each further model changes the scores."""
         difference, low, high = self.metric.difference(new, old)
         return Gain(difference=difference, low=low, high=high, **fields)
 
     def measure_references(self, shell: SentenceTransformer, label: str) -> None:
-        """Measure the criterion's reference recipes on a model; with labels there are none."""
+        """Measure the reference recipes of the label-free criterion on a model; do nothing if there are labels."""
         if not self.metric.by_labels:
             self.metric.measure_references(shell, label, self.fit_texts, self.capabilities)
 
@@ -276,7 +276,7 @@ def choose_recipe(run: Run) -> bool:
     search = run.step("search", search_step)
     best, run.choice = search["name"], own
     difference, low, _ = run.metric.difference(best, own)
-    # a baseline that the search retained by default must be significantly better
+    # the search may retain a baseline by default, so its gain must be significant
     if difference > 0 and (low > 0 or search["gains"]):
         run.choice = best
     by = f"recipe {best}" if best != own else f"recipes: {own} remains the best"
@@ -378,7 +378,8 @@ def train_step(run: Run, folder: Path, planned: Mapping[str, Any], settings: Map
 
     Labels select the checkpoint; without labels it is the last. The trained model is measured with the recipe of its
     training and with the best recipe before training (a gain with the same recipe is the best evidence for the
-    training), and with the first recipes of the search, where no recipe is established.
+    training), with the best recipe of the search and, if the search does not establish it as better than
+    the others, also with the leading one.
     """
     steps, validations = planned["steps"], planned["validations"] or MAX_VALIDATIONS
     encoder = train(

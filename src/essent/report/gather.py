@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 AVERAGE = "avg"
 NAMES = {"spearman": "Spearman ×100", "pearson": "Pearson ×100"}
 MAX_NAMED = 3  # rows named in a sentence
-MAX_UNFOLDED = 8  # lines of a table of differences
+MAX_UNFOLDED = 8  # a longer table of differences is folded
 DIFFERENCES = (
     "First row minus each other row, with 95 % intervals computed from the intervals of both scores as if they were "
     "independent. Paired intervals on the same texts are narrower, so differences that are significant here remain so."
 )
-KINDS = {"heros": {"similarity", "baseline"}, "geometry": {"alignment", "uniformity"}}  # with their metrics
+KINDS = {"heros": {"similarity", "baseline"}, "geometry": {"alignment", "uniformity"}}  # metrics of the kind
 SECTIONS = {"heros": heros_section, "geometry": geometry_section, "other": plain_section}
 ResultsByRow = Mapping[Row, Mapping[str, Result]]  # by row and task
 
@@ -83,7 +83,7 @@ def gather(
     sections = [*_result_sections(results, names), *(board_section(board, names) for board in searches)]
     if results:
         sections.append(_provenance_section(results, names))
-    sections = [  # the last two parts of folders only: a page is shared with others
+    sections = [  # names have only the last two parts of folders, since pages are shared
         replace(
             section,
             title=short_paths(section.title),
@@ -122,7 +122,7 @@ def _disambiguate(results: Sequence[Result]) -> list[Result]:
 
 
 def _result_sections(results: Iterable[Result], names: Names) -> Iterator[Section]:
-    """Yield sections: results with the same main score, or of the same task without one, share a section."""
+    """Yield one section per main score, and one per task without a main score."""
     groups: dict[tuple[str, ...], list[Result]] = {}
     for result in results:
         kind = next((kind for kind, metrics in KINDS.items() if metrics <= set(result.metrics)), "other")
@@ -263,7 +263,7 @@ def _mean(scores: np.ndarray) -> np.ndarray:
 
 
 def _verdict(measure: str, tasks: Sequence[str], rows: ResultsByRow, decimals: int) -> tuple[str, list[Table]]:
-    """Return the verdict about the best of the rows with every task, and the table of differences to the others."""
+    """Return the verdict about the best row, and the table of its differences to the other rows with every task."""
     numbers = [[_main_score(results_by_task.get(task)) for task in tasks] for results_by_task in rows.values()]
     scores = np.array([[(n.value, n.low, n.high) for n in line] for line in numbers], float)  # (R,T,3)
     means = _mean(scores)  # (R,3)

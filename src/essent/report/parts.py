@@ -11,18 +11,18 @@ from typing import Any, Literal, NamedTuple
 
 TEMPLATES = Path(__file__).parent / "templates"
 MISSING = "–"  # a cell that is not measured, or undefined
-MIN_VALUES_TO_CLIP = 30  # a heat map of so many values clips its lowest tenth
+MIN_VALUES_TO_CLIP = 30  # a heat map of at least this many values clips its lowest tenth
 NO_MODEL, AS_IT_IS = "a model", "as it is"
 PATH = re.compile(
     r"(?<![\w./\\:<])(?:~?/|[A-Za-z]:[/\\])(?:[^\s/\\'\",;<>|]+[/\\])+[^\s/\\'\",;<>|]+"
-)  # of at least two parts
+)  # an absolute path of at least two parts
 Key = tuple[str, str]  # model and recipe, as in the provenance
 Better = Literal["higher", "lower", ""]  # empty: neither
 
 
 @dataclass(frozen=True)
 class Number:
-    """A value with its interval; numbers that are not finite become None, and so does an interval without both ends."""
+    """A value with its interval; None replaces numbers that are not finite, and an interval without both ends."""
 
     value: float | None = None
     low: float | None = None
@@ -62,7 +62,7 @@ class Table:
     folded: bool = False
 
     def best(self, index: int) -> str | None:
-        """Return the best number of a column as displayed; None if neither side is better, or for a single number."""
+        """Return a column's best number as displayed; None if neither direction is better, or for a single number."""
         column = self.columns[index]
         cells = [row[index] for row in self.rows]
         values = [cell.value for cell in cells if isinstance(cell, Number) and cell.value is not None]
@@ -83,7 +83,7 @@ class Bars:
     """Horizontal bars from 0, with intervals.
 
     Attributes:
-        shared: more values within the axis, the same for adjacent charts.
+        shared: further values that the axis must contain, so that adjacent charts have the same axis.
         show: "page" if a table next to the chart contains the numbers; "picture": the chart is not on the page.
     """
 
@@ -120,7 +120,10 @@ class Heat:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Values of the first and last colour; with many values, a tenth is below, so that outliers do not dominate."""
+        """Values of the first and the last colour.
+
+        If there are many values, the lowest tenth all get the first colour, so that outliers do not dominate.
+        """
         values = sorted(value for _, row in self.rows for value in row if value is not None)
         first = len(values) // 10 if len(values) >= MIN_VALUES_TO_CLIP else 0
         return (values[first], values[-1]) if values else (0.0, 1.0)
@@ -288,7 +291,7 @@ def names_of(keys: Iterable[Key], models: Iterable[str] = ()) -> Names:
     """Name rows: by the model, by the recipe if all rows have one model, or by both.
 
     Args:
-        keys: of the results, with repetitions.
+        keys: the keys of all results; a key may occur several times.
         models: other models of the report.
     """
     distinct_keys = list(dict.fromkeys(keys))
@@ -327,4 +330,4 @@ def short_paths(text: str) -> str:
 COLOURS = (TEMPLATES / "colours.css").read_text(encoding="utf-8")
 _LIGHT = COLOURS.partition("}")[0]
 SERIES = re.findall(r"--s\d+: (#\w+);", _LIGHT)  # one per model; the third is also the colour of baselines
-LEVELS = re.findall(r"--h\d+: (#\w+); --t\d+: (#\w+);", _LIGHT)  # of heat maps from low to high, with their text
+LEVELS = re.findall(r"--h\d+: (#\w+); --t\d+: (#\w+);", _LIGHT)  # (cell, text) colours of heat maps, low to high

@@ -51,7 +51,7 @@ Record = Mapping[str, str | float | None]  # a line of a table by column
 
 
 def keep_best_bars(bars: Bars, better: str = "higher") -> Bars:
-    """Keep the rows of a chart in order; if there are too many, only the best, sorted, missing values last."""
+    """Return a chart with its rows in order or, if there are too many, only the best, sorted, missing values last."""
     captions = ["Lower is better."] if better == "lower" else []
     rows = bars.rows
     if len(rows) > MAX_BARS:
@@ -97,7 +97,7 @@ def flattened(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 def heros_section(task: str, rows: Rows) -> Section:
-    """Return similarities as a heat map and with intervals, and how often a changed meaning is closer."""
+    """Return similarities as a heat map and as a table with intervals, and how often a changed meaning is closer."""
     subsets = [s for s in (*KEPT, *CHANGED) if any(s in result.metrics["similarity"] for result in rows.values())]
     similarities: dict[Row, list[Number]] = {}
     for row, result in rows.items():
@@ -139,7 +139,7 @@ def _shares_ranked_above(rows: Rows) -> dict[str, dict[str, dict[Row, Number]]]:
     for row, result in rows.items():
         try:
             compared = comparisons(result)
-        except (KeyError, TypeError):  # a result created by the user
+        except (KeyError, TypeError):  # a result that the user created, with other metrics
             continue
         for c in compared:
             number = Number(100 * c.share, 100 * c.low, 100 * c.high)
@@ -259,7 +259,7 @@ def _depth(source: str) -> tuple[int, int]:
 
 
 def _head_heat(board: Leaderboard, measure: str, decimals: int) -> Iterator[Heat]:
-    """Yield a heat map of Ditto by layer and head, if two heads have a score."""
+    """Yield a heat map of Ditto by layer and head, if at least two heads have a score."""
     mix, grid = board.heads() or ("", None)
     if grid is None:
         return

@@ -1,6 +1,6 @@
-"""Reading of results and leaderboards, and writing of reports as HTML pages, Markdown or pictures.
+"""Read results and leaderboards; write reports as HTML pages, Markdown or pictures.
 
-Pages load nothing, and every text is escaped.
+Pages load no other files, and every text is escaped.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def write_report(
     The same input gives the same bytes.
 
     Args:
-        results: of any models, recipes and tasks; rows are named by their provenance.
+        results: results of any models, recipes and tasks; rows are named by model and recipe.
         path: file with the suffix .html, .md or .png, which sets the format; a missing folder is created.
         title: heading of the report.
         searches: leaderboards of `essent.search`, one section each.
@@ -204,7 +204,7 @@ def draw_heros(results: Mapping[str, Result], path: str | Path, *, title: str = 
 
 
 def write_arranged(report: Report, path: Path) -> None:
-    """Write an arranged report.
+    """Write a report that `gather` has arranged.
 
     Raises:
         MissingDependencyError: without Jinja (.html) or matplotlib (.png).
@@ -275,7 +275,7 @@ def polylines_of(curves: Curves, values: Sequence[float | None]) -> list[str]:
 
 
 def markdown_report(report: Report) -> str:
-    """Render a report as GitHub Markdown, without bars and points, whose numbers are in a table too."""
+    """Render a report as GitHub Markdown; charts are left out, since the tables contain their numbers."""
     parts = [f"# {escaped(report.title)}", escaped(report.caption)]
     if report.verdict:
         parts += ["## Verdict", _bullet_list(report.verdict)]

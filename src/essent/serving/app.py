@@ -41,7 +41,7 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 DESCRIPTION = """Embeddings that are checked: every model has reproduced its golden vectors before it is served, and
 reproduces them again whenever its engine starts. No text is truncated without a note."""
-OPEN = frozenset({"/health", "/ping", "/metrics"})  # without a key, as in TEI, for probes
+OPEN = frozenset({"/health", "/ping", "/metrics"})  # paths for probes, which need no key (as in TEI)
 TEI = frozenset(route.path for route in routes.tei_router.routes)  # type: ignore[attr-defined]
 HTTP_ERRORS = {
     400: ("The body is not JSON.", "invalid_json"),
@@ -52,7 +52,7 @@ REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 DISCONNECTED = 499  # status in logs and metrics if the client disconnected
 MEGABYTE = 1_000_000
 BODIES = 8  # bodies of the maximum size that may be in memory at the same time
-DRAINED, DRAIN_SECONDS = 128_000_000, 5.0  # of a body that is too large: its client reads the answer only after it
+DRAINED, DRAIN_SECONDS = 128_000_000, 5.0  # bytes and seconds of `_drain`
 KEEP_ALIVE = 20  # seconds until an idle connection is closed
 HEADER_BYTES = 65_536  # maximum size of a request's head
 QUIET = 1.0  # seconds after the stop signal in which a connected client may send a request
@@ -62,7 +62,7 @@ UNREAD = 60.0  # seconds in which a client must read some of its answer
 
 
 def create_app(service: Service) -> FastAPI:
-    """Create the application of a service, which the caller starts and stops."""
+    """Create the application of a service; the caller starts and stops the service."""
     settings = service.settings
     app = FastAPI(
         title="essent", description=DESCRIPTION, version=__version__, docs_url=None, redoc_url=None,
@@ -109,7 +109,7 @@ async def _handle_error(request: Request, error: Exception) -> Response:
 
 
 def _invalid_request(invalid: RequestValidationError) -> RequestError:
-    """Convert the most specific error of a request: the deepest, and not "should be a string".
+    """Convert the validation error with the longest location; at the same location, "should be a string" comes last.
 
     A field of several types has one error per type, with the type in its location.
     """
@@ -138,7 +138,7 @@ class Guard:
         self._app, self._settings, self._metrics, self._paths = app, service.settings, service.metrics, paths
         self._keys = [hashlib.sha256(key.encode()).digest() for key in self._settings.read_keys()]
         self._max_body = int(service.settings.max_body_mb * MEGABYTE)
-        self._bytes = 0  # of bodies in memory
+        self._bytes = 0  # number of bytes of bodies in memory
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -261,7 +261,7 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 
 async def _drain(receive: Receive) -> None:
-    """Read and discard the rest of a body, up to a limit: a client that is sending does not read the answer."""
+    """Read and discard the rest of a body that is too large, up to a limit: a client reads no answer while it sends."""
     size, more = 0, True
     while more and size < DRAINED:
         message = await receive()
@@ -288,7 +288,7 @@ class Server(uvicorn.Server):
 
     Attributes:
         answered: number of requests that were answered after the signal.
-        unfinished: number of requests that were not.
+        unfinished: number of requests that were left without an answer.
     """
 
     answered = unfinished = 0
@@ -340,7 +340,7 @@ class Server(uvicorn.Server):
             (state.connections and loop.time() < start + QUIET) or any(map(_has_partial_head, state.connections))
         ):
             await asyncio.sleep(0.02)
-        seconds = (self.config.timeout_graceful_shutdown or 0) - int(loop.time() - start)  # of the whole stop
+        seconds = (self.config.timeout_graceful_shutdown or 0) - int(loop.time() - start)  # left for the stop
         self.config.timeout_graceful_shutdown = max(1, seconds)
         await super().shutdown(sockets)
         self.answered, self.unfinished = state.total_requests - before, len(state.connections)

@@ -1,9 +1,9 @@
 """The queue before the engine, and the engine's process as the HTTP process sees it.
 
-Batches are sent to the process, and its vectors are assigned to the requests of their texts. The process is killed if
-it is silent, takes too long for a batch, or sends anything but the answer to a batch. If it ends, all requests that
-wait for it are answered with an error at once, and a new process starts. It receives requests after it has reproduced
-the golden vectors.
+Batches are sent to the process, and the vectors that it returns are assigned to the requests of their texts. The
+process is killed if it is silent, takes too long for a batch, or sends anything but the answer to a batch. If it ends,
+all requests that wait for it are answered with an error at once, and a new process starts. The new process receives
+requests after it has reproduced the golden vectors.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ INTERVAL = 0.25  # seconds between two checks of the process
 # heartbeats, longest on a busy machine. The end of its process is noticed at once.
 START_TIMEOUT = 300.0
 BACKOFF = (0.0, 0.0, 1.0, 5.0, 15.0)  # seconds before the next start, by number of failed starts in a row
-MANY_QUERIES = 8  # if more wait, they use the bulk lane, before bulk requests
+MANY_QUERIES = 8  # if more queries wait, they run in the bulk lane, before bulk requests
 ENDED = "The engine has ended; the same request may succeed in a few seconds."
 RESTARTING = "The engine is being restarted; the same request may succeed in a few seconds."
 
@@ -90,8 +90,8 @@ class Engine:
         """Return the vectors (N,K) of framed ids, and the seconds that they waited in the queue.
 
         Args:
-            checking: whether the server itself sends them while it starts. They have neither a timeout nor a limit:
-                the engine is supervised, and they fail if it ends.
+            checking: whether the server itself sends these ids while it starts. Such requests have neither a timeout
+                nor a limit: the engine is supervised, and they fail if it ends.
 
         Raises:
             RequestError: no engine, overloaded, timed out, or the engine ended.
@@ -181,7 +181,7 @@ class Engine:
         """Start the process and wait until it has reproduced its golden vectors.
 
         Raises:
-            EngineError: it did not; names the reason.
+            EngineError: the engine did not start; names the reason.
         """
         try:
             await self._begin()

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 STATIC_TEXTS = ("A man is playing a large flute.", "How far is the moon from the earth?")
 NO_FRAME = Frame((), ())
-OWN_TOLERANCE = 1e-4  # below float32: the same graph in other batches
+OWN_TOLERANCE = 1e-4  # formats below float32: differences of the same graph between batches
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Reading:
         return [np.array(ids, np.int32) for ids in in_frame(texts_ids, self.frame, limit, at_start)]
 
     def tokens(self, text: str, framed: bool = True) -> list[dict[str, Any]]:
-        """Return every token with its span in the text, in characters; those of the frame are special, without one."""
+        """Return every token with its span in characters of the text; tokens of the frame are special and have none."""
         text = mend_surrogates(text)
         shift, first, last = 1 if self.frame.space and text else 0, list(self.frame.before), list(self.frame.after)
         if self.frame.template:
@@ -129,7 +129,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class GoldenVectors:
-    """The check of the vectors: number of texts, allowed difference, and differences per way of loading."""
+    """The check of the vectors: number of texts, allowed difference, and the difference per way of loading."""
 
     texts: int
     allowed_difference: float
@@ -141,7 +141,7 @@ class Description:
     """The recipe, fit and check of a model, as `/recipe` returns them.
 
     Attributes:
-        digest: of the recipe and its golden vectors.
+        digest: digest of the recipe and its golden vectors.
         engine, precision: static, openvino, onnx or torch, and its number format.
         fitted_on: what the recipe was fitted on, if it was.
         golden_vectors: `differences` is empty for models that essent did not save.
@@ -172,7 +172,7 @@ class Prepared:
         source: what the engine loads.
         golden_texts, golden: texts, and the vectors (N,K) that the engine must reproduce.
         token_weights: weight per token (V,) if the recipe's weights depend on the token alone, otherwise None.
-        calibration: of the model's cosines, if it is calibrated.
+        calibration: the calibration of the model's cosines; None if it has none.
     """
 
     name: str
@@ -186,14 +186,14 @@ class Prepared:
 
     @cached_property
     def static(self) -> StaticEncoder | None:
-        """The encoder if it is static, without its maximum length: `reading` has it. Runs in the HTTP process."""
+        """The static encoder, if it is one. It runs in the HTTP process, and `reading` truncates its texts."""
         if self.source.engine != "static":
             return None
         return StaticEncoder(replace(StaticEncoder.load(self.source.folder).table, limit=None))
 
 
 def named(model: str) -> tuple[str, str]:
-    """Return name and model of `NAME=MODEL`; without a name, it is the last part of the folder."""
+    """Split `NAME=MODEL` into name and model; by default, the name is the last part of the folder."""
     name, equals, source = model.partition("=")
     if equals and name and "/" not in name and not Path(model).exists():
         return name, source

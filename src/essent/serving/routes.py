@@ -1,4 +1,4 @@
-"""The paths of OpenAI's API, of text-embeddings-inference (TEI), as its code answers, and essent's own."""
+"""The paths of OpenAI's API, of text-embeddings-inference (TEI), with the answers of its code, and of essent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ openai_router, tei_router, essent_router = (
     )
 )
 ROWS = 256  # vectors that are written as JSON before other requests get a turn
-MAX_TOKENS = 256  # of a text that is explained: each takes a pass without it
+MAX_TOKENS = 256  # maximum tokens of an explained text: each takes a pass without this token
 PAGE = Path(__file__).parent / "page"
 SCRIPTS = ("common.js", "sentences.js", "pairs.js", "start.js")
 
@@ -116,7 +116,7 @@ async def embed(service: Served, body: schemas.EmbedBody) -> Response:
 
 @tei_router.post("/similarity", response_model=list[float])
 async def similarity(service: Served, body: schemas.SimilarityBody) -> Response:
-    """The cosine of a text with each of the others."""
+    """The cosine of the source sentence with each of the other sentences."""
     source, others, parameters = body.inputs.source_sentence, body.inputs.sentences, body.parameters
     service.check_texts(others, "inputs.sentences[{}]".format)
     model, prompt = service.find(body.model, parameters.prompt_name)
@@ -282,7 +282,7 @@ async def get_page(request: Request) -> Response:
 
 
 def explorer_page() -> tuple[bytes, dict[str, str]]:
-    """Return the page as one file, and headers that forbid everything else to run in it.
+    """Return the page as one file, with headers that forbid all scripts and requests except its own.
 
     It fetches only this server's own paths, and shows texts as plain text only.
     """

@@ -66,7 +66,7 @@ def serve(
                 check_torch(f"Serving {source!r}")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the engine's
     for kind in STOPPING:
-        signal.signal(kind, _interrupt)  # until uvicorn handles them
+        signal.signal(kind, _interrupt)  # used until uvicorn handles the signals
     folder = Path(tempfile.mkdtemp(prefix="essent-serve-"))
     try:
         prepared = []

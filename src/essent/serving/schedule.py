@@ -17,7 +17,7 @@ import numpy as np
 TOKENS_PER_SECOND = 2000.0  # defines the due time
 QUERY_TOKENS = 512  # largest request that counts as a query
 SHORTER, LONGER, MARGIN = 0.95, 1.05, 2  # lengths that share a batch: relative to the first text's, or ± MARGIN tokens
-MAX_TEXTS, MAX_REQUESTS = 512, 256  # of a batch; requests that are searched to fill it
+MAX_TEXTS, MAX_REQUESTS = 512, 256  # maximum texts of a batch; maximum requests searched to fill it
 
 
 @dataclass(eq=False)
@@ -29,7 +29,7 @@ class Job:
         sequences: ids of each distinct text within its frame.
         arrival, timeout: seconds of a monotonic clock; seconds until the request times out.
         future: receives the vectors (N,K).
-        waiting: rows of the texts that are in no batch yet, shortest first; `lengths` are their tokens.
+        waiting: rows of the texts that are in no batch yet, shortest first; `lengths` are their numbers of tokens.
     """
 
     model: str
@@ -52,7 +52,7 @@ class Job:
 
 @dataclass
 class Batch:
-    """Texts that run together, each as its request and row; `lane`, `digest` and `sent_at` are set when it is sent."""
+    """Texts that run together, each as (request, row); sending the batch sets `lane`, `digest` and `sent_at`."""
 
     model: str
     is_query: bool
@@ -96,7 +96,7 @@ class Schedule:
             self.tokens -= sum(job.lengths)
 
     def next(self, only_queries: bool = False) -> Batch | None:
-        """Return the next batch, or the next batch of queries; None if there is none."""
+        """Return the next batch (with `only_queries`, of queries), or None."""
         head = next((job for job in self.jobs if job.is_query or not only_queries), None)
         if head is None:
             return None

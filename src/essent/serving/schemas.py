@@ -13,7 +13,7 @@ from essent.errors import EssentError
 
 
 def _as_texts(value: Any) -> Any:
-    """Convert one text to a list; refuse token ids, which clients that assume OpenAI's tokenizer send."""
+    """Convert a single text to a list; refuse token ids, which OpenAI's clients send: another tokenizer made them."""
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list):
@@ -24,8 +24,8 @@ def _as_texts(value: Any) -> Any:
         raise PydanticCustomError(
             IDS,
             "Token ids are not accepted, since ids of another tokenizer would give wrong vectors. Configure the client "
-            "to send texts: in langchain-openai OpenAIEmbeddings(check_embedding_ctx_length=False), in others the "
-            "setting for tokenizing on the client's side",
+            "to send texts: in langchain-openai OpenAIEmbeddings(check_embedding_ctx_length=False); in other "
+            "clients, turn off tokenizing on the client's side",
         )
     return value
 
@@ -250,12 +250,12 @@ TEI_400 = {"empty_input": "Empty", "ambiguous_headers": "Validation"}  # code: T
 
 
 class RequestError(EssentError):
-    """A request is rejected, in the format of OpenAI's and of TEI's clients.
+    """Error of a rejected request, in the formats of OpenAI's and of TEI's clients.
 
     Args:
         status: HTTP status in OpenAI's API; TEI returns 422 instead of 400, except for the codes of `TEI_400`.
         message: the problem, what is allowed, and the fix; never contains a text of the request.
-        code: for programs.
+        code: name of the problem, for programs.
         param: the invalid field.
         retry_after: seconds after which the same request may succeed.
     """

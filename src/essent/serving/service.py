@@ -1,4 +1,4 @@
-"""Texts to vectors for many clients at once: validate, tokenize, queue, run; and the metrics of a server."""
+"""Compute vectors for many clients at once: validate, tokenize, queue and run their texts, and count metrics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from essent.verification.golden import largest_difference
 T = TypeVar("T")
 NameOf: TypeAlias = Callable[[int], str]  # from a text's index to its name in the request, for errors
 BUDGET = {"engine": 1024, "static": 2048}  # tokens of a batch, with an engine and without one
-FEW = 4000  # characters that are tokenized at once, or tokens that are averaged at once; more are processed in a thread
+FEW = 4000  # characters to tokenize, or tokens to average; more are processed in a thread
 PORTION = 100_000  # characters that a thread tokenizes at a time
 MAX_WAITING = 64  # requests that wait for the threads
 BANDS = (("unrelated", 0.0, 1.0), ("alike in part", 2.0, 3.5), ("same meaning", 4.0, 5.0))  # scores of pairs
@@ -62,8 +62,8 @@ class Embedded:
         vectors: (N,K) float32.
         tokens: number of tokens that the model read of each text (N,), including special tokens.
         truncated: indices of the truncated texts.
-        tokenizing, waiting, running: seconds.
-        headers: counts the truncated texts, if there are any.
+        tokenizing, waiting, running: seconds of each stage.
+        headers: response headers with the number of truncated texts, if there are any.
     """
 
     vectors: np.ndarray
@@ -182,9 +182,9 @@ class Service:
         return self.engine.state == "ready"
 
     async def check(self, static: bool = False) -> None:
-        """Run golden texts as requests are run: together, and each alone, since batches of one text differ.
+        """Run golden texts as requests: together, and each alone, since a batch of one text may give another vector.
 
-        Compute the typical cosines of pairs, too, when this runs for the first time: no timeout applies yet.
+        The first call also computes the typical cosines of pairs, since no timeout applies yet.
 
         Args:
             static: whether to check the static encoders instead of the models of the engine.

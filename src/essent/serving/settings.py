@@ -93,8 +93,8 @@ class Settings:
     def divide(self, cores: int) -> tuple[int, int]:
         """Return the number of threads of the engine and of tokenizing.
 
-        With more than 4 cores, an eighth of them is left for HTTP and tokenizing. With fewer, they share the cores:
-        HTTP and tokenizing wait for the engine most of the time.
+        Of more than 4 cores, an eighth is left for HTTP and tokenizing. Up to 4 cores are shared with the engine,
+        because HTTP and tokenizing wait for it most of the time.
         """
         few = cores <= 4
         return self.threads or (cores if few else cores - max(1, cores // 8)), 1 if few else 2

@@ -1,7 +1,7 @@
 """The engine's process: receives batches of ids, returns vectors, and sends heartbeats.
 
 One thread receives batches, one per lane runs them, one sends the heartbeats. The process ends when the HTTP process
-has ended, and when memory runs out, so that the next process starts with all of it.
+has ended, and when memory runs out, so that the next process can use all of it.
 
 Messages pass through a `multiprocessing.connection`. A batch is the pickle of its number, lane, model, the lengths (B,)
 and the ids of all texts, int32. Answers are tuples that start with their kind: ("vectors", number, digest, vectors

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAX_NEW = 0.02  # a warning is logged if the corpus lacks a larger share of the tokens of further texts
+MAX_NEW = 0.02  # log a warning if the corpus lacks more than this share of further texts' tokens
 WEIGHTS = ("uniform", "sif:0.01", "sif:0.001", "idf")
 SHAPINGS = ("", "centre", "abtt:1", "abtt:2")
 FITS = (0.03, 0.1, 0.3, 1.0)
@@ -71,8 +71,8 @@ def collect(
         layers: the layer mixes that tables will use; None averages every layer.
         teacher: the recipe of the sentence vectors, without shaping; by default the model's own pooling, or `mean` for
             a plain transformer.
-        dimensions: the dimensions that tables will have, so that too many raise an error before the model runs.
-        settings: settings of the pass; `layers` overrides theirs.
+        dimensions: number of dimensions that tables will have; too many raise an error before the model runs.
+        settings: settings of the pass; the argument `layers` replaces their field `layers`.
         options: SentenceTransformer's keyword arguments (device, revision …).
 
     Returns:
@@ -92,7 +92,7 @@ def collect(
     texts, settings = check_texts(corpus), settings or Settings()
     names = None if layers is None else {name for mix in map(parse_layers, layers) for name, _ in mix}
     recipe = None if teacher is None else Recipe.parse(teacher)
-    if recipe is not None and recipe.shaping not in ((), UNIT):  # the fit ignores the lengths of vectors
+    if recipe is not None and recipe.shaping not in ((), UNIT):  # normalize is allowed: the fit ignores lengths
         raise RecipeError(f"teacher={teacher!r}: the sentence vectors must not be shaped. Remove the shaping.")
     # With a teacher, the model's own pooling does not matter. `mean` reads the last layer, so all layers are loaded.
     loaded = load(model, [] if recipe is None else [Recipe()], options or {})
@@ -126,11 +126,11 @@ class Distilled:
 
     Attributes:
         encoder: the static encoder.
-        choice: the choice that it was made with.
+        choice: the choice from which the table was made.
         losses: effects of reducing the table: `variance`, the share of variance that fewer dimensions retain, 0 … 1;
             `dimensions` and `bits`, Spearman ×100 between the similarities before and after each reduction. A
             reduction that was not requested has no entry.
-        material: the averages and sentence vectors that it was made from.
+        material: the averages and sentence vectors from which the table was made.
     """
 
     encoder: Encoder
@@ -143,7 +143,7 @@ class Distilled:
         contexts, losses = self.material.contexts, self.losses
         yield (
             f"{self.choice}; {contexts.about['tokens']} tokens, {int(contexts.seen.sum())} of {len(contexts.count)} "
-            f"seen, the others: {contexts.about['unseen']}"
+            f"seen in the texts; rows of other tokens: {contexts.about['unseen']}"
         )
         if "variance" in losses:
             yield (
@@ -163,7 +163,8 @@ def make_encoder(
         material: the averages, from `collect`.
         choice: layers, weights, ridge and shaping of the table.
         dimensions: number of dimensions, at most the model's; by default the model's.
-        dtype: number format of the saved table: float32, float16 or int8. The encoder already has the rounded rows.
+        dtype: number format of the saved table: float32, float16 or int8. The returned encoder already
+            computes with the rounded rows.
         progress: show a progress bar.
 
     Raises:
@@ -266,13 +267,13 @@ def distill(
 def find_choice(
     material: Material, task: LabeledTask, *, report: Callable[[float, Choice], object] = lambda score, choice: None
 ) -> list[tuple[float, Choice]]:
-    """Find the best choice on labels: score layers × weights × shaping without a fit, then fits of the best one.
+    """Find the best choice on labels: score layers × weights × shaping without a fit, then the best one with fits.
 
-    The layers are every averaged one alone, the last two, and the first and the last.
+    The layer mixes are each averaged layer alone, the last two layers, and the first with the last layer.
 
     Args:
         material: the averages, from `collect`.
-        task: labels of any kind, other than those that results are reported on.
+        task: labels of any kind; report results on other labels.
         report: called with each score and choice.
 
     Returns:
@@ -359,7 +360,7 @@ def compare(distilled: Distilled, model: Callable[[list[str]], Any], tasks: Sequ
 
 
 def coverage_of(material: Material, texts: Sequence[str]) -> float:
-    """Return the share of the texts' tokens, counting repetitions, that occur in the corpus; NaN without tokens."""
+    """Return the share of the texts' tokens, counting repetitions, that occur in the corpus; NaN if they have none."""
     count = count_tokens(lambda portion: text_ids(material.tokenizer, list(portion)), texts, material.rows).count
     known = material.contexts.seen[: material.rows]
     return float(count[known].sum() / count.sum()) if count.any() else math.nan
@@ -368,8 +369,7 @@ def coverage_of(material: Material, texts: Sequence[str]) -> float:
 def share_of_new(count: np.ndarray) -> float:
     """Estimate the share of tokens of further texts that a corpus with these counts (V,) lacks.
 
-    It is the share of tokens that occur once (Good 1953).
-
-    Accurate for further texts of the same kind in random order; too low for texts of another kind.
+    The estimate is the number of tokens that occur once, divided by the number of all occurrences (Good 1953). It is
+    accurate for further texts of the same kind in random order, and too low for texts of another kind.
     """
     return float((count == 1).sum() / count.sum()) if count.any() else math.nan

@@ -21,9 +21,9 @@ from essent.recipe.tokens.ids import read_ids
 from essent.static.stored import StoredTable, read_table
 from essent.tasks.calibration import Calibration, calibrated_similarities, read_calibration
 
-MIN_LENGTH = np.float32(1e-12)  # of a vector, before dividing by it; as in torch
+MIN_LENGTH = np.float32(1e-12)  # lower limit of the length that a vector is divided by, as in torch
 MAX_TEXTS, MAX_CHARACTERS = 4096, 1_000_000  # per portion of texts; this bounds the memory
-FEW_TEXTS, FEW_TOKENS = 8, 4096  # up to which sums are computed without scipy
+FEW_TEXTS, FEW_TOKENS = 8, 4096  # maximum texts and tokens whose sums are computed without scipy
 
 
 class StaticEncoder(metaclass=NamesItsModel):
@@ -207,7 +207,7 @@ class StaticEncoder(metaclass=NamesItsModel):
         return calibrated_similarities(self.calibration, scores, name) if calibrated else scores
 
     def ids(self, texts: list[str]) -> Ragged:
-        """Return the concatenated ids of all texts (at least one), and the number of ids per text; adds no prompt."""
+        """Return the concatenated ids of one or more texts, without prompts, and the number of ids per text."""
         table = self.table
         ids, lengths = whole_ids(self._tokenize, texts) if self._by_word is None else self._by_word(texts)
         if table.dropped is not None:
@@ -219,13 +219,13 @@ class StaticEncoder(metaclass=NamesItsModel):
         return (ids, lengths) if table.limit is None else cut(ids, lengths, table.limit, table.cuts_left)
 
     def means(self, ragged: Ragged) -> np.ndarray:
-        """Return means of the rows of ids from `ids`, scaled to length 1 if the table is normalized: (n,D) float32."""
+        """Return the mean of each text's rows, scaled to length 1 if the table is normalized: (n,D) float32."""
         ids, lengths = ragged
         table = self.table
         weights = np.ones(len(ids), np.float32) if table.weights is None else table.weights[ids]
         row_numbers = ids if table.mapping is None else table.mapping[ids]
         rows = table.rows
-        if rows.dtype != np.float32:  # sums are computed in 32 bits; only rows that occur are converted
+        if rows.dtype != np.float32:  # only rows that occur are converted to float32, the type of sums
             occurs = np.zeros(len(rows), bool)
             occurs[row_numbers] = True
             rows, row_numbers = rows[occurs].astype(np.float32), (np.cumsum(occurs, dtype=np.int32) - 1)[row_numbers]
@@ -259,7 +259,7 @@ def static_of(model: str | Path) -> StaticEncoder | None:
 def _sums(weights: np.ndarray, row_numbers: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return the weighted sum of each text's rows: (n,D) float32; `starts` has the index of each text's first token.
 
-    A few short texts are summed without scipy, whose import takes longer than the rest of the start.
+    A few short texts are summed without scipy, whose import takes longer than the rest of the program's start.
     """
     count = len(starts) - 1
     if count > FEW_TEXTS or len(row_numbers) > FEW_TOKENS:

@@ -30,7 +30,7 @@ from essent.recipe.sources.contexts import UNSEEN, Contexts
 from essent.recipe.tokens.ids import Frame, batches, count_tokens, framed_ids, pad, portions
 from essent.recipe.types import RequiredOutputs
 
-PORTION = 4096  # texts between two looks at the clock
+PORTION = 4096  # texts after which the age of the last checkpoint is checked
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Sums:
 
     Attributes:
         tables: layer -> sums of the states (V,D) float64, on the model's device.
-        count, document_frequency: numbers of occurrences, and of texts with the token: (V,) int64.
+        count, document_frequency: per token, number of occurrences and of texts that contain it: (V,) int64.
         vectors: pooled vectors (N,K) float32 of all texts, filled up to `texts`; None without a plan.
     """
 
@@ -82,7 +82,7 @@ class Sums:
 def average_contexts(
     backbone: Backbone, texts: Sequence[str], settings: Settings | None = None, plan: Plan | None = None
 ) -> tuple[Contexts, np.ndarray | None]:
-    """Average every token's states over its occurrences in texts, including special tokens.
+    """Average the states of every token, special tokens included, over its occurrences in texts.
 
     Args:
         backbone: the model.
@@ -108,7 +108,7 @@ def average_contexts(
         np.zeros(rows, np.int64),
         None if plan is None else np.empty((len(corpus), plan.width(backbone)), np.float32),
     )
-    identity = {  # of runs that may resume each other's checkpoints
+    identity = {  # a checkpoint is resumed only by a run with the same values
         "texts": hashlib.sha256(json.dumps(corpus).encode()).hexdigest(),
         "model": digest_of_backbone(backbone),
         "settings": json.dumps([layers, PORTION, "" if plan is None else plan.recipe.digest()]),
@@ -171,7 +171,7 @@ def _add(
     for indices in batches([len(ids) for ids in sequences], batch_size):
         tokens = pad([sequences[index] for index in indices], frame, backbone.pad_id).to(device)
         states = backbone.states(tokens, required)
-        has_tokens = torch.tensor([[bool(sequences[index])] for index in indices], device=device)  # else it is one pad
+        has_tokens = torch.tensor([[bool(sequences[index])] for index in indices], device=device)  # if not, one pad
         occurrences = tokens.attention_mask & has_tokens  # (B,T)
         for layer, table in sums.tables.items():
             table.index_add_(0, tokens.ids[occurrences], states.hidden[layer][occurrences].double())

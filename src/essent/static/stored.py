@@ -18,7 +18,7 @@ from essent.errors import ModelError
 from essent.recipe.tokens.ids import unknown_token
 
 STORED_TYPES = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(np.int8))  # others become float32
-NAMES = ("embedding.weight", "embeddings")  # of the rows, in sentence-transformers and in model2vec
+NAMES = ("embedding.weight", "embeddings")  # names of the array of rows: sentence-transformers', model2vec's
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class StoredTable:
     Attributes:
         rows: (R,D), finite; float32, float16 or int8.
         tokenizer: the tokenizer, without truncation and padding.
-        tokens: its number of ids V, which are 0 … V-1.
+        tokens: the tokenizer's number of ids V; the ids are 0 … V-1.
         mapping, weights: (V,) int32 and float32, or None.
         unit: whether means are scaled to length 1.
-        dropped: the id that is removed from every text: model2vec does not count unknown tokens.
+        dropped: the id of the unknown token, if it is removed from every text as in model2vec; otherwise None.
         limit, cuts_left: maximum number of tokens per text, and whether longer texts are truncated on the left.
         empty: the vector (D,) of a text without tokens; None means zeros.
         prompts, prompt_name: the prompts, and the name of the default prompt.
@@ -82,7 +82,7 @@ def read_table(folder: Path) -> StoredTable:
         tokenizer = Tokenizer.from_file(str(table_folder / "tokenizer.json"))
     except Exception as error:  # tokenizers raises the bare class
         raise ModelError(f"Cannot read the tokenizer {table_folder / 'tokenizer.json'}: {error}") from error
-    unknown = unknown_token(tokenizer) if modules is None else None  # model2vec removes it, others count it
+    unknown = unknown_token(tokenizer) if modules is None else None  # model2vec removes it, StaticEmbedding counts it
     truncation = tokenizer.truncation or {}
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -135,7 +135,7 @@ def _read_arrays(folder: Path, path: Path) -> tuple[np.ndarray, np.ndarray | Non
     rows, mapping, weights = tensors[name], tensors.get("mapping"), tensors.get("weights")
     if rows.ndim != 2 or 0 in rows.shape:
         raise ModelError(f"{path}: the table of token vectors must have the shape (V,D), got {rows.shape}.")
-    if name == NAMES[0]:  # a StaticEmbedding ignores them
+    if name == NAMES[0]:  # a StaticEmbedding ignores both
         mapping = weights = None
     return (
         rows if rows.dtype in STORED_TYPES else rows.astype(np.float32),

@@ -34,7 +34,7 @@ from essent.recipe.types import CorpusStats
 from essent.recipe.weighting.base import ByToken, weightings
 from essent.tasks.base import unit_rows
 
-TOLERANCE = 1e-4  # of the first residual, in each dimension
+TOLERANCE = 1e-4  # the solver stops when each dimension's residual is below this share of its first one
 MAX_STEPS = 100  # with preconditioning, a few dozen suffice
 PAIRS = 20_000  # random pairs of texts on which the agreement of similarities is measured
 PORTION = 8192  # texts whose vectors are in memory at a time
@@ -123,9 +123,9 @@ class Material:
         contexts: averages of all requested layers.
         vectors: the model's sentence vectors (N,D), or None.
         texts: the corpus.
-        token_counts: texts × tokens (N,V), see `bag_matrix`.
+        token_counts: matrix of texts × tokens (N,V), see `bag_matrix`.
         stats: token counts, without special tokens around the texts.
-        fits: cache of the last rows before shaping, by layers, weights and ridge.
+        fits: cache of the last fit: its rows before shaping, by layers, weights and ridge.
     """
 
     tokenizer: Any
@@ -151,7 +151,7 @@ class Material:
         check_choice(choice)
         key = (choice.layers, choice.weights, choice.ridge)
         if key not in self.fits:
-            self.fits = {key: self._fit(choice, progress)}  # cache the last one, which all shapings share
+            self.fits = {key: self._fit(choice, progress)}  # cache the last fit: all shapings share it
         rows, shaping = self.fits[key].copy(), _chain_of(choice.shaping)
         if shaping.steps:  # fitted on the means of the corpus's texts
             affine = shaping.fit(self.token_counts @ rows).as_affine()
@@ -233,7 +233,7 @@ def fit_rows(
         token_counts: texts × tokens (N,V), see `bag_matrix`.
         vectors: the model's sentence vectors (N,D); their lengths are ignored.
         prior: prior rows (V,D).
-        strength: λ > 0; a token in texts of n tokens needs about λ·n² of them to move away from its prior.
+        strength: λ > 0; a token in texts of n tokens must occur in about λ·n² of them to move away from its prior.
         progress: show a progress bar.
 
     Returns:
@@ -276,7 +276,7 @@ def fit_rows(
 def reduce_table(
     token_counts: sparse.csr_matrix, table: np.ndarray, dimensions: int
 ) -> tuple[np.ndarray, float, float]:
-    """Reduce the dimensions of a table to principal components of the corpus's unit vectors, not centred.
+    """Project a table on the first principal components (without centring) of the corpus's unit vectors.
 
     Returns:
         The table (V,K), the share of the squared length retained, and Spearman ×100 between the similarities before

@@ -43,7 +43,7 @@ def check_unfinished(output: Path) -> None:
     """Check that a folder contains no checkpoints of a run, or of runs with several seeds.
 
     Raises:
-        DataError: it does; explains how to resume and how to start over.
+        DataError: the folder contains checkpoints; explains how to resume and how to start over.
     """
     folders = [output / CHECKPOINTS, *output.glob(f"seed-*/{CHECKPOINTS}")]
     if checkpoint := next(filter(None, map(last_checkpoint, folders)), None):
@@ -104,12 +104,12 @@ def check_same_run(started: Path, metadata: Mapping[str, Any], output: Path, may
 
     Args:
         started: the file that the earlier run wrote when it started.
-        metadata: the same values of the new run.
+        metadata: the values that the new run would write into this file.
         output: the folder of the run, for the error message.
         may_change: settings that may differ.
 
     Raises:
-        DataError: they differ; names each value that does.
+        DataError: a value differs; names each such value.
     """
     try:
         before = json.loads(started.read_text(encoding="utf-8"))
@@ -156,8 +156,8 @@ def writing_checkpoint(trainer: Any) -> Iterator[None]:
     """Let transformers' trainer write its checkpoint in this block; remove older ones once it is complete.
 
     Raises:
-        TrainingError: it cannot be written, for example to a full disk. The incomplete checkpoint is removed, and the
-            error names the last valid one.
+        TrainingError: the checkpoint cannot be written, for example to a full disk. It is removed, and the error
+            names the last valid checkpoint.
     """
     arguments, step = trainer.args, trainer.state.global_step
     folder = Path(str(arguments.output_dir))
@@ -194,7 +194,7 @@ def _seal(checkpoint: Path) -> None:
 def _rotate(written: Path, limit: int | None, best: str | None) -> None:
     """Remove incomplete checkpoints and the oldest ones; retain the one just written and the best one.
 
-    A checkpoint that is removed only in part no longer has the files of its digests, so it counts as incomplete.
+    A partly removed checkpoint lacks files that its digests list, so it counts as incomplete.
     """
     checkpoints = _numbered(written.parent)
     whole = [path for path in checkpoints if is_whole(path)]

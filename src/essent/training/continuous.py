@@ -29,7 +29,7 @@ from essent.recipe.tokens.ids import Frame
 
 
 def free_template(encoder: Encoder, templates: Sequence[str]) -> str:
-    """Add a token and an embedding row for each word of a template to an encoder, in place, and freeze the rest.
+    """Give an encoder, in place, a new token and embedding row for each word of a template; freeze all other weights.
 
     Returns:
         The template for a recipe, "[V1][V2]{tokens}[V3][MASK][V4]".
@@ -85,7 +85,7 @@ def _check_frame(actual: Frame, expected: Frame, began_as: dict[int, int], templ
 
 
 def _append_rows(model: Any, rows: Sequence[int], began_as: Sequence[int]) -> None:
-    """Copy rows of the embedding table to the new tokens; it grows if they have no row yet (tables may be padded)."""
+    """Copy rows of the embedding table to those of new tokens; the table grows if its padding has no rows for them."""
     size = max(model.get_input_embeddings().weight.shape[0], max(rows) + 1)
     weight = model.resize_token_embeddings(size, mean_resizing=False).weight
     with torch.no_grad():

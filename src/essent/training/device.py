@@ -29,7 +29,7 @@ def find_device(requested: str | None) -> str:
         requested: the type of device; None for the accelerator, or the CPU if there is none.
 
     Raises:
-        InputError: a device that this machine does not have, or a single one of several devices.
+        InputError: a device that this machine does not have, or a device with an index, such as cuda:1.
     """
     best = torch.device(get_device_name()).type
     if requested in (None, best, "cpu"):
@@ -67,7 +67,7 @@ def on_device(device: str, precision: str) -> dict[str, Any]:
 
 # torch draws one 53-bit random number per element, on one core. With a model of 12 layers this takes a quarter of the
 # CPU time of a training step, in bfloat16 a third (docs/training.md). Here one 64-bit number decides four elements.
-STEPS = 2**16  # probabilities are multiples of 1 / STEPS: 0.1 is 0.100006
+STEPS = 2**16  # probabilities are multiples of 1 / STEPS: 0.1 becomes 0.100006
 
 
 def keep_mask(shape: Sequence[int], p: float) -> torch.Tensor:
@@ -85,8 +85,8 @@ def keep_mask(shape: Sequence[int], p: float) -> torch.Tensor:
 class QuickDropout(TorchFunctionMode):
     """Context in which `dropout` of tensors on a CPU, in attention too, draws its masks with `keep_mask`.
 
-    The random numbers come from torch's default generator, so a seed or a checkpoint repeats them. It replaces the
-    functions that transformers' models call; `torch.dropout` and torch's own layers are unchanged.
+    The random numbers come from torch's default generator, so a seed or a checkpoint repeats them. The context
+    replaces the functions that transformers' models call; `torch.dropout` and torch's own layers are unchanged.
     """
 
     def __torch_function__(
@@ -148,9 +148,9 @@ _OWN: dict[Any, Callable[..., Any]] = {
 # Each step allocates the same hundreds of megabytes, and glibc returns them to the system in between. Allocating them
 # again, page by page, takes about an eighth of a step of a small model on a CPU (docs/training.md).
 TRIM, MAPPED = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
-NEVER = -1  # bytes at the end of the heap that are returned
+NEVER = -1  # no free memory at the end of the heap is returned
 LARGEST = 2**31 - 1  # bytes; mallopt takes an int
-USUAL_TRIM, USUAL_MAPPED = 2**26, 2**25  # where glibc's own thresholds end, once large memory was freed
+USUAL_TRIM, USUAL_MAPPED = 2**26, 2**25  # the values that glibc sets after large blocks were freed
 
 
 @contextlib.contextmanager
@@ -160,7 +160,7 @@ def retained_memory() -> Iterator[None]:
     if library is None or not hasattr(library, "mallopt"):  # another C library
         yield
         return
-    # The first call stops glibc from adapting both, so this one comes first; older versions allow 32 MB at most.
+    # MAPPED is set first, since either call stops glibc from adapting both. Older versions allow 32 MB at most.
     if not library.mallopt(MAPPED, LARGEST):
         library.mallopt(MAPPED, USUAL_MAPPED)
     library.mallopt(TRIM, NEVER)

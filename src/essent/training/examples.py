@@ -70,7 +70,7 @@ def as_examples(data: Any) -> Examples:
     triplets of texts is unchanged.
 
     Raises:
-        InputError: not such a list, rows of different widths, a blank text in a pair, or fewer than two examples.
+        InputError: another type of data, rows of different widths, a blank text in a pair, or fewer than two examples.
     """
     if isinstance(data, Examples):
         return data

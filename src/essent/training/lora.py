@@ -32,7 +32,7 @@ def add_adapters(encoder: Encoder, rank: int, seed: int) -> None:
     peft = optional_import("peft", "lora")
     config = peft.LoraConfig(r=rank, lora_alpha=ALPHA, lora_dropout=DROPOUT, target_modules="all-linear")
     with torch.random.fork_rng(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "fan_in_fan_out is set to False")  # GPT-2's layers, which peft then sets
+        warnings.filterwarnings("ignore", "fan_in_fan_out is set to False")  # for GPT-2's layers; peft then sets it
         torch.manual_seed(seed)
         peft.inject_adapter_in_model(config, encoder.module.backbone.model, ADAPTER)
 

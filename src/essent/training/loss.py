@@ -116,7 +116,7 @@ def bare_template(frame: Frame, lengths: torch.Tensor) -> dict[str, torch.Tensor
 
 
 def places_of(columns: int, views: int) -> tuple[ColumnView, ...]:
-    """Return the column of each view: a text twice, or the anchor for the first view and the others for the last.
+    """Return column and view of each vector: a text in both views, or the anchor in the first and others in the last.
 
     Args:
         columns: 1 (texts), 2 (pairs) or 3 (with hard negatives).
@@ -172,7 +172,7 @@ class ContrastiveLoss(nn.Module):
 
     Args:
         model: an Encoder whose first module is a `ViewedModule`.
-        plans: one per view, each for the [MASK] of a template or a recipe without template, not denoised.
+        plans: one per view, not denoised: for the [MASK] of a template, or for a recipe without template.
         column_views: which column of the data is read under which view, in the order of `features`.
         projection_head: module between the vectors and the loss.
         denoised: subtract the bias of each view's template.
@@ -200,7 +200,7 @@ class ContrastiveLoss(nn.Module):
         temperature: float = 0.05,
     ) -> None:
         super().__init__()
-        self.model: Any = model  # a trainer may replace it with a wrapped model
+        self.model: Any = model  # a trainer may replace it by a wrapper
         self.plans = list(plans)
         self.tables = nn.ModuleList(plans)  # their buffers move with the loss
         self.places = tuple(column_views)
@@ -260,7 +260,8 @@ def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpo
 
     Raises:
         UnsupportedRecipeError: the model cannot run the templates, or has no room for them.
-        RecipeError: weights that count tokens, or `keep_projection_head` for a head or recipe without stock modules.
+        RecipeError: weights that count tokens, or `keep_projection_head` for a head or recipe that standard
+            sentence-transformers modules cannot compute.
 
     Example:
         >>> from essent import Encoder
@@ -288,7 +289,8 @@ def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpo
             stock_modules(encoder.module)
         except NoStockModulesError as error:
             raise RecipeError(
-                f"keep_projection_head=True needs stock modules, and the recipe {str(encoder.recipe)!r} has none: "
+                f"keep_projection_head=True: the recipe {str(encoder.recipe)!r} cannot be saved as standard "
+                f"sentence-transformers modules: "
                 f"{error}."
             ) from None
     return ContrastiveLoss(

@@ -42,10 +42,10 @@ class ProjectionHead(nn.Module):
         """Fit the head to vectors (N,D) that the model computes before training."""
 
     def stock(self) -> list[nn.Module]:
-        """Return the head as modules of sentence-transformers.
+        """Return the head as standard sentence-transformers modules.
 
         Raises:
-            RecipeError: no modules of sentence-transformers compute exactly the same.
+            RecipeError: no such modules compute exactly the same.
         """
         raise RecipeError(
             f"keep_projection_head=True: sentence-transformers has no module for the head {self.name!r}. Use "
@@ -86,7 +86,7 @@ class DenseTanh(ProjectionHead):
         return torch.tanh(self.dense(vectors))  # (B,D)
 
     def stock(self) -> list[nn.Module]:
-        """Return the head as a stock Dense module."""
+        """Return the head as sentence-transformers' Dense module."""
         size = self.dense.in_features
         dense = Dense(size, size, activation_function=nn.Tanh())
         dense.linear.load_state_dict(self.dense.state_dict())
@@ -107,7 +107,7 @@ class WhiteningHead(ProjectionHead):
         super().__init__()
         self.centre = nn.Buffer(torch.zeros(dimensions))
         self.matrix = nn.Buffer(torch.eye(dimensions))
-        self.texts = nn.Buffer(torch.tensor(0))  # how many it is fitted on; saved in checkpoints
+        self.texts = nn.Buffer(torch.tensor(0))  # number of texts of the fit; saved in checkpoints
         self.origin = "fitted on the texts"
 
     def fit(self, vectors: np.ndarray) -> None:
@@ -158,7 +158,7 @@ class PredictionTransform(ProjectionHead):
 
 
 def with_head(model: SentenceTransformer, head: ProjectionHead) -> SentenceTransformer:
-    """Return a model followed by a head, in stock modules with the head's current weights."""
+    """Return a model followed by a head, as standard sentence-transformers modules with the head's current weights."""
     prompts: dict[str, Any] = {"prompts": model.prompts, "default_prompt_name": model.default_prompt_name}
     return SentenceTransformer(modules=[*model, *head.stock()], device=str(model.device), **prompts)
 

@@ -82,8 +82,8 @@ def train(
         preset: a paper's settings, a name in `PRESETS`. With "optiprompt", only the words of the template are trained,
             as free vectors.
         output: the folder to write: the encoder, `training.json` with settings and scores, and the checkpoints.
-        validate: labels of any kind, a task's name or a file: the best checkpoint on them becomes the encoder, instead
-            of the last one. A test part is not read.
+        validate: labels of any kind, a task's name or a file. The checkpoint with the best score on these labels
+            becomes the encoder, instead of the last one. A test part is not read.
         resume: resume from the last complete checkpoint in `output`, to the same weights as an uninterrupted run. With
             more steps or epochs than before, it extends a run, finished or not.
         force: start over if `output` contains a run, and remove its checkpoints.
@@ -152,7 +152,7 @@ def train(
         trainer = make_trainer(
             encoder, loss, examples, settings, output / CHECKPOINTS, collator, task, progress=progress
         )
-        trainer.args.eval_on_start &= resumed is None  # the interrupted run has already done it
+        trainer.args.eval_on_start &= resumed is None  # the interrupted run has already evaluated
         if resumed is None:  # otherwise the checkpoint contains the fitted head
             _fit_head(encoder, loss.projection_head, examples, settings.seed)
         steps = total_steps(trainer)

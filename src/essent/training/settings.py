@@ -137,7 +137,8 @@ class Settings:
         _check_recipe(self.predicts, objective, self.templates)
         if self.keep_projection_head and any(name.endswith("-bias") for name, _ in self.predicts.layers):
             raise InputError(
-                "keep_projection_head=True: a denoised recipe with a head has no stock modules. Use recipe='prompt'."
+                "keep_projection_head=True: a denoised recipe with a projection head cannot be saved as "
+                "standard sentence-transformers modules. Use recipe='prompt'."
             )
 
     @property
@@ -315,11 +316,12 @@ def resolve_settings(preset: str, kind: str, changes: Mapping[str, Any]) -> Sett
     """Return a preset's settings for a kind of tokenizer, with changes.
 
     If the changes include another objective, the number of templates is adapted to it. A recipe for decoders, such as
-    "about", brings its template, and LoRA its learning rate.
+    "about", also sets its template, and LoRA its learning rate.
 
     Args:
         preset: a name in `PRESETS`.
-        kind: "bert" (word pieces marked with "##") or "roberta" (words marked, byte pairs and SentencePiece).
+        kind: "bert" (word pieces marked with "##") or "roberta" (byte pairs and SentencePiece, which mark
+            the start of words).
         changes: fields of `Settings`.
 
     Raises:

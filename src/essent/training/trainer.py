@@ -195,7 +195,7 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         try:
             with exact_forward(self.encoder), torch.random.fork_rng(devices=()), merged(self.encoder):
                 self.encoder.write_folder(folder, "stock", finish)
-        except NotFiniteError as error:  # of weights that are finite and huge
+        except NotFiniteError as error:  # finite but huge weights give such vectors
             raise self._broken(f"{after} no vector is finite: {error}", folder.parent) from error
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
@@ -203,7 +203,7 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         path = Path(resume_from_checkpoint)
         check_checkpoint(path)
         backbone = self.encoder.module.backbone
-        if (path / ADAPTER_FILE).is_file():  # the other weights are the model's own
+        if (path / ADAPTER_FILE).is_file():  # the model's other weights did not change
             backbone.model.load_state_dict(load_file(path / ADAPTER_FILE), strict=False)
         else:
             backbone.model.load_state_dict(Encoder(str(path), device="cpu").module.backbone.model.state_dict())
@@ -217,7 +217,7 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         """
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None and self.optimizer is not None:
-            schedule: Any = getattr(self.lr_scheduler, "scheduler", self.lr_scheduler)  # without accelerate's wrapper
+            schedule: Any = getattr(self.lr_scheduler, "scheduler", self.lr_scheduler)  # accelerate wraps it
             rates = zip(self.optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True)
             for group, base, factor in rates:
                 group["lr"] = base * factor(schedule.last_epoch)
@@ -225,7 +225,7 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
     def _load_best_model(self) -> None:
         """Load the best checkpoint of a finished run.
 
-        It is found by its step: the path in the state is outdated if the folder was moved.
+        The checkpoint is found by its step: the path in the state is outdated if the folder was moved.
         """
         if self.state.global_step >= self.state.max_steps:
             best = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.best_global_step}"

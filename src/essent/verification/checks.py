@@ -1,6 +1,8 @@
 """The health checks of texts, folders, vectors, this machine and other servers.
 
-A check is a generator of problems, listed in CHECKS; the first line of its docstring is the condition of its problem.
+A check is a generator of problems, listed in CHECKS; the first line of its docstring states when it
+reports a problem.
+
 The behaviour of servers follows their sources: text-embeddings-inference (TEI) 1.9 reads the boolean keys of
 1_Pooling/config.json (cls, mean, last token) and nothing else of the modules; without that file it uses CLS for every
 BERT. vLLM recognizes modules of sentence_transformers.models by their full class path, and uses the first true key of
@@ -41,8 +43,8 @@ from essent.verification.vectors import (
 
 # -- texts ------------------------------------------------------------------------------------------------------------
 
-CUT = 0.01  # of the texts: truncating a rare long text does not affect the others
-UNKNOWN = 0.02  # of the tokens: below it, rare names and symbols; above it, a language or script
+CUT = 0.01  # share of truncated texts: a rare long text does not affect the others
+UNKNOWN = 0.02  # share of unknown tokens: below it, rare names and symbols; above it, a language or script
 
 
 def truncation(model: ModelUnderTest) -> Iterator[Problem]:
@@ -300,7 +302,7 @@ CHECKS: dict[str, Callable[[ModelUnderTest], Iterator[Problem]]] = {
         dominating_dimension, length_bias, negation, float16, speed, servers,
     )
 }  # fmt: skip
-# Checks whose faults explain another's, the deepest cause first. Wrong pooling changes all vectors;
+# Checks whose faults explain faults of other checks, the deepest cause first. Wrong pooling changes all vectors;
 # the shaping that fixes a dominating dimension or a length bias also subtracts the mean.
 CAUSES = {
     "anisotropy": ("pooling", "dominating-dimension", "length-bias"),

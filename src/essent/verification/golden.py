@@ -94,8 +94,8 @@ def verify(name: str, *, untrusted: bool = False) -> Verification:
 
     Raises:
         ModelError: not an essent folder.
-        VerificationError: a file is missing, damaged, changed, or would run code; a way of loading differs by more than
-            1e-5; or there is nothing to compare with.
+        VerificationError: a file is missing, damaged, changed, or would run code; vectors of a way of loading differ by
+            more than 1e-5; or there is nothing to compare with.
         MissingDependencyError: loading the folder needs torch, which is not installed.
 
     Example:
@@ -142,7 +142,7 @@ def verify(name: str, *, untrusted: bool = False) -> Verification:
 
 
 def saved_folder(name: str) -> Path:
-    """Return the folder itself, or the model's folder in the hub's cache."""
+    """Return a local folder itself, or a hub model's folder in the cache."""
     if Path(name).is_dir():
         return Path(name)
     from essent.encoder.saving.load import folder_of
@@ -179,7 +179,7 @@ def _encoder(root: Path, files: int | None, untrusted: bool) -> Verification:
 
 
 def _graph(root: Path, files: int | None, untrusted: bool) -> Verification:
-    """Verify the vectors of a saved graph; below float32, loading it already compares cosines."""
+    """Verify the vectors of a saved graph; for formats below float32, loading already compares cosines."""
     from essent.engine.compiled import TOLERANCES
     from essent.engine.files import load, read_graph_metadata
 
@@ -196,7 +196,7 @@ def _graph(root: Path, files: int | None, untrusted: bool) -> Verification:
 
 
 def largest_difference(vectors: np.ndarray, golden: np.ndarray) -> float:
-    """Return the largest difference of an entry, divided by the length of the longest golden vector if above 1."""
+    """Return the largest difference of an entry, divided by the length of the longest golden vector if it exceeds 1."""
     if vectors.shape != golden.shape or not np.isfinite(vectors).all():
         return float("inf")
     scale = max(float(np.linalg.norm(golden, axis=1).max(initial=0.0)), 1.0)

@@ -37,7 +37,7 @@ from essent.verification.report import Problem
 NO_LIMIT = 10**9  # tokenizers without a limit write 1e30
 MAX_TEXTS = 2000  # more texts change no figure enough to cross its threshold
 ANISOTROPIC = 0.5  # average cosine: above it, two vectors share mostly what all vectors share
-DEAD, DEAD_SHARE = 1e-3, 0.02  # of the median deviation; of the dimensions: all-MiniLM-L6-v2 has 3 of 384
+DEAD, DEAD_SHARE = 1e-3, 0.02  # shares: of the median deviation; of dimensions below (MiniLM: 3 of 384)
 DOMINATING, FEW_DIMENSIONS = 0.2, 8  # share of the squared length; minimum number of dimensions
 LENGTH, VARIED = 0.3, 0.25  # rank correlation; standard deviation of log lengths: below it, lengths hardly differ
 RANDOM_PAIRS = 20_000
@@ -107,7 +107,7 @@ class ModelUnderTest:
         self.positions = positions if isinstance(positions, int) and positions > 0 and absolute else None
         padding = self.config.get("pad_token_id") if "roberta" in str(self.config.get("model_type")) else None
         if self.positions is not None and isinstance(padding, int):
-            self.positions -= padding + 1  # RoBERTa's start after the padding id
+            self.positions -= padding + 1  # RoBERTa's positions start after the padding id
         is_graph = is_exported_folder(name)
         self.encoder: SentenceTransformer = load(name) if is_graph else open_as_it_is(name, self.options)
         self.recipe = str(getattr(self.encoder, "recipe", "a model that no recipe describes"))
@@ -118,7 +118,7 @@ class ModelUnderTest:
         else:
             self.tokenizer = (
                 self.encoder.engine_module.reader if isinstance(self.encoder, CompiledEncoder)
-                else getattr(self.encoder.tokenizer, "tokenizer", self.encoder.tokenizer)  # of WordEmbeddings
+                else getattr(self.encoder.tokenizer, "tokenizer", self.encoder.tokenizer)  # WordEmbeddings wraps it
             )  # fmt: skip
             special = int(getattr(self.tokenizer, "num_special_tokens_to_add", lambda: 0)())
             room = partial(operator.add, -special)

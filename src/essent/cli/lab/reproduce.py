@@ -150,7 +150,7 @@ def _models(arguments: list[str] | None, table: Table) -> dict[str, list[str]] |
 
 
 def _matcher(patterns: list[str] | None, names: list[str]) -> Callable[[str], bool]:
-    """Return a test whether a name matches a pattern (any name without patterns); brackets are literal."""
+    """Return a test whether a name matches any of the patterns; brackets are literal. Without patterns, all match."""
     globs = [pattern.replace("[", "[[]") for pattern in patterns or ["*"]]
     matching = {name for name in names if any(fnmatchcase(name, pattern) for pattern in globs)}
     if not matching:

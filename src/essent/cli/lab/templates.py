@@ -16,7 +16,7 @@ from essent.cli.search import SearchOptions, save_best, show_board
 from essent.cli.texts import expand_groups, read_pairs
 from essent.errors import InputError
 
-GENERATED = "generated.json"  # in the work folder
+GENERATED = "generated.json"  # file in the work folder
 
 
 def templates(

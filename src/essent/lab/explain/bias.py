@@ -256,7 +256,7 @@ def token_map(name: str, table: np.ndarray, vocabulary: Vocabulary, counts: np.n
 
 
 def between_groups(rows: np.ndarray, labels: np.ndarray) -> float:
-    """Return the share of the variance of rows (M,D) between the means of their groups; NaN without variance."""
+    """Return the share of the variance of rows (M,D) that lies between groups; NaN without variance."""
     mean = rows.mean(axis=0)
     total = float(((rows - mean) ** 2).sum())
     _, inverse, sizes = np.unique(labels, return_inverse=True, return_counts=True)

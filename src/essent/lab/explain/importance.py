@@ -228,7 +228,7 @@ def backbone_of(model: ModelLike, recipe: Recipe | None = None, **options: Any) 
 
 
 def count_corpus(backbone: Backbone, texts: list[str], max_seq_length: int | None) -> CorpusStats:
-    """Count the occurrences and texts of each token; texts are truncated to `max_seq_length` tokens."""
+    """Count the occurrences of each token and the texts that contain it, truncated to `max_seq_length` tokens."""
     frame = make_frame(backbone.tokenizer, None)
 
     def tokenize(portion: Sequence[str]) -> list[list[int]]:
@@ -250,7 +250,7 @@ def _transformer(model: ModelLike, options: dict[str, Any]) -> Backbone:
 def _with_token_weights(
     model: ModelLike, texts: Sequence[str], spec: str, corpus: Sequence[str] | None, options: dict[str, Any]
 ) -> tuple[Backbone, list[str], np.ndarray]:
-    """Return the transformer, the texts, and the weight (V,) of each token with counts from the corpus."""
+    """Return the transformer, the texts, and the weight (V,) of each token by its counts in the corpus."""
     backbone, sentences = _transformer(model, options), check_texts(texts)
     if not sentences:
         raise InputError("texts is empty: word importance needs at least one text.")

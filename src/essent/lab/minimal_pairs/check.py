@@ -83,7 +83,7 @@ def _letter_edits(word: str) -> Iterator[tuple[str, str]]:
 
 REPLACED = ("Synonym", "Antonym", "Random MLM")
 ARTICLES = {"a", "an"}
-FULL = {"'ve": "have"}  # must've, must not have
+FULL = {"'ve": "have"}  # must've becomes must not have
 MARKS = '.,!;:()"“”'
 
 

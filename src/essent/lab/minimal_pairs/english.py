@@ -116,7 +116,7 @@ def replace_word(token: Token, new: str) -> str:
 
 
 def ungrammatical(doc: Doc) -> str | None:
-    """Return the error of a doubled word or a wrong a or an, else None; replaces the paper's language-tool."""
+    """Return the error if a word is doubled, or "a" and "an" are confused, else None (the paper uses language-tool)."""
     for before, word in pairwise(doc):
         if before.lower_ == word.lower_ and word.is_alpha and word.lower_ not in DOUBLED:
             return "a doubled word"

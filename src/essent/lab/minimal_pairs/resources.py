@@ -320,9 +320,9 @@ class Evidence(NamedTuple):
     """The features of a replacement in context.
 
     Attributes:
-        similarity: of its state and the replaced word's, minus the similarity of unrelated words.
+        similarity: similarity of its state to the replaced word's, minus the similarity of unrelated words.
         prior: log share of the sense, minus the penalties of WordNet's relation to it.
-        probability: its log-probability in context; -inf if it is not a single token.
+        probability: log-probability of the replacement in context; -inf if it is not a single token.
         prefix: whether it differs from the word by a prefix only: unhappy.
     """
 
@@ -339,7 +339,7 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True)
 class Confidence:
-    """Coefficients for synonyms and antonyms by name of the term, and a description of the labels behind them."""
+    """Coefficients for synonyms and antonyms by regression term, and a description of the labels of the fit."""
 
     coefficients: Mapping[str, Mapping[str, float]]
     fitted_on: Mapping[str, Any]

@@ -39,7 +39,7 @@ from essent.lab.minimal_pairs.resources import (
     spelled,
 )
 
-SYNONYM_WEIGHT = 3.0  # of the synonym's log-probability against the antonym's: synonyms fail more often
+SYNONYM_WEIGHT = 3.0  # weight of the synonym's log-probability; the antonym's has 1, since it fails less often
 
 
 def both(synonym: float, antonym: float) -> float:
@@ -60,7 +60,7 @@ PENALTY = {  # natural log, by relation to the word
     "through similar": 0.7,
     "through hypernym": 1.5,
 }
-UNCOUNTED = 2.0  # for a word that does not occur in WordNet's tagged texts
+UNCOUNTED = 2.0  # penalty for a word that does not occur in WordNet's tagged texts
 PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "de", "mis")
 FRAMES = {  # WordNet's sentence frames (wninput(5WN)) by the complement of a verb
     "object": {8, 9, 10, 11, 14, 15, 16, 17, 18, 19, 20, 21, 24, 25, 30, 31},
@@ -97,7 +97,7 @@ Offer: TypeAlias = tuple[str, str, Lemma, str]  # synonym or antonym, WordNet's 
 
 
 def substitutes(token: Token, wordnet: WordNet) -> list[Candidate]:
-    """Return synonyms and antonyms in a word's frequent senses, each word once; empty unless there are both.
+    """Return synonyms and antonyms in a word's frequent senses, each word once; empty unless both kinds exist.
 
     Words of the sentence, words in data/excluded.tsv and light words are excluded.
     """
@@ -127,7 +127,7 @@ def _forms_in_sentence(token: Token) -> set[str]:
 
 
 def _offers(sense: Lemma, part: str, wordnet: WordNet) -> Iterator[Offer]:
-    """Yield words of the synset and of similar, more general and more specific ones; antonyms of them and the word."""
+    """Yield words of the synset and of similar, broader and narrower ones; antonyms of all but the narrower words."""
     synset, word = sense.synset(), spelled(sense)
     similar = [("similar", synonym) for synonym in synset.similar_tos()]
     similar += [("hypernym", hypernym) for hypernym in synset.hypernyms()]
@@ -190,9 +190,9 @@ def _same_stem(first: str, second: str) -> bool:
 # -- the choice -------------------------------------------------------------------------------------------------------
 
 SURE = 0.35  # minimum probability that a synonym or antonym is good
-BETWEEN, RELATED = 0.42, 0.50  # minimum similarity of `Candidate.via`; below the second, a random word is unrelated
-FILLER_GAP = 3.0  # maximum difference (natural log) between the most probable word and a random one,
-FLUENT = math.log(0.01)  # unless the random one has this log-probability
+BETWEEN, RELATED = 0.42, 0.50  # minimum similarity of `Candidate.via`; maximum of an unrelated word
+FILLER_GAP = 3.0  # maximum difference (natural log) between the most probable word and a random one
+FLUENT = math.log(0.01)  # log-probability from which a random word is fluent, whatever the gap
 COMPARED, RANDOM = 8, 6  # number of synonyms, of antonyms, and of random words whose states are compared
 
 
@@ -231,7 +231,7 @@ class Chooser:
     """Choice of words and replacements: WordNet's candidates, scored in context by a masked language model.
 
     Raises:
-        InputError: the resources lack one of the two.
+        InputError: the resources lack WordNet or the masked language model.
     """
 
     def __init__(self, resources: Resources) -> None:
@@ -255,7 +255,8 @@ class Chooser:
             filled = [choice for choice in (next(best) for _ in choices) if choice is not None]
             unsuitable = UnsuitableError("in context", "no synonym, antonym and random word fit into the sentence")
             if not choices:
-                unsuitable = UnsuitableError("synonym and antonym", "no word has both in one of its frequent senses")
+                reason = "no word has both a synonym and an antonym in one of its frequent senses"
+                unsuitable = UnsuitableError("synonym and antonym", reason)
             chosen.append(max(filled, key=lambda choice: both(*choice.chances), default=unsuitable))
         return chosen
 

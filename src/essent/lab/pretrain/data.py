@@ -36,8 +36,8 @@ FRAMES = (  # none is a template of PromptBERT, so those remain a fair test
     'What " {text} " tells is {first} .',
 )
 SHORTEST, LONGEST = 4, 22  # words of a sentence that fits into a frame
-MIN_TEXTS = 4  # texts with a filling; rarer words are names and misspellings
-MAX_FILLINGS = 3  # words of a sentence that can be fillings
+MIN_TEXTS = 4  # minimum texts that contain a filling; rarer words are names and misspellings
+MAX_FILLINGS = 3  # number of a sentence's rarest words that can be fillings
 LETTERS = re.compile(r"[^\W\d_]{3,}")
 
 
@@ -157,7 +157,7 @@ def _packed_columns(tokenizer: Any, texts: Sequence[str], length: int, words: bo
         split_special_tokens=True,
     )
     rows: list[list[list[Any]]] = []
-    for pieces in zip(*(encoded[name] for name in names), strict=True):  # a long text has several
+    for pieces in zip(*(encoded[name] for name in names), strict=True):  # a long text has several pieces
         if all(pieces[1]):  # no tokens of the text
             continue
         row = next((row for row in rows[-OPEN_SEQUENCES:] if len(row[0]) + len(pieces[0]) <= length), None)
@@ -185,7 +185,7 @@ def _packed_columns(tokenizer: Any, texts: Sequence[str], length: int, words: bo
 
 
 def masking_of(tokenizer: PreTrainedTokenizerBase, probability: float, whole_words: bool) -> Any:
-    """Return transformers' masking: 80 % [MASK], 10 % a random token, 10 % unchanged; whole words always [MASK]."""
+    """Return transformers' masking: 80 % [MASK], 10 % a random token, 10 % unchanged; whole words: 100 % [MASK]."""
     return DataCollatorForLanguageModeling(
         tokenizer,
         whole_word_mask=whole_words,

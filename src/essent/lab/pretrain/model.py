@@ -27,7 +27,7 @@ from essent.lab.pretrain.settings import SIZES, Start
 from essent.model.weights import require_weights
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-LETTERS = 1000  # number of letters that get a token, by frequency; a word with another letter is [UNK]
+LETTERS = 1000  # number of most frequent letters that get a token; a word with another letter is [UNK]
 
 
 def train_word_pieces(texts: Sequence[str], size: int = 30_522) -> Any:
@@ -73,7 +73,7 @@ def read_config(start: Start) -> Any:
     """Read the configuration of an existing model, or of a new one: a name in `SIZES` or a config.json.
 
     Raises:
-        InputError: both or neither, or an unknown size.
+        InputError: both a model and a configuration or neither of them, or an unknown size.
         ModelError: the model cannot be loaded, or is not a masked language model.
     """
     model = start.model
@@ -171,7 +171,7 @@ def fit_config(config: Any, tokenizer: Any, length: int, *, new: bool, untied: b
 
 
 def open_model(start: Start, config: Any = None, *, untied: bool = False, seed: int = 0) -> tuple[nn.Module, list[str]]:
-    """Open the model in float32 on the CPU; also return the names of its new weights: all, or those of a missing head.
+    """Open the model in float32 on the CPU; also return the names of random weights: all, or those of a missing head.
 
     A tied model that is untied starts with two equal matrices. `config` is that of a new model.
 

@@ -116,7 +116,7 @@ def pretrain(
     Raises:
         InputError: unsuitable texts or settings, or an unavailable device.
         ModelError: the model is not a masked language model, or cannot be loaded.
-        DataError: `output` contains something else.
+        DataError: `output` contains another model or run.
         TrainingError: a loss that is not finite, or a folder that cannot be written; valid checkpoints remain.
         KeyboardInterrupt: the run was stopped, after a checkpoint; names the step.
         MissingDependencyError: the extra `train` is not installed.
@@ -167,7 +167,7 @@ def pretrain(
         names = ", ".join(new_weights)
         note(f"The model has no weights for its prediction head ({names}): they are initialized at random.")
     arguments = _training_arguments(settings, output / CHECKPOINTS, device, precision)
-    arguments.eval_on_start = resumed is None  # the interrupted run has already done it
+    arguments.eval_on_start = resumed is None  # the interrupted run has already evaluated
     trainer = MaskedTrainer(
         model,
         arguments,
@@ -217,7 +217,7 @@ def check_output(output: Path, *, resume: bool, force: bool) -> Path | None:
     """Check the output folder and return the last complete checkpoint to resume from; None to start a run.
 
     Raises:
-        DataError: the folder contains something that must not be replaced.
+        DataError: the folder contains a model or a run that must not be replaced.
     """
     require_replaceable(output)
     remove_leftovers(output)

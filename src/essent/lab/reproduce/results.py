@@ -186,7 +186,7 @@ def html_of(done: Reproduction) -> str:
 
 
 def _rows(done: Reproduction) -> tuple[list[str], list[tuple[str, list[Any]]]]:
-    """Return the columns with cells, and the rows with title and cell texts; a block's heading has no cells."""
+    """Return the columns that have cells, and rows of a title and cell texts; a block's heading has no cell texts."""
     outcomes = {id(outcome.cell): outcome for outcome in done.cells}
     columns = [name for name in done.table.columns if any(outcome.cell.column == name for outcome in done.cells)]
     rows: list[tuple[str, list[Any]]] = []

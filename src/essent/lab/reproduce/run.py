@@ -66,7 +66,7 @@ def run_table(
         table: the table, from `find_table`.
         models: role -> model, or several checkpoints of it; other roles are not run. Default: the paper's models.
         data: a folder for `load_task`; None is the hub.
-        corpus: texts for counts, fits and measures of the paper that are not on the tasks' own texts.
+        corpus: texts for the counts, fits and measures that the paper does not compute on the tasks' own texts.
         rows, columns: functions that select rows and columns by name.
         most_seeds: maximum number of seeds of random embeddings.
         batch_size: size of a batch: 32 holds as many tokens as 32 texts of 64 tokens.
@@ -135,7 +135,7 @@ class _Run:
     report: Callable[[str], None]
     cache: Path
     contexts: str | Path | None
-    tasks: dict[str, Task | str] = field(default_factory=dict)  # or the reason why there is none
+    tasks: dict[str, Task | str] = field(default_factory=dict)  # a task, or the reason why there is none
     sources: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     shared: dict[tuple[str, ...], Any] = field(default_factory=dict)  # measurements that several cells use
 

@@ -272,7 +272,7 @@ def only_tasks(table: Table, selects: Callable[[str], bool]) -> Table:
 def _only(cell: Cell, selects: Callable[[str], bool], figures: Mapping[tuple[str, str, str], float]) -> Cell | None:
     tasks = list(cell.settings.get("tasks", ()))
     selected = [name for name in tasks if selects(name)]
-    if selected == tasks:  # also if a corpus is measured instead of a task
+    if selected == tasks:  # also true for a cell that measures a corpus instead of tasks
         return cell
     if not selected:
         return None
