@@ -277,7 +277,7 @@ def test_saved_projection_head(bert: Path, tmp_path: Path, dev: PairTask) -> Non
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"preset": "simcse-unsup", "recipe": "ditto:1-1"}, "'ditto:1-1' has none"),
+        ({"preset": "simcse-unsup", "recipe": "ditto:1-1"}, "'ditto:1-1' cannot be saved as standard"),
         ({"projection_head": "prediction-transform"}, "no module for the head"),
     ],
 )
