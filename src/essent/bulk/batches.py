@@ -91,9 +91,9 @@ def read_batches(units: Iterable[Unit], job: Job, model: Model) -> Iterator[Batc
                 texts, rows, spans = _cut(texts, rows, settings, model)
             truncated = np.zeros(len(texts), bool) if settings.chunks_late else model.too_long(texts)
             batch = Batch(unit, columns, codes, texts, rows, truncated, spans)
-        if batch is not None:  # always true: every unit has a batch
-            batch.last = True
-            yield batch
+        assert batch is not None  # noqa: S101  (`first` is a batch)
+        batch.last = True
+        yield batch
 
 
 def require_all_ok(codes: np.ndarray, name: str, unit: Unit, source: Source) -> None:

@@ -320,7 +320,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
                 return [compute(missing).cpu().numpy()]
             return [states.pool(module, missing, batch_size, compute).cpu().numpy()]
 
-        return torch.from_numpy(cache.vectors([key], [module.plan.width(module.backbone)], texts, pool)[0])
+        return torch.from_numpy(cache.vectors([key], [module.plan.width], texts, pool)[0])
 
     def save(
         self,

@@ -251,9 +251,11 @@ class Backbone(nn.Module):
         reads_attention = required.attention_heads or required.attention_states
         if reads_attention or torch.is_grad_enabled() or not self.cache_argument:
             return False
+        if self.pads_right:  # a graph's rows begin with the prefix
+            return True
         length = len(tokens.prefix)
-        if self.pads_right or tokens.ids.shape[1] <= length:  # a graph's rows begin with the prefix
-            return self.pads_right
+        if tokens.ids.shape[1] <= length:
+            return False
         first = tokens.ids.new_tensor(tokens.prefix)
         return bool((tokens.attention_mask[:, :length] & (tokens.ids[:, :length] == first)).all())  # padding: right
 
@@ -266,9 +268,7 @@ class Backbone(nn.Module):
             self.prefixes[key] = self.model(**{**self._inputs(first, required, None), "use_cache": True})
         prefix = self.prefixes[key]
         past = copy.copy(getattr(prefix, self.cache_argument))
-        past.layers = [
-            copy.copy(layer) for layer in past.layers
-        ]  # layers replace their tensors and never write to them, so shallow copies suffice
+        past.layers = list(map(copy.copy, past.layers))  # shallow: layers replace their tensors, never write to them
         past.batch_repeat_interleave(rows)
         inputs = self._inputs(tokens, required, None)
         inputs |= {"input_ids": tokens.ids[:, length:], self.cache_argument: past}

@@ -13,8 +13,8 @@ from essent.recipe.sources.layers import NUMBER
 
 Ensemble = tuple[tuple[str, float], ...]
 QUOTED = r'"(?:[^"\\]|\\.)*"'
-TERM = rf"\s*(?:(?P<factor>{NUMBER})\s*\*\s*)?(?P<template>{QUOTED}|[A-Za-z][\w-]*)\s*"
-SUM = re.compile(rf"{TERM}(?:\+{TERM})+".replace("?P<factor>", "?:").replace("?P<template>", "?:"))
+TERM = rf"\s*(?:({NUMBER})\s*\*\s*)?({QUOTED}|[A-Za-z][\w-]*)\s*"  # factor, template
+SUM = re.compile(rf"{TERM}(?:\+{TERM})+")
 
 
 def parse_template(text: str) -> str | Ensemble | None:
@@ -26,10 +26,10 @@ def parse_template(text: str) -> str | Ensemble | None:
         UnknownNameError: an unknown name in a sum.
         RecipeError: factors for only some terms of a sum.
     """
-    terms = [match.group("factor", "template") for match in re.finditer(TERM, text)] if SUM.fullmatch(text) else []
+    terms = re.findall(TERM, text) if SUM.fullmatch(text) else []
     if not terms or any(name.startswith('"') and SLOT not in name and TOKENS_SLOT not in name for _, name in terms):
         return None if text == "none" else TEMPLATES.get(text, text)  # no sum, whatever it contains
-    factors = [factor for factor, _ in terms if factor is not None]
+    factors = [factor for factor, _ in terms if factor]
     if factors and len(factors) < len(terms):
         raise RecipeError(f"template={text} — give each template a factor, or none of them.")
     templates = []

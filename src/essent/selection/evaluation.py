@@ -302,7 +302,7 @@ class Bench:
             settings = {"prompt": "", "batch_size": batch_size, "show_progress_bar": progress}
             return [graph.encode(missing, **settings) for graph in graphs]
 
-        vectors = self.cache.vectors(keys, [plan.width(self.backbone) for plan in plans], texts, run)
+        vectors = self.cache.vectors(keys, [plan.width for plan in plans], texts, run)
         return dict(zip((plan.recipe for plan in plans), vectors, strict=True))
 
     def _graph(self, key: str, plan: Plan, stats: CorpusStats | None) -> Any:
@@ -344,7 +344,7 @@ class Bench:
 
     def _chains(self) -> dict[Recipe, Chain]:
         """Make the unfitted shaping of every recipe."""
-        widths = {recipe: plan.width(self.backbone) for recipe, plan in self.plans.items()}
+        widths = {recipe: plan.width for recipe, plan in self.plans.items()}
         return {recipe: chain_of(recipe, widths[without_shaping(recipe)], self.backbone) for recipe in self.recipes}
 
     def _prompted(self, texts: Sequence[str]) -> list[str]:

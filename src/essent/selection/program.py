@@ -59,7 +59,7 @@ class Block:
     """
 
     def __init__(self, plans: Sequence[Plan], backbone: Backbone) -> None:
-        self.frame, self.width = plans[0].frame, plans[0].width(backbone)
+        self.frame, self.width = plans[0].frame, plans[0].width
         self.single = None if _is_linear(plans[0]) else plans[0]
         self.required = required_by(plans)
         self.reads_stats = any(plan.reads_stats for plan in plans)
@@ -147,7 +147,7 @@ class Program:
         self.origins: list[Origins] = [
             tuple((self._origins[member], factor) for member, factor in terms) for terms in members
         ]
-        widths = {plan.recipe: plan.width(backbone) for plan in self.plans}
+        widths = {plan.recipe: plan.width for plan in self.plans}
         for recipe, terms in zip(self.recipes, members, strict=True):
             if recipe.shaping:
                 chain_of(recipe, widths[terms[0][0]], backbone)  # raises an error before the first pass
@@ -158,7 +158,7 @@ class Program:
         """Add the pass of the plans of one frame: a block for weightings with the same mixes, then single recipes."""
         by_weights: dict[tuple[int, tuple[str, ...]], list[Plan]] = {}
         for plan in filter(_is_linear, plans):
-            by_weights.setdefault((plan.width(self.backbone), plan.recipe.weights), []).append(plan)
+            by_weights.setdefault((plan.width, plan.recipe.weights), []).append(plan)
         by_mixes: dict[tuple[int, frozenset[SourceMix]], list[Plan]] = {}
         for (width, _), members in by_weights.items():
             by_mixes.setdefault((width, frozenset(map(_mix_of, members))), []).extend(members)

@@ -106,7 +106,7 @@ def average_contexts(
         {layer: torch.zeros(rows, backbone.dimensions, dtype=torch.float64, device=device) for layer in layers},
         np.zeros(rows, np.int64),
         np.zeros(rows, np.int64),
-        None if plan is None else np.empty((len(corpus), plan.width(backbone)), np.float32),
+        None if plan is None else np.empty((len(corpus), plan.width), np.float32),
     )
     identity = {  # a checkpoint is resumed only by a run with the same values
         "texts": hashlib.sha256(json.dumps(corpus).encode()).hexdigest(),

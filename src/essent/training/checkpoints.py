@@ -116,7 +116,7 @@ def check_same_run(started: Path, metadata: Mapping[str, Any], output: Path, may
     except (OSError, ValueError) as error:
         raise DataError(f"Cannot resume {output}: cannot read {started} ({error}).") from error
     old, new = _flat(before), _flat(json.loads(json.dumps(metadata)))
-    if changed := [name for name in new if (old.get(name) or None) != (new[name] or None) and name not in may_change]:
+    if changed := [name for name in new if old.get(name) != new[name] and name not in may_change]:
         differences = ", ".join(f"{name} was {old.get(name)!r} and is {new[name]!r}" for name in changed)
         raise DataError(f"Cannot resume {output} with another model, other data or other settings: {differences}.")
 

@@ -35,9 +35,8 @@ from essent._core.lazy import needs_torch
 from essent.errors import DamagedError
 
 ROUTERS = ("Router", "Asym")
-OWN_CLASS = (
-    "essent_module.RecipeModule"  # in folders with essent's code, which essent does not run: it has the class itself
-)
+# In folders with essent's code; essent does not run that code: it has the class itself.
+OWN_CLASS = "essent_module.RecipeModule"
 MOST_MODULES = 64
 LEGACY_SETTINGS = tuple(
     f"sentence_{name}_config.json" for name in "roberta distilbert camembert albert xlm-roberta xlnet".split()

@@ -260,7 +260,7 @@ class KeptStates:
         self._run(module, entry, {text: ids[text] for text in again}, batch_size)
         if len(entry.seen) < MOST_SEEN:
             entry.seen.update(map(hash, texts))
-        vectors = torch.empty(len(texts), module.plan.width(module.backbone))
+        vectors = torch.empty(len(texts), module.plan.width)
         row_by_text = {text: row for row, text in enumerate(texts)}
         cached = [text for text in texts if text in entry.kept]
         if lacking := [text for text in texts if text not in entry.kept]:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 OVERLAP = 256  # tokens that two windows share, as in the authors' code; at most half a window
 DOCUMENTS = 1024  # documents whose ids are in memory at a time
-WHOLE_TEXT = ("cls", "last", "mask", "second")  # weightings of one token that stands for the whole text
 Window = tuple[list[int], slice]  # ids of one pass, and the tokens whose states are retained
 
 
@@ -52,8 +51,8 @@ def check_late(recipe: Recipe) -> None:
             "template stands around the whole document. Use a recipe without a template, such as mean."
         )
     for spec in recipe.weights:
-        if weightings.create(spec).name in WHOLE_TEXT:
-            allowed = ", ".join(name for name in sorted(weightings) if name not in WHOLE_TEXT)
+        if weightings.create(spec).whole_text:
+            allowed = ", ".join(name for name in sorted(weightings) if not weightings[name].whole_text)
             raise UnsupportedRecipeError(
                 f"weights={spec}: late chunking needs weights of a chunk's own tokens, and this is one token that "
                 f"stands for the whole document. Allowed: {allowed}. Or encode the chunks alone."

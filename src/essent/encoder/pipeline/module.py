@@ -55,7 +55,7 @@ class RecipeModule(InputModule):
         if self.plan.is_static and not backbone.only_static:
             backbone.max_seq_length = None  # rows have no positions: texts of any length
         self.stats = stats
-        self.set_chain(chain_of(recipe, self.plan.width(backbone), backbone) if chain is None else chain)
+        self.set_chain(chain_of(recipe, self.plan.width, backbone) if chain is None else chain)
 
     def set_chain(self, chain: Chain) -> None:
         """Set the shaping chain, fitted or not."""
@@ -157,7 +157,7 @@ class RecipeModule(InputModule):
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of a vector."""
-        return int(self.chain.dim_out(self.plan.width(self.backbone)))
+        return int(self.chain.dim_out(self.plan.width))
 
     @property
     def tokenizer(self) -> Any:  # type: ignore[override]

@@ -78,7 +78,7 @@ class Plan(nn.Module):
                 f"layers={format_mix(recipe.layers)} mixes sources of different widths: {listed} dimensions. Mix only "
                 "sources of the same width."
             )
-        self.mixed_width = widths[0]
+        self._mixed_width = widths[0]
 
     def _source_width(self, source: Source, backbone: Backbone) -> int:
         if isinstance(source.key, tuple):  # no configuration says it for all families: run one token
@@ -90,9 +90,10 @@ class Plan(nn.Module):
         rows = isinstance(source.key, str) or source.top
         return int(self.rows_of(source, backbone).shape[1]) if rows else backbone.dimensions
 
-    def width(self, backbone: Backbone) -> int:
-        """Return the number of dimensions of the pooled vector."""
-        return self.reduction.width(self.mixed_width)
+    @property
+    def width(self) -> int:
+        """Number of dimensions of the pooled vector."""
+        return self.reduction.width(self._mixed_width)
 
     def rows_of(self, source: Source, backbone: Backbone) -> torch.Tensor:
         """Return the rows (V,D) of a token table; the model's own table for any other source."""

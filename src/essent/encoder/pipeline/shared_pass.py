@@ -51,7 +51,7 @@ def pool_texts(
         NotFiniteError: a vector has NaN or infinite numbers; the message names the text.
     """
     distinct, inverse = distinct_texts(texts)
-    pooled = [np.zeros((len(distinct), plan.width(backbone)), np.float32) for plan in plans]
+    pooled = [np.zeros((len(distinct), plan.width), np.float32) for plan in plans]
     groups: dict[Frame, list[int]] = {}
     for index, plan in enumerate(plans):
         for frame in plan.frames:

@@ -109,7 +109,7 @@ def _check_frames(plan: Plan) -> None:
 
 def _pooling_modules(module: RecipeModule) -> list[nn.Module]:
     plan = module.plan
-    width = plan.width(module.backbone)
+    width = plan.width
     factors = [w for w in plan.weightings if w.name != "uniform"]
     dropped = dropped_ids(module.backbone.tokenizer)
     if dropped and plan.recipe.reduce != "sum":

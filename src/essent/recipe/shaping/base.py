@@ -165,9 +165,7 @@ class Shaper(VectorTransformer):
 
     name: ClassVar[str]
     needs_fit: ClassVar[bool] = True
-    reads_output_embedding: ClassVar[bool] = (
-        False  # learns from the model's output embedding, not from sentence vectors
-    )
+    reads_output_embedding: ClassVar[bool] = False  # learns from that matrix of the model, not from sentence vectors
 
     def check_settings(self) -> None:
         """Check the settings; called by the constructor and before a fit, as `set_params` may change them.

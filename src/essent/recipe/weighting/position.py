@@ -55,6 +55,8 @@ class Content(Weighting):
 class Second(Weighting):
     """Equal weights for the tokens of a text's repetition, which attend to the whole text in a decoder (Echo §3)."""
 
+    whole_text = True
+
     def weights(
         self, tokens: Tokens, states: States, vocabulary: Vocabulary, stats: CorpusStats | None
     ) -> torch.Tensor:
@@ -96,6 +98,8 @@ class ByPosition(Weighting):
 class First(ByPosition):
     """Only the first token counts ([CLS], <s>), before any pooler."""
 
+    whole_text = True
+
     def at(self, number: torch.Tensor, length: torch.Tensor) -> torch.Tensor:
         """Return 1 at the first token, 0 elsewhere, (B,T)."""
         return number == 1
@@ -105,6 +109,8 @@ class First(ByPosition):
 @dataclass(frozen=True)
 class Last(ByPosition):
     """Only the last token counts (decoders; PromptEOL)."""
+
+    whole_text = True
 
     def at(self, number: torch.Tensor, length: torch.Tensor) -> torch.Tensor:
         """Return 1 at the last token, 0 elsewhere, (B,T)."""
@@ -130,6 +136,7 @@ class Mask(ByToken):
     """
 
     reads_mask = True
+    whole_text = True
 
     def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
         """Compute the weights (V,) of the vocabulary."""
