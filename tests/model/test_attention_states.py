@@ -92,7 +92,7 @@ def assert_same(actual: np.ndarray, expected: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_states_are_those_of_a_plain_script(family: str, model_folder: Folders) -> None:
+def test_states_equal_a_plain_script(family: str, model_folder: Folders) -> None:
     """Mean over the tokens, alone, in a batch, and padded on the left."""
     folder = model_folder(family)
     model = plain_model(folder, family)
@@ -100,9 +100,9 @@ def test_states_are_those_of_a_plain_script(family: str, model_folder: Folders) 
         encoder = Encoder(str(folder), f"layers={source}", device="cpu")
         key = resolve(source, 3).key
         plain = [plain_states(model, family, ids or [0])[key].mean(axis=0) for ids in encoder.module.ids(TEXTS)]
-        kept = [row for row, ids in enumerate(encoder.module.ids(TEXTS)) if ids]
-        expected = np.stack(plain)[kept]
-        texts = [TEXTS[row] for row in kept]
+        nonempty_rows = [row for row, ids in enumerate(encoder.module.ids(TEXTS)) if ids]
+        expected = np.stack(plain)[nonempty_rows]
+        texts = [TEXTS[row] for row in nonempty_rows]
         assert_same(encoder.encode(texts), expected)
         assert_same(np.stack([encoder.encode(text) for text in texts]), expected)
         features = encoder.module.pad(encoder.module.ids(texts), "left")
@@ -153,7 +153,7 @@ def test_mixes_weights_and_templates(family: str, model_folder: Folders) -> None
         assert_same(vector, mixed[-1])
 
 
-def test_other_passes_stay_as_they_are(bert: Path) -> None:
+def test_passes_without_attention_states_are_unchanged(bert: Path) -> None:
     """No hook and no recorder without such a source."""
     encoder = Encoder(str(bert), "layers=L", device="cpu")
     encoder.encode(TEXTS)
@@ -231,7 +231,7 @@ def test_unreadable_names(source: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["value:0", "attention:4", "attention:L-3-out"])
-def test_layers_that_do_not_exist(source: str, bert: Path) -> None:
+def test_missing_layers_are_refused(source: str, bert: Path) -> None:
     with pytest.raises(UnsupportedRecipeError, match=r"value:k, attention:k, attention:k-out, k of 1 to 3"):
         Encoder(str(bert), f"layers={source}", device="cpu")
 

@@ -65,7 +65,7 @@ def by_script(folder: Path, texts: list[str]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("family", ALL_DECODERS)
-def test_a_checkpoint_that_asks_for_it_is_respected(family: str, asking: Callable[..., Path]) -> None:
+def test_a_bidirectional_checkpoint_is_respected(family: str, asking: Callable[..., Path]) -> None:
     folder = asking(family)
     short = [text for text in WRITTEN if len(text) < 30]
     with warnings.catch_warnings():
@@ -77,7 +77,7 @@ def test_a_checkpoint_that_asks_for_it_is_respected(family: str, asking: Callabl
 
 
 @pytest.mark.parametrize("family", ALL_DECODERS)
-def test_the_option_gives_what_such_a_checkpoint_gives(
+def test_the_option_equals_a_bidirectional_checkpoint(
     family: str, folder_of: Callable[[str], Path], asking: Callable[..., Path], tmp_path: Path
 ) -> None:
     """The first token sees the last; also behind a prompt, whose prefix is not computed once; also when saved."""
@@ -127,7 +127,7 @@ def test_gemmas_own_setting_is_respected(asking: Callable[..., Path], tmp_path: 
     np.testing.assert_allclose(Encoder(tmp_path / "own").encode([long]), encoder.encode([long]), atol=1e-5)
 
 
-def test_encoders_are_unchanged_and_other_causes_refused(
+def test_encoders_are_unchanged_and_hybrids_refused(
     folder_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for recipe in ("mean", "prompt-topk"):

@@ -56,8 +56,8 @@ def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def offloaded(tmp_path: Path) -> dict[str, Any]:
     """Options by which the layers above the first are on disk."""
-    places = {"embed_tokens": "cpu", "norm": "cpu", "rotary_emb": "cpu", "layers.0": "cpu", "layers.1": "disk"}
-    settings = {"device_map": {**places, "layers.2": "disk"}, "offload_folder": str(tmp_path / "offload")}
+    devices = {"embed_tokens": "cpu", "norm": "cpu", "rotary_emb": "cpu", "layers.0": "cpu", "layers.1": "disk"}
+    settings = {"device_map": {**devices, "layers.2": "disk"}, "offload_folder": str(tmp_path / "offload")}
     return {"model_kwargs": settings}
 
 
@@ -141,7 +141,7 @@ def test_search_and_evaluation_of_weights_on_disk(
     assert results[0] == results[1]
 
 
-def test_what_offloaded_weights_do_not_allow(decoder: Path, offloaded: dict[str, Any]) -> None:
+def test_offloaded_weights_are_refused_in_float32(decoder: Path, offloaded: dict[str, Any]) -> None:
     half = {"model_kwargs": {**offloaded["model_kwargs"], "dtype": "bfloat16"}}
     with pytest.raises(EngineError, match=r"weights are offloaded by device_map. Use precision='auto'"):
         Encoder(decoder, "mean", **half).module.backbone.compute_in("float32")
@@ -253,7 +253,7 @@ class ReadSlice:
         return getattr(self.part, name)
 
 
-def test_only_the_layers_that_are_read_are_loaded(decoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layers_above_the_highest_read_are_not_loaded(decoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names: set[str] = set()
     safe_open = transformers.modeling_utils.safe_open
 

@@ -98,13 +98,13 @@ def test_text_forms(text: str, recipe: Recipe) -> None:
 
 
 def test_sums_of_templates() -> None:
-    half, one = TEMPLATES["T0"], TEMPLATES["T4"]
+    first, second = TEMPLATES["T0"], TEMPLATES["T4"]
     assert Recipe.parse("template=0.5*T0+0.5*T4 weights=mask") == Recipe.parse("template=T0+T4 weights=mask")
     contrast = Recipe("1*T0+-0.5*T4", weights="mask")
-    assert contrast.template == contrast.terms == ((half, 1.0), (one, -0.5))
+    assert contrast.template == contrast.terms == ((first, 1.0), (second, -0.5))
     assert str(contrast) == "template=1.0*T0+-0.5*T4 weights=mask"
     own = Recipe.parse("""template='2*"{text} means [MASK]"+1*T4' weights=mask""")
-    assert own.template == (("{text} means [MASK]", 2.0), (one, 1.0))
+    assert own.template == (("{text} means [MASK]", 2.0), (second, 1.0))
     assert Recipe('"{text}"+"x"').template == '"{text}"+"x"'  # one template: the second has no slot
     assert len(Recipe.parse("metaeol").terms) == 8
     assert Recipe([("T0", 1), ("T4", -0.5)], weights="mask") == contrast

@@ -74,7 +74,7 @@ def test_decoders_are_recognized_before_weights_are_read(family: str, causal: bo
     assert read_capabilities(folder_of(family), {}).causal is causal
 
 
-def test_a_decoder_that_attends_in_both_directions_is_an_encoder(folder_of: Folders) -> None:
+def test_a_bidirectional_decoder_is_an_encoder(folder_of: Folders) -> None:
     config = AutoConfig.from_pretrained(folder_of("gemma3_text"))
     assert is_causal(config)
     config.use_bidirectional_attention = True

@@ -28,7 +28,7 @@ from essent.encoder.pipeline.cache import KeptStates, PooledCache
 from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_of
 from essent.encoder.pipeline.late import encode_chunks as _encode_chunks
 from essent.encoder.pipeline.module import RecipeModule
-from essent.encoder.pipeline.plan import PORTION, chain_of
+from essent.encoder.pipeline.plan import PORTION
 from essent.encoder.saving.load import folder_of, load_folder
 from essent.encoder.saving.save import SavableModule, amend_card, packages_of, save_folder
 from essent.errors import RecipeError
@@ -39,6 +39,7 @@ from essent.tasks.calibration import read_calibration, write_calibration
 
 if TYPE_CHECKING:
     import numpy as np
+
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
     def __init__(self, model: ModelLike, recipe: Recipe | str | None = None, **options: Any) -> None:
         parsed, options = None if recipe is None else Recipe.parse(recipe), check_options(options)
         name = str(model) if isinstance(model, (str, Path)) else None
-        options = reach_model(name, options) if name else options
+        options = options if name is None else reach_model(name, options)
         if parsed is None and name is not None and is_essent_folder(name, options):
             module, settings = load_folder(name, options)
             calibration = read_calibration(folder_of(name, options))
@@ -83,9 +84,9 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             module, settings, calibration = SavableModule(loaded.backbone, loaded.recipes[0]), loaded.settings, None
         overrides = {key: options[key] for key in settings if options.get(key) is not None}
         super().__init__(modules=[module], **{**settings, **overrides})
+        self.calibration = calibration
         self.cache: PooledCache | None = None
         self.states: KeptStates | None = None
-        self.calibration = calibration
         self.chosen: tuple[str, ...] = ()
         self._origin = str(id(model)) if name is None else f"{name} {options.get('revision')}"
         short = type(model).__name__ if name is None else Path(name).name
@@ -114,8 +115,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
     def __repr__(self) -> str:
         if not isinstance(self[0], RecipeModule):
             return super().__repr__()
-        width, further = self.get_embedding_dimension(), "".join(f", {module!r}" for module in list(self)[1:])
-        return f"Encoder({str(self.recipe)!r}, {self._model}, dimensions={width}{further})"
+        after = "".join(f", {module!r}" for module in list(self)[1:])
+        return f"Encoder({str(self.recipe)!r}, {self._model}, dimensions={self.get_embedding_dimension()}{after})"
 
     def _repr_html_(self) -> str:
         """Return the encoder as HTML, or its plain text if its first module was replaced."""
@@ -224,8 +225,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         if module.chain.needs_fit:
             pooled = self._vectors(texts_to_fit(prompted, "texts"), batch_size, progress, shape=False, cache=self.cache)
             require_finite(pooled, prompted, self.named_parameters())
-            chain = chain_of(self.recipe, pooled.shape[1], module.backbone, previous=module.chain)
-            module.set_chain(chain.fit(pooled.cpu().numpy()))
+            module.fit_chain(pooled)
         self._sign()
         return pooled
 
@@ -274,8 +274,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             pooled = self._cached_vectors(cache, texts, batch_size, progress, device)
             shaped = torch.cat([module.shaped(part.to(device), shape) for part in pooled.split(PORTION)])
             return shaped.cpu() if on_cpu else shaped
-        vectors: torch.Tensor | None = None
         distinct, inverse = distinct_texts(texts)
+        vectors: torch.Tensor | None = None
         with text_progress(len(distinct), progress) as update:
             for rows, batch in self._batches(distinct, batch_size, device, shape):
                 if vectors is None:
@@ -300,8 +300,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             return
         for start, portion in portions(texts, PORTION):  # not all texts' ids are in memory at once
             for chosen, batch in module.batches(portion, batch_size):
-                features = batch_to_device(batch, device)
-                yield torch.from_numpy(start + chosen), self(features, shape=shape)["sentence_embedding"]
+                features = self(batch_to_device(batch, device), shape=shape)
+                yield torch.from_numpy(start + chosen), features["sentence_embedding"]
 
     def _cached_vectors(
         self, cache: PooledCache, texts: list[str], batch_size: int, progress: bool, device: torch.device
@@ -316,11 +316,12 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             return self._vectors(missing, batch_size, progress, shape=False, device=device)
 
         def pool(missing: list[str]) -> list[np.ndarray]:
-            if states is None or len(module.plan.frames) > 1:
-                return [compute(missing).cpu().numpy()]
-            return [states.pool(module, missing, batch_size, compute).cpu().numpy()]
+            vectors = compute(missing) if states is None else states.pool(module, missing, batch_size, compute)
+            return [vectors.cpu().numpy()]
 
         return torch.from_numpy(cache.vectors([key], [module.plan.width], texts, pool)[0])
+
+    # -- save -------------------------------------------------------------------------------------------------------
 
     def save(
         self,

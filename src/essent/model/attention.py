@@ -62,12 +62,14 @@ class AttentionRecorder:
         Raises:
             UnsupportedRecipeError: not every layer calls attention once, or no linear map follows it.
         """
-        if self.attention_states and (self.calls != layers or self.states.keys() != self.attention_states):
+        if self.calls != layers:
             raise UnsupportedRecipeError(
-                f"The {layers} layers of this model call attention {self.calls} times, so value:k and attention:k "
-                "cannot be assigned to layers. Use states of layers, such as layers=L."
-                if self.calls != layers
-                else "No linear map follows attention in this model, so there is no attention:k-out. Use attention:k."
+                f"The {layers} layers of this model call attention {self.calls} times, so attention heads, value:k and "
+                "attention:k cannot be assigned to layers. Use states of layers, such as layers=L."
+            )
+        if self.states.keys() != self.attention_states:
+            raise UnsupportedRecipeError(
+                "No linear map follows attention in this model, so there is no attention:k-out. Use attention:k."
             )
         return self.states
 

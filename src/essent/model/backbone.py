@@ -76,7 +76,7 @@ class Backbone(nn.Module):
         self.mlm_head: MaskedLMHead | None = None  # set by essent.model.loading
         self.output_moments: Any = None  # of the output embedding; see essent.model.output_embedding
         self.precision = AUTO  # of passes; `compute_in` sets it
-        self._route: tuple[int, bool, str] | None = None  # (model, with heads, device) of the last attention routing
+        self._route: tuple[int, bool, str] | None = None  # (model, recorded, device) of the last attention routing
         self._is_routed = False  # whether the model family supports routing
         self.pads_right = False  # set while essent.engine traces a graph, which cannot read values of a batch
         self.cut(number_of_layers(model) or None)
@@ -213,7 +213,7 @@ class Backbone(nn.Module):
         recorder = None
         if records and self._is_routed:
             recorder = AttentionRecorder(heads, ~tokens.attention_mask, required.attention_states)
-        if any(kind == PROJECTED for _, kind in required.attention_states):
+        if any(kind == PROJECTED for _, kind in required.attention_states):  # in each pass: layers may be replaced
             watch_projections(self.model)
         if len(tokens.prefix) >= MIN_PREFIX and positions is None and self._shares_prefix(tokens, required):
             with computing(self.precision, device):

@@ -41,9 +41,9 @@ def switch_causal_attention_off(model: PreTrainedModel, options: Mapping[str, An
     """
     if not is_requested(options) or not is_causal(model.config):
         return
-    other_layers = set(getattr(model.config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}
+    unsupported_layers = set(getattr(model.config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}
     attend_in_both_directions(model)
-    if other_layers or not _sees_later_tokens(model):
+    if unsupported_layers or not _sees_later_tokens(model):
         raise ModelError(
             f"config_kwargs={{'is_causal': False}} does not make {type(model).__name__} bidirectional: some of its "
             "layers remain causal. Omit it; transformers can switch off only the causal masks that it makes itself."

@@ -88,7 +88,7 @@ def test_equals_a_plain_script(family: str, folder_of: Folders) -> None:
         np.testing.assert_allclose(encoder.encode_chunks([chunks])[0], own, atol=1e-5)
 
 
-def test_weights_are_those_of_the_chunk(folder_of: Folders) -> None:
+def test_weights_of_a_chunk_equal_its_own(folder_of: Folders) -> None:
     """Positions from 1 in each chunk, weights scaled in it; attention to itself is that in the document."""
     script, chunks = Script(folder_of("bert"), "bert"), DOCUMENTS[0]
     layers, attentions, spans = script.states("".join(chunks))
@@ -124,7 +124,7 @@ RECIPES = [
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
 @pytest.mark.parametrize("recipe", daily(RECIPES, "first-last-idf-zscore", "static-remove-biases", "ditto:1-1"))
-def test_one_chunk_is_the_document(recipe: str, family: str, folder_of: Folders) -> None:
+def test_a_single_chunk_is_the_document(recipe: str, family: str, folder_of: Folders) -> None:
     """Its vector is that of `encode`, prompt, empty texts and surrogates included."""
     encoder = Encoder(str(folder_of(family)), recipe, device="cpu").fit(CORPUS)
     texts = [*CORPUS[:8], "", " ", "\ud83d\ude00 lone \ud800 surrogate", "[SEP] in </s> a text", "dogs\n"]
@@ -161,8 +161,8 @@ def test_longer_than_the_model(family: str, folder_of: Folders) -> None:
         window = [*start, *own[position : position + room], *after]
         with torch.no_grad():
             states = script.model(input_ids=torch.tensor([window])).last_hidden_state[0].numpy()
-        seen = position + len(start) - of_prompt  # position of the window's first new token in `ids`
-        rows += list(states[len(start) + len(rows) - seen if rows else 0 : len(window) - len(after)])
+        first_new = position + len(start) - of_prompt  # position of the window's first new token in `ids`
+        rows += list(states[len(start) + len(rows) - first_new if rows else 0 : len(window) - len(after)])
         if position + room >= len(own):
             rows += list(states[len(window) - len(after) :])
             break
@@ -192,7 +192,7 @@ def test_saved_and_loaded(folder_of: Folders, tmp_path: Path) -> None:
     encoder = Encoder(str(folder_of("bert")), "first-last-idf-zscore", device="cpu").fit(CORPUS)
     encoder.save(str(tmp_path / "saved"))
     loaded = Encoder(str(tmp_path / "saved"), device="cpu")
-    np.testing.assert_allclose(*(each.encode_chunks(DOCUMENTS[:1])[0] for each in (encoder, loaded)), atol=1e-6)
+    np.testing.assert_allclose(*(model.encode_chunks(DOCUMENTS[:1])[0] for model in (encoder, loaded)), atol=1e-6)
 
 
 @pytest.mark.parametrize("recipe", ["cls", "last-token", "weights=idf*last", "prompt", "t4-mean"])

@@ -252,7 +252,7 @@ class KeptStates:
         parameters = {name: value.data_ptr() for name, value in self.whole.state_dict().items()}
         if any(parameters.get(name) != value.data_ptr() for name, value in module.backbone.state_dict().items()):
             return compute(texts)  # of another model
-        if module.plan.required.attention_states:
+        if module.plan.required.attention_states or len(module.plan.frames) > 1:
             return compute(texts)  # not stored: as large as all layers again, for few recipes
         entry = self.store.entry(digest_of_backbone(self.whole), module.plan.frame, module.backbone.max_seq_length)
         ids = dict(zip(texts, module.ids(texts), strict=True))

@@ -63,6 +63,11 @@ class RecipeModule(InputModule):
         ready = chain.is_fitted or not chain.needs_fit
         self.shaping: nn.Module | None = chain.module().to(self.backbone.static_table.device) if ready else None
 
+    def fit_chain(self, pooled: torch.Tensor) -> None:
+        """Fit the recipe's shaping on pooled vectors (N,K)."""
+        chain = chain_of(self.recipe, pooled.shape[1], self.backbone, previous=self.chain)
+        self.set_chain(chain.fit(pooled.cpu().numpy()))
+
     # -- texts to tokens --------------------------------------------------------------------------------------------
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:

@@ -32,8 +32,11 @@ def text_spans(
     dropped = frozenset(dropped_ids(tokenizer))
     rows = []
     for encoding in encodings:
-        kept = [index for index, token in enumerate(encoding.ids) if token not in dropped]
-        ids, spans = [encoding.ids[index] for index in kept], [encoding.offsets[index] for index in kept]
+        token_indices = [index for index, token in enumerate(encoding.ids) if token not in dropped]
+        ids, spans = (
+            [encoding.ids[index] for index in token_indices],
+            [encoding.offsets[index] for index in token_indices],
+        )
         rows.append((ids, np.array(spans, np.int64).reshape(-1, 2)))
     return rows
 
