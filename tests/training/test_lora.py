@@ -83,10 +83,9 @@ def test_the_same_seed_and_a_resumed_run_give_the_same_bytes(folder_of: Callable
     shutil.rmtree(tmp_path / "broken" / "checkpoints" / "checkpoint-4")
     train(folder_of("llama"), TEXTS, "prompteol", output=tmp_path / "broken", resume=True, **settings)
     train(folder_of("llama"), TEXTS, "prompteol", output=tmp_path / "again", **settings)
-    uninterrupted, *repetitions = (
-        (tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "broken", "again")
-    )
-    assert uninterrupted == repetitions[0] == repetitions[1]
+    names = ("whole", "broken", "again")
+    uninterrupted, resumed, repeated = ((tmp_path / name / "model.safetensors").read_bytes() for name in names)
+    assert uninterrupted == resumed == repeated
     checkpoint = tmp_path / "whole" / "checkpoints" / "checkpoint-2"
     np.testing.assert_allclose(Encoder(str(checkpoint)).encode(TEXTS), verified(checkpoint), atol=1e-6)
     optimizer = torch.load(checkpoint / "optimizer.pt", weights_only=True)["state"]

@@ -156,9 +156,8 @@ def _pooled(
     """Yield indices of documents, and the pooled vectors (number of their chunks, K) in the same order."""
     for first in range(0, len(documents), DOCUMENTS):
         windows, bounds = _tokenized(module, documents[first : first + DOCUMENTS], prompt)
-        for chosen in batches(
-            [sum(len(ids) for ids, _ in document_windows) for document_windows in windows], batch_size
-        ):
+        lengths = [sum(len(ids) for ids, _ in document_windows) for document_windows in windows]
+        for chosen in batches(lengths, batch_size):
             indices = [int(index) for index in chosen if len(bounds[index])]  # documents without chunks have no vector
             if indices:
                 states = _states(module, [window for index in indices for window in windows[index]], batch_size)

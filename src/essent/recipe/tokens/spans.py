@@ -32,12 +32,9 @@ def text_spans(
     dropped = frozenset(dropped_ids(tokenizer))
     rows = []
     for encoding in encodings:
-        token_indices = [index for index, token in enumerate(encoding.ids) if token not in dropped]
-        ids, spans = (
-            [encoding.ids[index] for index in token_indices],
-            [encoding.offsets[index] for index in token_indices],
-        )
-        rows.append((ids, np.array(spans, np.int64).reshape(-1, 2)))
+        pairs = zip(encoding.ids, encoding.offsets, strict=True)
+        tokens = [(token, span) for token, span in pairs if token not in dropped]
+        rows.append(([token for token, _ in tokens], np.array([span for _, span in tokens], np.int64).reshape(-1, 2)))
     return rows
 
 
