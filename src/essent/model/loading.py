@@ -168,11 +168,13 @@ def _open_with_mlm_head(name: str, config: PretrainedConfig, options: dict[str, 
 def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
     if is_model2vec(name, file_options(options)):
         return open_model2vec(name, file_options(options), options)
-    settings, model = dict(options), with_default_dtype(options)
-    model = {"ignore_mismatched_sizes": True, **model}  # `require_weights` reports them
+    settings, model_kwargs = dict(options), with_default_dtype(options)
+    model_kwargs = {"ignore_mismatched_sizes": True, **model_kwargs}  # `require_weights` reports them
     if options.get("local_files_only"):  # with peft installed, transformers looks for adapters on the hub
-        model = {"adapter_kwargs": {"local_files_only": True}, **model}
-    settings["model_kwargs"] = model if options.get("trust_remote_code") else {"use_safetensors": True, **model}
+        model_kwargs = {"adapter_kwargs": {"local_files_only": True}, **model_kwargs}
+    if not options.get("trust_remote_code"):
+        model_kwargs = {"use_safetensors": True, **model_kwargs}
+    settings["model_kwargs"] = model_kwargs
     with reports_hidden(), without_prompt_warning():
         shell = SentenceTransformer(name, **settings)
     if isinstance(shell[0], Transformer) and isinstance(shell[0].model, PreTrainedModel):

@@ -309,7 +309,7 @@ def _evidence_summary() -> str:
 
 
 def loss_summary(level: float) -> str:
-    """Describe how many points choices without labels lost to choices by labels, on models like this one.
+    """Describe how many points lower choices without labels scored than choices by labels, on similar models.
 
     The loss of a case is that of the decision by the rule fitted to all other models; negative if it gained.
 

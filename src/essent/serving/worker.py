@@ -140,9 +140,9 @@ def load(source: Source, threads: int) -> dict[str, list[Runner]]:
 
 
 def _load_graph(source: Source, threads: int) -> dict[str, list[Runner]]:
-    """Load a graph: a query uses all threads, beside the streams of bulk batches.
+    """Load a graph: queries use all threads, while streams of bulk batches run concurrently.
 
-    The threads of the streams have a lower priority (Linux): threads inherit it from the one that starts them.
+    The streams' threads have a lower priority (Linux), which they inherit from the thread that starts them.
     """
     from essent.engine.runtime import runtime_of
 

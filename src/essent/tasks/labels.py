@@ -316,24 +316,30 @@ class LabelTask(LabeledTask):
 
 
 def spread_folds(
-    count: int, folds: int, seed: int, kinds: Sequence[Hashable] | None = None, alike: Sequence[Hashable] | None = None
+    count: int,
+    folds: int,
+    seed: int,
+    strata: Sequence[Hashable] | None = None,
+    groups: Sequence[Hashable] | None = None,
 ) -> np.ndarray:
     """Assign a random fold 0 … F−1 to each of `count` members.
 
     Args:
-        kinds: strata, spread evenly over the folds.
-        alike: groups; members of a group are in one fold. By default each member is its own group.
+        strata: the stratum of each member; strata are spread evenly over the folds.
+        groups: the group of each member; a group is in one fold. By default each member is its own group.
     """
     shuffled = np.random.default_rng(seed).permutation(count)
     first_members: dict[Hashable, int] = {}
-    firsts = [first_members.setdefault(int(row) if alike is None else alike[row], int(row)) for row in shuffled]
-    heads = shuffled[firsts == shuffled]  # the first member of each group
-    if kinds is not None:
-        strata = np.unique(np.array([str(kind) for kind in kinds]), return_inverse=True)[1]
-        heads = heads[np.argsort(strata[heads], kind="stable")]
+    first_of_group = [
+        first_members.setdefault(int(row) if groups is None else groups[row], int(row)) for row in shuffled
+    ]
+    representatives = shuffled[first_of_group == shuffled]  # one member of each group
+    if strata is not None:
+        codes = np.unique(np.array([str(stratum) for stratum in strata]), return_inverse=True)[1]
+        representatives = representatives[np.argsort(codes[representatives], kind="stable")]
     fold = np.empty(count, dtype=int)
-    fold[heads] = np.arange(len(heads)) % folds
-    fold[shuffled] = fold[firsts]
+    fold[representatives] = np.arange(len(representatives)) % folds
+    fold[shuffled] = fold[first_of_group]
     return fold
 
 

@@ -187,7 +187,7 @@ class Entry:
 
 
 class StatesStore:
-    """A store of states by model, frame, maximum length and text; another model replaces all of them.
+    """A store of states by model, frame, maximum length and text; opened with another model, it is emptied.
 
     Args:
         most: maximum size of the states in bytes.

@@ -261,7 +261,7 @@ class Chooser:
         return chosen
 
     def compare(self, choices: Sequence[Choice]) -> list[tuple[dict[Candidate, Evidence], list[str]]]:
-        """Return for each choice the evidence of its candidates, and unrelated words, the most probable first."""
+        """Return, for each choice, the evidence for its candidates, and unrelated words, most probable first."""
         scores = self.model.mask_scores([choice.query(*(c.word for c in choice.candidates)) for choice in choices])
         queries = []
         for choice, at_mask in zip(choices, scores, strict=True):
