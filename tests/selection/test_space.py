@@ -13,7 +13,7 @@ from essent.errors import DataError, RecipeError, UnknownNameError, UnsupportedR
 from essent.model.capabilities import ModelCapabilities, is_causal
 from essent.model.loading import read_capabilities
 from essent.recipe.recipe import Recipe
-from essent.selection.space import SPACES, Grammar, Grid, Space, find_space
+from essent.selection.space import REFERENCE, SPACES, Grammar, Grid, Space, find_space
 from families import DECODERS, MORE_DECODERS, Folders
 
 ALL_DECODERS = (*DECODERS, *MORE_DECODERS)
@@ -58,6 +58,13 @@ def test_the_automatic_space_depends_on_the_model() -> None:
     } <= set(recipes)
     with_mask = texts(SPACES["auto"], replace(DECODER, mask=True))
     assert {"about-mask", "template=T4 weights=mask | centre | normalize"} <= set(with_mask)
+
+
+def test_the_reference_recipes_of_a_decoder_include_prompts() -> None:
+    plain, prompted = set(texts(REFERENCE)), set(texts(REFERENCE, DECODER))
+    assert {"mean", "first-last", "weights=idf", "mean | centre | normalize"} <= plain & prompted
+    assert {"about | whiten | normalize", "template=one-word layers=L-2 weights=position"} <= prompted - plain
+    assert not any(recipe.template for recipe in REFERENCE.expand(BERT)[0])
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ RANDOM_PAIRS = 20_000  # pairs of held-out texts for the rank agreement of two e
 LAYERS = ("L", "0+L", "1+2+L", "L-1+L")
 SHAPING = ("", "centre | normalize", "whiten | normalize")
 REFERENCES = Grid(layers=LAYERS, weights=("uniform", "idf"), shaping=SHAPING)
+PROMPTED_REFERENCES = Grid(("about",), weights=("last",), shaping=SHAPING)  # of causal language models, in addition
 STATIC_REFERENCES = Grid(layers=("static",), weights=("uniform", "idf", "sif"), shaping=SHAPING)
 Evidence = dict[str, np.ndarray]
 
@@ -179,8 +180,10 @@ class Metric:
         The reference recipes of all tried models are used together. With those of the untrained model alone, every
         trained model would have a lower score, because it agrees less with them.
         """
-        pairs, grid = self.measured["pairs"], STATIC_REFERENCES if capabilities.only_static else REFERENCES
-        recipes, _ = Space((grid,), name=REFERENCE).expand(capabilities)
+        pairs, grids = self.measured["pairs"], (STATIC_REFERENCES,) if capabilities.only_static else (REFERENCES,)
+        if capabilities.causal:
+            grids = (*grids, PROMPTED_REFERENCES)
+        recipes, _ = Space(grids, name=REFERENCE).expand(capabilities)
         texts, rows = distinct_texts(pairs.texts())
         bench = Bench(shell, recipes, batch_size=32, progress=False, options={})
         for recipe, vectors in bench.vectors(texts, fit_texts, fit_texts):

@@ -161,14 +161,22 @@ class Space:
 
 
 @dataclass(frozen=True)
-class AutoSpace(Space):
-    """The space that fits the model: `decoder` for a causal language model, `full` for all others."""
+class SpaceByModel(Space):
+    """A space for causal language models, and another for all other models."""
+
+    causal: Space = Space()
+    other: Space = Space()
 
     def expand(self, capabilities: ModelCapabilities) -> tuple[list[Recipe], int]:
-        """Return the recipes of the chosen space, as in `Space.expand`."""
-        return SPACES["decoder" if capabilities.causal else "full"].expand(capabilities)
+        """Return the recipes of the space that fits the model, as in `Space.expand`."""
+        return (self.causal if capabilities.causal else self.other).expand(capabilities)
 
 
+# Prompts of decoders and their sums, in the space `decoder` and among the reference recipes of `teacher`.
+PROMPTS = tuple(
+    Grid(templates, layers=("L", "L-1", "L-2"), weights=weights, shaping=CHAINS)
+    for templates, weights in ((("prompteol-example", "one-word", "about"), ("last", "position")), (SUMS, ("last",)))
+)
 SPACES: dict[str, Space] = {
     space.name: space
     for space in (
@@ -202,26 +210,24 @@ SPACES: dict[str, Space] = {
                 Grid(layers=MIXES, weights=("uniform", "content", "position", "last", "idf", "sif"), shaping=CHAINS),
                 Grid(layers=("0+L",), weights=("ditto:*",), shaping=("", "centre" + UNIT)),
                 Grid(
-                    templates=("prompteol", "prompteol-example", "pretended-cot", "one-word", "about"),
+                    templates=("prompteol", "pretended-cot"),
                     layers=("L", "L-1", "L-2"),
                     weights=("last", "position"),
                     shaping=CHAINS,
                 ),
                 Grid(templates=("T4", "about-mask"), layers=("L", "L-1", "L-2"), weights=("mask",), shaping=CHAINS),
-                Grid(templates=SUMS, layers=("L", "L-1", "L-2"), weights=("last",), shaping=CHAINS),
+                *PROMPTS,
                 Grid(templates=("echo",), layers=("L", "L-1", "L-2"), weights=("second", "position"), shaping=CHAINS),
             ),
             name="decoder",
         ),
-        AutoSpace(name="auto"),
     )
 }
-
+SPACES["auto"] = SpaceByModel(name="auto", causal=SPACES["decoder"], other=SPACES["full"])
 
 # The reference recipes of label-free criteria, the same for every searched space.
-REFERENCE = Space(
-    tuple(grid for name in ("heads", "layers", "weights", "shaping") for grid in SPACES[name].grids), name="reference"
-)
+_PLAIN = tuple(grid for name in ("heads", "layers", "weights", "shaping") for grid in SPACES[name].grids)
+REFERENCE = SpaceByModel(name="reference", causal=Space((*_PLAIN, *PROMPTS), name="reference"), other=Space(_PLAIN))
 
 
 def find_space(space: str | Path | Space) -> Space:
