@@ -75,7 +75,7 @@ class Measured:
         assert data.teacher is not None
         self.teacher = data.teacher.with_reference(self.cosines[reference])
         self.levels = self.teacher.scores(self.cosines)
-        members = {name: space.expand(capabilities)[0] for name, space in SPACES.items() if name != "full"}
+        members = {name: SPACES[name].expand(capabilities)[0] for name in ("heads", "layers", "weights", "shaping")}
         members["all"] = run.recipes
         self.spaces = {
             name: [self.names.index(str(recipe)) for recipe in [*recipes, *map(Recipe.parse, BASELINES)]]

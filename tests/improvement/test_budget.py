@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sentence_transformers import SentenceTransformer
 
 from essent._core import machine
 from essent.improvement.metric import Inputs, Metric
@@ -28,6 +29,7 @@ from essent.improvement.plan import (
 )
 from essent.improvement.run import Run
 from essent.model.capabilities import ModelCapabilities
+from essent.model.loading import read_capabilities
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.examples import Example
 from essent.tasks.pairs import PairTask
@@ -144,3 +146,11 @@ def test_seconds_of_measuring_an_encoder(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(("budget", "seconds"), [("90s", 90), ("1.5h", 5400), (" 2 m ", 120)])
 def test_budgets(budget: str, seconds: float) -> None:
     assert parse_budget(budget) == seconds
+
+
+def test_reference_recipes_of_a_decoder_have_a_prompt(shell_of: Callable[[str], SentenceTransformer]) -> None:
+    held_out = tuple(f"{number} is a number of many texts" for number in range(40))
+    for family, has_prompt in (("llama", True), ("bert", False)):
+        metric, shell = Metric(Inputs((), held_out, (), ()), 0, 1000, 1000), shell_of(family)
+        metric.measure_references(shell, "raw", list(held_out), read_capabilities(shell, {}))
+        assert any("about" in name for name in metric.evidence) == has_prompt

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from sklearn.base import clone
 from transformers import AutoModel, PreTrainedModel, T5EncoderModel
 
 import essent
-from essent import Encoder
+from essent import Encoder, EncoderTransformer
 from essent.encoder.pipeline.cache import KeptStates, PooledCache, StatesStore
 from essent.errors import RecipeError, UnsupportedRecipeError
 from essent.model.attention import _note_projection
@@ -21,7 +22,7 @@ from essent.model.loading import load, open_model
 from essent.recipe.sources.layers import resolve
 from essent.selection.run import run_passes
 from essent.selection.search_data import SearchData, SearchSettings
-from essent.selection.space import Space
+from essent.selection.space import Grid, Space
 from families import build_family
 from samples import TEXTS
 from selection_samples import TASK
@@ -211,9 +212,10 @@ def test_search_scores_the_vectors_of_single_encoders(family: str, model_folder:
         np.testing.assert_allclose(cosines, (first * second).sum(axis=1), atol=2e-5, err_msg=recipe)
 
 
-def test_cached_states_are_not_used(bert: Path) -> None:
+@pytest.mark.parametrize("recipe", ["layers=value:2", "template=T0+T4 weights=mask"])
+def test_cached_states_are_not_used(recipe: str, bert: Path) -> None:
     shell = open_model(str(bert), {"device": "cpu"})
-    encoder = Encoder(shell, "layers=value:2")
+    encoder = Encoder(shell, recipe)
     expected = encoder.encode(TEXTS)
     encoder.states = KeptStates(load(shell, [encoder.recipe], {}).backbone, StatesStore(2**24))
     for _ in range(3):
@@ -245,6 +247,18 @@ def test_families_without_the_interface(family: str, model_folder: Folders, monk
         Encoder(folder, "layers=value:1", device="cpu")
 
 
-def test_models_with_layers_without_attention(model_folder: Folders) -> None:
-    with pytest.raises(UnsupportedRecipeError, match="3 layers of this model call attention 1 times"):
-        Encoder(str(model_folder("lfm2")), "layers=value:3", device="cpu")
+def test_hybrids_have_no_heads(model_folder: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused before the weights are read, skipped by spaces, and states of layers are computed without heads."""
+    folder = str(model_folder("lfm2"))
+    board = essent.search(
+        folder, TASK, Space((Grid(weights=("uniform", "ditto:*")),)), baselines=["mean"], device="cpu"
+    )
+    assert [str(trial.recipe) for trial in board.trials] == ["mean"]
+    first = EncoderTransformer(folder, "mean", device="cpu").fit(TEXTS)
+    for estimator in (first, clone(first).set_params(recipe="first-last").fit(TEXTS)):
+        expected = Encoder(folder, str(estimator.recipe), device="cpu").encode(TEXTS)
+        np.testing.assert_allclose(estimator.transform(TEXTS), expected, atol=1e-5)
+    monkeypatch.setattr("essent.model.loading._open", None)
+    for recipe in ("layers=value:3", "ditto:2-1"):
+        with pytest.raises(UnsupportedRecipeError, match="some layers of this model have no attention"):
+            Encoder(folder, recipe, device="cpu")

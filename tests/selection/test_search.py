@@ -13,7 +13,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from essent.errors import DataError, InputError, RecipeError, UnknownNameError
+from essent.errors import DataError, InputError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.recipe.recipe import Recipe
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.run import run_passes, search
@@ -313,3 +313,15 @@ def test_shared_pairs_are_excluded(shell: SentenceTransformer) -> None:
     (free,) = search(shell, TASK.texts(), space, test=[TASK]).checks
     assert (free.units, free.left_out) == (len(TASK), 0)  # no label was read
     assert free.shared_texts == free.texts
+
+
+def test_templates_without_room_are_skipped(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference recipes of `teacher`, and those of a space; a single recipe without room is refused."""
+    shell = shell_of("llama")
+    monkeypatch.setattr(shell, "max_seq_length", 64)  # the example has 77 tokens
+    longest = Space((Grid(templates=(None, "prompteol-example"), weights=("uniform", "last")),))
+    board = search(shell, TASK, longest, criterion=["spearman", "teacher"], baselines=["mean"])
+    assert {str(trial.recipe) for trial in board.trials} == {"mean", "last-token"}
+    assert all(np.isfinite(trial.scores["teacher"]) for trial in board.trials)
+    with pytest.raises(UnsupportedRecipeError, match="77 tokens, and the model reads at most 64"):
+        search(shell, TASK, Space(named=("prompteol-example",)), baselines=["mean"])

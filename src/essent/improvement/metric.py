@@ -22,6 +22,7 @@ from essent._core import machine
 from essent._core.texts import check_texts, distinct_texts, mend_surrogates
 from essent.errors import EssentError, InputError
 from essent.model.capabilities import ModelCapabilities
+from essent.model.template import with_room
 from essent.selection.evaluation import Bench
 from essent.selection.label_free import TEACHER, Teacher
 from essent.selection.search_data import held_out
@@ -180,10 +181,11 @@ class Metric:
         The reference recipes of all tried models are used together. With those of the untrained model alone, every
         trained model would have a lower score, because it agrees less with them.
         """
-        pairs, grids = self.measured["pairs"], (STATIC_REFERENCES,) if capabilities.only_static else (REFERENCES,)
+        pairs, grids = self.measured["pairs"], [STATIC_REFERENCES if capabilities.only_static else REFERENCES]
         if capabilities.causal:
-            grids = (*grids, PROMPTED_REFERENCES)
-        recipes, _ = Space(grids, name=REFERENCE).expand(capabilities)
+            grids.append(PROMPTED_REFERENCES)
+        recipes, _ = Space(tuple(grids), name=REFERENCE).expand(capabilities)
+        recipes = with_room(recipes, shell.tokenizer, shell.max_seq_length)
         texts, rows = distinct_texts(pairs.texts())
         bench = Bench(shell, recipes, batch_size=32, progress=False, options={})
         for recipe, vectors in bench.vectors(texts, fit_texts, fit_texts):

@@ -56,6 +56,7 @@ SPACES = {
     ),
 }
 PASSES = {"auto": 12.0, "small": 4.0, "tiny": 1.5, "static": 1.0}  # the cost of a search, in passes over its texts
+PROMPT_PASSES = 3.0  # of the reference recipes of `teacher` on a causal language model, in addition
 MAX_SEARCH_TEXTS, MIN_SEARCH_TEXTS = 4000, 200  # texts of a search; the maximum applies without labels
 PAIRED = 1.6  # texts encoded per text, with the pairs that a criterion without labels makes
 PASSES_PER_STEP = 5.0  # the cost of a training step, in passes over its batch, two views of each text
@@ -169,7 +170,10 @@ def plan_search(run: Run, seconds: float) -> dict[str, Any]:
     total = labelled or min(MAX_SEARCH_TEXTS, len(inputs.texts))
     spaces = ("static",) if capabilities.only_static else ("auto", "small", "tiny")
     for space in spaces:
-        cost = PASSES[space] * speed["seconds"] * (1.0 if labelled else PAIRED)  # per text
+        passes = PASSES[space]
+        if capabilities.causal and not labelled and space != "auto":  # which has these prompts anyway
+            passes += PROMPT_PASSES
+        cost = passes * speed["seconds"] * (1.0 if labelled else PAIRED)  # per text
         cost += len(space_of(space).expand(capabilities)[0]) * speed["scoring"]
         affordable = int(seconds / max(cost, 1e-9))
         least = min(total, MIN_SEARCH_TEXTS if space == spaces[-1] else 5 * MIN_SEARCH_TEXTS)

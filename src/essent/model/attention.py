@@ -65,7 +65,7 @@ class AttentionRecorder:
         if self.calls != layers:
             raise UnsupportedRecipeError(
                 f"The {layers} layers of this model call attention {self.calls} times, so attention heads, value:k and "
-                "attention:k cannot be assigned to layers. Use states of layers, such as layers=L."
+                "attention:k cannot be assigned to layers. Use layers such as layers=L, and weights without heads."
             )
         if self.states.keys() != self.attention_states:
             raise UnsupportedRecipeError(

@@ -38,9 +38,11 @@ class ModelCapabilities:
     mlm_head: bool = False
     causal: bool = False  # a decoder: a token sees only the tokens before it
     attention_interface: bool = True  # the model calls attention through transformers' interface
+    hybrid: bool = False  # some layers have no attention, such as convolutions and linear attention
 
 
 NO_MASK = "it reads [MASK]", "no mask token; use a prompt for decoders, such as about or prompteol"
+NO_ATTENTION = frozenset({"conv", "linear_attention", "mamba", "mlp", "moe"})  # of transformers' `layer_types`
 ONLY_STATIC = "static and tables by token, with weights such as uniform, idf, sif, remove"
 
 
@@ -58,6 +60,8 @@ def check_recipe(recipe: Recipe, capabilities: ModelCapabilities) -> None:
         head_layer, head = weighting.attention_head or (0, 0)
         if head_layer and capabilities.only_static:
             raise refusal(name, "a static model has no attention", ONLY_STATIC)
+        if head_layer and capabilities.hybrid:
+            raise refusal(name, "some layers of this model have no attention", "weights without heads, such as uniform")
         if head_layer > last or head > heads:
             allowed = f"heads LAYER-HEAD from 1-1 to {last}-{heads}, both counted from 1"
             raise refusal(name, f"there is no head {head_layer}-{head}", allowed)
@@ -80,6 +84,9 @@ def _check_source(
             raise refusal(name, f"there is no {name}", f"value:k, attention:k, attention:k-out, k of 1 to {last} (= L)")
         if not capabilities.attention_interface:
             reason = f"transformers' {capabilities.family} has no attention interface, where {name} is read"
+            raise refusal(name, reason, f"layers 0 (embedding output) to {last} (= L), L-1 …, and static")
+        if capabilities.hybrid:
+            reason = "some layers of this model have no attention"
             raise refusal(name, reason, f"layers 0 (embedding output) to {last} (= L), L-1 …, and static")
     if layer is not None and capabilities.only_static:
         raise refusal(name, "a static model has only `static`, no layers", ONLY_STATIC)
@@ -113,6 +120,12 @@ def is_relative(config: object) -> bool:
     return bool(getattr(config, "relative_attention", False))
 
 
+def is_hybrid(config: object) -> bool:
+    """Return whether some layers have no attention (LFM2, Jamba, Qwen3-Next)."""
+    kinds = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or ()
+    return not NO_ATTENTION.isdisjoint(kinds)
+
+
 def is_causal(config: object) -> bool:
     """Return whether the model is a decoder: its family generates text and has no masked-LM head."""
     family = getattr(config, "model_type", "")
@@ -133,4 +146,5 @@ def capabilities_of(backbone: Backbone) -> ModelCapabilities:
         backbone.mlm_head is not None,
         is_causal(backbone.model.config),
         backbone.only_static or can_set_attention(backbone.model),
+        is_hybrid(backbone.model.config),
     )

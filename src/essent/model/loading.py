@@ -37,7 +37,14 @@ from essent._core.types import ModelLike
 from essent.errors import ModelError, RecipeError, UnsupportedRecipeError
 from essent.model.backbone import LAYER_LISTS, Backbone
 from essent.model.bidirectional import is_requested, switch_causal_attention_off
-from essent.model.capabilities import ModelCapabilities, capabilities_of, check_recipe, is_causal, is_relative
+from essent.model.capabilities import (
+    ModelCapabilities,
+    capabilities_of,
+    check_recipe,
+    is_causal,
+    is_hybrid,
+    is_relative,
+)
 from essent.model.mlm_head import MaskedLMHead, load_masked, names_mlm_head
 from essent.model.output_embedding import find_output_embedding, read_moments
 from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
@@ -168,15 +175,13 @@ def _open_with_mlm_head(name: str, config: PretrainedConfig, options: dict[str, 
 def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
     if is_model2vec(name, file_options(options)):
         return open_model2vec(name, file_options(options), options)
-    settings, model_kwargs = dict(options), with_default_dtype(options)
-    model_kwargs = {"ignore_mismatched_sizes": True, **model_kwargs}  # `require_weights` reports them
+    model_kwargs = {"ignore_mismatched_sizes": True, **with_default_dtype(options)}  # `require_weights` reports them
     if options.get("local_files_only"):  # with peft installed, transformers looks for adapters on the hub
         model_kwargs = {"adapter_kwargs": {"local_files_only": True}, **model_kwargs}
     if not options.get("trust_remote_code"):
         model_kwargs = {"use_safetensors": True, **model_kwargs}
-    settings["model_kwargs"] = model_kwargs
     with reports_hidden(), without_prompt_warning():
-        shell = SentenceTransformer(name, **settings)
+        shell = SentenceTransformer(name, **{**options, "model_kwargs": model_kwargs})
     if isinstance(shell[0], Transformer) and isinstance(shell[0].model, PreTrainedModel):
         switch_causal_attention_off(shell[0].model, options)
     return shell
@@ -379,6 +384,7 @@ def _read_capabilities(name: str, config: PretrainedConfig, options: dict[str, A
         mlm_head=names_mlm_head(config),
         causal=is_causal(config),
         attention_interface=not isinstance(kind, type) or can_set_attention(kind),
+        hybrid=is_hybrid(config),
     )
 
 

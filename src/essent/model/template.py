@@ -11,7 +11,7 @@ that number: one pass per length, cached for later texts of the same length.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ import torch
 from essent.errors import UnsupportedRecipeError
 from essent.model.backbone import Backbone
 from essent.recipe.named import MASK, SLOT, TOKENS_SLOT
+from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.by_word import tokenizes_template_separately
 from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend
 from essent.recipe.types import RequiredOutputs, Tokens
@@ -86,6 +87,26 @@ def check_room(frame: Frame, template: str | None, max_seq_length: int | None) -
             f"The template {template!r} has {len(frame)} tokens, and the model reads at most {max_seq_length}, text "
             "included. Use a shorter template or increase the model's max_seq_length."
         )
+
+
+def with_room(
+    recipes: Iterable[Recipe], tokenizer: PreTrainedTokenizerBase, max_seq_length: int | None
+) -> list[Recipe]:
+    """Return the recipes whose templates this tokenizer can frame, with room for a text.
+
+    Raises:
+        UnsupportedRecipeError: there is no such recipe.
+    """
+    recipes, refusals = list(recipes), {}
+    for template in {template for recipe in recipes for template, _ in recipe.terms if template is not None}:
+        try:
+            check_room(make_frame(tokenizer, template), template, max_seq_length)
+        except UnsupportedRecipeError as error:
+            refusals[template] = error
+    fitting = [recipe for recipe in recipes if not any(template in refusals for template, _ in recipe.terms)]
+    if recipes and not fitting:
+        raise next(iter(refusals.values()))
+    return fitting
 
 
 def _own_words(tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:

@@ -148,8 +148,9 @@ class Program:
             tuple((self._origins[member], factor) for member, factor in terms) for terms in members
         ]
         widths = {plan.recipe: plan.width for plan in self.plans}
-        shaped = zip(self.recipes, members, strict=True)
-        distinct_chains = {(recipe.shaping, widths[terms[0][0]]): recipe for recipe, terms in shaped}
+        distinct_chains = {
+            (recipe.shaping, widths[terms[0][0]]): recipe for recipe, terms in zip(self.recipes, members, strict=True)
+        }
         for (_, width), recipe in distinct_chains.items():
             chain_of(recipe, width, backbone)  # raises an error before the first pass
         cut_to(backbone, self.plans)

@@ -24,6 +24,7 @@ from essent._core.types import ModelLike
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.errors import InputError
 from essent.model.loading import load, read_capabilities
+from essent.model.template import with_room
 from essent.model.weights import move
 from essent.recipe.recipe import Recipe
 from essent.selection.annotation import Annotation, choose_pairs, distinct_pairs
@@ -255,11 +256,14 @@ def run_passes(
     if capabilities.only_static and tuple(baselines) == BASELINES:
         baselines = ("static",)
     compared = list(dict.fromkeys(map(Recipe.parse, baselines)))
-    recipes = list(dict.fromkeys([*recipes, *compared]))
     reference = REFERENCE.expand(capabilities)[0] if any(data.teacher for data in data_sets) else []
-    all_recipes = list(dict.fromkeys([*recipes, *reference]))
-    loaded = load(model, all_recipes, settings.options)
+    loaded = load(model, [*recipes, *compared, *reference], settings.options)
     backbone, prompts = loaded.backbone, dict(loaded.settings.get("prompts") or {})
+    fitting = with_room(recipes, backbone.tokenizer, backbone.max_seq_length)
+    skipped += len(recipes) - len(fitting)
+    recipes = list(dict.fromkeys([*fitting, *compared]))
+    reference = with_room(reference, backbone.tokenizer, backbone.max_seq_length)
+    all_recipes = list(dict.fromkeys([*recipes, *reference]))
     move(backbone, loaded.settings["device"])
     backbone.compute_in(settings.precision)
     program, durable = Program(all_recipes, backbone), settings.work is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -226,8 +226,10 @@ SPACES: dict[str, Space] = {
 SPACES["auto"] = SpaceByModel(name="auto", causal=SPACES["decoder"], other=SPACES["full"])
 
 # The reference recipes of label-free criteria, the same for every searched space.
-_PLAIN = tuple(grid for name in ("heads", "layers", "weights", "shaping") for grid in SPACES[name].grids)
-REFERENCE = SpaceByModel(name="reference", causal=Space((*_PLAIN, *PROMPTS), name="reference"), other=Space(_PLAIN))
+_PLAIN = Space(
+    tuple(grid for name in ("heads", "layers", "weights", "shaping") for grid in SPACES[name].grids), name="reference"
+)
+REFERENCE = SpaceByModel(causal=replace(_PLAIN, grids=(*_PLAIN.grids, *PROMPTS)), other=_PLAIN, name="reference")
 
 
 def find_space(space: str | Path | Space) -> Space:

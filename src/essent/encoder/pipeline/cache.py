@@ -32,6 +32,7 @@ from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.encoder.pipeline.module import RecipeModule
 from essent.errors import DataError
 from essent.model.backbone import Backbone
+from essent.model.capabilities import is_hybrid
 from essent.recipe.tokens.ids import Frame, batches, pad
 from essent.recipe.types import Hidden, RequiredOutputs, States, Tokens
 
@@ -252,8 +253,8 @@ class KeptStates:
         parameters = {name: value.data_ptr() for name, value in self.whole.state_dict().items()}
         if any(parameters.get(name) != value.data_ptr() for name, value in module.backbone.state_dict().items()):
             return compute(texts)  # of another model
-        if module.plan.required.attention_states or len(module.plan.frames) > 1:
-            return compute(texts)  # not stored: as large as all layers again, for few recipes
+        if module.plan.required.attention_states or len(module.plan.frames) > 1 or is_hybrid(self.whole.model.config):
+            return compute(texts)  # no room for attention states, one frame per entry, no heads to store in a hybrid
         entry = self.store.entry(digest_of_backbone(self.whole), module.plan.frame, module.backbone.max_seq_length)
         ids = dict(zip(texts, module.ids(texts), strict=True))
         again = [text for text in texts if hash(text) in entry.seen and text not in entry.kept]

@@ -54,8 +54,8 @@ def check_late(recipe: Recipe) -> None:
         if weightings.create(spec).whole_text:
             allowed = ", ".join(name for name in sorted(weightings) if not weightings[name].whole_text)
             raise UnsupportedRecipeError(
-                f"weights={spec}: late chunking needs weights of a chunk's own tokens, and this is one token that "
-                f"stands for the whole document. Allowed: {allowed}. Or encode the chunks alone."
+                f"weights={spec}: late chunking needs weights of a chunk's own tokens, and these are tokens that "
+                f"stand for the whole document. Allowed: {allowed}. Or encode the chunks alone."
             )
 
 

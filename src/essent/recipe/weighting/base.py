@@ -29,7 +29,7 @@ class Weighting(Part, ABC):
 
     Class attributes declare its properties: `reads_stats` (token counts, learned by `fit`), `attention_head` (the head
     whose diagonal it reads), `reads_mask` (a mask token in the template), `normalized` (its weights are scaled to sum
-    1 in each text), `whole_text` (it selects tokens that stand for a whole text, so a part of one has no such weights),
+    1 in each text), `whole_text` (it selects tokens that stand for a whole text, so late chunking refuses it),
     `leading_space` (the text must be tokenized as if in the middle of a sentence, so that a byte-level
     tokenizer marks its first word as a word).
 
