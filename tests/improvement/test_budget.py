@@ -33,6 +33,7 @@ from essent.model.loading import read_capabilities
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.examples import Example
 from essent.tasks.pairs import PairTask
+from selection_samples import WORDS
 
 SPEED = {"seconds": 0.01, "tokens": 20.0, "scoring": 0.0, "measured": 10.0, "tested": 5.0, "step": 2.0}
 MODEL = ModelCapabilities("bert", layers=6, attention_heads=12, mask=False)
@@ -149,7 +150,7 @@ def test_budgets(budget: str, seconds: float) -> None:
 
 
 def test_reference_recipes_of_a_decoder_have_a_prompt(shell_of: Callable[[str], SentenceTransformer]) -> None:
-    held_out = tuple(f"{number} is a number of many texts" for number in range(40))
+    held_out = tuple(f"{word} is one of many words" for word in WORDS[:40])
     for family, has_prompt in (("llama", True), ("bert", False)):
         metric, shell = Metric(Inputs((), held_out, (), ()), 0, 1000, 1000), shell_of(family)
         metric.measure_references(shell, "raw", list(held_out), read_capabilities(shell, {}))
