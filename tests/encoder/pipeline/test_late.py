@@ -198,7 +198,7 @@ def test_saved_and_loaded(folder_of: Folders, tmp_path: Path) -> None:
 @pytest.mark.parametrize("recipe", ["cls", "last-token", "weights=idf*last", "prompt", "t4-mean"])
 def test_refused_recipes(recipe: str, shell_of: Callable[[str], SentenceTransformer]) -> None:
     encoder = Encoder(shell_of("bert"), recipe)
-    with pytest.raises(EssentError, match=r"stands for the whole document. Allowed: content, ditto, idf|template="):
+    with pytest.raises(EssentError, match=r"stand for the whole document. Allowed: content, ditto, idf|template="):
         encoder.encode_chunks([["A chunk."]])
 
 
