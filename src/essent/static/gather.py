@@ -150,7 +150,8 @@ def _check_layers(backbone: Backbone, texts: list[str], settings: Settings, plan
         raise InputError("layers=[] contains no layer. Omit layers= to average all.")
     if plan is not None and (plan.reads_stats or [*plan.frames] != [make_frame(backbone.tokenizer, None)]):
         raise InputError(
-            f"The recipe {str(plan.recipe)!r} has a template or token counts: it cannot be computed in the same pass."
+            f"The recipe {str(plan.recipe)!r} has a template or token counts: it cannot be computed in the same pass. "
+            "Use a recipe without them, such as mean or first-last."
         )
     return layers
 
