@@ -14,6 +14,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from criteria import sampled
+from essent.recipe.named import TEMPLATES
 from essent.recipe.recipe import Recipe
 from essent.recipe.templates import templates_of
 from essent.selection.label_free import TEACHER
@@ -32,17 +33,14 @@ POOLS = {  # name -> templates whose recipes join the reference recipes without 
 }
 
 
-def heads_of(grid: Grid) -> bool:
+def has_heads(grid: Grid) -> bool:
     return any("ditto" in weights for weights in grid.weights)
 
 
 def in_pool(recipe: Recipe, names: tuple[str, ...]) -> bool:
     """Return whether every template of the recipe is one of these names."""
     templates = templates_of(recipe.template)
-    return bool(templates) and all(
-        any(templates_of(Recipe.parse(f"template={name}").template)[0] == template for name in names)
-        for template in templates
-    )
+    return bool(templates) and set(templates) <= {TEMPLATES[name] for name in names}
 
 
 def main() -> None:
@@ -50,7 +48,7 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", nargs="+", required=True, help="FILE:N, N rows drawn at random")
     options = parser.parse_args()
-    space = Space(tuple(grid for grid in SPACES["decoder"].grids if not heads_of(grid)), name="decoder without heads")
+    space = Space(tuple(grid for grid in SPACES["decoder"].grids if not has_heads(grid)), name="decoder without heads")
     for name in options.data:
         task = sampled(name)
         data = SearchData.of(task, None, (task.score_names[0], TEACHER), 0)

@@ -37,8 +37,8 @@ def test_comparisons_of_mixed_tasks(tiny: str, pairs: Path, tmp_path: Path) -> N
     words = ["red", "dog", "moon", "flute", "man", "ball"]
     rows = ({"text": f"{words[n % 6]} {words[n % 5]} {words[n % 4]}", "label": n % 2} for n in range(60))
     labelled = write_rows(tmp_path / "classes.jsonl", rows)
-    data = (pairs, labelled, f"geometry:{pairs}")
-    mixed = run("evaluate", "-m", tiny, "-r", "mean", "cls", "-d", *data, "--shots", 2, 4)
+    paths = (pairs, labelled, f"geometry:{pairs}")
+    mixed = run("evaluate", "-m", tiny, "-r", "mean", "cls", "-d", *paths, "--shots", 2, 4)
     assert "anisotropy" in mixed.stdout
     how = "classes: logistic regression by 10-fold cross-validation, its strength chosen inside each fold."
     assert " ".join(mixed.stderr.split()).count(how) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from essent.improvement.metric import Inputs, Metric
 from essent.improvement.plan import (
     FORMAT,
     MIN_STEPS,
+    PAIRED,
+    PROMPT_PASSES,
     SHARES,
     Journal,
     parse_budget,
@@ -121,6 +123,17 @@ def test_clustering_costs_grow_with_recipes_and_texts(run_at: Any) -> None:
         planned = plan_search(run, seconds)
         assert (planned["space"], planned["units"]) == (space, units)
         assert 0.002 * recipes[space] * planned["texts"] <= seconds
+
+
+def test_searches_without_labels_pay_for_prompts_of_decoders(run_at: Any) -> None:
+    run = run_at(0.0)
+    passes = []
+    for causal in (False, True):
+        run.capabilities = replace(MODEL, causal=causal)
+        planned = plan_search(run, 20.0)
+        assert planned["space"] == "tiny"
+        passes.append(20.0 / planned["texts"] / SPEED["seconds"] / PAIRED)
+    assert passes == pytest.approx([1.5, 1.5 + PROMPT_PASSES], rel=0.01)
 
 
 class SlowClusters(ClusterTask):

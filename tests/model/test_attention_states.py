@@ -258,6 +258,10 @@ def test_hybrids_have_no_heads(model_folder: Folders, monkeypatch: pytest.Monkey
     for estimator in (first, clone(first).set_params(recipe="first-last").fit(TEXTS)):
         expected = Encoder(folder, str(estimator.recipe), device="cpu").encode(TEXTS)
         np.testing.assert_allclose(estimator.transform(TEXTS), expected, atol=1e-5)
+    with monkeypatch.context() as patch:  # a family whose `layer_types` are unknown is refused in its pass
+        patch.setattr("essent.model.capabilities.NO_ATTENTION", frozenset())
+        with pytest.raises(UnsupportedRecipeError, match="3 layers of this model call attention 1 times"):
+            Encoder(folder, "layers=value:3", device="cpu")
     monkeypatch.setattr("essent.model.loading._open", None)
     for recipe in ("layers=value:3", "ditto:2-1"):
         with pytest.raises(UnsupportedRecipeError, match="some layers of this model have no attention"):

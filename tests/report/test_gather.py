@@ -102,9 +102,9 @@ def test_the_best_of_a_column() -> None:
 
 
 def test_files_of_equal_name_have_separate_columns() -> None:
-    data = {"a": "/my/spring/pairs.csv", "b": "/my/autumn/pairs.csv"}
+    paths = {"a": "/my/spring/pairs.csv", "b": "/my/autumn/pairs.csv"}
     results = [
-        scored(value, "pairs", recipe=recipe).with_provenance(sha256=digest, source=data[digest])
+        scored(value, "pairs", recipe=recipe).with_provenance(sha256=digest, source=paths[digest])
         for recipe, values in (("mean", (70.0, 50.0)), ("cls", (60.0, 55.0)))
         for digest, value in zip("ab", values, strict=True)
     ]

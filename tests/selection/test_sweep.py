@@ -49,8 +49,8 @@ def test_portions_partition_pairs_and_cover_texts(texts: int, pairs: int, max_to
 def test_small_groups_share_a_portion_and_texts_are_distinct() -> None:
     portions = portions_of(np.array([[0, 1], [2, 3], [4, 5]]), np.array([9, 8, 7, 6, 5, 4]), 20)
     assert [part.texts.tolist() for part in portions] == [[0, 1], [2, 3], [4, 5]]
-    data = TextPairs.of([("a", "b"), ("b", "b")], ["b", "c", "b"])
-    assert (data.texts, data.pairs.tolist(), data.fit.tolist()) == (["a", "b", "c"], [[0, 1], [1, 1]], [1, 2, 1])
+    pairs = TextPairs.of([("a", "b"), ("b", "b")], ["b", "c", "b"])
+    assert (pairs.texts, pairs.pairs.tolist(), pairs.fit.tolist()) == (["a", "b", "c"], [[0, 1], [1, 1]], [1, 2, 1])
 
 
 # -- cosines ----------------------------------------------------------------------------------------------------------

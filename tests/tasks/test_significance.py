@@ -15,8 +15,8 @@ def task_of(gold: np.ndarray) -> PairTask:
 
 
 def compared(gold: np.ndarray, first: np.ndarray, second: np.ndarray) -> Comparison:
-    data = Scored(task_of(gold), "spearman", ("a", "b"), np.stack([first, second]))
-    return compare([data], "a", "b")
+    scored = Scored(task_of(gold), "spearman", ("a", "b"), np.stack([first, second]))
+    return compare([scored], "a", "b")
 
 
 def sample(pairs: int = 120, ties: bool = False) -> tuple[np.ndarray, np.ndarray]:

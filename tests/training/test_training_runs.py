@@ -156,10 +156,10 @@ def test_resume_in_a_moved_folder(whole: Path, run: Path, again: Callable[..., E
 @pytest.mark.slow
 def test_the_best_checkpoint_s_own_bias(bert: Path, dev: PairTask, tmp_path: Path) -> None:
     """The template's vectors that the last validation kept are not those of the checkpoint that is taken back."""
-    data = list(zip(TEXTS, TEXTS[1:], TEXTS[2:], strict=False))
+    triplets = list(zip(TEXTS, TEXTS[1:], TEXTS[2:], strict=False))
     for seed in range(6):  # which step is best hangs on rounding and the number of threads: one run must have it early
         output = tmp_path / str(seed)
-        encoder = train(bert, data, "promptbert-sup", output=output, validate=dev, **STEPS, seed=seed)
+        encoder = train(bert, triplets, "promptbert-sup", output=output, validate=dev, **STEPS, seed=seed)
         if training_record(output)["best_step"] < 6:
             break
     assert training_record(output)["best_step"] < 6

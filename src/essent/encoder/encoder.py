@@ -40,7 +40,6 @@ from essent.tasks.calibration import read_calibration, write_calibration
 if TYPE_CHECKING:
     import numpy as np
 
-
 logger = logging.getLogger(__name__)
 
 

@@ -43,6 +43,7 @@ class ModelCapabilities:
 
 NO_MASK = "it reads [MASK]", "no mask token; use a prompt for decoders, such as about or prompteol"
 NO_ATTENTION = frozenset({"conv", "linear_attention", "mamba", "mlp", "moe"})  # of transformers' `layer_types`
+HYBRID = "some layers of this model have no attention"
 ONLY_STATIC = "static and tables by token, with weights such as uniform, idf, sif, remove"
 
 
@@ -61,7 +62,7 @@ def check_recipe(recipe: Recipe, capabilities: ModelCapabilities) -> None:
         if head_layer and capabilities.only_static:
             raise refusal(name, "a static model has no attention", ONLY_STATIC)
         if head_layer and capabilities.hybrid:
-            raise refusal(name, "some layers of this model have no attention", "weights without heads, such as uniform")
+            raise refusal(name, HYBRID, "weights without heads, such as uniform")
         if head_layer > last or head > heads:
             allowed = f"heads LAYER-HEAD from 1-1 to {last}-{heads}, both counted from 1"
             raise refusal(name, f"there is no head {head_layer}-{head}", allowed)
@@ -77,6 +78,7 @@ def _check_source(
     last = capabilities.layers
     source = resolve(name, last)
     layer = source.key if isinstance(source.key, int) else None
+    layers = f"layers 0 (embedding output) to {last} (= L), L-1 …, and static"
     if isinstance(source.key, tuple):
         if capabilities.only_static:
             raise refusal(name, "a static model has no attention", ONLY_STATIC)
@@ -84,15 +86,13 @@ def _check_source(
             raise refusal(name, f"there is no {name}", f"value:k, attention:k, attention:k-out, k of 1 to {last} (= L)")
         if not capabilities.attention_interface:
             reason = f"transformers' {capabilities.family} has no attention interface, where {name} is read"
-            raise refusal(name, reason, f"layers 0 (embedding output) to {last} (= L), L-1 …, and static")
+            raise refusal(name, reason, layers)
         if capabilities.hybrid:
-            reason = "some layers of this model have no attention"
-            raise refusal(name, reason, f"layers 0 (embedding output) to {last} (= L), L-1 …, and static")
+            raise refusal(name, HYBRID, layers)
     if layer is not None and capabilities.only_static:
         raise refusal(name, "a static model has only `static`, no layers", ONLY_STATIC)
     if layer is not None and not 0 <= layer <= last:
-        allowed = f"layers 0 (embedding output) to {last} (= L), L-1 …, and static"
-        raise refusal(name, f"there is no layer {name}", allowed)
+        raise refusal(name, f"there is no layer {name}", layers)
     if source.top and not capabilities.mask:
         raise refusal(name, *NO_MASK)
     if source.top and not capabilities.mlm_head:

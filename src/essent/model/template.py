@@ -98,7 +98,7 @@ def with_room(
         UnsupportedRecipeError: there is no such recipe.
     """
     recipes, refusals = list(recipes), {}
-    for template in {template for recipe in recipes for template, _ in recipe.terms if template is not None}:
+    for template in dict.fromkeys(template for recipe in recipes for template, _ in recipe.terms if template):
         try:
             check_room(make_frame(tokenizer, template), template, max_seq_length)
         except UnsupportedRecipeError as error:

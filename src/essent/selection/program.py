@@ -149,7 +149,9 @@ class Program:
         ]
         widths = {plan.recipe: plan.width for plan in self.plans}
         distinct_chains = {
-            (recipe.shaping, widths[terms[0][0]]): recipe for recipe, terms in zip(self.recipes, members, strict=True)
+            (recipe.shaping, widths[terms[0][0]]): recipe
+            for recipe, terms in zip(self.recipes, members, strict=True)
+            if recipe.shaping
         }
         for (_, width), recipe in distinct_chains.items():
             chain_of(recipe, width, backbone)  # raises an error before the first pass

@@ -74,13 +74,13 @@ def test_best_baseline_beats_weak_templates(shell: SentenceTransformer, criterio
 
 def test_better_template_is_chosen(shell: SentenceTransformer) -> None:
     template = '"{text}" means [MASK] .'
-    data = planted(shell, f"template='{template}' weights=mask")
-    board = search_templates(shell, data, RELATIONS).board
+    task = planted(shell, f"template='{template}' weights=mask")
+    board = search_templates(shell, task, RELATIONS).board
     assert board.best.template == template
     assert board.kept is None
     turned = tuple(Pair(pair.sentence2, f"{pair.sentence1} too", 0.0) for pair in TASK.pairs)
     mean_task = planted(shell, "mean", pairs=turned)
-    veto = search_templates(shell, data, RELATIONS, test=[mean_task]).board
+    veto = search_templates(shell, task, RELATIONS, test=[mean_task]).board
     assert veto.leader == board.leader
     assert str(veto.best) == "mean"
     with pytest.raises(InputError, match="all of its 63 pairs"):
