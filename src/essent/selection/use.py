@@ -1,0 +1,28 @@
+"""What vectors are for. A choice without labels is made for one use, since no criterion was shown to serve all."""
+
+from __future__ import annotations
+
+from essent._core.registry import did_you_mean
+from essent.errors import UnknownNameError
+from essent.selection.label_free import TEACHER
+
+SIMILARITY = "similarity"
+USES = (SIMILARITY, "clusters", "classes", "retrieval")
+
+
+def check_use(use: str | None) -> str:
+    """Return a use by name; similarity by default.
+
+    Raises:
+        UnknownNameError: none of `USES`.
+    """
+    if use is None:
+        return SIMILARITY
+    if use not in USES:
+        raise UnknownNameError(f"Unknown use {use!r}. {did_you_mean(str(use), list(USES))}")
+    return use
+
+
+def criterion_for(use: str) -> str | None:
+    """Return the criterion without labels that was shown to help this use; None if there is none."""
+    return TEACHER if use == SIMILARITY else None
