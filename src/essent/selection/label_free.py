@@ -34,16 +34,11 @@ NEAREST = 128  # related texts are drawn from this many nearest ones
 CONSTANT = 1e-6  # a smaller range of float32 cosines is rounding error, whose ranks would be noise
 
 # A word with the space before it; scripts without spaces between words are split into letters.
-_NO_SPACES = r"\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
-_WORD = re.compile(rf"\s*(?:[{_NO_SPACES}]|[^\s{_NO_SPACES}]+)")
+NO_SPACES = r"\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+_WORD = re.compile(rf"\s*(?:[{NO_SPACES}]|[^\s{NO_SPACES}]+)")
 _SENTENCE_END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"'”’)]))\s+(?=[\"'“‘(]*[^\W\d_a-z])|(?<=[。！？])\s*(?=\S)")
 
 Pairs = list[tuple[str, str]]
-
-
-def is_label_free(criterion: str) -> bool:
-    """Return whether a criterion reads no labels, as "teacher" and "teacher:corpus.txt" do."""
-    return criterion.partition(":")[0] == TEACHER
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,16 +151,16 @@ def _length_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs
 
 def _perturbed_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs, np.ndarray]:
     """Return each text with its copy that lacks three tenths of the words, and with another's copy (CLEAR, Wu 2020)."""
-    base = _draw_texts(texts, rng)
-    copies = [_split_words(words, round(0.3 * len(words)), rng)[1] for words in map(words_of, base)]
+    base = draw_texts(texts, rng)
+    copies = [split_words(words, round(0.3 * len(words)), rng)[1] for words in map(words_of, base)]
     negative = [(base[i], copies[j]) for i, j in _index_pairs(len(base), 5)]
     return _contrast(list(zip(base, copies, strict=True)), negative)
 
 
 def _halves_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs, np.ndarray]:
     """Return the halves of each text, and a half of the most similar text (after the inverse cloze task, Lee 2019)."""
-    base = _draw_texts(texts, rng)
-    halves = [_split_words(words, len(words) // 2, rng) for words in map(words_of, base)]
+    base = draw_texts(texts, rng)
+    halves = [split_words(words, len(words) // 2, rng) for words in map(words_of, base)]
     nearest = _nearest(texts, base, base, 1)[:, 0]
     return _contrast(halves, [(halves[i][0], halves[j][1]) for i, j in enumerate(nearest)])
 
@@ -318,7 +313,7 @@ def _draw(population: Sequence[Any], size: int, rng: np.random.Generator, name: 
     return [population[i] for i in rng.permutation(len(population))[:size]]
 
 
-def _draw_texts(texts: Sequence[str], rng: np.random.Generator) -> list[str]:
+def draw_texts(texts: Sequence[str], rng: np.random.Generator) -> list[str]:
     """Return at most 400 distinct texts of at least MIN_WORDS words."""
     long = [text for text in _distinct(texts) if len(words_of(text)) >= MIN_WORDS]
     return _draw(long, 400, rng, f"distinct texts of {MIN_WORDS} words or more")
@@ -338,7 +333,7 @@ def _index_pairs(count: int, per_index: int) -> list[tuple[int, int]]:
     return pairs
 
 
-def _split_words(words: Sequence[str], size: int, rng: np.random.Generator) -> tuple[str, str]:
+def split_words(words: Sequence[str], size: int, rng: np.random.Generator) -> tuple[str, str]:
     """Return `size` random words, and the other words, each in the order of the text."""
     drawn = set(rng.choice(len(words), size, replace=False).tolist())
     first = "".join(word for index, word in enumerate(words) if index in drawn)

@@ -28,6 +28,7 @@ from essent.model.template import with_room
 from essent.model.weights import move
 from essent.recipe.recipe import Recipe
 from essent.selection.annotation import Annotation, choose_pairs, distinct_pairs
+from essent.selection.board import make_board
 from essent.selection.label_free import candidate_pairs
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.program import Program
@@ -35,7 +36,8 @@ from essent.selection.search_data import SearchData, SearchSettings, held_out, r
 from essent.selection.space import REFERENCE, Space, find_space
 from essent.selection.store import Store
 from essent.selection.sweep import Passes, Sweep, score_stored
-from essent.selection.verdict import make_board, score_on_tests
+from essent.selection.use import UNKNOWN_USE, check_use, is_label_free
+from essent.selection.verdict import score_on_tests
 from essent.tasks.base import LabeledTask, prompt_note
 from essent.tasks.result import library_versions
 
@@ -47,6 +49,7 @@ def search(
     data: Any,
     space: str | Path | Space = "auto",
     *,
+    use: str | None = None,
     criterion: str | Sequence[str] = (),
     weights: Sequence[float] = (),
     test: Sequence[LabeledTask | str] = (),
@@ -71,9 +74,11 @@ def search(
             part is never read. Recipes learn (idf, shaping) from all of these texts. Several data sets are a list of
             tasks or of `Path`: each is searched separately, and the mean of the ranks decides.
         space: "auto", "heads", "layers", "weights", "shaping", "full", "decoder", a YAML file of grids, or a Space.
+        use: what the vectors are for, if there are no labels: similarity (the default), clusters, classes, retrieval.
         criterion: the score that ranks: a score of the data ("spearman", "accuracy", "f1_macro", "ndcg@10" …), or
-            without labels "teacher" or "teacher:FILE" with a file of running text. Of several, the first ranks, and
-            all are shown. By default the main score of the data; without labels "teacher".
+            without labels "teacher" (similarity), "teacher:FILE" with a file of running text, or "topics" (clusters).
+            Of several, the first ranks, and all are shown. By default the main score of the data; without labels the
+            criterion of the use.
         weights: one weight per data set for the mean of the ranks; by default all are equal.
         test: tasks on which the leader is compared with the baselines; the choice does not read them.
         folder: local data for task names, as in `essent.tasks.load_task`.
@@ -103,7 +108,10 @@ def search(
     check_size(top, "top")
     settings = _check_settings(memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
-    data_sets = _data_sets(data, folder, criterion, weights, seed)
+    check_use(use)
+    data_sets = _data_sets(data, folder, criterion, weights, seed, use)
+    if use is None and not criterion and any(data_set.task is None for data_set in data_sets) and report is not None:
+        report(UNKNOWN_USE)
     texts = [text for data_set in data_sets for text in data_set.texts]
     labelled = [unit for data_set in data_sets for unit in data_set.labelled_items]
     tests = held_out(test, folder, texts, labelled)
@@ -213,7 +221,12 @@ def _check_settings(*settings: Any) -> SearchSettings:
 
 
 def _data_sets(
-    data: Any, folder: str | Path | None, criterion: str | Sequence[str], weights: Sequence[float], seed: int
+    data: Any,
+    folder: str | Path | None,
+    criterion: str | Sequence[str],
+    weights: Sequence[float],
+    seed: int,
+    use: str | None,
 ) -> list[SearchData]:
     """Read one data set or several: a list of tasks or paths (a list of strings is texts without labels)."""
     sources: Sequence[Any] = [data]
@@ -224,14 +237,16 @@ def _data_sets(
     if any(not weight > 0 for weight in weights):
         raise InputError(f"The weights of data sets must be positive, not {list(weights)!r}.")
     data_sets = [
-        SearchData.of(source, folder, criterion, seed, float(weight))
+        SearchData.of(source, folder, criterion, seed, float(weight), use)
         for source, weight in zip(sources, weights or [1.0] * len(sources), strict=True)
     ]
     names = [data_set.name for data_set in data_sets]
     if len(set(names)) < len(names):
         raise InputError(f"Two of the data sets {', '.join(names)} have the same name. Rename a file, or remove one.")
-    if len(data_sets) > 1 and any(data_set.teacher for data_set in data_sets):
-        raise InputError("'teacher' ranks recipes on one data set only. Use scores by labels, or search one data set.")
+    if len(data_sets) > 1 and (label_free := next(filter(is_label_free, data_sets[0].criteria), None)):
+        raise InputError(
+            f"{label_free!r} ranks recipes on one data set only. Use scores by labels, or search one data set."
+        )
     return data_sets
 
 
@@ -256,7 +271,7 @@ def run_passes(
     if capabilities.only_static and tuple(baselines) == BASELINES:
         baselines = ("static",)
     compared = list(dict.fromkeys(map(Recipe.parse, baselines)))
-    reference = REFERENCE.expand(capabilities)[0] if any(data.teacher for data in data_sets) else []
+    reference = REFERENCE.expand(capabilities)[0] if any(data.teacher or data.topics for data in data_sets) else []
     loaded = load(model, [*recipes, *compared, *reference], settings.options)
     backbone, prompts = loaded.backbone, dict(loaded.settings.get("prompts") or {})
     fitting = with_room(recipes, backbone.tokenizer, backbone.max_seq_length)
@@ -282,8 +297,7 @@ def run_passes(
             pairs = data.text_pairs(prompts, loaded.default_prompt)
             identity = {**data.identity(model_name(model), all_recipes, pairs), **search_identity}
             own_folder = folder if len(data_sets) == 1 else folder / str(number)
-            width = max(data.extra.stop, data.evidence.stop)
-            store = Store(own_folder, identity, len(all_recipes), width, durable=durable)
+            store = Store(own_folder, identity, len(all_recipes), data.measures.stop, durable=durable)
             sweep = Sweep(program, data, pairs, store, settings)
             if settings.report is not None:
                 passes = f"{len(program.passes)} pass{'es' * (len(program.passes) != 1)}"

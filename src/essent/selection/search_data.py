@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +18,10 @@ from essent._core.texts import check_texts
 from essent.errors import InputError, UnknownNameError
 from essent.recipe.recipe import Recipe
 from essent.selection.annotation import AnnotatedPairs
-from essent.selection.label_free import TEACHER, Pairs, Teacher, is_label_free
+from essent.selection.label_free import TEACHER, Pairs, Teacher
 from essent.selection.program import TextPairs
+from essent.selection.topics import MEASURES, TOPICS, Topics
+from essent.selection.use import check_use, criterion_for, is_label_free
 from essent.tasks.base import LabeledTask
 from essent.tasks.data import rows_of
 from essent.tasks.examples import COLUMNS
@@ -58,14 +60,14 @@ class SearchData:
     """One data set of a search.
 
     A recipe's row in the store contains the cosines of the task's pairs (if it compares pairs), then those of
-    `extra_pairs`, then the task's evidence (if the task reads vectors).
+    `extra_pairs`, then the task's evidence (if the task reads vectors), then the measures of `topics`.
 
     Attributes:
         task: the labelled task; None without labels.
         texts: the texts that recipes learn from.
         criteria: scores of the task, or the criterion without labels; the first ranks.
         extra_pairs: pairs of texts that are compared in addition to the task's own.
-        teacher: the criterion without labels, which reads `extra_pairs`.
+        teacher, topics: the criterion without labels, which reads `extra_pairs`; None if it is not used.
         weight: of this data set among several.
     """
 
@@ -75,11 +77,18 @@ class SearchData:
     criteria: tuple[str, ...]
     extra_pairs: tuple[tuple[str, str], ...] = ()
     teacher: Teacher | None = None
+    topics: Topics | None = None
     weight: float = 1.0
 
     @classmethod
     def of(
-        cls, data: Any, folder: str | Path | None, criterion: str | Sequence[str], seed: int, weight: float = 1.0
+        cls,
+        data: Any,
+        folder: str | Path | None,
+        criterion: str | Sequence[str],
+        seed: int,
+        weight: float = 1.0,
+        use: str | None = None,
     ) -> SearchData:
         """Read the data and check the criteria.
 
@@ -89,7 +98,7 @@ class SearchData:
         name, task, texts, pairs = read_data(data, folder)
         criteria = tuple(dict.fromkeys([criterion] if isinstance(criterion, str) else criterion))
         if task is None:
-            criteria = criteria or (TEACHER,)
+            criteria = criteria or (_criterion_without_labels(check_use(use)),)
         else:
             for spec in criteria:
                 task = task.scored_by(spec)
@@ -104,9 +113,12 @@ class SearchData:
             _check_criterion(spec, name, task)
         label_free = list(filter(is_label_free, criteria))
         if len(label_free) > 1:
-            raise InputError(f"The criteria {' and '.join(label_free)} differ in their running text only. Use one.")
+            raise InputError(f"The criteria {' and '.join(label_free)} both read no labels. Use one.")
+        if label_free == [TOPICS]:
+            topics = Topics.of(texts, seed)
+            return cls(name, task, tuple(texts), criteria, topics.halves, None, topics, weight)
         teacher = Teacher.of(texts, pairs, seed, label_free[0].partition(":")[2]) if label_free else None
-        return cls(name, task, tuple(texts), criteria, teacher.pairs if teacher else (), teacher, weight)
+        return cls(name, task, tuple(texts), criteria, teacher.pairs if teacher else (), teacher, None, weight)
 
     @property
     def score(self) -> str | None:
@@ -120,9 +132,14 @@ class SearchData:
         return np.empty((0, 2), np.int64) if pairs is None else pairs
 
     @property
-    def reads_vectors(self) -> bool:
+    def task_reads_vectors(self) -> bool:
         """Whether the task reads the vectors themselves: classes, clusters, retrieval."""
         return self.task is not None and self.score is not None and self.task.compared() is None
+
+    @property
+    def reads_vectors(self) -> bool:
+        """Whether the task or the criterion reads the vectors themselves."""
+        return self.task_reads_vectors or self.topics is not None
 
     @property
     def extra(self) -> slice:
@@ -133,9 +150,28 @@ class SearchData:
     @property
     def evidence(self) -> slice:
         """The columns of a row that contain the task's evidence."""
-        if self.task is not None and self.reads_vectors:
+        if self.task is not None and self.task_reads_vectors:
             return slice(self.extra.stop, self.extra.stop + self.task.evidence_size)
         return slice(0, self.extra.start)
+
+    @property
+    def measures(self) -> slice:
+        """The columns of a row that contain the measures of `topics`."""
+        start = max(self.extra.stop, self.evidence.stop)
+        return slice(start, start + len(MEASURES) * (self.topics is not None))
+
+    def vector_evidence(self, vectors: np.ndarray, pairs: TextPairs) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield columns of a row, and the numbers in them, that are computed from a recipe's vectors (M,D).
+
+        Args:
+            pairs: the texts of these vectors, as from `text_pairs`.
+        """
+        if self.task is not None and self.task_reads_vectors:
+            yield self.evidence, self.task.evidence(vectors, pairs.fit.tolist())
+        if self.topics is not None:
+            halves = pairs.pairs[self.extra]
+            texts = vectors[pairs.fit[self.topics.rows]]
+            yield self.measures, self.topics.measure(texts, vectors[halves[:, 0]], vectors[halves[:, 1]])
 
     @property
     def labelled_items(self) -> list[tuple[str, ...]]:
@@ -152,10 +188,27 @@ class SearchData:
         """Return the values that distinguish this search from others."""
         contents = {
             "data": json.dumps([pairs.texts, pairs.pairs.tolist(), pairs.fit.tolist()]),
-            "judgements": repr(self.task) if self.reads_vectors else "",  # classes, answers, how vectors are scored
+            "judgements": repr(self.task)
+            if self.task_reads_vectors
+            else "",  # classes, answers, how vectors are scored
             "recipes": "\n".join(map(str, recipes)),
         }
         return {"model": model, **{key: hashlib.sha256(text.encode()).hexdigest() for key, text in contents.items()}}
+
+
+def _criterion_without_labels(use: str) -> str:
+    """Return the criterion without labels for a use.
+
+    Raises:
+        InputError: no criterion was shown to help this use.
+    """
+    criterion = criterion_for(use)
+    if criterion is None:
+        raise InputError(
+            f"Without labels, no criterion was shown to choose better recipes for {use} than the model's own pooling. "
+            "Keep that, or judge some pairs of texts (--ask 30), or pass labelled data (--data)."
+        )
+    return criterion
 
 
 def _check_criterion(spec: str, name: str, task: LabeledTask | None) -> None:
@@ -171,7 +224,7 @@ def _check_criterion(spec: str, name: str, task: LabeledTask | None) -> None:
         allowed = f"The scores of {name} ({task.kind}): {', '.join(names)}."
     if spec in SCORE_NAMES:
         raise InputError(f"The criterion {spec!r} needs labels{'' if task is None else ' of another kind'}. {allowed}")
-    hint = did_you_mean(spec.partition(":")[0], [*names, TEACHER])
+    hint = did_you_mean(spec.partition(":")[0], [*names, TEACHER, TOPICS])
     raise UnknownNameError(f"Unknown criterion {spec!r}. {hint} {allowed}")
 
 

@@ -260,7 +260,7 @@ def score_stored(sweep: Sweep) -> None:
     used = (
         4 * ALL_FLOATS * len(sweep.pairs.texts) * dimensions
     )  # bytes of vectors per thread: pooled, to fit on, shaped, unit
-    if data.task is not None and data.reads_vectors:
+    if data.task is not None and data.task_reads_vectors:
         used += data.task.working_bytes(dimensions)
     count = max(1, min(cores(), sweep.memory // max(used, 1)))
     threads, share = torch.get_num_threads(), max(1, cores() // count)
@@ -299,7 +299,7 @@ def score_stored(sweep: Sweep) -> None:
 def _score_recipes(sweep: Sweep, origins: Origins, recipes: Recipes) -> None:
     """Fill the store's rows of the recipes with these pooled vectors; moments are computed once for all recipes."""
     vectors = sweep.pooled(origins)  # (N,D)
-    fitted, pairs, rows, task = vectors[sweep.pairs.fit], sweep.pairs.pairs, sweep.store.rows, sweep.data.task
+    fitted, pairs, rows = vectors[sweep.pairs.fit], sweep.pairs.pairs, sweep.store.rows
     moments: Moments | None = None
     for index in recipes:
         shaping = sweep.program.recipes[index].shaping
@@ -317,5 +317,5 @@ def _score_recipes(sweep: Sweep, origins: Origins, recipes: Recipes) -> None:
         if shaping or len(origins) > 1:
             cosines = pair_cosines(torch.from_numpy(shaped)[:, None, None], torch.from_numpy(pairs))[0, 0]
             rows[index, : len(pairs)] = cosines.numpy()  # a single template without shaping is compared during its pass
-        if task is not None and sweep.data.reads_vectors:
-            rows[index, sweep.data.evidence] = task.evidence(shaped, sweep.pairs.fit.tolist())
+        for columns, numbers in sweep.data.vector_evidence(shaped, sweep.pairs):
+            rows[index, columns] = numbers

@@ -5,9 +5,20 @@ from __future__ import annotations
 from essent._core.registry import did_you_mean
 from essent.errors import UnknownNameError
 from essent.selection.label_free import TEACHER
+from essent.selection.topics import TOPICS
 
-SIMILARITY = "similarity"
-USES = (SIMILARITY, "clusters", "classes", "retrieval")
+SIMILARITY, CLUSTERS = "similarity", "clusters"
+USES = (SIMILARITY, CLUSTERS, "classes", "retrieval")
+UNKNOWN_USE = (
+    "Without labels and --for, recipes are chosen for the similarity of sentences. Whether the choice helps clusters, "
+    "classes or retrieval is not known."
+)
+CRITERIA = {SIMILARITY: TEACHER, CLUSTERS: TOPICS}
+
+
+def is_label_free(criterion: str) -> bool:
+    """Return whether a criterion reads no labels, as "topics", "teacher" and "teacher:corpus.txt" do."""
+    return criterion == TOPICS or criterion.partition(":")[0] == TEACHER
 
 
 def check_use(use: str | None) -> str:
@@ -25,4 +36,4 @@ def check_use(use: str | None) -> str:
 
 def criterion_for(use: str) -> str | None:
     """Return the criterion without labels that was shown to help this use; None if there is none."""
-    return TEACHER if use == SIMILARITY else None
+    return CRITERIA.get(use)

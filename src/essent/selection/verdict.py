@@ -1,37 +1,25 @@
-"""From scores to a leaderboard: the recipe that a search recommends, and the certainty of the choice.
+"""From scores by labels to a verdict: the recipe that a search recommends, and the certainty of the choice.
 
 The recipe ranked first is recommended if it is significantly better than the baselines, otherwise a baseline is.
-With labels, cross-validation decides; with test data, the comparison on these data.
-
-Without labels, a probability decides: that the recipe ranked first is better than a baseline. It is estimated from
-labelled cases, the rows of `label_free_cases.tsv`. For models, data sets and spaces, these contain the scores by
-`teacher` of the recipe that it ranked first and of a baseline, and the difference between the two by labels, in points
-(`benchmarks/criteria.py --cases`). The rule fitted to them reads one number, the level: the baseline's own score by
-`teacher`. If it is high, as on models trained for sentences, the baseline agrees with the teachers, and another recipe
-seldom gains. The size of the lead is less informative (`benchmarks/label_free_rule.py` compares rules on held-out
-models).
+Cross-validation decides; with test data, the comparison on these data.
 """
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from essent._core.types import ModelLike
 from essent.recipe.recipe import Recipe
-from essent.selection.annotation import PRIOR, AnnotatedPairs
 from essent.selection.evaluation import Bench
-from essent.selection.label_free import TEACHER, Teacher, is_label_free, mean_rank
+from essent.selection.label_free import mean_rank
 from essent.selection.leaderboard import Check, Leaderboard, Trial, rank_trials
 from essent.selection.search_data import HeldOut, SearchSettings
-from essent.selection.sweep import Passes
+from essent.selection.use import is_label_free
 from essent.tasks.base import LabeledTask
 from essent.tasks.comparison import (
     SEVERAL,
@@ -46,64 +34,10 @@ from essent.tasks.comparison import (
 )
 from essent.tasks.labels import spread_folds
 
-BOTH = f"judged + {TEACHER}"  # a few labels, and the score without labels
-RANKS = "mean rank"  # over several data sets; 1 for a recipe that is the best on each
 FOLDS = 5
 MIN_FOLD = 5  # units of a fold
 CHOICE = "the choice"  # of each fold, in comparisons
-SIMILARITY_ONLY = (
-    "Chosen without labels, for the similarity of sentences only. For clustering, classification or retrieval, search "
-    "with some labels of that kind (--data)."
-)
 NO_SCORE = "No recipe has a score: there is only one labelled example, or the labels or all similarities are constant."
-
-CASES = Path(__file__).parent / "label_free_cases.tsv"
-SIMILARITY = ("pairs", "duplicates")  # kinds of labels that compare two texts; the rule was fitted on these
-NEAREST = 20  # cases by which the loss on a new one is estimated
-# Logistic regression of "labels say that the first recipe is better" on the standardized level, each case weighted by
-# its difference in points: `python benchmarks/label_free_rule.py` prints these numbers.
-MEAN, SPREAD = 0.89467, 0.05473
-INTERCEPT, COEFFICIENT = 0.93570, -1.37073
-THRESHOLD = 0.5  # minimum probability at which the first recipe is chosen
-
-
-def make_board(run: Passes, top: int, seed: int) -> Leaderboard:
-    """Rank the recipes, with intervals of the `top` first rows and of the baselines, and choose the best."""
-    sweeps, baselines = run.sweeps, run.baselines
-    names, count = [str(recipe) for recipe in run.recipes], len(run.recipes)
-    data, rows, teacher = sweeps[0].data, sweeps[0].store.rows, sweeps[0].data.teacher
-    scored = [
-        Scored(data_set.task, data_set.score, names, sweep.store.rows[:count, data_set.evidence], data_set.weight)
-        for data_set, sweep in ((sweep.data, sweep) for sweep in sweeps)
-        if data_set.task is not None and data_set.score is not None
-    ]
-    scores: dict[str, np.ndarray] = {}
-    if len(sweeps) > 1:
-        by_name = {sweep.data.name: data_set.scores() for sweep, data_set in zip(sweeps, scored, strict=True)}
-        scores = {RANKS: mean_ranks(scored, list(by_name.values())), **by_name}
-    else:
-        if teacher is not None:
-            position = {recipe: number for number, recipe in enumerate(sweeps[0].program.recipes)}
-            teacher = teacher.with_reference(rows[[position[recipe] for recipe in run.reference]][:, data.extra])
-        for spec in data.criteria:
-            if teacher is not None and is_label_free(spec):
-                scores[spec] = teacher.scores(rows[:count, data.extra])
-            else:
-                scores[spec] = replace(scored[0], score=spec).scores()
-        if isinstance(data.task, AnnotatedPairs) and data.criteria == (data.score, TEACHER):
-            scored = [replace(scored[0], prior=100 * scores[TEACHER], prior_units=PRIOR)]
-            scores = {BOTH: scored[0].ranking(scores[data.criteria[0]]), **scores}
-    criterion = next(iter(scores))
-    trials = [
-        Trial(recipe, {name: float(values[number]) for name, values in scores.items()})
-        for number, recipe in enumerate(run.recipes)
-    ]
-    listed = list(dict.fromkeys([*(str(trial.recipe) for trial in rank_trials(trials, criterion)[:top]), *baselines]))
-    if teacher is None or scored:
-        return decide_by_labels(trials, criterion, baselines, scored, listed, seed=seed)
-    cosines = np.array(rows[[names.index(name) for name in listed], data.extra])
-    board = Leaderboard(criterion, rank_trials(trials, criterion), tuple(baselines))
-    return _decide_without_labels(board, dict(zip(listed, cosines, strict=True)), teacher, seed)
 
 
 def decide_by_labels(
@@ -134,7 +68,7 @@ def decide_by_labels(
         return decide(board, board.comparisons, f"{measurement}, chosen by {criterion} and compared by labels")
     draws = dict(zip(names, draws_of(retained, names, seed), strict=True))
     if criterion in scored[0].task.score_names:  # no draws of a mean rank, nor of a score that is not by labels alone
-        board = _add_intervals(board, draws)
+        board = add_intervals(board, draws)
     cross_validation = cross_validate(scored, [name for name in baselines if name != leader], seed)
     ties = [interval(draws[leader] - draw)[0] <= 0 for name, draw in draws.items() if name != leader]
     tie_note = (
@@ -152,38 +86,8 @@ def decide_by_labels(
     return decide(board, comparisons, f"{measurement}, by cross-validation ({folds})")
 
 
-def _decide_without_labels(
-    board: Leaderboard, cosines: Mapping[str, np.ndarray], teacher: Teacher, seed: int
-) -> Leaderboard:
-    """Add intervals, comparisons and the verdict to a leaderboard that is ranked by `teacher`.
-
-    Args:
-        cosines: (P,) by the text forms of the recipes with an interval, baselines included.
-    """
-    if not board.is_scored:
-        return replace(board, notes=(teacher.note, NO_SCORE))
-    leader, rows, criterion = str(board.leader), np.stack(list(cosines.values())), board.criterion
-    levels = dict(zip(cosines, teacher.scores(rows).tolist(), strict=True))
-    draws = dict(zip(cosines, teacher.bootstrap(rows, seed), strict=True))
-    others = [name for name in board.baselines if name != leader]
-    comparisons = []
-    for name in others:
-        difference, ends = levels[leader] - levels[name], interval(draws[leader] - draws[name])
-        comparisons.append(Comparison(leader, name, difference, *ends, math.nan, criterion, by_labels=False))
-    board = _add_intervals(board, draws)
-    board = replace(board, notes=(teacher.note, SIMILARITY_ONLY), comparisons=tuple(comparisons))
-    measurement = f"Measured for the similarity of sentences by cosine, without labels, by {criterion}"
-    board = decide(board, comparisons, measurement, [objection(leader, levels[name]) for name in others])
-    sentences = [board.verdict]
-    if others and board.kept is None:
-        chances = [f"{probability_of_improvement(levels[name]):.2f} that it is better than {name}" for name in others]
-        sentences.append(f"The probability is {' and '.join(chances)}, {_evidence_summary()}.")
-    if board.baselines:
-        sentences.append(loss_summary(levels[board.baselines[0]]))
-    return replace(board, verdict=" ".join(sentences))
-
-
-def _add_intervals(board: Leaderboard, draws: Mapping[str, np.ndarray]) -> Leaderboard:
+def add_intervals(board: Leaderboard, draws: Mapping[str, np.ndarray]) -> Leaderboard:
+    """Add the intervals of recipes with bootstrap draws of their score."""
     trials = [
         replace(trial, interval=interval(draws[str(trial.recipe)])) if str(trial.recipe) in draws else trial
         for trial in board.trials
@@ -282,53 +186,6 @@ def decide(
         return replace(board, kept=comparison.second, verdict=verdict)
     beaten = " and ".join(f"{comparison.second} by {comparison.figures()}" for comparison, _ in evidence)
     return replace(board, kept=None, verdict=f"{measurement}, {leader} is better than {beaten}.")
-
-
-def probability_of_improvement(level: float) -> float:
-    """Return the probability that the recipe ranked first by `teacher` is better than a baseline with this score."""
-    return float(1 / (1 + np.exp(-(INTERCEPT + COEFFICIENT * (level - MEAN) / SPREAD))))
-
-
-def objection(leader: str, level: float) -> str:
-    """Return why the recipe ranked first is not chosen; "" if it is likely to be better than the baseline."""
-    chance = probability_of_improvement(level)
-    if chance >= THRESHOLD:
-        return ""
-    return f"{leader} is better with a probability of only {chance:.2f}, {_evidence_summary()}"
-
-
-@cache
-def _measured_cases() -> tuple[dict[str, str], ...]:
-    """Return the rows of the file: kind of labels, baseline, its level, its gain by labels, and the best by labels."""
-    with CASES.open(encoding="utf-8", newline="") as file:
-        return tuple(csv.DictReader((line for line in file if not line.startswith("#")), delimiter="\t"))
-
-
-def _evidence_summary() -> str:
-    return f"estimated from {sum(case['kind'] in SIMILARITY for case in _measured_cases())} measured cases"
-
-
-def loss_summary(level: float) -> str:
-    """Describe how many points lower choices without labels scored than choices by labels, on similar models.
-
-    The loss of a case is that of the decision by the rule fitted to all other models; negative if it gained.
-
-    Args:
-        level: the score of `mean`, or of the first baseline, by `teacher`.
-    """
-    losses: dict[bool, list[tuple[float, float]]] = {True: [], False: []}  # by whether two texts are compared
-    for case in _measured_cases():
-        if case["baseline"] == "mean":
-            gain = float(case["gain"]) if float(case["left_out"]) >= THRESHOLD else 0.0
-            distance = abs(float(case["level"]) - level)
-            losses[case["kind"] in SIMILARITY].append((distance, float(case["by_labels"]) - gain))
-    similarity, classes = np.array(losses[True]), np.array(losses[False])[:, 1]
-    nearest = similarity[np.argsort(similarity[:, 0], kind="stable")[:NEAREST], 1]
-    return (
-        f"Chosen without labels; on similar models (the {len(nearest)} nearest of {len(similarity)} measured cases), "
-        f"such choices lost {nearest.mean():.1f} ± {nearest.std():.1f} points to choices by labels; on classes and "
-        f"clusters, they lost {classes.mean():.1f} ± {classes.std():.1f}."
-    )
 
 
 # -- test data --------------------------------------------------------------------------------------------------------

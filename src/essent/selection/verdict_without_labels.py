@@ -1,0 +1,149 @@
+"""From scores without labels to a verdict: a recipe is recommended if labelled cases show that such a choice gains.
+
+`teacher` ranks for similarity. A probability decides: that the recipe ranked first is better than a baseline. It is
+estimated from labelled cases, the rows of `label_free_cases.tsv`. For models, data sets and spaces, these contain the
+scores by `teacher` of the recipe that it ranked first and of a baseline, and the difference between the two by
+labels, in points (`benchmarks/criteria.py --cases`). The rule fitted to them reads one number, the level: the
+baseline's own score by `teacher`. If it is high, as on models trained for sentences, the baseline agrees with the
+teachers, and another recipe seldom gains. The size of the lead is less informative (`benchmarks/label_free_rule.py`
+compares rules on held-out models).
+
+`topics` ranks for clusters. The recipe ranked first must lead a baseline by MIN_LEAD.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from essent.selection.label_free import Teacher
+from essent.selection.leaderboard import Leaderboard
+from essent.selection.topics import MIN_LEAD, TOPICS
+from essent.selection.use import CLUSTERS
+from essent.selection.verdict import NO_SCORE, add_intervals, decide
+from essent.tasks.comparison import Comparison, interval
+
+SIMILARITY_ONLY = (
+    "Chosen without labels, for the similarity of sentences only. For clusters, pass --for clusters; for classes or "
+    "retrieval, search with some labels of that kind (--data)."
+)
+CLUSTERS_ONLY = (
+    "Chosen without labels, for clusters of texts about one topic. Whether the choice helps similarity, classes or "
+    "retrieval is not known."
+)
+CLUSTER_CASES = "TODO CASES"
+
+CASES = Path(__file__).parent / "label_free_cases.tsv"
+SIMILARITY = ("pairs", "duplicates")  # kinds of labels that compare two texts; the rule was fitted on these
+NEAREST = 20  # cases by which the loss on a new one is estimated
+# Logistic regression of "labels say that the first recipe is better" on the standardized level, each case weighted by
+# its difference in points: `python benchmarks/label_free_rule.py` prints these numbers.
+MEAN, SPREAD = 0.89467, 0.05473
+INTERCEPT, COEFFICIENT = 0.93570, -1.37073
+THRESHOLD = 0.5  # minimum probability at which the first recipe is chosen
+
+
+def decide_by_teacher(
+    board: Leaderboard, cosines: Mapping[str, np.ndarray], teacher: Teacher, seed: int
+) -> Leaderboard:
+    """Add intervals, comparisons and the verdict to a leaderboard that is ranked by `teacher`.
+
+    Args:
+        cosines: (P,) by the text forms of the recipes with an interval, baselines included.
+    """
+    if not board.is_scored:
+        return replace(board, notes=(teacher.note, NO_SCORE))
+    leader, rows, criterion = str(board.leader), np.stack(list(cosines.values())), board.criterion
+    levels = dict(zip(cosines, teacher.scores(rows).tolist(), strict=True))
+    draws = dict(zip(cosines, teacher.bootstrap(rows, seed), strict=True))
+    others = [name for name in board.baselines if name != leader]
+    comparisons = []
+    for name in others:
+        difference, ends = levels[leader] - levels[name], interval(draws[leader] - draws[name])
+        comparisons.append(Comparison(leader, name, difference, *ends, math.nan, criterion, by_labels=False))
+    board = add_intervals(board, draws)
+    board = replace(board, notes=(teacher.note, SIMILARITY_ONLY), comparisons=tuple(comparisons))
+    measurement = f"Measured for the similarity of sentences by cosine, without labels, by {criterion}"
+    board = decide(board, comparisons, measurement, [objection(leader, levels[name]) for name in others])
+    sentences = [board.verdict]
+    if others and board.kept is None:
+        chances = [f"{probability_of_improvement(levels[name]):.2f} that it is better than {name}" for name in others]
+        sentences.append(f"The probability is {' and '.join(chances)}, {_evidence_summary()}.")
+    if board.baselines:
+        sentences.append(loss_summary(levels[board.baselines[0]]))
+    return replace(board, verdict=" ".join(sentences))
+
+
+def decide_by_topics(board: Leaderboard) -> Leaderboard:
+    """Add the verdict to a leaderboard that is ranked by `topics`."""
+    if not board.is_scored:
+        return replace(board, notes=(NO_SCORE,))
+    leader, score = str(board.leader), board.trials[0].scores[TOPICS]
+    leads = {name: score - board.find(name).scores[TOPICS] for name in board.baselines if name != leader}
+    shown = [f"{name} by {lead:.3f}" for name, lead in leads.items()]
+    too_close = [name for name, lead in leads.items() if not lead >= MIN_LEAD]
+    if leader in board.baselines:
+        decision = f"the baseline {leader} has the best mean rank"
+    elif too_close:
+        decision = f"the baseline {too_close[0]} is retained: {leader} leads {' and '.join(shown)}"
+    else:
+        decision = f"{leader} leads {' and '.join(shown)}" if shown else f"{leader} was not compared with a baseline"
+    kept = too_close[0] if too_close and leader not in board.baselines else None
+    verdict = (
+        f"Measured for {CLUSTERS} without labels, by the mean rank of six measures ({TOPICS}), {decision}. A lead of "
+        f"{MIN_LEAD} is needed. {CLUSTER_CASES}"
+    )
+    return replace(board, kept=kept, verdict=verdict, notes=(CLUSTERS_ONLY,))
+
+
+def probability_of_improvement(level: float) -> float:
+    """Return the probability that the recipe ranked first by `teacher` is better than a baseline with this score."""
+    return float(1 / (1 + np.exp(-(INTERCEPT + COEFFICIENT * (level - MEAN) / SPREAD))))
+
+
+def objection(leader: str, level: float) -> str:
+    """Return why the recipe ranked first is not chosen; "" if it is likely to be better than the baseline."""
+    chance = probability_of_improvement(level)
+    if chance >= THRESHOLD:
+        return ""
+    return f"{leader} is better with a probability of only {chance:.2f}, {_evidence_summary()}"
+
+
+@cache
+def _measured_cases() -> tuple[dict[str, str], ...]:
+    """Return the rows of the file: kind of labels, baseline, its level, its gain by labels, and the best by labels."""
+    with CASES.open(encoding="utf-8", newline="") as file:
+        return tuple(csv.DictReader((line for line in file if not line.startswith("#")), delimiter="\t"))
+
+
+def _evidence_summary() -> str:
+    return f"estimated from {sum(case['kind'] in SIMILARITY for case in _measured_cases())} measured cases"
+
+
+def loss_summary(level: float) -> str:
+    """Describe how many points lower choices without labels scored than choices by labels, on similar models.
+
+    The loss of a case is that of the decision by the rule fitted to all other models; negative if it gained.
+
+    Args:
+        level: the score of `mean`, or of the first baseline, by `teacher`.
+    """
+    losses: dict[bool, list[tuple[float, float]]] = {True: [], False: []}  # by whether two texts are compared
+    for case in _measured_cases():
+        if case["baseline"] == "mean":
+            gain = float(case["gain"]) if float(case["left_out"]) >= THRESHOLD else 0.0
+            distance = abs(float(case["level"]) - level)
+            losses[case["kind"] in SIMILARITY].append((distance, float(case["by_labels"]) - gain))
+    similarity, classes = np.array(losses[True]), np.array(losses[False])[:, 1]
+    nearest = similarity[np.argsort(similarity[:, 0], kind="stable")[:NEAREST], 1]
+    return (
+        f"Chosen without labels; on similar models (the {len(nearest)} nearest of {len(similarity)} measured cases), "
+        f"such choices lost {nearest.mean():.1f} ± {nearest.std():.1f} points to choices by labels; on classes and "
+        f"clusters, they lost {classes.mean():.1f} ± {classes.std():.1f}."
+    )
