@@ -188,9 +188,8 @@ class SearchData:
         """Return the values that distinguish this search from others."""
         contents = {
             "data": json.dumps([pairs.texts, pairs.pairs.tolist(), pairs.fit.tolist()]),
-            "judgements": repr(self.task)
-            if self.task_reads_vectors
-            else "",  # classes, answers, how vectors are scored
+            # classes, answers, how vectors are scored
+            "judgements": repr(self.task) if self.task_reads_vectors else "",
             "recipes": "\n".join(map(str, recipes)),
         }
         return {"model": model, **{key: hashlib.sha256(text.encode()).hexdigest() for key, text in contents.items()}}
