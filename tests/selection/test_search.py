@@ -21,7 +21,7 @@ from essent.selection.search_data import SearchData, SearchSettings
 from essent.selection.space import Grid, Space
 from essent.selection.store import Store
 from essent.selection.sweep import Sweep
-from essent.selection.verdict import probability_of_improvement
+from essent.selection.verdict_without_labels import probability_of_improvement
 from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from near_ties import Watched, one_by_one
@@ -246,14 +246,14 @@ def test_leaderboard_without_scores(shell: SentenceTransformer) -> None:
 
 @pytest.mark.parametrize("data", [TASK.texts(), [pair[:2] for pair in TASK.pairs]], ids=["texts", "pairs"])
 def test_texts_and_pairs_without_labels(data: Any, shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("essent.selection.verdict.THRESHOLD", 0.0)
+    monkeypatch.setattr("essent.selection.verdict_without_labels.THRESHOLD", 0.0)
     board = search(shell, data, "weights")
     scores = [trial.scores["teacher"] for trial in board.trials]
     assert scores == sorted(scores, reverse=True)
     low, high = board.trials[0].interval or (np.nan, np.nan)
     assert low < scores[0] <= high
     assert {c.second for c in board.comparisons} == {"mean", "first-last"} - {str(board.leader)}
-    assert any("similarity of sentences only. For clustering" in note for note in board.notes)
+    assert any("similarity of sentences only. For clusters" in note for note in board.notes)
     assert (board.kept is None) == all(comparison.is_better for comparison in board.comparisons)
     assert "Chosen without labels; on similar models" in board.verdict
     chances = [
@@ -262,7 +262,7 @@ def test_texts_and_pairs_without_labels(data: Any, shell: SentenceTransformer, m
     ]
     sentence = f"The probability is {' and '.join(chances)}, estimated from "
     assert (sentence in board.verdict) == (board.kept is None and len(chances) > 0)
-    monkeypatch.setattr("essent.selection.verdict.THRESHOLD", 1.0)
+    monkeypatch.setattr("essent.selection.verdict_without_labels.THRESHOLD", 1.0)
     other = search(shell, data, Space(named=(str(board.leader), "cls")), baselines=("mean",))
     assert other.find("mean").scores["teacher"] == pytest.approx(board.find("mean").scores["teacher"], abs=1e-6)
     assert (other.kept, len(other.trials)) == ("mean", 3)  # what runs along is not ranked

@@ -13,17 +13,15 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from essent.recipe.recipe import Recipe
-from essent.selection import verdict
+from essent.selection import verdict_without_labels as rule
 from essent.selection.leaderboard import Check, Leaderboard, Trial
 from essent.selection.verdict import (
     cross_validate,
     decide,
     decide_by_labels,
     decide_by_tests,
-    loss_summary,
-    objection,
-    probability_of_improvement,
 )
+from essent.selection.verdict_without_labels import loss_summary, objection, probability_of_improvement
 from essent.tasks.comparison import Comparison, Scored, compare
 from essent.tasks.pairs import PairTask
 
@@ -112,8 +110,8 @@ def test_decision_over_several_tests(lows: tuple[float, ...], retained: str | No
 
 # -- without labels: the rule, its cases and coefficients -------------------------------------------------------------
 
-CASES = pd.read_csv(verdict.CASES, sep="\t", comment="#")
-SIMILARITY = CASES[CASES["kind"].isin(verdict.SIMILARITY)]
+CASES = pd.read_csv(rule.CASES, sep="\t", comment="#")
+SIMILARITY = CASES[CASES["kind"].isin(rule.SIMILARITY)]
 OVER_MEAN = SIMILARITY[SIMILARITY["baseline"] == "mean"]
 
 
@@ -127,7 +125,7 @@ def fitted(cases: pd.DataFrame) -> Pipeline:
 def test_rule_matches_its_cases_and_losses_are_by_rules_for_new_models() -> None:
     expected = fitted(SIMILARITY).predict_proba(SIMILARITY[["level"]].to_numpy())[:, 1]
     assert list(map(probability_of_improvement, SIMILARITY["level"])) == pytest.approx(expected, abs=2e-3)
-    assert min(expected) < verdict.THRESHOLD < max(expected)  # the decision depends on the level
+    assert min(expected) < rule.THRESHOLD < max(expected)  # the decision depends on the level
     assert CASES["model"].nunique() >= 3
     for model, own in CASES.groupby("model"):
         left_out = fitted(SIMILARITY[SIMILARITY["model"] != model]).predict_proba(own[["level"]].to_numpy())[:, 1]
@@ -138,18 +136,18 @@ def test_rule_beats_the_fixed_bound() -> None:
     gain = OVER_MEAN["gain"].to_numpy()
     by_rule, fixed, always, never = (
         float(np.mean(np.maximum(gain, 0) - np.where(chosen, gain, 0)))
-        for chosen in (OVER_MEAN["left_out"] >= verdict.THRESHOLD, OVER_MEAN["lead"] >= 0.07, True, False)
+        for chosen in (OVER_MEAN["left_out"] >= rule.THRESHOLD, OVER_MEAN["lead"] >= 0.07, True, False)
     )
     assert by_rule < min(fixed, always, never)
 
 
 def test_summaries_without_labels() -> None:
     level = OVER_MEAN["level"].iloc[0]
-    nearest = OVER_MEAN.iloc[np.argsort((OVER_MEAN["level"] - level).abs(), kind="stable")[: verdict.NEAREST]]
-    lost = nearest["by_labels"] - nearest["gain"].where(nearest["left_out"] >= verdict.THRESHOLD, 0)
+    nearest = OVER_MEAN.iloc[np.argsort((OVER_MEAN["level"] - level).abs(), kind="stable")[: rule.NEAREST]]
+    lost = nearest["by_labels"] - nearest["gain"].where(nearest["left_out"] >= rule.THRESHOLD, 0)
     numbers = re.findall(r"-?\d+\.\d", loss_summary(level))
     assert (numbers[:2], len(numbers)) == ([f"{np.mean(lost):.1f}", f"{np.std(lost):.1f}"], 4)
-    assert f"the {verdict.NEAREST} nearest of {len(OVER_MEAN)} measured cases" in loss_summary(level)
+    assert f"the {rule.NEAREST} nearest of {len(OVER_MEAN)} measured cases" in loss_summary(level)
     assert objection("ditto:1-1", 0.7) == ""  # a high level of the baseline is evidence against another recipe
     chance = f"{probability_of_improvement(0.98):.2f}"
     assert chance < "0.5"

@@ -82,6 +82,7 @@ def search(
     model: opt.Model,
     data: opt.Data = None,
     texts: opt.AnyTexts = None,
+    use: opt.Use = None,
     column: opt.Column = "text",
     space: Annotated[str, Parameter(alias="-s")] = "auto",
     ask: Annotated[int | None, Parameter(group=opt.INPUTS)] = None,
@@ -99,7 +100,7 @@ def search(
     $ essent search -m bert-base-uncased --data stsb.dev --test stsb sickr -o best --report search.png
     $ essent search -m ./my-model --data my-pairs.csv --space heads --top 5
     $ essent search -m ./my-model --data my-classes.csv my-queries/
-    $ essent search -m ./my-model --texts corpus.txt --space weights
+    $ essent search -m ./my-model --texts corpus.txt --for clusters
     $ essent search -m ./my-model --texts corpus.txt --ask 50 --ask-file pairs.csv
     ```
 
@@ -109,6 +110,7 @@ def search(
             pairs, duplicates, triplets, classes, clusters, retrieval), or KIND:FILE. With several data sets, the mean
             rank decides.
         texts: Choose without labels on these texts; sentences of running text must be in their original order.
+        use: What the vectors are for, if there are no labels. Default: similarity.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         space: Search space: auto (full, or decoder for a causal language model), heads, layers, weights, shaping, full,
             decoder, or a .yaml file of grids.
@@ -121,6 +123,8 @@ def search(
         opt.refuse({"--ask-file": ask_file}, "needs --ask N.")
     if texts is None:
         opt.refuse({"--ask": ask}, "selects pairs of unlabelled texts to annotate. Pass the texts with --texts.")
+    if ask is not None and use not in (None, "similarity"):
+        raise InputError(f"--ask selects pairs for similarity, not for {use}. Drop --ask, or label texts for --data.")
     options.check_outputs()
     check_report(report, options.force)
     prepare_torch("essent search")
@@ -137,7 +141,7 @@ def search(
         inputs = _annotated_pairs(ask_file, inputs, select)
         if inputs is None:
             return
-    board = run_search(model, inputs, space, work=work, **options.arguments, **options.options)
+    board = run_search(model, inputs, space, use=use, work=work, **options.arguments, **options.options)
     show_board(board, options)
     write_json_file(options.json_file, board.to_json)
     if report is not None:

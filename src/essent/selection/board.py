@@ -58,6 +58,6 @@ def make_board(run: Passes, top: int, seed: int) -> Leaderboard:
         return decide_by_labels(trials, criterion, baselines, scored, listed, seed=seed)
     board = Leaderboard(criterion, rank_trials(trials, criterion), tuple(baselines))
     if teacher is None:
-        return decide_by_topics(board)
+        return decide_by_topics(board, data.use)
     cosines = np.array(rows[[names.index(name) for name in listed], data.extra])
     return decide_by_teacher(board, dict(zip(listed, cosines, strict=True)), teacher, seed)

@@ -108,8 +108,7 @@ def search(
     check_size(top, "top")
     settings = _check_settings(memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
-    check_use(use)
-    data_sets = _data_sets(data, folder, criterion, weights, seed, use)
+    data_sets = _data_sets(data, folder, criterion, weights, seed, check_use(use))
     if use is None and not criterion and any(data_set.task is None for data_set in data_sets) and report is not None:
         report(UNKNOWN_USE)
     texts = [text for data_set in data_sets for text in data_set.texts]
@@ -226,7 +225,7 @@ def _data_sets(
     criterion: str | Sequence[str],
     weights: Sequence[float],
     seed: int,
-    use: str | None,
+    use: str,
 ) -> list[SearchData]:
     """Read one data set or several: a list of tasks or paths (a list of strings is texts without labels)."""
     sources: Sequence[Any] = [data]

@@ -21,7 +21,7 @@ from essent.selection.annotation import AnnotatedPairs
 from essent.selection.label_free import TEACHER, Pairs, Teacher
 from essent.selection.program import TextPairs
 from essent.selection.topics import MEASURES, TOPICS, Topics
-from essent.selection.use import check_use, criterion_for, is_label_free
+from essent.selection.use import SIMILARITY, criterion_for, is_label_free
 from essent.tasks.base import LabeledTask
 from essent.tasks.data import rows_of
 from essent.tasks.examples import COLUMNS
@@ -69,6 +69,7 @@ class SearchData:
         extra_pairs: pairs of texts that are compared in addition to the task's own.
         teacher, topics: the criterion without labels, which reads `extra_pairs`; None if it is not used.
         weight: of this data set among several.
+        use: what vectors are for; decides without labels only.
     """
 
     name: str
@@ -79,6 +80,7 @@ class SearchData:
     teacher: Teacher | None = None
     topics: Topics | None = None
     weight: float = 1.0
+    use: str = SIMILARITY
 
     @classmethod
     def of(
@@ -88,7 +90,7 @@ class SearchData:
         criterion: str | Sequence[str],
         seed: int,
         weight: float = 1.0,
-        use: str | None = None,
+        use: str = SIMILARITY,
     ) -> SearchData:
         """Read the data and check the criteria.
 
@@ -98,7 +100,7 @@ class SearchData:
         name, task, texts, pairs = read_data(data, folder)
         criteria = tuple(dict.fromkeys([criterion] if isinstance(criterion, str) else criterion))
         if task is None:
-            criteria = criteria or (_criterion_without_labels(check_use(use)),)
+            criteria = criteria or (_criterion_without_labels(use),)
         else:
             for spec in criteria:
                 task = task.scored_by(spec)
@@ -116,9 +118,9 @@ class SearchData:
             raise InputError(f"The criteria {' and '.join(label_free)} both read no labels. Use one.")
         if label_free == [TOPICS]:
             topics = Topics.of(texts, seed)
-            return cls(name, task, tuple(texts), criteria, topics.halves, None, topics, weight)
+            return cls(name, task, tuple(texts), criteria, topics.halves, None, topics, weight, use)
         teacher = Teacher.of(texts, pairs, seed, label_free[0].partition(":")[2]) if label_free else None
-        return cls(name, task, tuple(texts), criteria, teacher.pairs if teacher else (), teacher, None, weight)
+        return cls(name, task, tuple(texts), criteria, teacher.pairs if teacher else (), teacher, None, weight, use)
 
     @property
     def score(self) -> str | None:
@@ -205,7 +207,7 @@ def _criterion_without_labels(use: str) -> str:
     if criterion is None:
         raise InputError(
             f"Without labels, no criterion was shown to choose better recipes for {use} than the model's own pooling. "
-            "Keep that, or judge some pairs of texts (--ask 30), or pass labelled data (--data)."
+            "Keep its own pooling, or pass labelled data (--data)."
         )
     return criterion
 

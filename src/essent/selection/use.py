@@ -7,13 +7,12 @@ from essent.errors import UnknownNameError
 from essent.selection.label_free import TEACHER
 from essent.selection.topics import TOPICS
 
-SIMILARITY, CLUSTERS = "similarity", "clusters"
-USES = (SIMILARITY, CLUSTERS, "classes", "retrieval")
+SIMILARITY, CLUSTERS, CLASSES, RETRIEVAL = USES = ("similarity", "clusters", "classes", "retrieval")
 UNKNOWN_USE = (
     "Without labels and --for, recipes are chosen for the similarity of sentences. Whether the choice helps clusters, "
     "classes or retrieval is not known."
 )
-CRITERIA = {SIMILARITY: TEACHER, CLUSTERS: TOPICS}
+CRITERIA = {SIMILARITY: TEACHER, CLUSTERS: TOPICS, CLASSES: TOPICS}
 
 
 def is_label_free(criterion: str) -> bool:

@@ -25,19 +25,23 @@ import numpy as np
 from essent.selection.label_free import Teacher
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.topics import MIN_LEAD, TOPICS
-from essent.selection.use import CLUSTERS
+from essent.selection.use import CLASSES, CLUSTERS
 from essent.selection.verdict import NO_SCORE, add_intervals, decide
 from essent.tasks.comparison import Comparison, interval
 
 SIMILARITY_ONLY = (
-    "Chosen without labels, for the similarity of sentences only. For clusters, pass --for clusters; for classes or "
-    "retrieval, search with some labels of that kind (--data)."
+    "Chosen without labels, for the similarity of sentences only. For clusters or classes, pass --for; for retrieval, "
+    "search with some labelled queries (--data)."
 )
-CLUSTERS_ONLY = (
-    "Chosen without labels, for clusters of texts about one topic. Whether the choice helps similarity, classes or "
-    "retrieval is not known."
+TOPICS_ONLY = (
+    "Chosen without labels, for groups of texts with the same topic. Whether the choice helps similarity or retrieval "
+    "is not known, and it can harm groups that are not topics, such as sentiment."
 )
-CLUSTER_CASES = "TODO CASES"
+# What such choices gained over `mean` in the measured cases: docs/evidence/without-labels.md.
+TOPICS_CASES = {
+    CLUSTERS: "k-means accuracy changed by +X points on average, by -X at worst",
+    CLASSES: "the accuracy of a probe changed by +X points on average, by -X at worst",
+}
 
 CASES = Path(__file__).parent / "label_free_cases.tsv"
 SIMILARITY = ("pairs", "duplicates")  # kinds of labels that compare two texts; the rule was fitted on these
@@ -80,26 +84,24 @@ def decide_by_teacher(
     return replace(board, verdict=" ".join(sentences))
 
 
-def decide_by_topics(board: Leaderboard) -> Leaderboard:
-    """Add the verdict to a leaderboard that is ranked by `topics`."""
+def decide_by_topics(board: Leaderboard, use: str) -> Leaderboard:
+    """Add the verdict to a leaderboard that is ranked by `topics` for clusters or classes."""
     if not board.is_scored:
         return replace(board, notes=(NO_SCORE,))
     leader, score = str(board.leader), board.trials[0].scores[TOPICS]
     leads = {name: score - board.find(name).scores[TOPICS] for name in board.baselines if name != leader}
-    shown = [f"{name} by {lead:.3f}" for name, lead in leads.items()]
-    too_close = [name for name, lead in leads.items() if not lead >= MIN_LEAD]
-    if leader in board.baselines:
-        decision = f"the baseline {leader} has the best mean rank"
-    elif too_close:
-        decision = f"the baseline {too_close[0]} is retained: {leader} leads {' and '.join(shown)}"
+    too_close = [] if leader in board.baselines else [name for name, lead in leads.items() if not lead >= MIN_LEAD]
+    shown = " and ".join(f"{name} by {lead:.3f}" for name, lead in leads.items())
+    if too_close:
+        decision = f"the baseline {too_close[0]} is retained: {leader} leads {shown}, and must lead by {MIN_LEAD}"
+    elif leader in board.baselines:
+        decision = f"the baseline {leader} is the best"
     else:
-        decision = f"{leader} leads {' and '.join(shown)}" if shown else f"{leader} was not compared with a baseline"
-    kept = too_close[0] if too_close and leader not in board.baselines else None
-    verdict = (
-        f"Measured for {CLUSTERS} without labels, by the mean rank of six measures ({TOPICS}), {decision}. A lead of "
-        f"{MIN_LEAD} is needed. {CLUSTER_CASES}"
-    )
-    return replace(board, kept=kept, verdict=verdict, notes=(CLUSTERS_ONLY,))
+        decision = f"{leader} leads {shown}" if shown else f"{leader} was not compared with a baseline"
+    verdict = f"Measured for {use} without labels, by {TOPICS} (the mean rank by six measures), {decision}."
+    if use in TOPICS_CASES:
+        verdict += f" In measured cases, {TOPICS_CASES[use]}."
+    return replace(board, kept=next(iter(too_close), None), verdict=verdict, notes=(TOPICS_ONLY,))
 
 
 def probability_of_improvement(level: float) -> float:

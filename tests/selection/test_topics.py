@@ -1,0 +1,182 @@
+"""The criterion for clusters and classes: its measures against plain loops, planted topics, searches by use."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+from sklearn.cluster import KMeans
+from test_label_free import topic_texts
+
+from essent.errors import InputError, UnknownNameError
+from essent.selection import topics as module
+from essent.selection.run import search
+from essent.selection.space import Space
+from essent.selection.topics import MEASURES, MIN_LEAD, NEIGHBOURS, TOPICS, Topics
+
+TEXTS = topic_texts(80)
+
+
+def vectors_of(criterion: Topics, seed: int = 0, noise: float = 1.0) -> list[np.ndarray]:
+    """Vectors of the texts, first and second halves: the mean of a random vector per word, and noise."""
+    rng = np.random.default_rng(seed)
+    texts = [TEXTS[row] for row in criterion.rows]
+    names = [texts, *(list(side) for side in zip(*criterion.halves, strict=True))]
+    table = {word: rng.normal(size=8) for text in TEXTS for word in words(text)}
+    return [
+        np.array([np.mean([table[word] for word in words(text)], axis=0) + noise * rng.normal(size=8) for text in side])
+        for side in names
+    ]
+
+
+def words(text: str) -> list[str]:
+    return text.lower().replace(".", "").split()
+
+
+def nearest(vector: np.ndarray, matrix: np.ndarray, excluded: int) -> set[int]:
+    cosines = matrix @ vector / np.linalg.norm(matrix, axis=1) / np.linalg.norm(vector)
+    return set([row for row in np.argsort(-cosines).tolist() if row != excluded][:NEIGHBOURS])
+
+
+def test_measures_are_those_of_plain_loops() -> None:
+    criterion = Topics.of(TEXTS, seed=0)
+    vectors, first, second = vectors_of(criterion)
+    measured = dict(zip(MEASURES, criterion.measure(vectors, first, second), strict=True))
+    texts, count = [set(words(TEXTS[row])) for row in criterion.rows], len(criterion.rows)
+    frequency = {word: sum(word in text for text in texts) for word in set().union(*texts)}
+    vocabulary = [word for word, number in frequency.items() if 2 <= number <= 0.1 * count]
+    near = [nearest(vector, vectors, row) for row, vector in enumerate(vectors)]
+    near_half = [nearest(vector, vectors, row) for row, vector in zip(criterion.whole, first, strict=True)]
+
+    information = []
+    for clusters in module.CLUSTERS:
+        centred = vectors - vectors.mean(axis=0)
+        matrix = (centred / np.abs(centred).max()).astype(np.float32)
+        labels = KMeans(clusters, n_init=1, random_state=0).fit(matrix).labels_
+        share = [np.mean(labels == cluster) for cluster in range(clusters)]
+        total = 0.0
+        for word, cluster, occurs in itertools.product(vocabulary, range(clusters), (True, False)):
+            has = np.array([(word in text) == occurs for text in texts])
+            joint = np.mean(has & (labels == cluster))
+            total += joint * math.log(joint / (has.mean() * share[cluster])) if joint else 0.0
+        information.append(total / -sum(part * math.log(part) for part in share))
+    assert measured["words_of_clusters"] == pytest.approx(np.mean(information), rel=1e-5)
+    same = np.mean([labels[row] == labels[other] for row, others in enumerate(near) for other in others])
+    assert measured["modularity"] == pytest.approx(same - sum(part**2 for part in share), rel=1e-5)
+    shared = [len(half & near[row]) / NEIGHBOURS for half, row in zip(near_half, criterion.whole, strict=True)]
+    assert measured["neighbours_of_half"] == pytest.approx(np.mean(shared), rel=1e-5)
+
+    units = [matrix / np.linalg.norm(matrix, axis=1, keepdims=True) for matrix in (first, second)]
+    cosines = units[0] @ units[1].T
+    own = np.diag(cosines)
+    others = np.array([cosines[i, j] for i in range(len(own)) for j in range(len(own)) if i != j])
+    distance = (own.mean() - others.mean()) / math.sqrt((own.var() + others.var()) / 2)
+    assert measured["halves"] == pytest.approx(distance, rel=1e-4)
+
+    predicted = []
+    for (half, rest), others_near in zip(criterion.halves, near_half, strict=True):
+        new = [word for word in set(words(rest)) - set(words(half)) if word in vocabulary]
+        weights = [math.log(count / frequency[word]) for word in new]
+        hits = [any(word in texts[row] for row in others_near) for word in new]
+        if sum(weights):
+            predicted.append(sum(weight for weight, hit in zip(weights, hits, strict=True) if hit) / sum(weights))
+    assert measured["words_of_other_half"] == pytest.approx(np.mean(predicted), rel=1e-5)
+    assert measured["words_of_neighbours"] == pytest.approx(
+        np.mean([criterion.lexical[row, other] for row, others_near in enumerate(near) for other in others_near]),
+        rel=1e-5,
+    )
+    assert criterion.lexical.diagonal() == pytest.approx(np.ones(count), abs=1e-5)
+
+
+def test_less_noise_has_a_higher_score() -> None:
+    criterion = Topics.of(TEXTS, seed=0)
+    measures = [criterion.measure(*vectors_of(criterion, noise=noise)) for noise in (0.0, 2.0, 30.0)]
+    scores = criterion.scores(np.stack([*measures, np.full(len(MEASURES), np.nan)]))
+    assert np.argsort(-scores[:-1]).tolist() == [0, 1, 2]
+    assert np.isnan(scores[-1])
+
+
+def test_equal_vectors_have_no_score() -> None:
+    criterion = Topics.of(TEXTS, seed=0)
+    halves = np.ones((len(criterion.halves), 3))
+    assert np.isnan(criterion.measure(np.ones((len(TEXTS), 3)), halves, halves)).all()
+
+
+def test_texts_are_sampled_with_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_TEXTS", 60)
+    texts = ["", TEXTS[0], *TEXTS, TEXTS[3]]
+    first, same, other = (Topics.of(texts, seed) for seed in (0, 0, 1))
+    assert len(first.rows) == len({texts[row] for row in first.rows}) == 60
+    assert first.rows.tolist() == same.rows.tolist() != other.rows.tolist()
+    assert first.halves == same.halves
+    for (half, rest), row in zip(first.halves, first.whole, strict=True):
+        assert sorted([*half.split(), *rest.split()]) == sorted(texts[first.rows[row]].split())
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (TEXTS[:30], "at least 50 distinct texts are needed, there are 30"),
+        ([f"{n}a {n}b {n}c {n}d" for n in range(60)], "no word occurs in at least two of the texts"),
+    ],
+)
+def test_texts_that_cannot_be_measured(texts: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Topics.of(texts, seed=0)
+
+
+def test_scripts_without_spaces_are_split() -> None:
+    assert module._words("東京 Tower is 3 high") == ["東", "京", "tower", "is", "high"]
+
+
+# -- searches ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("use", ["clusters", "classes"])
+def test_a_baseline_is_retained_unless_the_leader_leads(
+    use: str, shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = Space(named=("cls", "first-last | centre | normalize"))
+    board = search(shell, TEXTS, space, use=use, baselines=("mean",))
+    scores = {str(trial.recipe): trial.scores[TOPICS] for trial in board.trials}
+    assert list(scores.values()) == sorted(scores.values(), reverse=True)
+    assert 0 < min(scores.values()) < max(scores.values()) < 1  # ranked among reference recipes too
+    leader = str(board.leader)
+    is_better = leader == "mean" or scores[leader] - scores["mean"] >= MIN_LEAD
+    assert str(board.best) == (leader if is_better else "mean")
+    assert f"Measured for {use} without labels" in board.verdict
+    assert "can harm groups that are not topics" in board.notes[0]
+    for lead, retained in ((2.0, True), (-2.0, False)):
+        monkeypatch.setattr("essent.selection.verdict_without_labels.MIN_LEAD", lead)
+        board = search(shell, TEXTS, Space(named=("cls", leader)), use=use, baselines=("last-token",))
+        assert (str(board.best) == "last-token") == (retained or str(board.leader) == "last-token")
+
+
+def test_labels_and_topics_side_by_side(shell: SentenceTransformer) -> None:
+    rows = [{"text": text, "label": str(number // 20)} for number, text in enumerate(TEXTS)]
+    board = search(shell, rows, Space(named=("mean", "cls")), criterion=["accuracy", TOPICS], baselines=("mean",))
+    unlabelled = search(shell, TEXTS, Space(named=("mean", "cls")), criterion=TOPICS, baselines=("mean",))
+    assert set(board.trials[0].scores) == {"accuracy", TOPICS}
+    for trial in unlabelled.trials:
+        assert board.find(trial.recipe).scores[TOPICS] == pytest.approx(trial.scores[TOPICS])
+
+
+def test_a_use_without_criterion_and_an_unknown_use(shell: SentenceTransformer) -> None:
+    with pytest.raises(InputError, match="no criterion was shown to choose better recipes for retrieval"):
+        search(shell, TEXTS, "weights", use="retrieval")
+    with pytest.raises(UnknownNameError, match="Unknown use 'topics'"):
+        search(shell, TEXTS, "weights", use="topics")
+    with pytest.raises(InputError, match="both read no labels"):
+        search(shell, TEXTS, "weights", criterion=["teacher", TOPICS])
+
+
+def test_what_is_optimized_is_said_before_the_search(shell: SentenceTransformer) -> None:
+    lines: list[str] = []
+    search(shell, TEXTS, Space(named=("cls",)), report=lines.append)
+    assert lines[0].startswith("Without labels and --for, recipes are chosen for the similarity of sentences.")
+    lines.clear()
+    search(shell, TEXTS, Space(named=("cls",)), use="similarity", report=lines.append)
+    assert not any("--for" in line for line in lines)
