@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ WORDS = (
     "a man is playing large flute two dogs run through the green field chasing red ball stock market fell sharply on "
     "monday after announcement she drinks cold coffee every morning kitten climbed old oak tree and stayed there"
 ).split()
-SMALL = {"RUNGS": (4, 8, 12), "MIN_STEPS": 8, "EPOCHS": 1, "BATCH": 16, "ENGINES": {}}
+SMALL = {"RUNGS": (4, 8, 12), "MIN_STEPS": 8, "EPOCHS": 1, "BATCH": 16, "ENGINES": {}, "LONGEST": 1, "TIMED_STEPS": 2}
 SPACES = {"auto": Space(plan.SPACES["tiny"].grids, ("static | normalize",), "auto")}
 
 
@@ -38,13 +39,13 @@ def duplicates(count: int, seed: int = 1) -> DuplicateTask:
 
 def make_small(patch: Any = setattr, trials: int = 2) -> None:
     """Few trials of few steps, and a small space: the maximum of a plan."""
-    from essent.improvement import run  # imports `space_of` under its own name
+    from essent.improvement import budget, recipes, training  # they import these under their own names
 
-    original = plan.space_of
-    for name, value in {**SMALL, "TRIALS": (trials,)}.items():
-        patch(plan, name, value)
-    for module in (plan, run):
-        patch(module, "space_of", lambda name: SPACES.get(name) or original(name))
+    original, modules = plan.space_of, (plan, budget, recipes, training)
+    values = {**SMALL, "TRIALS": (trials,), "space_of": lambda name: SPACES.get(name) or original(name)}
+    for module, (name, value) in product(modules, values.items()):
+        if hasattr(module, name):
+            patch(module, name, value)
 
 
 def digests(folder: Path, *parts: str) -> dict[str, str]:

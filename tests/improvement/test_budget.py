@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +13,24 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from essent._core import machine
-from essent.improvement.metric import Inputs, Metric
-from essent.improvement.plan import (
-    FORMAT,
+from essent.improvement.budget import (
+    MARGIN,
     MIN_STEPS,
     PAIRED,
     PROMPT_PASSES,
-    SHARES,
-    Journal,
-    parse_budget,
+    plan_encoder,
+    plan_larger_search,
     plan_search,
     plan_static,
+    plan_timing,
     plan_train,
     plan_trials,
-    space_of,
+    seconds_of_last,
+    share_of,
 )
+from essent.improvement.journal import FORMAT, Journal
+from essent.improvement.metric import Inputs, Metric
+from essent.improvement.plan import SHARES, parse_budget, space_of
 from essent.improvement.run import Run
 from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import read_capabilities
@@ -50,68 +52,117 @@ def run_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def make(spent: float, tasks: tuple[Any, ...] = (), **speed: float) -> Run:
         plan = {"steps": [*SHARES], "why": "", "own": "mean", "capabilities": asdict(MODEL), "engine": None}
         plan |= {"speed": {**SPEED, **speed}, "candidates": [{"seed": seed} for seed in range(8)], "seconds": spent}
+        plan["fitted"] = 1000
         (tmp_path / ".work").mkdir(exist_ok=True)
-        journal = {"identity": {"format": FORMAT}, "plan": plan}
-        (tmp_path / ".work" / "journal.json").write_text(json.dumps(journal), "utf-8")
+        entries = {"identity": {"format": FORMAT}, "plan": plan}
+        (tmp_path / ".work" / "journal.json").write_text(json.dumps(entries), "utf-8")
         model: Any = type("Model", (), {"tokenizer": range(1000)})
         inputs, unused = Inputs(TEXTS, (), tasks, ()), None
-        return Run(Journal(tmp_path, {}, force=False), model, inputs, unused, {"seconds": 1000.0}, False, print)
+        journal = Journal(tmp_path, {}, force=False)
+        return Run(journal, model, inputs, unused, {"seconds": 1000.0}, "teacher", False, print)
 
     return make
 
 
+@pytest.fixture
+def with_share(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Every step may use so many seconds."""
+
+    def share(seconds: float) -> None:
+        monkeypatch.setattr("essent.improvement.budget.share_of", lambda run, step: seconds)
+
+    return share
+
+
 def test_a_step_has_its_share_of_what_is_left(run_at: Any) -> None:
-    """What earlier steps save or exceed changes the later ones; a resumed run repeats the decision."""
+    """The cost of the last steps and a margin are set aside; what earlier steps save or exceed changes later ones."""
     run = run_at(200.0)
-    shares: dict[str, float] = {}
+    encoder, graph = 2 * 1000 * 0.01 + 15 + 5, 10 + 15  # fitting and calibrating; measuring takes 15 s
+    assert [seconds_of_last(run, step) for step in ("encoder", "static", "graph")] == [encoder, 4 * 40 + 15 + 5, graph]
+    rest = 800 - encoder - 0.08 * 800 - 0.02 * 800 - MARGIN * 1000  # static table and graph: at most their shares
+    assert share_of(run, "search") == pytest.approx(rest * 0.2 / 0.82)
+    assert share_of(run, "search", trained=False) > 3 * share_of(run, "search")
+    assert share_of(run, "train") > rest - 100  # everything
+    run.untrained = "why not"
+    assert share_of(run, "search") == pytest.approx(share_of(run_at(200.0), "search", trained=False))
+    assert share_of(run_at(2000.0), "encoder") == 0
 
-    def decide(name: str, seconds: float) -> dict[str, Any]:
-        shares[name] = seconds
-        return {"text": name, "why": ""}
 
-    for name in SHARES:
-        run.decide(name, partial(decide, name))
-    assert shares["search"] == pytest.approx(800 * 0.2)
-    assert shares["train"] == pytest.approx(800 * 0.47 / 0.65)
-    assert shares["graph"] == pytest.approx(800)
-    assert run.decide("search", partial(decide, "other"))["text"] == "search"
-    run = run_at(2000.0)
-    run.decide("encoder", partial(decide, "encoder"))
-    assert shares["encoder"] == 0
+def test_a_resumed_run_repeats_a_decision(run_at: Any) -> None:
+    run = run_at(0.0)
+    for text in ("first", "second"):
+        assert run.decide("search", lambda text=text: {"text": text, "why": ""})["text"] == "first"
 
 
 @pytest.mark.parametrize(
     ("seconds", "trials", "rungs"),
     [(700.0, 8, [32, 64, 128]), (500.0, 8, [16, 32, 64]), (300.0, 4, [32, 64]), (60.0, 2, [16]), (20.0, 1, [])],
 )
-def test_trials_fit_their_time(run_at: Any, seconds: float, trials: int, rungs: list[int]) -> None:
+def test_trials_fit_their_time(run_at: Any, with_share: Any, seconds: float, trials: int, rungs: list[int]) -> None:
     """8 trials of 16, 4 of 16 and 2 of 32 more steps are 256 steps of a second, and 14 measurements of 10."""
-    planned = plan_trials(run_at(0.0, step=1.0), seconds)
+    with_share(seconds)
+    planned = plan_trials(run_at(0.0), 1.0)
     assert (len(planned["settings"]), planned["rungs"]) == (trials, rungs)
+    assert bool(planned["missing"]) == (trials < 8)
 
 
-def test_there_are_no_trials_if_training_needs_their_time(run_at: Any) -> None:
-    seconds = 300.0
-    step_seconds = seconds * SHARES["train"] / SHARES["trials"] / MIN_STEPS
-    assert plan_trials(run_at(0.0, measured=0.0, step=1.01 * step_seconds), seconds)["rungs"] == []
+def test_there_are_no_trials_if_training_needs_their_time(run_at: Any, with_share: Any) -> None:
+    with_share(300.0)
+    step_seconds = 300.0 * SHARES["train"] / SHARES["trials"] / MIN_STEPS
+    assert plan_trials(run_at(0.0, measured=0.0), 1.01 * step_seconds)["rungs"] == []
 
 
-def test_training_steps_fit_their_time(run_at: Any) -> None:
-    """Three quarters of the time, less what measuring takes: two encoders, and every checkpoint if there are labels."""
-    assert plan_train(run_at(0.0), 1.0, 100.0)["steps"] == 75 - 25
-    assert plan_train(run_at(0.0), 0.1, 100.0)["steps"] == 120  # the maximum
+def test_training_is_refused_only_if_a_few_steps_do_not_fit(run_at: Any) -> None:
+    """The estimate from encoding is rough: by it, 24 steps of 30 s would not fit, but a few of them are timed."""
+    assert plan_timing(run_at(0.0))["steps"] == 8
+    planned = plan_timing(run_at(200.0, step=30.0))
+    assert (planned["steps"], planned["why"]) == (2, "")
+    assert "2 steps of training would take about 14 minutes" in plan_timing(run_at(0.0, step=420.0))["why"]
+
+
+def test_training_steps_fit_their_time(run_at: Any, with_share: Any) -> None:
+    """Less the search and what measuring takes: two encoders, and every checkpoint if there are labels."""
+    with_share(100.0)
+    first = plan_train(run_at(0.0), 1.0, 0, 120, 0)
+    assert first["steps"] == int(0.85 * (100 - 25 - 25))  # the rest is planned when the speed is known
+    assert plan_train(run_at(0.0), 0.1, 0, 120, 0)["steps"] == 120  # the maximum
+    further = plan_train(run_at(0.0), 2.0, 42, 120, first["every"])
+    assert further["steps"] == 42 + 21  # of 25 that fit
     pairs = PairTask.from_rows([(f"text {number}", "other", number / 30) for number in range(30)], "pairs")
-    planned = plan_train(run_at(0.0, (pairs,)), 1.0, 400.0)
-    assert (planned["steps"], planned["validations"]) == (120, 8)
-    assert plan_train(run_at(0.0, (pairs,)), 1.0, 200.0)["validations"] == 4
-    assert "would not fit the 100 s of the budget" in plan_train(run_at(900.0), 4.0, 100.0)["why"]
+    with_share(400.0)
+    planned = plan_train(run_at(0.0, (pairs,)), 1.0, 0, 120, 0)
+    assert (planned["steps"], planned["every"]) == (120, 15)
+    with_share(50.0)
+    assert "24 steps would take 96 s, but only" in plan_train(run_at(900.0), 4.0, 0, 120, 0)["why"]
 
 
-def test_static_tables_need_some_texts(run_at: Any) -> None:
-    planned = plan_static(run_at(0.0), 85.0)
+def test_a_search_is_repeated_if_it_can_be_larger(run_at: Any) -> None:
+    """It took a fifth of the expected time: the rest of its share is enough for more texts."""
+    run = run_at(0.0)
+    planned = plan_search(run, 60.0)
+    assert (planned["space"], "a search of the space 'auto' on 4000 texts" in planned["missing"]) == ("tiny", True)
+    run.searched = {**planned, "pace": 0.2, "ratio": 1.0, "measured": 10.0}
+    larger = plan_larger_search(run, 48.0)
+    assert (larger["space"], larger["texts"] > 1200, larger["why"]) == ("auto", True, "")
+    run.searched["pace"] = 1.0
+    assert plan_larger_search(run, 48.0)["why"] == "there is no time for a larger search"
+    run.searched["missing"] = ""
+    assert plan_larger_search(run, 480.0)["why"] == "all recipes were searched on all data"
+
+
+def test_what_is_left_fits_the_encoder_on_more_texts(run_at: Any) -> None:
+    assert plan_encoder(run_at(500.0))["texts"] == 4000
+    assert plan_encoder(run_at(990.0))["texts"] == 1000  # those of the measured encoders
+
+
+def test_static_tables_need_some_texts(run_at: Any, with_share: Any) -> None:
+    with_share(85.0)
+    planned = plan_static(run_at(0.0))
     assert (planned["texts"], planned["unseen"], planned["why"]) == (2000, "alone", "")
-    assert plan_static(run_at(0.0, tokens=1.0, seconds=0.2), 85.0)["unseen"] == "static"  # 200 s of 1,000
-    assert "about 13 s, but only 10 s" in plan_static(run_at(990.0), 5.0)["why"]
+    assert planned["missing"] == "a static table from 4000 texts instead of 2000"
+    assert plan_static(run_at(0.0, tokens=1.0, seconds=0.2))["unseen"] == "static"  # 200 s of 1,000
+    with_share(5.0)
+    assert "about 13 s, but only 10 s" in plan_static(run_at(990.0))["why"]
 
 
 def test_clustering_costs_grow_with_recipes_and_texts(run_at: Any) -> None:

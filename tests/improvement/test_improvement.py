@@ -19,7 +19,7 @@ import essent
 from command_line import read_json, run, write_rows
 from essent._core import machine
 from essent.errors import DataError, EssentError, InputError, UnknownNameError
-from essent.improvement import plan
+from essent.improvement import budget, plan
 from essent.improvement.metric import read_inputs
 from essent.improvement.results import Improved
 from essent.improvement.run import Run
@@ -64,11 +64,18 @@ def test_by_judgements(improved: Improved) -> None:
     assert essent.StaticEncoder.load(str(improved.folder / "static")).encode(TEXTS[:2]).shape[0] == 2
     assert "## How it was chosen" in (improved.folder / "encoder" / "README.md").read_text("utf-8")
     essent.verify(str(improved.folder / "encoder"))
+    optimized, gain, test, *_, answer = improved.overview
+    assert optimized.startswith("Optimized on your labels: ")
+    assert f"points, {encoder.score:.1f} instead of {improved.before[0]:.1f}. All choices were made on them" in gain
+    assert test.startswith("On the test (")
+    assert f"{encoder.test[0]:.1f}" in test
+    assert answer == f"{improved.why} It is in {improved.folder / 'static'}."
+    assert len(improved.overview) <= 8
     metadata = read_json(improved.folder / "improvement.json")
     assert metadata["gains"][0]["step"] == "search"
     assert {"encoder", "static"} <= {result["name"] for result in metadata["results"]}
     page = (improved.folder / "report.html").read_text("utf-8")
-    for part in ("Quality, speed and size", "Gain of each step", "on the test"):
+    for part in ("Optimized on your labels", "Quality, speed and size", "Gain of each step", "on the test"):
         assert part in page
     assert not list((improved.folder / ".work").rglob("*.safetensors"))  # the models of the steps
 
@@ -88,22 +95,53 @@ def test_the_same_command_computes_nothing_and_another_is_refused(
     assert digests(improved.folder, "encoder", "static") == before
     with pytest.raises(DataError, match=r"goal was 'size' and is 'speed'; seed was 0 and is 1"):
         essent.improve(str(bert), TEXTS, goal="speed", seed=1, **arguments)
+    with pytest.raises(DataError, match=r"use was 'similarity' and is 'clusters'"):
+        essent.improve(str(bert), TEXTS, goal="size", use="clusters", **arguments)
+
+
+def test_without_a_criterion_for_the_use_nothing_is_changed(bert: Path, small: None, tmp_path: Path) -> None:
+    """Neither search nor training: the encoder is the model as it is; a static table is chosen by its agreement."""
+    lines: list[str] = []
+    output = tmp_path / "out"
+    improvement = essent.improve(str(bert), TEXTS, output=output, use="clusters", options=CPU, note=lines.append)
+    assert lines[0].startswith("Optimizes nothing: no criterion without labels was shown to help clusters.")
+    assert improvement.gains == ()
+    assert not [name for name in improvement.metadata["steps"] if name.startswith(("search", "trials", "train"))]
+    model = SentenceTransformer(str(bert), device="cpu")
+    assert np.allclose(improvement.encoder(device="cpu").encode(TEXTS[:9]), model.encode(TEXTS[:9]), atol=1e-5)
+    encoder, static = (
+        next(part for part in improvement.results if part.name == name) for name in ("encoder", "static")
+    )
+    assert encoder.score == pytest.approx(100)
+    assert static.score == pytest.approx(static.agreement)
+    assert static.low < static.score < static.high
+    nothing, own, ask, used, _ = improvement.overview
+    assert nothing == "Nothing was optimized: no criterion without labels was shown to help clusters."
+    assert "own pooling mean" in own
+    assert "--for clusters --ask 30" in ask
+    assert "Nothing is left to do" in used
 
 
 @pytest.mark.slow  # half a minute: trials, training and two searches, judged by pairs that are made
 def test_without_labels(bert: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All steps run but trials, whose gain is chance here; training that does not gain is not kept; steps add up."""
-    monkeypatch.setattr(plan, "TRIALS", (1,))
+    monkeypatch.setattr(budget, "TRIALS", (1,))
     improvement = essent.improve(str(bert), TEXTS, output=tmp_path / "out", keep_all=True, options=CPU)
     assert not improvement.by_labels
     assert [gain.step for gain in improvement.gains] == ["search", "train"]
     total_gain = sum(gain.difference for gain in improvement.gains if gain.kept)
     assert improvement.results[0].score == pytest.approx(improvement.before[0] + total_gain, abs=1.5)
     assert any("lost" in note and "to choices by labels" in note for note in improvement.notes)
-    trained = tmp_path / "out" / ".work" / "train"
-    assert read_json(trained / "model" / "training.json")["best_step"] is None  # the last one
+    model = tmp_path / "out" / ".work" / "model"
+    assert read_json(model / "training.json")["best_step"] is None  # the last one
     done = improvement.metadata["steps"]
-    assert {*done["train"]["measured"]} == {"trained: mean", f"trained: {done['search']['name']}"}
+    prefix = f"trained for {done['train']['steps']} steps"
+    assert {f"{prefix}: mean", f"{prefix}: {done['search']['name']}"} <= {*done["train"]["measured"]}
+    optimized, gain, worth, *_ = improvement.overview
+    assert optimized == "Optimized: the similarity of sentences, without labels, by the criterion teacher."
+    assert "it does not measure how good they are" in gain
+    assert "clusters" in worth
+    assert "retrieval was not measured" in worth
 
 
 @pytest.mark.slow  # some seconds
@@ -115,7 +153,7 @@ def test_nothing_gained_keeps_the_recipe(bert: Path, small: None, tmp_path: Path
     assert improvement.metadata["recipe"] == "mean"
     assert not any(gain.kept for gain in improvement.gains)
     assert improvement.results[0].score == pytest.approx(improvement.before[0], abs=1e-3)
-    assert any("only its speed and size can be improved" in line for line in improvement.summary())
+    assert any("no step was significantly better than the model as it is" in line for line in improvement.overview)
     assert any("not trained: no recipe gains" in note for note in improvement.notes)
 
 
@@ -124,7 +162,7 @@ def test_a_spent_budget_gives_an_encoder(bert: Path, tmp_path: Path, monkeypatch
     monkeypatch.setattr(machine, "elapsed", itertools.count().__next__)
     improvement = essent.improve(str(bert), TEXTS, output=tmp_path / "out", budget="2s", options=CPU)
     assert not improvement.by_labels
-    assert "steps of training would take" in improvement.metadata["plan"]["why"]
+    assert not [name for name in improvement.metadata["steps"] if name.startswith(("timing", "trials", "train"))]
     assert [part.name for part in improvement.results] == ["encoder"]
     assert improvement.encoder(device="cpu").encode(["A text."]).shape[0] == 1
     assert any("No static was made: it would take about" in note for note in improvement.notes)
@@ -182,12 +220,15 @@ def test_the_command(bert: Path, small: None, tmp_path: Path) -> None:
     rows = [{"sentence1": a, "sentence2": b, "label": int(alike)} for a, b, alike in duplicates(40).pairs]
     pairs = write_rows(tmp_path / "alike.jsonl", rows)
     command = f"improve -m {bert} --texts {texts} --column body -d {pairs} -o {output} --device cpu".split()
-    printed = run(*command, "--goal", "size", "--budget", "1s")
+    printed = run(*command, "--goal", "size", "--budget", "1s", "--for", "classes")
     settings = read_json(output / "improvement.json")["about"]
     assert (settings["goal"], settings["budget"]) == ("size", "1s")
     assert "a budget of 1s" in printed.stderr
+    assert "measure similarity, not classes. The labels decide" in printed.stderr
+    assert printed.stdout.startswith("Optimized on your labels: ")
     assert f"It is in {output}" in printed.stdout
-    assert "goal was 'size' and is 'speed'" in run(*command, "--goal", "speed", code=2).stderr
+    other = run(*command, "--goal", "speed", "--for", "classes", "--budget", "1s", code=2)
+    assert "goal was 'size' and is 'speed'" in other.stderr
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
@@ -199,6 +240,7 @@ def test_the_command(bert: Path, small: None, tmp_path: Path) -> None:
         ({"texts": ["one", "one", "two"]}, InputError, "Too few texts: 2 different ones outside of the tests"),
         ({"texts": "corpus.txt"}, InputError, "Expected a list of texts"),
         ({"goal": "qualty"}, UnknownNameError, "quality"),
+        ({"use": "cluster"}, UnknownNameError, "clusters"),
         ({"budget": "30"}, InputError, "budget='30': must be a number of seconds"),
         ({"budget": "0s"}, InputError, "must be a number of seconds"),
         ({"seed": -1}, InputError, "seed=-1"),

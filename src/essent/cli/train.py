@@ -233,13 +233,15 @@ def improve(
     column: opt.Column = "text",
     budget: str = "30m",
     goal: Literal["quality", "speed", "size"] = "quality",
+    use: Annotated[Literal["similarity", "clusters", "classes", "retrieval"] | None, Parameter(name="--for")] = None,
     run: opt.Run = opt.Run(),
 ) -> None:
     """Make the best encoder within a time budget.
 
     The steps are a search of recipes, training, another search, a static table and a graph. Every step is measured on
-    --data, or without labels on the texts, before the next step starts; a step without a gain is dropped. The plan is
-    printed first. Ctrl-C stops the run and the same command resumes it; --force starts over.
+    --data, or without labels on the texts, before the next step starts; a step without a gain is dropped. The result
+    begins with what was optimized, what it gained and what that is worth. Ctrl-C stops the run and the same command
+    resumes it; --force starts over.
 
     ```console
     $ essent improve -m bert-base-uncased --texts corpus.jsonl --budget 60m -o better
@@ -257,6 +259,8 @@ def improve(
         budget: Maximum total time, such as 90s, 30m or 1.5h.
         goal: Which result to recommend: quality (the encoder), speed or size (the static table or the graph, if it
             retains most of the quality).
+        use: What the vectors are for. Without labels, a model is only changed for a use that a criterion was shown to
+            help: similarity. Default: similarity of sentences, or what the labels measure.
     """
     prepare_torch("essent improve")
     from essent.improvement.run import improve as run_improvement
@@ -270,6 +274,7 @@ def improve(
         folder=data_folder,
         budget=budget,
         goal=goal,
+        use=use,
         options=run.options,
         progress=wants_progress(),
         force=run.force,

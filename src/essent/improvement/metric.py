@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import stats
 from sentence_transformers import SentenceTransformer
 
 from essent._core import machine
@@ -133,16 +134,29 @@ class Metric:
     """Measures any object with `encode`, and compares encoders by labels, or without labels by a criterion.
 
     Args:
+        criterion: the criterion without labels; None to measure the agreement with the model as it is.
+        own: name of the model as it is, for this agreement.
         max_texts, max_test_texts: approximate maximum of the texts that are encoded to measure an encoder, and for the
             tests; labels are sampled to stay below this maximum.
 
     Attributes:
         notes: sentences about sampled labels.
+        paired_texts: description of the texts of the criterion's pairs.
+        by_agreement: whether scores are agreement with the model as it is, as there are neither labels nor a criterion.
         evidence: by name of an encoder; names that begin with "reference" are reference recipes of the criterion.
     """
 
-    def __init__(self, inputs: Inputs, seed: int, max_texts: int, max_test_texts: int) -> None:
-        self.seed, self.by_labels = seed, bool(inputs.tasks)
+    def __init__(
+        self,
+        inputs: Inputs,
+        seed: int,
+        max_texts: int,
+        max_test_texts: int,
+        *,
+        criterion: str | None = TEACHER,
+        own: str = "",
+    ) -> None:
+        self.seed, self.by_labels, self.own = seed, bool(inputs.tasks), own
         self.tasks = _limited(inputs.tasks, max_texts, seed)
         self.tests = _limited(inputs.tests, max_test_texts, seed)
         self.notes = [
@@ -151,11 +165,18 @@ class Metric:
             if smaller.units < task.units
         ]
         self.measured: dict[str, LabeledTask] = {f"data{number}": task for number, task in enumerate(self.tasks)}
-        if not self.by_labels:
+        self.by_agreement = not self.by_labels and criterion is None
+        if not self.by_labels and not self.by_agreement:
             count = max(min(len(inputs.held_out), max_texts // 3), MIN_PAIRED)
             self.teacher = Teacher.of([*inputs.held_out, *inputs.texts][:count], (), seed)
+            learned = max(0, count - len(inputs.held_out))
+            self.paired_texts = (
+                f"{count} texts, {learned} of them not held out" if learned else f"{count} held-out texts"
+            )
             self.measured["pairs"] = PairTask("pairs", tuple(Pair(a, b, 0.0, None) for a, b in self.teacher.pairs))
-        self.by = _name_of(self.tasks) if self.by_labels else f"{TEACHER} (without labels)"
+        self.by = _name_of(self.tasks) if self.by_labels else f"{criterion} (without labels)"
+        if self.by_agreement:
+            self.by = "agreement with the model as it is"
         self.test_name = _name_of(self.tests)
         self.held_out = list(inputs.held_out[: max(MIN_HELD_OUT, max_texts // 3)])
         pairs = np.random.default_rng(seed).integers(0, len(self.held_out), (2, RANDOM_PAIRS))
@@ -220,6 +241,8 @@ class Metric:
 
     def score(self, name: str, *, test: bool = False) -> float:
         """Return an encoder's score ×100 by the labels or the criterion, or on the tests, which no choice reads."""
+        if self.by_agreement and not test:
+            return self.agreement(self.own, name)
         if test or self.by_labels:
             data_sets = self._scored(name, test)
             return float(mean_of_data_sets(data_sets, [data_set.scores() for data_set in data_sets])[0])
@@ -244,9 +267,26 @@ class Metric:
         if test or self.by_labels:
             draws: np.ndarray = draws_of(self._scored(name, test), [name], self.seed)[0]
             return draws
+        if self.by_agreement:
+            return self._draws_of_agreement(name)
         return np.asarray(
             100 * self._fitted_teacher().bootstrap(self.evidence[name]["pairs"][None], self.seed, DRAWS)[0]
         )
+
+    def _draws_of_agreement(self, name: str) -> np.ndarray:
+        """Return the agreement with the model as it is on bootstrap draws of the held-out texts."""
+        first, second = self._random_pairs
+        counts = np.random.default_rng(self.seed).multinomial(
+            len(self.held_out), np.full(len(self.held_out), 1 / len(self.held_out)), DRAWS
+        )
+        own, other = (stats.rankdata(self.evidence[key]["cosines"].round(6)) for key in (self.own, name))
+        draws = np.empty(DRAWS)
+        for number, drawn in enumerate(counts):
+            weights = drawn[first] * drawn[second]  # pairs of texts that were both drawn
+            covariance = np.cov(own, other, fweights=weights)
+            variances = covariance.diagonal().prod()
+            draws[number] = 100 * covariance[0, 1] / np.sqrt(variances) if variances > 0 else np.nan
+        return draws
 
     def _scored(self, name: str, test: bool) -> list[Scored]:
         kind, tasks = ("test", self.tests) if test else ("data", self.tasks)

@@ -18,9 +18,8 @@ from essent.engine.compiled import compile as compile_graph
 from essent.engine.files import load as load_graph
 from essent.errors import EngineError, InputError
 from essent.improvement.plan import rounded
+from essent.improvement.summary import overview_of
 from essent.recipe.shaping.affine import AffineShaper
-from essent.report.parts import Column, Line, Number, Report, Section, Table, short_name, short_paths
-from essent.report.write import write_arranged
 from essent.static.distillation import collect, make_encoder
 from essent.static.gather import Settings as PassSettings
 from essent.static.table import Choice, Material
@@ -31,14 +30,12 @@ if TYPE_CHECKING:
     from essent.improvement.run import Run
 
 ENCODER, STATIC, GRAPH = "encoder", "static", "graph"  # steps and the folders that they write
-TRAINED = "trained: "  # prefix of a recipe on the trained model
+TRAINED = "trained for "  # beginning of the name of an encoder on a trained model: "trained for 120 steps: RECIPE"
 SMALLER = (2, 4)  # divisors of the dimensions, for smaller tables
 TABLES = (Choice(), Choice(weights="sif:0.01", ridge=0.03), Choice(weights="sif:0.01", shaping="abtt:2"))
 SMALL_TABLE = 0.98  # minimum share of a table's score for a smaller one to be chosen for the goal size
 GOOD_TABLE = 0.85  # minimum share of the encoder's score for a static table to be the answer for speed or size
 TIMED_TEXTS, TIMED_ROUNDS = 64, 3  # texts and rounds in which a result's speed is measured
-MEGABYTE = 1e6
-SETTINGS = ("model", "texts", "data", "test", "budget", "goal", "seed", "recipe", "seconds")
 
 
 @dataclass(frozen=True)
@@ -113,6 +110,7 @@ class Improved:
         folder: the output folder.
         answer: which of encoder, static and graph is best for the goal.
         why: the reason, in one sentence.
+        overview: at most eight sentences: what was optimized, what it gained, what that is worth, what was not tried.
         by: name of the metric.
         by_labels: whether the metric reads labels.
         before: score of the user's model as it is, with its interval.
@@ -133,6 +131,7 @@ class Improved:
     folder: Path
     answer: str
     why: str
+    overview: tuple[str, ...]
     by: str
     by_labels: bool
     before: tuple[float, float, float]
@@ -150,16 +149,9 @@ class Improved:
         return Encoder(str(self.folder / ENCODER), **options)
 
     def summary(self) -> Iterator[str]:
-        """Yield the gains, step by step, and the answer."""
-        first = self.results[0]
-        before = "{:.1f} [{:.1f}, {:.1f}]".format(*self.before)
-        yield f"{first.score:.1f} [{first.low:.1f}, {first.high:.1f}] instead of {before} by {self.by}."
-        if not self.by_labels:
-            yield "These points measure agreement with the teacher recipes, not correlation with labels."
+        """Yield the overview, then the gain of each step."""
+        yield from self.overview
         yield from (f"{gain.summary()}." for gain in self.gains)
-        if not any(gain.kept for gain in self.gains):
-            yield "No step was significantly better than the model as it is; only its speed and size can be improved."
-        yield f"{self.why} It is in {self.folder / self.answer}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -169,13 +161,19 @@ class Improved:
         return dict(plain({"format": "essent-improvement/1", **values, "about": metadata}))
 
 
+def recipe_of(name: str) -> str:
+    """Return the recipe of an encoder, whose name is preceded by that of a trained model if it runs on one."""
+    return name.partition(": ")[2] if name.startswith(TRAINED) else name
+
+
 # -- the steps that write --------------------------------------------------------------------------------------------
 
 
-def encoder(run: Run, folder: Path) -> dict[str, Any]:
+def encoder(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
     """Fit, calibrate and save the best encoder."""
-    fitted = run.encoder(run.choice)
-    path = _save(run, fitted, ENCODER)
+    texts = list(run.inputs.texts[: planned["texts"]])
+    fitted = run.encoder(run.choice, texts)
+    path = _save(run, fitted, ENCODER, texts)
     saved = Encoder(str(path), device=str(fitted.device))
     run.metric.evidence[ENCODER] = run.metric.measure(saved)
     return _figures(run, saved, path, [ENCODER])
@@ -186,7 +184,7 @@ def static(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]
     metric, texts = run.metric, list(run.inputs.texts[: planned["texts"]])
     source = Encoder(str(run.journal.output / ENCODER))
     averages, _ = collect(
-        run.shell(run.trained if run.choice.startswith(TRAINED) else None),
+        run.shell(run.model_of(run.choice)),
         texts,
         layers=["L"],
         teacher="mean",
@@ -211,7 +209,7 @@ def static(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]
     if run.settings["goal"] == "size":
         chosen = [name for name in forms if metric.score(name) >= SMALL_TABLE * metric.score(best)][-1]
     metric.evidence[STATIC] = metric.evidence[chosen]
-    path = _save(run, forms[chosen], STATIC)
+    path = _save(run, forms[chosen], STATIC, run.fit_texts)
     measured = [STATIC, *(name for name in forms if name != chosen)]
     return {"name": chosen, **_figures(run, Encoder(str(path), device="cpu"), path, measured)}
 
@@ -245,20 +243,20 @@ def graph(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
     return _figures(run, compiled, path, [GRAPH])
 
 
-def _save(run: Run, encoder: Encoder, name: str) -> Path:
-    """Calibrate an encoder on the texts, and on labelled duplicates if there are any; save it.
+def _save(run: Run, encoder: Encoder, name: str, texts: list[str]) -> Path:
+    """Calibrate an encoder on texts, and on labelled duplicates if there are any; save it.
 
     Its model card contains its origin, but no times, so that the same run writes the same card.
     """
     duplicates = [task for task in run.inputs.tasks if isinstance(task, DuplicateTask)]
     for pairs in (*duplicates[:1], None):
         try:
-            encoder.calibrate(run.fit_texts, pairs, seed=run.settings["seed"])
+            encoder.calibrate(texts, pairs, seed=run.settings["seed"])
             break
         except InputError as error:  # too few labelled matches, or a similarity other than the cosine
             run.note(f"Similarities: {error}")
     lines = [f"`essent improve` on {len(run.inputs.texts):,} texts, measured by {run.metric.by}."]
-    for recipe in dict.fromkeys([run.plan["own"], run.choice]):
+    for recipe in dict.fromkeys([run.plan["own"], run.choice]) if not run.metric.by_agreement else ():
         lines.append("`{}`: {:.2f} [{:.2f}, {:.2f}]".format(recipe, *run.metric.with_interval(recipe)))
     if run.metric.tests:
         figures = "{:.2f} [{:.2f}, {:.2f}]".format(*run.metric.with_interval(run.choice, test=True))
@@ -293,7 +291,11 @@ def _figures(run: Run, encoder: Any, folder: Path, measured: list[str]) -> dict[
 def collect_results(run: Run) -> Improved:
     """Return the results of a finished run."""
     metric, own, spent = run.metric, run.plan["own"], run.journal.spent
-    steps = {name: run.journal.entries[name] for name in run.plan["steps"] if name in run.journal.entries}
+    steps = {
+        name: values
+        for name, values in run.journal.entries.items()
+        if name not in ("identity", "plan") and not name.startswith("plan of")
+    }
     outputs: dict[str, Output] = {}
     for step in (ENCODER, STATIC, GRAPH):
         values = steps.get(step, {"agreement": {}})
@@ -308,15 +310,18 @@ def collect_results(run: Run) -> Improved:
         run.notes.append(f"The improvement took {rounded(spent)}, more than the budget.")
     metadata = {
         **run.journal.entries["identity"],
-        "recipe": run.choice.removeprefix(TRAINED),
+        "recipe": recipe_of(run.choice),
         "plan": run.plan,
         "steps": steps,
         "before_on_test": metric.with_interval(own, test=True) if metric.tests else None,
         "seconds": round(spent, 1),
     }
+    answer, why = answer_of(run.settings["goal"], outputs, metric.by)
     return Improved(
         run.journal.output,
-        *answer_of(run.settings["goal"], outputs),
+        answer,
+        why,
+        overview_of(run, ENCODER, f"{why} It is in {run.journal.output / answer}.", spent),
         metric.by,
         metric.by_labels,
         metric.with_interval(own),
@@ -327,60 +332,16 @@ def collect_results(run: Run) -> Improved:
     )
 
 
-def answer_of(goal: str, outputs: Mapping[str, Output]) -> tuple[str, str]:
-    """Return the best result for a goal, and the reason; speeds do not influence the answer."""
+def answer_of(goal: str, outputs: Mapping[str, Output], by: str) -> tuple[str, str]:
+    """Return the best result for a goal, and the reason with its measure; speeds do not influence the answer."""
     encoder, static = outputs[ENCODER], outputs.get(STATIC)
     if goal == "quality":
         graph_note = " The graph gives the same vectors, faster." if GRAPH in outputs else ""
-        return ENCODER, f"For quality the answer is the encoder.{graph_note}"
+        return ENCODER, f"For quality by {by}, the answer is the encoder.{graph_note}"
     share = 0.0 if static is None or encoder.score <= 0 else static.score / encoder.score
     if share >= GOOD_TABLE:
-        return STATIC, f"For {goal} the answer is the static table: it retains {100 * share:.0f} % of the score."
-    lost = f"the static table retains only {100 * share:.0f} % of the score" if static else "there is no static table"
+        return STATIC, f"For {goal}, the answer is the static table: it retains {100 * share:.0f} % of {by}."
+    lost = f"the static table retains only {100 * share:.0f} % of {by}" if static else "there is no static table"
     if goal == "speed" and GRAPH in outputs:
-        return GRAPH, f"For speed the answer is the graph: {lost}."
-    return ENCODER, f"For {goal} the answer is the encoder: {lost}."
-
-
-def write_page(improved: Improved, path: Path) -> None:
-    """Write the report: quality, speed and size, the gain of each step, and the settings; see `write_report`."""
-    metadata, before_on_test = improved.metadata, improved.metadata["before_on_test"]
-    columns = (
-        Column("result", None),
-        Column(improved.by, 2, "higher"),
-        *([Column("on the test", 2, "higher")] if before_on_test else []),
-        Column("agrees with the encoder", 1),
-        Column("texts per second", 0, "higher"),
-        Column("MB", 1, "lower"),
-    )
-    rows: list[Line] = []
-    for output in (Output("as it is", *improved.before, before_on_test), *improved.results):
-        scores = [Number(output.score, output.low, output.high), *([Number(*output.test)] if output.test else [])]
-        megabytes = None if output.bytes is None else output.bytes / MEGABYTE
-        rows.append((output.name, *scores, *map(Number, (output.agreement, output.texts_per_second, megabytes))))
-    caption = (
-        "Scores ×100 with their 95 % interval. Agreement: Spearman ×100 between the similarities of random pairs of "
-        "held-out texts. Speeds were measured on this machine, on texts of mixed length."
-    )
-    results = Table("Results", columns, tuple(rows), caption)
-    columns = (
-        *(Column(name, None) for name in ("step", "what it did", "retained")),
-        Column("points"),
-        Column("seconds", 0),
-    )
-    rows = []
-    for gain in improved.gains:
-        points, retained = Number(gain.difference, gain.low, gain.high), "yes" if gain.kept else "no"
-        rows.append((gain.step, gain.by, retained, points, Number(gain.seconds)))
-    caption = "Points gained over the best encoder before the step, paired, with their 95 % interval."
-    gains = Table("Steps", columns, tuple(rows), caption)
-    values = {name: ", ".join(text) if isinstance(text := metadata[name], list) else str(text) for name in SETTINGS}
-    settings = tuple((name, short_paths(text)) for name, text in {**values, **library_versions()}.items())
-    sections = (
-        Section("Quality, speed and size", (results,), notes=improved.notes),
-        Section("Gain of each step", (gains,)),
-        Section("Settings and versions", (Table("Settings", (Column("name", None), Column("value", None)), settings),)),
-    )
-    title = f"{short_name(str(metadata['model']))}, improved"
-    about = f"{metadata['texts'].partition(',')[0]}, budget {metadata['budget']}, measured by {improved.by}."
-    write_arranged(Report(title, sections, about, tuple(map(short_paths, improved.summary()))), path)
+        return GRAPH, f"For speed, the answer is the graph: {lost}."
+    return ENCODER, f"For {goal}, the answer is the encoder: {lost}."

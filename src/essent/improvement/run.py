@@ -3,7 +3,8 @@
 search recipes ─ trials ─ train, search again ─ encoder ─ static ─ graph ─ report
 
 Each step is a function that measures encoders and returns plain values. The journal stores both, so that a killed run
-resumes after its last finished step.
+resumes after its last finished step. Without labels, and without a criterion for the use of the vectors, nothing is
+chosen: the encoder is the model as it is.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,28 +30,19 @@ from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.errors import InputError, UnknownNameError
 from essent.improvement import results
-from essent.improvement.metric import Inputs, Metric, read_inputs, subsample
-from essent.improvement.plan import (
-    MAX_VALIDATIONS,
-    SHARES,
-    Journal,
-    make_plan,
-    parse_budget,
-    plan_graph,
-    plan_search,
-    plan_static,
-    plan_train,
-    plan_trials,
-    space_of,
-)
-from essent.improvement.results import TRAINED, Gain, Improved
+from essent.improvement.budget import plan_encoder, plan_graph, plan_static, share_of
+from essent.improvement.journal import Journal
+from essent.improvement.metric import Inputs, Metric, read_inputs
+from essent.improvement.page import write_page
+from essent.improvement.plan import make_plan, parse_budget
+from essent.improvement.recipes import choose_recipe, search_larger, time_again
+from essent.improvement.results import Gain, Improved, recipe_of
+from essent.improvement.summary import misfit, purpose, uses_of
+from essent.improvement.training import train_if_better
 from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import load, open_model
-from essent.recipe.recipe import Recipe
 from essent.report.write import check_library
-from essent.selection.leaderboard import Leaderboard
-from essent.selection.run import search as search_recipes
-from essent.training.run import train as train_model
+from essent.selection.use import check_use, criterion_for
 from essent.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -68,6 +59,7 @@ def improve(
     folder: str | Path | None = None,
     budget: str = "30m",
     goal: str = "quality",
+    use: str | None = None,
     keep_all: bool = False,
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
@@ -83,12 +75,15 @@ def improve(
         model: a hub name, a folder, or a loaded SentenceTransformer.
         texts: at least 50 texts like those to be encoded.
         data: labels of any kind to choose on: a task, its name or file, rows in memory, or a list of tasks and files.
-            By default, everything is chosen without labels, for sentence similarity.
+            By default, everything is chosen without labels.
         output: the folder to write: encoder, static, graph, report.html, improvement.json.
         test: tasks on which every result is measured, but nothing is chosen.
         folder: local data for task names, as in `essent.tasks.load_task`.
         budget: maximum time for all steps together, such as 90s, 30m or 1.5h.
         goal: quality (the answer is the encoder), speed or size (the static table, or the graph, if good enough).
+        use: what the vectors are for: similarity, clusters, classes or retrieval. Without labels, the criterion of this
+            use decides; if there is none, the encoder is the model as it is. By default similarity, or the use of the
+            labels.
         keep_all: retain the models and vectors of every step in the folder `.work` of `output`.
         seed: seed of all random choices.
         options: keyword arguments of SentenceTransformer (device, revision …).
@@ -97,8 +92,8 @@ def improve(
         note: called with one line per event; by default the lines are logged.
 
     Raises:
-        InputError, UnknownNameError, DataError: too few texts, an unknown goal, an invalid budget, a folder with other
-            contents, labels that cannot be read; before the model is loaded.
+        InputError, UnknownNameError, DataError: too few texts, an unknown goal or use, an invalid budget, a folder with
+            other contents, labels that cannot be read; before the model is loaded.
         RecipeError: a folder that an Encoder saved, or a model that ends in modules that no recipe describes.
         MissingDependencyError: the extra `report` is not installed.
 
@@ -112,6 +107,7 @@ def improve(
     """
     if goal not in GOALS:
         raise UnknownNameError(f"Unknown goal {goal!r}. {did_you_mean(str(goal), list(GOALS))}")
+    criterion = criterion_for(check_use(use))
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InputError(f"seed={seed!r}: must be a whole number of at least 0.")
     seconds, options = parse_budget(budget), dict(options or {})
@@ -123,23 +119,27 @@ def improve(
         **inputs.identity(),
         "budget": budget,
         "goal": goal,
+        "use": use or uses_of(inputs.tasks) or check_use(None),
+        "named_use": use is not None,
         "seed": seed,
         "options": {name: str(value) for name, value in options.items() if name != "token"},
     }
     journal = Journal(Path(output), identity, force)
+    note(purpose(inputs.tasks, use, criterion))
     opened = open_model(model, options)
-    plan = journal.once("plan", lambda: make_plan(copy.deepcopy(opened), inputs, seconds, seed))
-    metric = Metric(inputs, seed, *plan["measured"])
-    run = Run(journal, opened, inputs, metric, {**identity, "seconds": seconds}, progress, note)
-    run.notes += [*inputs.notes, *metric.notes]
+    plan = journal.once("plan", lambda: make_plan(copy.deepcopy(opened), inputs, seconds, seed, criterion))
+    metric = Metric(inputs, seed, *plan["measured"], criterion=criterion, own=plan["own"])
+    run = Run(journal, opened, inputs, metric, {**identity, "seconds": seconds}, criterion, progress, note)
+    run.notes += [*misfit(inputs.tasks, use), *inputs.notes, *metric.notes]
     note(f"Measured by {metric.by}. The steps, with a budget of {budget}: {', '.join(plan['steps'])}.")
     try:
-        if choose_recipe(run):
-            train_if_better(run)
-        run.step("encoder", results.encoder)
+        improve_model(run)
+        planned = run.decide("encoder", partial(plan_encoder, run))
+        run.step("encoder", partial(results.encoder, planned=planned))
         for name, plan_step, step in (("static", plan_static, results.static), ("graph", plan_graph, results.graph)):
-            if name in plan["steps"]:
+            if name in run.steps:
                 planned = run.decide(name, partial(plan_step, run))
+                run.missing[name] = (planned["missing"], planned["missing_seconds"])
                 if planned["why"]:
                     run.notes.append(f"No {name} was made: {planned['why']}.")
                 else:
@@ -148,11 +148,37 @@ def improve(
         raise KeyboardInterrupt(f"Stopped. Run the same command to resume from {journal.folder}.") from None
     improved = results.collect_results(run)
     write_json(improved.folder / "improvement.json", improved.to_dict(), indent=1)
-    results.write_page(improved, improved.folder / "report.html")
+    write_page(improved, improved.folder / "report.html")
     if not keep_all:
         for path in filter(Path.is_dir, journal.folder.iterdir()):
             shutil.rmtree(path, ignore_errors=True)
     return improved
+
+
+def improve_model(run: Run) -> None:
+    """Choose the recipe, and train the model if a recipe gains; the steps that write follow."""
+    run.choice, why = run.plan["own"], run.plan["why"]
+    if "search" not in run.steps:
+        run.untrained = why
+        run.searched = run.step("measure", measure_own)
+        return
+    if not choose_recipe(run) and not why:
+        why = (
+            "no recipe gains over its own pooling, as on models that were trained for similarity, or when the labels "
+            "are classes"
+        )
+    if why := why or train_if_better(run):
+        run.untrained = why
+        run.notes.append(f"The model was not trained: {why}.")
+        search_larger(run, "search with the rest", share_of(run, "search"))
+    run.notes += [run.searched["verdict"], *run.searched["notes"]]
+
+
+def measure_own(run: Run, folder: Path) -> dict[str, Any]:
+    """Measure the model as it is, to which other results are compared, and its speed."""
+    began = machine.elapsed()
+    run.measure(run.choice)
+    return {"measured": machine.elapsed() - began, "ratio": time_again(run)}
 
 
 # -- the state of a run ------------------------------------------------------------------------------------------------
@@ -165,7 +191,14 @@ class Run:
     Attributes:
         model: the user's model, which does not change.
         settings: the arguments of `improve` by name.
-        choice: name of the best encoder so far: its recipe, preceded by `TRAINED` if it runs on the trained model.
+        criterion: the criterion without labels for the use of the vectors; None if there is none.
+        choice: name of the best encoder so far: its recipe, preceded by a name in `models` and ": " if it runs on a
+            trained model.
+        searched: plan and values of the last search on the given model, with the speeds that it measured.
+        models: folders of trained models by name.
+        untrained: why the model was not trained.
+        missing: per step, what more time would add, and its seconds.
+        complete: sentences about steps for which more time adds nothing.
         gains: per step, the names of the new and the old encoder, and the fields of `Gain` except the points.
         notes: sentences that readers need to understand the scores.
     """
@@ -175,9 +208,15 @@ class Run:
     inputs: Inputs
     metric: Metric
     settings: Mapping[str, Any]
+    criterion: str | None
     progress: bool
     note: Callable[[str], None]
     choice: str = ""
+    searched: dict[str, Any] = field(default_factory=dict)
+    models: dict[str, Path] = field(default_factory=dict)
+    untrained: str = ""
+    missing: dict[str, tuple[str, float]] = field(default_factory=dict)
+    complete: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     gains: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
 
@@ -185,11 +224,9 @@ class Run:
         self.plan = dict(self.journal.entries["plan"])
         self.capabilities = ModelCapabilities(**self.plan["capabilities"])
 
-    def decide(self, step: str, compute: Callable[[float], dict[str, Any]]) -> dict[str, Any]:
-        """Return how much a step does in its share of the remaining budget; a resumed run repeats the decision."""
-        order, seconds = self.plan["steps"], max(self.remaining, 0.0)
-        seconds *= SHARES[step] / sum(SHARES[name] for name in order[order.index(step) :])
-        planned = self.journal.once(f"plan of {step}", lambda: compute(seconds))
+    def decide(self, step: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return how much a step does; a resumed run repeats the decision."""
+        planned = self.journal.once(f"plan of {step}", compute)
         self.note(f"{step}: {planned['why'] or planned['text']}")
         return planned
 
@@ -222,13 +259,31 @@ class Run:
         return float(self.settings["seconds"] - self.journal.spent)
 
     @property
-    def trained(self) -> Path:
-        """The folder of the trained model."""
-        return self.journal.folder / "train" / "model"
+    def steps(self) -> list[str]:
+        """The steps of the plan, without training if the model is not trained."""
+        untrained = ("trials", "train") if self.untrained else ()
+        return [step for step in self.plan["steps"] if step not in untrained]
+
+    @property
+    def speed(self) -> dict[str, float]:
+        """The speeds of the plan, or as they were measured in the last search."""
+        speed, timed = dict(self.plan["speed"]), ("seconds", "scoring", "measured", "tested", "step")
+        scaled = {**speed, **{name: self.ratio * speed[name] for name in timed}}
+        return {**scaled, "measured": self.searched.get("measured", speed["measured"])}
+
+    @property
+    def ratio(self) -> float:
+        """The ratio of the last measured seconds per text to those of the plan."""
+        return float(self.searched.get("ratio", 1.0))
+
+    @property
+    def pace(self) -> float:
+        """The ratio of the duration of the last search to the expected one."""
+        return float(self.searched.get("pace", 1.0))
 
     @property
     def fit_texts(self) -> list[str]:
-        """The texts on which recipes are fitted and similarities calibrated."""
+        """The texts on which measured recipes are fitted."""
         return list(self.inputs.texts[: self.plan["fitted"]])
 
     def shell(self, trained: Path | None = None) -> SentenceTransformer:
@@ -240,10 +295,14 @@ class Run:
             first.model.load_state_dict(saved.state_dict(), strict=False)  # heads that no recipe reads were dropped
         return shell
 
-    def encoder(self, name: str) -> Encoder:
-        """Return the encoder of a name, fitted on the texts of the plan."""
-        recipe = name.removeprefix(TRAINED)
-        return Encoder(self.shell(None if recipe == name else self.trained), recipe).fit(self.fit_texts)
+    def model_of(self, name: str) -> Path | None:
+        """Return the folder of the trained model of an encoder; None for the given model."""
+        return self.models.get(name.partition(": ")[0])
+
+    def encoder(self, name: str, texts: list[str] | None = None) -> Encoder:
+        """Return the encoder of a name, fitted on some texts; by default on those of all measured encoders."""
+        shell = self.shell(self.model_of(name))
+        return Encoder(shell, recipe_of(name)).fit(self.fit_texts if texts is None else texts)
 
     def measure(self, *names: str) -> None:
         """Measure the named encoders that have no evidence yet."""
@@ -263,138 +322,5 @@ class Run:
 
     def measure_references(self, shell: SentenceTransformer, label: str) -> None:
         """Measure the reference recipes of the label-free criterion on a model; do nothing if there are labels."""
-        if not self.metric.by_labels:
+        if not self.metric.by_labels and self.criterion is not None:
             self.metric.measure_references(shell, label, self.fit_texts, self.capabilities)
-
-
-# -- recipes ----------------------------------------------------------------------------------------------------------
-
-
-def choose_recipe(run: Run) -> bool:
-    """Choose the recipe; return whether the model should be trained."""
-    own, reason = run.plan["own"], run.plan["why"]
-    search = run.step("search", search_step)
-    best, run.choice = search["name"], own
-    difference, low, _ = run.metric.difference(best, own)
-    # the search may retain a baseline by default, so its gain must be significant
-    if difference > 0 and (low > 0 or search["gains"]):
-        run.choice = best
-    by = f"recipe {best}" if best != own else f"recipes: {own} remains the best"
-    run.gained(best, own, step="search", by=by, kept=run.choice != own, seconds=search["seconds"])
-    run.notes += [search["verdict"], *search["notes"]]
-    if not reason and not search["gains"]:
-        reason = (
-            "no recipe gains over its own pooling, as on models that were trained for similarity, or when the labels "
-            "are classes"
-        )
-    if reason:
-        run.notes.append(f"The model was not trained: {reason}.")
-    return not reason
-
-
-def search_step(run: Run, folder: Path) -> dict[str, Any]:
-    """Measure the model's own pooling and the mean; search recipes, and measure the best one."""
-    run.measure(run.plan["own"], str(Recipe.parse(run.plan["baseline"])))
-    run.measure_references(run.shell(), "given")
-    planned = run.decide("search", partial(plan_search, run))
-    board = search(run, planned, None, folder)
-    run.measure(str(board.best))
-    gains = str(board.best) not in board.baselines  # False too if the leader is itself a baseline
-    return {"name": str(board.best), "gains": gains, "verdict": board.verdict, "notes": list(board.notes)}
-
-
-def search(run: Run, planned: Mapping[str, Any], trained: Path | None, folder: Path) -> Leaderboard:
-    """Search recipes on the model, or on the trained model if its folder is passed."""
-    baselines = [run.plan["baseline"], *([] if run.plan["baseline"] == "static" else ["first-last"]), run.plan["own"]]
-    tasks = subsample(run.inputs.tasks, planned["units"], run.settings["seed"])
-    data: Any = tasks[0] if len(tasks) == 1 else tasks or list(run.inputs.texts[: planned["texts"]])
-    return search_recipes(
-        run.shell(trained),
-        data,
-        space_of(planned["space"]),
-        baselines=tuple(dict.fromkeys(baselines)),
-        seed=run.settings["seed"],
-        work=folder / "search",
-        progress=run.progress,
-    )
-
-
-# -- training ---------------------------------------------------------------------------------------------------------
-
-
-def train_if_better(run: Run) -> None:
-    """Train if the trials gain, and choose a recipe of the trained model if it is better."""
-    own, untrained = run.plan["own"], run.choice
-    planned = run.decide("trials", partial(plan_trials, run))
-    settings, step_seconds = planned["settings"][0], run.plan["speed"]["step"]
-    if planned["rungs"]:
-        trials = run.step("trials", partial(trials_step, planned=planned))
-        settings, step_seconds, best = trials["settings"], trials["step_seconds"], trials["name"]
-        if run.metric.difference(best, own)[0] <= 0:
-            run.gained(best, own, step="trials", by="trials of training", kept=False, seconds=trials["seconds"])
-            run.notes.append("The model was not trained further: no trial gained.")
-            return
-    planned = run.decide("train", partial(plan_train, run, step_seconds))
-    if planned["why"]:
-        run.notes.append(f"The model was not trained: {planned['why']}.")
-        return
-    trained = run.step("train", partial(train_step, planned=planned, settings=settings))
-    best = max(trained["measured"], key=run.metric.score)
-    if run.metric.difference(best, untrained)[0] > 0:
-        run.choice = best
-    by = f"{planned['steps']} steps of training and the recipe {best.removeprefix(TRAINED)}"
-    run.gained(best, untrained, step="train", by=by, kept=run.choice != untrained, seconds=trained["seconds"])
-
-
-def trials_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Run successive halving: all settings for some steps, the better half for more steps, until one is left."""
-    shutil.rmtree(folder)  # left by a killed run: a trial cannot resume at an earlier step
-    settings, rungs = planned["settings"], planned["rungs"]
-    running, step_seconds = list(range(len(settings))), {}
-    for before, rung in pairwise([0, *rungs]):
-        names = {trial: f"trial {trial + 1} after {rung} steps" for trial in running}
-        for trial, name in names.items():
-            began = machine.elapsed()
-            output = folder / f"trial-{trial}"
-            encoder = train(run, settings[trial], output=output, max_steps=rung, validate_every=rungs[0])
-            step_seconds[trial] = (machine.elapsed() - began) / (rung - before)
-            run.metric.evidence[name] = run.metric.measure(encoder, tests=False)
-        scores = {trial: run.metric.score(name) for trial, name in names.items()}
-        running.sort(key=lambda trial: -scores[trial])
-        best = running[0]
-        if before == 0:
-            run.measure_references(run.shell(folder / f"trial-{best}"), "trial")
-        running = running[: max(1, len(running) // 2)]
-    return {"name": names[best], "settings": settings[best], "step_seconds": step_seconds[best]}
-
-
-def train(run: Run, settings: Mapping[str, Any], **arguments: Any) -> Encoder:
-    """Train a copy of the model on the texts, or resume its training."""
-    return train_model(run.shell(), list(run.inputs.texts), "simcse-unsup", resume=True, **settings, **arguments)
-
-
-def train_step(run: Run, folder: Path, planned: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Train with the best settings, and search recipes on the trained model.
-
-    Labels select the checkpoint; without labels it is the last. The trained model is measured with the recipe of its
-    training and with the best recipe before training (a gain with the same recipe is the best evidence for the
-    training), with the best recipe of the search and, if the search does not establish it as better than
-    the others, also with the leading one.
-    """
-    steps, validations = planned["steps"], planned["validations"] or MAX_VALIDATIONS
-    encoder = train(
-        run,
-        settings,
-        output=run.trained,
-        validate=run.metric.validation(),
-        max_steps=steps,
-        validate_every=max(4, -(-steps // validations)),
-        progress=run.progress,
-    )
-    names = [f"{TRAINED}{recipe}" for recipe in (encoder.recipe, run.choice)]
-    run.measure(*names)
-    run.measure_references(run.shell(run.trained), "trained")
-    board = search(run, planned["search"], run.trained, folder)
-    names += [f"{TRAINED}{recipe}" for recipe in (board.best, board.leader)]
-    run.measure(*names)
-    return {"measured": names}

@@ -1,0 +1,260 @@
+"""How much each step of an improvement does in its part of the time budget.
+
+A step is planned when it begins, from what is then left of the budget. The last steps (encoder, static table, graph)
+have a limited cost, which is set aside. The other steps share the rest: if one takes less or more, the later ones have
+more or less. Speeds are measured again as the steps run (`Run.speed`, `Run.pace`).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from essent.improvement.metric import texts_of
+from essent.improvement.plan import BATCH, MAX_FITTED, SHARES, rounded, space_of
+from essent.model.capabilities import ModelCapabilities
+from essent.selection.space import Space
+
+if TYPE_CHECKING:
+    from essent.improvement.run import Run
+
+LAST = ("encoder", "static", "graph")  # steps whose cost is limited: it is set aside, at most their share
+MARGIN = 0.03  # share of the budget for steps that take longer than planned
+SEARCH_SHARE = 0.25  # maximum share of the step `train` for the search on the trained model
+MEASURED = 4  # encoders that the first search measures, the reference recipes together as one
+LARGER = 1.5  # a search is repeated if it can be so many times as large
+PASSES = {"auto": 12.0, "small": 4.0, "tiny": 1.5, "static": 1.0}  # the cost of a search, in passes over its texts
+PROMPT_PASSES = 3.0  # of the reference recipes of `teacher` on a causal language model, in addition
+MAX_SEARCH_TEXTS, MIN_SEARCH_TEXTS = 4000, 200  # texts of a search; the maximum applies without labels
+PAIRED = 1.6  # texts encoded per text, with the pairs that a criterion without labels makes
+TRIALS = (8, 4, 2)
+RUNGS = (16, 32, 64)  # steps after which the better half of the trials continues
+TIMED_STEPS, MIN_TIMED, TIMED_SHARE = 8, 2, 0.1  # steps by which training is timed; maximum share of what is left
+MIN_STEPS, MAX_STEPS, EPOCHS = 24, 120, 3  # steps and epochs of a training, unless a longer one gains
+MIN_FURTHER = 8  # minimum steps by which a training is continued
+ROUND = 0.85  # a training is planned again after this share of its time
+LONGEST = 4  # a training that gains is continued to at most so many times its usual length
+ALONE_SHARE = 0.1  # maximum share of the budget for vectors of tokens that the texts lack
+MAX_VALIDATIONS, VALIDATION_SHARE = 8, 0.3  # maximum validations of a training, and their share of its time
+MAX_DISTILLED = 20_000
+# cost: passes over the texts, and additional seconds
+ENCODER_PASSES, ENCODER_SECONDS, STATIC_PASSES, STATIC_SECONDS, GRAPH_SECONDS = 2, 5.0, 4, 5.0, 10.0
+
+
+def share_of(run: Run, step: str, *, trained: bool = True) -> float:
+    """Return the seconds that a step may use: its share of what is left and is not set aside for the last steps.
+
+    Args:
+        trained: whether the model may still be trained.
+    """
+    steps = [name for name in run.steps if trained or name not in ("trials", "train")]
+    following, remaining = steps[steps.index(step) + 1 :], max(run.remaining, 0.0)
+    shares = {name: SHARES[name] for name in (step, *following)}
+    set_aside = sum(
+        min(seconds_of_last(run, name), remaining * shares[name] / sum(shares.values()))
+        for name in following
+        if name in LAST
+    )
+    sharing = [share for name, share in shares.items() if name == step or name not in LAST]
+    seconds = remaining - set_aside - MARGIN * float(run.settings["seconds"])
+    return max(seconds, 0.0) * shares[step] / sum(sharing)
+
+
+def share_of_search(run: Run) -> float:
+    """Return the seconds of the first search: its share without measuring encoders, which is at most half of it."""
+    share = share_of(run, "search")
+    return max(share / 2, share - MEASURED * run.speed["measured"])
+
+
+def seconds_of_last(run: Run, step: str) -> float:
+    """Estimate the cost of a step in `LAST`."""
+    speed, fitted, distilled = run.speed, int(run.plan["fitted"]), min(MAX_DISTILLED, len(run.inputs.texts))
+    costs = {
+        "encoder": ENCODER_PASSES * fitted * speed["seconds"] + ENCODER_SECONDS,
+        "static": STATIC_PASSES * distilled * speed["seconds"] + STATIC_SECONDS,
+        "graph": GRAPH_SECONDS,
+    }
+    return costs[step] + speed["measured"] + speed["tested"]
+
+
+def plan_search(run: Run, seconds: float) -> dict[str, Any]:
+    """Plan the largest space that can be searched in `seconds`, or the smallest space on fewer texts or labels.
+
+    Returns:
+        `space`, number of `texts` and `units`; `share`, the seconds given; `expected`, the cost by `Run.speed` alone;
+        `missing`, what a longer search would add; `missing_seconds`, its cost.
+    """
+    inputs, capabilities, total = run.inputs, run.capabilities, _texts_of_search(run)
+    spaces = ("static",) if capabilities.only_static else ("auto", "small", "tiny")
+    for space in spaces:
+        cost = _seconds_of_search(run, space)
+        affordable = int(seconds / max(cost * run.pace, 1e-9))
+        least = min(total, MIN_SEARCH_TEXTS if space == spaces[-1] else 5 * MIN_SEARCH_TEXTS)
+        if affordable >= least:
+            break
+    count = min(total, max(affordable, least))
+    units = sum(task.units for task in inputs.tasks)
+    sampled = max(50, units * count // total) if inputs.tasks and count < total else None
+    text = f"search the space {space!r} on {f'{sampled} labels' if sampled else f'{count} texts'}"
+    planned = {"space": space, "texts": count, "units": sampled, "text": text, "why": ""}
+    planned |= {"share": seconds, "expected": cost * count}
+    missing, largest = "", _seconds_of_search(run, spaces[0]) * total
+    if (space, count) != (spaces[0], total):
+        data = "all labels" if inputs.tasks else f"{total} texts"
+        missing = f"a search of the space {spaces[0]!r} on {data} instead of {text.removeprefix('search the space ')}"
+    return {**planned, "missing": missing, "missing_seconds": largest * run.pace if missing else 0.0}
+
+
+def plan_larger_search(run: Run, seconds: float) -> dict[str, Any]:
+    """Plan a search in `seconds`; `why` is the reason if it would be hardly larger than the last one."""
+    larger = plan_search(run, max(seconds, 0.0))
+    before, after = (_seconds_of_search(run, plan["space"]) * plan["texts"] for plan in (run.searched, larger))
+    complete = not run.searched["missing"]
+    why = "all recipes were searched on all data" if complete else "there is no time for a larger search"
+    return {**larger, "why": why if complete or after < LARGER * before else ""}
+
+
+def _texts_of_search(run: Run) -> int:
+    return len(texts_of(run.inputs.tasks)) or min(MAX_SEARCH_TEXTS, len(run.inputs.texts))
+
+
+def _seconds_of_search(run: Run, space: str) -> float:
+    """Estimate the cost of a search per text."""
+    speed, capabilities, labelled = run.speed, run.capabilities, bool(run.inputs.tasks)
+    passes = PASSES[space]
+    if capabilities.causal and not labelled and space != "auto":  # which has these prompts anyway
+        passes += PROMPT_PASSES
+    scoring = _number_of_recipes(space_of(space), capabilities) * speed["scoring"] if labelled else 0.0
+    return passes * speed["seconds"] * (1.0 if labelled else PAIRED) + scoring
+
+
+@cache  # takes seconds for a large space, and is read for every plan
+def _number_of_recipes(space: Space, capabilities: ModelCapabilities) -> int:
+    return len(space.expand(capabilities)[0])
+
+
+def plan_timing(run: Run) -> dict[str, Any]:
+    """Plan the steps by which training is timed; `why` is the reason if there is no time even for a few.
+
+    The estimate from encoding is rough, so it only decides about this test, not about the training.
+    """
+    step_seconds, left = run.speed["step"], share_of(run, "train")
+    steps = min(TIMED_STEPS, max(MIN_TIMED, int(TIMED_SHARE * left / max(step_seconds, 1e-9))))
+    why = f"{steps} steps of training would take about {rounded(steps * step_seconds)}, but {_left(left)}"
+    planned = {"steps": steps, "text": f"time {steps} steps of training", "why": ""}
+    return {**planned, "why": why if steps * step_seconds > left else "", "missing_seconds": MIN_STEPS * step_seconds}
+
+
+def plan_trials(run: Run, step_seconds: float) -> dict[str, Any]:
+    """Plan trials with successive halving; if the training needs the time, one setting without trials."""
+    speed, settings, seconds = run.speed, run.plan["candidates"], share_of(run, "trials")
+    if seconds * SHARES["train"] / SHARES["trials"] < MIN_STEPS * step_seconds:
+        seconds = 0.0  # training needs the time
+    scales = [*product(TRIALS, (2, 1)), (1, 0)]
+    schedules = [(count, [scale * rung for rung in RUNGS[: count.bit_length() - 1]]) for count, scale in scales]
+    costs = []
+    for count, rungs in schedules:
+        running = [max(1, min(count, len(settings)) >> halvings) for halvings in range(len(rungs))]
+        cost = np.dot(running, np.diff([0, *rungs])) * step_seconds + sum(running) * speed["measured"]
+        costs.append(float(cost) if count <= 2 * len(settings) else math.inf)
+    chosen = next(number for number, cost in enumerate(costs) if cost <= seconds)  # the last one costs nothing
+    (count, rungs), largest = schedules[chosen], min(TRIALS[0], len(settings))
+    text = f"{len(settings[:count])} training settings, the better half of them for up to {max(rungs, default=0)} steps"
+    missing = ""
+    if len(settings[:count]) < largest:
+        missing = f"trials of {largest} training settings instead of {len(settings[:count])}"
+    return {
+        "settings": settings[:count],
+        "rungs": rungs,
+        "text": text if rungs else "no time for trials",
+        "why": "",
+        "missing": missing,
+        "missing_seconds": next(cost for cost in costs[1::2] if cost < math.inf) if missing else 0.0,
+    }
+
+
+def plan_train(run: Run, step_seconds: float, done: int, most: int, every: int) -> dict[str, Any]:
+    """Plan how far to train in the next round; `why` is the reason if there is no time for more steps.
+
+    Args:
+        step_seconds: seconds per step, as measured before.
+        done: steps of earlier rounds.
+        most: steps after which this training ends.
+        every: steps between the validations of earlier rounds; 0 in the first round.
+
+    Returns:
+        `steps`, with those of earlier rounds, of which `new` ones; `every`, steps between validations.
+    """
+    speed, seconds = run.speed, share_of(run, "train")
+    search = _seconds_of_search(run, "auto") * _texts_of_search(run) * run.pace
+    seconds -= min(search, SEARCH_SHARE * seconds) + 2 * speed["measured"] + speed["tested"]
+    validated = speed["measured"] if run.inputs.tasks else 0.0  # labels compare checkpoints
+    if not every:
+        validations = int(min(MAX_VALIDATIONS, max(2.0, VALIDATION_SHARE * seconds / max(speed["measured"], 1e-9))))
+        affordable = (seconds - validations * validated) / max(step_seconds, 1e-9)
+        every = max(4, -(-max(1, min(most, int(affordable))) // validations))
+    affordable = max(0, int(seconds / max(step_seconds + validated / every, 1e-9)))
+    minimum = MIN_FURTHER if done else MIN_STEPS
+    part = affordable if affordable <= MIN_STEPS else int(ROUND * affordable)
+    further = min(most - done, max(minimum, part))
+    text = f"{further} {'more ' if done else ''}contrastive steps"
+    why = f"{minimum} {'more ' if done else ''}steps would take {minimum * step_seconds:.0f} s, but {_left(seconds)}"
+    return {
+        "steps": done + further,
+        "new": further,
+        "every": every,
+        "text": text,
+        "why": why if affordable < min(minimum, most - done) else "",
+    }
+
+
+def usual_steps(run: Run) -> int:
+    """Return the number of steps after which a training must gain to be continued."""
+    texts = len(run.inputs.texts)
+    return max(MIN_STEPS, min(MAX_STEPS, EPOCHS * texts // min(BATCH, texts // 2)))
+
+
+def plan_encoder(run: Run) -> dict[str, Any]:
+    """Plan the number of texts on which the saved encoder is fitted: more than the measured ones if there is time."""
+    measuring = run.speed["measured"] + run.speed["tested"] + ENCODER_SECONDS
+    affordable = (share_of(run, "encoder") - measuring) / max(ENCODER_PASSES * run.speed["seconds"], 1e-9)
+    count = max(run.plan["fitted"], min(MAX_FITTED, len(run.inputs.texts), int(affordable)))
+    return {"texts": count, "text": f"fit on {count} texts", "why": ""}
+
+
+def plan_static(run: Run) -> dict[str, Any]:
+    """Plan the number of texts for static tables; `why` is the reason if even the minimum does not fit the budget."""
+    speed, most, words = run.speed, min(MAX_DISTILLED, len(run.inputs.texts)), len(run.model.tokenizer)
+    per_text, seconds = STATIC_PASSES * speed["seconds"], share_of(run, "static")
+    count = int(min(most, max(MIN_SEARCH_TEXTS, (seconds - STATIC_SECONDS) / max(per_text, 1e-9))))
+    alone = words * speed["seconds"] * min(1.0, 3 / max(speed["tokens"], 1.0))  # [CLS] token [SEP]
+    unseen = "alone" if alone <= ALONE_SHARE * run.settings["seconds"] else "static"
+    why, text = reason_to_skip(run, count * per_text + STATIC_SECONDS), f"distil static tables from {count} texts"
+    planned = {"texts": count, "unseen": unseen, "text": text, "why": why, "missing": "", "missing_seconds": 0.0}
+    if why:
+        planned |= {"missing": "a static table", "missing_seconds": count * per_text + STATIC_SECONDS}
+    elif count < most:
+        missing = f"a static table from {most} texts instead of {count}"
+        planned |= {"missing": missing, "missing_seconds": (most - count) * per_text}
+    return planned
+
+
+def plan_graph(run: Run) -> dict[str, Any]:
+    """Plan the graph; `why` is the reason if it does not fit the remaining budget."""
+    why = reason_to_skip(run, GRAPH_SECONDS)
+    missing = {"missing": "a graph" if why else "", "missing_seconds": GRAPH_SECONDS if why else 0.0}
+    return {"text": f"compile a graph for {run.plan['engine']}", "why": why, **missing}
+
+
+def reason_to_skip(run: Run, seconds: float) -> str:
+    """Return why a step does not fit the remaining budget; "" if it does."""
+    reason = f"it would take about {rounded(seconds)}, but {_left(run.remaining)}"
+    return reason if seconds > run.remaining else ""
+
+
+def _left(seconds: float) -> str:
+    return f"only {max(seconds, 0.0):.0f} s of the budget were left"

@@ -1,0 +1,185 @@
+"""What the results of an improvement are worth: the lines that come first, before any other figure."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from essent.improvement.plan import SHARES
+from essent.selection.use import SIMILARITY, USES
+from essent.selection.verdict import CASES, NEAREST, THRESHOLD
+from essent.tasks.base import LabeledTask
+
+if TYPE_CHECKING:
+    from essent.improvement.run import Run
+
+USE_OF = {
+    "pairs": SIMILARITY,
+    "duplicates": SIMILARITY,
+    "triplets": SIMILARITY,
+    "clustering": "clusters",
+    "classification": "classes",
+    "retrieval": "retrieval",
+}  # by kind of labels
+ASKED = 30  # pairs to judge
+FULL = 0.75  # share of the budget below which it is said why more was not used
+SLACK = 1.15  # of a suggested budget, for steps that take longer
+SUGGESTED = (1, 2, 3, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720)  # minutes
+
+
+# -- before a run -----------------------------------------------------------------------------------------------------
+
+
+def uses_of(tasks: Sequence[LabeledTask]) -> str:
+    """Return the uses that labels measure, joined by "and"."""
+    return " and ".join(dict.fromkeys(USE_OF.get(task.kind, task.kind) for task in tasks))
+
+
+def purpose(tasks: Sequence[LabeledTask], use: str | None, criterion: str | None) -> str:
+    """Return what an improvement will optimize, in one line."""
+    if tasks:
+        return f"Optimizes {uses_of(tasks)}, by the labels of {' and '.join(task.name for task in tasks)}."
+    if criterion is None:
+        return (
+            f"Optimizes nothing: no criterion without labels was shown to help {use}. The model's own pooling is kept."
+        )
+    target = "the similarity of sentences" if use in (None, SIMILARITY) else use
+    others = ", ".join(name for name in USES[:-1] if name != (use or SIMILARITY))
+    unknown = f" It is not known whether this helps {others} or {USES[-1]}; for these, use --for or --data."
+    return f"Optimizes {target}, by the criterion {criterion}, without labels.{'' if use else unknown}"
+
+
+def misfit(tasks: Sequence[LabeledTask], use: str | None) -> list[str]:
+    """Return the note that the labels do not measure the use, if that is so; the labels decide."""
+    others = [task for task in tasks if use is not None and USE_OF.get(task.kind) != use]
+    if not others:
+        return []
+    names = " and ".join(f"{task.name} ({task.kind})" for task in others)
+    return [f"The labels of {names} measure {uses_of(others)}, not {use}. The labels decide: give labels for {use}."]
+
+
+# -- after a run ------------------------------------------------------------------------------------------------------
+
+
+def overview_of(run: Run, encoder: str, answer: str, spent: float) -> tuple[str, ...]:
+    """Return what was optimized, what it gained, what that is worth, what was not tried; at most eight sentences.
+
+    Args:
+        encoder: name of the saved encoder.
+        answer: the sentence about the answer.
+        spent: seconds.
+    """
+    if run.metric.by_agreement:
+        return (*_unchanged(run), *_unused(run, spent), answer)
+    own = run.plan["own"]
+    before, after = run.metric.score(own), run.metric.score(encoder)
+    figures = "{:+.1f} [{:+.1f}, {:+.1f}]".format(*run.metric.difference(encoder, own))
+    gain = f"{figures} points, {after:.1f} instead of {before:.1f}"
+    if after == before or run.choice == own:
+        gain = f"none ({figures}): no step was significantly better than the model as it is"
+    worth = _worth_by_labels(run, encoder, gain) if run.metric.by_labels else _worth_by_criterion(run, gain)
+    return (*worth, *_not_tried(run), *_unused(run, spent), answer)
+
+
+def _unchanged(run: Run) -> Iterator[str]:
+    use, model = run.settings["use"], run.settings["model"]
+    yield f"Nothing was optimized: no criterion without labels was shown to help {use}."
+    yield f"The encoder is the model as it is, with its own pooling {run.plan['own']}."
+    yield (
+        f"The cheapest way to know what helps {use}: essent search -m {model} --texts FILE --for {use} --ask {ASKED} "
+        "--ask-file judged.csv; judge the pairs; the same improvement with --data judged.csv."
+    )
+
+
+def _worth_by_labels(run: Run, encoder: str, gain: str) -> Iterator[str]:
+    metric = run.metric
+    yield f"Optimized on your labels: {metric.by}, which measures {uses_of(run.inputs.tasks)}."
+    yield f"Gain on these labels: {gain}. All choices were made on them, so this is optimistic."
+    if metric.tests:
+        before, after = (metric.with_interval(name, test=True) for name in (run.plan["own"], encoder))
+        scores = "{:.1f} [{:.1f}, {:.1f}] instead of {:.1f} [{:.1f}, {:.1f}]".format(*after, *before)
+        yield f"On the test ({metric.test_name}), which no choice has read: {scores}."
+    else:
+        yield "Worth on other data: unknown. Pass other labels with --test, which no choice reads."
+
+
+def _worth_by_criterion(run: Run, gain: str) -> Iterator[str]:
+    use, metric = run.settings["use"], run.metric
+    target = "the similarity of sentences" if use == SIMILARITY else use
+    yield f"Optimized: {target}, without labels, by the criterion {run.criterion}."
+    yield (
+        f"Gain by this criterion, on pairs of {metric.paired_texts}: {gain}. The criterion compares encoders; it does "
+        "not measure how good they are."
+    )
+    level, named = metric.score(run.plan["baseline"]) / 100, run.settings["named_use"]
+    gains = [f"{other} {_measured_gain(other, level)}" for other in ((use,) if named else USES)]
+    yield f"Worth by labels, in measured cases of such choices of a recipe: {'; '.join(gains)}."
+    if not named and run.choice.startswith("trained"):
+        yield "Training on their texts lowered classes by 1.5 and 8.7 points in two measured cases."
+
+
+def _measured_gain(use: str, level: float) -> str:
+    """Describe what choices of a recipe without labels gained over `mean` in measured cases, by labels of a use.
+
+    Args:
+        level: the score of the baseline by the criterion; for similarity, cases with the nearest scores count.
+    """
+    gains = [(abs(other - level), gain) for other_use, other, gain in _measured_cases() if other_use == use]
+    if not gains:
+        return "was not measured"
+    nearest = sorted(gains, key=lambda case: case[0])[:NEAREST] if use == SIMILARITY else gains
+    points = np.array([gain for _, gain in nearest])
+    worse = np.sum(points < 0)
+    return f"{points.mean():+.1f} ± {points.std():.1f} points over mean (worse in {worse} of {len(points)} cases)"
+
+
+@cache
+def _measured_cases() -> tuple[tuple[str, float, float], ...]:
+    """Return the use of the labels, the score of `mean` by the criterion, and the points gained over `mean`."""
+    with CASES.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader((line for line in file if not line.startswith("#")), delimiter="\t"))
+    return tuple(
+        (USE_OF[row["kind"]], float(row["level"]), float(row["gain"]) if float(row["left_out"]) >= THRESHOLD else 0.0)
+        for row in rows
+        if row["baseline"] == "mean"
+    )
+
+
+def _not_tried(run: Run) -> Iterator[str]:
+    entries = run.journal.entries
+    reasons = [f"training ({run.untrained})"] if run.untrained else []
+    for step in ("static", "graph"):
+        if why := entries.get(f"plan of {step}", {}).get("why"):
+            reasons.append(f"{step} ({why})")
+    if reasons:
+        yield f"Not tried: {'; '.join(reasons)}."
+
+
+def _unused(run: Run, spent: float) -> Iterator[str]:
+    """Yield the share of the budget that was used, and what a larger one would add, or that nothing is left to do."""
+    budget = run.settings["seconds"]
+    used = f"{spent:.0f} of {budget:.0f} s" if budget < 120 else f"{spent / 60:.1f} of {budget / 60:.1f} minutes"
+    missing = {step: added for step, added in run.missing.items() if added[0]}
+    if missing:
+        needed = spent + sum(seconds for _, seconds in missing.values())
+        shared = sum(SHARES[name] for name in ("search", "trials", "train"))
+        needed = max(needed, missing["search"][1] * shared / SHARES["search"] if "search" in missing else 0.0)
+        rest = " What is left is too short for more." if spent < FULL * budget else ""
+        added = "; ".join(text for text, _ in missing.values())
+        yield f"Used: {used}.{rest} A budget of about {suggested(SLACK * needed)} would add: {added}."
+        return
+    reasons = list(run.complete)
+    if run.untrained and not run.metric.by_agreement:
+        reasons.append("without training, a search of all recipes, a static table and a graph are all there is")
+    yield f"Used: {used}. Nothing is left to do{': ' if reasons else ''}{'; '.join(reasons)}."
+
+
+def suggested(seconds: float) -> str:
+    """Return a budget of at least so many seconds, such as "20m" or "13h"."""
+    minutes = next((minutes for minutes in SUGGESTED if 60 * minutes >= seconds), None)
+    return f"{math.ceil(seconds / 3600)}h" if minutes is None else f"{minutes}m"

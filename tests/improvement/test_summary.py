@@ -1,0 +1,42 @@
+"""What an improvement says before it begins, and about the worth of its gain."""
+
+from __future__ import annotations
+
+import pytest
+from improvement_helpers import duplicates
+
+from essent.improvement.summary import _measured_gain, misfit, purpose, suggested
+from essent.tasks.clusters import ClusterTask
+from essent.tasks.examples import Example
+
+CLUSTERS = ClusterTask("topics", tuple(Example((f"text {number}",), str(number % 2)) for number in range(20)))
+
+
+def test_the_first_line_says_what_is_optimized() -> None:
+    default = purpose((), None, "teacher")
+    assert default.startswith("Optimizes the similarity of sentences, by the criterion teacher, without labels.")
+    assert "It is not known whether this helps clusters, classes or retrieval" in default
+    assert "not known" not in purpose((), "similarity", "teacher")
+    assert "shown to help retrieval" in purpose((), "retrieval", None)
+    assert purpose((CLUSTERS,), None, None) == "Optimizes clusters, by the labels of topics."
+    assert purpose((), "clusters", "another").startswith("Optimizes clusters, by the criterion another")
+
+
+def test_labels_of_another_use_are_noted() -> None:
+    (note,) = misfit((CLUSTERS, duplicates(20)), "similarity")
+    assert note.startswith("The labels of topics (clustering) measure clusters, not similarity. The labels decide")
+    assert misfit((CLUSTERS,), "clusters") == misfit((CLUSTERS,), None) == []
+
+
+def test_the_worth_of_a_choice_is_of_measured_cases() -> None:
+    """Of similarity, the cases whose baseline has the nearest score; of clusters, all of them."""
+    raw, trained = (_measured_gain("similarity", level) for level in (0.75, 0.97))
+    assert float(raw.split()[0]) > 5 > 0 > float(trained.split()[0])
+    assert _measured_gain("clusters", 0.75) == _measured_gain("clusters", 0.97)
+    assert "of 20 cases" in raw
+    assert _measured_gain("retrieval", 0.75) == "was not measured"
+
+
+@pytest.mark.parametrize(("seconds", "budget"), [(59.0, "1m"), (61.0, "2m"), (1000.0, "20m"), (50_000.0, "14h")])
+def test_a_suggested_budget_is_long_enough(seconds: float, budget: str) -> None:
+    assert suggested(seconds) == budget
