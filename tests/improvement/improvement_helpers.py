@@ -26,6 +26,12 @@ def make_texts(count: int, seed: int = 0) -> list[str]:
     return [f"{' '.join(chance.choices(WORDS, k=chance.randint(6, 12)))} {number}." for number in range(count)]
 
 
+def make_topic_texts(count: int) -> list[str]:
+    """Texts with two words of one of 15 topics."""
+    words = [f"t{number % 15}w{number // 15 % 3} t{number % 15}w3" for number in range(count)]
+    return [f"{own} {text}" for own, text in zip(words, make_texts(count), strict=True)]
+
+
 def duplicates(count: int, seed: int = 1) -> DuplicateTask:
     """Texts with their words in another order, some with half of them exchanged."""
     chance = random.Random(seed)  # noqa: S311

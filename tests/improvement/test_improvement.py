@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from improvement_helpers import digests, duplicates, make_small, make_texts
+from improvement_helpers import digests, duplicates, make_small, make_texts, make_topic_texts
 from sentence_transformers import SentenceTransformer
 
 import essent
@@ -103,8 +103,8 @@ def test_without_a_criterion_for_the_use_nothing_is_changed(bert: Path, small: N
     """Neither search nor training: the encoder is the model as it is; a static table is chosen by its agreement."""
     lines: list[str] = []
     output = tmp_path / "out"
-    improvement = essent.improve(str(bert), TEXTS, output=output, use="clusters", options=CPU, note=lines.append)
-    assert lines[0].startswith("Optimizes nothing: no criterion without labels was shown to help clusters.")
+    improvement = essent.improve(str(bert), TEXTS, output=output, use="retrieval", options=CPU, note=lines.append)
+    assert lines[0].startswith("Optimizes nothing: no criterion without labels was shown to help retrieval.")
     assert improvement.gains == ()
     assert not [name for name in improvement.metadata["steps"] if name.startswith(("search", "trials", "train"))]
     model = SentenceTransformer(str(bert), device="cpu")
@@ -115,11 +115,40 @@ def test_without_a_criterion_for_the_use_nothing_is_changed(bert: Path, small: N
     assert encoder.score == pytest.approx(100)
     assert static.score == pytest.approx(static.agreement)
     assert static.low < static.score < static.high
-    nothing, own, ask, used, _ = improvement.overview
-    assert nothing == "Nothing was optimized: no criterion without labels was shown to help clusters."
+    nothing, own, cheapest, untried, used, _ = improvement.overview
+    assert nothing == "Nothing was optimized: no criterion without labels was shown to help retrieval."
     assert "own pooling mean" in own
-    assert "--for clusters --ask 30" in ask
+    assert cheapest.endswith("some labels of that kind, with --data.")
+    assert "training (there is neither a label nor a criterion" in untried
     assert "Nothing is left to do" in used
+
+
+@pytest.mark.parametrize(("texts", "held_out"), [(90, "not measured, there are too few"), (520, "52 held-out texts")])
+def test_for_clusters_a_search_chooses(
+    texts: int, held_out: str, bert: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recipe that leads by `topics` is saved; without one, the model as it is."""
+    arguments: dict[str, Any] = {"use": "clusters", "options": CPU, "budget": "10m"}
+    lines: list[str] = []
+    monkeypatch.setattr("essent.selection.verdict_without_labels.MIN_LEAD", -1.0)  # any other recipe is better
+    improvement = essent.improve(
+        str(bert), make_topic_texts(texts), output=tmp_path / "out", note=lines.append, force=True, **arguments
+    )
+    steps = improvement.metadata["steps"]
+    assert lines[0] == "Optimizes clusters, by the criterion topics, without labels."
+    assert not [name for name in steps if name.startswith(("trials", "train"))]
+    assert str(improvement.encoder(device="cpu").recipe) == steps["search"]["name"] != "mean"
+    assert improvement.results[0].score == pytest.approx(100)
+    optimized, gain, worth, harm, untried, *_ = improvement.overview
+    assert optimized.startswith("Optimized: clusters, without labels, by the criterion topics")
+    assert held_out in gain
+    assert "the accuracy of k-means rose by" in worth
+    assert "sentiment" in harm
+    assert "no criterion without labels shows whether training helps this use" in untried
+    monkeypatch.setattr("essent.selection.verdict_without_labels.MIN_LEAD", 2.0)
+    unchanged = essent.improve(str(bert), make_topic_texts(90), output=tmp_path / "other", **arguments)
+    assert str(unchanged.encoder(device="cpu").recipe) == "mean"
+    assert unchanged.overview[1].startswith("Gain: none.")
 
 
 @pytest.mark.slow  # half a minute: trials, training and two searches, judged by pairs that are made

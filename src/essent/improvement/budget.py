@@ -18,6 +18,7 @@ from essent.improvement.metric import texts_of
 from essent.improvement.plan import BATCH, MAX_FITTED, SHARES, rounded, space_of
 from essent.model.capabilities import ModelCapabilities
 from essent.selection.space import Space
+from essent.selection.topics import TOPICS
 
 if TYPE_CHECKING:
     from essent.improvement.run import Run
@@ -128,7 +129,9 @@ def _seconds_of_search(run: Run, space: str) -> float:
     passes = PASSES[space]
     if capabilities.causal and not labelled and space != "auto":  # which has these prompts anyway
         passes += PROMPT_PASSES
-    scoring = _number_of_recipes(space_of(space), capabilities) * speed["scoring"] if labelled else 0.0
+    scoring = 0.0
+    if labelled or run.criterion == TOPICS:
+        scoring = _number_of_recipes(space_of(space), capabilities) * speed["scoring"]
     return passes * speed["seconds"] * (1.0 if labelled else PAIRED) + scoring
 
 

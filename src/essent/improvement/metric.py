@@ -134,15 +134,16 @@ class Metric:
     """Measures any object with `encode`, and compares encoders by labels, or without labels by a criterion.
 
     Args:
-        criterion: the criterion without labels; None to measure the agreement with the model as it is.
-        own: name of the model as it is, for this agreement.
+        criterion: the criterion without labels. `topics` compares the recipes of a search, and None compares nothing:
+            with both, the metric is the agreement with the chosen encoder.
+        own: name of the model as it is, the first chosen encoder.
         max_texts, max_test_texts: approximate maximum of the texts that are encoded to measure an encoder, and for the
             tests; labels are sampled to stay below this maximum.
 
     Attributes:
         notes: sentences about sampled labels.
         paired_texts: description of the texts of the criterion's pairs.
-        by_agreement: whether scores are agreement with the model as it is, as there are neither labels nor a criterion.
+        by_agreement: whether scores are agreement with the chosen encoder.
         evidence: by name of an encoder; names that begin with "reference" are reference recipes of the criterion.
     """
 
@@ -165,7 +166,7 @@ class Metric:
             if smaller.units < task.units
         ]
         self.measured: dict[str, LabeledTask] = {f"data{number}": task for number, task in enumerate(self.tasks)}
-        self.by_agreement = not self.by_labels and criterion is None
+        self.by_agreement = not self.by_labels and criterion != TEACHER
         if not self.by_labels and not self.by_agreement:
             count = max(min(len(inputs.held_out), max_texts // 3), MIN_PAIRED)
             self.teacher = Teacher.of([*inputs.held_out, *inputs.texts][:count], (), seed)
@@ -176,7 +177,7 @@ class Metric:
             self.measured["pairs"] = PairTask("pairs", tuple(Pair(a, b, 0.0, None) for a, b in self.teacher.pairs))
         self.by = _name_of(self.tasks) if self.by_labels else f"{criterion} (without labels)"
         if self.by_agreement:
-            self.by = "agreement with the model as it is"
+            self.by = "agreement with the chosen encoder"
         self.test_name = _name_of(self.tests)
         self.held_out = list(inputs.held_out[: max(MIN_HELD_OUT, max_texts // 3)])
         pairs = np.random.default_rng(seed).integers(0, len(self.held_out), (2, RANDOM_PAIRS))
@@ -274,7 +275,7 @@ class Metric:
         )
 
     def _draws_of_agreement(self, name: str) -> np.ndarray:
-        """Return the agreement with the model as it is on bootstrap draws of the held-out texts."""
+        """Return the agreement with the chosen encoder on bootstrap draws of the held-out texts."""
         first, second = self._random_pairs
         counts = np.random.default_rng(self.seed).multinomial(
             len(self.held_out), np.full(len(self.held_out), 1 / len(self.held_out)), DRAWS

@@ -18,6 +18,7 @@ from essent.errors import InputError
 from essent.improvement.metric import LAYERS, Inputs, Metric
 from essent.model.capabilities import ModelCapabilities, capabilities_of
 from essent.selection.space import Grid, Space, find_space
+from essent.selection.topics import MAX_TEXTS, TOPICS, Topics
 from essent.training.run import has_dropout
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -73,6 +74,8 @@ def make_plan(
     seconds, tokens = time_texts(encoder, [*inputs.texts, *inputs.held_out])
     sizes = [int(max(MIN_MEASURED, share * budget / max(seconds, 1e-9))) for share in (MEASURE_SHARE, TEST_SHARE)]
     speed = Metric(inputs, seed, *sizes, criterion=criterion).speed(int(shell.get_embedding_dimension() or 0), seconds)
+    if not inputs.tasks and criterion == TOPICS:
+        speed["scoring"] = time_topics(inputs.texts[:MAX_TEXTS], int(shell.get_embedding_dimension() or 1), seed)
     batch = min(BATCH, len(inputs.texts) // 2)
     speed["step"] = PASSES_PER_STEP * 2 * batch * seconds * min(1.0, TRAINED_TOKENS / max(tokens, 1.0))
     settings = (
@@ -82,6 +85,8 @@ def make_plan(
     why = ""
     if not inputs.tasks and criterion is None:
         why = "there is neither a label nor a criterion that would show a gain"
+    elif not inputs.tasks and criterion == TOPICS:
+        why = "no criterion without labels shows whether training helps this use"
     elif capabilities.only_static:
         why = "the model is static"
     elif missing := next((name for name in ("accelerate", "datasets") if find_spec(name) is None), None):
@@ -117,6 +122,17 @@ def time_texts(encoder: Encoder, texts: Sequence[str], rounds: int = 3) -> tuple
         # a small sample of all lengths is mostly padding: use more texts if the model is fast
         count = max(SAMPLE, min(MAX_SAMPLE, int(SAMPLE_SECONDS / seconds)))
     return seconds, sum(map(len, encoder.module.ids(sample))) / len(sample)
+
+
+def time_topics(texts: Sequence[str], dimensions: int, seed: int) -> float:
+    """Return the seconds per text that the criterion `topics` needs for a recipe."""
+    topics, rng = Topics.of(texts, seed), np.random.default_rng(seed)
+    vectors, first, second = (
+        rng.normal(size=(count, dimensions)) for count in (len(topics.rows), *2 * [len(topics.halves)])
+    )
+    began = machine.elapsed()
+    topics.measure(vectors, first, second)
+    return (machine.elapsed() - began) / len(topics.rows)
 
 
 def candidates(capabilities: ModelCapabilities, dropout: bool, texts: int, seed: int) -> list[dict[str, Any]]:

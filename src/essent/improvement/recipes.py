@@ -15,6 +15,8 @@ from essent.improvement.plan import space_of, time_texts
 from essent.recipe.recipe import Recipe
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.run import search as search_recipes
+from essent.selection.space import Space
+from essent.selection.topics import MIN_TEXTS, TOPICS
 
 if TYPE_CHECKING:
     from essent.improvement.run import Run
@@ -47,6 +49,9 @@ def choose_by_search(run: Run, name: str, planned: Mapping[str, Any]) -> dict[st
     run.searched = {**planned, **search, "gains": search["gains"] or run.searched.get("gains", False)}
     run.missing["search"] = (planned["missing"], planned["missing_seconds"])
     best, before = search["name"], run.choice
+    if run.metric.by_agreement:  # the criterion compared the recipes of the search
+        run.choice = run.metric.own = best if search["gains"] else before
+        return search
     difference, low, _ = run.metric.difference(best, before)
     # the search may retain a baseline by default, so its gain must be significant
     if difference > 0 and (low > 0 or search["gains"]):
@@ -60,9 +65,9 @@ def search_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str,
     """Search recipes, and measure the best one, the model's own pooling and the mean.
 
     Returns:
-        The best recipe by `name`, whether it `gains` over the baselines, the verdict and notes of the search. How long
-        everything took: `measured`, seconds per measured encoder; `ratio` of the seconds per text to those of the plan;
-        `pace`, the ratio of the search's duration to the expected one.
+        The best recipe by `name`, its `lead` on held-out texts, whether it `gains` over the baselines, the verdict and
+        notes of the search. How long everything took: `measured`, seconds per measured encoder; `ratio` of the seconds
+        per text to those of the plan; `pace`, the ratio of the search's duration to the expected one.
     """
     names = [run.plan["own"], str(Recipe.parse(run.plan["baseline"]))]
     new, began = len({*names} - {*run.metric.evidence}), machine.elapsed()
@@ -77,6 +82,7 @@ def search_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str,
     expected *= ratio / run.ratio  # was expected at the earlier speed
     return {
         "name": str(board.best),
+        "lead": held_out_lead(run, str(board.best)) if run.metric.by_agreement else None,
         "gains": str(board.best) not in board.baselines,  # False too if the leader is itself a baseline
         "verdict": board.verdict,
         "notes": list(board.notes),
@@ -84,6 +90,16 @@ def search_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str,
         "ratio": ratio,
         "pace": searched / expected if expected else 1.0,
     }
+
+
+def held_out_lead(run: Run, best: str) -> float | None:
+    """Return the lead of a recipe over the model's own pooling on held-out texts; None if there are too few."""
+    texts, own = list(run.inputs.held_out), run.plan["own"]
+    if best == own or len(texts) < MIN_TEXTS:
+        return None
+    space, seed = Space(named=(best,)), run.settings["seed"]
+    board = search_recipes(run.shell(), texts, space, criterion=run.criterion or (), baselines=(own,), seed=seed)
+    return board.find(best).scores[TOPICS] - board.find(own).scores[TOPICS]
 
 
 def time_again(run: Run) -> float:

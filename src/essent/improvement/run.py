@@ -322,5 +322,5 @@ class Run:
 
     def measure_references(self, shell: SentenceTransformer, label: str) -> None:
         """Measure the reference recipes of the label-free criterion on a model; do nothing if there are labels."""
-        if not self.metric.by_labels and self.criterion is not None:
+        if not self.metric.by_labels and not self.metric.by_agreement:
             self.metric.measure_references(shell, label, self.fit_texts, self.capabilities)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from essent.improvement.plan import SHARES
-from essent.selection.use import SIMILARITY, USES
-from essent.selection.verdict import CASES, NEAREST, THRESHOLD
+from essent.selection.topics import MIN_LEAD, TOPICS
+from essent.selection.use import CLASSES, CLUSTERS, RETRIEVAL, SIMILARITY, USES
+from essent.selection.verdict_without_labels import CASES, NEAREST, THRESHOLD, TOPICS_CASES
 from essent.tasks.base import LabeledTask
 
 if TYPE_CHECKING:
@@ -22,11 +23,10 @@ USE_OF = {
     "pairs": SIMILARITY,
     "duplicates": SIMILARITY,
     "triplets": SIMILARITY,
-    "clustering": "clusters",
-    "classification": "classes",
-    "retrieval": "retrieval",
+    "clustering": CLUSTERS,
+    "classification": CLASSES,
+    "retrieval": RETRIEVAL,
 }  # by kind of labels
-ASKED = 30  # pairs to judge
 FULL = 0.75  # share of the budget below which it is said why more was not used
 SLACK = 1.15  # of a suggested budget, for steps that take longer
 SUGGESTED = (1, 2, 3, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720)  # minutes
@@ -75,7 +75,8 @@ def overview_of(run: Run, encoder: str, answer: str, spent: float) -> tuple[str,
         spent: seconds.
     """
     if run.metric.by_agreement:
-        return (*_unchanged(run), *_unused(run, spent), answer)
+        worth = _worth_by_topics(run) if run.criterion == TOPICS else _unchanged(run)
+        return (*worth, *_not_tried(run), *_unused(run, spent), answer)
     own = run.plan["own"]
     before, after = run.metric.score(own), run.metric.score(encoder)
     figures = "{:+.1f} [{:+.1f}, {:+.1f}]".format(*run.metric.difference(encoder, own))
@@ -87,13 +88,23 @@ def overview_of(run: Run, encoder: str, answer: str, spent: float) -> tuple[str,
 
 
 def _unchanged(run: Run) -> Iterator[str]:
-    use, model = run.settings["use"], run.settings["model"]
+    use = run.settings["use"]
     yield f"Nothing was optimized: no criterion without labels was shown to help {use}."
     yield f"The encoder is the model as it is, with its own pooling {run.plan['own']}."
-    yield (
-        f"The cheapest way to know what helps {use}: essent search -m {model} --texts FILE --for {use} --ask {ASKED} "
-        "--ask-file judged.csv; judge the pairs; the same improvement with --data judged.csv."
-    )
+    yield f"The cheapest way to know what helps {use}: some labels of that kind, with --data."
+
+
+def _worth_by_topics(run: Run) -> Iterator[str]:
+    use, own, lead = run.settings["use"], run.plan["own"], run.searched["lead"]
+    yield f"Optimized: {use}, without labels, by the criterion {TOPICS} (the mean of the ranks by six measures)."
+    if run.choice == own:
+        yield f"Gain: none. No recipe led the model's own pooling {own} by {MIN_LEAD}."
+    elif lead is None:
+        yield f"Gain on held-out texts: not measured, there are too few. The choice led {own} on the other texts."
+    else:
+        yield f"Gain by this criterion, on {len(run.inputs.held_out)} held-out texts: a lead of {lead:+.2f} over {own}."
+    yield f"Worth by labels, in measured cases of such choices: {TOPICS_CASES[use]}."
+    yield "Groups that are not topics, such as sentiment, can be worse than before."
 
 
 def _worth_by_labels(run: Run, encoder: str, gain: str) -> Iterator[str]:
