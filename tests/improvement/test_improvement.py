@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import essent
 from command_line import read_json, run, write_rows
 from essent._core import machine
 from essent.errors import DataError, EssentError, InputError, UnknownNameError
-from essent.improvement import budget, plan
+from essent.improvement import budget, plan, recipes
 from essent.improvement.metric import read_inputs
 from essent.improvement.results import Improved
 from essent.improvement.run import Run
@@ -130,14 +131,17 @@ def test_for_clusters_a_search_chooses(
     """The recipe that leads by `topics` is saved; without one, the model as it is."""
     arguments: dict[str, Any] = {"use": "clusters", "options": CPU, "budget": "10m"}
     lines: list[str] = []
-    monkeypatch.setattr("essent.selection.verdict_without_labels.MIN_LEAD", -1.0)  # any other recipe is better
+    original, best = recipes.search_recipes, "static | normalize"
+    monkeypatch.setattr(
+        recipes, "search_recipes", lambda *args, **named: replace(original(*args, **named), winner=best, kept=None)
+    )
     improvement = essent.improve(
         str(bert), make_topic_texts(texts), output=tmp_path / "out", note=lines.append, force=True, **arguments
     )
     steps = improvement.metadata["steps"]
     assert lines[0] == "Optimizes clusters, by the criterion topics, without labels."
     assert not [name for name in steps if name.startswith(("trials", "train"))]
-    assert str(improvement.encoder(device="cpu").recipe) == steps["search"]["name"] != "mean"
+    assert str(improvement.encoder(device="cpu").recipe) == steps["search"]["name"] == best
     assert improvement.results[0].score == pytest.approx(100)
     optimized, gain, worth, harm, untried, *_ = improvement.overview
     assert optimized.startswith("Optimized: clusters, without labels, by the criterion topics")
@@ -145,6 +149,7 @@ def test_for_clusters_a_search_chooses(
     assert "the accuracy of k-means rose by" in worth
     assert "sentiment" in harm
     assert "no criterion without labels shows whether training helps this use" in untried
+    monkeypatch.setattr(recipes, "search_recipes", original)
     monkeypatch.setattr("essent.selection.verdict_without_labels.MIN_LEAD", 2.0)
     unchanged = essent.improve(str(bert), make_topic_texts(90), output=tmp_path / "other", **arguments)
     assert str(unchanged.encoder(device="cpu").recipe) == "mean"
