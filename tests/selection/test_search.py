@@ -211,7 +211,7 @@ def test_pairs_in_memory_and_options_of_the_model(shell: SentenceTransformer) ->
         ({"data": ["a text", "another"], "criterion": "spearman"}, InputError, r"needs labels.*2 texts\) has none"),
         ({"criterion": "taecher"}, UnknownNameError, "Did you mean 'teacher'"),
         ({"criterion": "teacher:"}, InputError, "file of running text after ':' is missing"),
-        ({"criterion": ["teacher", "teacher:a.txt"]}, InputError, "differ in their running text only"),
+        ({"criterion": ["teacher", "teacher:a.txt"]}, InputError, "both read no labels"),
         ({"data": labels(), "criterion": "spearman"}, InputError, r"The scores of l \(classification\): acc"),
         ({"data": labels(), "criterion": "acuracy"}, UnknownNameError, r"'acuracy'\. Did you mean 'accuracy'"),
         ({"data": [TASK, labels()], "weights": [1]}, InputError, "1 weights for 2 data sets"),
