@@ -22,6 +22,7 @@ from sentence_transformers import SentenceTransformer
 
 from essent._core import machine
 from essent._core.atomic import remove_leftovers, write_json
+from essent._core.display import duration
 from essent.encoder.encoder import Encoder
 from essent.errors import DataError, InputError
 from essent.improvement.metric import LAYERS, Inputs, Metric, texts_of
@@ -240,7 +241,9 @@ def plan_graph(run: Run, seconds: float) -> dict[str, Any]:
 
 def reason_to_skip(run: Run, seconds: float) -> str:
     """Return why a step does not fit the remaining budget; "" if it does."""
-    reason = f"it would take about {rounded(seconds)}, but only {max(run.remaining, 0.0):.0f} s of the budget were left"
+    reason = (
+        f"it would take about {duration(seconds)}, but only {max(run.remaining, 0.0):.0f} s of the budget were left"
+    )
     return reason if seconds > run.remaining else ""
 
 
@@ -258,11 +261,6 @@ def parse_budget(budget: str) -> float:
             "1.5h."
         )
     return seconds
-
-
-def rounded(seconds: float) -> str:
-    """Return a duration in seconds, or from two minutes on in minutes."""
-    return f"{max(seconds, 1):.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
 
 
 # -- the journal -----------------------------------------------------------------------------------------------------
