@@ -256,11 +256,12 @@ def test_the_time_is_estimated_before_the_pass(backbone: Backbone, monkeypatch: 
     monkeypatch.setattr(sums.Sums, "_add", added)
     noted, plan = Settings(layers=[3], note=notes.append), Plan(Recipe.parse("t0-mean"), backbone)
     gathered = average_contexts(backbone, CORPUS, noted, plan)
-    assert seconds[0] == 3 * len(CORPUS) + 2 * 3 * 8  # 8 texts are timed twice: they take long enough
+    timed = 3 * (1 + len(CORPUS))  # one text, then all of these few
+    assert seconds[0] == 3 * len(CORPUS) + timed
     expected = duration(3 * len(CORPUS))
     assert notes[0].startswith(f"Estimated time: {expected} for {2 * len(CORPUS)} texts in 2 passes, at most ")
     quiet = average_contexts(backbone, CORPUS, Settings(layers=[3]), plan)
-    assert seconds[0] == 6 * len(CORPUS) + 2 * 3 * 8  # without a note, nothing is timed
+    assert seconds[0] == 6 * len(CORPUS) + timed  # without a note, nothing is timed
     np.testing.assert_array_equal(gathered.contexts.table(3), quiet.contexts.table(3))
     np.testing.assert_array_equal(gathered.vectors, quiet.vectors)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,7 @@ from essent.static.held_out import HeldOut
 from essent.static.sums import PORTION, Sums
 from essent.static.unseen import ALONE, STATIC, choose_rule, filled_tables, runs_alone, tokens_to_run
 
-SAMPLES = (8, 8, 32, 128, 512)  # numbers of timed texts; the first time includes one-time setup
+SAMPLE_CHARACTERS = 4_000  # of the timed texts: about half a batch, as small ones take longer per token
 SAMPLE_SECONDS = 0.5  # no larger sample is timed after one that takes so long
 CHARACTERS = 4  # per token: texts are truncated, so that longer ones take no longer
 
@@ -169,7 +170,8 @@ def _estimate(sums: Sums, unseen: str) -> str:
     limit = np.inf if sums.backbone.max_seq_length is None else CHARACTERS * sums.backbone.max_seq_length
     lengths = np.minimum([len(text) for text in sums.texts], limit)  # (N,)
     by_distance = np.argsort(np.abs(lengths - lengths.mean()), kind="stable")
-    for number, sample_size in enumerate(SAMPLES):
+    size = math.ceil(SAMPLE_CHARACTERS / max(lengths.mean(), 1))
+    for number, sample_size in enumerate((1, size, 4 * size, 16 * size)):  # the first time includes one-time setup
         texts = [sums.texts[index] for index in by_distance[:sample_size]]
         sample = Sums(
             sums.backbone, sums.plan, list(sums.tables)[-1:], texts, np.zeros(len(texts), dtype=bool), sums.batch_size
