@@ -104,9 +104,12 @@ def command(tiny: str, corpus: Path, tmp_path: Path) -> tuple[object, ...]:
 
 def test_a_static_encoder_and_its_averages(command: tuple, tiny: str, scored: Path, tmp_path: Path) -> None:
     options = ("--contexts", tmp_path / "avg", "--dimensions", 8, "--dtype", "int8", "--shaping", "abtt:1")
-    log = run(*command, "-t", scored, *options).stderr
+    completed = run(*command, "-t", scored, *options)
+    assert re.search(r"^Agreement with the teacher: [\d.]+ \(.* 9 texts of the table", completed.stdout, re.MULTILINE)
+    log = completed.stderr
     for phrase in (
         "9 distinct texts from",
+        "for 9 texts, at most ",
         "% of the variance retained",
         "Fewer bits",
         "layers=L weights=uniform, ridge",

@@ -193,15 +193,15 @@ def test_the_work_folder_of_a_search(
 def test_the_state_of_averaging(
     tmp_path: Path, shell_of: Callable[[str], SentenceTransformer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from essent.static import gather
+    from essent.static import sums
     from essent.static.gather import Settings, average_contexts
 
     backbone = load(shell_of("bert"), [Recipe()], {}).backbone
     path = tmp_path / "state.safetensors"
-    monkeypatch.setattr(gather, "PORTION", 4)
+    monkeypatch.setattr(sums, "PORTION", 4)
 
     def run() -> dict[str, Any]:
-        averages, _ = average_contexts(backbone, CORPUS, Settings(layers=[1], state=path, every=0.0))
+        averages = average_contexts(backbone, CORPUS, Settings(layers=[1], state=path, every=0.0)).contexts
         return {"table": averages.table(1).tobytes(), "count": averages.count.tolist()}
 
     expected, points = None, 0

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+from essent._core import machine
+from essent._core.display import duration
+from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.plan import Plan
 from essent.errors import DataError, InputError, ModelError
 from essent.model.backbone import Backbone
@@ -18,8 +21,8 @@ from essent.model.loading import load
 from essent.model.token_rows import rows_backbone
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.contexts import Contexts
-from essent.static import gather
-from essent.static.gather import Settings, average_contexts
+from essent.static import checkpoint, sums, unseen
+from essent.static.gather import Gathered, Settings, average_contexts
 from families import CORPUS, build_tokenizer
 from samples import LONG, TEXTS
 
@@ -58,7 +61,7 @@ def loop(backbone: Backbone, layer: int) -> tuple[np.ndarray, np.ndarray, np.nda
 @pytest.mark.parametrize("family", ["bert", "gpt2"])
 def test_averages_match_a_loop(family: str, backbone_of: Callable[[str], Backbone]) -> None:
     backbone = backbone_of(family)
-    contexts, vectors = average_contexts(backbone, CORPUS)
+    contexts, vectors, _ = average_contexts(backbone, CORPUS)
     assert sorted(contexts.tables) == [0, 1, 2, 3]
     assert vectors is None
     for layer in (0, 2, 3):
@@ -72,8 +75,8 @@ def test_averages_match_a_loop(family: str, backbone_of: Callable[[str], Backbon
 
 def test_vectors_come_along_whatever_the_order_and_the_batches(backbone: Backbone) -> None:
     plan = Plan(Recipe.parse("first-last"), backbone)
-    contexts, vectors = average_contexts(backbone, CORPUS, Settings(layers=[3]), plan)
-    reordered, reversed_vectors = average_contexts(backbone, CORPUS[::-1], Settings(layers=[3], batch_size=1), plan)
+    contexts, vectors, _ = average_contexts(backbone, CORPUS, Settings(layers=[3]), plan)
+    reordered, reversed_vectors, _ = average_contexts(backbone, CORPUS[::-1], Settings(layers=[3], batch_size=1), plan)
     np.testing.assert_allclose(contexts.table(3), reordered.table(3), atol=1e-5)
     np.testing.assert_array_equal(contexts.count, reordered.count)
     assert vectors is not None
@@ -87,7 +90,7 @@ def test_vectors_come_along_whatever_the_order_and_the_batches(backbone: Backbon
 
 @pytest.mark.parametrize("rule", ["alone", "static", "zero", "mean"])
 def test_unseen_tokens(rule: str, backbone: Backbone) -> None:
-    contexts, _ = average_contexts(backbone, CORPUS[:2], Settings(layers=[3], unseen=rule))
+    contexts = average_contexts(backbone, CORPUS[:2], Settings(layers=[3], unseen=rule)).contexts
     token = next(i for i in np.flatnonzero(~contexts.seen) if backbone.vocabulary.tokens[i])
     frame = [backbone.tokenizer.cls_token_id, token, backbone.tokenizer.sep_token_id]
     with torch.no_grad():
@@ -111,13 +114,13 @@ def test_unseen_tokens(rule: str, backbone: Backbone) -> None:
 # -- a run that is killed ---------------------------------------------------------------------------------------------
 
 
-def test_a_killed_run_goes_on(
+def test_a_killed_run_resumes(
     backbone: Backbone, backbone_of: Callable[[str], Backbone], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gather, "PORTION", 4)
+    monkeypatch.setattr(sums, "PORTION", 4)
     plan = Plan(Recipe.parse("mean"), backbone)
-    whole, vectors = average_contexts(backbone, CORPUS, Settings(layers=[1, 3]), plan)
-    path, encoded, framed_ids = tmp_path / "state.safetensors", [0], gather.framed_ids
+    whole, vectors, _ = average_contexts(backbone, CORPUS, Settings(layers=[1, 3]), plan)
+    path, encoded, framed_ids = tmp_path / "state.safetensors", [0], sums.framed_ids
     settings = Settings(layers=[1, 3], state=path, every=0.0)
 
     def counted(tokenizer: Any, frame: Any, texts: list[str], limit: int | None) -> list[list[int]]:
@@ -126,34 +129,220 @@ def test_a_killed_run_goes_on(
         encoded[0] += len(texts)
         return framed_ids(tokenizer, frame, texts, limit)
 
-    monkeypatch.setattr(gather, "framed_ids", counted)
+    monkeypatch.setattr(sums, "framed_ids", counted)
     with pytest.raises(KeyboardInterrupt):
         average_contexts(backbone, CORPUS, settings, plan)
     encoded[0] = 100
-    for _ in range(2):  # goes on; is complete, and nothing is encoded again
-        again, same = average_contexts(backbone, CORPUS, settings, plan)
+    for _ in range(2):  # resumes; is complete, and nothing is encoded again
+        again, same, _ = average_contexts(backbone, CORPUS, settings, plan)
         assert encoded[0] == 100 + len(CORPUS) - 12
-        np.testing.assert_allclose(again.table(3), whole.table(3), atol=1e-6)
-        np.testing.assert_allclose(same, vectors, atol=1e-6)
+        np.testing.assert_array_equal(again.table(3), whole.table(3))
+        np.testing.assert_array_equal(same, vectors)
         np.testing.assert_array_equal(again.count, whole.count)
-    for model, texts, layers, reason in (
-        (backbone, CORPUS[:-1], [1, 3], "the texts differ"),
-        (backbone, CORPUS, [3], "the settings differ"),
-        (backbone_of("electra"), CORPUS, [1, 3], "the model differ"),
+    for model, texts, changed, reason in (
+        (backbone, CORPUS[:-1], {}, "the texts differ"),
+        (backbone, CORPUS, {"layers": [3]}, "the settings differ"),
+        (backbone, CORPUS, {"batch_size": 8}, "the settings differ"),
+        (backbone_of("electra"), CORPUS, {}, "the model differ"),
     ):
         with pytest.raises(DataError, match=reason):
-            average_contexts(model, texts, Settings(layers=layers, state=path), Plan(Recipe.parse("mean"), model))
+            average_contexts(model, texts, replace(settings, **changed), Plan(Recipe.parse("mean"), model))
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(DataError, match="Delete it to start over"):
         average_contexts(backbone, CORPUS, settings, plan)
-    average_contexts(backbone, CORPUS, replace(settings, renew=True), plan)
+    renewed = average_contexts(backbone, CORPUS, replace(settings, renew=True), plan)
+    np.testing.assert_array_equal(renewed.vectors, vectors)
+
+
+def contents(gathered: Gathered) -> list[np.ndarray]:
+    """Every array that tables are made of."""
+    held_out = gathered.held_out
+    assert gathered.vectors is not None
+    return [
+        *gathered.contexts.tables.values(),
+        gathered.contexts.count,
+        gathered.vectors,
+        held_out.tokens,
+        *held_out.averages.values(),
+    ]
+
+
+@pytest.mark.parametrize("rule", ["alone", "static"])
+def test_a_run_killed_after_any_batch_has_the_same_bytes(
+    rule: str, backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of a portion, in the teacher's second template, and among the single tokens."""
+    monkeypatch.setattr(sums, "PORTION", 8)
+    plan = Plan(Recipe.parse("template=T0+T1"), backbone)
+    is_held_out = np.arange(len(CORPUS)) % 5 == 0
+    settings = Settings(layers=[3], unseen=rule, batch_size=1, every=0.0)
+    expected = contents(average_contexts(backbone, CORPUS, settings, plan, is_held_out))
+    states, passes, limit = backbone.states, [0], [0]
+
+    def counted(*arguments: Any) -> Any:
+        passes[0] += 1
+        if passes[0] > limit[0]:
+            raise KeyboardInterrupt
+        return states(*arguments)
+
+    monkeypatch.setattr(backbone, "states", counted)
+    limit[0] = 10**6
+    average_contexts(backbone, CORPUS, settings, plan, is_held_out)
+    total = passes[0]
+    assert total > (30 if rule == "alone" else 20)
+    for limit[0] in {1, 2, 5, total // 3, total // 2, total - 4, total - 1}:
+        path, passes[0] = tmp_path / f"{limit[0]}", 0
+        with pytest.raises(KeyboardInterrupt):
+            average_contexts(backbone, CORPUS, replace(settings, state=path), plan, is_held_out)
+        done, limit[0], passes[0] = limit[0], 10**6, 0
+        resumed = average_contexts(backbone, CORPUS, replace(settings, state=path), plan, is_held_out)
+        assert passes[0] == total - done
+        for array, whole in zip(contents(resumed), expected, strict=True):
+            np.testing.assert_array_equal(array, whole)
+
+
+def test_a_kill_loses_at_most_a_minute(backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine where each batch takes 25 seconds, and each checkpoint 7."""
+    seconds, lost, pool, save_file = [0.0], [], Plan.pool, checkpoint.save_file
+    monkeypatch.setattr(machine, "elapsed", lambda: seconds[0])
+
+    def pooled(*arguments: Any) -> Any:
+        seconds[0] += 25
+        return pool(*arguments)
+
+    def saved(*arguments: Any, **options: Any) -> None:
+        lost.append(seconds[0])
+        save_file(*arguments, **options)
+        seconds[0] += 7
+
+    monkeypatch.setattr(Plan, "pool", pooled)
+    monkeypatch.setattr(checkpoint, "save_file", saved)
+    path, plan = tmp_path / "state", Plan(Recipe.parse("mean"), backbone)
+    average_contexts(backbone, CORPUS, Settings(layers=[3], batch_size=1, unseen="zero", state=path), plan)
+    assert len(lost) > 3
+    assert set(np.diff([-7, *lost[:-1]])) == {57}  # two batches and the checkpoint before them
+
+
+def test_checkpoints_are_as_rare_as_allowed(
+    backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+    monkeypatch.setattr(machine, "elapsed", lambda: 0.0)
+    monkeypatch.setattr(checkpoint, "save_file", lambda arrays, path, **options: written.append(Path(path).touch()))
+    average_contexts(backbone, CORPUS, Settings(layers=[3], batch_size=1, state=tmp_path / "state"))
+    assert len(written) == 1  # at the end
+
+
+def test_another_rule_for_unseen_tokens_resumes(backbone: Backbone, tmp_path: Path) -> None:
+    settings = Settings(layers=[3], unseen="alone", state=tmp_path / "state")
+    average_contexts(backbone, CORPUS, settings)
+    resumed = average_contexts(backbone, CORPUS, replace(settings, unseen="mean")).contexts
+    whole = average_contexts(backbone, CORPUS, Settings(layers=[3], unseen="mean")).contexts
+    np.testing.assert_array_equal(resumed.table(3), whole.table(3))
+
+
+# -- notes: the estimated time, tokens that do not occur --------------------------------------------------------------
+
+
+def test_the_time_is_estimated_before_the_pass(backbone: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine where each text takes a second in the first template, and two in the second."""
+    seconds, notes, add = [0.0], [], sums.Sums._add
+    monkeypatch.setattr(machine, "elapsed", lambda: seconds[0])
+
+    def added(self: sums.Sums, frame: Any, sequences: Any, rows: Any) -> None:
+        seconds[0] += len(sequences) * (1 if frame == self.frame else 2)
+        add(self, frame, sequences, rows)
+
+    monkeypatch.setattr(sums.Sums, "_add", added)
+    noted, plan = Settings(layers=[3], note=notes.append), Plan(Recipe.parse("t0-mean"), backbone)
+    gathered = average_contexts(backbone, CORPUS, noted, plan)
+    timed = 3 * (1 + len(CORPUS))  # one text, then all of these few
+    assert seconds[0] == 3 * len(CORPUS) + timed
+    expected = duration(3 * len(CORPUS))
+    assert notes[0].startswith(f"Estimated time: {expected} for {2 * len(CORPUS)} texts in 2 passes, at most ")
+    quiet = average_contexts(backbone, CORPUS, Settings(layers=[3]), plan)
+    assert seconds[0] == 6 * len(CORPUS) + timed  # without a note, nothing is timed
+    np.testing.assert_array_equal(gathered.contexts.table(3), quiet.contexts.table(3))
+    np.testing.assert_array_equal(gathered.vectors, quiet.vectors)
+
+
+@pytest.mark.parametrize(("family", "rule"), [("bert", "static"), ("electra", "mean")])
+def test_a_large_vocabulary_is_not_run(
+    family: str, rule: str, backbone_of: Callable[[str], Backbone], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unseen, "FREE_TOKENS", 0)
+    backbone, notes = backbone_of(family), []
+    few, many = CORPUS[8:10], [*CORPUS, *(f"{text} {text} {text}" for text in CORPUS)]
+    contexts = average_contexts(backbone, few, Settings(layers=[3], note=notes.append)).contexts
+    explicit = average_contexts(backbone, few, Settings(layers=[3], unseen=rule)).contexts
+    np.testing.assert_array_equal(contexts.table(3), explicit.table(3))
+    missing = sum(bool(name) for name in backbone.vocabulary.tokens) - int(contexts.seen.sum())
+    assert contexts.about["unseen"] == rule
+    assert notes[-1].startswith(f"{missing} tokens do not occur in the texts. To run the model on each takes ")
+    assert f"more than the {contexts.count.sum()} of the texts" in notes[-1]
+    assert "unseen=alone runs them" in notes[-1]
+    assert "that are in none" not in notes[0]
+    whole = average_contexts(backbone, few, Settings(layers=[3], unseen="alone", note=notes.append)).contexts
+    assert whole.about["unseen"] == "alone"
+    assert notes[-1] == f"Running the model on {missing} single tokens that do not occur in the texts."
+    assert average_contexts(backbone, many, Settings(layers=[3])).contexts.about["unseen"] == "alone"
+
+
+# -- teachers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("family", "teacher"),
+    [
+        ("bert", "t0-mean"),
+        ("bert", "prompt-denoised"),
+        ("bert", "mean weights=idf"),
+        ("bert", "template=1*T0+2*T3 weights=content"),
+        ("gpt2", "about"),
+        ("llama", "template=about+prompteol weights=last"),
+        ("roberta", "prompt"),
+        ("roberta", "ditto:1-2"),
+    ],
+)
+def test_a_teacher_with_a_template_or_counts(
+    family: str, teacher: str, backbone_of: Callable[[str], Backbone], folder_of: Callable[[str], Path]
+) -> None:
+    """Its vectors are those of the encoder; the contexts are those of the texts without a template."""
+    encoder = Encoder(str(folder_of(family)), teacher, device="cpu")
+    backbone = encoder.module.backbone if family in ("bert", "roberta") else backbone_of(family)
+    plan = Plan(encoder.recipe, backbone)
+    gathered = average_contexts(backbone, CORPUS, Settings(layers=[2]), plan)
+    if plan.reads_stats:
+        encoder.fit(CORPUS)
+    np.testing.assert_allclose(gathered.vectors, encoder.encode(CORPUS), atol=1e-5)
+    alone = average_contexts(backbone, CORPUS, Settings(layers=[2])).contexts
+    np.testing.assert_allclose(gathered.contexts.table(2), alone.table(2), atol=1e-5)
+    np.testing.assert_array_equal(gathered.contexts.count, alone.count)
+
+
+@pytest.mark.parametrize("rule", ["alone", "static", "zero", "mean"])
+def test_averages_without_the_held_out_texts(rule: str, backbone: Backbone) -> None:
+    is_held_out = np.arange(len(CORPUS)) % 4 == 1
+    others = [text for text, held in zip(CORPUS, is_held_out, strict=True) if not held]
+    settings = Settings(layers=[1, 3], unseen=rule)
+    contexts, _, held_out = average_contexts(backbone, CORPUS, settings, None, is_held_out)
+    whole, expected = (average_contexts(backbone, texts, settings).contexts for texts in (CORPUS, others))
+    held_out_only = whole.seen & ~expected.seen
+    assert held_out_only[held_out.tokens].any()
+    for layer in (1, 3):
+        np.testing.assert_allclose(contexts.table(layer), whole.table(layer), atol=1e-6)
+        rows = expected.table(layer)[held_out.tokens]
+        close = np.isclose(held_out.averages[layer], rows, atol=1e-5).all(axis=1)
+        assert close[expected.seen[held_out.tokens]].all()
+        if rule in ("alone", "zero"):  # the other rules read all texts, the held-out ones included
+            assert close.all()
 
 
 # -- files and errors -------------------------------------------------------------------------------------------------
 
 
 def test_saved_and_loaded(backbone: Backbone, tmp_path: Path) -> None:
-    contexts, _ = average_contexts(backbone, CORPUS, Settings(layers=[0, 3]))
+    contexts = average_contexts(backbone, CORPUS, Settings(layers=[0, 3])).contexts
     contexts.save(tmp_path / "avg")
     again = Contexts.load(tmp_path / "avg")
     expected = (contexts.texts, 3, backbone.vocabulary.digest, contexts.about)
@@ -178,8 +367,6 @@ def test_refusals(backbone: Backbone, backbone_of: Callable[[str], Backbone], tm
             average_contexts(backbone, texts, settings)
     with pytest.raises(InputError, match="24 dimensions, but its states 32"):
         average_contexts(backbone_of("electra"), CORPUS, Settings(unseen="static"))
-    with pytest.raises(InputError, match="cannot be computed in the same pass"):
-        average_contexts(backbone, CORPUS, None, Plan(Recipe.parse("layers=L weights=idf"), backbone))
     tokenizer = build_tokenizer("wordpiece").backend_tokenizer
     with pytest.raises(ModelError, match="no contextual states"):
         average_contexts(rows_backbone(np.ones((tokenizer.get_vocab_size(), 2)), tokenizer), CORPUS)

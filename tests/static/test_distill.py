@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense
 
@@ -18,15 +19,9 @@ from essent.encoder.encoder import Encoder
 from essent.errors import InputError, RecipeError
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import text_ids, unknown_token
-from essent.static.distillation import (
-    collect,
-    compare,
-    coverage_of,
-    distill,
-    find_choice,
-    make_encoder,
-    share_of_new,
-)
+from essent.static import comparison, held_out
+from essent.static.comparison import TeacherScore, compare, coverage_of, share_of_new
+from essent.static.distillation import collect, distill, find_choice, make_encoder
 from essent.static.table import Choice, Material, agreement, bag_matrix, fit_rows, reduce_table
 from essent.tasks.pairs import PairTask
 from families import CORPUS
@@ -146,6 +141,82 @@ def test_fewer_dimensions_keep_the_similarities(material: Material) -> None:
     assert agreement(material.token_counts, table, table * 3) == pytest.approx(100.0)
 
 
+# -- agreement with the teacher ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def few_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hold out texts of a small corpus."""
+    monkeypatch.setattr(held_out, "LEAST", 5)
+    monkeypatch.setattr(held_out, "MIN_TEXTS", 10)
+
+
+@pytest.mark.parametrize("teacher", [None, "t0-mean"])
+@pytest.mark.usefixtures("few_held_out")
+def test_agreement_on_held_out_texts(teacher: str | None, shell_of: Callable[[str], SentenceTransformer]) -> None:
+    """It is that of a table distilled from the other texts; the held-out texts remain in the encoder."""
+    model, texts = shell_of("bert"), [*TEXTS_, *TEXTS_[:3]]
+    choice = Choice("1+L", "sif:0.01", 0.3, "abtt:1")
+    distilled = distill(model, texts, choice, dimensions=20, teacher=teacher)
+    is_held_out = held_out.hold_out(texts)
+    rest = [text for text, held in zip(texts, is_held_out, strict=True) if not held]
+    chosen = list(dict.fromkeys(text for text, held in zip(texts, is_held_out, strict=True) if held))
+    assert len(chosen) == 5
+    assert not set(chosen) & set(rest)  # all copies are held out
+    other = distill(model, rest, choice, dimensions=20, teacher=teacher).encoder.encode(chosen)
+    vectors = Encoder(model, teacher or "mean").encode(chosen)
+    first, second = np.random.default_rng(0).integers(0, 5, (2, 20_000))
+    cosines = [
+        [units[a] @ units[b] for a, b in zip(first, second, strict=True) if a != b]
+        for units in (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (vectors, other))
+    ]
+    score = distilled.teacher_score
+    assert score == TeacherScore(pytest.approx(100 * spearmanr(*cosines).statistic, abs=0.1), 5, held_out=True)
+    whole = make_encoder(replace(distilled.material, held_out=None), choice, dimensions=20)
+    np.testing.assert_array_equal(whole.encoder.encode(texts), distilled.encoder.encode(texts))
+
+
+def test_agreement_without_held_out_texts(material: Material) -> None:
+    assert material.held_out is None
+    distilled = make_encoder(material, Choice())
+    assert distilled.teacher_score is not None
+    assert distilled.teacher_score.texts == len(TEXTS_)
+    assert str(distilled.teacher_score).endswith(f"of {len(TEXTS_)} texts of the table, so it is too high)")
+    assert make_encoder(material, Choice(), score=False).teacher_score is None
+
+
+def test_held_out_texts_are_a_tenth() -> None:
+    texts = [f"text {number}" for number in range(30_000)]
+    for count, expected in ((199, 0), (200, 50), (499, 50), (900, 90), (30_000, 1000)):
+        is_held_out = held_out.hold_out(texts[:count])
+        assert is_held_out.sum() == expected
+        np.testing.assert_array_equal(is_held_out, held_out.hold_out(texts[:count]))
+
+
+@pytest.mark.usefixtures("few_held_out")
+def test_a_low_agreement_is_stored_and_logged(
+    shell_of: Callable[[str], SentenceTransformer],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    material, _ = collect(shell_of("bert"), TEXTS_, teacher="t0-mean")
+    for limit, is_low in ((-100.0, False), (99.9, True)):
+        caplog.clear()
+        monkeypatch.setattr(comparison, "FAR_WORSE", limit)
+        distilled = make_encoder(material, Choice())
+        assert ("far worse than its teacher" in caplog.text) == is_low
+    score = distilled.teacher_score
+    assert score is not None
+    assert TeacherScore(math.nan, 5, held_out=True).is_low
+    distilled.encoder.save(str(tmp_path / "static"))
+    assert str(score) in (tmp_path / "static" / "README.md").read_text("utf-8")
+    provenance = Encoder(str(tmp_path / "static")).module.provenance
+    assert provenance["teacher_score"] == {"spearman": score.spearman, "texts": 5, "held_out": True}
+    assert provenance["teacher"] == str(Recipe.parse("t0-mean"))
+    assert verify(str(tmp_path / "static")).passed
+
+
 # -- choosing ---------------------------------------------------------------------------------------------------------
 
 
@@ -185,7 +256,8 @@ def test_choices_are_tried_and_ordered(material: Material, shell_of: Callable[[s
         (Choice(), {"dimensions": 33}, InputError, "between 1 and the model's 32"),
         (Choice(shaping="whiten:8"), {"dimensions": 9}, InputError, "the output of shaping 'whiten:8', 8"),
         (Choice(), {"dimensions": 2.0}, InputError, r"dimensions=2\.0: must be a whole number of at least 1"),
-        (Choice(), {"teacher": "t0-mean"}, InputError, "cannot be computed in the same pass"),
+        (Choice(ridge=0), {"teacher": "t0-mean"}, InputError, "do not depend on a teacher. Set ridge"),
+        (Choice(), {"teacher": "value:2"}, RecipeError, "x"),
         (Choice(), {"teacher": "mean | zscore"}, RecipeError, "Remove the shaping"),
     ],
 )

@@ -13,8 +13,15 @@ from html import escape
 FIRST, LATER = 5.0, 30.0  # seconds before the first line, and between lines
 
 
+def duration(seconds: float) -> str:
+    """Return a duration in seconds, or from two minutes on in minutes."""
+    return f"{max(seconds, 1):.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+
+
 @contextmanager
-def text_progress(total: int, enabled: bool, done: int = 0, desc: str = "Texts") -> Iterator[Callable[[int], object]]:
+def text_progress(
+    total: int, enabled: bool, done: int = 0, desc: str = "Texts", unit: str = "text"
+) -> Iterator[Callable[[int], object]]:
     """Yield a function to call with the number of texts done since the last call; progress goes to standard error.
 
     Args:
@@ -22,21 +29,23 @@ def text_progress(total: int, enabled: bool, done: int = 0, desc: str = "Texts")
         enabled: whether to show progress.
         done: texts of an earlier run, excluded from the speed.
         desc: text before the bar.
+        unit: what is counted.
     """
     from tqdm.auto import tqdm  # imported here: showing HTML does not need it
 
     if enabled and not (sys.stderr.isatty() or "ipykernel" in sys.modules):
-        yield _Lines(total, done).update
+        yield _Lines(total, done, unit).update
         return
-    with tqdm(total=total, initial=done, desc=desc, unit="text", disable=not enabled) as bar:
+    with tqdm(total=total, initial=done, desc=desc, unit=unit, disable=not enabled) as bar:
         yield bar.update
 
 
 class _Lines:
     """Progress lines for a file or pipe, where a bar would be one endless line."""
 
-    def __init__(self, total: int, done: int) -> None:
+    def __init__(self, total: int, done: int, unit: str) -> None:
         self.total, self.done, self.before, self.began = total, done, done, time.monotonic()
+        self.unit = unit
         self.due = self.began + FIRST
 
     def update(self, count: int) -> None:
@@ -49,7 +58,7 @@ class _Lines:
         speed = (self.done - self.before) / max(seconds - self.began, 1e-9)
         seconds_to_go = (self.total - self.done) / max(speed, 1e-9)
         print(  # noqa: T201  a log's line
-            f"{self.done:,} of {self.total:,} texts, {speed:,.0f} per second, about {seconds_to_go:,.0f} s left",
+            f"{self.done:,} of {self.total:,} {self.unit}s, {speed:,.0f} per second, about {seconds_to_go:,.0f} s left",
             file=sys.stderr,
             flush=True,
         )

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from essent._core.display import duration
 from essent.improvement.metric import texts_of
-from essent.improvement.plan import BATCH, MAX_FITTED, SHARES, rounded, space_of
+from essent.improvement.plan import BATCH, MAX_FITTED, SHARES, space_of
 from essent.model.capabilities import ModelCapabilities
 from essent.selection.space import Space
 from essent.selection.topics import TOPICS
@@ -147,7 +148,7 @@ def plan_timing(run: Run) -> dict[str, Any]:
     """
     step_seconds, left = run.speed["step"], share_of(run, "train")
     steps = min(TIMED_STEPS, max(MIN_TIMED, int(TIMED_SHARE * left / max(step_seconds, 1e-9))))
-    why = f"{steps} steps of training would take about {rounded(steps * step_seconds)}, but {_left(left)}"
+    why = f"{steps} steps of training would take about {duration(steps * step_seconds)}, but {_left(left)}"
     planned = {"steps": steps, "text": f"time {steps} steps of training", "why": ""}
     return {**planned, "why": why if steps * step_seconds > left else "", "missing_seconds": MIN_STEPS * step_seconds}
 
@@ -255,7 +256,7 @@ def plan_graph(run: Run) -> dict[str, Any]:
 
 def reason_to_skip(run: Run, seconds: float) -> str:
     """Return why a step does not fit the remaining budget; "" if it does."""
-    reason = f"it would take about {rounded(seconds)}, but {_left(run.remaining)}"
+    reason = f"it would take about {duration(seconds)}, but {_left(run.remaining)}"
     return reason if seconds > run.remaining else ""
 
 

@@ -171,8 +171,3 @@ def parse_budget(budget: str) -> float:
             "1.5h."
         )
     return seconds
-
-
-def rounded(seconds: float) -> str:
-    """Return a duration in seconds, or from two minutes on in minutes."""
-    return f"{max(seconds, 1):.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from essent._core import machine
+from essent._core.display import duration
 from essent.encoder.encoder import Encoder
 from essent.engine.compiled import compile as compile_graph
 from essent.engine.files import load as load_graph
 from essent.errors import EngineError, InputError
-from essent.improvement.plan import rounded
 from essent.improvement.summary import overview_of
 from essent.recipe.shaping.affine import AffineShaper
 from essent.static.distillation import collect, make_encoder
@@ -190,15 +190,16 @@ def static(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]
         teacher="mean",
         settings=PassSettings(unseen=planned["unseen"]),
     )
+    make_table = partial(make_encoder, score=False)  # the metric measures them
     tables = {
-        f"static, {teacher}{choice}": make_encoder(material, choice)
+        f"static, {teacher}{choice}": make_table(material, choice)
         for teacher, material in (("", averages), ("taught by the encoder, ", _imitating(averages, source, texts)))
         for choice in TABLES
     }
     for name, table in tables.items():
         metric.evidence[name] = metric.measure(table.encoder, tests=False)
     best = max(tables, key=lambda name: (round(metric.score(name), 1), metric.agreement(ENCODER, name)))
-    make = partial(make_encoder, tables[best].material, tables[best].choice, dtype="int8")
+    make = partial(make_table, tables[best].material, tables[best].choice, dtype="int8")
     width = int(tables[best].encoder.get_embedding_dimension() or 0)
     forms = {best: tables[best].encoder, f"{best}, int8": make().encoder}
     for size in (width // divisor for divisor in SMALLER if width // divisor >= 8):
@@ -228,7 +229,9 @@ def _imitating(averages: Material, source: Encoder, texts: list[str]) -> Materia
     vectors = np.asarray(source.encode(texts, show_progress_bar=False), np.float32)  # (N,D)
     if any(table.shape[1] != vectors.shape[1] for table in tables.values()):
         return averages
-    return replace(averages, contexts=replace(averages.contexts, tables=tables), vectors=vectors, fits={})
+    return replace(
+        averages, contexts=replace(averages.contexts, tables=tables), vectors=vectors, fits={}, held_out=None
+    )
 
 
 def graph(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
@@ -307,7 +310,7 @@ def collect_results(run: Run) -> Improved:
             test = metric.with_interval(name, test=True) if metric.tests else None
             outputs[name] = Output(name, *metric.with_interval(name), test, agreement, *figures)
     if spent > run.settings["seconds"]:
-        run.notes.append(f"The improvement took {rounded(spent)}, more than the budget.")
+        run.notes.append(f"The improvement took {duration(spent)}, more than the budget.")
     metadata = {
         **run.journal.entries["identity"],
         "recipe": recipe_of(run.choice),

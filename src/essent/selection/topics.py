@@ -7,7 +7,8 @@ themselves: neighbours are in the same cluster (`modularity`), both halves of a 
 and a half has the neighbours of the whole text (`neighbours_of_half`). A recipe's score is the mean of its ranks by the
 six measures. One measure alone prefers degenerate vectors: whitened ones, or those of the function words.
 
-The measures, and the lead that a recipe needs over a baseline, were chosen on the cases of docs/evidence/without-labels.md.
+The measures, and the lead that a recipe needs over a baseline, were chosen on measured cases
+(docs/evidence/without-labels.md).
 """
 
 from __future__ import annotations

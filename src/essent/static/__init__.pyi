@@ -1,5 +1,5 @@
+from .comparison import compare as compare
 from .distillation import collect as collect
-from .distillation import compare as compare
 from .distillation import distill as distill
 from .distillation import find_choice as find_choice
 from .distillation import make_encoder as make_encoder

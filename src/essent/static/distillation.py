@@ -6,12 +6,11 @@ contexts ─ layer mix α ─ token weights u ─ fit to sentences ─ shaping g
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,28 +18,23 @@ from essent._core.texts import check_texts
 from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.plan import Plan
-from essent.encoder.saving.static_table import UNIT, rounded
-from essent.errors import RecipeError
+from essent.encoder.pipeline.shared_pass import as_module
+from essent.encoder.saving.static_table import UNIT
+from essent.errors import InputError, RecipeError
 from essent.model.backbone import Backbone
 from essent.model.loading import load
 from essent.model.token_rows import unlimited
 from essent.model.weights import move
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import resolve
-from essent.recipe.tokens.ids import count_tokens, fast_backend, text_ids
+from essent.recipe.tokens.ids import fast_backend, text_ids
 from essent.recipe.types import CorpusStats
+from essent.static.comparison import TeacherScore, reduced_table, score_against_teacher, share_of_new
 from essent.static.gather import Settings, average_contexts
-from essent.static.table import (
-    Choice,
-    Material,
-    agreement,
-    bag_matrix,
-    check_choice,
-    check_dimensions,
-    parse_layers,
-    reduce_table,
-)
-from essent.tasks.base import Task, unit_rows
+from essent.static.held_out import hold_out
+from essent.static.table import Choice, Material, bag_matrix, check_choice, check_dimensions, parse_layers
+from essent.tasks.base import unit_rows
+from essent.tasks.result import plain
 
 if TYPE_CHECKING:
     from essent.tasks.base import LabeledTask
@@ -63,14 +57,14 @@ def collect(
     settings: Settings | None = None,
     options: dict[str, Any] | None = None,
 ) -> tuple[Material, Backbone]:
-    """Average the model's layers over a corpus and compute its sentence vectors, in one pass.
+    """Average the model's layers over a corpus and compute its sentence vectors, in one pass without a template.
 
     Args:
         model: a hub name, a folder or a loaded SentenceTransformer.
         corpus: texts like those that will be encoded; no labels.
         layers: the layer mixes that tables will use; None averages every layer.
         teacher: the recipe of the sentence vectors, without shaping; by default the model's own pooling, or `mean` for
-            a plain transformer.
+            a plain transformer. Contexts never contain its templates.
         dimensions: number of dimensions that tables will have; too many raise an error before the model runs.
         settings: settings of the pass; the argument `layers` replaces their field `layers`.
         options: SentenceTransformer's keyword arguments (device, revision …).
@@ -79,7 +73,7 @@ def collect(
         The material for `make_encoder` and `find_choice`, and the model.
 
     Raises:
-        RecipeError: a teacher with shaping.
+        RecipeError: a teacher with shaping, or with vectors of another size than the model's states.
         InputError, RecipeError, ModelError: see `essent.static.gather.average_contexts`.
 
     Example:
@@ -95,16 +89,23 @@ def collect(
     if recipe is not None and recipe.shaping not in ((), UNIT):  # normalize is allowed: the fit ignores lengths
         raise RecipeError(f"teacher={teacher!r}: the sentence vectors must not be shaped. Remove the shaping.")
     # With a teacher, the model's own pooling does not matter. `mean` reads the last layer, so all layers are loaded.
-    loaded = load(model, [] if recipe is None else [Recipe()], options or {})
+    loaded = load(model, [] if recipe is None else [recipe, Recipe()], options or {})
     backbone = loaded.backbone
     backbone.compute_in(settings.precision)
     if dimensions is not None:
         check_dimensions(dimensions, backbone.dimensions)
-    plan = Plan(replace(recipe or loaded.recipes[0], shaping=()), backbone)
-    move(backbone, loaded.settings["device"])
+    plan = Plan(replace(loaded.recipes[0], shaping=()), backbone)
+    if plan.width != backbone.dimensions:
+        raise RecipeError(
+            f"teacher={teacher!r}: its vectors have {plan.width} dimensions, but the model's states, of which the "
+            f"table is made, {backbone.dimensions}. Use a recipe with vectors of {backbone.dimensions} dimensions."
+        )
+    move(as_module(backbone, [plan]), loaded.settings["device"])
     numbers = None if names is None else sorted({resolve(name, backbone.last).layer for name in names})
-    contexts, vectors = average_contexts(backbone, texts, replace(settings, layers=numbers), plan)
-    contexts.about["model"] = str(model)
+    settings = replace(settings, layers=numbers)
+    contexts, vectors, held_out = average_contexts(backbone, texts, settings, plan, hold_out(texts))
+    contexts.about["model"] = str(model) if isinstance(model, (str, Path)) else type(model).__name__
+    contexts.about["teacher"] = str(plan.recipe)
     tokenizer = unlimited(backbone.tokenizer)
     ids, rows = text_ids(tokenizer, texts), 1 + max(tokenizer.get_vocab().values())
     token_counts = bag_matrix(ids, rows)
@@ -115,9 +116,10 @@ def collect(
             "The corpus is small: it lacks about %.0f %% of the tokens of further texts of the same kind, and more for "
             "other kinds of text. Their rows follow the rule unseen=%s. Add texts like those to be encoded.",
             100 * share,
-            settings.unseen,
+            contexts.about["unseen"],
         )
-    return Material(tokenizer, contexts, vectors, texts, token_counts, stats), backbone
+    comparison_texts = held_out if held_out.is_held_out.any() else None
+    return Material(tokenizer, contexts, vectors, texts, token_counts, stats, comparison_texts), backbone
 
 
 @dataclass(frozen=True)
@@ -131,12 +133,14 @@ class Distilled:
             `dimensions` and `bits`, Spearman ×100 between the similarities before and after each reduction. A
             reduction that was not requested has no entry.
         material: the averages and sentence vectors from which the table was made.
+        teacher_score: agreement with the teacher; None if it was not measured.
     """
 
     encoder: Encoder
     choice: Choice
     losses: dict[str, float]
     material: Material
+    teacher_score: TeacherScore | None = None
 
     def summary(self) -> Iterator[str]:
         """Yield lines about the choice, the share of the vocabulary in the corpus, and the effect of reductions."""
@@ -153,9 +157,28 @@ class Distilled:
         if "bits" in losses:
             yield f"Fewer bits: similarities agree to {losses['bits']:.2f} (Spearman ×100)"
 
+    def provenance(self) -> dict[str, Any]:
+        """Return the origin of the table and its agreement with the teacher, as values for JSON."""
+        metadata, score = self.material.contexts.about, self.teacher_score
+        model = metadata["model"]
+        return {
+            "model": Path(model).name if Path(model).is_dir() else model,  # without the user's folders
+            "teacher": metadata["teacher"],
+            "texts": len(self.material.texts),
+            "choice": str(self.choice),
+            "unseen": metadata["unseen"],
+            "teacher_score": None if score is None else plain(score._asdict()),
+        }
+
 
 def make_encoder(
-    material: Material, choice: Choice, *, dimensions: int | None = None, dtype: str = "float32", progress: bool = False
+    material: Material,
+    choice: Choice,
+    *,
+    dimensions: int | None = None,
+    dtype: str = "float32",
+    score: bool = True,
+    progress: bool = False,
 ) -> Distilled:
     """Make a static encoder from collected averages.
 
@@ -165,7 +188,9 @@ def make_encoder(
         dimensions: number of dimensions, at most the model's; by default the model's.
         dtype: number format of the saved table: float32, float16 or int8. The returned encoder already
             computes with the rounded rows.
-        progress: show a progress bar.
+        score: measure the agreement with the teacher (`essent.static.comparison.score_against_teacher`), which takes
+            a second fit, and log a warning if it is low.
+        progress: show progress bars.
 
     Raises:
         InputError: an unknown dtype, too many dimensions, or numbers too large for float16.
@@ -180,14 +205,20 @@ def make_encoder(
         ['bits', 'dimensions', 'variance']
     """
     check_choice(choice, dtype, dimensions)
-    table = material.table(choice, progress=progress)
-    losses: dict[str, float] = {}
-    if dimensions is not None:
-        table, losses["variance"], losses["dimensions"] = reduce_table(material.token_counts, table, dimensions)
-    if dtype != "float32":
-        exact, table = table, rounded(table, dtype)
-        losses["bits"] = agreement(material.token_counts, exact, table)
-    return Distilled(encoder_of(table, material.tokenizer, dtype), choice, losses, material)
+    table, losses = reduced_table(material, choice, dimensions, dtype, progress=progress)
+    distilled = Distilled(encoder_of(table, material.tokenizer, dtype), choice, losses, material)
+    if score and material.vectors is not None:
+        teacher_score = score_against_teacher(material, table, choice, dimensions, dtype)
+        if teacher_score.is_low:
+            logger.warning("%s", teacher_score.warning)
+        distilled = replace(distilled, teacher_score=teacher_score)
+    distilled.encoder.module.provenance = distilled.provenance()
+    distilled.encoder.chosen = (
+        "Distilled from {model} on {texts:,} texts.".format(**distilled.encoder.module.provenance),
+        *distilled.summary(),
+        *(() if distilled.teacher_score is None else (str(distilled.teacher_score),)),
+    )
+    return distilled
 
 
 def encoder_of(table: np.ndarray, tokenizer: Any, dtype: str = "float32") -> Encoder:
@@ -209,11 +240,12 @@ def distill(
     *,
     dimensions: int | None = None,
     dtype: str = "float32",
-    unseen: str = "alone",
+    unseen: str = "auto",
     teacher: str | None = None,
     state: str | Path | None = None,
     batch_size: int = 32,
     progress: bool = False,
+    note: Callable[[str], object] = logger.info,
     **options: Any,
 ) -> Distilled:
     """Distil a model into a static encoder, which is as fast as tokenization. Nothing is trained.
@@ -224,12 +256,15 @@ def distill(
         choice: layers, weights, ridge and shaping.
         dimensions: dimensions per row, at most the model's; by default the model's.
         dtype: number format of the rows: float32, float16 or int8.
-        unseen: how to fill the rows of tokens that the corpus lacks: alone, static, zero or mean
-            (`essent.static.gather.Settings`). "alone" runs the model once per such token.
-        teacher: the recipe of the sentence vectors that the rows are fitted to; by default the model's own.
-        state: a checkpoint file from which a killed run resumes.
+        unseen: how to fill the rows of tokens that the corpus lacks: auto, alone, static, zero or mean
+            (`essent.static.gather.Settings`). "alone" runs the model once per such token; "auto" does so unless it
+            takes more tokens than the texts and a vocabulary of 50,000 tokens.
+        teacher: the recipe of the sentence vectors that the rows are fitted to; by default the model's own. Each
+            template in it takes one more pass over the texts.
+        state: a checkpoint file from which a killed run resumes; at most one minute of work is lost.
         batch_size: size of a batch: 32 holds as many tokens as 32 texts of 64 tokens.
         progress: show progress bars.
+        note: called with lines about the estimated time, a resumed run, and tokens that do not occur in the texts.
         options: SentenceTransformer's keyword arguments (device, revision …).
 
     Returns:
@@ -247,8 +282,13 @@ def distill(
     """
     chosen = choice or Choice()
     check_choice(chosen, dtype, dimensions)
+    if teacher is not None and chosen.ridge is None:
+        raise InputError(
+            f"teacher={teacher!r}: averages without a fit (ridge=0) do not depend on a teacher. Set ridge to a "
+            "positive number such as 0.1, or remove the teacher."
+        )
     path = None if state is None else Path(state)
-    settings = Settings(unseen=unseen, state=path, batch_size=batch_size, progress=progress)
+    settings = Settings(unseen=unseen, state=path, batch_size=batch_size, progress=progress, note=note)
     material, _ = collect(
         model,
         corpus,
@@ -261,7 +301,7 @@ def distill(
     return make_encoder(material, chosen, dimensions=dimensions, dtype=dtype, progress=progress)
 
 
-# -- find a choice, compare a table with its model --------------------------------------------------------------------
+# -- find a choice ----------------------------------------------------------------------------------------------------
 
 
 def find_choice(
@@ -309,67 +349,3 @@ def find_choice(
         best = max(trials, key=lambda trial: trial[0])[1]
         trials += [score(replace(best, ridge=ridge, shaping=shaping)) for ridge in FITS for shaping in SHAPINGS]
     return sorted(trials, key=lambda trial: -trial[0])
-
-
-class TaskScores(NamedTuple):
-    """Main scores of a model and its static encoder on a task.
-
-    Attributes:
-        task: the name of the task.
-        model, static: the main scores, ×100.
-        coverage: the share of the task's tokens that occur in the corpus.
-    """
-
-    task: str
-    model: float
-    static: float
-    coverage: float
-
-    @property
-    def share(self) -> float:
-        """The static encoder's score as a percentage of the model's; NaN if the model's is 0."""
-        return 100 * self.static / self.model if self.model else math.nan
-
-
-def compare(distilled: Distilled, model: Callable[[list[str]], Any], tasks: Sequence[Task]) -> list[TaskScores]:
-    """Compare a static encoder with its model, task by task.
-
-    Args:
-        distilled: the static encoder.
-        model: the model's `encode`, or another function from N texts to vectors (N,D).
-        tasks: tasks with a main score.
-
-    Example:
-        >>> from essent import Encoder
-        >>> from essent.static import compare, distill
-        >>> from essent.tasks import load_task
-        >>> distilled = distill("my-mlm", ["A short text.", "Another short text."])
-        >>> (scores,) = compare(distilled, Encoder("my-mlm", "mean").encode, [load_task("data/sts/stsb.jsonl")])
-        >>> scores.task, 0 < scores.coverage < 1
-        ('stsb', True)
-    """
-    return [
-        TaskScores(
-            task.name,
-            task.run(model).main_score,
-            task.run(distilled.encoder).main_score,
-            coverage_of(distilled.material, task.texts()),
-        )
-        for task in tasks
-    ]
-
-
-def coverage_of(material: Material, texts: Sequence[str]) -> float:
-    """Return the share of the texts' tokens, counting repetitions, that occur in the corpus; NaN if they have none."""
-    count = count_tokens(lambda portion: text_ids(material.tokenizer, list(portion)), texts, material.rows).count
-    known = material.contexts.seen[: material.rows]
-    return float(count[known].sum() / count.sum()) if count.any() else math.nan
-
-
-def share_of_new(count: np.ndarray) -> float:
-    """Estimate the share of tokens of further texts that a corpus with these counts (V,) lacks.
-
-    The estimate is the number of tokens that occur once, divided by the number of all occurrences (Good 1953). It is
-    accurate for further texts of the same kind in random order, and too low for texts of another kind.
-    """
-    return float((count == 1).sum() / count.sum()) if count.any() else math.nan

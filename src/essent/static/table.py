@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from numbers import Real
@@ -29,9 +29,10 @@ from essent.recipe.shaping.affine import AffineShaper
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.sources.contexts import Contexts
 from essent.recipe.sources.layers import Mix, parse_mix, resolve
-from essent.recipe.tokens.ids import Vocabulary, fast_backend, unknown_token
+from essent.recipe.tokens.ids import Vocabulary, fast_backend, text_ids, unknown_token
 from essent.recipe.types import CorpusStats
 from essent.recipe.weighting.base import ByToken, weightings
+from essent.static.held_out import HeldOut
 from essent.tasks.base import unit_rows
 
 TOLERANCE = 1e-4  # the solver stops when each dimension's residual is below this share of its first one
@@ -125,6 +126,7 @@ class Material:
         texts: the corpus.
         token_counts: matrix of texts × tokens (N,V), see `bag_matrix`.
         stats: token counts, without special tokens around the texts.
+        held_out: texts on which tables are compared with the teacher; None compares on all texts.
         fits: cache of the last fit: its rows before shaping, by layers, weights and ridge.
     """
 
@@ -134,6 +136,7 @@ class Material:
     texts: list[str]
     token_counts: sparse.csr_matrix
     stats: CorpusStats
+    held_out: HeldOut | None = None
     fits: dict[tuple[str, str, float | None], np.ndarray] = field(default_factory=dict)
 
     @property
@@ -158,6 +161,35 @@ class Material:
             assert affine is not None  # noqa: S101  checked above
             rows = ((rows - affine.mean) @ affine.matrix + affine.offset).astype(np.float32)
         return self._without_unknown(rows)
+
+    def without_held_out(self, layers: str) -> Material:
+        """Return the material of the other texts, with the averages of the layers of a mix.
+
+        Its contexts retain the counts of all texts, which no table reads.
+        """
+        assert self.held_out is not None  # noqa: S101
+        others, stats = ~self.held_out.is_held_out, self.stats
+        tables = {}
+        for layer in {resolve(name, self.contexts.last).layer for name, _ in parse_layers(layers)}:
+            tables[layer] = self.contexts.table(layer).copy()
+            tables[layer][self.held_out.tokens] = self.held_out.averages[layer]
+        held_out = [text for text, is_other in zip(self.texts, others, strict=True) if not is_other]
+        ids = np.fromiter(chain.from_iterable(text_ids(self.tokenizer, held_out)), np.int64)
+        token_counts = self.token_counts[others]
+        return replace(
+            self,
+            contexts=replace(self.contexts, tables=tables),
+            vectors=None if self.vectors is None else self.vectors[others],
+            texts=[text for text, is_other in zip(self.texts, others, strict=True) if is_other],
+            token_counts=token_counts,
+            stats=CorpusStats(
+                token_counts.shape[0],
+                token_counts.getnnz(axis=0).astype(np.int64),
+                stats.count - np.bincount(ids, minlength=self.rows),
+            ),
+            held_out=None,
+            fits={},
+        )
 
     def _fit(self, choice: Choice, progress: bool) -> np.ndarray:
         """Return the weighted averages, fitted to the sentence vectors unless ridge is None: (V,D) float32."""
@@ -247,7 +279,10 @@ def fit_rows(
     target = unit_rows(vectors)  # (N,D)
     means = token_counts @ prior
     size = float((means * means).sum())
-    scaled = prior * (float((means * target).sum()) / size) if size > 0 else prior
+    scale = float((means * target).sum()) / size if size > 0 else 1.0
+    rows = np.array(prior * scale, np.float32)  # (V,D)
+    occurring = np.flatnonzero(token_counts.getnnz(axis=0))  # a few per cent of the rows of a large vocabulary
+    token_counts, scaled = token_counts[:, occurring], rows[occurring]
     transposed = token_counts.T.tocsr()
     diagonal = np.asarray(token_counts.multiply(token_counts).sum(axis=0)).reshape(-1, 1) + strength  # (V,1)
     residual = (transposed @ (target - token_counts @ scaled)).astype(np.float32)  # (V,D)
@@ -267,7 +302,8 @@ def fit_rows(
         next_product = (residual * preconditioned).sum(axis=0)
         direction = preconditioned + next_product / np.maximum(product, 1e-30) * direction
         product = next_product
-    return np.asarray(scaled + change, np.float32)
+    rows[occurring] += change
+    return rows
 
 
 # -- smaller tables, and their agreement with the original ------------------------------------------------------------

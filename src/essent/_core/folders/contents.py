@@ -112,6 +112,8 @@ def read_about(path: Path) -> dict[str, Any]:
             raise DamagedError(f"{path} is damaged: {name!r} must be {kinds}, but is {current}.")
     if not all(isinstance(text, str) for text in metadata["golden_texts"]):
         raise DamagedError(f"{path} is damaged: 'golden_texts' must be a list of strings.")
+    if not isinstance(metadata.get("provenance", {}), dict):
+        raise DamagedError(f"{path} is damaged: 'provenance' must be an object, not {metadata['provenance']!r:.60}.")
     if metadata.get("table") not in _TABLES:
         raise DamagedError(
             f"{path} is damaged: 'table' must be 'bare', 'folded' or null, not {metadata['table']!r:.60}."

@@ -31,6 +31,9 @@ class RecipeModule(InputModule):
         chain: fitted shaping; by default the recipe's, unfitted.
         tables: rows of sources that are already loaded, see `essent.encoder.pipeline.plan.Plan`.
 
+    Attributes:
+        provenance: how the encoder was made, as values for JSON; saved with it.
+
     Raises:
         UnsupportedRecipeError: the model cannot run the recipe.
     """
@@ -55,6 +58,7 @@ class RecipeModule(InputModule):
         if self.plan.is_static and not backbone.only_static:
             backbone.max_seq_length = None  # rows have no positions: texts of any length
         self.stats = stats
+        self.provenance: dict[str, Any] = {}
         self.set_chain(chain_of(recipe, self.plan.width, backbone) if chain is None else chain)
 
     def set_chain(self, chain: Chain) -> None:

@@ -63,6 +63,7 @@ def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[
         if not backbone.only_static and (shapes := weight_shapes(str(root), {})):  # a table is in a separate file
             require_weights(name, backbone.model, shapes, trusted=bool(options.get("trust_remote_code")))
         module.max_seq_length = metadata["max_length"]
+        module.provenance = metadata.get("provenance", {})
         return module, {**saved_settings(read_settings(root)), "device": None}
 
 

@@ -282,6 +282,7 @@ def _write_state(
         "reason": reason,
         "golden_texts": texts,
         "table": ("bare" if is_trivial(module) else "folded") if first is StaticEmbedding else None,
+        **({"provenance": module.provenance} if module.provenance else {}),
     }
     _write_json(folder / ABOUT, metadata, ensure_ascii=False)
 

@@ -23,7 +23,7 @@ from essent.recipe.types import CorpusStats
 FORMAT = 1
 ENTRIES = {"texts": int, "last": int, "vocabulary": str, "about": dict}
 ABOUT, ARRAYS = "contexts.json", "contexts.safetensors"
-UNSEEN = ("alone", "static", "zero", "mean")
+UNSEEN = ("auto", "alone", "static", "zero", "mean")
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,149 @@
+"""Sums of token states over a corpus, batch by batch, and the teacher's vectors of the same texts.
+
+The states come from a pass over the texts without a template. A teacher without a template pools its vectors in the
+same pass; each template of a teacher takes another pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+
+from essent.encoder.pipeline.plan import Plan
+from essent.encoder.pipeline.shared_pass import count_frames
+from essent.model.backbone import Backbone
+from essent.model.template import make_frame
+from essent.recipe.tokens.ids import Frame, batches, count_tokens, framed_ids, pad, portions
+from essent.recipe.types import RequiredOutputs
+
+PORTION = 4096  # texts whose ids are in memory at a time, and whose batches are sorted by length
+
+
+class Sums:
+    """Sums over the first `done` texts, counted over all passes.
+
+    Args:
+        backbone: the model.
+        plan: the teacher, whose vectors of the same texts are computed; None computes none.
+        layers: the layers whose states are added.
+        texts: the corpus.
+        is_held_out: which texts also have sums of their own: (N,) bool.
+        batch_size: size of a batch: 32 holds as many tokens as 32 texts of 64 tokens.
+
+    Attributes:
+        tables: layer -> sums of the states (V,D) float64, on the model's device.
+        count, document_frequency: per token, number of occurrences and of texts that contain it: (V,) int64.
+        held_out_tokens: tokens of the held-out texts, ascending: (U,) int64.
+        held_out_tables, held_out_count: the part of the held-out texts in `tables`, only rows of their tokens (U,D),
+            and in `count` (V,).
+        vectors: the teacher's vectors (N,K) float32, zero if not computed yet; None without a plan.
+        alone: layer -> states (n,D) float32 of single tokens, of which `tokens_alone` are computed.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        plan: Plan | None,
+        layers: Sequence[int],
+        texts: list[str],
+        is_held_out: np.ndarray,
+        batch_size: int,
+    ) -> None:
+        self.backbone, self.plan, self.texts = backbone, plan, texts
+        self.is_held_out, self.batch_size = is_held_out, batch_size
+        self.frame = make_frame(backbone.tokenizer, None)
+        self.frames = [self.frame, *(frame for frame in (() if plan is None else plan.frames) if frame != self.frame)]
+        self.stats = {} if plan is None else count_frames(backbone, [plan], texts)
+        rows, device = len(backbone.vocabulary), backbone.static_table.device
+        self.tables = {
+            layer: torch.zeros(rows, backbone.dimensions, dtype=torch.float64, device=device) for layer in layers
+        }
+        self.count, self.document_frequency, self.held_out_count = (np.zeros(rows, np.int64) for _ in range(3))
+        held_out = [text for text, held in zip(texts, is_held_out, strict=True) if held]
+        self.held_out_tokens = np.array(sorted({i for ids in self._ids(self.frame, held_out) for i in ids}), np.int64)
+        self.held_out_tables = {
+            layer: torch.zeros(len(self.held_out_tokens), backbone.dimensions, dtype=torch.float64, device=device)
+            for layer in layers
+        }
+        self.vectors = None if plan is None else np.zeros((len(texts), plan.width), np.float32)
+        self.alone = {layer: np.zeros((0, backbone.dimensions), np.float32) for layer in layers}
+        self.done = self.tokens_alone = 0
+
+    @property
+    def total(self) -> int:
+        """The number of texts over all passes."""
+        return len(self.texts) * len(self.frames)
+
+    @property
+    def texts_begun(self) -> int:
+        """The number of texts in portions of which a vector is computed."""
+        return min(len(self.texts), -(-self.done // PORTION) * PORTION)
+
+    def _ids(self, frame: Frame, texts: Sequence[str]) -> list[list[int]]:
+        if not texts:
+            return []
+        return framed_ids(self.backbone.tokenizer, frame, list(texts), self.backbone.max_seq_length)
+
+    def read_texts(self) -> Iterator[int]:
+        """Run the batches after the first `done` texts, and yield the number of texts of each after adding it."""
+        for number, frame in enumerate(self.frames):
+            for start, portion in portions(self.texts, PORTION):
+                before = number * len(self.texts) + start  # texts before the batch
+                if self.done >= before + len(portion):
+                    continue
+                sequences = self._ids(frame, portion)
+                for indices in batches([len(ids) for ids in sequences], self.batch_size):
+                    if self.done <= before:
+                        self._add(frame, [sequences[index] for index in indices], start + indices)
+                        self.done += len(indices)
+                        yield len(indices)
+                    before += len(indices)
+
+    def _add(self, frame: Frame, sequences: list[list[int]], rows: np.ndarray) -> None:
+        """Add the batch of the corpus's texts `rows` (B,)."""
+        backbone, plan, required = self.backbone, self.plan, RequiredOutputs()
+        if frame == self.frame:
+            required |= RequiredOutputs(frozenset(self.tables))
+        if plan is not None and frame in plan.frames:
+            required |= plan.required
+        tokens = pad(sequences, frame, backbone.pad_id).to(backbone.static_table.device)
+        states = backbone.states(tokens, required)
+        if plan is not None and self.vectors is not None and frame in plan.frames:
+            vectors, _, _ = plan.pool(tokens, states, backbone, self.stats.get(frame))
+            self.vectors[rows] += vectors.float().cpu().numpy() * plan.frames[frame]
+        if frame != self.frame:
+            return
+        has_tokens = torch.tensor([[bool(ids)] for ids in sequences], device=tokens.ids.device)  # if not, one pad
+        occurrences = tokens.attention_mask & has_tokens  # (B,T)
+        held_out = occurrences & torch.from_numpy(self.is_held_out[rows, None]).to(occurrences.device)
+        held_out_rows = np.searchsorted(self.held_out_tokens, tokens.ids[held_out].cpu().numpy())
+        for layer, table in self.tables.items():
+            table.index_add_(0, tokens.ids[occurrences], states.hidden[layer][occurrences].double())
+            if len(held_out_rows):
+                index = torch.from_numpy(held_out_rows).to(table.device)
+                self.held_out_tables[layer].index_add_(0, index, states.hidden[layer][held_out].double())
+        stats = count_tokens(lambda _: sequences, [self.texts[row] for row in rows], len(self.count))
+        self.count += stats.count
+        self.document_frequency += stats.document_frequency
+        self.held_out_count += np.bincount(self.held_out_tokens[held_out_rows], minlength=len(self.count))
+
+    def read_alone(self, tokens: np.ndarray) -> Iterator[int]:
+        """Run tokens (n,) alone between the special tokens; yield the number of tokens of each batch after adding it.
+
+        The first `tokens_alone` are skipped.
+        """
+        missing = len(tokens) - self.tokens_alone
+        for layer, rows in self.alone.items():
+            self.alone[layer] = np.concatenate([rows, np.zeros((missing, rows.shape[1]), np.float32)])
+        for indices in batches([len(self.frame) + 1] * len(tokens), self.batch_size):  # in order: lengths are equal
+            if indices[0] < self.tokens_alone:
+                continue
+            sequences = [self.frame.around([int(token)]) for token in tokens[indices]]
+            padded = pad(sequences, self.frame, self.backbone.pad_id).to(self.backbone.static_table.device)
+            hidden = self.backbone.states(padded, RequiredOutputs(frozenset(self.tables))).hidden
+            for layer, rows in self.alone.items():
+                rows[indices] = hidden[layer][:, len(self.frame.before)].float().cpu().numpy()
+            self.tokens_alone += len(indices)
+            yield len(indices)
