@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from improvement_helpers import duplicates
 
-from essent.improvement.summary import _measured_gain, misfit, purpose, suggested
+from essent.improvement.summary import _measured_gain, purpose, suggested
+from essent.selection.use import misfit
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.examples import Example
 

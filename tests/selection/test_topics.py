@@ -164,6 +164,12 @@ def test_labels_and_topics_side_by_side(shell: SentenceTransformer) -> None:
         assert board.find(trial.recipe).scores[TOPICS] == pytest.approx(trial.scores[TOPICS])
 
 
+def test_labels_of_another_use_are_noted(shell: SentenceTransformer) -> None:
+    rows = [{"text": text, "label": str(number // 20)} for number, text in enumerate(TEXTS)]
+    board = search(shell, rows, Space(named=("mean", "cls")), use="similarity", baselines=("mean",))
+    assert any("measure classes, not similarity. The labels decide" in note for note in board.notes)
+
+
 def test_a_use_without_criterion_and_an_unknown_use(shell: SentenceTransformer) -> None:
     with pytest.raises(InputError, match="no criterion was shown to choose better recipes for retrieval"):
         search(shell, TEXTS, "weights", use="retrieval")

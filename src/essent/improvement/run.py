@@ -37,12 +37,12 @@ from essent.improvement.page import write_page
 from essent.improvement.plan import make_plan, parse_budget
 from essent.improvement.recipes import choose_recipe, search_larger, time_again
 from essent.improvement.results import Gain, Improved, recipe_of
-from essent.improvement.summary import misfit, purpose, uses_of
+from essent.improvement.summary import purpose
 from essent.improvement.training import train_if_better
 from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import load, open_model
 from essent.report.write import check_library
-from essent.selection.use import check_use, criterion_for
+from essent.selection.use import check_use, criterion_for, misfit, uses_of
 from essent.version import __version__
 
 logger = logging.getLogger(__name__)

@@ -12,32 +12,19 @@ import numpy as np
 
 from essent.improvement.plan import SHARES
 from essent.selection.topics import MIN_LEAD, TOPICS
-from essent.selection.use import CLASSES, CLUSTERS, RETRIEVAL, SIMILARITY, USES
+from essent.selection.use import SIMILARITY, USE_OF, USES, uses_of
 from essent.selection.verdict_without_labels import CASES, NEAREST, THRESHOLD, TOPICS_CASES
 from essent.tasks.base import LabeledTask
 
 if TYPE_CHECKING:
     from essent.improvement.run import Run
 
-USE_OF = {
-    "pairs": SIMILARITY,
-    "duplicates": SIMILARITY,
-    "triplets": SIMILARITY,
-    "clustering": CLUSTERS,
-    "classification": CLASSES,
-    "retrieval": RETRIEVAL,
-}  # by kind of labels
 FULL = 0.75  # share of the budget below which it is said why more was not used
 SLACK = 1.15  # of a suggested budget, for steps that take longer
 SUGGESTED = (1, 2, 3, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720)  # minutes
 
 
 # -- before a run -----------------------------------------------------------------------------------------------------
-
-
-def uses_of(tasks: Sequence[LabeledTask]) -> str:
-    """Return the uses that labels measure, joined by "and"."""
-    return " and ".join(dict.fromkeys(USE_OF.get(task.kind, task.kind) for task in tasks))
 
 
 def purpose(tasks: Sequence[LabeledTask], use: str | None, criterion: str | None) -> str:
@@ -52,15 +39,6 @@ def purpose(tasks: Sequence[LabeledTask], use: str | None, criterion: str | None
     others = ", ".join(name for name in USES[:-1] if name != (use or SIMILARITY))
     unknown = f" It is not known whether this helps {others} or {USES[-1]}; for these, use --for or --data."
     return f"Optimizes {target}, by the criterion {criterion}, without labels.{'' if use else unknown}"
-
-
-def misfit(tasks: Sequence[LabeledTask], use: str | None) -> list[str]:
-    """Return the note that the labels do not measure the use, if that is so; the labels decide."""
-    others = [task for task in tasks if use is not None and USE_OF.get(task.kind) != use]
-    if not others:
-        return []
-    names = " and ".join(f"{task.name} ({task.kind})" for task in others)
-    return [f"The labels of {names} measure {uses_of(others)}, not {use}. The labels decide: give labels for {use}."]
 
 
 # -- after a run ------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from essent.selection.search_data import SearchData, SearchSettings, held_out, r
 from essent.selection.space import REFERENCE, Space, find_space
 from essent.selection.store import Store
 from essent.selection.sweep import Passes, Sweep, score_stored
-from essent.selection.use import UNKNOWN_USE, check_use, is_label_free
+from essent.selection.use import UNKNOWN_USE, check_use, is_label_free, misfit
 from essent.selection.verdict import score_on_tests
 from essent.tasks.base import LabeledTask, prompt_note
 from essent.tasks.result import library_versions
@@ -117,6 +117,7 @@ def search(
     with run_passes(model, space, data_sets, baselines, settings) as run:
         board = make_board(run, top, seed)
     notes = [*board.notes, *(note for data_set in data_sets if data_set.task for note in data_set.task.notes)]
+    notes += misfit([data_set.task for data_set in data_sets if data_set.task], use)
     learned: list[str] = []  # without the default prompt: an Encoder adds it to its fit texts itself
     for data_set in data_sets:
         task, prompts, default = data_set.task, run.prompts, run.default_prompt

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from essent._core.registry import did_you_mean
 from essent.errors import UnknownNameError
 from essent.selection.label_free import TEACHER
 from essent.selection.topics import TOPICS
+from essent.tasks.base import LabeledTask
 
 SIMILARITY, CLUSTERS, CLASSES, RETRIEVAL = USES = ("similarity", "clusters", "classes", "retrieval")
+USE_OF = {  # by kind of labels
+    "pairs": SIMILARITY,
+    "duplicates": SIMILARITY,
+    "triplets": SIMILARITY,
+    "clustering": CLUSTERS,
+    "classification": CLASSES,
+    "retrieval": RETRIEVAL,
+}
 UNKNOWN_USE = (
     "Without labels and --for, recipes are chosen for the similarity of sentences. Whether the choice helps clusters, "
     "classes or retrieval is not known."
@@ -36,3 +47,17 @@ def check_use(use: str | None) -> str:
 def criterion_for(use: str) -> str | None:
     """Return the criterion without labels that was shown to help this use; None if there is none."""
     return CRITERIA.get(use)
+
+
+def uses_of(tasks: Sequence[LabeledTask]) -> str:
+    """Return the uses that labels measure, joined by "and"."""
+    return " and ".join(dict.fromkeys(USE_OF.get(task.kind, task.kind) for task in tasks))
+
+
+def misfit(tasks: Sequence[LabeledTask], use: str | None) -> list[str]:
+    """Return the note that the labels do not measure the use, if that is so; the labels decide."""
+    others = [task for task in tasks if use is not None and USE_OF.get(task.kind) != use]
+    if not others:
+        return []
+    names = " and ".join(f"{task.name} ({task.kind})" for task in others)
+    return [f"The labels of {names} measure {uses_of(others)}, not {use}. The labels decide: give labels for {use}."]
