@@ -124,10 +124,10 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="the cases with the probability by the rule of the other models")
     options = parser.parse_args()
     cases = read(options.cases)
-    similarity = cases[cases["kind"].isin(verdict.SIMILARITY)]
+    similarity = cases[cases["kind"].isin(verdict.COMPARING_KINDS)]
     compare("Similarity (pairs, duplicates), a model left out", similarity, "model")
     compare("Similarity, a family left out", similarity, "family")
-    classes = cases[~cases["kind"].isin(verdict.SIMILARITY)]
+    classes = cases[~cases["kind"].isin(verdict.COMPARING_KINDS)]
     compare("Classes and clusters by rules of similarity, a model left out", classes, "model", similarity)
     made = fit(similarity, ("level",))
     scaler, model = made[0], made[-1]

@@ -124,7 +124,7 @@ def test_without_a_criterion_for_the_use_nothing_is_changed(bert: Path, small: N
     assert "Nothing is left to do" in used
 
 
-@pytest.mark.parametrize(("texts", "held_out"), [(90, "not measured, there are too few"), (520, "52 held-out texts")])
+@pytest.mark.parametrize(("texts", "held_out"), [(90, "not measured, they are too few"), (520, "52 held-out texts")])
 def test_for_clusters_a_search_chooses(
     texts: int, held_out: str, bert: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,8 +158,10 @@ def test_a_baseline_is_retained_unless_the_leader_leads(
 def test_labels_and_topics_side_by_side(shell: SentenceTransformer) -> None:
     rows = [{"text": text, "label": str(number // 20)} for number, text in enumerate(TEXTS)]
     board = search(shell, rows, Space(named=("mean", "cls")), criterion=["accuracy", TOPICS], baselines=("mean",))
+    assert not board.verdict.startswith("Measured for groups")
     unlabelled = search(shell, TEXTS, Space(named=("mean", "cls")), criterion=TOPICS, baselines=("mean",))
     assert set(board.trials[0].scores) == {"accuracy", TOPICS}
+    assert unlabelled.verdict.startswith("Measured for groups of texts without labels, by topics, ")
     for trial in unlabelled.trials:
         assert board.find(trial.recipe).scores[TOPICS] == pytest.approx(trial.scores[TOPICS])
 
@@ -182,7 +184,9 @@ def test_a_use_without_criterion_and_an_unknown_use(shell: SentenceTransformer) 
 def test_what_is_optimized_is_said_before_the_search(shell: SentenceTransformer) -> None:
     lines: list[str] = []
     search(shell, TEXTS, Space(named=("cls",)), report=lines.append)
-    assert lines[0].startswith("Without labels and --for, recipes are chosen for the similarity of sentences.")
+    assert lines[0].startswith(
+        "Neither labels nor --for were given: recipes are chosen for the similarity of sentences."
+    )
     lines.clear()
     search(shell, TEXTS, Space(named=("cls",)), use="similarity", report=lines.append)
     assert not any("--for" in line for line in lines)

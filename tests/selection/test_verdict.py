@@ -111,7 +111,7 @@ def test_decision_over_several_tests(lows: tuple[float, ...], retained: str | No
 # -- without labels: the rule, its cases and coefficients -------------------------------------------------------------
 
 CASES = pd.read_csv(rule.CASES, sep="\t", comment="#")
-SIMILARITY = CASES[CASES["kind"].isin(rule.SIMILARITY)]
+SIMILARITY = CASES[CASES["kind"].isin(rule.COMPARING_KINDS)]
 OVER_MEAN = SIMILARITY[SIMILARITY["baseline"] == "mean"]
 
 

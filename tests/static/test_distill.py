@@ -257,7 +257,7 @@ def test_choices_are_tried_and_ordered(material: Material, shell_of: Callable[[s
         (Choice(shaping="whiten:8"), {"dimensions": 9}, InputError, "the output of shaping 'whiten:8', 8"),
         (Choice(), {"dimensions": 2.0}, InputError, r"dimensions=2\.0: must be a whole number of at least 1"),
         (Choice(ridge=0), {"teacher": "t0-mean"}, InputError, "do not depend on a teacher. Set ridge"),
-        (Choice(), {"teacher": "value:2"}, RecipeError, "x"),
+        (Choice(), {"teacher": "layers=vaule:2"}, RecipeError, "vaule"),
         (Choice(), {"teacher": "mean | zscore"}, RecipeError, "Remove the shaping"),
     ],
 )

@@ -241,7 +241,7 @@ def improve(
     column: opt.Column = "text",
     budget: str = "30m",
     goal: Literal["quality", "speed", "size"] = "quality",
-    use: Annotated[Literal["similarity", "clusters", "classes", "retrieval"] | None, Parameter(name="--for")] = None,
+    use: opt.Use = None,
     run: opt.Run = opt.Run(),
 ) -> None:
     """Make the best encoder within a time budget.
@@ -267,8 +267,8 @@ def improve(
         budget: Maximum total time, such as 90s, 30m or 1.5h.
         goal: Which result to recommend: quality (the encoder), speed or size (the static table or the graph, if it
             retains most of the quality).
-        use: What the vectors are for. Without labels, a model is only changed for a use that a criterion was shown to
-            help: similarity. Default: similarity of sentences, or what the labels measure.
+        use: What the vectors are for. Without labels, a model is only changed for uses that a criterion was shown to
+            help: similarity, clusters and classes. Default: similarity of sentences, or what the labels measure.
     """
     prepare_torch("essent improve")
     from essent.improvement.run import improve as run_improvement

@@ -36,6 +36,7 @@ from essent.tasks.locate import load_labelled
 from essent.tasks.pairs import PairTask
 
 MIN_TEXTS = 50
+AGREEMENT = "agreement with the chosen encoder"  # the metric without labels and a criterion
 HELD_OUT, MAX_HELD_OUT = 0.1, 1000  # share and maximum number of texts that nothing is learned from
 REFERENCE = "reference"  # prefix of the names of the criterion's reference recipes
 MIN_HELD_OUT = 50  # texts whose cosines are compared
@@ -177,7 +178,7 @@ class Metric:
             self.measured["pairs"] = PairTask("pairs", tuple(Pair(a, b, 0.0, None) for a, b in self.teacher.pairs))
         self.by = _name_of(self.tasks) if self.by_labels else f"{criterion} (without labels)"
         if self.by_agreement:
-            self.by = "agreement with the chosen encoder"
+            self.by = AGREEMENT
         self.test_name = _name_of(self.tests)
         self.held_out = list(inputs.held_out[: max(MIN_HELD_OUT, max_texts // 3)])
         pairs = np.random.default_rng(seed).integers(0, len(self.held_out), (2, RANDOM_PAIRS))

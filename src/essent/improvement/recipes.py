@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from essent._core import machine
 from essent.encoder.encoder import Encoder
+from essent.errors import InputError
 from essent.improvement.budget import plan_larger_search, plan_search, share_of, share_of_search
 from essent.improvement.metric import subsample
 from essent.improvement.plan import space_of, time_texts
@@ -16,7 +17,7 @@ from essent.recipe.recipe import Recipe
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.run import search as search_recipes
 from essent.selection.space import Space
-from essent.selection.topics import MIN_TEXTS, TOPICS
+from essent.selection.topics import MIN_LEAD, TOPICS
 
 if TYPE_CHECKING:
     from essent.improvement.run import Run
@@ -49,8 +50,8 @@ def choose_by_search(run: Run, name: str, planned: Mapping[str, Any]) -> dict[st
     run.searched = {**planned, **search, "gains": search["gains"] or run.searched.get("gains", False)}
     run.missing["search"] = (planned["missing"], planned["missing_seconds"])
     best, before = search["name"], run.choice
-    if run.metric.by_agreement:  # the criterion compared the recipes of the search
-        run.choice = run.metric.own = best if search["gains"] else before
+    if run.metric.by_agreement:  # the criterion compared the recipes of this search, the largest so far
+        run.choice = run.metric.own = best if search["gains"] else run.plan["own"]
         return search
     difference, low, _ = run.metric.difference(best, before)
     # the search may retain a baseline by default, so its gain must be significant
@@ -80,10 +81,14 @@ def search_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str,
     searched = machine.elapsed() - searched
     run.measure(str(board.best))
     expected *= ratio / run.ratio  # was expected at the earlier speed
+    best, own = str(board.best), run.plan["own"]
+    gains = best not in board.baselines  # False too if the leader is itself a baseline
+    if run.metric.by_agreement:
+        gains = best != own and board.find(best).scores[TOPICS] - board.find(own).scores[TOPICS] >= MIN_LEAD
     return {
-        "name": str(board.best),
-        "lead": held_out_lead(run, str(board.best)) if run.metric.by_agreement else None,
-        "gains": str(board.best) not in board.baselines,  # False too if the leader is itself a baseline
+        "name": best,
+        "lead": held_out_lead(run, best) if gains and run.metric.by_agreement else None,
+        "gains": gains,
         "verdict": board.verdict,
         "notes": list(board.notes),
         "measured": measured,
@@ -93,12 +98,15 @@ def search_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str,
 
 
 def held_out_lead(run: Run, best: str) -> float | None:
-    """Return the lead of a recipe over the model's own pooling on held-out texts; None if there are too few."""
-    texts, own = list(run.inputs.held_out), run.plan["own"]
-    if best == own or len(texts) < MIN_TEXTS:
+    """Return a recipe's lead over the model's own pooling on held-out texts; None if these cannot be measured."""
+    texts, own, settings = list(run.inputs.held_out), run.plan["own"], run.settings
+    space, baselines = Space(named=(best,)), (own,)
+    try:
+        board = search_recipes(
+            run.shell(), texts, space, use=settings["use"], baselines=baselines, seed=settings["seed"]
+        )
+    except InputError:  # too few texts, or texts that share no words
         return None
-    space, seed = Space(named=(best,)), run.settings["seed"]
-    board = search_recipes(run.shell(), texts, space, criterion=run.criterion or (), baselines=(own,), seed=seed)
     return board.find(best).scores[TOPICS] - board.find(own).scores[TOPICS]
 
 
@@ -117,7 +125,7 @@ def search(run: Run, planned: Mapping[str, Any], trained: Path | None, folder: P
         run.shell(trained),
         data,
         space_of(planned["space"]),
-        criterion=run.criterion if run.criterion is not None and not tasks else (),
+        use=None if tasks else run.settings["use"],
         baselines=tuple(dict.fromkeys(baselines)),
         seed=run.settings["seed"],
         work=folder / "search",

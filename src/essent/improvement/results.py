@@ -18,6 +18,7 @@ from essent.encoder.encoder import Encoder
 from essent.engine.compiled import compile as compile_graph
 from essent.engine.files import load as load_graph
 from essent.errors import EngineError, InputError
+from essent.improvement.metric import AGREEMENT
 from essent.improvement.summary import overview_of
 from essent.recipe.shaping.affine import AffineShaper
 from essent.static.distillation import collect, make_encoder
@@ -110,7 +111,7 @@ class Improved:
         folder: the output folder.
         answer: which of encoder, static and graph is best for the goal.
         why: the reason, in one sentence.
-        overview: at most eight sentences: what was optimized, what it gained, what that is worth, what was not tried.
+        overview: at most eight lines: what was optimized, what it gained, what that is worth, what was not tried.
         by: name of the metric.
         by_labels: whether the metric reads labels.
         before: score of the user's model as it is, with its interval.
@@ -141,8 +142,8 @@ class Improved:
     metadata: Mapping[str, Any]
 
     def __repr__(self) -> str:
-        score = self.results[0].score
-        return f"Improved({self.before[0]:.2f} -> {score:.2f} by {self.by}, answer {self.answer!r}, {self.folder})"
+        scores = f"{self.before[0]:.2f} -> {self.results[0].score:.2f} by {self.by}, " if self.gains else ""
+        return f"Improved({scores}answer {self.answer!r}, {self.folder})"
 
     def encoder(self, **options: Any) -> Encoder:
         """Load the saved encoder; `options` are SentenceTransformer's keyword arguments."""
@@ -189,8 +190,9 @@ def static(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]
         layers=["L"],
         teacher="mean",
         settings=PassSettings(unseen=planned["unseen"]),
+        score=False,
     )
-    make_table = partial(make_encoder, score=False)  # the metric measures them
+    make_table = partial(make_encoder, score=False)
     tables = {
         f"static, {teacher}{choice}": make_table(material, choice)
         for teacher, material in (("", averages), ("taught by the encoder, ", _imitating(averages, source, texts)))
@@ -340,7 +342,8 @@ def answer_of(goal: str, outputs: Mapping[str, Output], by: str) -> tuple[str, s
     encoder, static = outputs[ENCODER], outputs.get(STATIC)
     if goal == "quality":
         graph_note = " The graph gives the same vectors, faster." if GRAPH in outputs else ""
-        return ENCODER, f"For quality by {by}, the answer is the encoder.{graph_note}"
+        measure = "" if by == AGREEMENT else f" by {by}"
+        return ENCODER, f"For quality{measure}, the answer is the encoder.{graph_note}"
     share = 0.0 if static is None or encoder.score <= 0 else static.score / encoder.score
     if share >= GOOD_TABLE:
         return STATIC, f"For {goal}, the answer is the static table: it retains {100 * share:.0f} % of {by}."

@@ -42,6 +42,7 @@ from essent.improvement.training import train_if_better
 from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import load, open_model
 from essent.report.write import check_library
+from essent.selection.topics import TOPICS, Topics
 from essent.selection.use import check_use, criterion_for, misfit, uses_of
 from essent.version import __version__
 
@@ -113,6 +114,8 @@ def improve(
     seconds, options = parse_budget(budget), dict(options or {})
     check_library(".html")
     inputs = read_inputs(texts, data, test, folder, seed)
+    if criterion == TOPICS and not inputs.tasks:
+        Topics.of(inputs.texts, seed)  # refuses texts that it cannot measure, before the model is loaded
     identity = {
         "essent": __version__,
         "model": str(model) if isinstance(model, (str, Path)) else digest_of_backbone(load(model, [], {}).backbone),

@@ -45,7 +45,7 @@ def purpose(tasks: Sequence[LabeledTask], use: str | None, criterion: str | None
 
 
 def overview_of(run: Run, encoder: str, answer: str, spent: float) -> tuple[str, ...]:
-    """Return what was optimized, what it gained, what that is worth, what was not tried; at most eight sentences.
+    """Return what was optimized, what it gained, what that is worth, what was not tried; at most eight lines.
 
     Args:
         encoder: name of the saved encoder.
@@ -78,10 +78,10 @@ def _worth_by_topics(run: Run) -> Iterator[str]:
     if run.choice == own:
         yield f"Gain: none. No recipe led the model's own pooling {own} by {MIN_LEAD}."
     elif lead is None:
-        yield f"Gain on held-out texts: not measured, there are too few. The choice led {own} on the other texts."
+        yield f"Gain on held-out texts: not measured, they are too few. The choice led {own} on the other texts."
     else:
         yield f"Gain by this criterion, on {len(run.inputs.held_out)} held-out texts: a lead of {lead:+.2f} over {own}."
-    yield f"Worth by labels, in measured cases of such choices: {TOPICS_CASES[use]}."
+    yield f"Worth by labels: {TOPICS_CASES[use][0].lower()}{TOPICS_CASES[use][1:]}."
     yield "Groups that are not topics, such as sentiment, can be worse than before."
 
 

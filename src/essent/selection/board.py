@@ -26,9 +26,9 @@ def make_board(run: Passes, top: int, seed: int) -> Leaderboard:
     names, count = [str(recipe) for recipe in run.recipes], len(run.recipes)
     data, rows, teacher = sweeps[0].data, sweeps[0].store.rows, sweeps[0].data.teacher
     scored = [
-        Scored(data_set.task, data_set.score, names, sweep.store.rows[:count, data_set.evidence], data_set.weight)
-        for data_set, sweep in ((sweep.data, sweep) for sweep in sweeps)
-        if data_set.task is not None and data_set.score is not None
+        Scored(task, score, names, sweep.store.rows[:count, sweep.data.evidence], sweep.data.weight)
+        for sweep in sweeps
+        if (task := sweep.data.task) is not None and (score := sweep.data.score) is not None
     ]
     scores: dict[str, np.ndarray] = {}
     if len(sweeps) > 1:

@@ -77,8 +77,8 @@ class Topics:
         distinct = sorted(first_rows.values())
         if len(distinct) < MIN_TEXTS:
             raise InputError(
-                f"Cannot rank recipes for clusters without labels: at least {MIN_TEXTS} distinct texts are needed, "
-                f"there are {len(distinct)}. Give more texts, or labelled data."
+                f"Cannot rank recipes for clusters without labels: at least {MIN_TEXTS} distinct texts are needed "
+                f"(after `improve` has held out a tenth), there are {len(distinct)}. Give more, or labelled data."
             )
         rng = np.random.default_rng(seed)
         rows = np.array(distinct)[np.sort(rng.permutation(len(distinct))[:MAX_TEXTS])]
@@ -119,7 +119,7 @@ class Topics:
         units, first, second = (np.asarray(unit_rows(matrix), np.float32) for matrix in (vectors, first, second))
         neighbours = _nearest(units @ units.T, np.arange(len(units)))
         of_half = _nearest(first @ units.T, self.whole)
-        clusters = [_cluster(vectors, min(count, len(vectors) // 2)) for count in CLUSTERS]
+        clusters = [_cluster(vectors, count) for count in CLUSTERS]
         is_shared = (of_half[:, :, None] == neighbours[self.whole][:, None, :]).any(axis=2)
         halves = first @ second.T
         same, other = np.diag(halves), halves[~np.eye(len(halves), dtype=bool)]
@@ -172,7 +172,7 @@ def _words(text: str) -> list[str]:
 
 
 def _nearest(cosines: np.ndarray, excluded: np.ndarray) -> np.ndarray:
-    """Return the columns (N,NEAREST) with the highest cosines in each row, except one excluded column per row (N,)."""
+    """Return the NEIGHBOURS columns with the highest cosines in each row, except one excluded column per row (N,)."""
     cosines = cosines.copy()
     cosines[np.arange(len(cosines)), excluded] = -np.inf
     return np.argpartition(-cosines, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]

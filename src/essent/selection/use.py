@@ -20,8 +20,8 @@ USE_OF = {  # by kind of labels
     "retrieval": RETRIEVAL,
 }
 UNKNOWN_USE = (
-    "Without labels and --for, recipes are chosen for the similarity of sentences. Whether the choice helps clusters, "
-    "classes or retrieval is not known."
+    "Neither labels nor --for were given: recipes are chosen for the similarity of sentences. Whether the choice helps "
+    "clusters, classes or retrieval is not known."
 )
 CRITERIA = {SIMILARITY: TEACHER, CLUSTERS: TOPICS, CLASSES: TOPICS}
 

@@ -56,6 +56,7 @@ def collect(
     dimensions: int | None = None,
     settings: Settings | None = None,
     options: dict[str, Any] | None = None,
+    score: bool = True,
 ) -> tuple[Material, Backbone]:
     """Average the model's layers over a corpus and compute its sentence vectors, in one pass without a template.
 
@@ -68,6 +69,7 @@ def collect(
         dimensions: number of dimensions that tables will have; too many raise an error before the model runs.
         settings: settings of the pass; the argument `layers` replaces their field `layers`.
         options: SentenceTransformer's keyword arguments (device, revision …).
+        score: hold out a tenth of the texts, by which `make_encoder` scores a table.
 
     Returns:
         The material for `make_encoder` and `find_choice`, and the model.
@@ -103,7 +105,7 @@ def collect(
     move(as_module(backbone, [plan]), loaded.settings["device"])
     numbers = None if names is None else sorted({resolve(name, backbone.last).layer for name in names})
     settings = replace(settings, layers=numbers)
-    contexts, vectors, held_out = average_contexts(backbone, texts, settings, plan, hold_out(texts))
+    contexts, vectors, held_out = average_contexts(backbone, texts, settings, plan, hold_out(texts) if score else None)
     contexts.about["model"] = str(model) if isinstance(model, (str, Path)) else type(model).__name__
     contexts.about["teacher"] = str(plan.recipe)
     tokenizer = unlimited(backbone.tokenizer)
@@ -261,7 +263,7 @@ def distill(
             takes more tokens than the texts and a vocabulary of 50,000 tokens.
         teacher: the recipe of the sentence vectors that the rows are fitted to; by default the model's own. Each
             template in it takes one more pass over the texts.
-        state: a checkpoint file from which a killed run resumes; at most one minute of work is lost.
+        state: a checkpoint file from which a killed run resumes; at most one minute of the passes is lost.
         batch_size: size of a batch: 32 holds as many tokens as 32 texts of 64 tokens.
         progress: show progress bars.
         note: called with lines about the estimated time, a resumed run, and tokens that do not occur in the texts.

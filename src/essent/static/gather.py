@@ -172,19 +172,33 @@ def _estimate(sums: Sums, unseen: str) -> str:
     by_distance = np.argsort(np.abs(lengths - lengths.mean()), kind="stable")
     size = math.ceil(SAMPLE_CHARACTERS / max(lengths.mean(), 1))
     for number, sample_size in enumerate((1, size, 4 * size, 16 * size)):  # the first time includes one-time setup
-        texts = [sums.texts[index] for index in by_distance[:sample_size]]
-        sample = Sums(
-            sums.backbone, sums.plan, list(sums.tables)[-1:], texts, np.zeros(len(texts), dtype=bool), sums.batch_size
-        )
-        began, seconds, plain = machine.elapsed(), 0.0, 0.0
-        for _ in sample.read_texts():
-            seconds = machine.elapsed() - began
-            plain = seconds if sample.done <= len(texts) else plain  # of the pass without a template
-        if number and seconds >= SAMPLE_SECONDS:
+        sample = _time_texts(sums, [sums.texts[index] for index in by_distance[:sample_size]])
+        if number and (sample.seconds >= SAMPLE_SECONDS or sample_size >= len(sums.texts)):
             break
     remaining, passes = sums.total - sums.done, f" in {len(sums.frames)} passes" if len(sums.frames) > 1 else ""
-    line = f"Estimated time: {duration(seconds / sample.total * remaining)} for {remaining:,} texts{passes}"
-    text_tokens, tokens = int(sample.count.sum()), len(sums.count) * (len(sums.frame) + 1)  # at most
-    if runs_alone(unseen, tokens, text_tokens / len(texts) * len(sums.texts)):
-        line += f", at most {duration(plain * tokens / max(text_tokens, 1))} for tokens that are in none"
+    line = f"Estimated time: {duration(sample.seconds / sample.total * remaining)} for {remaining:,} texts{passes}"
+    tokens = len(sums.count) * (len(sums.frame) + 1)  # at most
+    if runs_alone(unseen, tokens, sample.tokens / sample.texts * len(sums.texts)):
+        line += f", at most {duration(sample.plain * tokens / max(sample.tokens, 1))} for tokens that are in none"
     return f"{line}, then the fit."
+
+
+class TimedTexts(NamedTuple):
+    """Seconds of all passes over some texts, of the pass without a template, and counts of texts and tokens."""
+
+    seconds: float
+    plain: float
+    total: int
+    texts: int
+    tokens: int
+
+
+def _time_texts(sums: Sums, texts: list[str]) -> TimedTexts:
+    """Time the passes over some texts; their sums are discarded."""
+    layers, held_out = list(sums.tables)[-1:], np.zeros(len(texts), dtype=bool)
+    sample = Sums(sums.backbone, sums.plan, layers, texts, held_out, sums.batch_size)
+    began, seconds, plain = machine.elapsed(), 0.0, 0.0
+    for _ in sample.read_texts():
+        seconds = machine.elapsed() - began
+        plain = seconds if sample.done <= len(texts) else plain
+    return TimedTexts(seconds, plain, sample.total, len(texts), int(sample.count.sum()))
