@@ -132,6 +132,7 @@ def test_for_clusters_a_search_chooses(
     arguments: dict[str, Any] = {"use": "clusters", "options": CPU, "budget": "10m"}
     lines: list[str] = []
     original, best = recipes.search_recipes, "static | normalize"
+    monkeypatch.setattr(recipes, "MIN_LEAD", -1.0)
     monkeypatch.setattr(
         recipes, "search_recipes", lambda *args, **named: replace(original(*args, **named), winner=best, kept=None)
     )
@@ -150,7 +151,7 @@ def test_for_clusters_a_search_chooses(
     assert "sentiment" in harm
     assert "no criterion without labels shows whether training helps this use" in untried
     monkeypatch.setattr(recipes, "search_recipes", original)
-    monkeypatch.setattr("essent.selection.verdict_without_labels.MIN_LEAD", 2.0)
+    monkeypatch.setattr(recipes, "MIN_LEAD", 2.0)
     unchanged = essent.improve(str(bert), make_topic_texts(90), output=tmp_path / "other", **arguments)
     assert str(unchanged.encoder(device="cpu").recipe) == "mean"
     assert unchanged.overview[1].startswith("Gain: none.")

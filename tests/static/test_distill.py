@@ -208,7 +208,9 @@ def test_a_low_agreement_is_stored_and_logged(
         assert ("far worse than its teacher" in caplog.text) == is_low
     score = distilled.teacher_score
     assert score is not None
-    assert TeacherScore(math.nan, 5, held_out=True).is_low
+    unknown = TeacherScore(math.nan, 5, held_out=True)
+    assert not unknown.is_low
+    assert str(unknown).endswith("not measured, all similarities are equal")
     distilled.encoder.save(str(tmp_path / "static"))
     assert str(score) in (tmp_path / "static" / "README.md").read_text("utf-8")
     provenance = Encoder(str(tmp_path / "static")).module.provenance
