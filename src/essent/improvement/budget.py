@@ -19,7 +19,7 @@ from essent.improvement.metric import texts_of
 from essent.improvement.plan import BATCH, MAX_FITTED, SHARES, space_of
 from essent.model.capabilities import ModelCapabilities
 from essent.selection.space import Space
-from essent.selection.topics import TOPICS
+from essent.selection.topics import MAX_TEXTS, TOPICS
 
 if TYPE_CHECKING:
     from essent.improvement.run import Run
@@ -132,7 +132,8 @@ def _seconds_of_search(run: Run, space: str) -> float:
         passes += PROMPT_PASSES
     scoring = 0.0
     if labelled or run.criterion == TOPICS:
-        scoring = _number_of_recipes(space_of(space), capabilities) * speed["scoring"]
+        measured = 1.0 if labelled else min(1.0, MAX_TEXTS / _texts_of_search(run))  # share of the texts
+        scoring = _number_of_recipes(space_of(space), capabilities) * speed["scoring"] * measured
     return passes * speed["seconds"] * (1.0 if labelled else PAIRED) + scoring
 
 

@@ -130,9 +130,12 @@ def time_topics(texts: Sequence[str], dimensions: int, seed: int) -> float:
     vectors, first, second = (
         rng.normal(size=(count, dimensions)) for count in (len(topics.rows), *2 * [len(topics.halves)])
     )
-    began = machine.elapsed()
-    topics.measure(vectors, first, second)
-    return (machine.elapsed() - began) / len(topics.rows)
+    seconds = math.inf
+    for _ in range(2):  # the first includes one-time setup
+        began = machine.elapsed()
+        topics.measure(vectors, first, second)
+        seconds = min(seconds, machine.elapsed() - began)
+    return seconds / len(topics.rows)
 
 
 def candidates(capabilities: ModelCapabilities, dropout: bool, texts: int, seed: int) -> list[dict[str, Any]]:
