@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from essent.recipe.recipe import Recipe
 from essent.selection import verdict_without_labels as rule
-from essent.selection.leaderboard import Check, Leaderboard, Trial
+from essent.selection.leaderboard import Check, Leaderboard, Trial, rank_trials
 from essent.selection.verdict import (
     cross_validate,
     decide,
@@ -40,6 +40,27 @@ def scored(names: list[str], cosines: np.ndarray, gold: np.ndarray, pairs: np.nd
 
 def lead(low: float, second: str = "mean", first: str = NAMES[0]) -> Comparison:
     return Comparison(first, second, low + 1, low, low + 2, math.nan)
+
+
+@pytest.mark.parametrize(
+    ("scores", "baselines", "best", "sentence"),
+    [
+        ((0.8, 0.6, 0.75), NAMES[1:], NAMES[0], "leads mean by 0.200. In 16 measured cases"),  # the first one decides
+        ((0.8, 0.75, 0.2), NAMES[1:], "mean", "mean is retained: ditto:1-1 leads it by 0.050, and must by 0.1."),
+        ((0.5, 0.8, 0.6), NAMES[1:], "mean", "the baseline mean is the best."),
+        ((0.5, 0.6, 0.65), NAMES[1:], "mean", "mean is retained: first-last leads it by 0.050"),
+        ((0.8, math.nan, 0.7), NAMES[1:], NAMES[0], "without a baseline that has a score."),
+        ((0.8, 0.6, 0.7), (), NAMES[0], "without a baseline that has a score."),
+    ],
+)
+def test_the_lead_over_the_first_baseline_decides_by_topics(
+    scores: tuple[float, ...], baselines: tuple[str, ...], best: str, sentence: str
+) -> None:
+    trials = [Trial(Recipe.parse(name), {"topics": score}) for name, score in zip(NAMES, scores, strict=True)]
+    decision = rule.decide_by_topics(Leaderboard("topics", rank_trials(trials, "topics"), baselines), "clusters")
+    assert str(decision.best) == best
+    assert sentence in decision.verdict
+    assert ("measured cases" in decision.verdict) == (" leads mean by" in decision.verdict)
 
 
 def test_winner_by_chance_is_not_better() -> None:

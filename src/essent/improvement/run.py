@@ -43,7 +43,7 @@ from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import load, open_model
 from essent.report.write import check_library
 from essent.selection.topics import TOPICS, Topics
-from essent.selection.use import check_use, criterion_for, misfit, uses_of
+from essent.selection.use import CRITERIA, check_use, misfit, uses_of
 from essent.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ def improve(
     """
     if goal not in GOALS:
         raise UnknownNameError(f"Unknown goal {goal!r}. {did_you_mean(str(goal), list(GOALS))}")
-    criterion = criterion_for(check_use(use))
+    criterion = CRITERIA.get(check_use(use))
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InputError(f"seed={seed!r}: must be a whole number of at least 0.")
     seconds, options = parse_budget(budget), dict(options or {})

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +11,7 @@ import numpy as np
 from essent.improvement.plan import SHARES
 from essent.selection.topics import MIN_LEAD, TOPICS
 from essent.selection.use import SIMILARITY, USE_OF, USES, uses_of
-from essent.selection.verdict_without_labels import CASES, NEAREST, THRESHOLD, TOPICS_CASES
+from essent.selection.verdict_without_labels import NEAREST, THRESHOLD, TOPICS_CASES, measured_cases
 from essent.tasks.base import LabeledTask
 
 if TYPE_CHECKING:
@@ -99,8 +97,7 @@ def _worth_by_labels(run: Run, encoder: str, gain: str) -> Iterator[str]:
 
 def _worth_by_criterion(run: Run, gain: str) -> Iterator[str]:
     use, metric = run.settings["use"], run.metric
-    target = "the similarity of sentences" if use == SIMILARITY else use
-    yield f"Optimized: {target}, without labels, by the criterion {run.criterion}."
+    yield f"Optimized: the similarity of sentences, without labels, by the criterion {run.criterion}."
     yield (
         f"Gain by this criterion, on pairs of {metric.paired_texts}: {gain}. The criterion compares encoders; it does "
         "not measure how good they are."
@@ -118,25 +115,17 @@ def _measured_gain(use: str, level: float) -> str:
     Args:
         level: the score of the baseline by the criterion; for similarity, cases with the nearest scores count.
     """
-    gains = [(abs(other - level), gain) for other_use, other, gain in _measured_cases() if other_use == use]
+    gains = [
+        (abs(float(case["level"]) - level), float(case["gain"]) if float(case["left_out"]) >= THRESHOLD else 0.0)
+        for case in measured_cases()
+        if case["baseline"] == "mean" and USE_OF[case["kind"]] == use
+    ]
     if not gains:
         return "was not measured"
     nearest = sorted(gains, key=lambda case: case[0])[:NEAREST] if use == SIMILARITY else gains
     points = np.array([gain for _, gain in nearest])
     worse = np.sum(points < 0)
     return f"{points.mean():+.1f} ± {points.std():.1f} points over mean (worse in {worse} of {len(points)} cases)"
-
-
-@cache
-def _measured_cases() -> tuple[tuple[str, float, float], ...]:
-    """Return the use of the labels, the score of `mean` by the criterion, and the points gained over `mean`."""
-    with CASES.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader((line for line in file if not line.startswith("#")), delimiter="\t"))
-    return tuple(
-        (USE_OF[row["kind"]], float(row["level"]), float(row["gain"]) if float(row["left_out"]) >= THRESHOLD else 0.0)
-        for row in rows
-        if row["baseline"] == "mean"
-    )
 
 
 def _not_tried(run: Run) -> Iterator[str]:

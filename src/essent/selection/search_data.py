@@ -21,7 +21,7 @@ from essent.selection.annotation import AnnotatedPairs
 from essent.selection.label_free import TEACHER, Pairs, Teacher
 from essent.selection.program import TextPairs
 from essent.selection.topics import MEASURES, TOPICS, Topics
-from essent.selection.use import SIMILARITY, criterion_for, is_label_free
+from essent.selection.use import CRITERIA, SIMILARITY, is_label_free
 from essent.tasks.base import LabeledTask
 from essent.tasks.data import rows_of
 from essent.tasks.examples import COLUMNS
@@ -203,13 +203,12 @@ def _criterion_without_labels(use: str) -> str:
     Raises:
         InputError: no criterion was shown to help this use.
     """
-    criterion = criterion_for(use)
-    if criterion is None:
+    if use not in CRITERIA:
         raise InputError(
             f"Without labels, no criterion was shown to choose better recipes for {use} than the model's own pooling. "
             "Keep its own pooling, or pass labelled data (--data)."
         )
-    return criterion
+    return CRITERIA[use]
 
 
 def _check_criterion(spec: str, name: str, task: LabeledTask | None) -> None:

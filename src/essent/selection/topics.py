@@ -23,6 +23,7 @@ import numpy as np
 from essent.errors import InputError
 from essent.selection.label_free import NO_SPACES, draw_texts, mean_rank, split_words, words_of
 from essent.tasks.base import unit_rows
+from essent.tasks.clusters import cluster
 
 TOPICS = "topics"
 MEASURES = (
@@ -119,7 +120,7 @@ class Topics:
         units, first, second = (np.asarray(unit_rows(matrix), np.float32) for matrix in (vectors, first, second))
         neighbours = _nearest(units @ units.T, np.arange(len(units)))
         of_half = _nearest(first @ units.T, self.whole)
-        clusters = [_cluster(vectors, count) for count in CLUSTERS]
+        clusters = [cluster(vectors, count, seeds=(0,), starts=1)[0] for count in CLUSTERS]
         is_shared = (of_half[:, :, None] == neighbours[self.whole][:, None, :]).any(axis=2)
         halves = first @ second.T
         same, other = np.diag(halves), halves[~np.eye(len(halves), dtype=bool)]
@@ -176,15 +177,6 @@ def _nearest(cosines: np.ndarray, excluded: np.ndarray) -> np.ndarray:
     cosines = cosines.copy()
     cosines[np.arange(len(cosines)), excluded] = -np.inf
     return np.argpartition(-cosines, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
-
-
-def _cluster(vectors: np.ndarray, count: int) -> np.ndarray:
-    """Return the cluster (N,) of each vector by k-means."""
-    from sklearn.cluster import KMeans
-
-    centred = np.asarray(vectors - vectors.mean(axis=0), np.float64)
-    matrix = (centred / (np.abs(centred).max() or 1.0)).astype(np.float32)  # squares of 1e30 would overflow
-    return np.asarray(KMeans(count, n_init=1, random_state=0).fit(matrix).labels_)
 
 
 def _modularity(labels: np.ndarray, neighbours: np.ndarray) -> float:

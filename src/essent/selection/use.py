@@ -23,6 +23,7 @@ UNKNOWN_USE = (
     "Neither labels nor --for were given: recipes are chosen for the similarity of sentences. Whether the choice helps "
     "clusters, classes or retrieval is not known."
 )
+# criteria without labels, for the uses that they were shown to help
 CRITERIA = {SIMILARITY: TEACHER, CLUSTERS: TOPICS, CLASSES: TOPICS}
 
 
@@ -42,11 +43,6 @@ def check_use(use: str | None) -> str:
     if use not in USES:
         raise UnknownNameError(f"Unknown use {use!r}. {did_you_mean(str(use), list(USES))}")
     return use
-
-
-def criterion_for(use: str) -> str | None:
-    """Return the criterion without labels that was shown to help this use; None if there is none."""
-    return CRITERIA.get(use)
 
 
 def uses_of(tasks: Sequence[LabeledTask]) -> str:

@@ -123,14 +123,14 @@ def objection(leader: str, level: float) -> str:
 
 
 @cache
-def _measured_cases() -> tuple[dict[str, str], ...]:
+def measured_cases() -> tuple[dict[str, str], ...]:
     """Return the rows of the file: kind of labels, baseline, its level, its gain by labels, and the best by labels."""
     with CASES.open(encoding="utf-8", newline="") as file:
         return tuple(csv.DictReader((line for line in file if not line.startswith("#")), delimiter="\t"))
 
 
 def _evidence_summary() -> str:
-    return f"estimated from {sum(case['kind'] in COMPARING_KINDS for case in _measured_cases())} measured cases"
+    return f"estimated from {sum(case['kind'] in COMPARING_KINDS for case in measured_cases())} measured cases"
 
 
 def loss_summary(level: float) -> str:
@@ -142,7 +142,7 @@ def loss_summary(level: float) -> str:
         level: the score of `mean`, or of the first baseline, by `teacher`.
     """
     losses: dict[bool, list[tuple[float, float]]] = {True: [], False: []}  # by whether two texts are compared
-    for case in _measured_cases():
+    for case in measured_cases():
         if case["baseline"] == "mean":
             gain = float(case["gain"]) if float(case["left_out"]) >= THRESHOLD else 0.0
             distance = abs(float(case["level"]) - level)
