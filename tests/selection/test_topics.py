@@ -64,7 +64,9 @@ def test_measures_are_those_of_plain_loops() -> None:
             total += joint * math.log(joint / (has.mean() * share[cluster])) if joint else 0.0
         information.append(total / -sum(part * math.log(part) for part in share))
     assert measured["words_of_clusters"] == pytest.approx(np.mean(information), rel=1e-5)
-    same = np.mean([labels[row] == labels[other] for row, others in enumerate(near) for other in others])
+    same = np.mean(
+        [labels[row] == labels[neighbour] for row, neighbours in enumerate(near) for neighbour in neighbours]
+    )
     assert measured["modularity"] == pytest.approx(same - sum(part**2 for part in share), rel=1e-5)
     shared = [len(half & near[row]) / NEIGHBOURS for half, row in zip(near_half, criterion.whole, strict=True)]
     assert measured["neighbours_of_half"] == pytest.approx(np.mean(shared), rel=1e-5)
@@ -72,20 +74,20 @@ def test_measures_are_those_of_plain_loops() -> None:
     units = [matrix / np.linalg.norm(matrix, axis=1, keepdims=True) for matrix in (first, second)]
     cosines = units[0] @ units[1].T
     own = np.diag(cosines)
-    others = np.array([cosines[i, j] for i in range(len(own)) for j in range(len(own)) if i != j])
-    distance = (own.mean() - others.mean()) / math.sqrt((own.var() + others.var()) / 2)
+    unrelated = np.array([cosines[i, j] for i in range(len(own)) for j in range(len(own)) if i != j])
+    distance = (own.mean() - unrelated.mean()) / math.sqrt((own.var() + unrelated.var()) / 2)
     assert measured["halves"] == pytest.approx(distance, rel=1e-4)
 
     predicted = []
-    for (half, rest), others_near in zip(criterion.halves, near_half, strict=True):
+    for (half, rest), neighbours in zip(criterion.halves, near_half, strict=True):
         new = [word for word in set(words(rest)) - set(words(half)) if word in vocabulary]
         weights = [math.log(count / frequency[word]) for word in new]
-        hits = [any(word in texts[row] for row in others_near) for word in new]
+        hits = [any(word in texts[row] for row in neighbours) for word in new]
         if sum(weights):
             predicted.append(sum(weight for weight, hit in zip(weights, hits, strict=True) if hit) / sum(weights))
     assert measured["words_of_other_half"] == pytest.approx(np.mean(predicted), rel=1e-5)
     assert measured["words_of_neighbours"] == pytest.approx(
-        np.mean([criterion.lexical[row, other] for row, others_near in enumerate(near) for other in others_near]),
+        np.mean([criterion.lexical[row, neighbour] for row, neighbours in enumerate(near) for neighbour in neighbours]),
         rel=1e-5,
     )
     assert criterion.lexical.diagonal() == pytest.approx(np.ones(count), abs=1e-5)
@@ -108,9 +110,9 @@ def test_equal_vectors_have_no_score() -> None:
 def test_texts_are_sampled_with_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_TEXTS", 60)
     texts = ["", TEXTS[0], *TEXTS, TEXTS[3]]
-    first, same, other = (Topics.of(texts, seed) for seed in (0, 0, 1))
+    first, same, reseeded = (Topics.of(texts, seed) for seed in (0, 0, 1))
     assert len(first.rows) == len({texts[row] for row in first.rows}) == 60
-    assert first.rows.tolist() == same.rows.tolist() != other.rows.tolist()
+    assert first.rows.tolist() == same.rows.tolist() != reseeded.rows.tolist()
     assert first.halves == same.halves
     for (half, rest), row in zip(first.halves, first.whole, strict=True):
         assert sorted([*half.split(), *rest.split()]) == sorted(texts[first.rows[row]].split())
