@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 CORE := $(addprefix tests/,recipe model encoder core) \
 	--ignore tests/encoder/test_libraries.py -k "not openvino and not onnx and not graph and not export"
 
-.PHONY: help demo test test-all test-machines test-oldest check format lint types imports check-slim check-data check-browser check-site check-clients check-faults docs pictures bench clean
+.PHONY: help demo test test-all test-machines test-oldest check format lint types imports check-slim check-data check-browser check-site check-clients check-faults docs pictures bench release clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -96,5 +96,13 @@ bench: $(INSTALLED)  ## time against the named peers, paired in one run: make be
 	$(if $(DATA),$(BIN)/python benchmarks/grid_search.py --data "$(DATA)/classification/trec.train.jsonl")
 	$(if $(DATA),$(BIN)/python benchmarks/suite.py --data "$(DATA)")
 
+release:  ## build what a release publishes, check it, and try the README with the wheel in an empty environment
+	rm -rf dist .venv-release
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/python -m pip install --quiet build twine
+	.venv-release/bin/python -m build --outdir dist .
+	.venv-release/bin/python -m twine check --strict dist/*
+	.venv-release/bin/python tests/check_readme.py dist/*.whl .venv-release/readme
+
 clean:
-	rm -rf $(VENV) .venv-slim .venv-clients demo-output docs/_build docs/_generated
+	rm -rf $(VENV) .venv-slim .venv-clients .venv-release dist demo-output docs/_build docs/_generated
