@@ -51,7 +51,7 @@ autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = False  # other libraries' docstrings
 
 html_theme = "furo"
-html_title = "essent"
+html_title = f"essent {version}"
 html_favicon = "site/static/favicon.svg"
 html_static_path = ["site/static"]
 html_css_files = ["essent.css"]
