@@ -11,8 +11,9 @@ import pandas
 import pytest
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
-from sentence_transformers.sentence_transformer.modules import Pooling
+from sentence_transformers.sentence_transformer.modules import Pooling, Router
 
+import essent
 from essent.encoder.encoder import Encoder
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.recipe.recipe import Recipe
@@ -215,3 +216,22 @@ def test_prompts_of_the_model_are_applied(tmp_path: Path, caplog: pytest.LogCapt
     board = search(model, TASK, Space(named=("mean",)), baselines=("mean",))
     assert "tiny: The model's prompts are applied: 'query: ' before the texts." in board.notes
     assert "Default prompt name" not in caplog.text
+
+
+def test_queries_and_documents_of_a_router(bert: Path, tmp_path: Path) -> None:
+    """Saved static and full encoders become one model, which is read, and scored with queries on their own route."""
+    essent.distill(str(bert), CORPUS, unseen="static").encoder.save(str(tmp_path / "static"))
+    Encoder(bert, "mean").save(str(tmp_path / "full"))
+    queries, documents = (SentenceTransformer(str(tmp_path / name), device="cpu") for name in ("static", "full"))
+    router = Router.for_query_document(list(queries), list(documents))
+    SentenceTransformer(modules=[router], device="cpu").save(str(tmp_path / "both"))
+    both = essent.load(tmp_path / "both")
+    np.testing.assert_array_equal(both.encode_query(CORPUS), queries.encode(CORPUS))
+    np.testing.assert_array_equal(both.encode_document(CORPUS), documents.encode(CORPUS))
+    texts = {f"d{row}": text for row, text in enumerate(CORPUS[:8])}
+    task = RetrievalTask("r", {f"q{row}": text[:20] for row, text in enumerate(texts.values())}, texts,
+                         {f"q{row}": {f"d{row}": 1} for row in range(8)})  # fmt: skip
+    (result,) = evaluate(str(tmp_path / "both"), [], [task])["SentenceTransformer"]
+    vectors = [queries.encode(list(task.queries.values())), documents.encode(list(task.corpus.values()))]
+    assert result.main_score == pytest.approx(task.score_vectors(np.concatenate(vectors)).main_score)
+    assert result.main_score != pytest.approx(task.run(documents).main_score)

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+CONTENTS = "Give the contents: [message['content'] for message in messages]."
+
+
 def check_texts(texts: Any) -> list[str]:
     """Return the texts of any ordered iterable (list, tuple, generator, column, array) as a list.
 
@@ -23,6 +26,8 @@ def check_texts(texts: Any) -> list[str]:
         raise InputError(
             f"Expected a list of texts, got {kind} of shape {shape}: give one column or a one-dimensional array."
         )
+    if _is_message(texts):
+        raise InputError(f"Expected a list of texts, got a chat message ({str(texts)[:60]!r}). {CONTENTS}")
     if isinstance(texts, Mapping):
         raise InputError(f"Expected a list of texts, got {kind}: give list(texts.values()) or list(texts).")
     if isinstance(texts, (set, frozenset)):
@@ -32,12 +37,21 @@ def check_texts(texts: Any) -> list[str]:
     as_list = next((getattr(texts, name) for name in ("to_pylist", "tolist") if hasattr(texts, name)), None)
     listed = list(texts) if as_list is None else list(as_list())  # Arrow's and NumPy's scalars as str
     for index, text in enumerate(listed):
+        if _is_message(text) or (isinstance(text, (list, tuple)) and text and _is_message(text[0])):
+            raise InputError(
+                f"Text {index} is a chat message ({str(text)[:60]!r}); every text must be a str. {CONTENTS}"
+            )
         if not isinstance(text, str):
             raise InputError(
                 f"Text {index} is {type(text).__name__} ({str(text)[:60]!r}); every text must be a str. "  # noqa: S608
                 "Replace missing values by '' or remove them."
             )
     return listed
+
+
+def _is_message(text: Any) -> bool:
+    """Whether a value is a chat message of an LLM."""
+    return isinstance(text, Mapping) and {"role", "content"} <= text.keys()
 
 
 def texts_to_fit(texts: list[str], name: str) -> list[str]:

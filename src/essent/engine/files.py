@@ -21,8 +21,8 @@ from transformers import AutoTokenizer
 from essent._core.arguments import check_path
 from essent._core.atomic import recover, replacing_folder
 from essent._core.compat import settings_of
-from essent._core.folders.check import check_folder
-from essent._core.folders.contents import guarded, saved_settings
+from essent._core.folders.check import ROUTERS, check_folder
+from essent._core.folders.contents import guarded, read_modules, saved_settings
 from essent._core.folders.files import (
     GRAPH,
     STATE_FOLDER,
@@ -42,6 +42,7 @@ from essent.engine.compiled import CompiledEncoder, EngineModule, GraphInputs, c
 from essent.engine.gain import Loss
 from essent.engine.runtime import ALL_FILES, runtime_of
 from essent.errors import DamagedError, ModelError
+from essent.model.loading import open_model
 from essent.recipe.tokens.ids import Frame
 from essent.tasks.calibration import read_calibration, write_calibration
 from essent.version import __version__
@@ -61,15 +62,16 @@ ENTRIES: dict[str, Kind] = {
 
 
 def load(path: str | Path, *, threads: int | None = None, streams: int | None = None) -> SentenceTransformer:
-    """Load a compiled encoder or an Encoder from a folder that essent saved.
+    """Load a compiled encoder or an Encoder from a folder that essent saved, or a model with a Router.
 
-    A compiled encoder is checked against its golden vectors.
+    A compiled encoder is checked against its golden vectors. A folder of sentence-transformers whose Router has modules
+    for queries and others for documents becomes a plain SentenceTransformer.
 
     Args:
         threads, streams: of a compiled encoder; see `essent.engine.runtime.Runtime`.
 
     Raises:
-        ModelError: not a folder that essent saved, or a damaged one.
+        ModelError: another folder, or a damaged one.
         EngineError: the graph does not reproduce its golden vectors, or cannot run on this machine.
         MissingDependencyError: the engine's library is not installed.
 
@@ -85,6 +87,9 @@ def load(path: str | Path, *, threads: int | None = None, streams: int | None = 
     if not (root / STATE_FOLDER / GRAPH_FILE).is_file():
         if (root / STATE_FOLDER / "encoder.json").is_file():
             return Encoder(str(root))
+        first = (read_modules(str(root), {}) or [{}])[0]
+        if str(first.get("type", "")).rpartition(".")[2] in ROUTERS:
+            return open_model(str(root), {})
         raise ModelError(
             f"{str(path)!r} was not saved by essent: it has neither {STATE_FOLDER}/{GRAPH_FILE} (a compiled encoder) "
             f"nor {STATE_FOLDER}/encoder.json (an Encoder). Load other models with essent.Encoder."

@@ -6,7 +6,7 @@ Source: BEIR (Thakur et al. 2021) as in MTEB: cosine, the best 100 documents per
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
@@ -142,7 +142,7 @@ class RetrievalTask(LabeledTask):
         return evidence[:, start : start + len(self)]
 
     def run(self, encode: Any) -> Result:
-        """Encode queries and documents, with the model's prompts for them if any, and score.
+        """Encode queries and documents, with the model's prompts and routes for them if any, and score.
 
         Raises:
             InputError: vectors of another shape, or a vector that is not finite (the message contains its text).
@@ -151,7 +151,12 @@ class RetrievalTask(LabeledTask):
         if not isinstance(prompts, Mapping):
             return super().run(encode)
         default = prompts.get(getattr(encode, "default_prompt_name", None) or "", "")
-        distinct, rows = distinct_texts(self.texts_for(prompts, default))
+        texts = self.texts_for(prompts, default)
+        if routes_queries(encode):
+            sides = {"query": texts[: len(self)], "document": texts[len(self) :]}
+            vectors = [as_matrix(encode.encode(side, prompt="", task=route), side) for route, side in sides.items()]
+            return self._measure(np.concatenate(vectors), range(len(texts)))
+        distinct, rows = distinct_texts(texts)
         return self._measure(as_matrix(encode.encode(distinct, prompt=""), distinct), rows.tolist())
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
@@ -164,6 +169,13 @@ class RetrievalTask(LabeledTask):
             document_prompt=self.document_prompt or None,
             documents=len(self.corpus),
         )
+
+
+def routes_queries(encoder: Any) -> bool:
+    """Whether a model encodes queries and documents by different modules (sentence-transformers' Router)."""
+    first = next(iter(encoder), None) if isinstance(encoder, Iterable) else None
+    tasks = {task for task, _ in getattr(first, "route_mappings", {})} | {*getattr(first, "sub_modules", ())}
+    return {"query", "document"} <= tasks
 
 
 @needs_torch("Retrieval")
