@@ -83,15 +83,9 @@ docs: $(INSTALLED)  ## build the site with its notebooks, in docs/_build/html: m
 pictures: $(INSTALLED)  ## draw the gallery's pictures again, in docs/images
 	$(BIN)/python docs/site/pictures.py docs/images
 
-bench: $(INSTALLED)  ## time against the named peers, paired in one run: make bench [DATA=DIR]
+bench: $(INSTALLED)  ## time against the named peers; fails if slower than benchmarks/ratios.json: make bench [ROUNDS=5] [DATA=DIR]
 	$(BIN)/python -m pytest -m timing
-	$(BIN)/python benchmarks/quantile.py
-	$(BIN)/python benchmarks/encode.py
-	$(BIN)/python benchmarks/search.py
-	$(BIN)/python benchmarks/train.py
-	$(BIN)/python benchmarks/static.py
-	$(BIN)/python benchmarks/startup.py
-	$(BIN)/python benchmarks/precision.py
+	$(BIN)/python benchmarks/run_all.py $(if $(ROUNDS),--rounds $(ROUNDS))
 	$(if $(DATA),$(BIN)/python benchmarks/heads.py --data "$(DATA)/classification/cr.jsonl")
 	$(if $(DATA),$(BIN)/python benchmarks/grid_search.py --data "$(DATA)/classification/trec.train.jsonl")
 	$(if $(DATA),$(BIN)/python benchmarks/suite.py --data "$(DATA)")

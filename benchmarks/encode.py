@@ -29,7 +29,7 @@ from essent.engine.compiled import CompiledEncoder
 from essent.engine.gain import cosines
 from essent.engine.runtime import openvino
 from essent.tasks.sample import sample_pairs_path
-from measured import Ratio, Watch
+from measured import Ratio, Watch, record
 
 BASE, DITTO = "sentence-transformers", "ditto:1-9 | zscore"
 QUERY = "how far is the moon from the earth"
@@ -160,6 +160,7 @@ def report(options: argparse.Namespace, texts: list[str], made: dict[str, Callab
     print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     for name, model in models.items():
         ratio = Ratio(times[BASE], times[name])
+        record(f"encode, {name} × {BASE}", ratio)
         faster = statistics.median(base / own for base, own in zip(query[BASE], query[name], strict=True))
         peaks = rates[kinds[name]]
         share = statistics.median(tokens * work / own / peak for own, peak in zip(times[name], peaks, strict=True))

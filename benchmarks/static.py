@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from measured import Ratio, Watch
+from measured import Ratio, Watch, record
 
 BASE, ESSENT, LIGHT = "model2vec", "essent", "essent, without torch"
 PADDED, STOCK = "essent, padded batches", "sentence-transformers"
@@ -244,6 +244,8 @@ def report(options: argparse.Namespace, folder: Path) -> None:
         faster, cheaper = (
             Ratio([pair[which] for pair in times[BASE]], [pair[which] for pair in times[name]]) for which in (0, 1)
         )
+        if name in (ESSENT, LIGHT):
+            record(f"static, {name} × {BASE}", faster)
         shown = "{:.0f} | {:.0f} | {:.0f} | {:.2f}".format(*held[name]) if held else "– | – | – | –"
         print(
             f"| {name} | {len(texts) / taken:.0f} | {faster} | {used:.2f} | {cheaper} | "

@@ -31,7 +31,7 @@ from essent.training.examples import Examples
 from essent.training.loss import make_collator, make_loss
 from essent.training.settings import OBJECTIVES, resolve_settings
 from essent.training.trainer import make_trainer
-from measured import Ratio, Watch
+from measured import Ratio, Watch, record
 
 PRECISIONS = ("float32", "bfloat16")
 BASE = "sentence-transformers, MultipleNegativesRankingLoss"
@@ -170,6 +170,10 @@ def main() -> None:
     print("|---|---|--:|--:|--:|--:|")
     for (name, kind), rounds in found.items():
         seconds, tokens = statistics.median(part[0] for part in rounds), rounds[0][1]
+        if name != BASE:
+            record(f"train, {name} {kind} × sentence-transformers", Ratio(a_token(found[BASE, kind]), a_token(rounds)))
+        if kind != "float32" and name != BASE:
+            record(f"train, {name} {kind} × float32", Ratio(a_token(found[name, "float32"]), a_token(rounds)))
         print(
             f"| {name} | {kind} | {options.batch / seconds:.1f} | {tokens / seconds:.0f} | "
             f"{Ratio(a_token(rounds), a_token(found[BASE, kind]))} | "
