@@ -4,7 +4,7 @@ python benchmarks/run_all.py [--rounds 3] [--only encode train] [--store]
 
 A ratio says how many times as fast as its peer a path is, so more is better. The exit code is 1 after a regression: the
 median is more than 10 % below the stored ratio, and even the best round is below it. `--store` replaces the stored
-ratios of this kind of CPU in benchmarks/ratios.json; do so on a quiet machine only.
+ratios of this kind of CPU in benchmarks/ratios.json, on a quiet machine only.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ def main() -> None:
         ratios, failed = run_benchmarks(options.only, options.rounds)
     lines, regressions = table(ratios, stored.get(kind, {}))
     print("", f"{watch}; kind {kind}", *lines, sep="\n")
+    if options.store and (watch.loud or failed):
+        raise SystemExit("Nothing is stored: other processes used the machine, or a benchmark failed.")
     if options.store:
         stored[kind] = stored.get(kind, {}) | {name: round(statistics.median(ratios[name]), 3) for name in ratios}
         STORED.write_text(json.dumps(stored, indent=2, ensure_ascii=False, sort_keys=True) + "\n", "utf-8")
