@@ -63,7 +63,7 @@ def test_by_judgements(improved: Improved) -> None:
     assert saved.calibration is not None
     assert saved.calibration.probability is not None  # the judgements are duplicates
     assert essent.StaticEncoder.load(str(improved.folder / "static")).encode(TEXTS[:2]).shape[0] == 2
-    assert "## How it was chosen" in (improved.folder / "encoder" / "README.md").read_text("utf-8")
+    assert "### How it was chosen" in (improved.folder / "encoder" / "README.md").read_text("utf-8")
     essent.verify(str(improved.folder / "encoder"))
     optimized, gain, test, *_, answer = improved.overview
     assert optimized.startswith("Optimized on your labels: ")

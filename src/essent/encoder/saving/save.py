@@ -291,7 +291,7 @@ def _write_state(
 
 
 def amend_card(path: Path, recipe: Recipe, reason: str, chosen: Sequence[str] = ()) -> None:
-    """Add the recipe, and how to load it, to the README of sentence-transformers.
+    """Put how the encoder was made first in the README of sentence-transformers, without the template's empty sections.
 
     Args:
         path: the saved folder.
@@ -309,14 +309,31 @@ def amend_card(path: Path, recipe: Recipe, reason: str, chosen: Sequence[str] = 
         "shaping": " | ".join(recipe.shaping) or None,
     }
     lines = [f"- **{name}:** `{value}`" for name, value in parts.items() if value is not None]
-    history = ["## How it was chosen", "", *(f"- {line}" for line in chosen), ""] if chosen else []
-    section = "\n".join(["## Recipe", "", f"`{recipe}`", "", *lines, "", *history, "## Model Details\n"])
+    history = ["### How it was chosen", "", *(f"- {line}" for line in chosen), ""] if chosen else []
+    section = "\n".join(
+        ["## How it was made", "", f"Recipe: `{recipe}`", "", *lines, "", *history, "## Model Details\n"]
+    )
     card = file.read_text(encoding="utf-8")
     card = card.replace("tags:\n- sentence-transformers\n", "tags:\n- sentence-transformers\n- essent\n", 1)
     card = card.replace(PLAIN, "[sentence-transformers](https://www.SBERT.net) model. ", 1)
     card = card.replace("## Model Details\n", section, 1)
     card = USAGE.sub(lambda match: _usage(match["whole"], reason), card, count=1)
-    file.write_text(card, encoding="utf-8")
+    file.write_text(_without_empty_sections(card), encoding="utf-8")
+
+
+def _without_empty_sections(card: str) -> str:
+    """Return a card without comments, and without titles that no text of their own or of a subsection follows."""
+    card = re.sub(r"\n{3,}", "\n\n", re.sub(r"<!--.*?-->\n?", "", card, flags=re.DOTALL))
+    blocks = re.split(r"^(?=#{2,} |```)", card, flags=re.MULTILINE)
+    filled_blocks: list[str] = []
+    depth = 0
+    for block in reversed(blocks):
+        title = re.fullmatch(r"(#+) .*\s*", block)
+        if title is None or len(title[1]) < depth:
+            filled_blocks.append(block)
+            heading = re.match(r"(#{2,}) ", block)
+            depth = len(heading[1]) if heading else 7
+    return "".join(reversed(filled_blocks))
 
 
 def _usage(stock: str, reason: str) -> str:
