@@ -160,7 +160,8 @@ def report(options: argparse.Namespace, texts: list[str], made: dict[str, Callab
     print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     for name, model in models.items():
         ratio = Ratio(times[BASE], times[name])
-        record(f"encode, {name} × {BASE}", ratio)
+        if name != BASE:
+            record(f"encode, {name} × {BASE}", ratio)
         faster = statistics.median(base / own for base, own in zip(query[BASE], query[name], strict=True))
         peaks = rates[kinds[name]]
         share = statistics.median(tokens * work / own / peak for own, peak in zip(times[name], peaks, strict=True))
