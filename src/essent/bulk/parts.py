@@ -97,9 +97,7 @@ class PartWriter:
             require_all_ok(batch.codes, "vector", self._unit, self._source)
         if self._loss is None and settings.dtype != "float32" and len(batch.vectors) >= MIN_MEASURED:
             exact = batch.vectors[:MEASURED]
-            numbers, scales = stored(exact, settings.dtype)
-            restored = numbers.astype(np.float32) if scales is None else numbers * scales[:, None]
-            self._loss = asdict(loss_of(exact, restored, unseen=True))
+            self._loss = asdict(loss_of(exact, _restored(exact, settings.dtype), unseen=True))
         rows_before, counts = self._statuses.total(), Counter(batch.codes.tolist())
         for code, status in enumerate(STATUSES):
             if counts[code]:
@@ -183,19 +181,22 @@ def cannot_write(folder: Path, error: OSError) -> Exception:
 def part_schema(columns: Sequence[Any], settings: BulkSettings, dimensions: int) -> Any:
     """Return the Arrow schema of a part: the retained input columns, positions of chunks, status and vectors."""
     span = pa.struct([pa.field("start", pa.int32()), pa.field("end", pa.int32())])
-    number = {"float32": pa.float32(), "float16": pa.float16(), "int8": pa.int8()}[settings.dtype]
+    numbers = {"float32": pa.float32(), "float16": pa.float16(), "int8": pa.int8(), "ubinary": pa.uint8()}
+    width = -(-dimensions // 8) if settings.dtype == "ubinary" else dimensions
     types = {
         **dict.fromkeys(CHUNK_COLUMNS, pa.int32()),
         CHUNKS: pa.list_(span),
         STATUS: pa.string(),
         SCALE: pa.float32(),
-        EMBEDDING: pa.list_(number, dimensions if settings.vectors == "fixed" else -1),
+        EMBEDDING: pa.list_(numbers[settings.dtype], width if settings.vectors == "fixed" else -1),
     }
     return pa.schema([*columns, *(pa.field(name, types[name]) for name in settings.added)])
 
 
 def stored(vectors: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray | None]:
     """Convert vectors (N,K) to the stored format; for int8 also return scales (N,): vector = scale · numbers.
+
+    For ubinary, return bytes (N,⌈K/8⌉) of bits that are 1 for numbers above 0.
 
     Raises:
         InputError: a number exceeds the range of float16.
@@ -212,13 +213,21 @@ def stored(vectors: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray | No
     if dtype == "int8":
         scales = (np.abs(vectors).max(axis=1, initial=0.0) / 127).astype(np.float32)
         return np.rint(vectors / np.maximum(scales, TINY)[:, None]).astype(np.int8), scales
-    return vectors, None
+    return np.packbits(vectors > 0, axis=1) if dtype == "ubinary" else vectors, None
+
+
+def _restored(exact: np.ndarray, dtype: str) -> np.ndarray:
+    """Return the vectors (N,K) that readers of the stored numbers have; ubinary as -1 and 1."""
+    numbers, scales = stored(exact, dtype)
+    if dtype == "ubinary":
+        return np.unpackbits(numbers, axis=1, count=exact.shape[1]).astype(np.float32) * 2 - 1
+    return numbers.astype(np.float32) if scales is None else numbers * scales[:, None]
 
 
 def vector_columns(vectors: np.ndarray, has_vector: np.ndarray, settings: BulkSettings) -> dict[str, Any]:
     """Return columns of the vectors (M,K), null for rows without one: `has_vector` (N,) bool."""
-    rows, width = len(has_vector), vectors.shape[1]
     numbers, scales = stored(vectors, settings.dtype)
+    rows, width = len(has_vector), numbers.shape[1]
     is_null = None if has_vector.all() else pa.array(~has_vector)
     columns = {}
     if scales is not None:

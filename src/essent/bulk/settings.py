@@ -12,7 +12,11 @@ from essent._core.registry import did_you_mean
 from essent.engine.choice import EngineChoice
 from essent.errors import InputError
 
-CHOICES = {"dtype": ("float32", "float16", "int8"), "vectors": ("list", "fixed"), "chunk_rows": ("rows", "mean")}
+CHOICES = {
+    "dtype": ("float32", "float16", "int8", "ubinary"),
+    "vectors": ("list", "fixed"),
+    "chunk_rows": ("rows", "mean"),
+}
 LATE = "late:"  # prefix of `chunk`: the chunks are encoded in the context of their text
 CHUNK = re.compile(rf"({LATE})?(sentences|tokens:[1-9][0-9]*)")
 EMBEDDING, STATUS, SCALE, OTHERS = "embedding", "status", "scale", "other_values"
@@ -43,7 +47,8 @@ class BulkSettings:
         normalize: scale every vector to length 1.
         truncate_dim: keep only this number of first dimensions.
         max_seq_length: maximum tokens per text; by default the model's limit.
-        dtype: number format of the vectors: float32, float16, or int8 with a column `scale`.
+        dtype: number format of the vectors: float32, float16, int8 with a column `scale`, or ubinary: one bit per
+            dimension (1 above 0), eight in a byte, as in sentence-transformers.
         vectors: list, or fixed for Arrow's lists of a fixed size.
         chunk: split texts into chunks: `sentences` or `tokens:N`. `late:sentences` (or `late`) and `late:tokens:N`
             encode them in the context of the whole text, see `Encoder.encode_chunks`.

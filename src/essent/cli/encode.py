@@ -39,8 +39,8 @@ class PartOptions:
     """Split texts into chunks: sentences or tokens:N; late:sentences or late:tokens:N encode them in context."""
     chunk_rows: Literal["rows", "mean"] = "rows"
     """rows: one row per chunk; mean: one vector per text, the mean of its chunks weighted by length."""
-    dtype: Literal["float32", "float16", "int8"] = "float32"
-    """Number format of the vectors; int8 adds a column `scale`."""
+    dtype: Literal["float32", "float16", "int8", "ubinary"] = "float32"
+    """Number format of the vectors; int8 adds a column `scale`, ubinary is one bit per dimension."""
     rows_per_part: opt.Count = 32_768
     """Approximate number of rows per part; a killed run loses only its current part."""
     workers: int | None = None
