@@ -52,7 +52,6 @@ search -m x --data texts.txt ~ Texts without labels are for --texts
 search -m x --texts many.txt --ask-file judge.csv ~ --ask-file needs --ask
 search -m x --data my-pairs.jsonl --ask 5 ~ Pass the texts with --texts
 search -m x --texts many.txt --ask 5 --for clusters ~ --ask selects pairs for similarity, not for clusters
-search -m TINY --texts many.txt --for retrieval ~ no criterion was shown to choose better recipes for retrieval
 search -m TINY --texts many.txt --ask 5 --ask-file judge.txt ~ .csv
 search -m TINY --texts many.txt --ask 99999 --ask-file judge.csv ~ Cannot select 99999 pairs to annotate
 search -m TINY --texts many.txt --ask 2 --ask-file bad.csv ~ line 3: 'score' must be a finite number, not 'much'

@@ -174,9 +174,15 @@ def test_labels_of_another_use_are_noted(shell: SentenceTransformer) -> None:
     assert any("measure classes, not similarity. The labels decide" in note for note in board.notes)
 
 
-def test_a_use_without_criterion_and_an_unknown_use(shell: SentenceTransformer) -> None:
-    with pytest.raises(InputError, match="no criterion was shown to choose better recipes for retrieval"):
-        search(shell, TEXTS, "weights", use="retrieval")
+def test_retrieval_is_ranked_by_teacher(shell: SentenceTransformer) -> None:
+    board = search(shell, TEXTS, Space(named=("mean", "cls")), use="retrieval", baselines=("mean",))
+    assert board.criterion == "teacher"
+    assert board.verdict.startswith("Measured for retrieval by cosine, without labels, by teacher")
+    assert "on queries made from pairs" in board.verdict
+    assert "not on real ones" in board.notes[-1]
+
+
+def test_an_unknown_use_and_two_criteria(shell: SentenceTransformer) -> None:
     with pytest.raises(UnknownNameError, match="Unknown use 'topics'"):
         search(shell, TEXTS, "weights", use="topics")
     with pytest.raises(InputError, match="both read no labels"):

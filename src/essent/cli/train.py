@@ -267,8 +267,8 @@ def improve(
         budget: Maximum total time, such as 90s, 30m or 1.5h.
         goal: Which result to recommend: quality (the encoder), speed or size (the static table or the graph, if it
             retains most of the quality).
-        use: What the vectors are for. Without labels, a model is only changed for uses that a criterion was shown to
-            help: similarity, clusters and classes. Default: similarity of sentences, or what the labels measure.
+        use: What the vectors are for. Without labels, it decides the criterion, and only for similarity is the model
+            trained. Default: similarity of sentences, or what the labels measure.
     """
     prepare_torch("essent improve")
     from essent.improvement.run import improve as run_improvement

@@ -135,8 +135,8 @@ class Metric:
     """Measures any object with `encode`, and compares encoders by labels, or without labels by a criterion.
 
     Args:
-        criterion: the criterion without labels. `topics` compares the recipes of a search, and None compares nothing:
-            with both, the metric is the agreement with the chosen encoder.
+        criterion: the criterion without labels. `topics` compares the recipes of a search only; the metric is then the
+            agreement with the chosen encoder.
         own: name of the model as it is, the first chosen encoder.
         max_texts, max_test_texts: approximate maximum of the texts that are encoded to measure an encoder, and for the
             tests; labels are sampled to stay below this maximum.
@@ -155,7 +155,7 @@ class Metric:
         max_texts: int,
         max_test_texts: int,
         *,
-        criterion: str | None = TEACHER,
+        criterion: str = TEACHER,
         own: str = "",
     ) -> None:
         self.seed, self.by_labels, self.own = seed, bool(inputs.tasks), own

@@ -19,6 +19,7 @@ from essent.improvement.metric import LAYERS, Inputs, Metric
 from essent.model.capabilities import ModelCapabilities, capabilities_of
 from essent.selection.space import Grid, Space, find_space
 from essent.selection.topics import MAX_TEXTS, TOPICS, Topics
+from essent.selection.use import CRITERIA, SIMILARITY
 from essent.training.run import has_dropout
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -55,21 +56,19 @@ def space_of(name: str) -> Space:
     return SPACES.get(name) or find_space(name)
 
 
-def make_plan(
-    shell: SentenceTransformer, inputs: Inputs, budget: float, seed: int, criterion: str | None
-) -> dict[str, Any]:
+def make_plan(shell: SentenceTransformer, inputs: Inputs, budget: float, seed: int, use: str) -> dict[str, Any]:
     """Plan the steps of an improvement, as plain values.
 
     Args:
         budget: seconds.
-        criterion: the criterion without labels for the use of the vectors; without it and labels, nothing is chosen.
+        use: what the vectors are for; decides the criterion without labels.
 
     Returns:
         Names of the `steps`; `why` there is no training; `speed` in seconds per text, per measured encoder, and per
         training step; training settings as `candidates`; the model's `capabilities` and its `own`
         recipe.
     """
-    encoder = Encoder(shell)
+    encoder, criterion = Encoder(shell), CRITERIA[use]
     capabilities, recipe = capabilities_of(encoder.module.backbone), str(encoder.recipe)
     seconds, tokens = time_texts(encoder, [*inputs.texts, *inputs.held_out])
     sizes = [int(max(MIN_MEASURED, share * budget / max(seconds, 1e-9))) for share in (MEASURE_SHARE, TEST_SHARE)]
@@ -83,9 +82,7 @@ def make_plan(
     )
     engine = next((name for name, libraries in ENGINES.items() if all(map(find_spec, libraries))), None)
     why = ""
-    if not inputs.tasks and criterion is None:
-        why = "there is neither a label nor a criterion that would show a gain"
-    elif not inputs.tasks and criterion == TOPICS:
+    if not inputs.tasks and use != SIMILARITY:
         why = "no criterion without labels shows whether training helps this use"
     elif capabilities.only_static:
         why = "the model is static"
@@ -94,7 +91,6 @@ def make_plan(
     elif not settings:
         why = "it has neither dropout nor a mask token, so both views of a text would be equal"
     absent = {"trials": why, "train": why, "static": capabilities.only_static, "graph": capabilities.only_static}
-    absent["search"] = not inputs.tasks and criterion is None
     absent["graph"] = absent["graph"] or engine is None or shell.device.type != "cpu"
     fitted = max(MIN_FITTED, FIT_SHARE * budget / max(2 * seconds, 1e-9))
     return {

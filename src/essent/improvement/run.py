@@ -3,8 +3,7 @@
 search recipes ─ trials ─ train, search again ─ encoder ─ static ─ graph ─ report
 
 Each step is a function that measures encoders and returns plain values. The journal stores both, so that a killed run
-resumes after its last finished step. Without labels, and without a criterion for the use of the vectors, nothing is
-chosen: the encoder is the model as it is.
+resumes after its last finished step. Without labels, the criterion for the use of the vectors decides.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from typing import Any
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from essent._core import machine
 from essent._core.atomic import write_bytes, write_json
 from essent._core.registry import did_you_mean
 from essent._core.types import ModelLike
@@ -35,7 +33,7 @@ from essent.improvement.journal import Journal
 from essent.improvement.metric import Inputs, Metric, read_inputs
 from essent.improvement.page import write_page
 from essent.improvement.plan import make_plan, parse_budget
-from essent.improvement.recipes import choose_recipe, search_larger, time_again
+from essent.improvement.recipes import choose_recipe, search_larger
 from essent.improvement.results import Gain, Improved, recipe_of
 from essent.improvement.summary import purpose
 from essent.improvement.training import train_if_better
@@ -83,8 +81,7 @@ def improve(
         budget: maximum time for all steps together, such as 90s, 30m or 1.5h.
         goal: quality (the answer is the encoder), speed or size (the static table, or the graph, if good enough).
         use: what the vectors are for: similarity, clusters, classes or retrieval. Without labels, the criterion of this
-            use decides; if there is none, the encoder is the model as it is. By default similarity, or the use of the
-            labels.
+            use decides. By default similarity, or the use of the labels.
         keep_all: retain the models and vectors of every step in the folder `.work` of `output`.
         seed: seed of all random choices.
         options: keyword arguments of SentenceTransformer (device, revision …).
@@ -108,7 +105,7 @@ def improve(
     """
     if goal not in GOALS:
         raise UnknownNameError(f"Unknown goal {goal!r}. {did_you_mean(str(goal), list(GOALS))}")
-    criterion = CRITERIA.get(check_use(use))
+    criterion = CRITERIA[check_use(use)]
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InputError(f"seed={seed!r}: must be a whole number of at least 0.")
     seconds, options = parse_budget(budget), dict(options or {})
@@ -128,9 +125,9 @@ def improve(
         "options": {name: str(value) for name, value in options.items() if name != "token"},
     }
     journal = Journal(Path(output), identity, force)
-    note(purpose(inputs.tasks, use, criterion))
+    note(purpose(inputs.tasks, use))
     opened = open_model(model, options)
-    plan = journal.once("plan", lambda: make_plan(copy.deepcopy(opened), inputs, seconds, seed, criterion))
+    plan = journal.once("plan", lambda: make_plan(copy.deepcopy(opened), inputs, seconds, seed, check_use(use)))
     metric = Metric(inputs, seed, *plan["measured"], criterion=criterion, own=plan["own"])
     run = Run(journal, opened, inputs, metric, {**identity, "seconds": seconds}, criterion, progress, note)
     run.notes += [*misfit(inputs.tasks, use), *inputs.notes, *metric.notes]
@@ -161,10 +158,6 @@ def improve(
 def improve_model(run: Run) -> None:
     """Choose the recipe, and train the model if a recipe gains; the steps that write follow."""
     run.choice, why = run.plan["own"], run.plan["why"]
-    if "search" not in run.steps:
-        run.untrained = why
-        run.searched = run.step("measure", measure_own)
-        return
     if not choose_recipe(run) and not why:
         why = (
             "no recipe gains over its own pooling, as on models that were trained for similarity, or when the labels "
@@ -177,13 +170,6 @@ def improve_model(run: Run) -> None:
     run.notes += [run.searched["verdict"], *run.searched["notes"]]
 
 
-def measure_own(run: Run, folder: Path) -> dict[str, Any]:
-    """Measure the model as it is, to which other results are compared, and its speed."""
-    began = machine.elapsed()
-    run.measure(run.choice)
-    return {"measured": machine.elapsed() - began, "ratio": time_again(run)}
-
-
 # -- the state of a run ------------------------------------------------------------------------------------------------
 
 
@@ -194,7 +180,7 @@ class Run:
     Attributes:
         model: the user's model, which does not change.
         settings: the arguments of `improve` by name.
-        criterion: the criterion without labels for the use of the vectors; None if there is none.
+        criterion: the criterion without labels for the use of the vectors.
         choice: name of the best encoder so far: its recipe, preceded by a name in `models` and ": " if it runs on a
             trained model.
         searched: plan and values of the last search on the given model, with the speeds that it measured.
@@ -211,7 +197,7 @@ class Run:
     inputs: Inputs
     metric: Metric
     settings: Mapping[str, Any]
-    criterion: str | None
+    criterion: str
     progress: bool
     note: Callable[[str], None]
     choice: str = ""

@@ -10,8 +10,8 @@ import numpy as np
 
 from essent.improvement.plan import SHARES
 from essent.selection.topics import MIN_LEAD, TOPICS
-from essent.selection.use import SIMILARITY, USE_OF, USES, uses_of
-from essent.selection.verdict_without_labels import NEAREST, THRESHOLD, TOPICS_CASES, measured_cases
+from essent.selection.use import CRITERIA, RETRIEVAL, SIMILARITY, USE_OF, USES, uses_of
+from essent.selection.verdict_without_labels import NEAREST, RETRIEVAL_CASES, THRESHOLD, TOPICS_CASES, measured_cases
 from essent.tasks.base import LabeledTask
 
 if TYPE_CHECKING:
@@ -25,18 +25,16 @@ SUGGESTED = (1, 2, 3, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 72
 # -- before a run -----------------------------------------------------------------------------------------------------
 
 
-def purpose(tasks: Sequence[LabeledTask], use: str | None, criterion: str | None) -> str:
+def purpose(tasks: Sequence[LabeledTask], use: str | None) -> str:
     """Return what an improvement will optimize, in one line."""
     if tasks:
         return f"Optimizes {uses_of(tasks)}, by the labels of {' and '.join(task.name for task in tasks)}."
-    if criterion is None:
-        return (
-            f"Optimizes nothing: no criterion without labels was shown to help {use}. The model's own pooling is kept."
-        )
     target = "the similarity of sentences" if use in (None, SIMILARITY) else use
     others = ", ".join(name for name in USES[:-1] if name != (use or SIMILARITY))
     unknown = f" It is not known whether this helps {others} or {USES[-1]}; for these, use --for or --data."
-    return f"Optimizes {target}, by the criterion {criterion}, without labels.{'' if use else unknown}"
+    return (
+        f"Optimizes {target}, by the criterion {CRITERIA[use or SIMILARITY]}, without labels.{'' if use else unknown}"
+    )
 
 
 # -- after a run ------------------------------------------------------------------------------------------------------
@@ -51,8 +49,7 @@ def overview_of(run: Run, encoder: str, answer: str, spent: float) -> tuple[str,
         spent: seconds.
     """
     if run.metric.by_agreement:
-        worth = _worth_by_topics(run) if run.criterion == TOPICS else _unchanged(run)
-        return (*worth, *_not_tried(run), *_unused(run, spent), answer)
+        return (*_worth_by_topics(run), *_not_tried(run), *_unused(run, spent), answer)
     own = run.plan["own"]
     before, after = run.metric.score(own), run.metric.score(encoder)
     figures = "{:+.1f} [{:+.1f}, {:+.1f}]".format(*run.metric.difference(encoder, own))
@@ -61,13 +58,6 @@ def overview_of(run: Run, encoder: str, answer: str, spent: float) -> tuple[str,
         gain = f"none ({figures}): no step was significantly better than the model as it is"
     worth = _worth_by_labels(run, encoder, gain) if run.metric.by_labels else _worth_by_criterion(run, gain)
     return (*worth, *_not_tried(run), *_unused(run, spent), answer)
-
-
-def _unchanged(run: Run) -> Iterator[str]:
-    use = run.settings["use"]
-    yield f"Nothing was optimized: no criterion without labels was shown to help {use}."
-    yield f"The encoder is the model as it is, with its own pooling {run.plan['own']}."
-    yield f"The cheapest way to know what helps {use}: some labels of that kind, with --data."
 
 
 def _worth_by_topics(run: Run) -> Iterator[str]:
@@ -97,7 +87,8 @@ def _worth_by_labels(run: Run, encoder: str, gain: str) -> Iterator[str]:
 
 def _worth_by_criterion(run: Run, gain: str) -> Iterator[str]:
     use, metric = run.settings["use"], run.metric
-    yield f"Optimized: the similarity of sentences, without labels, by the criterion {run.criterion}."
+    target = "the similarity of sentences" if use == SIMILARITY else use
+    yield f"Optimized: {target}, without labels, by the criterion {run.criterion}."
     yield (
         f"Gain by this criterion, on pairs of {metric.paired_texts}: {gain}. The criterion compares encoders; it does "
         "not measure how good they are."
@@ -115,13 +106,13 @@ def _measured_gain(use: str, level: float) -> str:
     Args:
         level: the score of the baseline by the criterion; for similarity, cases with the nearest scores count.
     """
+    if use == RETRIEVAL:
+        return RETRIEVAL_CASES
     gains = [
         (abs(float(case["level"]) - level), float(case["gain"]) if float(case["left_out"]) >= THRESHOLD else 0.0)
         for case in measured_cases()
         if case["baseline"] == "mean" and USE_OF[case["kind"]] == use
     ]
-    if not gains:
-        return "was not measured"
     nearest = sorted(gains, key=lambda case: case[0])[:NEAREST] if use == SIMILARITY else gains
     points = np.array([gain for _, gain in nearest])
     worse = np.sum(points < 0)

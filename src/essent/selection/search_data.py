@@ -100,7 +100,7 @@ class SearchData:
         name, task, texts, pairs = read_data(data, folder)
         criteria = tuple(dict.fromkeys([criterion] if isinstance(criterion, str) else criterion))
         if task is None:
-            criteria = criteria or (_criterion_without_labels(use),)
+            criteria = criteria or (CRITERIA[use],)
         else:
             for spec in criteria:
                 task = task.scored_by(spec)
@@ -195,20 +195,6 @@ class SearchData:
             "recipes": "\n".join(map(str, recipes)),
         }
         return {"model": model, **{key: hashlib.sha256(text.encode()).hexdigest() for key, text in contents.items()}}
-
-
-def _criterion_without_labels(use: str) -> str:
-    """Return the criterion without labels for a use.
-
-    Raises:
-        InputError: no criterion was shown to help this use.
-    """
-    if use not in CRITERIA:
-        raise InputError(
-            f"Without labels, no criterion was shown to choose better recipes for {use} than the model's own pooling. "
-            "Keep its own pooling, or pass labelled data (--data)."
-        )
-    return CRITERIA[use]
 
 
 def _check_criterion(spec: str, name: str, task: LabeledTask | None) -> None:

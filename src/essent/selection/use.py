@@ -23,8 +23,7 @@ UNKNOWN_USE = (
     "Neither labels nor --for were given: recipes are chosen for the similarity of sentences. Whether the choice helps "
     "clusters, classes or retrieval is not known."
 )
-# criteria without labels, for the uses that they were shown to help
-CRITERIA = {SIMILARITY: TEACHER, CLUSTERS: TOPICS, CLASSES: TOPICS}
+CRITERIA = {SIMILARITY: TEACHER, CLUSTERS: TOPICS, CLASSES: TOPICS, RETRIEVAL: TEACHER}  # without labels
 
 
 def is_label_free(criterion: str) -> bool:
