@@ -40,12 +40,17 @@ def test_recipes(tiny: str, few: Path, tmp_path: Path) -> None:
     assert "by name, one row per pair" in completed.stderr
 
 
-def test_single_original_has_no_similarity(tiny: str, tmp_path: Path) -> None:
-    """It is counted from the cosine of two different originals: a note says so, and no figure is shown."""
+def test_single_original_has_cosines(tiny: str, tmp_path: Path) -> None:
+    """A similarity needs the cosine of two different originals: a note says so, and the cosine is shown."""
     row = {"original": "The cat sat.", "changed": "The cat did not sit.", "subset": "Negation (Main)"}
-    completed = run(*COMMAND, "-m", tiny, "-r", "mean", "-d", write_rows(tmp_path / "one.jsonl", [row]))
+    output, page = tmp_path / "heros.json", tmp_path / "heros.html"
+    data = write_rows(tmp_path / "one.jsonl", [row])
+    completed = run(*COMMAND, "-m", tiny, "-r", "mean", "-d", data, "--json", output, "--report", page)
+    cosine = load_results(output)[0].metrics["cosine"]["Negation (Main)"]
+    assert f"{cosine:.2f}" in completed.stdout
     assert "nan" not in completed.stdout
-    assert "the same original. Give pairs of at least two originals." in " ".join(completed.stderr.split())
+    assert "all pairs have the same original." in " ".join(completed.stderr.split())
+    assert "Cosines" in page.read_text()
 
 
 def test_models_as_they_are(tiny: str, few: Path, tmp_path: Path) -> None:

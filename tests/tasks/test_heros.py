@@ -125,24 +125,34 @@ def test_repeated_originals_are_grouped() -> None:
 
 @pytest.mark.parametrize(
     ("value", "similarities", "note"),
-    [(1, math.nan, "same direction"), (1e200, math.nan, "same direction"), (0, 0.0, "28 texts have a zero vector")],
+    [(1, [], "same direction"), (1e200, [], "same direction"), (0, [0.0] * 6, "28 texts have a zero vector")],
 )
-def test_constant_vectors(value: float, similarities: float, note: str) -> None:
+def test_constant_vectors(value: float, similarities: list[float], note: str) -> None:
     result = synthetic_task(4).run(lambda texts: np.full((len(texts), 3), value))
-    assert [*result.metrics["similarity"].values()] == pytest.approx([similarities] * 6, nan_ok=True)
+    assert [*result.metrics["similarity"].values()] == similarities
+    assert ("cosine" in result.metrics) == (similarities == [])
     assert any(note in line for line in result.notes)
     assert {c.share for c in comparisons(result)} == {0.0}  # ties
     same = HerosTask("same", (MinimalPair("a", "a", "Typo"), MinimalPair("b", "c", "Typo"))).run(vectors_of)
     assert any("1 of 2 pairs contain the same sentence twice" in line for line in same.notes)
 
 
-def test_single_original_has_no_baseline() -> None:
+def test_single_original_has_cosines_without_intervals() -> None:
     task = synthetic_task(1)
     result = task.score_vectors(vectors_of(task.texts()))
-    assert all(math.isnan(s["similarity"]) and math.isnan(s["low"]) for s in result.subsets.values())
-    assert all(math.isfinite(s["cosine"]) for s in result.subsets.values())
+    assert (result.metrics["similarity"], result.metrics["baseline"]) == ({}, {})
+    assert [*result.metrics["cosine"]] == [*SUBSETS]
+    assert all(scores == {"n": 1, "cosine": result.metrics["cosine"][s]} for s, scores in result.subsets.items())
     assert any("all pairs have the same original" in note for note in result.notes)
     assert "1 original)" in verdict(result)[0]
+
+
+@pytest.mark.parametrize(("originals", "has_intervals"), [(2, False), (3, False), (4, True)])
+def test_intervals_need_two_originals_per_half(originals: int, has_intervals: bool) -> None:
+    task = synthetic_task(originals)
+    result = task.score_vectors(vectors_of(task.texts()))
+    assert all(("low" in scores) == has_intervals for scores in result.subsets.values())
+    assert any("No intervals" in note for note in result.notes) != has_intervals
 
 
 def test_refusals() -> None:

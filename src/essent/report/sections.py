@@ -99,6 +99,7 @@ def flattened(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 def heros_section(task: str, rows: Rows) -> Section:
     """Return similarities as a heat map and as a table with intervals, and how often a changed meaning is closer."""
     subsets = [s for s in (*KEPT, *CHANGED) if any(s in result.metrics["similarity"] for result in rows.values())]
+    cosines = {row: scores for row, result in rows.items() if (scores := result.metrics.get("cosine"))}
     similarities: dict[Row, list[Number]] = {}
     for row, result in rows.items():
         intervals = [result.subsets.get(subset, {}) for subset in subsets]
@@ -111,10 +112,15 @@ def heros_section(task: str, rows: Rows) -> Section:
         caption = "1 is the same sentence, 0 any other sentence."
         groups = [(name, span) for name, span in spans if span]
         blocks.append(Heat("Similarity after one small change", "", subsets, heat, groups, caption=caption))
-    for row, result in rows.items():
-        similarities[row].append(Number(result.metrics["baseline"].get("all")))
-    caption = "With 95 % intervals; the baseline is the mean cosine of two different originals."
-    blocks.append(row_table("Similarities", map(Column, [*subsets, "baseline"]), similarities, caption))
+        for row, result in rows.items():
+            similarities[row].append(Number(result.metrics["baseline"].get("all")))
+        caption = "With 95 % intervals; the baseline is the mean cosine of two different originals."
+        blocks.append(row_table("Similarities", map(Column, [*subsets, "baseline"]), similarities, caption))
+    if cosines:
+        changes = list(dict.fromkeys(change for scores in cosines.values() for change in scores))
+        numbers = {row: [Number(scores.get(change)) for change in changes] for row, scores in cosines.items()}
+        caption = "Without a baseline of different originals, similarities are undefined."
+        blocks.append(row_table("Cosines", map(Column, changes), numbers, caption))
     title = "HEROS" if task == "heros" else f"Minimal pairs: {task}"
     verdict = ""
     for kept, shares_by_change in _shares_ranked_above(rows).items():

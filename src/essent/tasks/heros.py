@@ -70,12 +70,10 @@ class Comparison:
 
     def sentence(self) -> str:
         """Return "Ranks a negation above a synonym in 83 % of the cases (95 % interval 64–93 %, 20 originals)."."""
-        plural = "s" if self.originals != 1 else ""
-        return (
-            f"Ranks {self.above} above {self.below} in {100 * self.share:.0f} % of the cases "
-            f"({100 * CONFIDENCE:.0f} % interval {100 * self.low:.0f}–{100 * self.high:.0f} %, "
-            f"{self.originals} original{plural})."
-        )
+        share, low, high = (f"{100 * value:.0f}" for value in (self.share, self.low, self.high))
+        originals = f"{self.originals} original{'s' * (self.originals != 1)}"
+        interval = f"{100 * CONFIDENCE:.0f} % interval {low}–{high} %"
+        return f"Ranks {self.above} above {self.below} in {share} % of the cases ({interval}, {originals})."
 
 
 @dataclass(frozen=True)
@@ -135,18 +133,19 @@ class HerosTask(Task):
         sizes = counts.sum(axis=1)  # (S,)
         means = sums.sum(axis=1) / np.maximum(sizes, 1)
         columns = (normalize(means, baseline), *_intervals(originals, sums, counts), means)
-        names = ("similarity", "low", "high", "cosine")
-        subsets = {
-            subset: {"n": int(size), **dict(zip(names, map(float, scores), strict=True))}
-            for subset, size, *scores in zip(SUBSETS, sizes, *columns, strict=True)
-            if size
-        }
+        subsets = {}
+        for subset, size, *scores in zip(SUBSETS, sizes, *columns, strict=True):
+            named = zip(("similarity", "low", "high", "cosine"), map(float, scores), strict=True)
+            if size:
+                subsets[subset] = {"n": int(size), **{name: value for name, value in named if math.isfinite(value)}}
         comparisons = _compare(sums, counts)
         metrics = {
-            "similarity": {subset: scores["similarity"] for subset, scores in subsets.items()},
+            "similarity": {subset: s["similarity"] for subset, s in subsets.items() if "similarity" in s},
             "ranked_above": {f"{c.above} above {c.below}": c.share for c in comparisons},
-            "baseline": {"all": baseline},
+            "baseline": {"all": baseline} if half else {},
         }
+        if not metrics["similarity"]:
+            metrics["cosine"] = {subset: scores["cosine"] for subset, scores in subsets.items()}
         provenance = self._provenance(
             originals=len(originals),
             bootstrap={"resamples": RESAMPLES, "seed": 0, "confidence": CONFIDENCE},
@@ -155,13 +154,15 @@ class HerosTask(Task):
         notes = []
         if missing := [subset for subset in SUBSETS if subset not in subsets]:
             notes.append(f"No pairs of the subset{'s' * (len(missing) > 1)} {', '.join(missing)}.")
-        if math.isnan(baseline):
+        if not half:
             notes.append(
-                "Similarities are undefined: their baseline is the cosine of different originals, but all pairs have "
-                "the same original. Give pairs of at least two originals."
+                "Cosines without intervals: the baseline of similarities is the mean cosine of different originals, "
+                "and intervals resample originals, but all pairs have the same original."
             )
         elif 1.0 - baseline <= ROUNDING:
             notes.append("Similarities are undefined: the vectors of all originals have the same direction.")
+        elif half == 1:
+            notes.append(f"No intervals: they resample halves of the originals, but there are only {len(originals)}.")
         if same := sum(pair.original == pair.changed for pair in self.pairs):
             notes.append(f"{same} of {len(self)} pairs contain the same sentence twice.")
         if zeros := len({text for text, unit in zip(self.texts(), units, strict=True) if not unit.any()}):
@@ -184,10 +185,10 @@ def _intervals(originals: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> n
     Originals are resampled within each half, together with their pairs. Baseline and means are recomputed per sample,
     because the baseline is an estimate too.
     """
-    ends = np.full((2, len(sums)), math.nan)
-    rng, half = np.random.default_rng(0), len(originals) // 2
-    if not half:
+    ends, half = np.full((2, len(sums)), math.nan), len(originals) // 2
+    if half < 2:  # every sample of a half with one original is the same
         return ends
+    rng = np.random.default_rng(0)
     resampled = [rng.multinomial(n, np.full(n, 1 / n), RESAMPLES) for n in (half, len(originals) - half)]
     first, second = (times / times.shape[1] for times in resampled)  # (R,half), (R,O-half)
     baselines = np.einsum("rd,rd->r", first @ originals[:half], second @ originals[half:])  # (R,)

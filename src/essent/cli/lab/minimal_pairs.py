@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -86,8 +85,8 @@ def evaluate(
     console.print(similarity_table(results_by_label))
     console.print("Synonym and typo preserve the meaning, the others change it. Comparisons:")
     for label, result in results_by_label.items():
-        cosine = result.metrics["baseline"]["all"]
-        base = "" if math.isnan(cosine) else f" (mean cosine of different originals: {cosine:.2f})"
+        cosine = result.metrics["baseline"].get("all")
+        base = "" if cosine is None else f" (mean cosine of different originals: {cosine:.2f})"
         show_lines([f"{label}{base}", *(f"  {sentence}" for sentence in verdict(result))], json_file)
     show_note(f"Read the columns {task.source['columns_read']}.")
     for note in scores.notes():
@@ -121,7 +120,8 @@ def similarity_table(results_by_label: Mapping[str, Result]) -> Table:
 def _cell(scores: dict[str, float] | None) -> Any:
     from rich.text import Text
 
-    if scores is None or math.isnan(scores["similarity"]):  # explained in a note
+    if scores is None:
         return Text("–")
-    interval = f"{scores['low']:.2f}–{scores['high']:.2f}"
-    return Text.assemble(f"{scores['similarity']:.2f}", "\n", (interval, "dim"))
+    score = scores.get("similarity", scores["cosine"])
+    interval = f"{scores['low']:.2f}–{scores['high']:.2f}" if "low" in scores else ""  # a note explains what is missing
+    return Text.assemble(f"{score:.2f}", "\n", (interval if "similarity" in scores else "cosine", "dim"))
