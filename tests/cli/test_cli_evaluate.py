@@ -66,9 +66,10 @@ def test_several_models(tiny: str, folder_of: Folders, pairs: Path, tmp_path: Pa
     assert [*stored] == [(model, recipe) for model in models for recipe in recipes]
     for (model, recipe), result in stored.items():
         assert result.main_score == pytest.approx(evaluate(model, [recipe], [str(pairs)])[recipe][0].main_score)
-        row = next(line for line in completed.stdout.splitlines() if f"{Path(model).name} · {recipe} " in line)
+        label = f"{Path(model).name} · {recipe}"
+        row = next(line for line in completed.stdout.splitlines() if line.startswith("│") and f"{label} " in line)
         assert f"{result.main_score:.2f}" in row
-    assert f"{tiny}:" in completed.stderr
+        assert f"{result.main_score:.2f}  {Path(model).parent.name}/{label}" in completed.stderr
 
 
 def test_a_damaged_model_is_exit_code_1(tiny: str, pairs: Path, tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from essent import Encoder, Recipe
 from essent._core.display import MOST_ROWS, html_lines, html_pairs, html_table
 from essent.lab.reproduce.results import Measured, Reproduction
 from essent.lab.reproduce.tables import find_table
-from essent.selection.by_recipe import ByRecipe
 from essent.selection.leaderboard import Leaderboard, Trial
+from essent.selection.results import Evaluation
 from essent.tasks.comparison import Comparison
 from essent.tasks.examples import MinimalPair
 from essent.tasks.heros import HerosTask
@@ -104,7 +104,7 @@ def displays(bert: Path) -> dict[str, Any]:
         "recipe": recipe,
         "encoder": Encoder(bert, "ditto:1-2 | normalize"),
         "result": result(),
-        "by recipe": ByRecipe({HOSTILE: [result(), result("other")], "mean": [result()]}),
+        "by recipe": Evaluation({HOSTILE: [result(), result("other")], "mean": [result()]}),
         "leaderboard": board(),
         "minimal pairs": minimal_pairs(),
         "reproduction": reproduction(),

@@ -200,8 +200,8 @@ def test_repr(trials: tuple[Trial, ...], kept: str | None, text: str) -> None:
     assert repr(Leaderboard("spearman", trials, ("mean",), kept=kept)) == f"Leaderboard({text})"
 
 
-def test_to_frame() -> None:
-    frame = Leaderboard("spearman", TRIALS, ("mean",)).to_frame()
+def test_frame() -> None:
+    frame = Leaderboard("spearman", TRIALS, ("mean",)).frame()
     expected = pd.DataFrame(
         {
             "recipe": ["weights=idf", "mean", "mean | zscore"],
@@ -214,5 +214,5 @@ def test_to_frame() -> None:
         index=pd.RangeIndex(1, 4, name="place"),
     )
     pd.testing.assert_frame_equal(frame, expected)
-    empty = Leaderboard("spearman", ()).to_frame()
+    empty = Leaderboard("spearman", ()).frame()
     assert (empty.empty, list(empty.columns)) == (True, ["recipe", "low", "high", "baseline"])

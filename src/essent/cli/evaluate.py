@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,8 +15,7 @@ from essent.cli.texts import expand_groups, read_files
 from essent.errors import InputError
 
 if TYPE_CHECKING:
-    from essent.selection.by_recipe import ByRecipe
-    from essent.tasks.base import Task
+    from essent.selection.results import Evaluation
     from essent.tasks.result import Result
 
 
@@ -42,7 +40,7 @@ def evaluate(
     """Score recipes on labelled data.
 
     Tasks are scored pairs, duplicates, triplets, classes, clusters, retrieval or geometry. The table shows scores ×100
-    with ± half of their 95 % interval. Each recipe is then compared with the first, on the same pairs, texts or
+    with ± half of their 95 % interval. Above it, each row is compared with the first, on the same pairs, texts or
     queries. Recipes that learn something (idf, shaping) are fitted on each task's own texts, as in the papers, unless
     --fit names other texts.
 
@@ -55,7 +53,7 @@ def evaluate(
 
     Args:
         files: Files that evaluate, search and lab minimal-pairs wrote with --json, for the report.
-        model: Models on the hub, or folders. With several, each row names its model.
+        model: Models on the hub, or folders. Several are compared; each row names its model.
         recipe: Recipes, one row each; they share forward passes. Default: eight that every model runs.
         as_is: Add a row for the unchanged model, with its own pooling, Dense layers and prompts. Without --recipe, it
             is the only row.
@@ -91,6 +89,9 @@ def evaluate(
     prepare_torch("essent evaluate")
     from essent._core.hub import reach_model
     from essent.engine.choice import EngineChoice
+    from essent.selection.evaluation import default_recipes
+    from essent.selection.evaluation import evaluate as run_evaluation
+    from essent.selection.results import Evaluation
     from essent.tasks.catalogue import STS7
     from essent.tasks.locate import load_task
 
@@ -99,75 +100,41 @@ def evaluate(
     fit_texts = None if fit is None else read_files(fit)
     for name in dict.fromkeys(model[1:]):  # raise for a missing model before another has run for an hour
         reach_model(name, run.options)
-    settings = {"shots": shots or [], "engine": engine, "precision": precision, "report": _note_score, **run.options}
-    fitted = {"fit_texts": fit_texts, "frequency_texts": fit_texts, "batch_size": batch_size}
-    scores = score_models(list(dict.fromkeys(model)), recipe or [], tasks, as_is, settings, fitted)
-    every_result = [result for by_task in scores.values() for result in by_task]
-    _show(scores, every_result, json_file)
+    settings: dict[str, Any] = {"shots": shots or [], "engine": engine, "precision": precision, **run.options}
+    settings["report"] = partial(_note_score, name_model=len(set(model)) > 1)
+    runs = [run_evaluation(model, [], tasks, **settings)] if as_is else []
+    settings |= {"fit_texts": fit_texts, "frequency_texts": fit_texts, "batch_size": batch_size}
+    settings["progress"] = wants_progress()
+    if recipe:
+        runs.append(run_evaluation(model, recipe, tasks, **settings))
+    elif not as_is:
+        runs += [run_evaluation(name, default_recipes(name), tasks, **settings) for name in dict.fromkeys(model)]
+    evaluation = Evaluation.of((r for scored in runs for row in scored.values() for r in row), runs[0].tasks)
+    every_result = [result for row in evaluation.values() for result in row]
+    _show(evaluation, every_result, json_file)
     if report is not None:
         write_page([*earlier, *every_result], boards, report)
 
 
-def score_models(
-    models: Sequence[str],
-    recipes: Sequence[str],
-    tasks: Sequence[Task],
-    as_is: bool,
-    settings: dict[str, Any],
-    fitted: dict[str, Any],
-) -> ByRecipe:
-    """Score every model and recipe; with several models, rows are labelled by model and recipe.
-
-    Args:
-        models: models on the hub, or folders.
-        recipes: recipes, one row each.
-        tasks: the tasks.
-        as_is: also score each model unchanged.
-        settings: keyword arguments of every evaluation.
-        fitted: keyword arguments of evaluations of recipes only.
-    """
-    from essent.report.parts import names_of
-    from essent.selection.by_recipe import ByRecipe
-    from essent.selection.evaluation import default_recipes
-    from essent.selection.evaluation import evaluate as run_evaluation
-
-    results_by_row: dict[tuple[str, str], list[Result]] = {}
-    for name in models:
-        if models[1:]:
-            show_note(f"{name}:")
-        runs = [run_evaluation(name, [], tasks, **settings)] if as_is else []
-        if recipes or not as_is:
-            model_recipes = recipes or default_recipes(name)
-            runs.append(run_evaluation(name, model_recipes, tasks, **settings, **fitted, progress=wants_progress()))
-        tasks = runs[0].tasks
-        results_by_row |= {(name, text): by_task for run in runs for text, by_task in run.items()}
-    short_names = names_of(list(results_by_row)).models
-    return ByRecipe(
-        {
-            recipe if len(short_names) == 1 else f"{short_names[name]} · {recipe}": by_task
-            for (name, recipe), by_task in results_by_row.items()
-        },
-        tasks,
-    )
-
-
-def _show(scores: ByRecipe, every_result: list[Result], json_file: Path | None) -> None:
-    """Print the tables and comparisons, and write the results as JSON if a file is named."""
+def _show(evaluation: Evaluation, every_result: list[Result], json_file: Path | None) -> None:
+    """Print the comparisons and tables, and write the results as JSON if a file is named."""
     from essent.tasks.result import few_labels_tables, results_table, save_results
 
     write_json_file(json_file, partial(save_results, every_result))
-    console = results(json_file)
-    for table in (results_table(scores), *few_labels_tables(scores)):
-        console.print(table.render())
-    show_lines(scores.summary(), json_file)
-    for note in scores.notes():
+    show_lines(evaluation.summary(), json_file)
+    for table in (results_table(evaluation), *few_labels_tables(evaluation)):
+        results(json_file).print(table.render())
+    for note in evaluation.notes():
         show_note(note)
 
 
-def _note_score(recipe: str, result: Result) -> None:
+def _note_score(recipe: str, result: Result, name_model: bool) -> None:
+    from essent.tasks.result import short_name
+
     if result.main is None:
         every_score = (f"{name} {scores['all']:.3f}" for name, scores in result.metrics.items() if "all" in scores)
         scores_text = "  ".join(every_score)
     else:
         scores_text = f"{result.main_score:6.2f}"
-    show_note(f"{result.task:<12} {scores_text}  {recipe}")
+    label = f"{short_name(result.provenance['model'])} · {recipe}" if name_model else recipe
+    show_note(f"{result.task:<12} {scores_text}  {label}")

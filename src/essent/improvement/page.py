@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from essent.improvement.results import Improved, Output
-from essent.report.parts import Column, Line, Number, Report, Section, Table, short_name, short_paths
+from essent.report.parts import Column, Line, Number, Report, Section, Table, short_paths
 from essent.report.write import write_arranged
-from essent.tasks.result import library_versions
+from essent.tasks.result import library_versions, short_name
 
 MEGABYTE = 1e6
 SETTINGS = ("model", "texts", "data", "test", "budget", "goal", "use", "seed", "recipe", "seconds")

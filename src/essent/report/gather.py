@@ -25,7 +25,6 @@ from essent.report.parts import (
     ends_of,
     key_of,
     names_of,
-    short_name,
     short_paths,
     with_interval,
 )
@@ -41,7 +40,7 @@ from essent.report.sections import (
     record_table,
     row_table,
 )
-from essent.tasks.result import Result
+from essent.tasks.result import Result, short_name
 
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard

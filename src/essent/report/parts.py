@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from essent.tasks.result import Key, row_labels, short_name, short_names
+
 TEMPLATES = Path(__file__).parent / "templates"
 MISSING = "–"  # a cell that is not measured, or undefined
 MIN_VALUES_TO_CLIP = 30  # a heat map of at least this many values clips its lowest tenth
@@ -16,7 +18,6 @@ NO_MODEL, AS_IT_IS = "a model", "as it is"
 PATH = re.compile(
     r"(?<![\w./\\:<])(?:~?/|[A-Za-z]:[/\\])(?:[^\s/\\'\",;<>|]+[/\\])+[^\s/\\'\",;<>|]+"
 )  # an absolute path of at least two parts
-Key = tuple[str, str]  # model and recipe, as in the provenance
 Better = Literal["higher", "lower", ""]  # empty: neither
 
 
@@ -296,23 +297,9 @@ def names_of(keys: Iterable[Key], models: Iterable[str] = ()) -> Names:
     """
     distinct_keys = list(dict.fromkeys(keys))
     with_rows = dict.fromkeys(model for model, _ in distinct_keys)
-    short = {model: short_name(model) for model in [*with_rows, *models]}
-    if len(set(short.values())) < len(short):  # ambiguous
-        short = {model: model for model in short}
-    rows = {}
-    for model, recipe in distinct_keys:
-        label = recipe if len(with_rows) == 1 else f"{short[model]} · {recipe}"
-        if len(distinct_keys) == len(with_rows):
-            label = short[model]
-        rows[model, recipe] = Row(label, list(short).index(model))
-    return Names(short, rows)
-
-
-def short_name(model: str) -> str:
-    """Shorten a folder to its last two parts; hub names are unchanged."""
-    is_folder = re.match(r"[/.~\\]|[A-Za-z]:[/\\]", model) is not None
-    folders = [part for part in re.split(r"[/\\]", model) if part not in ("", ".", "..", "~")]
-    return "/".join(folders[-2:]) if is_folder and folders else model
+    short = short_names([*with_rows, *models])
+    labels = row_labels(distinct_keys, short)
+    return Names(short, {key: Row(labels[key], list(short).index(key[0])) for key in distinct_keys})
 
 
 def shortened(name: str, max_length: int) -> str:

@@ -6,6 +6,7 @@ from .evaluation import evaluate as evaluate
 from .leaderboard import Check as Check
 from .leaderboard import Leaderboard as Leaderboard
 from .leaderboard import Trial as Trial
+from .results import Evaluation as Evaluation
 from .run import annotate as annotate
 from .run import search as search
 from .space import SPACES as SPACES

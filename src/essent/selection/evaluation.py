@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from sentence_transformers import SentenceTransformer
 
 from essent._core.arguments import check_size
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
+from essent._core.hub import reach_model
 from essent._core.machine import AUTO
 from essent._core.texts import check_texts
 from essent._core.types import ModelLike
@@ -30,8 +31,8 @@ from essent.model.weights import move
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.types import CorpusStats
-from essent.selection.by_recipe import ByRecipe
 from essent.selection.program import cut_to, without_shaping
+from essent.selection.results import Evaluation
 from essent.tasks.base import Task, TaskLike, prompt_note
 from essent.tasks.labels import LabelTask
 from essent.tasks.locate import as_task
@@ -59,7 +60,7 @@ STATIC_RECIPES = (
 
 
 def evaluate(
-    model: ModelLike,
+    model: ModelLike | Sequence[ModelLike],
     recipes: Sequence[Recipe | str],
     tasks: Sequence[TaskLike],
     *,
@@ -75,16 +76,17 @@ def evaluate(
     precision: str = AUTO,
     report: Callable[[str, Result], None] | None = None,
     **options: Any,
-) -> ByRecipe:
-    """Score recipes on tasks, in one pass per template over the texts of each task.
+) -> Evaluation:
+    """Score models and recipes on tasks, in one pass per model and template over the texts of each task.
 
     Frequencies (idf), shaping and flow are learned separately for each task, from all its texts: both sides of all
     pairs, with duplicates. This is the papers' protocol (superscript T).
 
     Args:
-        model: a hub name, a folder, or a SentenceTransformer.
-        recipes: recipes or their text forms. An empty list scores the model as it is: a saved Encoder with its fitted
-            state, an exported graph, a sentence-transformers model with its own pooling, any object with `encode`.
+        model: a hub name, a folder, or a SentenceTransformer; or a list of them, which are compared.
+        recipes: recipes or their text forms. An empty list scores the models as they are: a saved Encoder with its
+            fitted state, an exported graph, a sentence-transformers model with its own pooling, any object with
+            `encode`.
         tasks: tasks of any kind; names, files or folders for `essent.tasks.load_task`; or rows in memory: a data
             frame, a `datasets.Dataset`, a list of dictionaries or of (sentence1, sentence2, score). The columns
             determine the kind of the rows.
@@ -105,8 +107,8 @@ def evaluate(
         options: SentenceTransformer's keyword arguments (device, revision …).
 
     Returns:
-        A dictionary from the text form of a recipe to its results, in the order of the tasks; other spellings of a
-        recipe are accepted as keys. `compare` and `comparisons` test differences, `to_frame` returns a data frame.
+        A dictionary from recipes, or "model · recipe", to results. `print` shows the differences from the first row
+        with their paired intervals, then the table; `compare` tests two rows, `frame` returns a data frame.
 
     Raises:
         RecipeError, UnknownNameError, DataError: before the model is loaded.
@@ -116,8 +118,10 @@ def evaluate(
         >>> from essent import evaluate
         >>> model = "sentence-transformers/all-MiniLM-L6-v2"
         >>> results = evaluate(model, ["mean", "static"], ["pairs.jsonl"])
-        >>> {recipe: round(result.main_score) for recipe, (result,) in results.items()}
-        {'mean': 77, 'static': 35}
+        >>> results
+        <Evaluation: 2 rows on pairs; highest: mean 77.24>
+        >>> results.compare("static", "mean").summary()
+        'static is worse than mean by -42.04 [-56.48, -28.61], p = 0.002.'
     """
     choice = EngineChoice(engine, precision)
     for name, values in (("recipes", recipes), ("tasks", tasks)):
@@ -128,47 +132,76 @@ def evaluate(
     loaded_tasks = _load_tasks(tasks, data, shots)
     if not parsed and (fit_texts is not None or frequency_texts is not None):
         raise InputError("fit_texts and frequency_texts are used by recipes only, but recipes is empty.")
-    results = ByRecipe({}, loaded_tasks)
     engine_provenance = {name: chosen for name, chosen in asdict(choice).items() if chosen != AUTO}
+    results = []
+    for name, each in _named(model, options).items():
+        if parsed:
+            bench = Bench(
+                each,
+                parsed,
+                batch_size=batch_size,
+                progress=progress,
+                options=options,
+                cache=cache,
+                max_seq_length=max_seq_length,
+                choice=choice,
+            )
+            scored = _score_recipes(bench, loaded_tasks, fit_texts, frequency_texts)
+        else:
+            scored = _score_unchanged(_open_unchanged(each, options, max_seq_length, choice), loaded_tasks)
+        for result in scored:
+            results.append(result.with_provenance(model=name, **engine_provenance))
+            if report is not None:
+                report(result.provenance["recipe"], results[-1])
+    return Evaluation.of(results, loaded_tasks)
 
-    def add(task: Task, recipe: str, result: Result, prompts: Mapping[str, str], default: str, **origin: Any) -> None:
-        notes = (*result.notes, *prompt_note(task.prompts_for(prompts, default)))
-        origin |= {"recipe": recipe, "model": name_of(model), **engine_provenance}
-        result = replace(result, notes=notes).with_provenance(**origin)
-        results.setdefault(recipe, []).append(result)
-        if report is not None:
-            report(recipe, result)
 
-    if parsed:
-        bench = Bench(
-            model,
-            parsed,
-            batch_size=batch_size,
-            progress=progress,
-            options=options,
-            cache=cache,
-            max_seq_length=max_seq_length,
-            choice=choice,
-        )
-        origin: dict[str, Any] = {
-            "max_seq_length": bench.backbone.max_seq_length,
-            "prompt": bench.prompt or None,
-            "fitted_on": "task" if fit_texts is None else "other texts",
-            "frequencies_from": "task" if frequency_texts is None else "other texts",
-        }
-        for task in loaded_tasks:
-            for recipe, vectors in bench.vectors(task, fit_texts, frequency_texts):
-                result, origin["recipe_digest"] = task.score_vectors(vectors), recipe.digest()
-                add(task, str(recipe), result, bench.prompts, bench.prompt, **origin)
-    else:
-        encoder = _open_unchanged(model, options, max_seq_length, choice)
-        label = str(getattr(encoder, "recipe", type(encoder).__name__))
-        prompts = getattr(encoder, "prompts", None)
-        prompts = prompts if isinstance(prompts, Mapping) else {}
-        default = prompts.get(getattr(encoder, "default_prompt_name", None) or "", "")
-        for task in loaded_tasks:
-            add(task, label, task.run(encoder), prompts, default, fitted_on="as saved")
-    return results
+def _named(model: ModelLike | Sequence[ModelLike], options: dict[str, Any]) -> dict[str, ModelLike]:
+    """Return models by their names for provenance; a name listed twice counts once, loaded models are numbered.
+
+    Raises:
+        InputError: no models.
+        ModelError: a model that does not exist, before another has run for an hour.
+    """
+    models: list[Any] = list(model) if isinstance(model, (list, tuple)) else [model]
+    if not models:
+        raise InputError("No models: evaluate needs at least one, for example ['bert-base-uncased'].")
+    names = list(map(name_of, models))
+    for name, each in zip(names, models, strict=True):
+        if len(models) > 1 and isinstance(each, (str, Path)):
+            reach_model(name, options)
+    loaded = [name for name, each in zip(names, models, strict=True) if not isinstance(each, (str, Path))]
+    numbers = [f" {n}" if loaded.count(name) > 1 and name in loaded else "" for n, name in enumerate(names, start=1)]
+    return {name + number: each for name, number, each in zip(names, numbers, models, strict=True)}
+
+
+def _score_recipes(
+    bench: Bench, tasks: Sequence[Task], fit_texts: Sequence[str] | None, frequency_texts: Sequence[str] | None
+) -> Iterator[Result]:
+    origin: dict[str, Any] = {
+        "max_seq_length": bench.backbone.max_seq_length,
+        "prompt": bench.prompt or None,
+        "fitted_on": "task" if fit_texts is None else "other texts",
+        "frequencies_from": "task" if frequency_texts is None else "other texts",
+    }
+    for task in tasks:
+        for recipe, vectors in bench.vectors(task, fit_texts, frequency_texts):
+            result = _with_prompts(task.score_vectors(vectors), task, bench.prompts, bench.prompt)
+            yield result.with_provenance(**origin, recipe_digest=recipe.digest(), recipe=str(recipe))
+
+
+def _score_unchanged(encoder: Any, tasks: Sequence[Task]) -> Iterator[Result]:
+    label = str(getattr(encoder, "recipe", type(encoder).__name__))
+    prompts = getattr(encoder, "prompts", None)
+    prompts = prompts if isinstance(prompts, Mapping) else {}
+    default = prompts.get(getattr(encoder, "default_prompt_name", None) or "", "")
+    for task in tasks:
+        result = _with_prompts(task.run(encoder), task, prompts, default)
+        yield result.with_provenance(fitted_on="as saved", recipe=label)
+
+
+def _with_prompts(result: Result, task: Task, prompts: Mapping[str, str], default: str) -> Result:
+    return replace(result, notes=(*result.notes, *prompt_note(task.prompts_for(prompts, default))))
 
 
 def _open_unchanged(model: ModelLike, options: dict[str, Any], max_seq_length: int | None, choice: EngineChoice) -> Any:

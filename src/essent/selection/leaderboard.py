@@ -302,7 +302,7 @@ class Leaderboard:
             html_lines([*(comparison.summary() for comparison in self.comparisons), *self.notes]),
         )
 
-    def to_frame(self) -> pd.DataFrame:
+    def frame(self) -> pd.DataFrame:
         """Return a data frame with one row per trial, best first, numbered from 1.
 
         Columns: recipe, scores by name, low and high of the interval, and whether the recipe is a baseline.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import platform
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -202,6 +204,37 @@ def load_results(path: str | Path) -> list[Result]:
         raise DataError(f"{path}: {error}") from None
 
 
+# -- names of rows -----------------------------------------------------------------------------------------------------
+
+Key = tuple[str, str]  # model and recipe, as in the provenance
+
+
+def row_labels(keys: Collection[Key], short: Mapping[str, str]) -> dict[Key, str]:
+    """Label rows by the model if each has one recipe, by the recipe if all have one model, or by both.
+
+    Args:
+        keys: distinct keys of the rows.
+        short: short names by model, see `short_names`.
+    """
+    models = {model for model, _ in keys}
+    if len(models) == len(keys):
+        return {key: short[key[0]] for key in keys}
+    return {key: key[1] if len(models) == 1 else f"{short[key[0]]} · {key[1]}" for key in keys}
+
+
+def short_names(models: Iterable[str]) -> dict[str, str]:
+    """Shorten the names of models, unless two of the short names are equal."""
+    short = {model: short_name(model) for model in models}
+    return short if len(set(short.values())) == len(short) else {model: model for model in short}
+
+
+def short_name(model: str) -> str:
+    """Shorten a folder to its last two parts; hub names are unchanged."""
+    is_folder = re.match(r"[/.~\\]|[A-Za-z]:[/\\]", model) is not None
+    folders = [part for part in re.split(r"[/\\]", model) if part not in ("", ".", "..", "~")]
+    return "/".join(folders[-2:]) if is_folder and folders else model
+
+
 # -- tables: one row per recipe or model, one column per task, and their average ---------------------------------------
 
 AVERAGE = "avg"
@@ -259,6 +292,14 @@ class ResultsTable:
             cells = [Text(self.cell(label, column), style) for column, style in zip(self.columns, styles, strict=True)]
             table.add_row(Text(label), *cells)  # as Text: brackets in a label are not markup
         return table
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        console = Console(file=io.StringIO(), width=1000, color_system=None)
+        with console.capture() as captured:
+            console.print(self.render())
+        return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
     def _repr_html_(self) -> str:
         rows = [[label, *(self.cell(label, column) for column in self.columns)] for label in self.rows]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from essent.cli import options as opt
-from essent.cli.console import prepare_torch, results, show_lines, show_note
+from essent.cli.console import prepare_torch, results, show_lines, show_note, wants_progress
 from essent.cli.files import check_output, check_report, write_json_file, write_page
 from essent.cli.texts import read_files
 from essent.errors import InputError
@@ -68,15 +68,25 @@ def evaluate(
     if not recipe and fit is not None:
         raise InputError("--fit needs a recipe to fit. Add one with --recipe.")
     prepare_torch("essent lab minimal-pairs")
-    from essent.cli.evaluate import score_models
+    from essent.selection.evaluation import evaluate as run_evaluation
     from essent.tasks.heros import load_heros, verdict
     from essent.tasks.result import save_results
 
     task = load_heros(data)
     fit_texts = None if fit is None else read_files(fit, column)
-    settings = {"engine": engine, "precision": precision, "report": _show_recipe, **run.options}
-    fitted = {"fit_texts": fit_texts, "frequency_texts": fit_texts, "batch_size": batch_size}
-    scores = score_models(list(dict.fromkeys(model)), recipe or [], [task], not recipe, settings, fitted)
+    scores = run_evaluation(
+        model,
+        recipe or [],
+        [task],
+        fit_texts=fit_texts,
+        frequency_texts=fit_texts,
+        batch_size=batch_size,
+        engine=engine,
+        precision=precision,
+        progress=wants_progress(),
+        report=_show_recipe,
+        **run.options,
+    )
     results_by_label = {label: result for label, (result,) in scores.items()}
     write_json_file(json_file, partial(save_results, results_by_label.values()))
     if report is not None:
@@ -94,7 +104,7 @@ def evaluate(
 
 
 def _show_recipe(recipe: str, result: Result) -> None:
-    from essent.report.parts import short_name
+    from essent.tasks.result import short_name
 
     show_note(f"{short_name(result.provenance['model'])}, {recipe}")
 

@@ -27,13 +27,13 @@ from essent.model.backbone import Backbone
 from essent.model.loading import open_model, read_capabilities
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import Vocabulary
-from essent.report.parts import short_name, shortened
+from essent.report.parts import shortened
 from essent.selection.evaluation import Bench, name_of
 from essent.tasks.base import Task
 from essent.tasks.geometry import average_cosine
 from essent.tasks.locate import load_task
 from essent.tasks.pairs import PairTask
-from essent.tasks.result import plain
+from essent.tasks.result import plain, short_name
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -1,4 +1,4 @@
-"""The results of `evaluate`: by recipe, as a table, as a data frame, and compared."""
+"""The results of `evaluate`: by model and recipe, compared, as a table and as a data frame."""
 
 from __future__ import annotations
 
@@ -8,36 +8,63 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from essent._core.display import html_block, html_lines
 from essent._core.lazy import optional_import
 from essent._core.registry import did_you_mean
 from essent.errors import EssentError, InputError
 from essent.recipe.recipe import Recipe
 from essent.tasks.base import LabeledTask, Task
 from essent.tasks.comparison import Comparison, Scored, compare_each
-from essent.tasks.result import Result, results_table
+from essent.tasks.result import AVERAGE, Key, Result, few_labels_tables, results_table, row_labels, short_names
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-COLUMNS = ["recipe", "task", "metric", "score", "low", "high", "main", "n"]  # columns of `to_frame`
+COLUMNS = ["model", "recipe", "dataset", "metric", "score", "low", "high", "main", "n"]  # columns of `frame`
+MAX_TASKS = 3  # that `repr` lists; of more, it prints the number
 
 
-class ByRecipe(dict[str, list[Result]]):
-    """Results by the text form of a recipe; other spellings, such as "whitening", are accepted as keys.
+class Evaluation(dict[str, list[Result]]):
+    """Results of models and recipes, compared example by example; `evaluate` returns it.
+
+    It is a dictionary from the label of a row to its results, in the order of the tasks. The label is the recipe, with
+    several models "model · recipe", or the model if each has one recipe. Other spellings of a recipe, such as
+    "whitening", are accepted as keys. `print` shows the differences with their intervals, then the table.
 
     Args:
-        results: results by recipe, in the order of the rows.
+        results: results by label, in the order of the rows.
         tasks: the evaluated tasks, for comparisons.
 
     Attributes:
         tasks: as passed.
+
+    Example:
+        >>> from essent import evaluate
+        >>> evaluation = evaluate("sentence-transformers/all-MiniLM-L6-v2", ["mean", "cls"], ["pairs.jsonl"])
+        >>> evaluation
+        <Evaluation: 2 rows on pairs; highest: mean 77.24>
+        >>> evaluation.compare("cls", "mean").is_better
+        False
+        >>> list(evaluation.frame().columns)
+        ['model', 'recipe', 'dataset', 'metric', 'score', 'low', 'high', 'main', 'n']
     """
 
     def __init__(self, results: Mapping[str, list[Result]] | None = None, tasks: Iterable[Task] = ()) -> None:
         super().__init__(results or {})
         self.tasks = tuple(tasks)
         self._tasks = {task.name: task for task in self.tasks if isinstance(task, LabeledTask)}
+
+    @classmethod
+    def of(cls, results: Iterable[Result], tasks: Iterable[Task]) -> Evaluation:
+        """Group results by model and recipe, model by model; the last result of a task replaces earlier ones."""
+        rows: dict[str, dict[str, dict[str, Result]]] = {}
+        for result in results:
+            model, recipe = result.provenance["model"], result.provenance["recipe"]
+            rows.setdefault(model, {}).setdefault(recipe, {})[result.task] = result
+        keys: list[Key] = [(model, recipe) for model, recipes in rows.items() for recipe in recipes]
+        labels = row_labels(keys, short_names(rows)) if len(rows) > 1 else {key: key[1] for key in keys}
+        return cls({labels[key]: list(rows[key[0]][key[1]].values()) for key in keys}, tasks)
 
     def __missing__(self, key: Any) -> list[Result]:
         name = _normalized(key)
@@ -153,20 +180,24 @@ class ByRecipe(dict[str, list[Result]]):
 
     # -- views ------------------------------------------------------------------------------------------------------
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return a data frame with one row per recipe, task and metric: score ×100 and 95 % interval (NaN without one).
+    def frame(self) -> pd.DataFrame:
+        """Return a data frame with one row per model, recipe, task and metric.
 
-        Column `main` marks the main score of each task:
-        `frame[frame.main].pivot(index="recipe", columns="task", values="score")` is the table.
+        It contains the score (×100 for labels), its 95 % interval (NaN without one) and the number of examples. Column
+        `main` marks the main score of each task:
+        `frame[frame.main].pivot(index=["model", "recipe"], columns="dataset", values="score")` is the table.
 
         Raises:
             MissingDependencyError: pandas is not installed.
         """
         pandas = optional_import("pandas", "data")
+        models = {str(result.provenance.get("model", "")) for results in self.values() for result in results}
+        short = short_names(models)
         rows = [
             {
-                "recipe": label,
-                "task": result.task,
+                "model": short[str(result.provenance.get("model", ""))],
+                "recipe": result.provenance.get("recipe", label),
+                "dataset": result.task,
                 "metric": metric,
                 "score": scores[_main_key(result, metric)],
                 "low": scores.get("low", math.nan),
@@ -181,8 +212,21 @@ class ByRecipe(dict[str, list[Result]]):
         frame: pd.DataFrame = pandas.DataFrame(rows, columns=COLUMNS)
         return frame
 
+    def __repr__(self) -> str:
+        names = list(dict.fromkeys(result.task for results in self.values() for result in results))
+        tasks = ", ".join(names) if len(names) <= MAX_TASKS else f"{len(names)} tasks"
+        table = results_table(self)
+        column = next((name for name in table.columns if name == AVERAGE or len(table.columns) == 1), "")
+        best = [f"{label} {table.rows[label][column]:.2f}" for label in self if column and table.is_best(label, column)]
+        highest = f"; highest: {', '.join(best)}" if best else ""
+        return f"<{type(self).__name__}: {len(self)} row{'s' * (len(self) != 1)} on {tasks or 'no task'}{highest}>"
+
+    def __str__(self) -> str:
+        tables = [results_table(self), *few_labels_tables(self)]
+        return "\n".join([*self.summary(), *map(str, tables)])
+
     def _repr_html_(self) -> str:
-        return results_table(self)._repr_html_()
+        return html_block(html_lines(self.summary()), results_table(self)._repr_html_())
 
 
 def _normalized(recipe: Any) -> str:

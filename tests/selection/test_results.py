@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sentence_transformers import SentenceTransformer
 
 from essent import Encoder
-from essent.errors import InputError
-from essent.selection.by_recipe import ByRecipe
+from essent.errors import InputError, ModelError
 from essent.selection.evaluation import default_recipes, evaluate
+from essent.selection.results import Evaluation
 from essent.tasks.base import LabeledTask
 from essent.tasks.comparison import Scored, compare
 from essent.tasks.geometry import GeometryTask
@@ -37,7 +39,7 @@ def test_every_kind_is_compared_on_the_same_units(labelled: LabeledTask, bert: P
     assert by_recipe.compare("cls", "mean") == by_recipe.comparisons()[0] == expected
     assert [c.first for c in by_recipe.comparisons()] == ["cls", "first-last | zscore"]
     assert by_recipe.comparisons("cls")[0].second == "cls"
-    together = ByRecipe({"unchanged": next(iter(evaluate(bert, [], [labelled]).values())), **by_recipe}, [labelled])
+    together = Evaluation({"unchanged": next(iter(evaluate(bert, [], [labelled]).values())), **by_recipe}, [labelled])
     assert [(c.first, c.second) for c in together.comparisons()][1] == ("cls", "unchanged")
 
 
@@ -68,19 +70,19 @@ def test_compare_refusals(bert: Path) -> None:
     with pytest.raises(InputError, match="these results have no labelled pairs"):
         evaluate(bert, RECIPES[:2], [geometry]).comparisons()
     with pytest.raises(InputError, match="no results to compare"):
-        ByRecipe().comparisons()
+        Evaluation().comparisons()
 
 
 def test_evidence_stays_in_memory(bert: Path, tmp_path: Path) -> None:
     by_recipe = evaluate(bert, RECIPES[:2], [TASK])
     save_results(by_recipe["mean"], tmp_path / "results.json")
-    stale = ByRecipe({**by_recipe, "mean": load_results(tmp_path / "results.json")}, by_recipe.tasks)
+    stale = Evaluation({**by_recipe, "mean": load_results(tmp_path / "results.json")}, by_recipe.tasks)
     with pytest.raises(InputError, match="contain no evidence to compare"):
         stale.comparisons()
     assert copy.deepcopy(by_recipe).comparisons() == by_recipe.comparisons()
     (mean,), (cls,) = by_recipe.values()
     noted = {"mean": [replace(mean, notes=("all", "one", "one"))], "cls": [replace(cls, notes=("all",))]}
-    assert ByRecipe(noted).notes() == [f"{mean.task}: all", f"{mean.task}: one (mean)"]
+    assert Evaluation(noted).notes() == [f"{mean.task}: all", f"{mean.task}: one (mean)"]
 
 
 def test_few_labels_and_the_frame(bert: Path) -> None:
@@ -88,15 +90,15 @@ def test_few_labels_and_the_frame(bert: Path) -> None:
     by_recipe = evaluate(bert, RECIPES, tasks, shots=(2, 4))
     assert {"accuracy@2", "accuracy@4"} <= set(by_recipe["mean"][0].metrics)
     assert by_recipe["mean"][0].main_score == evaluate(bert, ["mean"], [classes])["mean"][0].main_score
-    frame = by_recipe.to_frame()
-    assert list(frame.columns) == ["recipe", "task", "metric", "score", "low", "high", "main", "n"]
-    table = frame[frame.main].pivot(index="recipe", columns="task", values="score")
+    frame = by_recipe.frame()
+    assert list(frame.columns) == ["model", "recipe", "dataset", "metric", "score", "low", "high", "main", "n"]
+    table = frame[frame.main].pivot(index="recipe", columns="dataset", values="score")
     for recipe, results in by_recipe.items():
         assert list(table.loc[recipe, [own.name for own in tasks]]) == [result.main_score for result in results]
     few = frame[frame.metric == "accuracy@2"]
     assert list(few.recipe) == list(by_recipe)
     assert (few.low <= few.score).all()
-    assert len(ByRecipe().to_frame()) == 0
+    assert len(Evaluation().frame()) == 0
 
 
 def test_comparisons_in_words(bert: Path) -> None:
@@ -107,10 +109,52 @@ def test_comparisons_in_words(bert: Path) -> None:
     assert [line.split(":")[0] for line in heads] == [f"Compared with mean on {own.name}" for own in (TASK, classes)]
     assert len(lines) == 2 * (1 + len(RECIPES) - 1)
     assert lines[1] == f"  {both.comparisons(task=TASK.name)[0].summary()}"
-    alone = ByRecipe(both, [classes])
+    alone = Evaluation(both, [classes])
     assert "difference of f1_macro ×100" in next(iter(alone.summary("f1_macro")))
     assert next(iter(alone.summary("pearson"))) == next(iter(alone.summary()))  # it is not a score of this task
-    assert not [*ByRecipe({"mean": both["mean"]}, [TASK]).summary(), *ByRecipe(both, []).summary()]
+    assert not [*Evaluation({"mean": both["mean"]}, [TASK]).summary(), *Evaluation(both, []).summary()]
+
+
+def test_models_are_compared(bert: Path, shell_of: Callable[[str], SentenceTransformer], tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    Encoder(bert, "cls").save(str(other))
+    both = evaluate([bert, other, str(bert)], [], [TASK])
+    names = list(both)
+    assert names == [f"{folder.parent.name}/{folder.name}" for folder in (bert, other)]
+    (comparison,) = both.comparisons()
+    assert comparison == replace(
+        evaluate(bert, ["mean", "cls"], [TASK]).compare("cls", "mean"), first=names[1], second=names[0]
+    )
+    lines = str(both).splitlines()
+    assert lines[:2] == list(both.summary())
+    assert lines[1] == f"  {comparison.summary()}"
+    score = max(result.main_score for (result,) in both.values())
+    assert f"{score:.2f}" in "".join(lines[2:])
+    assert repr(both).startswith("<Evaluation: 2 rows on tiny; highest: ")
+    assert repr(both).endswith(f" {score:.2f}>")
+    frame = both.frame()
+    main = frame[frame.main]
+    assert list(main.model) == names
+    assert list(main.score) == [result.main_score for (result,) in both.values()]
+    assert list(zip(main.dataset, main.n, strict=True)) == [("tiny", len(TASK))] * 2
+    loaded = evaluate([shell_of("bert"), shell_of("distilbert"), bert], ["mean", "cls"], [TASK])
+    assert list(loaded)[1:3] == ["SentenceTransformer 1 · cls", "SentenceTransformer 2 · mean"]
+    assert loaded["SentenceTransformer 1 · cls"][0].main_score == loaded[f"{names[0]} · cls"][0].main_score
+
+
+def test_models_that_cannot_be_compared(bert: Path) -> None:
+    with pytest.raises(InputError, match=r"No models: evaluate needs at least one"):
+        evaluate([], ["mean"], [TASK])
+    with pytest.raises(ModelError, match="no-such-folder"):
+        evaluate([bert, "./no-such-folder"], ["mean"], [TASK], report=lambda *_: pytest.fail("a model ran"))
+
+
+def test_one_line(bert: Path) -> None:
+    assert repr(Evaluation()) == "<Evaluation: 0 rows on no task>"
+    tasks = [TASK, *(replace(TASK, name=f"t{number}") for number in range(3))]
+    several = evaluate(bert, ["mean"], tasks)
+    assert repr(several) == f"<Evaluation: 1 row on 4 tasks; highest: mean {several['mean'][0].main_score:.2f}>"
+    assert repr(evaluate(bert, ["mean"], [TASK, labels()])) == "<Evaluation: 1 row on tiny, l>"
 
 
 def test_recipes_of_a_first_look(bert: Path, tmp_path: Path) -> None:
