@@ -1,4 +1,4 @@
-"""Model inspection: token importance, attention heads, mask predictions, and biases of token embeddings."""
+"""Model inspection: a pair of sentences, token importance, heads, mask predictions, biases of token embeddings."""
 
 from essent._core.lazy import needs_torch
 
@@ -12,6 +12,7 @@ with needs_torch(__name__):
         impact_agreement,
         impact_matrix,
     )
+    from essent.lab.explain.pair import PairChange, PairExplanation, explain_pair
     from essent.lab.explain.predictions import MaskPrediction, MaskPredictions, Predicted, mask_predictions
 
 __all__ = [
@@ -21,10 +22,13 @@ __all__ = [
     "Impact",
     "MaskPrediction",
     "MaskPredictions",
+    "PairChange",
+    "PairExplanation",
     "Predicted",
     "SentenceAnisotropy",
     "TokenMap",
     "draw_bias",
+    "explain_pair",
     "head_agreement",
     "impact_agreement",
     "impact_matrix",

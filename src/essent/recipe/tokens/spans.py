@@ -1,4 +1,4 @@
-"""Characters of tokens: which characters of a text each token stands for, and which chunk of the text it belongs to."""
+"""Tokens in a text: their characters, the chunk that each belongs to, and the text without each of them."""
 
 from __future__ import annotations
 
@@ -62,3 +62,8 @@ def filled_spans(backend: Tokenizer, frame: Frame, text: str) -> list[tuple[int,
         encoding = backend.encode(f"{before}{prepared}{after}", add_special_tokens=True)
     spans = [(start - len(before), stop - len(before)) for start, stop in encoding.offsets]
     return list(zip(ids, spans if encoding.ids == ids else [(0, 0)] * len(ids), strict=True))
+
+
+def without_each(ids: np.ndarray, positions: Sequence[int] | np.ndarray) -> list[np.ndarray]:
+    """Return the ids (T,) of a text without the token at each position, or without the tokens of each row (M,R)."""
+    return [np.delete(ids, position) for position in positions]

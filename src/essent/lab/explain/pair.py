@@ -1,0 +1,326 @@
+"""One pair of sentences: cosine, calibrated similarity, the share of each token, and what a negation or a typo changes.
+
+A token's share is what the cosine loses without the token: its id is deleted, as in `POST /explain` of the server. The
+negated and misspelled copies come from the rules of `essent.lab.minimal_pairs`, which are for English.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import batch_to_device, truncate_embeddings
+
+from essent._core.compat import prompt_of
+from essent._core.lazy import optional_import
+from essent._core.texts import check_texts
+from essent._core.types import ModelLike, TextsLike
+from essent.encoder.encoder import Encoder, open_as_it_is
+from essent.errors import InputError, MissingDependencyError, ModelError
+from essent.lab.explain.predictions import shown
+from essent.lab.minimal_pairs.check import make_typo
+from essent.lab.minimal_pairs.english import negate, part_of_speech, replace_word, replaceable, statement
+from essent.lab.minimal_pairs.parsing import Doc, Parser, UnsuitableError, attempt, is_word
+from essent.lab.minimal_pairs.resources import misspellings
+from essent.recipe.recipe import Recipe
+from essent.recipe.tokens.spans import without_each
+from essent.selection.evaluation import name_of
+from essent.tasks.base import unit_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+TOKENS = 8192  # tokens per pass
+COLUMNS = ("sentence", "kind", "text", "cosine", "difference", "to_original")  # of `frame`
+MIN_KNOWN = 0.5  # smallest share of English words in a sentence that is negated
+
+Change: TypeAlias = tuple[int, str, str]  # sentence, kind of change, token or changed sentence; see `PairChange`
+
+
+@dataclass(frozen=True)
+class PairChange:
+    """The pair after one change of one sentence.
+
+    Attributes:
+        sentence: 1 or 2.
+        kind: "token" (left out), "negation" or "typo".
+        text: the token that is left out, or the changed sentence.
+        cosine: cosine of the changed sentence and the other sentence.
+        difference: `cosine` minus the cosine of the pair; what a token gives is minus this.
+        to_original: cosine of the changed sentence and the same sentence without the change.
+
+    Example:
+        >>> from essent.lab.explain import explain_pair
+        >>> model = "sentence-transformers/all-MiniLM-L6-v2"
+        >>> pair = explain_pair(model, "The film was good.", "The film was not good.")
+        >>> [change.text for change in pair.changes if change.kind == "negation"]
+        ['The film was not good.', 'The film was good.']
+    """
+
+    sentence: int
+    kind: str
+    text: str
+    cosine: float
+    difference: float
+    to_original: float
+
+
+@dataclass(frozen=True, repr=False)
+class PairExplanation:
+    """The result of `explain_pair`.
+
+    Attributes:
+        model, recipe: how the vectors were computed.
+        first, second: the sentences.
+        cosine: cosine of their vectors.
+        calibrated: calibrated similarity; None if the model has no calibration.
+        calibration: what `calibrated` means; "" without a calibration.
+        changes: each token left out, each negation and each typo, of the first sentence and then of the second.
+        notes: what could not be computed, and why.
+
+    Example:
+        >>> from essent.lab.explain import explain_pair
+        >>> explain_pair("sentence-transformers/all-MiniLM-L6-v2", "The film was good.", "The film was not good.")
+        PairExplanation(cosine=0.79, first='The film was good.', second='The film was not good.')
+    """
+
+    model: str
+    recipe: str
+    first: str
+    second: str
+    cosine: float
+    calibrated: float | None
+    calibration: str
+    changes: tuple[PairChange, ...]
+    notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        calibrated = "" if self.calibrated is None else f", calibrated={self.calibrated:.2f}"
+        return f"PairExplanation(cosine={self.cosine:.2f}{calibrated}, first={self.first!r}, second={self.second!r})"
+
+    def tokens(self, sentence: int) -> list[tuple[str, float]]:
+        """Return the tokens of sentence 1 or 2 in their order, with what each gives to the cosine.
+
+        Example:
+            >>> from essent.lab.explain import explain_pair
+            >>> model = "sentence-transformers/all-MiniLM-L6-v2"
+            >>> pair = explain_pair(model, "The film was good.", "The film was not good.")
+            >>> [token for token, _ in pair.tokens(2)]
+            ['the', 'film', 'was', 'not', 'good', '.']
+        """
+        chosen = [change for change in self.changes if (change.sentence, change.kind) == (sentence, "token")]
+        return [(change.text, -change.difference) for change in chosen]
+
+    def copies(self) -> list[PairChange]:
+        """Return the changes of whole sentences: negations and typos."""
+        return [change for change in self.changes if change.kind != "token"]
+
+    def frame(self) -> pd.DataFrame:
+        """Return a data frame with one row per change; the columns are the attributes of `PairChange`.
+
+        Raises:
+            MissingDependencyError: pandas is not installed.
+        """
+        pandas = optional_import("pandas", "data")
+        frame: pd.DataFrame = pandas.DataFrame([vars(change) for change in self.changes], columns=COLUMNS)
+        return frame
+
+    def headline(self) -> str:
+        """Return the cosine, and the calibrated similarity with its meaning, as one line."""
+        calibrated = "" if self.calibrated is None else f"; calibrated {self.calibrated:.2f}, {self.calibration}"
+        return f"cosine {self.cosine:.2f}{calibrated}"
+
+    def tables(self) -> list[Table]:
+        """Return tables of tokens and of negations and typos for `rich`; none of an empty one."""
+        from rich import box
+        from rich.table import Column, Table
+        from rich.text import Text
+
+        def right(name: str) -> Column:
+            return Column(name, justify="right", no_wrap=True)
+
+        style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False}
+        tables = []
+        both = [self.tokens(1), self.tokens(2)]
+        if any(both):
+            table = Table("token of 1", right("gives"), "token of 2", right("gives"), **style)
+            for row in range(max(map(len, both))):
+                cells = [(tokens[row][0], signed(tokens[row][1])) if row < len(tokens) else ("", "") for tokens in both]
+                table.add_row(*(Text(part) for cell in cells for part in cell))
+            tables.append(table)
+        if copies := self.copies():
+            numbers = ("cosine", "difference", "to original")
+            table = Table("change", Column("changed sentence", overflow="fold"), *map(right, numbers), **style)
+            for copy in copies:
+                name = f"{copy.kind} in {copy.sentence}"
+                figures = f"{copy.cosine:.2f}", signed(copy.difference), f"{copy.to_original:.2f}"
+                table.add_row(name, Text(copy.text), *figures)
+            tables.append(table)
+        return tables
+
+
+def signed(value: float) -> str:
+    """Format a difference of cosines as "+0.12"; "0.00" without a sign."""
+    return "0.00" if abs(value) < 0.005 else f"{value:+.2f}"
+
+
+def explain_pair(
+    model: ModelLike,
+    first: str,
+    second: str,
+    recipe: Recipe | str | None = None,
+    *,
+    fit_texts: TextsLike | None = None,
+    **options: Any,
+) -> PairExplanation:
+    """Explain the similarity of two sentences: what each token gives, and what a negation or a typo changes.
+
+    What a token gives is the cosine minus the cosine without this token: above 0, it makes the sentences more similar.
+    The sum over tokens is not the cosine, because each is left out alone.
+
+    Args:
+        model: a hub name, a folder, an Encoder or another SentenceTransformer. A saved calibration is used.
+        first, second: the sentences.
+        recipe: a recipe; None runs the model as it is.
+        fit_texts: texts to fit the recipe on, if it learns something (idf, shaping).
+        options: keyword arguments for SentenceTransformer (device, revision …).
+
+    Raises:
+        InputError: a sentence is not a str, or is empty.
+        NotFittedError: the recipe has learned parts, and there are no `fit_texts`.
+
+    Example:
+        >>> from essent.lab.explain import explain_pair
+        >>> model = "sentence-transformers/all-MiniLM-L6-v2"
+        >>> pair = explain_pair(model, "The film was good.", "The film was not good.", "mean")
+        >>> for token, given in pair.tokens(2):
+        ...     print(f"{given:+.1f}  {token}")
+        +0.1  the
+        +0.2  film
+        +0.0  was
+        -0.2  not
+        +0.2  good
+        -0.0  .
+    """
+    pair = check_texts([first, second])
+    if empty := [name for name, text in zip(("first", "second"), pair, strict=True) if not text.strip()]:
+        raise InputError(f"The {empty[0]} sentence is empty. Pass two sentences with at least one word each.")
+    encoder: SentenceTransformer
+    if recipe is not None:
+        encoder = Encoder(model, recipe, **options)
+    else:
+        encoder = model if isinstance(model, SentenceTransformer) else open_as_it_is(model, options)
+    if fit_texts is not None:
+        if not isinstance(encoder, Encoder):
+            raise InputError(f"fit_texts: no recipe describes {name_of(model)}. Pass a recipe, such as 'mean'.")
+        encoder.fit(fit_texts)
+    copies, notes = _copies(pair)
+    vectors = encoder.encode([*pair, *(text for _, _, text in copies)], show_progress_bar=False)
+    units = unit_rows(np.asarray(vectors, np.float64))  # (2+C,K)
+    changed: list[tuple[Change, np.ndarray]] = []
+    for number, text in enumerate(pair, start=1):
+        tokens, without = _without_each_token(encoder, text)
+        changed += [((number, "token", token), unit) for token, unit in zip(tokens, unit_rows(without), strict=True)]
+        changed += [(copy, unit) for copy, unit in zip(copies, units[2:], strict=True) if copy[0] == number]
+        if not tokens:
+            notes.append(f"No tokens of sentence {number}: {_why_no_tokens(encoder)}.")
+    cosine = float(np.clip(units[0] @ units[1], -1, 1))
+    changes = []
+    for (number, kind, text), unit in changed:
+        own, other = np.clip(units[[number - 1, 2 - number]] @ unit, -1, 1).tolist()
+        changes.append(PairChange(number, kind, text, other, other - cosine, own))
+    calibration = getattr(encoder, "calibration", None)
+    return PairExplanation(
+        model=name_of(model),
+        recipe=str(encoder.recipe) if isinstance(encoder, Encoder) else "as saved",
+        first=pair[0],
+        second=pair[1],
+        cosine=cosine,
+        calibrated=None if calibration is None else float(calibration(cosine)),
+        calibration="" if calibration is None else str(calibration),
+        changes=tuple(changes),
+        notes=tuple(notes),
+    )
+
+
+# -- tokens -----------------------------------------------------------------------------------------------------------
+
+
+@torch.inference_mode()
+def _without_each_token(encoder: SentenceTransformer, text: str) -> tuple[list[str], np.ndarray]:
+    """Return the tokens of a text, and its vectors (T,K) without each; none if `_why_no_tokens` says why."""
+    if not isinstance(encoder, Encoder) or len(encoder.module.plan.frames) > 1:
+        return [], np.zeros((0, 1))
+    module, frame = encoder.module, encoder.module.plan.frame
+    (ids,) = module.ids([prompt_of(encoder, None, None) + text])
+    count = len(ids) - len(frame)  # tokens of the text
+    positions = len(frame.before) + np.arange(count)[:, None]  # (T,1)
+    if frame.between is not None:  # the text is repeated
+        count //= 2
+        positions = positions[:count] + np.array([0, count + len(frame.between)])  # (T,2)
+    if count < 2:
+        return [], np.zeros((0, 1))
+    encoder.eval()
+    parts = []
+    for rows in np.array_split(positions, math.ceil(count * len(ids) / TOKENS)):
+        features = module.pad([without.tolist() for without in without_each(np.array(ids), rows)])
+        parts.append(encoder(batch_to_device(features, encoder.device))["sentence_embedding"].double().cpu())
+    vectors = torch.cat(parts)  # (T,K)
+    vectors = vectors if encoder.truncate_dim is None else truncate_embeddings(vectors, encoder.truncate_dim)
+    vocabulary = module.backbone.vocabulary
+    return [shown(vocabulary, ids[position]) for position in positions[:, 0]], vectors.numpy()
+
+
+def _why_no_tokens(encoder: SentenceTransformer) -> str:
+    if not isinstance(encoder, Encoder):
+        return "no recipe describes the model's modules"
+    if len(encoder.module.plan.frames) > 1:
+        return "the recipe adds several templates"
+    return "it has only one"
+
+
+# -- negations and typos ----------------------------------------------------------------------------------------------
+
+
+def _copies(pair: Sequence[str]) -> tuple[list[Change], list[str]]:
+    """Return a negated and a misspelled copy of each sentence, and notes on copies that the rules cannot make."""
+    try:
+        docs, listed = Parser()(pair), misspellings()
+    except (MissingDependencyError, ModelError) as error:
+        return [], [f"No negations and typos: {error}"]
+    copies: list[Change] = []
+    notes = []
+    for number, doc in enumerate(docs, start=1):
+        made = {"negation": attempt(_negated, doc), "typo": attempt(_misspelled, doc, listed)}
+        for kind, text in made.items():
+            if isinstance(text, UnsuitableError):
+                notes.append(f"No {kind} of sentence {number}: {text}.")
+            else:
+                copies.append((number, kind, text))
+    return copies, notes
+
+
+def _negated(doc: Doc) -> str:
+    """Negate the main verb, or remove its negation; raise UnsuitableError if no rule applies."""
+    known = [is_word(token.lower_) for token in doc if token.is_alpha and part_of_speech(token)]
+    if known and np.mean(known) < MIN_KNOWN:
+        raise UnsuitableError("words", "most of its words are not English")
+    return negate(statement(doc)).text
+
+
+def _misspelled(doc: Doc, listed: Mapping[str, Sequence[str]]) -> str:
+    """Misspell a verb or adjective, or else the longest word; raise UnsuitableError if none has a typo."""
+    rng = np.random.default_rng([0, zlib.crc32(str(doc.user_data["text"]).encode())])  # as `build` draws typos
+    longest = sorted((token for token in doc if token.is_alpha), key=len, reverse=True)
+    for token in [*replaceable(doc), *longest]:
+        typo = attempt(make_typo, token.text, rng, listed)
+        if not isinstance(typo, UnsuitableError):
+            return replace_word(token, typo[0])
+    raise UnsuitableError("typo", "no word of at least three letters has a typo")

