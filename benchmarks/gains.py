@@ -1,0 +1,158 @@
+"""What essent gains on a model, for four uses: the table of README. Scores ×100, gains over `mean` with 95 % intervals.
+
+    python benchmarks/gains.py measure NAME=DIR --data DIR --out FOLDER [--recipe RECIPE] [--steps 150]
+    python benchmarks/gains.py table FOLDER
+
+Uses, each on at most `--units` pairs, texts or queries, drawn once and the same for all models: similarity (STS-B test,
+Spearman), classes (TREC, accuracy of a probe on the test part), clusters (Stack Overflow, accuracy of k-means) and
+retrieval (queries made from pairs of STS-B test with a score of at least 4, nDCG@10).
+
+- mean: the mean of the last layer.
+- recipe: for similarity, what `search` chooses by the labels of STS-B dev; for the others, what it chooses on `--units`
+  other texts without labels, in the space in which `improve` begins. With `--recipe`, this recipe for all uses.
+- trained: all weights, contrastively, on training sentences of STS-B and SICK without labels; not with `--steps 0`.
+- static: the recipe for similarity distilled to a table of word vectors, on these sentences.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from essent import Encoder, distill, search, train
+from essent.improvement.plan import space_of
+from essent.tasks import LabeledTask, Scored, compare, load_task
+from essent.tasks.comparison import bootstrap, interval
+from router import pairs_of, task_of
+
+SIMILARITY, CLASSES, CLUSTERS, RETRIEVAL = USES = ("similarity", "classes", "clusters", "retrieval")
+SETTINGS = {"recipe": "mean", "projection_head": "whiten", "temperature": 0.1, "learning_rate": 1e-4, "batch_size": 64}
+
+
+class Data:
+    """The task of each use, and the texts on which nothing is scored, to choose recipes and to train on."""
+
+    def __init__(self, folder: Path, units: int) -> None:
+        self.random, self.units, sts = np.random.default_rng(0), units, folder / "sts"
+        files = [sts / f"{name}.train.jsonl" for name in ("stsb", "sickr")]
+        self.training = self.draw({row[f"sentence{side}"]: 0 for row in sum(map(pairs_of, files), []) for side in (1, 2)})
+        self.tasks: dict[str, LabeledTask] = {}
+        self.chosen_on: dict[str, Any] = {RETRIEVAL: self.training[:units]}
+        for use, source in (
+            (SIMILARITY, sts / "stsb.test.jsonl"),
+            (CLASSES, folder / "classification" / "trec.train.jsonl"),
+            (CLUSTERS, f"clustering:{folder / 'clustering' / 'stackoverflow.jsonl'}"),
+        ):
+            task = load_task(source)
+            assert isinstance(task, LabeledTask)
+            order = self.random.permutation([number for number, item in enumerate(task.items()) if learned(task, number)])
+            self.chosen_on[use] = [task.items()[number][0] for number in order[units : 2 * units]]
+            excluded = np.zeros(task.units, bool)
+            excluded[order[units:]] = True
+            self.tasks[use] = task.without(excluded)
+        dev = load_task(sts / "stsb.dev.jsonl")
+        assert isinstance(dev, LabeledTask)
+        self.chosen_on[SIMILARITY] = dev.without(self.random.permutation(dev.units) >= units)
+        rows = pairs_of(sts / "stsb.test.jsonl")
+        close = self.draw([row for row in rows if float(row["score"]) >= 4])[:units]
+        others = [row["sentence2"] for row in self.draw(rows)[:units]]
+        self.tasks[RETRIEVAL] = task_of(
+            "retrieval", [row["sentence1"] for row in close], [row["sentence2"] for row in close], others
+        )
+
+    def draw(self, rows: Any) -> list[Any]:
+        """Return the rows in random order."""
+        rows = list(rows)
+        return [rows[number] for number in self.random.permutation(len(rows))]
+
+
+def learned(task: Any, number: int) -> bool:
+    """Return whether an example is not in the test part of a task with parts; those are all scored."""
+    return getattr(getattr(task, task.examples_in)[number], "part", None) != "test"
+
+
+def measure(options: argparse.Namespace) -> None:
+    name, _, model = options.model.partition("=")
+    data, steps, recipe = Data(options.data, options.units), options.steps, options.recipe
+    recipes = dict.fromkeys(USES, recipe) if recipe else {
+        use: str(search(model, data.chosen_on[use], space_of("full" if use == SIMILARITY else "small"), use=use).best)
+        for use in USES
+    }  # fmt: skip
+    print(name, recipes, flush=True)
+    measured: dict[str, Any] = {"recipes": recipes, "scores": {use: {} for use in USES}}
+    with tempfile.TemporaryDirectory() as folder:
+        trained = None
+        if steps:
+            trained = train(model, data.training, "simcse-unsup", output=folder, max_steps=steps, **SETTINGS)
+        corpus = data.training[: options.corpus]
+        static = distill(model, corpus, teacher=recipes[SIMILARITY]).encoder
+        for use, task in data.tasks.items():
+            texts = task.texts()
+            encoders: dict[str, Any] = {
+                "mean": Encoder(model, "mean"),
+                "recipe": Encoder(model, recipes[use]).fit(texts),
+                **({"trained": trained} if trained is not None else {}),
+                "static": static,
+            }
+            evidence = np.stack([task.run(encoder).evidence for encoder in encoders.values()])
+            scored = Scored(task, task.score_names[0], list(encoders), evidence)
+            low, high = interval(bootstrap(task, evidence[:1])[0])
+            measured["scores"][use]["mean"] = (float(scored.scores()[0]), low, high)
+            for number, method in enumerate(list(encoders)[1:], start=1):
+                gain = compare([scored], method, "mean")
+                measured["scores"][use][method] = (float(scored.scores()[number]), gain.difference, gain.low, gain.high)
+            print(name, use, measured["scores"][use], flush=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / f"{name}.json").write_text(json.dumps(measured, indent=1))
+
+
+def table(options: argparse.Namespace) -> None:
+    """Print Markdown rows, and the recipes."""
+    print("| model | use | `mean` | recipe | trained | static |\n|---|---|--:|--:|--:|--:|")
+    files = sorted(options.out.glob("*.json"))
+    for file in files:
+        measured = json.loads(file.read_text())
+        for use, scores in measured["scores"].items():
+            cells = [f"{scores['mean'][0]:.1f}", *(cell(scores.get(method)) for method in ("recipe", "trained", "static"))]
+            print(f"| {file.stem} | {use} | {' | '.join(cells)} |")
+    for file in files:
+        for use, recipe in json.loads(file.read_text())["recipes"].items():
+            print(f"{file.stem}, {use}: {recipe}")
+
+
+def cell(score: Sequence[float] | None) -> str:
+    """A score and its gain with the interval; bold if it is better than `mean`."""
+    if score is None:
+        return "–"
+    value, gain, low, high = score
+    shown = f"{value:.1f}" if low <= 0 else f"**{value:.1f}**"
+    return f"{shown} [{low:+.1f}, {high:+.1f}]" if gain or low or high else shown
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    one = commands.add_parser("measure")
+    one.set_defaults(run=measure)
+    one.add_argument("model", help="NAME=DIR")
+    one.add_argument("--data", required=True, type=Path)
+    one.add_argument("--out", required=True, type=Path)
+    one.add_argument("--recipe")
+    one.add_argument("--units", type=int, default=1000)
+    one.add_argument("--corpus", type=int, default=20_000)
+    one.add_argument("--steps", type=int, default=150)
+    shown = commands.add_parser("table")
+    shown.set_defaults(run=table)
+    shown.add_argument("out", type=Path)
+    options = parser.parse_args()
+    options.run(options)
+
+
+if __name__ == "__main__":
+    main()
