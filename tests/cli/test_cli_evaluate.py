@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
-from command_line import error, read_json, run, write_rows
+from command_line import error, read_json, run, write_pairs, write_rows
 from essent import evaluate
 from essent.tasks.result import load_results
 from families import Folders
@@ -45,6 +46,25 @@ def test_comparisons_of_mixed_tasks(tiny: str, pairs: Path, tmp_path: Path) -> N
     assert "Compared with mean on my-pairs: difference of spearman" in mixed.stdout
     assert "Compared with mean on classes: difference of accuracy" in mixed.stdout
     assert "Accuracy@2 ×100" in mixed.stdout
+
+
+def test_columns_with_other_names(tiny: str, pairs: Path, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in pairs.read_text("utf-8").splitlines()]
+    names = {"sentence1": "First", "sentence2": "second", "score": "Rating"}
+    own = write_rows(tmp_path / "mine.jsonl", ({names[key]: value for key, value in row.items()} for row in rows))
+    columns = ("--columns", "sentence1=First,sentence2=second", "score=rating")
+    output = tmp_path / "results.json"
+    run("evaluate", "-m", tiny, "-r", "mean", "-d", own, *columns, "--json", output)
+    (expected,) = evaluate(tiny, ["mean"], [str(pairs)])["mean"]
+    (stored,) = load_results(output)
+    assert stored.main_score == pytest.approx(expected.main_score)
+    assert stored.provenance["sha256"] == expected.provenance["sha256"]
+    board = tmp_path / "board.json"
+    test = write_pairs(tmp_path / "test.jsonl", 1)
+    run("search", "-m", tiny, "--data", own, "--space", "layers", *columns, "--json", board)
+    assert read_json(board)["provenance"]["data"] == "mine"
+    refused = error("search", "-m", tiny, "--data", own, "--space", "layers", *columns, "--test", test)
+    assert "test.jsonl, line 1: no column 'First' for 'sentence1'" in refused
 
 
 def test_the_model_as_it_is(tiny: str, pairs: Path, tmp_path: Path) -> None:

@@ -20,6 +20,13 @@ encode --nope a.txt -m x -o v.npy ~ Unknown option: --nope. Write ./--nope for a
 recipes --json --force ~ Unknown option: --force.
 encode a.txt -m x -m y -o v.npy ~ Parameter -m specified multiple times.
 encode a.txt -m x -o v.npy --engine tf ~ Choose from: "auto", "torch", "openvino", "onnx".
+evaluate -m x -d classes.csv --columns body ~ --columns 'body': must be ROLE=COLUMN, such as text=body. Roles: text,
+evaluate -m x -d classes.csv --columns body=text ~ Unknown role 'body' in columns
+evaluate -m x -d classes.csv --columns text=text,label=kind ~ no column 'kind' for 'label'. Columns: 'text', 'label'
+search -m x -d classes.csv --columns text=text text=label ~ --columns names two columns for 'text': 'text' and 'label'
+search -m x --texts many.txt --columns text=body ~ there are neither. For the texts of a table, use --column.
+improve -m x --texts many.txt -o new --columns text=body ~ there are neither. For the texts of a table, use --column.
+improve -m x --texts many.txt -o new -d classes.csv --columns label=kind ~ no column 'kind' for 'label'
 search -m x --texts [a].txt ~ [a].txt does not exist
 recipes maen ~ Unknown recipe 'maen'. Did you mean 'mean'
 encode texts.txt -m x -o folder.npy ~ is a folder

@@ -13,6 +13,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
+from command_line import write_rows
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.recipe.recipe import Recipe
 from essent.selection.leaderboard import Leaderboard
@@ -230,6 +231,19 @@ def test_bad_input_is_refused_before_the_model_is_loaded(
     monkeypatch.setattr("essent.selection.run.load", lambda *_: pytest.fail("the model was loaded"))
     with pytest.raises(error, match=message):
         search(str(bert), arguments.pop("data", TASK), **arguments)
+
+
+def test_columns_of_data_and_tests(shell: SentenceTransformer, tmp_path: Path) -> None:
+    names = {"sentence1": "a", "sentence2": "b", "score": "gold"}
+    rows = [dict(zip(names.values(), pair[:3], strict=True)) for pair in TASK.pairs]
+    test = write_rows(tmp_path / "t.jsonl", ({"a": "x y", "b": f"z {number}", "gold": number} for number in range(9)))
+    space = Space((), (Recipe.parse("cls"),))
+    board = search(shell, rows, space, columns=names, test=[str(test)])
+    expected = search(shell, TASK, space)
+    assert board.trials == expected.trials
+    assert [check.task for check in board.checks] == ["t"]
+    with pytest.raises(InputError, match="columns are those of labelled data or tests"):
+        search(shell, [f"The text of number {number}." for number in range(9)], columns=names)
 
 
 def test_leaderboard_without_scores(shell: SentenceTransformer) -> None:

@@ -28,6 +28,7 @@ def evaluate(
     as_is: bool = False,
     data: opt.Data = None,
     data_folder: opt.Folder = None,
+    columns: opt.Columns = None,
     fit: opt.Fit = None,
     shots: list[int] | None = None,
     json_file: opt.Json = None,
@@ -47,6 +48,7 @@ def evaluate(
     ```console
     $ essent evaluate -m bert-base-uncased -r mean "first-last | zscore" ditto:1-10 -d stsb
     $ essent evaluate -m ./my-model -r mean -d stsb sickr my-pairs.csv --data-folder data --json results.json
+    $ essent evaluate -m ./model-a ./model-b --as-is -d reviews.csv --columns text=body,label=category
     $ essent evaluate -m ./my-model -r mean first-last -d my-classes.csv --shots 8 16 64 --report page.html
     $ essent evaluate results.json search.json --report page.html
     ```
@@ -60,6 +62,8 @@ def evaluate(
         data: Tasks (stsb, trec, agnews, geometry:stsb), groups (sts7, transfer7, clustering6, classification12) or
             files (pairs.csv, classification:FILE, clustering:FILE). Default: sts7.
         data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
+        columns: Columns of labelled files, as ROLE=COLUMN: text=body,label=category. Roles: text, sentence1, sentence2,
+            query, document, negative, label, score, cluster, relevance, split, subset.
         fit: Texts to fit the recipes on (token counts, shaping), the papers' superscript W.
         shots: Add a table of accuracies with this number of labels per class, e.g. 8 16 64.
         json_file: Write the results with their provenance as JSON; - is standard output.
@@ -86,6 +90,7 @@ def evaluate(
         return
     if as_is and not recipe and fit is not None:
         raise InputError("--fit needs a recipe to fit, but --as-is runs none. Add one with --recipe.")
+    named_columns = opt.parse_columns(columns)
     prepare_torch("essent evaluate")
     from essent._core.hub import reach_model
     from essent.engine.choice import EngineChoice
@@ -96,8 +101,8 @@ def evaluate(
     from essent.tasks.locate import load_task
 
     EngineChoice(engine, precision)  # wrong ones are refused before data are read
-    tasks = [load_task(name, data_folder) for name in expand_groups(data) or STS7]
-    fit_texts = None if fit is None else read_files(fit)
+    tasks = [load_task(name, data_folder, columns=named_columns) for name in expand_groups(data) or STS7]
+    fit_texts = None if fit is None else read_files(fit, named_columns.get("text", "text"))
     for name in dict.fromkeys(model[1:]):  # raise for a missing model before another has run for an hour
         reach_model(name, run.options)
     settings: dict[str, Any] = {"shots": shots or [], "engine": engine, "precision": precision, **run.options}

@@ -3,7 +3,7 @@
 An option with several values accepts them in a row or repeated: `-r mean cls`, `-r mean -r cls`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,6 +12,7 @@ from cyclopts import CycloptsError, Group, Parameter
 from cyclopts.validators import Number
 
 from essent.errors import InputError
+from essent.tasks.columns import ROLES, check_roles
 
 INPUTS = Group("Inputs", sort_key=1)
 OUTPUTS = Group("Outputs", sort_key=2)
@@ -46,6 +47,24 @@ def refuse(options: Mapping[str, Any], reason: str) -> None:
             raise InputError(f"{name} {reason}")
 
 
+def parse_columns(items: Sequence[str] | None) -> dict[str, str]:
+    """Parse "text=body,label=category" to columns by role.
+
+    Raises:
+        InputError: an item without "=", an unknown role, or a role twice.
+    """
+    columns: dict[str, str] = {}
+    for item in ",".join(items or ()).split(",") if items else ():
+        role, equals, name = (part.strip() for part in item.partition("="))
+        if not equals:
+            raise InputError(f"--columns {item!r}: must be ROLE=COLUMN, such as text=body. Roles: {', '.join(ROLES)}.")
+        if role in columns:
+            raise InputError(f"--columns names two columns for {role!r}: {columns[role]!r} and {name!r}.")
+        columns[role] = name
+    check_roles(columns)
+    return columns
+
+
 Stream = Parameter(allow_leading_hyphen=True, validator=_check_stream)  # "-" is standard input or output
 
 
@@ -61,6 +80,7 @@ Data = Annotated[list[str] | None, Parameter(alias="-d")]
 Labels = Annotated[list[str] | None, Parameter(group=INPUTS)]
 Folder = Annotated[Path | None, Parameter(group=INPUTS)]
 Column = Annotated[str, Parameter(group=INPUTS)]
+Columns = Annotated[list[str] | None, Parameter(group=INPUTS)]
 Fit = Annotated[list[Path] | None, Parameter(group=INPUTS)]
 Output = Annotated[Path, Parameter(alias="-o")]
 Json = Annotated[Path | None, Stream, Parameter(name="--json", group=OUTPUTS)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -83,6 +83,7 @@ def search(
     data: opt.Data = None,
     texts: opt.AnyTexts = None,
     use: opt.Use = None,
+    columns: opt.Columns = None,
     column: opt.Column = "text",
     space: Annotated[str, Parameter(alias="-s")] = "auto",
     ask: Annotated[int | None, Parameter(group=opt.INPUTS)] = None,
@@ -111,7 +112,9 @@ def search(
             rank decides.
         texts: Choose without labels on these texts; sentences of running text must be in their original order.
         use: What the vectors are for, if there are no labels. Default: similarity.
-        column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
+        columns: Columns of labelled files, as ROLE=COLUMN: text=body,label=category. Roles: text, sentence1, sentence2,
+            query, document, negative, label, score, cluster, relevance, split, subset.
+        column: Column with the texts of --texts, in .jsonl, .csv, .tsv and .parquet files.
         space: Search space: auto (full, or decoder for a causal language model), heads, layers, weights, shaping, full,
             decoder, or a .yaml file of grids.
         ask: Select this number of pairs of --texts to annotate by hand: those on which the recipes disagree most.
@@ -125,6 +128,7 @@ def search(
         opt.refuse({"--ask": ask}, "selects pairs of unlabelled texts to annotate. Pass the texts with --texts.")
     if ask is not None and use not in (None, "similarity"):
         raise InputError(f"--ask selects pairs for similarity, not for {use}. Drop --ask, or label texts for --data.")
+    named_columns = opt.parse_columns(columns)
     options.check_outputs()
     check_report(report, options.force)
     prepare_torch("essent search")
@@ -133,7 +137,7 @@ def search(
     from essent.selection.space import find_space
 
     find_space(space)  # an unknown space is refused before data are read
-    inputs = _read_inputs(data, texts, column, options.data_folder)
+    inputs = _read_inputs(data, texts, column, options.data_folder, named_columns)
     work = options.work
     if ask is not None:
         ask_work, work = (None, None) if work is None else (work / "ask", work / "search")
@@ -141,7 +145,8 @@ def search(
         inputs = _annotated_pairs(ask_file, inputs, select)
         if inputs is None:
             return
-    board = run_search(model, inputs, space, use=use, work=work, **options.arguments, **options.options)
+    arguments = {"columns": named_columns, **options.arguments, **options.options}
+    board = run_search(model, inputs, space, use=use, work=work, **arguments)
     show_board(board, options)
     write_json_file(options.json_file, board.to_json)
     if report is not None:
@@ -149,7 +154,13 @@ def search(
     save_best(board, options.output)
 
 
-def _read_inputs(data: Sequence[str] | None, texts: Sequence[Path] | None, column: str, folder: Path | None) -> Any:
+def _read_inputs(
+    data: Sequence[str] | None,
+    texts: Sequence[Path] | None,
+    column: str,
+    folder: Path | None,
+    columns: Mapping[str, str],
+) -> Any:
     """Read labelled data (one task or several) or unlabelled texts."""
     from essent.tasks.locate import load_labelled
 
@@ -159,7 +170,7 @@ def _read_inputs(data: Sequence[str] | None, texts: Sequence[Path] | None, colum
         return read_files(texts or [], column)
     if unlabelled := [name for name in data if name.lower().endswith(".txt")]:
         raise InputError(f"{unlabelled[0]} has no labels. Texts without labels are for --texts.")
-    tasks = [load_labelled(name, folder) for name in expand_groups(data)]
+    tasks = [load_labelled(name, folder, columns=columns) for name in expand_groups(data)]
     return tasks[0] if len(tasks) == 1 else tasks
 
 

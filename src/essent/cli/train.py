@@ -238,6 +238,7 @@ def improve(
     data: opt.Data = None,
     test: opt.Labels = None,
     data_folder: opt.Folder = None,
+    columns: opt.Columns = None,
     column: opt.Column = "text",
     budget: str = "30m",
     goal: Literal["quality", "speed", "size"] = "quality",
@@ -263,6 +264,8 @@ def improve(
         data: Labelled data of any kind to choose on, as in search. Default: choose without labels.
         test: Tasks on which the results are measured; the choice never reads them.
         data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
+        columns: Columns of labelled files, as ROLE=COLUMN: text=body,label=category. Roles: text, sentence1, sentence2,
+            query, document, negative, label, score, cluster, relevance, split, subset.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         budget: Maximum total time, such as 90s, 30m or 1.5h.
         goal: Which result to recommend: quality (the encoder), speed or size (the static table or the graph, if it
@@ -270,6 +273,7 @@ def improve(
         use: What the vectors are for. Without labels, it decides the criterion, and only for similarity is the model
             trained. Default: similarity of sentences, or what the labels measure.
     """
+    named_columns = opt.parse_columns(columns)
     prepare_torch("essent improve")
     from essent.improvement.run import improve as run_improvement
 
@@ -280,6 +284,7 @@ def improve(
         output=output,
         test=expand_groups(test),
         folder=data_folder,
+        columns=named_columns,
         budget=budget,
         goal=goal,
         use=use,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ from essent.selection.search_data import held_out
 from essent.selection.space import Grid, Space
 from essent.static.table import rank_agreement
 from essent.tasks.base import LabeledTask, unit_rows
+from essent.tasks.columns import NO_TABLE
 from essent.tasks.comparison import Scored, draws_of, interval, mean_of_data_sets
 from essent.tasks.examples import Pair
 from essent.tasks.locate import load_labelled
@@ -70,7 +71,14 @@ class Inputs(NamedTuple):
         }
 
 
-def read_inputs(texts: Any, data: Any, test: Any, folder: str | Path | None, seed: int) -> Inputs:
+def read_inputs(
+    texts: Any,
+    data: Any,
+    test: Any,
+    folder: str | Path | None,
+    seed: int,
+    columns: Mapping[str, str] | None = None,
+) -> Inputs:
     """Check texts and labels before a model is loaded.
 
     Texts of the tests are removed from the texts, and labels that are also in the data from the tests.
@@ -79,12 +87,15 @@ def read_inputs(texts: Any, data: Any, test: Any, folder: str | Path | None, see
         InputError: too few distinct texts, two data sets with one name, or a test whose labels are all in the data.
         DataError, UnknownNameError: labels that cannot be read.
     """
-    tasks = [load_labelled(source, folder).for_choice() for source in _as_list(data)]
+    tasks = [load_labelled(source, folder, columns=columns).for_choice() for source in _as_list(data)]
     names = [task.name for task in tasks]
     if duplicate := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"Two data sets have the name {duplicate!r}. Rename a file, or remove one.")
     distinct = dict.fromkeys(mend_surrogates(text) for text in check_texts(texts) if text.strip())
-    checked = held_out(_as_list(test), folder, [], [item for task in tasks for item in task.read_items()])
+    if columns and not tasks and not _as_list(test):
+        raise InputError(NO_TABLE)
+    labelled = [item for task in tasks for item in task.read_items()]
+    checked = held_out(_as_list(test), folder, [], labelled, columns)
     notes = [
         f"{check.left_out} {check.task.unit} of the test {check.task.name} are also in the data and are excluded."
         for check in checked

@@ -56,6 +56,7 @@ def improve(
     output: str | Path,
     test: Any = (),
     folder: str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
     budget: str = "30m",
     goal: str = "quality",
     use: str | None = None,
@@ -78,6 +79,8 @@ def improve(
         output: the folder to write: encoder, static, graph, report.html, improvement.json.
         test: tasks on which every result is measured, but nothing is chosen.
         folder: local data for task names, as in `essent.tasks.load_task`.
+        columns: names of the columns of labelled files and rows by role, such as {"text": "body", "label":
+            "category"}; see `essent.tasks.load_task`.
         budget: maximum time for all steps together, such as 90s, 30m or 1.5h.
         goal: quality (the answer is the encoder), speed or size (the static table, or the graph, if good enough).
         use: what the vectors are for: similarity, clusters, classes or retrieval. Without labels, the criterion of this
@@ -110,7 +113,7 @@ def improve(
         raise InputError(f"seed={seed!r}: must be a whole number of at least 0.")
     seconds, options = parse_budget(budget), dict(options or {})
     check_library(".html")
-    inputs = read_inputs(texts, data, test, folder, seed)
+    inputs = read_inputs(texts, data, test, folder, seed, columns)
     if criterion == TOPICS and not inputs.tasks:
         Topics.of(inputs.texts, seed)  # refuses texts that it cannot measure, before the model is loaded
     identity = {

@@ -65,6 +65,7 @@ def evaluate(
     tasks: Sequence[TaskLike],
     *,
     data: str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
     fit_texts: Sequence[str] | None = None,
     frequency_texts: Sequence[str] | None = None,
     batch_size: int = 32,
@@ -91,6 +92,8 @@ def evaluate(
             frame, a `datasets.Dataset`, a list of dictionaries or of (sentence1, sentence2, score). The columns
             determine the kind of the rows.
         data: folder of local data for task names, as in `essent.tasks.load_task`.
+        columns: names of the columns of files and of rows by role, if they differ from the usual ones, such as
+            {"text": "body", "label": "category"}; see `essent.tasks.load_task`.
         fit_texts: fit the shaping on these instead of each task's texts (superscript W).
         frequency_texts: count tokens on these instead of each task's texts (idf^W).
         batch_size: texts per forward pass.
@@ -129,7 +132,7 @@ def evaluate(
         if is_table or isinstance(values, (str, Path, Recipe)):
             raise InputError(f"{name} must be a list: use [{values!r:.60}] instead of a {type(values).__name__}.")
     parsed = list(dict.fromkeys(map(Recipe.parse, recipes)))
-    loaded_tasks = _load_tasks(tasks, data, shots)
+    loaded_tasks = _load_tasks(tasks, data, columns, shots)
     if not parsed and (fit_texts is not None or frequency_texts is not None):
         raise InputError("fit_texts and frequency_texts are used by recipes only, but recipes is empty.")
     engine_provenance = {name: chosen for name, chosen in asdict(choice).items() if chosen != AUTO}
@@ -223,14 +226,16 @@ def _open_unchanged(model: ModelLike, options: dict[str, Any], max_seq_length: i
     return choose(encoder, choice.engine, choice.precision)
 
 
-def _load_tasks(tasks: Sequence[TaskLike], data: str | Path | None, shots: Sequence[int]) -> list[Task]:
+def _load_tasks(
+    tasks: Sequence[TaskLike], data: str | Path | None, columns: Mapping[str, str] | None, shots: Sequence[int]
+) -> list[Task]:
     """Return the tasks, with accuracy with few labels as a further score of labelled texts.
 
     Raises:
         InputError: no tasks, two with one name, or shots that are not whole numbers above 0 or lack labelled texts.
         DataError: a task without a test part.
     """
-    loaded = [as_task(task, data, number) for number, task in enumerate(tasks, start=1)]
+    loaded = [as_task(task, data, number, columns) for number, task in enumerate(tasks, start=1)]
     if isinstance(shots, (int, str)) or any(type(shot) is not int or shot < 1 for shot in shots):
         raise InputError(f"shots={shots!r}: must be a list of numbers of labels per class, such as [8, 16, 64].")
     if not loaded:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +39,7 @@ from essent.selection.sweep import Passes, Sweep, score_stored
 from essent.selection.use import UNKNOWN_USE, check_use, is_label_free, misfit
 from essent.selection.verdict import score_on_tests
 from essent.tasks.base import LabeledTask, prompt_note
+from essent.tasks.columns import NO_TABLE
 from essent.tasks.result import library_versions
 
 BASELINES = ("mean", "first-last")
@@ -54,6 +55,7 @@ def search(
     weights: Sequence[float] = (),
     test: Sequence[LabeledTask | str] = (),
     folder: str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
     baselines: Sequence[str] = BASELINES,
     top: int = 20,
     seed: int = 0,
@@ -82,6 +84,8 @@ def search(
         weights: one weight per data set for the mean of the ranks; by default all are equal.
         test: tasks on which the leader is compared with the baselines; the choice does not read them.
         folder: local data for task names, as in `essent.tasks.load_task`.
+        columns: names of the columns of labelled files and rows by role, such as {"text": "body", "label":
+            "category"}; see `essent.tasks.load_task`.
         baselines: recipes that the leader is compared with; added to the space. By default "static" for static models.
         top: number of rows with an interval.
         seed: of resampling and of the pairs that "teacher" draws.
@@ -108,12 +112,14 @@ def search(
     check_size(top, "top")
     settings = _check_settings(memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
-    data_sets = _data_sets(data, folder, criterion, weights, seed, check_use(use))
+    data_sets = _data_sets(data, folder, columns, criterion, weights, seed, check_use(use))
+    if columns and not test and all(data_set.task is None for data_set in data_sets):
+        raise InputError(NO_TABLE)
     if use is None and not criterion and any(data_set.task is None for data_set in data_sets) and report is not None:
         report(UNKNOWN_USE)
     texts = [text for data_set in data_sets for text in data_set.texts]
     labelled = [unit for data_set in data_sets for unit in data_set.labelled_items]
-    tests = held_out(test, folder, texts, labelled)
+    tests = held_out(test, folder, texts, labelled, columns)
     with run_passes(model, space, data_sets, baselines, settings) as run:
         board = make_board(run, top, seed)
     notes = [*board.notes, *(note for data_set in data_sets if data_set.task for note in data_set.task.notes)]
@@ -223,6 +229,7 @@ def _check_settings(*settings: Any) -> SearchSettings:
 def _data_sets(
     data: Any,
     folder: str | Path | None,
+    columns: Mapping[str, str] | None,
     criterion: str | Sequence[str],
     weights: Sequence[float],
     seed: int,
@@ -237,7 +244,7 @@ def _data_sets(
     if any(not weight > 0 for weight in weights):
         raise InputError(f"The weights of data sets must be positive, not {list(weights)!r}.")
     data_sets = [
-        SearchData.of(source, folder, criterion, seed, float(weight), use)
+        SearchData.of(source, folder, criterion, seed, float(weight), use, columns)
         for source, weight in zip(sources, weights or [1.0] * len(sources), strict=True)
     ]
     names = [data_set.name for data_set in data_sets]

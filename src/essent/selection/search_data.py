@@ -91,13 +91,14 @@ class SearchData:
         seed: int,
         weight: float = 1.0,
         use: str = SIMILARITY,
+        columns: Mapping[str, str] | None = None,
     ) -> SearchData:
         """Read the data and check the criteria.
 
         Raises:
             InputError, DataError, UnknownNameError: no data, or a criterion that the data do not have.
         """
-        name, task, texts, pairs = read_data(data, folder)
+        name, task, texts, pairs = read_data(data, folder, columns)
         criteria = tuple(dict.fromkeys([criterion] if isinstance(criterion, str) else criterion))
         if task is None:
             criteria = criteria or (CRITERIA[use],)
@@ -214,7 +215,9 @@ def _check_criterion(spec: str, name: str, task: LabeledTask | None) -> None:
     raise UnknownNameError(f"Unknown criterion {spec!r}. {hint} {allowed}")
 
 
-def read_data(data: Any, folder: str | Path | None) -> tuple[str, LabeledTask | None, list[str], Pairs]:
+def read_data(
+    data: Any, folder: str | Path | None, columns: Mapping[str, str] | None = None
+) -> tuple[str, LabeledTask | None, list[str], Pairs]:
     """Return the name, labels, texts and unlabelled pairs of a search's data.
 
     Raises:
@@ -231,7 +234,7 @@ def read_data(data: Any, folder: str | Path | None) -> tuple[str, LabeledTask | 
     task: LabeledTask | None = None
     pairs: Pairs = []
     if is_source or isinstance(rows[0], Mapping) or (isinstance(rows[0], (tuple, list)) and len(rows[0]) > 2):
-        task = load_labelled(data if is_source else rows, folder).for_choice()
+        task = load_labelled(data if is_source else rows, folder, columns=columns).for_choice()
         name, texts = task.name, task.texts()
     elif all(isinstance(row, (tuple, list)) and len(row) == 2 for row in rows):
         check_texts([text for row in rows for text in row])
@@ -261,6 +264,7 @@ def held_out(
     folder: str | Path | None,
     texts: Sequence[str],
     labelled: Sequence[tuple[str, ...]],
+    columns: Mapping[str, str] | None = None,
 ) -> list[HeldOut]:
     """Return the test tasks without the units that the choice has read.
 
@@ -276,7 +280,7 @@ def held_out(
     searched_texts, labelled_units = _normalized(texts), set(map(_normalized, labelled))
     remaining = []
     for test in tests:
-        task = load_labelled(test, folder)
+        task = load_labelled(test, folder, columns=columns)
         units = list(map(_normalized, task.items()))
         is_labelled = np.array([unit in labelled_units for unit in units])
         if is_labelled.all():

@@ -25,10 +25,9 @@ from essent._core.hub import check_dataset
 from essent._core.lazy import optional_import
 from essent._core.registry import did_you_mean
 from essent.errors import DataError
+from essent.tasks.columns import SIDES, TEXT_COLUMN, renamed
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
-SIDES = (("sentence1", "sent1", "text1", "sentence_a"), ("sentence2", "sent2", "text2", "sentence_b"))
-TEXT_COLUMN = "text"  # column of JSON texts without a name
 GZIP = b"\x1f\x8b"
 LONGEST_FIELD = 2**31 - 1  # in CSV files
 
@@ -89,12 +88,15 @@ def text_value(row: Row, column: str, value: Any) -> str:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def located_rows(path: str | Path, *, number_columns: bool = False) -> list[Row]:
+def located_rows(
+    path: str | Path, *, number_columns: bool = False, columns: Mapping[str, str] | None = None
+) -> list[Row]:
     """Read a file of rows; values are strings in CSV and TSV files, and have the type of the file otherwise.
 
     Args:
         number_columns: rename the second of two columns with the same name to "NAME.1", as pandas does; by default an
             error.
+        columns: names of columns by role, see `essent.tasks.columns.renamed`.
 
     Raises:
         DataError: no such file (the message lists similar names), another suffix, no rows, or an invalid row.
@@ -114,7 +116,7 @@ def located_rows(path: str | Path, *, number_columns: bool = False) -> list[Row]
         rows = list(_json_rows(path, read_text(path)))
     if not rows:
         raise DataError(f"{path} has no rows.")
-    return rows
+    return renamed(rows, columns)
 
 
 def read_texts(path: str | Path, columns: str | Sequence[str] | None = None) -> list[str]:
@@ -304,10 +306,10 @@ def hub_rows(repo: str, revision: str | None, split: str, instead: str) -> list[
     return [Row(f"hub data set {repo}, split {split}, row {n}", values) for n, values in enumerate(rows, start=1)]
 
 
-def rows_in_memory(table: Any, name: str) -> list[Row]:
+def rows_in_memory(table: Any, name: str, columns: Mapping[str, str] | None = None) -> list[Row]:
     """Return the rows of a frame, an Arrow table, a `datasets.Dataset` or a list.
 
-    A plain tuple consists of sentence1, sentence2, score and optionally subset.
+    A plain tuple consists of sentence1, sentence2, score and optionally subset. `columns` are as in `located_rows`.
 
     Raises:
         DataError: no rows, or a row that is neither a dictionary nor such a tuple.
@@ -315,7 +317,7 @@ def rows_in_memory(table: Any, name: str) -> list[Row]:
     located = [Row(f"{name}, row {number}", _columns_of(row)) for number, row in enumerate(rows_of(table), start=1)]
     if not located:
         raise DataError(f"The task {name!r} has no rows.")
-    return located
+    return renamed(located, columns)
 
 
 def rows_of(table: Any) -> list[Any]:

@@ -7,21 +7,25 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from essent.errors import DataError
-from essent.tasks.data import SIDES, TEXT_COLUMN, Row
+from essent.tasks.columns import (
+    ANCHOR,
+    CLUSTER,
+    DUPLICATE,
+    GRADE,
+    LABEL,
+    NEGATIVE,
+    POSITIVE,
+    SCORE,
+    SIDES,
+    SPLIT,
+    SUBSET,
+    TEXT,
+    TEXT_COLUMN,
+)
+from essent.tasks.data import Row
 
 PARTS = ("train", "dev", "test")
 PART_NAMES = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "trial": "dev", "test": "test"}
-# Accepted names of columns, ignoring case; the first one present is used.
-SCORE = ("score", "similarity_score", "relatedness_score", "label")
-TEXT = (TEXT_COLUMN, "sentence", "string")
-LABEL = ("label_coarse", "label", "class", "category", "gold_label")
-SPLIT = ("split", "part")
-ANCHOR = ("anchor", "query", "question", "sentence", "sentence1", "text")
-POSITIVE = ("positive", "answer", "document", "passage")
-NEGATIVE = ("negative",)
-GRADE = ("grade", "relevance", "relevant", "score", "label")
-DUPLICATE = ("is_duplicate", "duplicate", "is_paraphrase", "paraphrase", "label")
-CLUSTER = ("cluster", "cluster_id")
 TRUE, FALSE = ("1", "1.0", "true", "yes", "duplicate"), ("0", "0.0", "false", "no", "not_duplicate")
 COLUMNS = {
     "pairs": "sentence1, sentence2, score",
@@ -108,7 +112,7 @@ def kind_of(rows: Sequence[Row]) -> str:
     known = "; ".join(f"{kind} ({columns})" for kind, columns in COLUMNS.items())
     raise DataError(
         f"{rows[0].where}: no kind of labels has the columns {', '.join(map(repr, rows[0].values)) or '(none)'}. "
-        f"Rename the columns to those of one kind: {known}."
+        f"Rename the columns to those of one kind, or name them with --columns (columns=…): {known}."
     )
 
 
@@ -243,7 +247,7 @@ def _score(row: Row) -> float:
 
 
 def _subset(row: Row) -> str | None:
-    column = row.column(["subset"])
+    column = row.column(SUBSET)
     subset = None if column is None else row.values[column]
     if isinstance(subset, bool) or not isinstance(subset, (str, int, type(None))) or subset == "":
         raise DataError(f"{row.where}: 'subset' must be a text or a whole number, not {subset!r}.")

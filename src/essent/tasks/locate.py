@@ -13,6 +13,7 @@ from essent.errors import DataError, InputError, UnknownNameError
 from essent.tasks.base import LabeledTask, Task, as_matrix
 from essent.tasks.catalogue import ON_HUB, Clusters, DataSet, Labels, Pairs, find_row, task_names
 from essent.tasks.clusters import ClusterTask
+from essent.tasks.columns import check_roles
 from essent.tasks.data import SUFFIXES, Row, hub_rows, located_rows, rows_in_memory
 from essent.tasks.examples import (
     COLUMNS,
@@ -41,7 +42,9 @@ OF_ROWS: dict[str, tuple[Callable[..., LabeledTask], Callable[[Sequence[Row]], l
 GEOMETRY = {"geometry": "simcse", "geometry-raw": "raw"}
 
 
-def load_task(name: str | Path, data: str | Path | None = None) -> LabeledTask | GeometryTask:
+def load_task(
+    name: str | Path, data: str | Path | None = None, *, columns: Mapping[str, str] | None = None
+) -> LabeledTask | GeometryTask:
     """Load a task by name, or from a file or folder.
 
     Args:
@@ -59,6 +62,9 @@ def load_task(name: str | Path, data: str | Path | None = None) -> LabeledTask |
         data: folder with local files of catalogue tasks; None reads the hub. The first existing file is read, of
             `sts/NAME.jsonl` (`classification/`, `clustering/`) and `NAME.jsonl` (also .json, .csv, .tsv, .parquet;
             `NAME.SPLIT.jsonl` first, and without SPLIT the test split of pairs). Ignored for files and folders.
+        columns: names of the columns of a file by role, if they differ from the usual ones: {"text": "body", "label":
+            "category"}. Roles are the keys of `essent.tasks.columns.ROLES`. Ignored for tasks of the catalogue and
+            BEIR's layout.
 
     Raises:
         UnknownNameError: no such task or split.
@@ -76,26 +82,29 @@ def load_task(name: str | Path, data: str | Path | None = None) -> LabeledTask |
         >>> load_task("stsb", data="data").name  # reads data/sts/stsb.jsonl
         'stsb'
     """
+    check_roles(columns or {})
     kind, colon, target = str(name).partition(":")
     if colon and kind in GEOMETRY:
-        return GeometryTask.of_pairs(load_pairs(target, data), GEOMETRY[kind])
+        return GeometryTask.of_pairs(load_pairs(target, data, columns=columns), GEOMETRY[kind])
     if colon and kind in COLUMNS:
-        return _task_of_kind(kind, target, data)
+        return _task_of_kind(kind, target, data, columns)
     path = Path(name)
     if is_beir(path):
         return beir_task(path)
     if isinstance(name, Path) or _is_file_name(path):
-        return _task_of_file(path)
+        return _task_of_file(path, columns=columns)
     try:
         row, split = find_row(str(name))
     except UnknownNameError:
         if path.exists():
-            return _task_of_file(path)
+            return _task_of_file(path, columns=columns)
         raise
     return _task_of_catalogue(row, split, None if data is None else Path(data))
 
 
-def load_pairs(name: str | Path, data: str | Path | None = None) -> PairTask:
+def load_pairs(
+    name: str | Path, data: str | Path | None = None, *, columns: Mapping[str, str] | None = None
+) -> PairTask:
     """Load a task of scored pairs; see `load_task`.
 
     Raises:
@@ -107,7 +116,7 @@ def load_pairs(name: str | Path, data: str | Path | None = None) -> PairTask:
         >>> task.pairs[0].sentence1, task.pairs[0].score
         ('Nina is still too young to drive.', 5.0)
     """
-    task = load_task(name, data)
+    task = load_task(name, data, columns=columns)
     if not isinstance(task, PairTask):
         raise InputError(
             f"Expected scored pairs, but {name} contains {getattr(task, 'kind', 'geometry')}. Give one of "
@@ -116,7 +125,9 @@ def load_pairs(name: str | Path, data: str | Path | None = None) -> PairTask:
     return task
 
 
-def as_task(source: Any, folder: str | Path | None = None, number: int = 1) -> Task:
+def as_task(
+    source: Any, folder: str | Path | None = None, number: int = 1, columns: Mapping[str, str] | None = None
+) -> Task:
     """Convert a task's name, a file or rows in memory to a task; a task is returned unchanged.
 
     Args:
@@ -124,13 +135,14 @@ def as_task(source: Any, folder: str | Path | None = None, number: int = 1) -> T
             score). Their kind follows from their columns and names the task: "pairs", "pairs 2".
         folder: local data for task names.
         number: of this task among several.
+        columns: names of the columns of a file or of rows by role, as in `load_task`.
 
     Raises:
         InputError: another type.
         DataError: as `load_task`.
     """
     if isinstance(source, (str, Path)):
-        return load_task(source, folder)
+        return load_task(source, folder, columns=columns)
     if hasattr(source, "score_vectors"):
         task: Task = source
         return task
@@ -139,18 +151,20 @@ def as_task(source: Any, folder: str | Path | None = None, number: int = 1) -> T
             f"Task {number} is a {type(source).__name__}. A task is a name, a file, a Task, or rows in a list, a frame "
             "or a data set. Give several tasks as a list: [rows], not rows."
         )
-    rows = rows_in_memory(source, "data" if number == 1 else f"data {number}")
+    rows = rows_in_memory(source, "data" if number == 1 else f"data {number}", columns)
     kind = kind_of(rows)
-    return _task_of_rows(kind, kind if number == 1 else f"{kind} {number}", rows, {"source": "memory"})
+    return _task_of_rows(kind, kind if number == 1 else f"{kind} {number}", rows, _source("memory", columns))
 
 
-def load_labelled(source: Any, folder: str | Path | None = None) -> LabeledTask:
+def load_labelled(
+    source: Any, folder: str | Path | None = None, *, columns: Mapping[str, str] | None = None
+) -> LabeledTask:
     """Convert a source to a task with labels; see `as_task`.
 
     Raises:
         InputError: minimal pairs or geometry, which have no score for a search.
     """
-    task = as_task(source, folder)
+    task = as_task(source, folder, columns=columns)
     if not isinstance(task, LabeledTask):
         raise InputError(f"{source} has no labels to search on. Give labelled data of a kind: {', '.join(COLUMNS)}.")
     return task
@@ -307,24 +321,31 @@ def _task_of_rows(kind: str, name: str, rows: Sequence[Row], source: Mapping[str
     return task_class(name, tuple(convert(rows)), source=source)
 
 
-def _task_of_file(path: Path, kind: str | None = None) -> LabeledTask:
+def _source(name: str, columns: Mapping[str, str] | None) -> dict[str, Any]:
+    return {"source": name, **({"columns": dict(columns)} if columns else {})}
+
+
+def _task_of_file(path: Path, kind: str | None = None, columns: Mapping[str, str] | None = None) -> LabeledTask:
     """Create a task from a file, by default of the kind of its columns; a given kind is part of the task's name.
 
     If the file is NAME.train.jsonl and contains labelled texts, its siblings NAME.dev.jsonl and NAME.test.jsonl are
     read as well (or the siblings of NAME.dev.jsonl, or of NAME.test.jsonl).
     """
-    rows = located_rows(path)
-    prefix, source, kind = f"{kind}." if kind else "", {"source": str(path)}, kind or kind_of(rows)
+    rows = located_rows(path, columns=columns)
+    prefix, source, kind = f"{kind}." if kind else "", _source(str(path), columns), kind or kind_of(rows)
     name, _, part = path.stem.rpartition(".")
     files = {other: path.with_name(f"{name}.{other}{path.suffix}") for other in PART_NAMES}
     files = {other: file for other, file in files.items() if file.is_file()}
     if kind == "classification" and name and part in files and len(files) > 1:
-        return _task_of_rows(kind, prefix + name, _rows_of_parts(files), source)
+        return _task_of_rows(kind, prefix + name, _rows_of_parts(files, columns), source)
     return _task_of_rows(kind, prefix + path.stem, rows, source)
 
 
-def _rows_of_parts(files: Mapping[str, Path | None] | Mapping[str | None, Path | None]) -> list[Row]:
-    return [row for part, path in files.items() if path for row in _with_part(located_rows(path), part)]
+def _rows_of_parts(
+    files: Mapping[str, Path | None] | Mapping[str | None, Path | None], columns: Mapping[str, str] | None = None
+) -> list[Row]:
+    read = {part: located_rows(path, columns=columns) for part, path in files.items() if path}
+    return [row for part, rows in read.items() for row in _with_part(rows, part)]
 
 
 def _with_part(rows: list[Row], part: str | None) -> list[Row]:
@@ -335,13 +356,13 @@ def _with_part(rows: list[Row], part: str | None) -> list[Row]:
     return [Row(row.where, {**cells, "split": part}) for row, cells in zip(rows, without, strict=True)]
 
 
-def _task_of_kind(kind: str, name: str, data: str | Path | None) -> LabeledTask:
+def _task_of_kind(kind: str, name: str, data: str | Path | None, columns: Mapping[str, str] | None) -> LabeledTask:
     """Read a file, or a data set of the catalogue, as the given kind."""
     path = Path(name)
     if kind == "retrieval" and (path.is_dir() or is_beir(path)):
         return beir_task(path)
     if path.exists() or _is_file_name(path):
-        return _task_of_file(path, kind)
+        return _task_of_file(path, kind, columns)
     base, dot, part = name.partition(".")
     task = load_task(base, data)
     if not isinstance(task, (LabelTask, ClusterTask)):
@@ -349,9 +370,9 @@ def _task_of_kind(kind: str, name: str, data: str | Path | None) -> LabeledTask:
     examples = [example for example in task.examples if example.part == (part or "test")]
     if dot and not examples:
         raise DataError(f"The data set {base!r} has no part {part!r}.")
-    columns = ("text",) if len(task.examples[0].texts) == 1 else ("sentence1", "sentence2")
+    names = ("text",) if len(task.examples[0].texts) == 1 else ("sentence1", "sentence2")
     rows = [
-        Row(f"{name}, example {number}", {**dict(zip(columns, example.texts, strict=True)), "label": example.target})
+        Row(f"{name}, example {number}", {**dict(zip(names, example.texts, strict=True)), "label": example.target})
         for number, example in enumerate(examples or task.examples, start=1)
     ]
     return _task_of_rows(kind, f"{kind}.{name}", rows, dict(task.source))
