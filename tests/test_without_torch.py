@@ -187,6 +187,7 @@ COMMANDS = {
     "serve": "other --port 0",
     "demo": "",
     "lab reproduce": "",
+    "lab explain": "dogs cats -m bert-base-uncased",
     "lab explain mask": "dogs -m bert-base-uncased",
     "lab explain bias": "-m bert-base-uncased -o made.png",
     "lab minimal-pairs evaluate": "-m static -d pairs.jsonl",

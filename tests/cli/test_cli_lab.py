@@ -12,10 +12,12 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 
 from command_line import error, read_json, run, write_pairs, write_rows
 from essent import Encoder
+from essent.lab.explain.pair import explain_pair
 from essent.lab.explain.predictions import mask_predictions
 from essent.selection.evaluation import evaluate
 from essent.tasks.heros import load_heros, verdict
 from essent.tasks.result import load_results
+from essent.tasks.sample import sample_texts
 
 # -- minimal pairs -----------------------------------------------------------------------------------------------------
 
@@ -113,6 +115,22 @@ def test_subset_of_the_tasks(bert: Path, tmp_path: Path) -> None:
 
 
 # -- explain and templates ---------------------------------------------------------------------------------------------
+
+
+def test_explain_a_pair(tiny: str, lines: Path, tmp_path: Path) -> None:
+    picture, words = tmp_path / "pair.png", ("The cat sat.", "The dog [sat].")
+    done = run("lab", "explain", *words, "-m", tiny, "-r", "mean | zscore", "--fit", lines, "-o", picture)
+    fit_texts = lines.read_text().splitlines()
+    pair = explain_pair(tiny, *words, "mean | zscore", fit_texts=fit_texts, device="cpu")
+    assert done.stdout.startswith(f"cosine {pair.cosine:.2f}\n")
+    assert all(token in done.stdout for token, _ in [*pair.tokens(1), *pair.tokens(2)])
+    assert all(f"{copy.cosine:.2f}" in done.stdout and copy.text in done.stdout for copy in pair.copies())
+    assert all(note in done.stderr for note in pair.notes)
+    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    Encoder(tiny, "mean").calibrate(sample_texts()[:20]).save(str(tmp_path / "calibrated"))
+    done = run("lab", "explain", *words, "-m", tmp_path / "calibrated")
+    assert ", calibrated " in done.stdout
+    assert "share of 190 random pairs of 20 texts" in done.stdout
 
 
 def test_mask(tiny: str, lines: Path, tmp_path: Path) -> None:

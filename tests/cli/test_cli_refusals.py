@@ -95,6 +95,12 @@ lab minimal-pairs evaluate -m TINY -d bad.tsv ~ bad.tsv, line 3
 lab minimal-pairs build -t none.txt -o pairs.jsonl ~ does not exist
 lab minimal-pairs fit none.csv -m x -o fitted.txt ~ .json
 lab minimal-pairs sheet none.jsonl -o sheet.csv ~ does not exist
+lab explain dogs -m x ~ SECOND requires an argument
+lab explain dogs cats -m x -o pair.jpg ~ Pictures end in .png, .svg, .pdf
+lab explain dogs cats -m x --fit texts.txt ~ Add one with --recipe
+lab explain dogs cats -m x -r nothing ~ Unknown recipe
+lab explain dogs cats -m TINY -r "mean | zscore" ~ --fit FILE
+lab explain dogs "" -m TINY ~ second sentence is empty
 lab explain mask -m x ~ Pass texts
 lab explain mask -m x dogs --json results.json ~ already exists
 lab explain bias -m TINY -o texts.txt ~ is a file
@@ -142,6 +148,7 @@ def test_refusals_of_outputs_that_exist(tiny: str, pairs: Path, tmp_path: Path) 
         ("search", "-m", tiny, "-d", pairs, "--report", output),
         ("lab", "minimal-pairs", "evaluate", "-m", tiny, "-d", pairs, "--report", output),
         ("lab", "reproduce", "ditto-6", "-m", tiny, "--json", output),
+        ("lab", "explain", "a dog", "a cat", "-m", tiny, "-o", output),
         ("check", tiny, "--json", output),
     ):
         assert "--force" in error(*command)

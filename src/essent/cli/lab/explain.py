@@ -1,8 +1,9 @@
-"""`essent lab explain`: predictions at a template's mask, and biases of token embeddings."""
+"""`essent lab explain`: one pair of sentences, predictions at a template's mask, and biases of token embeddings."""
 
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -10,10 +11,72 @@ from cyclopts import Parameter
 from essent._core.atomic import write_json
 from essent._core.lazy import optional_import
 from essent.cli import options as opt
-from essent.cli.console import prepare_torch, results, show_note, wants_progress
+from essent.cli.console import prepare_torch, results, show_lines, show_note, wants_progress
 from essent.cli.files import check_folder, check_output, write_json_file
 from essent.cli.texts import read_files
-from essent.errors import InputError
+from essent.errors import InputError, NotFittedError
+from essent.recipe.recipe import Recipe
+
+PICTURES = (".png", ".svg", ".pdf")
+
+
+def pair(
+    first: Annotated[str, Parameter(name="FIRST")],
+    second: Annotated[str, Parameter(name="SECOND")],
+    /,
+    *,
+    model: opt.Model,
+    recipe: opt.Recipe = None,
+    fit: opt.Fit = None,
+    column: opt.Column = "text",
+    output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    run: opt.Run = opt.Run(),
+) -> None:
+    """Explain the similarity of two sentences.
+
+    Prints their cosine, the calibrated similarity if the model has one, what each token gives to the cosine (the cosine
+    minus the cosine without the token), and what a negation or a typo in either sentence changes. Negations and typos
+    are made by the rules of `essent lab minimal-pairs build`, for English, and need the extra heros.
+
+    ```console
+    $ essent lab explain "The film was good." "The film was not good." -m all-MiniLM-L6-v2 -r mean -o pair.png
+    ```
+
+    Args:
+        first: A sentence.
+        second: Another sentence.
+        model: A model on the hub, or a folder.
+        recipe: Recipe of the vectors. Default: the model's own pooling.
+        fit: Texts to fit the recipe on (token counts, shaping), the papers' superscript W.
+        column: Column with the texts of --fit, in .jsonl, .csv, .tsv and .parquet files.
+        output: Also draw a picture: .png, .svg or .pdf.
+    """
+    if output is not None and output.suffix.lower() not in PICTURES:
+        raise InputError(f"{output}: unknown format {output.suffix!r}. Pictures end in {', '.join(PICTURES)}.")
+    if fit is not None and recipe is None:
+        raise InputError("--fit needs a recipe to fit. Add one with --recipe.")
+    parsed = None if recipe is None else Recipe.parse(recipe)
+    check_output(output, run.force)
+    if output is not None:
+        optional_import("matplotlib", "demo")
+    prepare_torch("essent lab explain")
+    from essent.lab.explain.pair import explain_pair
+    from essent.lab.explain.pair_picture import draw_pair
+
+    fit_texts = None if fit is None else read_files(fit, column)
+    try:
+        explanation = explain_pair(model, first, second, parsed, fit_texts=fit_texts, **run.options)
+    except NotFittedError:
+        raise NotFittedError(f"The recipe {recipe!r} must be fitted on texts. Pass them with --fit FILE.") from None
+    show_lines([explanation.headline()])
+    if explanation.calibration:
+        show_lines([f"calibrated: {explanation.calibration}"])
+    results().print(*explanation.tables(), sep="")
+    for note in explanation.notes:
+        show_note(note)
+    if output is not None:
+        draw_pair(explanation, output)
+        show_note(f"Wrote {output}.")
 
 
 def mask(

@@ -13,6 +13,7 @@ with needs_torch(__name__):
         impact_matrix,
     )
     from essent.lab.explain.pair import PairChange, PairExplanation, explain_pair
+    from essent.lab.explain.pair_picture import draw_pair
     from essent.lab.explain.predictions import MaskPrediction, MaskPredictions, Predicted, mask_predictions
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "SentenceAnisotropy",
     "TokenMap",
     "draw_bias",
+    "draw_pair",
     "explain_pair",
     "head_agreement",
     "impact_agreement",

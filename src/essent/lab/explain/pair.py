@@ -133,9 +133,8 @@ class PairExplanation:
         return frame
 
     def headline(self) -> str:
-        """Return the cosine, and the calibrated similarity with its meaning, as one line."""
-        calibrated = "" if self.calibrated is None else f"; calibrated {self.calibrated:.2f}, {self.calibration}"
-        return f"cosine {self.cosine:.2f}{calibrated}"
+        """Return "cosine 0.79", and the calibrated similarity if there is one."""
+        return f"cosine {self.cosine:.2f}" + ("" if self.calibrated is None else f", calibrated {self.calibrated:.2f}")
 
     def tables(self) -> list[Table]:
         """Return tables of tokens and of negations and typos for `rich`; none of an empty one."""
