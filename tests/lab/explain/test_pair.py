@@ -110,6 +110,17 @@ def test_repeated_text_loses_both_tokens(bert: Path, monkeypatch: pytest.MonkeyP
     assert (ids[rows[:, 0]] == ids[rows[:, 1]]).all()
 
 
+def test_default_prompts_count(bert: Path) -> None:
+    encoder = Encoder(bert, "mean", prompts={"query": "man: "}, default_prompt_name="query")
+    pair = explain_pair(encoder, CORPUS[0], CORPUS[1])
+    prompted = explain_pair(bert, f"man: {CORPUS[0]}", f"man: {CORPUS[1]}", "mean")
+    for sentence in (1, 2):
+        tokens, given = zip(*pair.tokens(sentence), strict=True)
+        assert tokens == tuple(token for token, _ in prompted.tokens(sentence))
+        assert given == pytest.approx([value for _, value in prompted.tokens(sentence)], abs=1e-6)
+    assert pair.cosine == pytest.approx(prompted.cosine, abs=1e-6)
+
+
 def test_long_texts_run_in_several_passes(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = explain_pair(bert, CORPUS[0], CORPUS[1], "mean")
     monkeypatch.setattr(module, "TOKENS", 20)

@@ -182,7 +182,8 @@ def explain_pair(
     """Explain the similarity of two sentences: what each token gives, and what a negation or a typo changes.
 
     What a token gives is the cosine minus the cosine without this token: above 0, it makes the sentences more similar.
-    The sum over tokens is not the cosine, because each is left out alone.
+    The sum over tokens is not the cosine, because each is left out alone. The model's default prompt, if it has one, is
+    put before both sentences, and its tokens are among theirs.
 
     Args:
         model: a hub name, a folder, an Encoder or another SentenceTransformer. A saved calibration is used.
@@ -297,8 +298,8 @@ def _copies(pair: Sequence[str]) -> tuple[list[Change], list[str]]:
     copies: list[Change] = []
     notes = []
     for number, doc in enumerate(docs, start=1):
-        made = {"negation": attempt(_negated, doc), "typo": attempt(_misspelled, doc, listed)}
-        for kind, text in made.items():
+        text_by_kind = {"negation": attempt(_negated, doc), "typo": attempt(_misspelled, doc, listed)}
+        for kind, text in text_by_kind.items():
             if isinstance(text, UnsuitableError):
                 notes.append(f"No {kind} of sentence {number}: {text}.")
             else:
