@@ -13,17 +13,19 @@ import mteb
 import numpy as np
 import pytest
 from datasets import Dataset
-from mteb.abstasks import AbsTaskSTS
+from mteb.abstasks import AbsTaskRetrieval, AbsTaskSTS
 from mteb.abstasks.task_metadata import TaskMetadata
 
 from essent import Encoder
 from essent.errors import DataError, InputError
-from essent.selection.mteb import identify, read_mteb_results, to_mteb
+from essent.selection.mteb import compare_mteb_results, identify, read_mteb_results, to_mteb
+from essent.tasks.comparison import Scored, compare
 from essent.tasks.examples import MinimalPair, Pair
 from essent.tasks.geometry import GeometryTask
 from essent.tasks.heros import HerosTask
 from essent.tasks.pairs import PairTask
 from essent.tasks.result import Result
+from essent.tasks.retrieval import RetrievalTask
 from families import CORPUS
 from selection_samples import clusters, duplicates, labels
 
@@ -255,6 +257,107 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
         (tmp_path / "bad.json").write_bytes(content)
         with pytest.raises(DataError, match=r"bad\.json is not a JSON file"):
             read_mteb_results(tmp_path)
+
+
+# -- models compared by MTEB's results ---------------------------------------------------------------------------------
+
+
+class TinyRetrieval(AbsTaskRetrieval):
+    """Four queries and eight documents, in memory."""
+
+    metadata = TaskMetadata(
+        name="TinyRetrieval",
+        description="Four queries.",
+        type="Retrieval",
+        category="t2t",
+        main_score="ndcg_at_10",
+        eval_langs=["eng-Latn"],
+        dataset={"path": "in-memory", "revision": "1"},
+    )
+
+    def load_data(self, **options: Any) -> None:
+        corpus = Dataset.from_dict({"id": [*DOCUMENTS], "title": [""] * len(DOCUMENTS), "text": [*DOCUMENTS.values()]})
+        queries = Dataset.from_dict({"id": [*ANSWERS], "text": [f"What of {DOCUMENTS[d]}" for d in ANSWERS.values()]})
+        relevant = {query: {document: 1} for query, document in ANSWERS.items()}
+        split = {"corpus": corpus, "queries": queries, "relevant_docs": relevant, "top_ranked": None}
+        self.dataset = {"default": {"test": split}}
+        self.data_loaded = True
+
+
+DOCUMENTS = {f"d{number}": text for number, text in enumerate(SENTENCES[:8])}
+ANSWERS = {f"q{number}": f"d{2 * number}" for number in range(4)}
+RETRIEVAL = RetrievalTask(
+    "tiny retrieval",
+    {query: f"What of {DOCUMENTS[document]}" for query, document in ANSWERS.items()},
+    DOCUMENTS,
+    {query: {document: 1} for query, document in ANSWERS.items()},
+)
+
+
+@pytest.fixture(scope="module")
+def two_models(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], list[Encoder]]:
+    """Folders with MTEB's results and predictions of two encoders."""
+    folders = [tmp_path_factory.mktemp("mteb") for _ in range(2)]
+    encoders = [identify(Encoder(bert, recipe, device="cpu"), f"me/{recipe}") for recipe in ("mean", "cls")]
+    for folder, encoder in zip(folders, encoders, strict=True):
+        cache, options = mteb.ResultCache(folder / "results"), {"co2_tracker": False, "show_progress_bar": False}
+        tasks = [TinySTS(), TinyRetrieval(), to_mteb(labels())]
+        mteb.evaluate(encoder, tasks, cache=cache, prediction_folder=folder / "predictions", **options)
+    return folders, encoders
+
+
+def test_predictions_are_compared_in_pairs(two_models: tuple[list[Path], list[Encoder]]) -> None:
+    folders, encoders = two_models
+    tasks = {"TinySTS": PAIRS, "TinyRetrieval": RETRIEVAL, "l": labels()}
+    compared = compare_mteb_results(folders, tasks)  # type: ignore[arg-type]
+    assert list(compared) == ["me/mean", "me/cls"]
+    for name, task in tasks.items():
+        results = [task.run(encoder) for encoder in encoders]
+        for row, own in zip(compared.values(), results, strict=True):
+            (result,) = [result for result in row if result.task == name]
+            assert result.main_score == pytest.approx(own.main_score, abs=1e-3)
+            assert result.n == task.units
+        evidence = np.stack([result.evidence for result in results if result.evidence is not None])
+        expected = compare([Scored(task, task.score_names[0], ["me/mean", "me/cls"], evidence)], "me/cls", "me/mean")
+        comparison = compared.compare("me/cls", "me/mean", name)
+        numbers = [(c.difference, c.low, c.high, c.p) for c in (comparison, expected)]
+        assert numbers[0] == pytest.approx(numbers[1], abs=1e-3)
+        assert comparison.summary() in str(compared)
+    assert "No interval" not in str(compared)
+
+
+def test_results_without_predictions_have_no_interval(two_models: tuple[list[Path], list[Encoder]]) -> None:
+    folders, _ = two_models
+    without = compare_mteb_results([folder / "results" for folder in folders])
+    assert str(without).startswith(
+        "No interval of the differences on TinyRetrieval, TinySTS, l: the results have no scores"
+    )
+    partly = str(compare_mteb_results(folders, {"TinySTS": PAIRS}))
+    assert "Compared with me/mean on TinySTS: difference of spearman" in partly
+    assert "No interval of the differences on TinyRetrieval, l: " in partly
+    assert list(without.frame().model.unique()) == ["me/mean", "me/cls"]
+
+
+def test_refused_comparisons(two_models: tuple[list[Path], list[Encoder]]) -> None:
+    folders, _ = two_models
+    other = PairTask("other", tuple(pair._replace(score=-pair.score) for pair in PAIRS.pairs))
+    fewer = PairTask("fewer", PAIRS.pairs[1:])
+    results = [folder / "results" for folder in folders]
+    for paths, labelled, error, message in (
+        (folders, {"TinyST": PAIRS}, InputError, "no results of the task 'TinyST'. Did you mean 'TinySTS'"),
+        (folders, {"TinySTS": labels()}, DataError, "expected scored pairs or retrieval, not classification"),
+        (folders, {"TinySTS": other}, DataError, r"score -?\d+\.\d\d with these labels, but MTEB saved"),
+        (
+            folders,
+            {"TinySTS": fewer},
+            DataError,
+            "do not fit the labels: 6 similarities of 5 pairs",
+        ),
+        (results, {"TinySTS": PAIRS}, DataError, "no predictions of me/mean for TinySTS.*prediction_folder=FOLDER"),
+        (folders, {"TinySTS": RETRIEVAL}, DataError, "do not fit the labels: KeyError: 'q0'"),
+    ):
+        with pytest.raises(error, match=message):
+            compare_mteb_results(paths, labelled)  # type: ignore[arg-type]
 
 
 def test_reading_needs_no_mteb(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 COLUMNS = ["model", "recipe", "dataset", "metric", "score", "low", "high", "main", "n"]  # columns of `frame`
-MAX_TASKS = 3  # that `repr` lists; of more, it prints the number
+MAX_TASKS = 3  # that a line lists; of more, it has the number
 
 
 class Evaluation(dict[str, list[Result]]):
@@ -115,19 +115,30 @@ class Evaluation(dict[str, list[Result]]):
     def summary(self, score: str = "") -> Iterator[str]:
         """Yield a heading, then a sentence per recipe compared with the first, on all tasks together or on each task.
 
-        `score` is used if all tasks have it, otherwise the main score. Yields nothing with fewer than two recipes or
-        without a task to compare on.
+        `score` is used if all tasks have it, otherwise the main score. The last line names the tasks that cannot be
+        compared, because their results were read from files. Yields nothing with fewer than two rows.
         """
-        if len(self) < 2 or not self.compared:
+        if len(self) < 2:
             return
         if not all(score in task.score_names for task in self._tasks.values()):
             score = ""
-        for task in [None] if self._has_one_score or score else self.compared:
+        for task in [None] if self.compared and (self._has_one_score or score) else self.compared:
             names = [task] if task else self.compared
             where = f"on {names[0]}" if len(names) == 1 else f"on average over {', '.join(names)}"
             name = score or self._tasks[names[0]].score_names[0]
             yield f"Compared with {next(iter(self))} {where}: difference of {name} ×100 and its 95 % interval, paired."
             yield from (f"  {comparison.summary()}" for comparison in self.comparisons(task=task, score=score))
+        if uncompared := self._uncompared():
+            yield (
+                f"No interval of the differences on {_listed(uncompared)}: the results have no scores of single "
+                "examples, so a difference may be chance."
+            )
+
+    def _uncompared(self) -> list[str]:
+        """Return the tasks with main scores of several rows, but without values of single examples."""
+        rows = [{r.task for r in results if r.main is not None and r.evidence is None} for results in self.values()]
+        tasks = dict.fromkeys(result.task for results in self.values() for result in results)
+        return [name for name in tasks if sum(name in row for row in rows) > 1]
 
     def notes(self) -> list[str]:
         """Return the distinct notes; a note that only some recipes have lists these recipes.
@@ -214,12 +225,11 @@ class Evaluation(dict[str, list[Result]]):
 
     def __repr__(self) -> str:
         names = list(dict.fromkeys(result.task for results in self.values() for result in results))
-        tasks = ", ".join(names) if len(names) <= MAX_TASKS else f"{len(names)} tasks"
         table = results_table(self)
         column = next((name for name in table.columns if name == AVERAGE or len(table.columns) == 1), "")
         best = [f"{label} {table.rows[label][column]:.2f}" for label in self if column and table.is_best(label, column)]
         highest = f"; highest: {', '.join(best)}" if best else ""
-        return f"<{type(self).__name__}: {len(self)} row{'s' * (len(self) != 1)} on {tasks or 'no task'}{highest}>"
+        return f"<{type(self).__name__}: {len(self)} row{'s' * (len(self) != 1)} on {_listed(names)}{highest}>"
 
     def __str__(self) -> str:
         tables = [results_table(self), *few_labels_tables(self)]
@@ -227,6 +237,11 @@ class Evaluation(dict[str, list[Result]]):
 
     def _repr_html_(self) -> str:
         return html_block(html_lines(self.summary()), results_table(self)._repr_html_())
+
+
+def _listed(tasks: Sequence[str]) -> str:
+    """Return the names of a few tasks, or the number of many."""
+    return f"{len(tasks)} tasks" if len(tasks) > MAX_TASKS else ", ".join(tasks) or "no task"
 
 
 def _normalized(recipe: Any) -> str:
