@@ -1,6 +1,6 @@
 """What essent gains on a model, for four uses: the table of README. Scores ×100, gains over `mean` with 95 % intervals.
 
-    python benchmarks/gains.py measure NAME=DIR --data DIR --out FOLDER [--recipe RECIPE] [--steps 150]
+    python benchmarks/gains.py measure NAME=DIR --data DIR --out FOLDER [--recipe RECIPE] [--steps 100]
     python benchmarks/gains.py table FOLDER
 
 Uses, each on at most `--units` pairs, texts or queries, drawn once and the same for all models: similarity (STS-B test,
@@ -8,8 +8,8 @@ Spearman), classes (TREC, accuracy of a probe in ten folds), clusters (Stack Ove
 retrieval (queries made from pairs of STS-B test with a score of at least 4, nDCG@10).
 
 - mean: the mean of the last layer.
-- recipe: for similarity, what `search` chooses by the labels of STS-B dev; for the others, what it chooses on `--units`
-  other texts without labels, in the space in which `improve` begins. With `--recipe`, this recipe for all uses.
+- recipe: what a search chooses in the space in which `improve` begins: for similarity by the labels of STS-B dev, for the
+  others on `--units` other texts without labels. With `--recipe`, this recipe for all uses.
 - trained: all weights, contrastively, on training sentences of STS-B and SICK without labels; not with `--steps 0`.
 - static: the recipe for similarity distilled to a table of word vectors, on these sentences.
 """
@@ -80,7 +80,7 @@ def measure(options: argparse.Namespace) -> None:
     name, _, model = options.model.partition("=")
     data, steps, recipe = Data(options.data, options.units), options.steps, options.recipe
     recipes = dict.fromkeys(USES, recipe) if recipe else {
-        use: str(search(model, data.chosen_on[use], space_of("full" if use == SIMILARITY else "small"), use=use).best)
+        use: str(search(model, data.chosen_on[use], space_of("small"), use=use).best)
         for use in USES
     }  # fmt: skip
     print(name, recipes, flush=True)
@@ -146,9 +146,9 @@ def main() -> None:
     one.add_argument("--data", required=True, type=Path)
     one.add_argument("--out", required=True, type=Path)
     one.add_argument("--recipe")
-    one.add_argument("--units", type=int, default=1000)
-    one.add_argument("--corpus", type=int, default=20_000)
-    one.add_argument("--steps", type=int, default=150)
+    one.add_argument("--units", type=int, default=500)
+    one.add_argument("--corpus", type=int, default=5000)
+    one.add_argument("--steps", type=int, default=100)
     shown = commands.add_parser("table")
     shown.set_defaults(run=table)
     shown.add_argument("out", type=Path)
