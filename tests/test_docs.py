@@ -376,6 +376,9 @@ def test_links_point_to_files_and_reach_every_page() -> None:
     links = {}
     for page in PAGES:
         targets = [link for link in re.findall(r"\]\(([^)#]+)\)", text_of(page)) if not link.startswith("http")]
+        sidebar = re.findall(r"^```{toctree}\n(.*?)^```", text_of(page), flags=re.MULTILINE | re.DOTALL)
+        entries = [line for block in sidebar for line in block.splitlines() if re.match(r"[a-z]", line)]
+        targets += [f"{entry}.md" for entry in entries]
         links[page] = {(page.parent / link).resolve() for link in targets}
         assert [str(target) for target in links[page] if not target.exists()] == [], page
     reached, new = set(), {ROOT / "README.md"}
