@@ -8,10 +8,10 @@ Spearman), classes (TREC, accuracy of a probe in ten folds), clusters (Stack Ove
 retrieval (queries made from pairs of STS-B test with a score of at least 4, nDCG@10).
 
 - mean: the mean of the last layer.
-- recipe: what a search chooses in the space in which `improve` begins: for similarity by the labels of STS-B dev, for the
-  others on `--units` other texts without labels. With `--recipe`, this recipe for all uses.
+- recipe: what a search chooses in the space in which `improve` begins: for similarity by the labels of STS-B dev, for
+  the others on `--units` other texts without labels. With `--recipe`, this recipe for all uses.
 - trained: all weights, contrastively, on training sentences of STS-B and SICK without labels; not with `--steps 0`.
-- static: the recipe for similarity distilled to a table of word vectors, on these sentences.
+- static: the recipe for similarity, without its shaping, distilled to a table of word vectors on these sentences.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def measure(options: argparse.Namespace) -> None:
         if steps:
             trained = train(model, data.training, "simcse-unsup", output=folder, max_steps=steps, **SETTINGS)
         corpus = data.training[: options.corpus]
-        static = distill(model, corpus, teacher=recipes[SIMILARITY]).encoder
+        static = distill(model, corpus, teacher=recipes[SIMILARITY].partition(" |")[0]).encoder
         for use, task in data.tasks.items():
             texts = task.texts()
             encoders: dict[str, Any] = {
