@@ -140,7 +140,7 @@ def test_wrong_input(tmp_path: Path) -> None:
 def test_every_option_is_a_variable_and_in_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     help_text = run("serve", "--help").stdout
-    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "server.md").read_text("utf-8")
     for field in fields(Settings):
         assert f"--{field.name.replace('_', '-')}" in help_text
         assert f"`--{field.name.replace('_', '-')}" in page
