@@ -91,8 +91,8 @@ def test_few_labels_and_the_frame(bert: Path) -> None:
     assert {"accuracy@2", "accuracy@4"} <= set(by_recipe["mean"][0].metrics)
     assert by_recipe["mean"][0].main_score == evaluate(bert, ["mean"], [classes])["mean"][0].main_score
     frame = by_recipe.frame()
-    assert list(frame.columns) == ["model", "recipe", "dataset", "metric", "score", "low", "high", "main", "n"]
-    table = frame[frame.main].pivot(index="recipe", columns="dataset", values="score")
+    assert list(frame.columns) == ["model", "recipe", "task", "metric", "score", "low", "high", "main", "n"]
+    table = frame[frame.main].pivot(index="recipe", columns="task", values="score")
     for recipe, results in by_recipe.items():
         assert list(table.loc[recipe, [own.name for own in tasks]]) == [result.main_score for result in results]
     few = frame[frame.metric == "accuracy@2"]

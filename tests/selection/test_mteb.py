@@ -49,18 +49,23 @@ HEROS = HerosTask(
 GEOMETRY = GeometryTask("geometry.tiny", tuple(PAIRS.texts()), ((SENTENCES[0], SENTENCES[1]),))
 
 
-class TinySTS(AbsTaskSTS):
-    """The same pairs as `PAIRS`, as MTEB's own kind of task, in memory."""
-
-    metadata = TaskMetadata(
-        name="TinySTS",
-        description="Six pairs.",
-        type="STS",
+def metadata_of(name: str, kind: str, main_score: str) -> TaskMetadata:
+    """The metadata of a task in memory."""
+    return TaskMetadata(
+        name=name,
+        description="A few examples.",
+        type=kind,
         category="t2t",
-        main_score="cosine_spearman",
+        main_score=main_score,
         eval_langs=["eng-Latn"],
         dataset={"path": "in-memory", "revision": "1"},
     )
+
+
+class TinySTS(AbsTaskSTS):
+    """The same pairs as `PAIRS`, as MTEB's own kind of task, in memory."""
+
+    metadata = metadata_of("TinySTS", "STS", "cosine_spearman")
 
     def load_data(self, **options: Any) -> None:
         columns = dict(zip(("sentence1", "sentence2", "score"), map(list, zip(*ROWS, strict=True)), strict=True))
@@ -265,15 +270,7 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
 class TinyRetrieval(AbsTaskRetrieval):
     """Four queries and eight documents, in memory."""
 
-    metadata = TaskMetadata(
-        name="TinyRetrieval",
-        description="Four queries.",
-        type="Retrieval",
-        category="t2t",
-        main_score="ndcg_at_10",
-        eval_langs=["eng-Latn"],
-        dataset={"path": "in-memory", "revision": "1"},
-    )
+    metadata = metadata_of("TinyRetrieval", "Retrieval", "ndcg_at_10")
 
     def load_data(self, **options: Any) -> None:
         corpus = Dataset.from_dict({"id": [*DOCUMENTS], "title": [""] * len(DOCUMENTS), "text": [*DOCUMENTS.values()]})

@@ -173,7 +173,8 @@ def test_summaries_without_labels() -> None:
     chance = f"{probability_of_improvement(0.98):.2f}"
     assert chance < "0.5"
     assert objection("ditto:1-1", 0.98) == (
-        f"ditto:1-1 is better with a probability of only {chance}, estimated from {len(SIMILARITY)} measured cases"
+        f"ditto:1-1 is better with a probability of only {chance}, "
+        f"estimated from {len(SIMILARITY)} measured cases of similarity"
     )
 
 

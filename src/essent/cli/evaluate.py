@@ -62,8 +62,6 @@ def evaluate(
         data: Tasks (stsb, trec, agnews, geometry:stsb), groups (sts7, transfer7, clustering6, classification12) or
             files (pairs.csv, classification:FILE, clustering:FILE). Default: sts7.
         data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
-        columns: Columns of labelled files, as ROLE=COLUMN: text=body,label=category. Roles: text, sentence1, sentence2,
-            query, document, negative, label, score, cluster, relevance, split, subset.
         fit: Texts to fit the recipes on (token counts, shaping), the papers' superscript W.
         shots: Add a table of accuracies with this number of labels per class, e.g. 8 16 64.
         json_file: Write the results with their provenance as JSON; - is standard output.

@@ -112,8 +112,6 @@ def search(
             rank decides.
         texts: Choose without labels on these texts; sentences of running text must be in their original order.
         use: What the vectors are for, if there are no labels. Default: similarity.
-        columns: Columns of labelled files, as ROLE=COLUMN: text=body,label=category. Roles: text, sentence1, sentence2,
-            query, document, negative, label, score, cluster, relevance, split, subset.
         column: Column with the texts of --texts, in .jsonl, .csv, .tsv and .parquet files.
         space: Search space: auto (full, or decoder for a causal language model), heads, layers, weights, shaping, full,
             decoder, or a .yaml file of grids.

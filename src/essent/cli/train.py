@@ -264,8 +264,6 @@ def improve(
         data: Labelled data of any kind to choose on, as in search. Default: choose without labels.
         test: Tasks on which the results are measured; the choice never reads them.
         data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
-        columns: Columns of labelled files, as ROLE=COLUMN: text=body,label=category. Roles: text, sentence1, sentence2,
-            query, document, negative, label, score, cluster, relevance, split, subset.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         budget: Maximum total time, such as 90s, 30m or 1.5h.
         goal: Which result to recommend: quality (the encoder), speed or size (the static table or the graph, if it

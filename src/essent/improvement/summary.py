@@ -10,7 +10,7 @@ import numpy as np
 
 from essent.improvement.plan import SHARES
 from essent.selection.topics import MIN_LEAD, TOPICS
-from essent.selection.use import CRITERIA, RETRIEVAL, SIMILARITY, USE_OF, USES, uses_of
+from essent.selection.use import CRITERIA, RETRIEVAL, SIMILARITY, USE_OF, USES, described, uses_of
 from essent.selection.verdict_without_labels import NEAREST, RETRIEVAL_CASES, THRESHOLD, TOPICS_CASES, measured_cases
 from essent.tasks.base import LabeledTask
 
@@ -29,12 +29,12 @@ def purpose(tasks: Sequence[LabeledTask], use: str | None) -> str:
     """Return what an improvement will optimize, in one line."""
     if tasks:
         return f"Optimizes {uses_of(tasks)}, by the labels of {' and '.join(task.name for task in tasks)}."
-    target = "the similarity of sentences" if use in (None, SIMILARITY) else use
+    optimizes = (
+        f"Optimizes {described(use or SIMILARITY)}, by the criterion {CRITERIA[use or SIMILARITY]}, without labels."
+    )
     others = ", ".join(name for name in USES[:-1] if name != (use or SIMILARITY))
     unknown = f" It is not known whether this helps {others} or {USES[-1]}; for these, use --for or --data."
-    return (
-        f"Optimizes {target}, by the criterion {CRITERIA[use or SIMILARITY]}, without labels.{'' if use else unknown}"
-    )
+    return optimizes + ("" if use else unknown)
 
 
 # -- after a run ------------------------------------------------------------------------------------------------------
@@ -87,8 +87,7 @@ def _worth_by_labels(run: Run, encoder: str, gain: str) -> Iterator[str]:
 
 def _worth_by_criterion(run: Run, gain: str) -> Iterator[str]:
     use, metric = run.settings["use"], run.metric
-    target = "the similarity of sentences" if use == SIMILARITY else use
-    yield f"Optimized: {target}, without labels, by the criterion {run.criterion}."
+    yield f"Optimized: {described(use)}, without labels, by the criterion {run.criterion}."
     yield (
         f"Gain by this criterion, on pairs of {metric.paired_texts}: {gain}. The criterion compares encoders; it does "
         "not measure how good they are."

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-COLUMNS = ["model", "recipe", "dataset", "metric", "score", "low", "high", "main", "n"]  # columns of `frame`
+COLUMNS = ["model", "recipe", "task", "metric", "score", "low", "high", "main", "n"]  # columns of `frame`
 MAX_TASKS = 3  # that a line lists; of more, it has the number
 
 
@@ -47,7 +47,7 @@ class Evaluation(dict[str, list[Result]]):
         >>> evaluation.compare("cls", "mean").is_better
         False
         >>> list(evaluation.frame().columns)
-        ['model', 'recipe', 'dataset', 'metric', 'score', 'low', 'high', 'main', 'n']
+        ['model', 'recipe', 'task', 'metric', 'score', 'low', 'high', 'main', 'n']
     """
 
     def __init__(self, results: Mapping[str, list[Result]] | None = None, tasks: Iterable[Task] = ()) -> None:
@@ -196,7 +196,7 @@ class Evaluation(dict[str, list[Result]]):
 
         It contains the score (×100 for labels), its 95 % interval (NaN without one) and the number of examples. Column
         `main` marks the main score of each task:
-        `frame[frame.main].pivot(index=["model", "recipe"], columns="dataset", values="score")` is the table.
+        `frame[frame.main].pivot(index=["model", "recipe"], columns="task", values="score")` is the table.
 
         Raises:
             MissingDependencyError: pandas is not installed.
@@ -208,7 +208,7 @@ class Evaluation(dict[str, list[Result]]):
             {
                 "model": short[str(result.provenance.get("model", ""))],
                 "recipe": result.provenance.get("recipe", label),
-                "dataset": result.task,
+                "task": result.task,
                 "metric": metric,
                 "score": scores[_main_key(result, metric)],
                 "low": scores.get("low", math.nan),

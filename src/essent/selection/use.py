@@ -49,6 +49,11 @@ def uses_of(tasks: Sequence[LabeledTask]) -> str:
     return " and ".join(dict.fromkeys(USE_OF.get(task.kind, task.kind) for task in tasks))
 
 
+def described(use: str) -> str:
+    """Return a use as part of a sentence."""
+    return "the similarity of sentences" if use == SIMILARITY else use
+
+
 def misfit(tasks: Sequence[LabeledTask], use: str | None) -> list[str]:
     """Return the note that the labels do not measure the use, if that is so; the labels decide."""
     others = [task for task in tasks if use is not None and USE_OF.get(task.kind) != use]

@@ -25,7 +25,7 @@ import numpy as np
 from essent.selection.label_free import Teacher
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.topics import MIN_LEAD, TOPICS
-from essent.selection.use import CLASSES, CLUSTERS, RETRIEVAL, SIMILARITY
+from essent.selection.use import CLASSES, CLUSTERS, RETRIEVAL, SIMILARITY, described
 from essent.selection.verdict import NO_SCORE, add_intervals, decide
 from essent.tasks.comparison import Comparison, interval
 
@@ -84,8 +84,7 @@ def decide_by_teacher(
         notes=(teacher.note, RETRIEVAL_ONLY if use == RETRIEVAL else SIMILARITY_ONLY),
         comparisons=tuple(comparisons),
     )
-    target = "retrieval" if use == RETRIEVAL else "the similarity of sentences"
-    measurement = f"Measured for {target} by cosine, without labels, by {criterion}"
+    measurement = f"Measured for {described(use)} by cosine, without labels, by {criterion}"
     board = decide(board, comparisons, measurement, [objection(leader, levels[name]) for name in others])
     sentences = [board.verdict]
     if others and board.kept is None:
@@ -141,7 +140,8 @@ def measured_cases() -> tuple[dict[str, str], ...]:
 
 
 def _evidence_summary() -> str:
-    return f"estimated from {sum(case['kind'] in COMPARING_KINDS for case in measured_cases())} measured cases"
+    cases = sum(case["kind"] in COMPARING_KINDS for case in measured_cases())
+    return f"estimated from {cases} measured cases of similarity"
 
 
 def loss_summary(level: float) -> str:

@@ -226,11 +226,12 @@ def explain_pair(
     units = unit_rows(np.asarray(vectors, np.float64))  # (2+C,K)
     changed: list[tuple[Change, np.ndarray]] = []
     for number, text in enumerate(pair, start=1):
-        tokens, without = _without_each_token(encoder, text)
-        changed += [((number, "token", token), unit) for token, unit in zip(tokens, unit_rows(without), strict=True)]
+        without = attempt(_without_each_token, encoder, text)
+        if isinstance(without, UnsuitableError):
+            notes.append(f"No tokens of sentence {number}: {without}.")
+        else:
+            changed += [((number, "token", token), unit) for token, unit in without]
         changed += [(copy, unit) for copy, unit in zip(copies, units[2:], strict=True) if copy[0] == number]
-        if not tokens:
-            notes.append(f"No tokens of sentence {number}: {_why_no_tokens(encoder)}.")
     cosine = float(np.clip(units[0] @ units[1], -1, 1))
     changes = []
     for (number, kind, text), unit in changed:
@@ -254,10 +255,16 @@ def explain_pair(
 
 
 @torch.inference_mode()
-def _without_each_token(encoder: SentenceTransformer, text: str) -> tuple[list[str], np.ndarray]:
-    """Return the tokens of a text, and its vectors (T,K) without each; none if `_why_no_tokens` says why."""
-    if not isinstance(encoder, Encoder) or len(encoder.module.plan.frames) > 1:
-        return [], np.zeros((0, 1))
+def _without_each_token(encoder: SentenceTransformer, text: str) -> list[tuple[str, np.ndarray]]:
+    """Return the tokens of a text, each with the unit vector (K,) of the text without it.
+
+    Raises:
+        UnsuitableError: tokens cannot be left out.
+    """
+    if not isinstance(encoder, Encoder):
+        raise UnsuitableError("tokens", "no recipe describes the model's modules")
+    if len(encoder.module.plan.frames) > 1:
+        raise UnsuitableError("tokens", "the recipe adds several templates")
     module, frame = encoder.module, encoder.module.plan.frame
     (ids,) = module.ids([prompt_of(encoder, None, None) + text])
     count = len(ids) - len(frame)  # tokens of the text
@@ -266,7 +273,7 @@ def _without_each_token(encoder: SentenceTransformer, text: str) -> tuple[list[s
         count //= 2
         positions = positions[:count] + np.array([0, count + len(frame.between)])  # (T,2)
     if count < 2:
-        return [], np.zeros((0, 1))
+        raise UnsuitableError("tokens", "it has only one")
     encoder.eval()
     parts = []
     for rows in np.array_split(positions, math.ceil(count * len(ids) / TOKENS)):
@@ -275,15 +282,8 @@ def _without_each_token(encoder: SentenceTransformer, text: str) -> tuple[list[s
     vectors = torch.cat(parts)  # (T,K)
     vectors = vectors if encoder.truncate_dim is None else truncate_embeddings(vectors, encoder.truncate_dim)
     vocabulary = module.backbone.vocabulary
-    return [shown(vocabulary, ids[position]) for position in positions[:, 0]], vectors.numpy()
-
-
-def _why_no_tokens(encoder: SentenceTransformer) -> str:
-    if not isinstance(encoder, Encoder):
-        return "no recipe describes the model's modules"
-    if len(encoder.module.plan.frames) > 1:
-        return "the recipe adds several templates"
-    return "it has only one"
+    tokens = [shown(vocabulary, ids[position]) for position in positions[:, 0]]
+    return list(zip(tokens, unit_rows(vectors.numpy()), strict=True))
 
 
 # -- negations and typos ----------------------------------------------------------------------------------------------
