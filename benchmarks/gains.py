@@ -1,7 +1,7 @@
 """What essent gains on a model, for four uses: the table of README. Scores ×100, gains over `mean` with 95 % intervals.
 
     python benchmarks/gains.py measure NAME=DIR --data DIR --out FOLDER [--recipe RECIPE] [--steps 100]
-    python benchmarks/gains.py table FOLDER
+    python benchmarks/gains.py table FOLDER/NAME.json …
 
 Uses, each on at most `--units` pairs, texts or queries, drawn once and the same for all models: similarity (STS-B test,
 Spearman), classes (TREC, accuracy of a probe in ten folds), clusters (Stack Overflow, accuracy of k-means) and
@@ -10,6 +10,7 @@ retrieval (queries made from pairs of STS-B test with a score of at least 4, nDC
 - mean: the mean of the last layer.
 - recipe: what a search chooses in the space in which `improve` begins: for similarity by the labels of STS-B dev, for
   the others on `--units` other texts without labels. With `--recipe`, this recipe for all uses.
+  Its shaping and frequencies are learned from the scored texts, without labels, as in the papers.
 - trained: all weights, contrastively, on training sentences of STS-B and SICK without labels; not with `--steps 0`.
 - static: the recipe for similarity, without its shaping, distilled to a table of word vectors on these sentences.
 """
@@ -33,6 +34,7 @@ from essent.tasks.comparison import bootstrap, interval
 from essent.tasks.locate import as_task
 from router import pairs_of, task_of
 
+METHODS = ("mean", "recipe", "trained", "static")
 SIMILARITY, CLASSES, CLUSTERS, RETRIEVAL = USES = ("similarity", "classes", "clusters", "retrieval")
 SETTINGS = {"recipe": "mean", "projection_head": "whiten", "temperature": 0.1, "learning_rate": 1e-4, "batch_size": 64}
 
@@ -112,29 +114,29 @@ def measure(options: argparse.Namespace) -> None:
 
 
 def table(options: argparse.Namespace) -> None:
-    """Print Markdown rows, and the recipes."""
-    print("| model | use | `mean` | recipe | trained | static |\n|---|---|--:|--:|--:|--:|")
-    files = sorted(options.out.glob("*.json"))
-    for file in files:
-        measured = json.loads(file.read_text())
+    """Print the tables of docs/evidence/gains.md: the scores, and the recipes."""
+    files = {file.stem: json.loads(file.read_text()) for file in options.files}
+    print(f"| model | use | {' | '.join(METHODS)} |\n|---|---|{'--:|' * len(METHODS)}")
+    for model, measured in files.items():
         for use, scores in measured["scores"].items():
-            cells = [
-                f"{scores['mean'][0]:.1f}",
-                *(cell(scores.get(method)) for method in ("recipe", "trained", "static")),
-            ]
-            print(f"| {file.stem} | {use} | {' | '.join(cells)} |")
-    for file in files:
-        for use, recipe in json.loads(file.read_text())["recipes"].items():
-            print(f"{file.stem}, {use}: {recipe}")
+            cells = [cell(scores[method]) if method in scores else "–" for method in METHODS]
+            print(f"| {model} | {use} | {' | '.join(cells)} |")
+    print(f"\n| model | {' | '.join(USES)} |\n|---|{'---|' * len(USES)}")
+    for model, measured in files.items():
+        recipes = [f"`{measured['recipes'][use]}`".replace("|", "\\|") for use in USES]
+        print(f"| {model} | {' | '.join(recipes)} |")
 
 
-def cell(score: Sequence[float] | None) -> str:
-    """A score and its gain with the interval; bold if it is better than `mean`."""
-    if score is None:
-        return "–"
-    value, gain, low, high = score
-    shown = f"{value:.1f}" if low <= 0 else f"**{value:.1f}**"
-    return f"{shown} [{low:+.1f}, {high:+.1f}]" if gain or low or high else shown
+def cell(score: Sequence[float]) -> str:
+    """A score, and the interval of its gain over `mean`; bold if it is better."""
+    value, *gain = score
+    if len(gain) == 2:  # the interval of `mean` itself
+        return f"{value:.1f}"
+    _, low, high = gain
+    if low == high == 0:
+        return "the same"
+    shown = f"**{value:.1f}**" if low > 0 else f"{value:.1f}"
+    return f"{shown} [{low:+.1f}, {high:+.1f}]".replace("-", "−")
 
 
 def main() -> None:
@@ -151,7 +153,7 @@ def main() -> None:
     one.add_argument("--steps", type=int, default=100)
     shown = commands.add_parser("table")
     shown.set_defaults(run=table)
-    shown.add_argument("out", type=Path)
+    shown.add_argument("files", type=Path, nargs="+", help="JSON files that measure wrote, in the order of the rows")
     options = parser.parse_args()
     options.run(options)
 
