@@ -136,7 +136,7 @@ def test_models_are_compared(bert: Path, shell_of: Callable[[str], SentenceTrans
     main = frame[frame.main]
     assert list(main.model) == names
     assert list(main.score) == [result.main_score for (result,) in both.values()]
-    assert list(zip(main.dataset, main.n, strict=True)) == [("tiny", len(TASK))] * 2
+    assert list(zip(main.task, main.n, strict=True)) == [("tiny", len(TASK))] * 2
     loaded = evaluate([shell_of("bert"), shell_of("distilbert"), bert], ["mean", "cls"], [TASK])
     assert list(loaded)[1:3] == ["SentenceTransformer 1 · cls", "SentenceTransformer 2 · mean"]
     assert loaded["SentenceTransformer 1 · cls"][0].main_score == loaded[f"{names[0]} · cls"][0].main_score
