@@ -1,6 +1,6 @@
 """What essent gains on a model, for four uses: the table of README. Scores ×100, gains over `mean` with 95 % intervals.
 
-    python benchmarks/gains.py measure NAME=DIR --data DIR --out FOLDER [--recipe RECIPE] [--steps 100]
+    python benchmarks/gains.py measure NAME=DIR --data DIR --out FOLDER [--recipe RECIPE] [--steps 60]
     python benchmarks/gains.py table FOLDER/NAME.json …
 
 Uses, each on at most `--units` pairs, texts or queries, drawn once and the same for all models: similarity (STS-B test,
@@ -150,7 +150,7 @@ def main() -> None:
     one.add_argument("--recipe")
     one.add_argument("--units", type=int, default=500)
     one.add_argument("--corpus", type=int, default=5000)
-    one.add_argument("--steps", type=int, default=100)
+    one.add_argument("--steps", type=int, default=60)
     shown = commands.add_parser("table")
     shown.set_defaults(run=table)
     shown.add_argument("files", type=Path, nargs="+", help="JSON files that measure wrote, in the order of the rows")
