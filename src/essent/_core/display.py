@@ -10,12 +10,17 @@ from html import escape
 
 # -- progress ---------------------------------------------------------------------------------------------------------
 
-FIRST, LATER = 5.0, 30.0  # seconds before the first line, and between lines
+FIRST_LINE, LINE_INTERVAL = 5.0, 30.0  # seconds before the first line, and between lines
 
 
 def duration(seconds: float) -> str:
     """Return a duration in seconds, or from two minutes on in minutes."""
     return f"{max(seconds, 1):.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+
+
+def can_show_bar() -> bool:
+    """Return whether standard error is a terminal or a notebook; elsewhere a bar is one endless line."""
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
 @contextmanager
@@ -33,7 +38,7 @@ def text_progress(
     """
     from tqdm.auto import tqdm  # imported here: showing HTML does not need it
 
-    if enabled and not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+    if enabled and not can_show_bar():
         yield _Lines(total, done, unit).update
         return
     with tqdm(total=total, initial=done, desc=desc, unit=unit, disable=not enabled) as bar:
@@ -41,20 +46,20 @@ def text_progress(
 
 
 class _Lines:
-    """Progress lines for a file or pipe, where a bar would be one endless line."""
+    """Progress lines for a file or pipe."""
 
     def __init__(self, total: int, done: int, unit: str) -> None:
         self.total, self.done, self.before, self.began = total, done, done, time.monotonic()
         self.unit = unit
-        self.due = self.began + FIRST
+        self.due = self.began + FIRST_LINE
 
     def update(self, count: int) -> None:
-        """Count more texts, and print a line if the last one was LATER seconds ago."""
+        """Count more texts, and print a line if the last one was LINE_INTERVAL seconds ago."""
         self.done += count
         seconds = time.monotonic()
         if seconds < self.due:
             return
-        self.due = seconds + LATER
+        self.due = seconds + LINE_INTERVAL
         speed = (self.done - self.before) / max(seconds - self.began, 1e-9)
         seconds_to_go = (self.total - self.done) / max(speed, 1e-9)
         print(  # noqa: T201  a log's line

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnusedCliTokensError
 from cyclopts.config import Env
 
 from essent.cli.check import PROBLEMS, check
@@ -33,11 +33,11 @@ from essent.errors import DamagedError, EssentError, VerificationError
 from essent.version import __version__
 
 DONE, DAMAGED, WRONG_INPUT, INTERRUPTED, UNREAD = 0, 1, 2, 130, 1
-HELP = """Sentence embeddings from any pretrained transformer, without training.
+HELP = """Better sentence embeddings out of the model you already have, and the measurement that shows it.
 
 A recipe describes how a text becomes a vector, e(s) = g( Σₙ ωₙ · Σₖ αₖ · hₙ⁽ᵏ⁾ ): a template, layers, token weights and
 a shaping chain. `essent recipes` lists the published recipes and the parts to build others from; `essent demo`
-compares some of them, offline, in about half a minute.
+compares some of them, offline.
 """
 EPILOGUE = f"""Exit codes: 0 success · 1 a folder is damaged or its vectors differ from the saved ones · 2 wrong input
 · {PROBLEMS} `essent check` found problems · 130 interrupted. Results go to standard output or the named file,
@@ -106,6 +106,19 @@ def start(
     return app(words, exit_on_error=False, print_error=False, result_action="return_value")
 
 
+def usage_message(error: CycloptsError) -> str:
+    """Return what is wrong with a command line, and which help says what is allowed."""
+    command = " ".join(["essent", *(error.command_chain or ())])
+    if isinstance(error, UnusedCliTokensError):
+        return (
+            f"{command} does not take the argument {(error.unused_tokens or [''])[0]!r} in this place: name the option "
+            f"that it belongs to. See {command} --help."
+        )
+    if isinstance(error, MissingArgumentError) and error.argument is not None and not error.tokens_so_far:
+        return f"{command} needs {error.argument.name}. See {command} --help."
+    return str(error)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; errors become one line on standard error.
 
@@ -121,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
     except CycloptsError as error:
-        show_error(str(error))
+        show_error(usage_message(error))
         return WRONG_INPUT
     except EssentError as error:
         if "ESSENT_DEBUG" in os.environ:

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 from cyclopts import Group, Parameter
 
 from essent._core.atomic import remove_leftovers
-from essent._core.lazy import optional_import
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, prepare_torch, show_lines, show_note, wants_progress
 from essent.cli.files import check_folder
@@ -102,7 +101,6 @@ def train(
         raise InputError("Pass either --texts (unlabelled) or --pairs (anchor, positive and optionally negative).")
     examples: Any = read_files(texts or [], column) if pairs is None else read_examples(pairs)
     task = read_labelled(validate)
-    optional_import("datasets", "train").disable_progress_bars()
     encoder = run_training(
         model,
         examples,
@@ -112,7 +110,7 @@ def train(
         resume=resume,
         force=run.force,
         device=run.device,
-        progress=wants_progress(),
+        progress=not is_quiet(),
         options=run.hub_options,
         note=show_note,
         **opt.changes(training),

@@ -88,7 +88,7 @@ def train(
             more steps or epochs than before, it extends a run, finished or not.
         force: start over if `output` contains a run, and remove its checkpoints.
         device: "cpu", "cuda" or another accelerator of this machine; by default the best available one.
-        progress: show progress bars.
+        progress: show step, loss and time left: a bar on a terminal, a line every half minute elsewhere.
         options: keyword arguments for Encoder.
         note: called with a line about the step at which a run resumes; by default the line is logged.
         changes: fields of `Settings` that override the preset.
@@ -145,7 +145,7 @@ def train(
         add_adapters(encoder, settings.lora, settings.seed)
     resumed = _prepare_folder(output, metadata, resume=resume, force=force)
     warn(encoder, settings, examples)
-    with _progress_bars(progress):
+    with _no_library_bars():
         from essent.training.trainer import make_trainer  # needs accelerate and datasets
 
         collator = make_collator(encoder, loss, settings.max_seq_length)
@@ -218,15 +218,14 @@ def warn(encoder: Encoder, settings: Settings, examples: Examples) -> None:
 
 
 @contextlib.contextmanager
-def _progress_bars(enabled: bool) -> Iterator[None]:
-    """Disable the progress bars of datasets and transformers in this block, unless `enabled`."""
+def _no_library_bars() -> Iterator[None]:
+    """Disable the progress bars of datasets and transformers in this block."""
     import datasets
     from transformers.utils import logging as transformers_logging
 
     for_data, for_models = not datasets.are_progress_bars_disabled(), transformers_logging.is_progress_bar_enabled()
-    if not enabled:
-        datasets.disable_progress_bars()
-        transformers_logging.disable_progress_bar()
+    datasets.disable_progress_bars()
+    transformers_logging.disable_progress_bar()
     try:
         yield
     finally:

@@ -6,6 +6,7 @@ Import this only when training starts: it needs accelerate and datasets (the ext
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from sentence_transformers import SentenceTransformerTrainer, SentenceTransforme
 from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import PrinterCallback
 
+from essent._core.display import can_show_bar
 from essent.encoder.encoder import Encoder
 from essent.errors import InputError, NotFiniteError, TrainingError
 from essent.tasks.base import LabeledTask
@@ -25,6 +27,7 @@ from essent.training.device import on_device, quick_dropout
 from essent.training.examples import Examples
 from essent.training.lora import adapter_weights, merged
 from essent.training.loss import ContrastiveLoss, ShuffledBatches, ViewCollator
+from essent.training.progress import LossBar, StepLines
 from essent.training.projection import ProjectionHead, with_head
 from essent.training.settings import Settings
 
@@ -68,7 +71,7 @@ def make_trainer(
         save_total_limit=2,  # the last and the best
         logging_steps=min(settings.validate_every, 50),
         report_to="none",
-        disable_tqdm=not progress,
+        disable_tqdm=True,  # LossBar is the bar
         **on_device(encoder.device.type, settings.precision),
         batch_sampler=ShuffledBatches,
         **validation,
@@ -85,6 +88,8 @@ def make_trainer(
         data_collator=collator,
     )
     trainer.remove_callback(PrinterCallback)  # prints to standard output
+    if progress:
+        trainer.add_callback(LossBar() if can_show_bar() else StepLines(lambda: trainer.last_loss))
     return trainer
 
 
@@ -139,6 +144,14 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
     def __init__(self, encoder: Encoder, loss: ContrastiveLoss, **parts: Any) -> None:
         super().__init__(model=encoder, loss=loss, **parts)
         self.encoder, self.contrastive, self.head = encoder, loss, loss.projection_head
+        self.last_loss = float("nan")
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """Record the run for the model card, without widgets of random training texts and the bar of computing them."""
+        card: Any = self.model.model_card_data
+        card.set_widget_examples = lambda dataset: None
+        super().add_model_card_callback(default_args_dict)
+        del card.set_widget_examples
 
     def run(self, resumed: Path | None) -> None:
         """Train, from a checkpoint if there is one.
@@ -157,8 +170,9 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         """
         with quick_dropout(self.args.device.type, model):
             loss = super().training_step(model, inputs, num_items_in_batch)
-        if not torch.isfinite(loss):
-            reason = f"The loss of step {self.state.global_step + 1} is {float(loss)}."
+        self.last_loss = float(loss)
+        if not math.isfinite(self.last_loss):
+            reason = f"The loss of step {self.state.global_step + 1} is {self.last_loss}."
             raise self._broken(reason, Path(str(self.args.output_dir)))
         return loss
 
