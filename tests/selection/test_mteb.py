@@ -15,10 +15,11 @@ import pytest
 from datasets import Dataset
 from mteb.abstasks import AbsTaskRetrieval, AbsTaskSTS
 from mteb.abstasks.task_metadata import TaskMetadata
+from sentence_transformers import SentenceTransformer
 
 from essent import Encoder
 from essent.errors import DataError, InputError
-from essent.selection.mteb import compare_mteb_results, identify, read_mteb_results, to_mteb
+from essent.selection.mteb import as_experiment, compare_mteb_results, identify, read_mteb_results, to_mteb
 from essent.tasks.comparison import Scored, compare
 from essent.tasks.examples import MinimalPair, Pair
 from essent.tasks.geometry import GeometryTask
@@ -301,6 +302,19 @@ def two_models(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[li
         tasks = [TinySTS(), TinyRetrieval(), to_mteb(labels())]
         mteb.evaluate(encoder, tasks, cache=cache, prediction_folder=folder / "predictions", **options)
     return folders, encoders
+
+
+def test_recipes_are_experiments_of_one_model(bert: Path, tmp_path: Path) -> None:
+    for recipe in ("mean", "cls"):
+        model = as_experiment(Encoder(bert, recipe, device="cpu"), "me/tiny")
+        cache = mteb.ResultCache(tmp_path)
+        mteb.evaluate(model, [to_mteb(labels())], cache=cache, co2_tracker=False, show_progress_bar=False)
+    assert [folder.name for folder in (tmp_path / "results").iterdir()] == ["me__tiny"]
+    folders = list(tmp_path.rglob("experiments/*"))
+    assert sorted(folder.name for folder in folders) == ["recipe_cls", "recipe_mean"]
+    assert sorted(compare_mteb_results(folders)) == ["me/tiny (recipe=cls)", "me/tiny (recipe=mean)"]
+    with pytest.raises(InputError, match="expects an Encoder, which has a recipe, not SentenceTransformer"):
+        as_experiment(SentenceTransformer(str(bert)), "me/tiny")
 
 
 def test_predictions_are_compared_in_pairs(two_models: tuple[list[Path], list[Encoder]]) -> None:

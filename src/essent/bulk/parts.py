@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ NAME = re.compile(r"part-([0-9]{5,})-([0-9]{6,})\.parquet")
 SHARED_MODEL = "_model"  # the weights that worker processes map, while they run
 LEFTOVER = re.compile(rf"\.(part-[0-9]{{5,}}-[0-9]{{6,}}\.parquet|{SHARED_MODEL})\.")  # temporary names
 TINY = np.finfo(np.float32).tiny
+READ_AHEAD = 4096  # footers that are read at a time
 MIN_MEASURED, MEASURED = 3, 512  # vectors of a part on which the loss is measured
 START_OVER = "Choose another folder, use the settings of the earlier run, or start over with --force."
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -263,8 +264,21 @@ def read_parts(folder: Path) -> dict[str, Part]:
     Raises:
         DataError: a file with the name of a part that essent did not write, or that is damaged.
     """
+    paths, parts = part_paths(folder), dict[str, Part]()
+    part: Part | None = None
     with ThreadPoolExecutor(8) as pool:
-        return {part.name: part for part in pool.map(_read_part, part_paths(folder))}
+        for start in range(0, len(paths), READ_AHEAD):
+            for next_part in pool.map(_read_part, paths[start : start + READ_AHEAD]):
+                part = parts[next_part.name] = next_part if part is None else _sharing(next_part, part)
+    return parts
+
+
+def _sharing(part: Part, previous: Part) -> Part:
+    """Return a part that shares equal values with the previous one: a million parts would hold gigabytes of copies."""
+    names = ("run", "source", "versions")
+    return replace(
+        part, **{name: getattr(previous, name) for name in names if getattr(previous, name) == getattr(part, name)}
+    )
 
 
 def _read_part(path: Path) -> Part:

@@ -17,7 +17,7 @@ from essent.selection.mteb_results import EVIDENCE, OWN, SPLIT, compare_mteb_res
 from essent.tasks.base import Task
 from essent.tasks.result import Result
 
-__all__ = ["compare_mteb_results", "identify", "read_mteb_results", "to_mteb"]
+__all__ = ["as_experiment", "compare_mteb_results", "identify", "read_mteb_results", "to_mteb"]
 
 Model = TypeVar("Model")
 TYPES = {  # kind of labels -> MTEB's task type
@@ -59,6 +59,36 @@ def identify(encoder: Model, name: str) -> Model:
     revision = key_of(digest_of(model, settings), recipe, getattr(model[0], "stats", None))
     model.model_card_data.model_name, model.model_card_data.base_model_revision = name, revision
     return encoder
+
+
+def as_experiment(encoder: Any, name: str) -> Any:
+    """Return an Encoder as an MTEB model whose results are an experiment of the model `name`: one per recipe.
+
+    MTEB saves the results of all recipes under the same model, in the folder `experiments`, and lists the recipe beside
+    the model's name. The encoder is identified as by `identify`.
+
+    Args:
+        encoder: an Encoder.
+        name: "organization/model", the same for all recipes of a model.
+
+    Raises:
+        InputError: an empty name, or a model without a recipe.
+        MissingDependencyError: mteb is not installed.
+
+    Example:
+        >>> from essent import Encoder
+        >>> from essent.selection.mteb import as_experiment
+        >>> model = as_experiment(Encoder("sentence-transformers/all-MiniLM-L6-v2", "static"), "me/minilm")
+        >>> model.mteb_model_meta.experiment_kwargs
+        {'recipe': 'static'}
+    """
+    models = optional_import("mteb.models", "mteb")
+    if getattr(encoder, "recipe", None) is None:
+        raise InputError(f"as_experiment expects an Encoder, which has a recipe, not {type(encoder).__name__}.")
+    wrapper = models.SentenceTransformerEncoderWrapper(identify(encoder, name))
+    settings = {"experiment_kwargs": {"recipe": str(encoder.recipe)}}
+    wrapper.mteb_model_meta = wrapper.mteb_model_meta.model_copy(update=settings)
+    return wrapper
 
 
 # -- tasks of essent in MTEB -------------------------------------------------------------------------------------------

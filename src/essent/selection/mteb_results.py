@@ -82,7 +82,9 @@ def _file_results(path: Path) -> Iterator[Result]:
         else:
             model_file = path.parent / MODEL_FILE
             model = _json(model_file) if model_file.is_file() else {}
-            yield from _task_results(content, model.get("name"), model.get("revision"))
+            experiment = ", ".join(f"{key}={value}" for key, value in (model.get("experiment_kwargs") or {}).items())
+            name = model.get("name")
+            yield from _task_results(content, f"{name} ({experiment})" if experiment else name, model.get("revision"))
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         kind = "" if isinstance(error, DataError) else f"{type(error).__name__}: "
         raise DataError(f"{path} is not a result of MTEB: {kind}{error}.") from None
