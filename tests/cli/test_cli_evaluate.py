@@ -90,6 +90,10 @@ def test_several_models(tiny: str, folder_of: Folders, pairs: Path, tmp_path: Pa
         row = next(line for line in completed.stdout.splitlines() if line.startswith("│") and f"{label} " in line)
         assert f"{result.main_score:.2f}" in row
         assert f"{result.main_score:.2f}  {Path(model).parent.name}/{label}" in completed.stderr
+    assert (
+        run("evaluate", "-m", *models, "-d", pairs).stdout
+        == run("evaluate", "-m", *models, "-d", pairs, "--as-is").stdout
+    )
 
 
 def test_a_damaged_model_is_exit_code_1(tiny: str, pairs: Path, tmp_path: Path) -> None:

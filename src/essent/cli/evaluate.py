@@ -48,7 +48,7 @@ def evaluate(
     ```console
     $ essent evaluate -m bert-base-uncased -r mean "first-last | zscore" ditto:1-10 -d stsb
     $ essent evaluate -m ./my-model -r mean -d stsb sickr my-pairs.csv --data-folder data --json results.json
-    $ essent evaluate -m ./model-a ./model-b --as-is -d reviews.csv --columns text=body,label=category
+    $ essent evaluate -m ./model-a ./model-b -d reviews.csv --columns text=body,label=category
     $ essent evaluate -m ./my-model -r mean first-last -d my-classes.csv --shots 8 16 64 --report page.html
     $ essent evaluate results.json search.json --report page.html
     ```
@@ -56,7 +56,8 @@ def evaluate(
     Args:
         files: Files that evaluate, search and lab minimal-pairs wrote with --json, for the report.
         model: Models on the hub, or folders. Several are compared; each row names its model.
-        recipe: Recipes, one row each; they share forward passes. Default: eight that every model runs.
+        recipe: Recipes, one row each; they share forward passes. Default: eight that every model runs; several models
+            are compared as they are.
         as_is: Add a row for the unchanged model, with its own pooling, Dense layers and prompts. Without --recipe, it
             is the only row.
         data: Tasks (stsb, trec, agnews, geometry:stsb), groups (sts7, transfer7, clustering6, classification12) or
@@ -89,6 +90,7 @@ def evaluate(
     if as_is and not recipe and fit is not None:
         raise InputError("--fit needs a recipe to fit, but --as-is runs none. Add one with --recipe.")
     named_columns = opt.parse_columns(columns)
+    as_is |= len(set(model)) > 1 and not recipe
     prepare_torch("essent evaluate")
     from essent._core.hub import reach_model
     from essent.engine.choice import EngineChoice
@@ -111,7 +113,7 @@ def evaluate(
     if recipe:
         runs.append(run_evaluation(model, recipe, tasks, **settings))
     elif not as_is:
-        runs += [run_evaluation(name, default_recipes(name), tasks, **settings) for name in dict.fromkeys(model)]
+        runs.append(run_evaluation(model, default_recipes(model[0]), tasks, **settings))
     evaluation = Evaluation.of((r for scored in runs for row in scored.values() for r in row), runs[0].tasks)
     every_result = [result for row in evaluation.values() for result in row]
     _show(evaluation, every_result, json_file)
