@@ -150,7 +150,7 @@ def test_a_run_killed_while_it_saved_goes_on(
         patched.setattr("essent.encoder.saving.save._write_state", interrupted)
         run(*command, code=130)
     assert [path.name for path in (tmp_path / "static").iterdir()] == [CHECKPOINT]
-    monkeypatch.setattr("essent._core.display.FIRST", 0.0)
+    monkeypatch.setattr("essent._core.display.FIRST_LINE", 0.0)
     again = run(*command).stderr
     assert "Resuming after 9 of 9 texts" in again
     assert " a second, " not in again  # nothing is read again
