@@ -1,6 +1,6 @@
-# Two flavours: `cpu` (the default) runs any model by OpenVINO; `static` has no torch, for static encoders alone.
+# Two flavours: `cpu` (the default) runs any model by OpenVINO; `slim` has no torch, for saved graphs and static encoders.
 #   docker build -t essent .                      docker run -p 8080:8080 -v ./models:/models:ro essent /models/my-encoder
-#   docker build -t essent-static --target static .
+#   docker build -t essent-slim --target slim .   docker run -p 8080:8080 -v ./models:/models:ro essent-slim /models/graph
 FROM python:3.12-slim AS base
 ENV PIP_NO_CACHE_DIR=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     ESSENT_HOST=0.0.0.0 ESSENT_PORT=8080 MALLOC_ARENA_MAX=2
@@ -14,12 +14,12 @@ HEALTHCHECK --start-period=120s --interval=10s --timeout=3s CMD \
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["essent", "serve"]
 
-FROM base AS static
-RUN pip install ".[serve]" && rm -rf /build
+FROM base AS slim
+RUN pip install ".[serve,openvino]" && rm -rf /build
 WORKDIR /home/essent
 USER 10001
 
 FROM base AS cpu
-RUN pip install --extra-index-url https://download.pytorch.org/whl/cpu ".[serve,openvino]" && rm -rf /build
+RUN pip install --extra-index-url https://download.pytorch.org/whl/cpu ".[torch,serve,openvino]" && rm -rf /build
 WORKDIR /home/essent
 USER 10001

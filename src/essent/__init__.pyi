@@ -1,7 +1,7 @@
 from .bulk.run import encode as encode
 from .encoder.encoder import Encoder as Encoder
 from .encoder.estimator import EncoderTransformer as EncoderTransformer
-from .engine.compiled import compile as compile
+from .engine.conversion import compile as compile
 from .engine.files import load as load
 from .errors import EssentError as EssentError
 from .improvement.run import improve as improve

@@ -38,8 +38,8 @@ def encoder(bert: Path) -> Encoder:
 
 
 @pytest.fixture(scope="module")
-def compiled(compiled_by: Callable[[str], CompiledEncoder]) -> CompiledEncoder:
-    return compiled_by("openvino")
+def compiled(compiled_by: Callable[[str], CompiledEncoder]) -> SentenceTransformer:
+    return compiled_by("openvino").as_sentence_transformer()
 
 
 class Mine(Encoder):
@@ -80,15 +80,22 @@ def test_keybert_embeds_with_the_encoder(encoder: Encoder) -> None:
 
 
 @pytest.mark.parametrize("library", ["bertopic", "keybert"])
-def test_every_kind_of_encoder_is_recognised(library: str, bert: Path, compiled: Any, tmp_path: Path) -> None:
+def test_every_kind_of_encoder_is_recognised(
+    library: str,
+    bert: Path,
+    compiled: SentenceTransformer,
+    compiled_by: Callable[[str], CompiledEncoder],
+    tmp_path: Path,
+) -> None:
     select = importlib.import_module(f"{library}.backend._utils").select_backend
     backbone = Encoder(str(bert), "static").module.backbone
     encoder_of(backbone.static_table.detach().numpy(), backbone.tokenizer).save(str(tmp_path))
     for model in (compiled, Mine(str(tmp_path))):
         assert select(model).embedding_model is model
         np.testing.assert_allclose(select(model).embed(TEXTS), model.encode(TEXTS), atol=1e-6)
-    with pytest.raises(ValueError, match="select a correct SentenceTransformers model"):
-        select(StaticEncoder.load(tmp_path))  # is none; without this error they would take another model from the hub
+    for model in (StaticEncoder.load(tmp_path), compiled_by("openvino")):
+        with pytest.raises(ValueError, match="select a correct SentenceTransformers model"):
+            select(model)  # is none; without this error they would take another model from the hub
 
 
 def test_bertopic_takes_an_encoder_transformer_in_a_pipeline(bert: Path) -> None:
@@ -103,7 +110,7 @@ def test_the_class_keeps_its_identity(encoder: Encoder) -> None:
     assert repr(Encoder).startswith("<class 'essent.encoder.encoder.Encoder', ")
 
 
-def test_evaluators_and_tools_of_sentence_transformers(encoder: Encoder, compiled: CompiledEncoder) -> None:
+def test_evaluators_and_tools_of_sentence_transformers(encoder: Encoder, compiled: SentenceTransformer) -> None:
     for model in (encoder, compiled):
         scores = EmbeddingSimilarityEvaluator(TEXTS[:4], TEXTS[4:8], [0.1, 0.5, 0.2, 0.9])(model)
         assert -1 <= scores["spearman_cosine"] <= 1

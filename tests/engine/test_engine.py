@@ -99,10 +99,7 @@ def test_the_arguments_of_encode(encoder: Encoder, compiled: CompiledEncoder) ->
     for call, error, message in (
         (lambda: compiled.encode(["a"], output_value="token_embeddings"), InputError, "only sentence vectors"),
         (lambda: compiled.encode(["a", 3]), InputError, "every text must be a str"),
-        (compiled.start_multi_process_pool, EngineError, "already uses every core"),
-        (lambda: compiled({}), EngineError, "runs on texts"),
-        (lambda: setattr(compiled, "max_seq_length", 8), EngineError, "fixed maximum length of 256"),
-        (lambda: compiled.engine_module.save("x"), EngineError, "cannot be saved alone"),
+        (lambda: compiled.as_sentence_transformer().save("x"), EngineError, "cannot be saved: call CompiledEncoder"),
     ):
         with pytest.raises(error, match=message):
             call()

@@ -44,7 +44,7 @@ def assert_same(actual: np.ndarray, expected: np.ndarray, allowed: float = 1e-4)
 
 
 def test_lanes_keep_fewer_shapes_than_all_else(compiled_by: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = compiled_by("openvino").engine_module.runtime
+    compiled = compiled_by("openvino").runtime
     runtime, shape_limits = OpenVINORuntime(compiled.path.parent, "float32", threads=1), []
 
     class Core:
@@ -65,16 +65,16 @@ def test_an_error_while_encoding_or_tokenising_is_raised_once(
     encoder: Encoder, compiled_by: Compiled, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled = compiled_by(engine)
-    module, ids, calls = compiled.engine_module, compiled.engine_module.ids, iter((1, 0))
+    ids, calls = compiled.ids, iter((1, 0))
 
-    def advance(count: int) -> None:
+    def keep(rows: np.ndarray, vectors: np.ndarray) -> None:
         raise BrokenPipeError("nobody looks at the progress bar")
 
     with pytest.raises(BrokenPipeError):
-        module.vectors(TEXTS, 2, advance)
+        compiled._compute(TEXTS, 2, False, keep)
     monkeypatch.setattr("essent.engine.compiled.WINDOW", 16)
     with monkeypatch.context() as broken:
-        broken.setattr(module, "ids", lambda texts: ids(texts) if 1 // next(calls) else [])
+        broken.setattr(compiled, "ids", lambda texts: ids(texts) if 1 // next(calls) else [])
         with pytest.raises(ZeroDivisionError):
             compiled.encode(TEXTS, batch_size=2)
     assert_same(compiled.encode(TEXTS, batch_size=2), encoder.encode(TEXTS))
@@ -83,7 +83,7 @@ def test_an_error_while_encoding_or_tokenising_is_raised_once(
 @pytest.mark.slow
 def test_nonfinite_graph_vectors_are_an_error(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The golden texts do not have the token whose row is broken."""
-    monkeypatch.setattr("essent.engine.compiled.GOLDEN_TEXTS", ("the moon",))
+    monkeypatch.setattr("essent.engine.conversion.GOLDEN_TEXTS", ("the moon",))
     encoder = Encoder(str(bert), "layers=1", device="cpu")
     token = encoder.module.ids(["flute"])[0][1]
     encoder.module.backbone.static_table.data[token] = float("nan")
@@ -94,19 +94,19 @@ def test_nonfinite_graph_vectors_are_an_error(bert: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("engine", daily(ENGINES, "openvino"))
 def test_a_query_does_not_wait_for_a_corpus(compiled_by: Compiled, engine: str) -> None:
-    module = compiled_by(engine).engine_module
-    sequences = module.ids(TEXTS[:8])
-    query, corpus_vectors = module.batch(sequences[:1]), np.zeros((8, module.dimensions), np.float32)
+    compiled = compiled_by(engine)
+    sequences = compiled.ids(TEXTS[:8])
+    query, corpus_vectors = compiled.batch(sequences[:1]), np.zeros((8, compiled.width), np.float32)
 
     def corpus() -> Iterator[Batch]:
         for row in range(8):
             with ThreadPoolExecutor(1) as pool:
-                answer = pool.submit(module.runtime.one, *query).result(LIMIT)
+                answer = pool.submit(compiled.runtime.one, *query).result(LIMIT)
             assert_same(answer, expected[:1])
-            yield np.array([row]), *module.batch([sequences[row]])
+            yield np.array([row]), *compiled.batch([sequences[row]])
 
-    expected = np.concatenate([module.runtime.one(*module.batch([ids])) for ids in sequences])
-    module.runtime.many(corpus(), lambda rows, vectors: corpus_vectors.__setitem__(rows, vectors))
+    expected = np.concatenate([compiled.runtime.one(*compiled.batch([ids])) for ids in sequences])
+    compiled.runtime.many(corpus(), lambda rows, vectors: corpus_vectors.__setitem__(rows, vectors))
     assert_same(corpus_vectors, expected)
 
 
@@ -152,12 +152,12 @@ def test_more_than_two_gigabytes_of_onnx(encoder: Encoder, tmp_path: Path, monke
     with pytest.raises(ModelError, match=r"model\.onnx\.data is missing"):
         load(tmp_path)
 
-    module = compiled.engine_module  # what is not saved lives in a temporary folder, as long as the engine does
-    folder = module.runtime.path.parent
+    runtime = compiled.runtime  # what is not saved lives in a temporary folder, as long as the engine does
+    folder, batch = runtime.path.parent, compiled.batch(compiled.ids(TEXTS))
     del compiled
     gc.collect()
-    assert_same(module.vectors(TEXTS, 2, str), encoder.encode(TEXTS))  # its second session is made only now
-    del module
+    assert_same(runtime.one(*batch), encoder.encode(TEXTS))  # its session is made only now
+    del runtime
     gc.collect()
     assert not folder.exists()
 

@@ -261,11 +261,12 @@ def test_texts_are_checked(folder: Path) -> None:
 
 
 def test_arguments_are_checked(folder: Path) -> None:
-    """Those of SentenceTransformer that need torch; others are in tests/core/test_arguments.py."""
+    """Others are in tests/core/test_arguments.py."""
     light, vectors = StaticEncoder.load(folder), np.ones((2, 12))
-    for settings in ({"convert_to_tensor": True}, {"convert_to_numpy": False}):
-        with pytest.raises(InputError, match=r"torch\.from_numpy"):
-            light.encode(["dogs"], **settings)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="output_value='token_embeddings': a StaticEncoder computes only sentence"):
+        light.encode(["dogs"], output_value="token_embeddings")
+    with pytest.raises(InputError, match="precision='int4': must be one of 'float32'"):
+        light.encode(["dogs"], precision="int4")
     with pytest.raises(InputError, match="Cannot compare"):
         light.similarity([], vectors)
     with pytest.raises(InputError, match=r"Cannot compare vectors of the shapes \(2, 12\) and \(3, 12\)"):

@@ -56,7 +56,8 @@ def check_torch(purpose: str) -> None:
 def _missing(purpose: str, name: str) -> MissingDependencyError:
     return MissingDependencyError(
         f"{purpose} needs {name!r}, which is not installed. Install it with: "
-        'pip install "essent[torch]". Static encoders run without it: essent.StaticEncoder, essent encode.',
+        'pip install "essent[torch]". Static encoders and saved graphs run without it: essent.StaticEncoder, '
+        "essent.load, essent encode.",
         name=name,
     )
 

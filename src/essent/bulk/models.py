@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from essent._core.arguments import check_prompt
 from essent._core.atomic import write_json
 from essent._core.folders.contents import is_exported_folder
 from essent._core.folders.files import digest_of_file, read_json
@@ -23,6 +22,8 @@ from essent._core.machine import BFLOAT16, FLOAT32
 from essent._core.texts import encode_allowing_nonfinite, require_finite
 from essent.bulk.settings import LATE, BulkSettings, ModelSpec
 from essent.engine.choice import check_graph, computing_in
+from essent.engine.compiled import CompiledEncoder
+from essent.engine.runtime import ALL_FILES
 from essent.errors import InputError, NotFittedError, RecipeError
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import Frame, fast_backend, read_ids, text_ids
@@ -150,7 +151,7 @@ def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
             encoder = open_model(name, dict(spec.options))
         if settings.max_seq_length is not None:
             encoder.max_seq_length = settings.max_seq_length
-    if hasattr(encoder, "engine_module"):
+    if isinstance(encoder, CompiledEncoder):
         return check_graph(encoder, choice)
     if choice.makes_graph or isinstance(encoder, StaticEncoder):
         return encoder
@@ -177,7 +178,7 @@ def compiled(
     Raises:
         EngineError: the model cannot be compiled. MissingDependencyError: the engine's library is not installed.
     """
-    from essent.engine.compiled import compile
+    from essent.engine.conversion import compile
     from essent.engine.files import load
     from essent.engine.runtime import runtime_of
 
@@ -217,11 +218,11 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
     """
     if settings.chunks_late:
         _require_late(encoder, settings)
-    if isinstance(encoder, StaticEncoder):
-        check_prompt(settings.prompt, settings.prompt_name, encoder.prompts)
-        default = encoder.prompts.get(settings.prompt_name or encoder.default_prompt_name or "", "")
-        prompt = default if settings.prompt is None else settings.prompt
-        metadata, reading = _describe_static(encoder)
+    if isinstance(encoder, (StaticEncoder, CompiledEncoder)):
+        prompt = encoder.prompt_text(settings.prompt, settings.prompt_name)
+        metadata, reading = (
+            _describe_static(encoder) if isinstance(encoder, StaticEncoder) else _describe_graph(encoder)
+        )
     else:
         check_torch("This model")
         from sentence_transformers import SentenceTransformer
@@ -279,12 +280,10 @@ def _describe_static(encoder: StaticEncoder) -> tuple[dict[str, Any], Reading]:
 
 
 def _describe(encoder: Any) -> tuple[dict[str, Any], Reading]:
-    """Describe an Encoder, a graph, or a sentence-transformers model."""
+    """Describe an Encoder or a sentence-transformers model."""
     from essent.encoder.encoder import Encoder
     from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_of
 
-    if hasattr(encoder, "engine_module"):
-        return _describe_graph(encoder)
     if not isinstance(encoder, Encoder):
         return _describe_modules(encoder)
     module = encoder.module
@@ -301,19 +300,15 @@ def _describe(encoder: Any) -> tuple[dict[str, Any], Reading]:
     return metadata, _read_framed(backbone.tokenizer, least_room, limit)
 
 
-def _describe_graph(encoder: Any) -> tuple[dict[str, Any], Reading]:
-    from essent.engine.runtime import ALL_FILES
-    from essent.recipe.tokens.ids import tokenizer_digest
-
-    module = encoder.engine_module
-    runtime, inputs = module.runtime, module.inputs
-    digest = hashlib.sha256(f"{tokenizer_digest(module.reader)} {inputs!r}".encode())
+def _describe_graph(encoder: CompiledEncoder) -> tuple[dict[str, Any], Reading]:
+    runtime, reading = encoder.runtime, encoder.reading
+    digest = hashlib.sha256(f"{reading!r} {encoder.pad_id}".encode())
     for path in (Path(runtime.path).with_name(name) for name in ALL_FILES):
         if path.is_file():
             digest.update(digest_of_file(path).encode())
-    engine, limit = f"{runtime.engine} {runtime.precision}", inputs.max_seq_length
-    metadata = _metadata(digest.hexdigest(), encoder.recipe, engine, limit)
-    return metadata, _read_framed(module.reader, inputs.frame, limit)
+    engine = f"{runtime.engine} {runtime.precision}"
+    metadata = _metadata(digest.hexdigest(), encoder.recipe, engine, reading.max_seq_length)
+    return metadata, (reading.room, reading.text_ids, reading.backend)
 
 
 def _describe_modules(encoder: Any) -> tuple[dict[str, Any], Reading]:

@@ -29,8 +29,9 @@ from essent.bulk.parts import Part, library_versions
 from essent.bulk.sources import difference, fingerprint
 from essent.bulk.units import Job, Unit
 from essent.bulk.work import THREADS, do_unit, failure_of
+from essent.engine.compiled import CompiledEncoder
+from essent.engine.numpy_encoder import NumpyEncoder
 from essent.errors import DataError, EssentError, InputError, MissingDependencyError, ModelError
-from essent.static.encoder import StaticEncoder
 
 AUTO, LOCAL = "auto", "local"
 CONNECTION_TIMEOUT = 10.0  # seconds
@@ -96,7 +97,7 @@ def do_units_on_cluster(
     """
     ray = optional_import("ray", "ray")
     device, encoder = str(job.spec.options.get("device") or ""), model.encoder
-    on_cpu = isinstance(encoder, StaticEncoder) or hasattr(encoder, "engine_module") or "cpu" in device
+    on_cpu = isinstance(encoder, NumpyEncoder) or "cpu" in device
     cpus, gpus = resources(capacities(ray.nodes()), workers, not on_cpu)
     task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES, max_calls=0, scheduling_strategy="SPREAD")(_do)
     token, shared_job = os.urandom(8).hex(), ray.put(sendable(job))
@@ -185,7 +186,7 @@ def sendable(job: Job) -> Job:
         InputError: a loaded graph, which cannot be sent.
     """
     model = job.spec.model
-    if hasattr(model, "engine_module"):
+    if isinstance(model, CompiledEncoder):
         raise InputError("A loaded graph cannot be sent to the nodes of a Ray cluster. Pass the path of its folder.")
     if isinstance(model, (str, Path)) and Path(model).exists():
         return replace(job, spec=replace(job.spec, model=str(Path(model).absolute())))

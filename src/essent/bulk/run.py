@@ -42,6 +42,7 @@ from essent.bulk.settings import BulkSettings, ModelSpec
 from essent.bulk.sources import Source, find_sources
 from essent.bulk.units import Job, Unit, inspect_sources, output_fields, plan
 from essent.bulk.work import do_units, do_units_by_workers
+from essent.engine.compiled import CompiledEncoder
 from essent.errors import DataError, InputError, ModelError
 from essent.tasks.base import prompt_note
 
@@ -298,7 +299,7 @@ def prepare(
     if needs_fit(encoder, fit is not None):
         encoder = _fitted(encoder, settings, folder, files, fit, fit_sample)
         spec = spec_of_folder(spec, folder / FITTED)
-    if spec.choice.makes_graph and not hasattr(encoder, "engine_module"):
+    if spec.choice.makes_graph and not isinstance(encoder, CompiledEncoder):
         model = compiled(encoder, spec, folder / GRAPH, settings, note)
         spec = spec_of_folder(spec, folder / GRAPH)
     else:

@@ -33,6 +33,8 @@ from essent.bulk.batches import encode, read_batches
 from essent.bulk.models import Model, open_encoder, ready
 from essent.bulk.parts import SHARED_MODEL, Part, PartWriter, cannot_write, clean
 from essent.bulk.units import Job, Unit
+from essent.engine.compiled import CompiledEncoder
+from essent.engine.numpy_encoder import NumpyEncoder
 from essent.errors import DataError, EssentError, InputError
 from essent.static.encoder import StaticEncoder
 
@@ -224,7 +226,7 @@ def _setup(job: Job, model: Model, threads: int, stack: ExitStack) -> Any:
 
 def _share(job: Job, encoder: Any, threads: int, folder: Path) -> Callable[[], Any]:
     """Return a function that opens the encoder in another process: from mapped weights, or from a graph's folder."""
-    if hasattr(encoder, "engine_module"):
+    if isinstance(encoder, CompiledEncoder):
         source = job.spec.model
         if not isinstance(source, (str, Path)):
             source = str(folder / "graph")
@@ -284,7 +286,7 @@ def _work(pipe: Any) -> None:
     try:
         job, open_shared, threads = pipe.recv()
         model = ready(open_shared(), job.settings)
-        if not isinstance(model.encoder, StaticEncoder):
+        if not isinstance(model.encoder, NumpyEncoder):
             import torch
 
             torch.set_num_threads(threads)

@@ -210,12 +210,12 @@ def _load(options: EncodeOptions, choice: EngineChoice) -> Any:
 
         if (static := static_of(model)) is not None:
             return static
-    check_torch(f"Encoding with {model!r}" if recipe is None else f"The recipe {options.recipe!r}")
-    silence_libraries()
     if exported:
         from essent.engine.files import load
 
         return check_graph(load(model), choice)
+    check_torch(f"Encoding with {model!r}" if recipe is None else f"The recipe {options.recipe!r}")
+    silence_libraries()
     from essent.encoder.encoder import Encoder
 
     encoder = Encoder(model, recipe, **options.options)

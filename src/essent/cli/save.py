@@ -129,7 +129,7 @@ def _save_graph(
     compared: list[str] | None,
 ) -> None:
     """Compile and save a graph; print its loss or, with texts to compare, its speedup and loss."""
-    from essent.engine.compiled import compile
+    from essent.engine.conversion import compile
     from essent.engine.gain import compare as compare_speed
     from essent.engine.gain import measure_loss, texts_to_judge
 

@@ -1,6 +1,6 @@
 from .choice import choose as choose
 from .compiled import CompiledEncoder as CompiledEncoder
-from .compiled import compile as compile
+from .conversion import compile as compile
 from .files import load as load
 from .gain import Gain as Gain
 from .gain import Loss as Loss

@@ -13,6 +13,8 @@ from essent.errors import EngineError, InputError
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from essent.engine.compiled import CompiledEncoder
+
 ENGINES = (AUTO, "torch", "openvino", "onnx")
 
 
@@ -65,7 +67,7 @@ def choose(
     *,
     texts: Sequence[str] = (),
     threads: int | None = None,
-) -> SentenceTransformer:
+) -> SentenceTransformer | CompiledEncoder:
     """Return an encoder that runs `model` with an engine and a precision; `model` itself is not modified.
 
     Args:
@@ -87,29 +89,31 @@ def choose(
         CompiledEncoder('static', engine='openvino', precision='float32', threads=1, streams=1)
     """
     chosen = EngineChoice(engine, precision)
-    if hasattr(model, "engine_module"):
-        graph: SentenceTransformer = check_graph(model, chosen)
-        return graph
+    from essent.engine.compiled import CompiledEncoder
+
+    if isinstance(model, CompiledEncoder):
+        return check_graph(model, chosen)
     if not chosen.makes_graph:
         return computing_in(model, chosen.precision)
-    from essent.engine.compiled import compile
+    from essent.engine.conversion import compile
 
     return compile(model, chosen.engine, precision=chosen.graph_precision, texts=texts, threads=threads)
 
 
-def check_graph(graph: Any, chosen: EngineChoice) -> Any:
+def check_graph(graph: Any, chosen: EngineChoice) -> CompiledEncoder:
     """Return a compiled encoder if it has the chosen engine and precision.
 
     Raises:
         EngineError: another engine or precision was chosen.
     """
-    runtime = graph.engine_module.runtime
+    runtime = graph.runtime
     if chosen.engine not in (AUTO, runtime.engine) or chosen.precision not in (AUTO, runtime.precision):
         raise EngineError(
             f"The model is compiled for {runtime.engine} in {runtime.precision}. Export it again for "
             f"{chosen.engine if chosen.engine != AUTO else runtime.engine} in {chosen.graph_precision}."
         )
-    return graph
+    checked: CompiledEncoder = graph
+    return checked
 
 
 def computing_in(model: SentenceTransformer, precision: str, *, shared: bool = True) -> SentenceTransformer:

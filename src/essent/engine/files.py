@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors.numpy import save_file
-from sentence_transformers import SentenceTransformer
-from transformers import AutoTokenizer
 
 from essent._core.arguments import check_path
 from essent._core.atomic import recover, replacing_folder
-from essent._core.compat import settings_of
 from essent._core.folders.check import ROUTERS, check_folder
-from essent._core.folders.contents import guarded, read_modules, saved_settings
+from essent._core.folders.contents import read_modules, saved_settings
 from essent._core.folders.files import (
     GRAPH,
     STATE_FOLDER,
@@ -36,16 +34,19 @@ from essent._core.folders.files import (
     write_digests,
 )
 from essent._core.folders.rules import ANYTHING, SENTENCE_TRANSFORMERS, TEXT, WHOLE, Kind, listed, mapping, optional
+from essent._core.lazy import needs_torch
 from essent._core.machine import SHORT
-from essent.encoder.encoder import Encoder
-from essent.engine.compiled import CompiledEncoder, EngineModule, GraphInputs, check_golden
+from essent.engine.compiled import CompiledEncoder, check_golden
 from essent.engine.gain import Loss
-from essent.engine.runtime import ALL_FILES, runtime_of
-from essent.errors import DamagedError, ModelError
-from essent.model.loading import open_model
-from essent.recipe.tokens.ids import Frame
+from essent.engine.runtime import ALL_FILES, TOKENIZER_FILES, runtime_of
+from essent.errors import DamagedError, EngineError, ModelError
+from essent.recipe.tokens.ids import DROPPED, Frame
+from essent.recipe.tokens.reading import Reading
 from essent.tasks.calibration import read_calibration, write_calibration
 from essent.version import __version__
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 FORMAT = 2  # format 1, of version 0.1, listed only the graph's digests, in engine.json
 GRAPH_FILE, GOLDEN_FILE = "engine.json", "golden.safetensors"
@@ -61,7 +62,9 @@ ENTRIES: dict[str, Kind] = {
 }
 
 
-def load(path: str | Path, *, threads: int | None = None, streams: int | None = None) -> SentenceTransformer:
+def load(
+    path: str | Path, *, threads: int | None = None, streams: int | None = None
+) -> CompiledEncoder | SentenceTransformer:
     """Load a compiled encoder or an Encoder from a folder that essent saved, or a model with a Router.
 
     A compiled encoder is checked against its golden vectors. A folder of sentence-transformers whose Router has modules
@@ -85,15 +88,7 @@ def load(path: str | Path, *, threads: int | None = None, streams: int | None = 
     root = Path(check_path(path))
     recover(root)
     if not (root / STATE_FOLDER / GRAPH_FILE).is_file():
-        if (root / STATE_FOLDER / "encoder.json").is_file():
-            return Encoder(str(root))
-        first = (read_modules(str(root), {}) or [{}])[0]
-        if str(first.get("type", "")).rpartition(".")[2] in ROUTERS:
-            return open_model(str(root), {})
-        raise ModelError(
-            f"{str(path)!r} was not saved by essent: it has neither {STATE_FOLDER}/{GRAPH_FILE} (a compiled encoder) "
-            f"nor {STATE_FOLDER}/encoder.json (an Encoder). Load other models with essent.Encoder."
-        )
+        return _load_in_torch(root)
     with damage_named(str(path)):
         check_folder(root)
         metadata = read_graph_metadata(root / STATE_FOLDER / GRAPH_FILE)
@@ -104,18 +99,66 @@ def load(path: str | Path, *, threads: int | None = None, streams: int | None = 
         }:
             raise DamagedError(f"The graph in {str(root)!r} has changed since it was saved. Export it again.")
         golden = read_arrays(root / STATE_FOLDER / GOLDEN_FILE)["golden"]
+        expected = len(metadata["golden_texts"]), metadata["dimensions"]
+        if golden.shape != expected or not len(golden):
+            raise EngineError(
+                f"The graph in {str(path)!r} has golden vectors of shape {golden.shape}; expected {expected}, one per "
+                "golden text."
+            )
         kind = runtime_of(metadata["engine"], metadata["precision"])
-        entries = {**metadata["inputs"]}
-        frame: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in entries.pop("frame").items()}
-        inputs, loss = GraphInputs(Frame(**frame), **entries), metadata["loss"]
-        runtime = kind(root, metadata["precision"], threads, streams)
-        tokenizer = AutoTokenizer.from_pretrained(root, **guarded({}))
-        module = EngineModule(runtime, tokenizer, inputs, metadata["dimensions"])
-        compiled = CompiledEncoder(module, metadata["recipe"], loss and Loss(**loss), saved_settings(metadata))
+        inputs, loss = metadata["inputs"], metadata["loss"]
+        compiled = CompiledEncoder(
+            kind(root, metadata["precision"], threads, streams),
+            _reading(root, inputs),
+            inputs["pad_id"],
+            metadata["recipe"],
+            (metadata["golden_texts"], golden),
+            loss=loss and Loss(**loss),
+            **saved_settings(metadata),
+        )
         compiled.calibration = read_calibration(root)
-    compiled.golden = (metadata["golden_texts"], golden)
     check_golden(compiled, f"The graph in {str(path)!r}")
     return compiled
+
+
+def _load_in_torch(root: Path) -> SentenceTransformer:
+    """Load the folder of an Encoder, or of a model with a Router."""
+    with needs_torch(f"Loading {str(root)!r}"):
+        if (root / STATE_FOLDER / "encoder.json").is_file():
+            from essent.encoder.encoder import Encoder
+
+            return Encoder(str(root))
+        first = (read_modules(str(root), {}) or [{}])[0]
+        if str(first.get("type", "")).rpartition(".")[2] in ROUTERS:
+            from essent.model.loading import open_model
+
+            return open_model(str(root), {})
+    raise ModelError(
+        f"{str(root)!r} was not saved by essent: it has neither {STATE_FOLDER}/{GRAPH_FILE} (a compiled encoder) "
+        f"nor {STATE_FOLDER}/encoder.json (an Encoder). Load other models with essent.Encoder."
+    )
+
+
+def _reading(root: Path, inputs: Mapping[str, Any]) -> Reading:
+    """Read the tokenizer of a graph; two of its settings were formerly only in the tokenizer's own file."""
+    path, settings = root / TOKENIZER_FILES[0], read_json(root / TOKENIZER_FILES[1]) or {}
+    if not path.is_file():
+        raise ModelError(f"{str(root)!r} has no {path.name}. Export the model again.")
+    frame: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in inputs["frame"].items()
+    }
+    reading = Reading(
+        path.read_text("utf-8"),
+        Frame(**frame),
+        inputs["max_seq_length"],
+        inputs.get("cuts_start", settings.get("truncation_side") == "left"),
+        tuple(inputs.get("dropped", settings.get(DROPPED)) or ()),
+    )
+    try:
+        reading.backend  # noqa: B018  # it is read here, and then kept
+    except Exception as error:  # tokenizers raises the bare class
+        raise ModelError(f"Cannot read the tokenizer {path}: {error}") from error
+    return reading
 
 
 def read_graph_metadata(path: Path) -> dict[str, Any]:
@@ -147,25 +190,30 @@ def save_compiled(compiled: CompiledEncoder, path: Path) -> None:
         ModelError: the path is a file, or the folder of another model.
     """
     check_replaceable(path, GRAPH)
-    module = compiled.engine_module
+    runtime, reading = compiled.runtime, compiled.reading
     texts, golden = compiled.golden
     metadata = {
         "format": FORMAT,
         "essent": __version__,
-        "engine": module.runtime.engine,
-        "precision": module.runtime.precision,
+        "engine": runtime.engine,
+        "precision": runtime.precision,
         "recipe": compiled.recipe,
-        "inputs": asdict(module.inputs),
-        "dimensions": module.dimensions,
+        "inputs": {
+            "frame": asdict(reading.frame),
+            "max_seq_length": reading.max_seq_length,
+            "pad_id": compiled.pad_id,
+            "cuts_start": reading.cuts_start,
+            "dropped": reading.dropped,
+        },
+        "dimensions": compiled.width,
         "loss": None if compiled.loss is None else asdict(compiled.loss),
-        **settings_of(compiled),
+        **compiled.settings,
         "golden_texts": texts,
     }
     with replacing_folder(path, names_to_keep(path, GRAPH, ALL_FILES)) as folder:
-        for name in ALL_FILES:
-            if (file := module.runtime.path.with_name(name)).is_file():
+        for name in (*ALL_FILES, *TOKENIZER_FILES):
+            if (file := runtime.path.with_name(name)).is_file():
                 shutil.copy(file, folder / name)
-        module.reader.save_pretrained(folder)
         (folder / STATE_FOLDER).mkdir()
         save_file({"golden": golden}, folder / STATE_FOLDER / GOLDEN_FILE)
         text = json.dumps(metadata, ensure_ascii=False, indent=2)

@@ -19,6 +19,7 @@ from essent.tasks.sample import sample_texts
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from essent.engine.numpy_encoder import NumpyEncoder
 
 MIN_TEXTS = 16  # fewer run too briefly to time, and have too few similarities to rank
 ALONE = 20  # texts encoded one by one per round
@@ -82,12 +83,12 @@ def loss_of(exact: np.ndarray, rounded: np.ndarray, unseen: bool) -> Loss:
     return Loss(len(exact), float(row_cosines.mean()), float(row_cosines.min()), spearman, unseen)
 
 
-def measure_loss(model: SentenceTransformer, compiled: SentenceTransformer, texts: Sequence[str]) -> Loss:
+def measure_loss(model: SentenceTransformer, compiled: NumpyEncoder, texts: Sequence[str]) -> Loss:
     """Compare a graph's vectors with the model's; see `texts_to_judge` for the texts."""
     return loss_of(_vectors_of(model, texts), _vectors_of(compiled, texts), True)
 
 
-def _vectors_of(model: SentenceTransformer, texts: Sequence[str]) -> np.ndarray:
+def _vectors_of(model: SentenceTransformer | NumpyEncoder, texts: Sequence[str]) -> np.ndarray:
     return np.asarray(model.encode(list(texts), show_progress_bar=False), np.float32)
 
 
@@ -185,7 +186,7 @@ def texts_to_compare(texts: Iterable[str]) -> list[str]:
 
 
 def compare(
-    compiled: SentenceTransformer,
+    compiled: NumpyEncoder,
     model: SentenceTransformer,
     texts: Iterable[str],
     *,
@@ -227,7 +228,7 @@ def compare(
     queries = sorted(distinct, key=len)[:: max(1, len(distinct) // ALONE)][:ALONE]
     queries = (queries * ALONE)[:ALONE]
 
-    def encode_queries(encoder: SentenceTransformer) -> None:
+    def encode_queries(encoder: SentenceTransformer | NumpyEncoder) -> None:
         for text in queries:
             _vectors_of(encoder, [text])
 
@@ -235,9 +236,7 @@ def compare(
     return Gain(len(distinct), together, _ratio(model, compiled, encode_queries, rounds), loss)
 
 
-def _ratio(
-    model: SentenceTransformer, graph: SentenceTransformer, run: Callable[[SentenceTransformer], Any], rounds: int
-) -> Ratio:
+def _ratio(model: Any, graph: Any, run: Callable[[Any], Any], rounds: int) -> Ratio:
     """Time both encoders, alternating which runs first."""
     seconds: tuple[list[float], list[float]] = ([], [])
     encoders = (model, graph)

@@ -282,7 +282,7 @@ def convert(graph: Graph, engine: str, folder: Path) -> None:
     if engine == "openvino":
         openvino()
     else:
-        optional_import("onnxscript", "onnx")
+        optional_import("onnxscript", "convert")
         onnxruntime()
     try:
         with graph.for_export(), _quiet():
@@ -367,7 +367,7 @@ def quantize(path: Path, batches: list[tuple[Any, ...]]) -> None:
     """
     ov = openvino()
     with contextlib.redirect_stdout(sys.stderr):  # its progress bars, and its logger, which binds the stream at import
-        nncf = optional_import("nncf", "openvino")
+        nncf = optional_import("nncf", "convert")
     with _quiet(), contextlib.redirect_stdout(sys.stderr):
         model = ov.Core().read_model(path)
         if batches:

@@ -22,6 +22,7 @@ from essent.errors import EngineError
 
 FILES = {"openvino": "model.xml", "onnx": "model.onnx"}
 ALL_FILES = ("model.xml", "model.bin", "model.onnx", "model.onnx.data")  # the last for onnx above 2 GB
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 Batch = tuple[np.ndarray, np.ndarray, np.ndarray]  # row indices (B,), ids (B,T), attention mask (B,T)
 Run = Callable[[np.ndarray, np.ndarray], np.ndarray]  # ids and attention mask (B,T) to vectors (B,K)
 # Number of batch shapes that OpenVINO caches, by default 5,000: with all-MiniLM-L6-v2, 2,000 random shapes used half a

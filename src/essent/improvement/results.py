@@ -15,7 +15,7 @@ import numpy as np
 from essent._core import machine
 from essent._core.display import duration
 from essent.encoder.encoder import Encoder
-from essent.engine.compiled import compile as compile_graph
+from essent.engine.conversion import compile as compile_graph
 from essent.engine.files import load as load_graph
 from essent.errors import EngineError, InputError
 from essent.improvement.metric import AGREEMENT

@@ -23,6 +23,7 @@ from essent.encoder.pipeline.digests import digest_of_backbone, key_of
 from essent.encoder.pipeline.plan import Plan, chain_of
 from essent.encoder.pipeline.shared_pass import as_module, count_frames, pool_texts
 from essent.engine.choice import EngineChoice, choose
+from essent.engine.compiled import CompiledEncoder
 from essent.engine.files import load as load_exported
 from essent.errors import DataError, InputError
 from essent.model.loading import load
@@ -220,7 +221,7 @@ def _open_unchanged(model: ModelLike, options: dict[str, Any], max_seq_length: i
         encoder.max_seq_length = min(max_seq_length, encoder.max_seq_length or max_seq_length)
     if choice.is_default:
         return encoder
-    if not isinstance(encoder, SentenceTransformer):
+    if not isinstance(encoder, (SentenceTransformer, CompiledEncoder)):
         name = type(encoder).__name__
         raise InputError(f"A {name} has its own engine. Omit engine= and precision=, which need a torch model.")
     return choose(encoder, choice.engine, choice.precision)

@@ -1,7 +1,7 @@
 """The data of a model that a server reads before it runs the model, computed once in a separate process.
 
-Only this process imports torch and transformers. The HTTP process needs neither, and an engine that runs a graph
-restarts in a second or two.
+Only this process imports torch and transformers, unless the model is a saved graph. The HTTP process needs neither, and
+an engine that runs a graph restarts in a second or two.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from essent._core.folders.contents import ABOUT, is_essent_folder, is_exported_folder, read_about
 from essent._core.folders.files import STATE_FOLDER
 from essent._core.hub import reach_model
 from essent._core.machine import AUTO, BFLOAT16, FLOAT32
-from essent._core.texts import mend_surrogates
 from essent.engine.choice import EngineChoice, check_graph
+from essent.engine.compiled import TOLERANCES, CompiledEncoder
 from essent.errors import EngineError, MissingDependencyError, ModelError, RecipeError
-from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend, filled_ids, in_frame, read_ids
-from essent.recipe.tokens.spans import filled_spans
+from essent.recipe.tokens.ids import Frame
+from essent.recipe.tokens.reading import Reading, reading_of
 from essent.serving.worker import Source
 from essent.static.encoder import StaticEncoder, static_of
 from essent.tasks.calibration import Calibration
@@ -41,90 +40,6 @@ logger = logging.getLogger(__name__)
 STATIC_TEXTS = ("A man is playing a large flute.", "How far is the moon from the earth?")
 NO_FRAME = Frame((), ())
 OWN_TOLERANCE = 1e-4  # formats below float32: differences of the same graph between batches
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A model's conversion of texts to ids: tokenizer, frame around a text, maximum length. Needs no torch.
-
-    The HTTP process tokenizes, so that lengths, usage and schedule are exact before a request is queued.
-
-    Attributes:
-        tokenizer: the tokenizer as JSON.
-        frame: ids before and after every text, and how the text is prepared.
-        max_seq_length: maximum tokens of a text, including its frame; None without a limit.
-        cuts_start: whether long texts are truncated at the start by default.
-        dropped: ids that are removed from every text.
-    """
-
-    tokenizer: str
-    frame: Frame
-    max_seq_length: int | None
-    cuts_start: bool
-    dropped: tuple[int, ...]
-
-    @cached_property
-    def _backend(self) -> Tokenizer:
-        backend = Tokenizer.from_str(self.tokenizer)
-        backend.no_padding()
-        backend.no_truncation()
-        backend.encode_special_tokens = self.frame.plain_text and not self.frame.template
-        return backend
-
-    def ids(self, texts: list[str]) -> list[np.ndarray]:
-        """Return the ids of each text within its frame, not truncated: (T,) int32 each."""
-        if self.frame.template:
-            return [np.array(ids, np.int32) for ids in filled_ids(self._backend, self.frame, texts, None, False)]
-        texts_ids = read_ids(self._backend, self.frame.prepare(texts) if self.frame.plain_text else texts)
-        if self.dropped:
-            texts_ids = [[i for i in ids if i not in self.dropped] for ids in texts_ids]
-        return [np.array(self.frame.around(ids), np.int32) for ids in texts_ids]
-
-    def truncate(self, texts: list[str], sequences: list[np.ndarray], limit: int, at_start: bool) -> list[np.ndarray]:
-        """Truncate texts to `limit` tokens, including the frame; `sequences` are their framed ids."""
-        if self.frame.template:
-            filled = filled_ids(self._backend, self.frame, texts, limit, at_start)
-            return [np.array(ids, np.int32) for ids in filled]
-        before = len(self.frame.before)
-        texts_ids = [ids[before : before + self.frame.room(len(ids))].tolist() for ids in sequences]
-        return [np.array(ids, np.int32) for ids in in_frame(texts_ids, self.frame, limit, at_start)]
-
-    def tokens(self, text: str, framed: bool = True) -> list[dict[str, Any]]:
-        """Return every token with its span in characters of the text; tokens of the frame are special and have none."""
-        text = mend_surrogates(text)
-        shift, first, last = 1 if self.frame.space and text else 0, list(self.frame.before), list(self.frame.after)
-        if self.frame.template:
-            filled = filled_spans(self._backend, self.frame, text)
-            end = len(filled) - len(last)
-            content = filled[len(first) : end]
-            first, last = ([token_id for token_id, _ in part] for part in (filled[: len(first)], filled[end:]))
-        else:
-            (prepared,) = self.frame.prepare([text])
-            encoding = self._backend.encode(prepared, add_special_tokens=False)
-            content = list(zip(encoding.ids, encoding.offsets, strict=True))
-        tokens: list[dict[str, Any]] = [
-            {"id": token_id, "text": self.decode([token_id], False), "special": False,
-             "start": max(start - shift, 0), "stop": min(stop - shift, len(text))}
-            for token_id, (start, stop) in content
-            if token_id not in self.dropped
-        ]  # fmt: skip
-        special: dict[str, Any] = {"special": True, "start": None, "stop": None}
-        between = self.frame.between or ()
-        before, middle, after = (
-            [{"id": token_id, "text": self._backend.id_to_token(token_id) or "", **special} for token_id in ids]
-            for ids in (first, between, last)
-        )
-        repeated = [] if self.frame.between is None else [*middle, *tokens]
-        return [*before, *tokens, *repeated, *after] if framed else tokens
-
-    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """Return the text of ids."""
-        return str(self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens))
-
-    @property
-    def size(self) -> int:
-        """The number of ids."""
-        return 1 + max(self._backend.get_vocab(with_added_tokens=True).values(), default=-1)
 
 
 @dataclass(frozen=True)
@@ -237,27 +152,22 @@ def prepare(name_and_model: str, engine: str, folder: Path, precision: str = AUT
         weights = np.ones(reading.size) if table.weights is None else table.weights
         loaded, pad_id, tolerance = ("static", source, str(table.rows.dtype)), 0, 1e-5
     else:
-        from essent.encoder.encoder import Encoder
-        from essent.encoder.saving.save import GOLDEN_TEXTS
-        from essent.engine.compiled import TOLERANCES
-
         encoder, weights, graph_folder = _load(name, source, chosen, folder)
-        recipe, texts = str(encoder.recipe), GOLDEN_TEXTS
-        if isinstance(encoder, Encoder):
+        recipe = str(encoder.recipe)
+        if isinstance(encoder, CompiledEncoder):
+            texts, reading, pad_id = encoder.golden[0], encoder.reading, encoder.pad_id
+            loaded = (encoder.runtime.engine, graph_folder, encoder.precision)
+            tolerance = TOLERANCES[loaded[0]] if encoder.precision == FLOAT32 else OWN_TOLERANCE
+        else:
+            from essent.encoder.saving.save import GOLDEN_TEXTS
+
             module, backbone = encoder.module, encoder.module.backbone
             if len(module.plan.frames) > 1:
                 raise RecipeError(f"{recipe!r} adds several templates, which cannot be served. Use one template.")
-            tokenizer, frame, max_seq_length = module.tokenizer, module.plan.frame, module.max_seq_length
-            loaded, pad_id = ("torch", source, str(backbone.static_table.dtype).removeprefix("torch.")), backbone.pad_id
+            texts, pad_id = GOLDEN_TEXTS, backbone.pad_id
+            reading = reading_of(module.tokenizer, module.plan.frame, module.max_seq_length)
+            loaded = ("torch", source, str(backbone.static_table.dtype).removeprefix("torch."))
             tolerance = 1e-5 if encoder.device.type == "cpu" else 1e-3
-        else:
-            module, inputs = encoder.engine_module, encoder.engine_module.inputs
-            tokenizer, frame, max_seq_length = module.reader, inputs.frame, inputs.max_seq_length
-            loaded, pad_id = (module.runtime.engine, graph_folder, encoder.precision), inputs.pad_id
-            tolerance = TOLERANCES[loaded[0]] if encoder.precision == FLOAT32 else OWN_TOLERANCE
-        cuts_start = getattr(tokenizer, "truncation_side", "right") == "left"
-        tokenizer_json, dropped = fast_backend(tokenizer).to_str(), tuple(dropped_ids(tokenizer))
-        reading = Reading(tokenizer_json, frame, max_seq_length, cuts_start, dropped)
     golden = np.asarray(encoder.encode(list(texts), prompt="", show_progress_bar=False), np.float32)
     if not np.isfinite(golden).all():
         raise ModelError(f"{source!r} returns vectors that are not finite.")
@@ -289,14 +199,14 @@ def _load(name: str, source: str, chosen: EngineChoice, folder: Path) -> tuple[A
 
     With engine=auto, a model on the CPU is compiled for OpenVINO if possible.
     """
-    from essent.encoder.encoder import Encoder
-    from essent.engine.compiled import compile
-    from essent.model.loading import open_model
-
     if is_exported_folder(source):
         from essent.engine.files import load
 
         return check_graph(load(source), chosen), None, source
+    from essent.encoder.encoder import Encoder
+    from essent.engine.conversion import compile
+    from essent.model.loading import open_model
+
     options = reach_model(source, {})
     try:
         model: SentenceTransformer = Encoder(source, **options)

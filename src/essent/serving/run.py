@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from essent._core.folders.contents import is_exported_folder
 from essent._core.lazy import check_torch, optional_import
 from essent._core.machine import cores
 from essent.errors import DamagedError, EngineError, InputError, ModelError
@@ -50,7 +51,8 @@ def serve(
     Raises:
         InputError: no model, two models with the same name, or an invalid setting.
         EssentError: a model cannot be loaded, or does not reproduce its golden vectors.
-        MissingDependencyError: the extra `serve` is not installed, or torch, which all but static encoders need.
+        MissingDependencyError: the extra `serve` is not installed, or torch, which all but static encoders and saved
+            graphs need.
     """
     settings = settings or Settings()
     for library in LIBRARIES:
@@ -62,7 +64,8 @@ def serve(
         raise InputError(f"Expected models with different names, NAME=MODEL; got {names}.")
     for _, source in sources:
         with suppress(DamagedError):  # verification names the file
-            if (settings.engine, settings.precision) != ("auto", "auto") or served_static(source) is None:
+            is_default = (settings.engine, settings.precision) == ("auto", "auto")
+            if not (is_exported_folder(source) or (is_default and served_static(source) is not None)):
                 check_torch(f"Serving {source!r}")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the engine's
     for kind in STOPPING:

@@ -14,6 +14,7 @@ import torch
 from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules.tokenizer import WordTokenizer
+from tokenizers import Tokenizer
 
 from essent._core.compat import prompt_of
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
@@ -27,6 +28,7 @@ from essent.engine.compiled import CompiledEncoder
 from essent.engine.files import load
 from essent.engine.gain import cosines
 from essent.errors import InputError
+from essent.recipe.tokens.ids import unknown_token
 from essent.tasks.base import unit_rows
 from essent.tasks.geometry import average_cosine
 from essent.tasks.heros import comparisons, load_heros
@@ -109,32 +111,40 @@ class ModelUnderTest:
         if self.positions is not None and isinstance(padding, int):
             self.positions -= padding + 1  # RoBERTa's positions start after the padding id
         is_graph = is_exported_folder(name)
-        self.encoder: SentenceTransformer = load(name) if is_graph else open_as_it_is(name, self.options)
+        self.encoder: CompiledEncoder | SentenceTransformer = (
+            load(name) if is_graph else open_as_it_is(name, self.options)
+        )
         self.recipe = str(getattr(self.encoder, "recipe", "a model that no recipe describes"))
         self.tokenizer: Any
         if isinstance(self.encoder, Encoder):
             self.tokenizer = self.encoder.module.backbone.tokenizer
             room: Callable[[int], int] = self.encoder.module.plan.room
+        elif isinstance(self.encoder, CompiledEncoder):
+            self.tokenizer = self.encoder.reading.backend
+            room = self.encoder.reading.frame.room
         else:
-            self.tokenizer = (
-                self.encoder.engine_module.reader if isinstance(self.encoder, CompiledEncoder)
-                else getattr(self.encoder.tokenizer, "tokenizer", self.encoder.tokenizer)  # WordEmbeddings wraps it
-            )  # fmt: skip
+            self.tokenizer = getattr(self.encoder.tokenizer, "tokenizer", self.encoder.tokenizer)  # WordEmbeddings'
             special = int(getattr(self.tokenizer, "num_special_tokens_to_add", lambda: 0)())
             room = partial(operator.add, -special)
-        self.unknown: int | None = getattr(self.tokenizer, "unk_token_id", None)
+        self.unknown: int | None
+        if isinstance(self.tokenizer, Tokenizer):
+            token = unknown_token(self.tokenizer)
+            self.unknown = None if token is None else self.tokenizer.token_to_id(token)
+        else:
+            self.unknown = getattr(self.tokenizer, "unk_token_id", None)
         limit = self.encoder.max_seq_length
         self.max_tokens = None if limit is None or limit > NO_LIMIT else room(int(limit))
 
     @cached_property
     def ids(self) -> list[list[int]]:
         """Token ids of the texts with the default prompt: not truncated, without special tokens."""
-        prompt = prompt_of(self.encoder, None, None)
+        encoder = self.encoder
+        prompt = encoder.prompt_text() if isinstance(encoder, CompiledEncoder) else prompt_of(encoder, None, None)
         return self.ids_of([prompt + text for text in self.texts])
 
     def ids_of(self, texts: list[str]) -> list[list[int]]:
         """Return token ids of texts: not truncated, without special tokens."""
-        if hasattr(self.tokenizer, "encode_batch"):
+        if isinstance(self.tokenizer, Tokenizer):
             return [encoding.ids for encoding in self.tokenizer.encode_batch(texts, add_special_tokens=False)]
         if isinstance(self.tokenizer, WordTokenizer):
             return [self.tokenizer.tokenize(text) for text in texts]

@@ -1,0 +1,134 @@
+"""A saved graph in processes that cannot import torch, transformers and sentence-transformers: the same vectors."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import essent
+from command_line import PROGRAM
+from essent import Encoder
+from essent._core.lazy import IN_TORCH
+from essent.engine.compiled import CompiledEncoder
+from samples import LONG, TEXTS, daily
+from servers import started
+
+TEMPLATE = "template='This sentence : \"{text}\" means [MASK] .' layers=1"
+SENTENCES = [text for text in TEXTS if text]
+CUSTOMIZED = f"""
+import sys
+from importlib.machinery import PathFinder
+
+class Without(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in {IN_TORCH!r} else super().find_spec(name, path, target)
+
+sys.meta_path = [Without if finder is PathFinder else finder for finder in sys.meta_path]
+"""
+
+
+@pytest.fixture(scope="module")
+def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of processes, and of those that they start, without the libraries of the extra `torch`."""
+    folder = tmp_path_factory.mktemp("without-torch")
+    (folder / "sitecustomize.py").write_text(CUSTOMIZED)
+    return {"PYTHONPATH": os.pathsep.join([str(folder), str(Path(essent.__file__).parents[1])])}
+
+
+@pytest.fixture(scope="module")
+def graph(compiled_by: Callable[[str], CompiledEncoder], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("graph") / "graph"
+    compiled_by("openvino").save(folder)
+    return folder
+
+
+def run(folder: Path, variables: dict[str, str], *command: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **variables}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, encoding="utf-8")
+
+
+@pytest.mark.parametrize("engine", daily(("openvino", "onnx"), "openvino"))
+def test_a_loaded_graph(
+    compiled_by: Callable[[str], CompiledEncoder], engine: str, variables: dict[str, str], tmp_path: Path
+) -> None:
+    compiled, texts = compiled_by(engine), [*TEXTS, LONG * 2, " ", "[MASK] [CLS]", "你好", TEXTS[0]]
+    compiled.save(tmp_path / "graph")
+    (tmp_path / "texts.txt").write_text("\0".join(texts), "utf-8")
+    code = (
+        "import essent, numpy, sys\n"
+        "texts = open('texts.txt', encoding='utf-8').read().split('\\0')\n"
+        "graph = essent.load('graph')\n"
+        "numpy.save('vectors.npy', graph.encode(texts))\n"
+        "numpy.save('cut.npy', graph.encode_query(texts, truncate_dim=9, normalize_embeddings=True, batch_size=2))\n"
+        "numpy.save('similarity.npy', graph.similarity(graph.encode('dogs'), graph.encode(texts)))\n"
+        "graph.save('again'); essent.verify('again')\n"
+        f"print([name for name in {IN_TORCH!r} if name in sys.modules])\n"
+        "try: graph.encode(texts, convert_to_tensor=True)\n"
+        "except essent.EssentError as error: print(error)\n"
+        "try: graph.as_sentence_transformer()\n"
+        "except essent.EssentError as error: print(error)"
+    )
+    done = run(tmp_path, variables, sys.executable, "-c", code)
+    loaded, tensor, transformer = done.stdout.splitlines() or [done.stderr] * 3
+    assert loaded == "[]"
+    assert tensor.startswith("A tensor needs 'torch', which is not installed.")
+    assert re.match(r"A SentenceTransformer needs '\w+', which is not installed\.", transformer)
+    vectors, model = np.load(tmp_path / "vectors.npy"), compiled.as_sentence_transformer()
+    for expected in (compiled.encode(texts), model.encode(texts)):  # torch has been imported by this process
+        np.testing.assert_allclose(vectors, expected, atol=1e-6)
+    cut = model.encode_query(texts, truncate_dim=9, normalize_embeddings=True)
+    np.testing.assert_allclose(np.load(tmp_path / "cut.npy"), cut, atol=1e-6)
+    similarity = model.similarity(model.encode("dogs"), vectors).numpy()
+    np.testing.assert_allclose(np.load(tmp_path / "similarity.npy"), similarity, atol=1e-6)
+
+
+def test_the_command_line(graph: Path, variables: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("\n".join(SENTENCES), "utf-8")
+    expected = essent.load(graph).encode(SENTENCES)
+    for arguments in (
+        ["encode", "texts.txt", "-m", str(graph), "-o", "vectors.npy"],
+        ["encode", "texts.txt", "-m", str(graph), "-o", "parts"],
+        ["encode", "texts.txt", "-m", str(graph), "-o", "by-workers", "--workers", "2"],
+        ["check", str(graph)],
+    ):
+        done = run(tmp_path, variables, *PROGRAM, *arguments)
+        assert done.returncode == 0, done.stderr
+        if arguments[0] == "check":
+            assert "same vectors" in done.stdout
+            assert "The health checks were skipped." in done.stderr
+    np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-6)
+    for output in ("parts", "by-workers"):
+        table = pq.read_table(tmp_path / output, columns=["embedding"])
+        np.testing.assert_allclose(np.stack(table["embedding"].to_numpy()), expected, atol=1e-6)
+
+
+@pytest.mark.enable_socket
+def test_the_server(graph: Path, variables: dict[str, str]) -> None:
+    with started(f"tiny={graph}", "--port", "0", **variables) as (_, _, address):
+        answer = httpx.post(f"{address}/v1/embeddings", json={"input": SENTENCES, "model": "tiny"}).json()
+    vectors = np.array([row["embedding"] for row in answer["data"]])
+    np.testing.assert_allclose(vectors, essent.load(graph).encode(SENTENCES), atol=1e-6)
+
+
+def test_templates_and_truncation_on_the_left(bert: Path, tmp_path: Path) -> None:
+    """What a folder holds of a tokenizer is what the model had: frame, side of truncation, plain special tokens."""
+    encoder = Encoder(str(bert), TEMPLATE, device="cpu")
+    encoder.max_seq_length = 24
+    encoder.module.backbone.tokenizer.truncation_side = "left"
+    essent.compile(encoder, threads=1).save(tmp_path)
+    graph, texts = essent.load(tmp_path, threads=1), [*TEXTS, LONG, "[MASK] [CLS]", "\ud800"]
+    assert isinstance(graph, CompiledEncoder)
+    assert graph.ids(texts) == encoder.module.ids(texts)
+    (tmp_path / "tokenizer.json").unlink()
+    with pytest.raises(essent.EssentError, match=r"tokenizer\.json is missing"):
+        essent.load(tmp_path)
