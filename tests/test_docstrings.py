@@ -57,7 +57,11 @@ def test_every_public_name_has_an_example() -> None:
     assert missing == [], "\n".join(missing)
 
 
-@pytest.mark.filterwarnings("ignore:Tensorflow not installed:ImportWarning", "ignore::DeprecationWarning:mteb")
+@pytest.mark.filterwarnings(
+    "ignore:Tensorflow not installed:ImportWarning",
+    "ignore::DeprecationWarning:mteb",
+    "ignore:The `get_sentence_embedding_dimension` method:FutureWarning",
+)
 @pytest.mark.parametrize("name", [name for name, test in EXAMPLES.items() if test.examples])
 def test_the_example_runs(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
