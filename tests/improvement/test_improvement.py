@@ -145,6 +145,7 @@ def test_for_clusters_a_search_chooses(
     unchanged = essent.improve(str(bert), make_topic_texts(90), output=tmp_path / "other", **arguments)
     assert str(unchanged.encoder(device="cpu").recipe) == "mean"
     assert unchanged.overview[1].startswith("Gain: none.")
+    assert not any(line.startswith("Worth") for line in unchanged.overview)  # nothing was chosen
 
 
 @pytest.mark.slow  # half a minute: trials, training and two searches, judged by pairs that are made

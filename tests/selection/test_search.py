@@ -99,6 +99,17 @@ def test_pooled_vectors_fit_the_memory(shell: SentenceTransformer, monkeypatch: 
     assert all(size <= memory // 2 or rows == 1 for rows, size in buffers)
 
 
+def test_progress_is_printed_in_lines_off_a_terminal(
+    shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("essent._core.display.FIRST_LINE", 0.0)
+    search(shell, TASK, MIXED, progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines
+    assert all("per second, about" in line for line in lines)
+    assert {line.split(",")[0].rpartition(" ")[2] for line in lines} == {"texts", "groups"}
+
+
 def test_passes_layers_alike_and_repetition(shell: SentenceTransformer) -> None:
     space = Space((*MIXED.grids, Grid(layers=("3", "L"))), MIXED.named[3:])  # layer 3 is the last
     first, second = (search(shell, TASK, space, seed=3) for _ in range(2))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from essent.cli import options as opt
-from essent.cli.console import prepare_torch, results, show_lines, show_note, wants_progress
+from essent.cli.console import is_quiet, prepare_torch, results, show_lines, show_note
 from essent.cli.files import check_output, check_report, write_json_file, write_page
 from essent.cli.texts import expand_groups, read_files
 from essent.errors import InputError
@@ -109,7 +109,7 @@ def evaluate(
     settings["report"] = partial(_note_score, name_model=len(set(model)) > 1)
     runs = [run_evaluation(model, [], tasks, **settings)] if as_is else []
     settings |= {"fit_texts": fit_texts, "frequency_texts": fit_texts, "batch_size": batch_size}
-    settings["progress"] = wants_progress()
+    settings["progress"] = not is_quiet()
     if recipe:
         runs.append(run_evaluation(model, recipe, tasks, **settings))
     elif not as_is:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from essent.cli import options as opt
-from essent.cli.console import prepare_torch, results, show_lines, show_note, wants_progress
+from essent.cli.console import is_quiet, prepare_torch, results, show_lines, show_note
 from essent.cli.files import check_folder, check_output, check_report, write_json_file, write_page
 from essent.cli.texts import expand_groups, read_files
 from essent.errors import InputError
@@ -61,7 +61,7 @@ class SearchOptions(opt.Run):
         return {
             "batch_size": self.batch_size,
             "precision": self.precision,
-            "progress": wants_progress(),
+            "progress": not is_quiet(),
             "report": show_note,
         }
 

@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 
 from essent._core.atomic import remove_leftovers
 from essent.cli import options as opt
-from essent.cli.console import is_quiet, prepare_torch, show_lines, show_note, wants_progress
+from essent.cli.console import is_quiet, prepare_torch, show_lines, show_note
 from essent.cli.files import check_folder
 from essent.cli.texts import expand_groups, listed, read_corpus, read_files, read_labelled
 from essent.errors import InputError
@@ -215,7 +215,7 @@ def distill(
         trials = find_choice(material, validation, report=lambda score, tried: show_note(f"{score:6.2f}  {tried}"))
         best_score, choice = trials[0]
         show_note(f"Best of {len(trials)} on {validation.name}: {best_score:.2f}  {choice}")
-    distilled = make_encoder(material, choice, dimensions=dimensions, dtype=dtype, progress=wants_progress())
+    distilled = make_encoder(material, choice, dimensions=dimensions, dtype=dtype, progress=not is_quiet())
     distilled.encoder.save(str(output))
     (output / CHECKPOINT).unlink(missing_ok=True)
     verification = verify(str(output))
@@ -285,7 +285,7 @@ def improve(
         goal=goal,
         use=use,
         options=run.options,
-        progress=wants_progress(),
+        progress=not is_quiet(),
         force=run.force,
         note=show_note,
     )

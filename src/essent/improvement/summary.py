@@ -64,8 +64,9 @@ def _worth_by_topics(run: Run) -> Iterator[str]:
     use, own, lead = run.settings["use"], run.plan["own"], run.searched["lead"]
     yield f"Optimized: {use}, without labels, by the criterion {TOPICS} (the mean of the ranks by six measures)."
     if run.choice == own:
-        yield f"Gain: none. No recipe led the model's own pooling {own} by {MIN_LEAD}."
-    elif lead is None:
+        yield f"Gain: none. No recipe of the space that was searched led the model's own pooling {own} by {MIN_LEAD}."
+        return
+    if lead is None:
         yield f"Gain on held-out texts: not measured, they are too few. The choice led {own} on the other texts."
     else:
         yield f"Gain by this criterion, on {len(run.inputs.held_out)} held-out texts: a lead of {lead:+.2f} over {own}."

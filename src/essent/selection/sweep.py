@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
-from tqdm.auto import tqdm
 
+from essent._core.display import text_progress
 from essent._core.machine import cores
 from essent._core.texts import require_finite
 from essent.encoder.pipeline.plan import chain_of
@@ -100,7 +100,7 @@ class Sweep:
         """Run every pass that the store does not contain yet."""
         backbone, texts = self.backbone, self.pairs.texts
         backbone.eval()
-        with tqdm(total=len(texts) * len(self.program.passes), desc="Texts", disable=not self.settings.progress) as bar:
+        with text_progress(len(texts) * len(self.program.passes), self.settings.progress) as update:
             for number, blocks in enumerate(self.program.passes):
                 sequences = [
                     np.asarray(ids, np.int32)
@@ -124,7 +124,7 @@ class Sweep:
                         self._run_portion(number, part, start, sequences, stats)
                         self.store.finish(unit)
                         self.encoded += len(part.texts)
-                    bar.update(int((self.rows_of[number][part.texts] >= start).sum()))  # texts of no earlier portion
+                    update(int((self.rows_of[number][part.texts] >= start).sum()))  # texts of no earlier portion
                     start += len(part.texts)
 
     def _count(self, sequences: list[np.ndarray]) -> CorpusStats:
@@ -278,15 +278,16 @@ def score_stored(sweep: Sweep) -> None:
     try:
         # all threads share the filters of warnings: a filter of one thread would end for the others too
         with (
-            tqdm(total=len(jobs), desc=description, disable=not sweep.settings.progress) as bar,
+            text_progress(
+                len(jobs), sweep.settings.progress, len(jobs) - len(open_jobs), description, "recipe group"
+            ) as update,
             threadpool_limits(share),
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore", ConvergenceWarning)
-            bar.update(len(jobs) - len(open_jobs))
             scored = pool.map(lambda job: _score_recipes(sweep, *job[1:]), open_jobs)
             for (last_row, _, _), _ in zip(open_jobs, scored, strict=True):
-                bar.update()
+                update(1)
                 remaining[last_row] -= 1
                 if not remaining[last_row]:
                     store.finish(sweep.unit(last_row))

@@ -12,8 +12,8 @@ from functools import reduce
 import numpy as np
 import torch
 from torch import nn
-from tqdm.auto import tqdm
 
+from essent._core.display import text_progress
 from essent._core.texts import distinct_texts, require_finite
 from essent.encoder.pipeline.plan import Plan, static_pooler_of
 from essent.model.backbone import Backbone
@@ -58,7 +58,7 @@ def pool_texts(
             groups.setdefault(frame, []).append(index)
     backbone.eval()
     device = backbone.static_table.device
-    with tqdm(total=len(distinct) * len(groups), desc="Texts", unit="text", disable=not progress) as bar:
+    with text_progress(len(distinct) * len(groups), progress) as update:
         for frame, members in groups.items():
             poolers = {i: pooler for i in members if (pooler := static_pooler_of(plans[i], backbone)) is not None}
             members = [i for i in members if i not in poolers]
@@ -70,7 +70,7 @@ def pool_texts(
                         vectors = pooler.pool(ids, stats.get(frame))
                         pooled[index][start : start + len(portion)] = vectors.float().cpu().numpy()
                 if not members:
-                    bar.update(len(portion))
+                    update(len(portion))
                     continue
                 sequences = framed_ids(backbone.tokenizer, frame, list(portion), backbone.max_seq_length)
                 for chosen in batches([len(s) for s in sequences], batch_size):
@@ -79,7 +79,7 @@ def pool_texts(
                     for index in members:
                         vectors, _, _ = plans[index].pool(tokens, states, backbone, stats.get(frame))
                         pooled[index][start + chosen] += vectors.float().cpu().numpy() * plans[index].frames[frame]
-                    bar.update(len(chosen))
+                    update(len(chosen))
     return [require_finite(vectors, distinct, backbone.named_parameters())[inverse] for vectors in pooled]
 
 
