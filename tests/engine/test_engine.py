@@ -83,7 +83,7 @@ def test_lengths_neighbours_and_order_change_nothing(
     assert compiled.encode([]).shape == (0,)  # as SentenceTransformer has it
 
 
-def test_the_arguments_of_encode(encoder: Encoder, compiled: CompiledEncoder) -> None:
+def test_the_arguments_of_encode(encoder: Encoder, compiled: CompiledEncoder, tmp_path: Path) -> None:
     texts = texts_of(5, 9)
     for arguments in (
         {"normalize_embeddings": True, "truncate_dim": 7},
@@ -99,10 +99,17 @@ def test_the_arguments_of_encode(encoder: Encoder, compiled: CompiledEncoder) ->
     for call, error, message in (
         (lambda: compiled.encode(["a"], output_value="token_embeddings"), InputError, "only sentence vectors"),
         (lambda: compiled.encode(["a", 3]), InputError, "every text must be a str"),
-        (lambda: compiled.as_sentence_transformer().save("x"), EngineError, "cannot be saved: call CompiledEncoder"),
+        (
+            lambda: compiled.as_sentence_transformer().save(tmp_path / "x"),
+            EngineError,
+            "cannot be saved: call Compiled",
+        ),
+        (lambda: setattr(compiled, "max_seq_length", 3), EngineError, "Set it before compiling"),
+        (lambda: compiled.encode(["a"], device="cuda"), InputError, "device='cuda': a CompiledEncoder runs on the CPU"),
     ):
         with pytest.raises(error, match=message):
             call()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_threads_and_streams(encoder: Encoder, saved: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,3 +37,14 @@ def test_ids_and_tokens_equal_those_of_the_encoder(family: str, recipe: str, fol
         assert all(0 <= start <= stop <= len(text) for start, stop in spans)
         if text == CORPUS[0] and family != "llama":  # whose unknown pieces are no words
             assert "flute" in {text[start:stop].strip() for start, stop in spans}
+
+
+def test_a_pickled_reading_reads_the_same(folder_of: Callable[[str], Path]) -> None:
+    """The name of a special token within a text is text, in the process of the engine too."""
+    module = Encoder(folder_of("bert"), "prompt").module
+    frame = replace(module.plan.frame, template="", dot_rule=True)  # text with the names of special tokens is plain
+    reading = Reading(module.backbone.tokenizer.backend_tokenizer.to_str(), frame, 256, False, ())
+    texts = ["A [MASK] runs.", *TEXTS]
+    expected = reading.framed(texts)
+    assert pickle.loads(pickle.dumps(reading)).framed(texts) == expected  # noqa: S301  of this test
+    assert module.backbone.tokenizer.mask_token_id not in reading.text_ids(texts)[0]

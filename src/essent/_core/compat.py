@@ -1,8 +1,8 @@
 """All uses of undocumented names of transformers and sentence-transformers.
 
 `tests/test_compat.py` checks that these names exist and behave as expected, with the newest and the oldest versions
-that pyproject.toml allows (`make test-oldest`). In addition, `Encoder` and `CompiledEncoder` override
-sentence-transformers' `_inference`, and the trainers override `_save`, `_load_best_model` and
+that pyproject.toml allows (`make test-oldest`). In addition, `Encoder` overrides sentence-transformers'
+`_inference`, and the trainers override `_save`, `_load_best_model` and
 `_load_optimizer_and_scheduler` of their libraries.
 """
 

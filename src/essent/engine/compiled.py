@@ -89,6 +89,13 @@ class CompiledEncoder(NumpyEncoder):
         """The maximum length in tokens, fixed when the graph was made; None without a limit."""
         return self.reading.max_seq_length
 
+    @max_seq_length.setter
+    def max_seq_length(self, value: int | None) -> None:
+        raise EngineError(
+            f"max_seq_length={value!r}: a compiled encoder has a fixed maximum length of {self.max_seq_length} tokens. "
+            "Set it before compiling."
+        )
+
     def __repr__(self) -> str:
         runtime = self.runtime
         return (
@@ -157,9 +164,9 @@ class CompiledEncoder(NumpyEncoder):
         It forms batches as sentence-transformers does, so `encode` of this class is faster for many texts.
         """
         with needs_torch("A SentenceTransformer"):
-            from essent.engine.module import sentence_transformer
+            from essent.engine.module import GraphTransformer
 
-            return sentence_transformer(self)
+            return GraphTransformer(self)
 
 
 def _windows(order: np.ndarray, lengths: np.ndarray) -> Iterator[np.ndarray]:

@@ -1,14 +1,14 @@
-"""A graph as the only module of a SentenceTransformer."""
+"""A SentenceTransformer that runs a graph, for libraries that accept nothing else."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules.input_module import InputModule
 
-from essent._core.compat import without_prompt_warning
+from essent._core.types import NamesItsModel
+from essent.encoder.calibrated import CalibratedTransformer
 from essent.engine.compiled import CompiledEncoder
 from essent.errors import EngineError
 
@@ -47,7 +47,20 @@ class GraphModule(InputModule):
         raise EngineError("A SentenceTransformer of a graph cannot be saved: call CompiledEncoder.save.")
 
 
-def sentence_transformer(encoder: CompiledEncoder) -> SentenceTransformer:
-    """Return a SentenceTransformer on the CPU with the prompts and the similarity of a compiled encoder."""
-    with without_prompt_warning():
-        return SentenceTransformer(modules=[GraphModule(encoder)], device="cpu", **encoder.settings)
+class GraphTransformer(CalibratedTransformer, metaclass=NamesItsModel):
+    """A SentenceTransformer on the CPU with graph, prompts, similarity and calibration of a compiled encoder."""
+
+    def __init__(self, encoder: CompiledEncoder) -> None:
+        module = GraphModule(encoder)
+        super().__init__(modules=[module], device="cpu", **encoder.settings)
+        self.calibration = encoder.calibration
+
+    def save(self, path: str, *args: Any, **kwargs: Any) -> None:
+        """Raise before anything is written: `CompiledEncoder.save` writes the graph.
+
+        Raises:
+            EngineError: always.
+        """
+        raise EngineError("A SentenceTransformer of a graph cannot be saved: call CompiledEncoder.save.")
+
+    save_pretrained = save

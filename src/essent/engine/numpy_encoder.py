@@ -79,7 +79,6 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
     def encode(
         self,
         inputs: str | TextsLike,
-        *,
         prompt_name: str | None = None,
         prompt: str | None = None,
         batch_size: int = 32,
@@ -88,7 +87,9 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
         precision: str | None = "float32",
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
+        device: str | None = None,
         normalize_embeddings: bool = False,
+        *,
         truncate_dim: int | None = None,
     ) -> Any:
         """Return the vectors of texts, in their order: (N,D) float32, (D,) for one str, (0,) for an empty list.
@@ -105,6 +106,7 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
             precision: number format of the result; int8, uint8, binary and ubinary need sentence-transformers.
             convert_to_numpy, convert_to_tensor: return an array, a tensor, or a list of tensors if both are false;
                 tensors need torch.
+            device: None or "cpu".
             normalize_embeddings: scale vectors to length 1, after they are truncated.
             truncate_dim: return only the first dimensions; by default as many as the folder defines.
 
@@ -114,6 +116,8 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
         """
         limit = self.truncate_dim if truncate_dim is None else truncate_dim
         self._check(batch_size, output_value, precision, limit)
+        if device not in (None, "cpu"):
+            raise InputError(f"device={device!r}: a {type(self).__name__} runs on the CPU. Omit device=.")
         before = self.prompt_text(prompt, prompt_name)
         texts = [inputs] if isinstance(inputs, str) else check_texts(inputs)
         prompted = [before + text for text in texts] if before else texts
@@ -161,7 +165,8 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
     def prompt_text(self, prompt: str | None = None, prompt_name: str | None = None) -> str:
         """Return the text that `encode` puts before every text: `prompt`, the named prompt, or the default."""
         check_prompt(prompt, prompt_name, self.prompts)
-        return self.prompts.get(prompt_name or self.default_prompt_name or "", "") if prompt is None else prompt
+        named = self.prompts.get(prompt_name or self.default_prompt_name or "") or ""
+        return named if prompt is None else prompt
 
     def encode_query(self, inputs: str | TextsLike, **arguments: Any) -> Any:
         """Encode with the prompt "query", unless there is another prompt argument."""

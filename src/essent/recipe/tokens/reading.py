@@ -36,6 +36,10 @@ class Reading:
     cuts_start: bool
     dropped: tuple[int, ...]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the backend: a pickled Rust tokenizer forgets `encode_special_tokens`."""
+        return {name: value for name, value in vars(self).items() if name != "backend"}
+
     @cached_property
     def backend(self) -> Tokenizer:
         """The Rust tokenizer, without padding and truncation."""
