@@ -30,7 +30,7 @@ from essent.recipe.tokens.ids import Frame, fast_backend, read_ids, text_ids
 from essent.static.encoder import StaticEncoder, static_of
 
 Tokenize = Callable[[list[str]], list[list[int]]]
-Reading = tuple[int | None, Tokenize | None, Any]  # Model's max_tokens, tokenize and backend
+TokenCounting = tuple[int | None, Tokenize | None, Any]  # Model's max_tokens, tokenize and backend
 PROBES = ("A man is playing a large flute.", "the", "42")
 
 
@@ -267,7 +267,7 @@ def _metadata(model: str, recipe: str, engine: str, limit: int | None, fit: str 
     return {"model": model[:32], "recipe": recipe, "engine": engine, "fit": fit, "max_seq_length": limit}
 
 
-def _describe_static(encoder: StaticEncoder) -> tuple[dict[str, Any], Reading]:
+def _describe_static(encoder: StaticEncoder) -> tuple[dict[str, Any], TokenCounting]:
     table = encoder.table
     digest = hashlib.sha256(table.tokenizer.to_str().encode())
     for array in (table.rows, table.mapping, table.weights, table.empty):
@@ -279,7 +279,7 @@ def _describe_static(encoder: StaticEncoder) -> tuple[dict[str, Any], Reading]:
     return metadata, (table.limit, partial(read_ids, table.tokenizer), table.tokenizer)
 
 
-def _describe(encoder: Any) -> tuple[dict[str, Any], Reading]:
+def _describe(encoder: Any) -> tuple[dict[str, Any], TokenCounting]:
     """Describe an Encoder or a sentence-transformers model."""
     from essent.encoder.encoder import Encoder
     from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_of
@@ -300,7 +300,7 @@ def _describe(encoder: Any) -> tuple[dict[str, Any], Reading]:
     return metadata, _read_framed(backbone.tokenizer, least_room, limit)
 
 
-def _describe_graph(encoder: CompiledEncoder) -> tuple[dict[str, Any], Reading]:
+def _describe_graph(encoder: CompiledEncoder) -> tuple[dict[str, Any], TokenCounting]:
     runtime, reading = encoder.runtime, encoder.reading
     digest = hashlib.sha256(f"{reading!r} {encoder.pad_id}".encode())
     for path in (Path(runtime.path).with_name(name) for name in ALL_FILES):
@@ -311,7 +311,7 @@ def _describe_graph(encoder: CompiledEncoder) -> tuple[dict[str, Any], Reading]:
     return metadata, (reading.room, reading.text_ids, reading.backend)
 
 
-def _describe_modules(encoder: Any) -> tuple[dict[str, Any], Reading]:
+def _describe_modules(encoder: Any) -> tuple[dict[str, Any], TokenCounting]:
     from essent.encoder.pipeline.digests import digest_of
 
     tokenizer, limit = getattr(encoder, "tokenizer", None), getattr(encoder, "max_seq_length", None)
@@ -338,7 +338,7 @@ def _torch_in(model: Any) -> str:
     return " ".join(["torch", *sorted(kinds)])
 
 
-def _read_framed(tokenizer: Any, frame: Frame, limit: int | None) -> Reading:
+def _read_framed(tokenizer: Any, frame: Frame, limit: int | None) -> TokenCounting:
     """Return the maximum tokens of a text in a frame, the function that tokenizes texts, and the Rust tokenizer."""
 
     def tokenize(texts: list[str]) -> list[list[int]]:
