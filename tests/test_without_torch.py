@@ -21,23 +21,14 @@ from command_line import commands
 from essent import Encoder, StaticEncoder
 from essent._core.lazy import IN_TORCH
 from families import build_tokenizer
+from hidden_modules import hiding
 from samples import TEXTS
 from static_models import static_model
 
 PROJECT = (Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8")
 EXTRAS = ("datasets", "pandas", "pyarrow", "openvino", "onnxruntime", "matplotlib", "mteb", "gensim", "zuko", "jinja2")
 ABSENT = (*IN_TORCH, *EXTRAS)
-PRELUDE = f"""
-import sys
-from importlib.machinery import PathFinder
-
-class Without(PathFinder):
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        return None if name.partition(".")[0] in {ABSENT!r} else super().find_spec(name, path, target)
-
-sys.meta_path = [Without if finder is PathFinder else finder for finder in sys.meta_path]
-"""
+PRELUDE = hiding(ABSENT)
 INSTALL = 'pip install "essent[torch]"'
 SENTENCES = [text for text in TEXTS if text]
 

@@ -46,7 +46,7 @@ encode mixed.jsonl -m x -o v.parquet ~ 'id' has values of several types
 evaluate -m ./nowhere -d stsbb ~ stsb
 evaluate -m TINY -d my-pairs.jsonl -r ditto:9-1 ~ It allows heads LAYER-HEAD from 1-1 to 3-4
 evaluate -m TINY -d bad.csv ~ bad.csv, line 3
-evaluate -m x -d my-pairs.jsonl --as-is --fit texts.txt ~ --as-is runs none
+evaluate -m x -d my-pairs.jsonl --as-is --fit texts.txt ~ models as they are run none
 evaluate -m TINY ./nowhere -r mean -d my-pairs.jsonl ~ Error: There is no model folder './nowhere'
 evaluate results.json -m x ~ Add --report FILE
 evaluate results.json --report out ~ unknown format ''. Known: .html
@@ -99,6 +99,7 @@ lab explain dogs -m x ~ essent lab explain needs SECOND. See
 train texts.txt -m x -o y ~ essent train does not take the argument 'texts.txt' in this place
 lab explain dogs cats -m x -o pair.jpg ~ Pictures end in .png, .svg, .pdf
 lab explain dogs cats -m x --fit texts.txt ~ Add one with --recipe
+evaluate -m x y -d bad.tsv --fit texts.txt ~ Add one with --recipe
 lab explain dogs cats -m x -r nothing ~ Unknown recipe
 lab explain dogs cats -m TINY -r "mean | zscore" ~ --fit FILE
 lab explain dogs "" -m TINY ~ second sentence is empty

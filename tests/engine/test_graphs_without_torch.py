@@ -19,29 +19,19 @@ from command_line import PROGRAM
 from essent import Encoder
 from essent._core.lazy import IN_TORCH
 from essent.engine.compiled import CompiledEncoder
+from hidden_modules import hiding
 from samples import LONG, TEXTS, daily
 from servers import started
 
 TEMPLATE = "template='This sentence : \"{text}\" means [MASK] .' layers=1"
 SENTENCES = [text for text in TEXTS if text]
-CUSTOMIZED = f"""
-import sys
-from importlib.machinery import PathFinder
-
-class Without(PathFinder):
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        return None if name.partition(".")[0] in {IN_TORCH!r} else super().find_spec(name, path, target)
-
-sys.meta_path = [Without if finder is PathFinder else finder for finder in sys.meta_path]
-"""
 
 
 @pytest.fixture(scope="module")
 def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of processes, and of those that they start, without the libraries of the extra `torch`."""
     folder = tmp_path_factory.mktemp("without-torch")
-    (folder / "sitecustomize.py").write_text(CUSTOMIZED)
+    (folder / "sitecustomize.py").write_text(hiding(IN_TORCH))
     return {"PYTHONPATH": os.pathsep.join([str(folder), str(Path(essent.__file__).parents[1])])}
 
 

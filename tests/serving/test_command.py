@@ -329,9 +329,11 @@ def test_the_share_of_a_group_is_counted() -> None:
 
 
 @pytest.mark.slow
-def test_out_of_memory_is_reported(graph_folder: Path) -> None:
+def test_out_of_memory_is_reported(bert: Path) -> None:
+    """The process that loads the model imports torch, which needs more than the group may have."""
     with control_group("memory", ("200000000", "200000000")) as limited:
-        done = subprocess.run([*limited, *COMMAND, str(graph_folder), "--port", "0"], capture_output=True, text=True)
+        command = [*limited, *COMMAND, str(bert), "--engine", "torch", "--port", "0"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2
     assert "lack of memory" in done.stderr
     assert "Traceback" not in done.stderr

@@ -87,10 +87,10 @@ def evaluate(
             raise InputError("Pass a model with --model, or only result files and --report.")
         write_page(earlier, boards, report)
         return
-    if as_is and not recipe and fit is not None:
-        raise InputError("--fit needs a recipe to fit, but --as-is runs none. Add one with --recipe.")
-    named_columns = opt.parse_columns(columns)
     as_is |= len(set(model)) > 1 and not recipe
+    if as_is and not recipe and fit is not None:
+        raise InputError("--fit needs a recipe to fit, but models as they are run none. Add one with --recipe.")
+    named_columns = opt.parse_columns(columns)
     prepare_torch("essent evaluate")
     from essent._core.hub import reach_model
     from essent.engine.choice import EngineChoice
