@@ -137,6 +137,6 @@ def test_encoders_are_unchanged_and_hybrids_refused(
         Encoder(folder_of("lfm2"), "mean", **OFF)
     with pytest.raises(ModelError, match="must be True or False"):
         Encoder(folder_of("llama"), "mean", config_kwargs={"is_causal": 0})
-    monkeypatch.setattr("essent.model.bidirectional.attend_in_both_directions", lambda model: None)  # as a recurrence
+    monkeypatch.setattr("essent.model.capabilities.attend_in_both_directions", lambda model: None)  # as a recurrence
     with pytest.raises(ModelError, match="does not make LlamaModel bidirectional"):
         Encoder(folder_of("llama"), "mean", **OFF)

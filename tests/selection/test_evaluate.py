@@ -190,7 +190,7 @@ def test_models_without_a_recipe(bert: Path, tmp_path: Path) -> None:
     for folder in (dense, without):
         ((result,),) = evaluate(str(folder), [], [TASK]).values()
         assert result.main_score == pytest.approx(TASK.run(SentenceTransformer(str(folder))).main_score, abs=1e-3)
-    with pytest.raises(RecipeError, match="include_prompt=False"):
+    with pytest.raises(RecipeError, match="include_prompt"):
         Encoder(without)
     assert Encoder(without, "mean").encode("a cat").shape == (size,)
 

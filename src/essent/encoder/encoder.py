@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
 from essent._core.arguments import check_options, check_path, check_size, with_checked_arguments
 from essent._core.compat import config_of, device_for, prompt_of, write_stock_card
-from essent._core.display import html_block, html_lines, html_pairs, html_title, text_progress
+from essent._core.display import html_block, html_lines, text_progress
 from essent._core.folders.contents import is_essent_folder
 from essent._core.hub import reach_model
 from essent._core.texts import check_texts, distinct_texts, repeat_in_place, require_finite, texts_to_fit
@@ -36,9 +37,6 @@ from essent.model.loading import load, open_model
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import portions
 from essent.tasks.calibration import read_calibration, write_calibration
-
-if TYPE_CHECKING:
-    import numpy as np
 
 logger = logging.getLogger(__name__)
 
@@ -114,27 +112,12 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
     def __repr__(self) -> str:
         if not isinstance(self[0], RecipeModule):
             return super().__repr__()
-        after = "".join(f", {module!r}" for module in list(self)[1:])
-        return f"Encoder({str(self.recipe)!r}, {self._model}, dimensions={self.get_embedding_dimension()}{after})"
+        backbone, after = self.module.backbone, "".join(f", {module!r}" for module in list(self)[1:])
+        model = f"{backbone.family}, {backbone.last} layers, dimensions={self.get_embedding_dimension()}"
+        return f"Encoder({str(self.recipe)!r}, {model}{after})"
 
     def _repr_html_(self) -> str:
-        """Return the encoder as HTML, or its plain text if its first module was replaced."""
-        if not isinstance(self[0], RecipeModule):
-            return html_block(html_lines(repr(self).splitlines()))
-        properties = {
-            "recipe": str(self.recipe),
-            "model": self._model,
-            "dimensions": str(self.get_embedding_dimension()),
-            "maximum length": f"{self.max_seq_length} tokens" if self.max_seq_length else "no limit",
-            "device": str(self.device),
-        }
-        if len(self) > 1:
-            properties["further modules"] = ", ".join(repr(module) for module in list(self)[1:])
-        return html_block(html_title("Encoder"), html_pairs(properties))
-
-    @property
-    def _model(self) -> str:
-        return f"{self.module.backbone.family}, {self.module.backbone.last} layers"
+        return html_block(html_lines(repr(self).splitlines()))
 
     # -- fit --------------------------------------------------------------------------------------------------------
 
@@ -194,15 +177,9 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         before, progress = prompt_of(self, prompt, prompt_name), bool(show_progress_bar)
         pooled = self._learn(fit_texts, frequency_texts, before, batch_size, progress)
         if pooled is None or len(self) > 1:  # nothing to shape, or further modules
-            vectors: np.ndarray = self.encode(
-                fit_texts,
-                prompt=before,
-                batch_size=batch_size,
-                show_progress_bar=progress,
-                normalize_embeddings=normalize_embeddings,
-                truncate_dim=truncate_dim,
-            )
-            return vectors
+            finishing = {"normalize_embeddings": normalize_embeddings, "truncate_dim": truncate_dim}
+            encode = partial(self.encode, prompt=before, batch_size=batch_size, show_progress_bar=progress)
+            return np.asarray(encode(fit_texts, **finishing), np.float32)
         with torch.inference_mode():
             parts = [self.module.shaped(part.to(self.device)).cpu() for part in pooled.split(PORTION)]
             dimensions = self.truncate_dim if truncate_dim is None else truncate_dim
@@ -346,12 +323,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         card = partial(self.write_card, name=model_name, datasets=train_datasets) if create_model_card else None
         reason = self.write_folder(Path(check_path(path)), layout, card)
         if reason:
-            logger.warning(
-                "Saved to %s for essent: plain sentence-transformers cannot load this recipe without "
-                "trust_remote_code=True, because %s.",
-                path,
-                reason,
-            )
+            without = "plain sentence-transformers cannot load this recipe without trust_remote_code=True"
+            logger.warning("Saved to %s for essent: %s, because %s.", path, without, reason)
         for part, package in packages_of(self.recipe).items():
             logger.warning("%s: loading needs the package %r, which contains the %s.", path, package, part)
 

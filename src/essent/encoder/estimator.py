@@ -105,16 +105,14 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             InputError: no texts, or a value that is not a str.
             RecipeError, UnsupportedRecipeError, ModelError: see `Encoder`.
         """
-        texts = texts_to_fit(check_texts(X), "X")
-        self.encoder_ = self._load().fit(texts, **self._settings(READING))
+        self.encoder_ = self._load().fit(texts_to_fit(check_texts(X), "X"), **self._settings(READING))
         return self
 
     def fit_transform(self, X: TextsLike, y: Any = None) -> np.ndarray:
         """Fit on texts and return their vectors (N,K) float32, with one pass of the model."""
         texts = texts_to_fit(check_texts(X), "X")
         self.encoder_ = self._load()
-        vectors = self.encoder_.fit_encode(texts, **self._settings(READING + FINISHING))
-        return np.asarray(vectors, np.float32)
+        return self.encoder_.fit_encode(texts, **self._settings(READING + FINISHING))
 
     def transform(self, X: TextsLike) -> np.ndarray:
         """Compute the vectors (N,K) float32 of a list or column of texts.
@@ -165,9 +163,8 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         """Return an unfitted copy that shares a loaded model; scikit-learn would copy all its weights."""
         settings = self.get_params(deep=False)
         clone_ = type(self)(**{k: v if k == "model" else clone(v, safe=False) for k, v in settings.items()})
-        for name in ("_sklearn_output_config", "_metadata_request"):  # of set_output and set_fit_request
-            if hasattr(self, name):
-                setattr(clone_, name, copy.deepcopy(getattr(self, name)))
+        configured = ("_sklearn_output_config", "_metadata_request")  # of set_output and set_fit_request
+        vars(clone_).update((name, copy.deepcopy(vars(self)[name])) for name in configured if name in vars(self))
         return clone_
 
 

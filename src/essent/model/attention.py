@@ -157,13 +157,16 @@ def _are_short(
 
     Never for decoders, with gradients, while tracing, or if heads share keys or scores are capped.
     """
-    if getattr(module, "is_causal", False) or torch.is_grad_enabled() or _is_traced(query):
+    if (
+        getattr(module, "is_causal", False)
+        or torch.is_grad_enabled()
+        or _is_traced(query)
+        or query.device.type != "cpu"
+    ):
         return False
-    if not query.shape == key.shape == value.shape or options.get("dropout") or options.get("softcap") is not None:
-        return False
-    if query.device.type != "cpu" or not (every_head or query.dtype == torch.float32):
-        return False
-    return query.shape[2] <= (2 * SHORT if every_head else SHORT)
+    is_plain = query.shape == key.shape == value.shape and not options.get("dropout") and options.get("softcap") is None
+    longest = 2 * SHORT if every_head else SHORT if query.dtype == torch.float32 else 0
+    return is_plain and query.shape[2] <= longest
 
 
 def _is_traced(tensor: torch.Tensor) -> bool:

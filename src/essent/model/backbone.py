@@ -231,13 +231,9 @@ class Backbone(nn.Module):
         hidden.update(self._layers(output, required))
         if recorder is not None:
             return States(hidden | recorder.require_states(self.top), recorder.diagonals)
-        diagonals = {
-            (layer, head): output.attentions[layer - 1][:, head - 1]
-            .diagonal(dim1=-2, dim2=-1)
-            .masked_fill(~tokens.attention_mask, 0.0)  # (B,T)
-            for layer, head in heads
-        }
-        return States(hidden, diagonals)
+        matrices = {(layer, head): output.attentions[layer - 1][:, head - 1] for layer, head in heads}  # (B,T,T)
+        diagonals = {head: matrix.diagonal(dim1=-2, dim2=-1) for head, matrix in matrices.items()}  # (B,T)
+        return States(hidden, {head: d.masked_fill(~tokens.attention_mask, 0.0) for head, d in diagonals.items()})
 
     def _layers(self, output: Any, required: RequiredOutputs) -> Hidden:
         """Return the required layers of a model's output, each (B,T,D)."""
@@ -306,12 +302,9 @@ def number_of_layers(model: PreTrainedModel) -> int:
 
 def longest_text(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int | None:
     """Return the maximum number of tokens: the smaller of tokenizer and position table; None without a limit."""
-    limit = tokenizer.model_max_length
-    limits = [limit] if limit and limit < 10**9 else []
     positions = getattr(model.config, "max_position_embeddings", None)
-    if isinstance(positions, int) and positions > 0:
-        limits.append(positions - first_position(model))
-    return min(limits, default=None)
+    table = positions - first_position(model) if isinstance(positions, int) and positions > 0 else None
+    return min((limit for limit in (tokenizer.model_max_length, table) if limit and limit < 10**9), default=None)
 
 
 def first_position(model: PreTrainedModel) -> int:
@@ -324,13 +317,10 @@ def first_position(model: PreTrainedModel) -> int:
 def find_layers(model: PreTrainedModel) -> tuple[str, ...] | None:
     """Return the path of attribute names to the list of layers; None if all layers share one module (ALBERT)."""
     depth = number_of_layers(model)
-    lists: list[list[str]] = [
-        name.split(".")
-        for name, module in model.named_modules()
-        if isinstance(module, nn.ModuleList) and len(module) == depth and depth > 0
+    lists = [
+        name for name, module in model.named_modules() if isinstance(module, nn.ModuleList) and len(module) == depth
     ]
-    shortest = min(lists, key=len, default=None)
-    return None if shortest is None else tuple(shortest)
+    return tuple(min(lists, key=lambda name: name.count(".")).split(".")) if lists and depth else None
 
 
 def truncated(model: PreTrainedModel, depth: int, last: int) -> PreTrainedModel:
@@ -375,9 +365,7 @@ def _keep_only(model: nn.Module, table: nn.Module) -> None:
     """Remove the weights of all other modules from a copy made by `_mirrored`."""
     for module in model.modules():
         if module is not table:
-            module._parameters, module._buffers = (
-                dict.fromkeys(tensors) for tensors in (module._parameters, module._buffers)
-            )
+            module._parameters, module._buffers = dict.fromkeys(module._parameters), dict.fromkeys(module._buffers)
 
 
 def _mirrored(module: nn.Module, copies: dict[int, Any]) -> Any:

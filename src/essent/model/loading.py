@@ -36,14 +36,15 @@ from essent._core.hub import file_options, full_name, reach_model
 from essent._core.types import ModelLike
 from essent.errors import ModelError, RecipeError, UnsupportedRecipeError
 from essent.model.backbone import LAYER_LISTS, Backbone
-from essent.model.bidirectional import is_requested, switch_causal_attention_off
 from essent.model.capabilities import (
     ModelCapabilities,
     capabilities_of,
     check_recipe,
     is_causal,
     is_hybrid,
+    is_made_bidirectional,
     is_relative,
+    switch_causal_attention_off,
 )
 from essent.model.mlm_head import MaskedLMHead, load_masked, names_mlm_head
 from essent.model.output_embedding import find_output_embedding, read_moments
@@ -138,10 +139,8 @@ def open_model(model: ModelLike, options: dict[str, Any], *, with_mlm_head: bool
         RecipeError: the folder was saved by an Encoder.
     """
     with _reached(model, [], options) as (name, options, shell):
-        if shell is not None:
-            return shell
-        if _other_module(name, options):
-            return _open(name, options)
+        if shell is not None or _other_module(name, options):
+            return _open(name, options) if shell is None else shell
         shapes = _shapes(name, config := _read_config(name, options), options)
         if with_mlm_head:
             return _open_with_mlm_head(name, config, options)
@@ -195,9 +194,8 @@ def with_default_dtype(options: dict[str, Any]) -> dict[str, Any]:
     settings = dict(options.get("model_kwargs") or {})
     placement = settings.get("device_map")
     if placement is None or placement in STRATEGIES:
-        devices = {str((options.get("device") if placement is None else None) or get_device_name())}
-    else:
-        devices = set(map(str, placement.values() if isinstance(placement, dict) else [placement]))
+        placement = (options.get("device") if placement is None else None) or get_device_name()
+    devices = set(map(str, placement.values() if isinstance(placement, dict) else [placement]))
     return {"dtype": torch.float32, **settings} if devices <= {"cpu", "disk"} else settings
 
 
@@ -228,7 +226,12 @@ def _reached(
         )
     name, options = check_model(model), check_options(options)
     if Path(name).is_file():
-        yield name, options, _words_of(name)
+        if not is_word_vectors(name):
+            raise ModelError(
+                f"{name!r} is a file; a model is a folder (with config.json), a name on the hub, or a file of word "
+                "vectors (GloVe, word2vec, fastText)."
+            )
+        yield name, options, word_model(name)
         return
     name, options = full_name(name), reach_model(name, options)
     _refuse_saved_encoder(name, recipes, options)
@@ -257,21 +260,16 @@ def own_recipe(model: SentenceTransformer) -> Recipe:
     static = isinstance(model[0], STATIC_MODULES)
     text = "static" if static else "mean"
     for module in list(model)[1:]:
-        if isinstance(module, Pooling) and not module.include_prompt:
-            raise RecipeError(
-                "This model's pooling excludes the tokens of the prompt (include_prompt=False), which no recipe can. "
-                f"Give a recipe to pool all tokens, e.g. recipe='mean', or {AS_IT_IS}"
-            )
+        mode = POOLING.get(str(module.pooling_mode)) if isinstance(module, Pooling) and module.include_prompt else None
         if isinstance(module, Dropout):  # the identity outside training
             continue
-        if isinstance(module, Pooling) and isinstance(module.pooling_mode, str) and module.pooling_mode in POOLING:
-            text = f"{POOLING[module.pooling_mode]} layers=static" if static else POOLING[module.pooling_mode]
+        if mode is not None:
+            text = f"{mode} layers=static" if static else mode
         elif isinstance(module, Normalize):
             text += " | normalize"
         else:
-            description = repr(module) if len(repr(module)) < 100 else type(module).__name__
             raise RecipeError(
-                f"This model has the module {description}, which no recipe describes. Give a recipe to use its "
+                f"This model has the module {module!r:.200}, which no recipe describes. Give a recipe to use its "
                 f"{'table' if static else 'transformer'}, e.g. recipe={'static' if static else 'mean'!r}, or {AS_IT_IS}"
             )
     return Recipe.parse(text)
@@ -303,16 +301,6 @@ def _no_source(module: str) -> UnsupportedRecipeError:
 
 
 # -- before any weights are read --------------------------------------------------------------------------------------
-
-
-def _words_of(name: str) -> SentenceTransformer:
-    """Load a file of word vectors as a static model."""
-    if not is_word_vectors(name):
-        raise ModelError(
-            f"{name!r} is a file; a model is a folder (with config.json), a name on the hub, or a file of word "
-            "vectors (GloVe, word2vec, fastText)."
-        )
-    return word_model(name)
 
 
 def _refuse_saved_encoder(name: str, recipes: Sequence[Recipe], options: dict[str, Any]) -> None:
@@ -352,7 +340,7 @@ def _read_config(name: str, options: dict[str, Any]) -> PretrainedConfig:
     if module := _other_module(name, options):
         raise _no_source(module)
     config = cast("PretrainedConfig", AutoConfig.from_pretrained(name, **_hub_arguments(name, options)))
-    if is_requested(options):
+    if is_made_bidirectional(options):
         config.is_causal = False
     return config
 
@@ -394,6 +382,5 @@ def _fewer_layers(config: PretrainedConfig, depth: int | None) -> dict[str, Any]
     keep = max(depth or 0, 1)  # some families cannot be built without any layer; the backbone drops it later
     if keep >= last:
         return {}
-    lists = {key: getattr(config, key, None) for key in LAYER_LISTS}
-    cut = {key: value[:keep] for key, value in lists.items() if isinstance(value, list) and len(value) == last}
-    return {"num_hidden_layers": keep, **cut}
+    lists = {key: value for key in LAYER_LISTS if isinstance(value := getattr(config, key, None), list)}
+    return {"num_hidden_layers": keep, **{key: v[:keep] for key, v in lists.items() if len(v) == last}}

@@ -27,11 +27,6 @@ NO_OUTPUT_EMBEDDING = (
 )
 
 
-def is_tied(config: PretrainedConfig) -> bool:
-    """Return whether the input embedding is the output embedding too."""
-    return bool(getattr(config, "tie_word_embeddings", True))
-
-
 def name_of_output_embedding(config: PretrainedConfig) -> str:
     """Return the name of its weight in checkpoints of the family; "" for a family without a language model."""
     for mapping in (MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING):
@@ -51,7 +46,7 @@ def find_output_embedding(config: PretrainedConfig, recipes: Sequence[Recipe], s
         UnsupportedRecipeError: the checkpoint has none.
     """
     readers = [spec for recipe in recipes for spec in recipe.shaping if shapers.create(spec).reads_output_embedding]
-    if not readers or is_tied(config):
+    if not readers or getattr(config, "tie_word_embeddings", True):
         return ""
     key = name_of_output_embedding(config)
     if key not in shapes:
@@ -69,7 +64,7 @@ def moments_of(backbone: Backbone) -> Moments:
     if backbone.output_moments is None:
         if backbone.only_static:
             raise UnsupportedRecipeError("A static model has no output embedding. Use a step that learns from texts.")
-        if not is_tied(backbone.model.config):
+        if not getattr(backbone.model.config, "tie_word_embeddings", True):
             raise UnsupportedRecipeError(f"The recipe cannot run: {NO_OUTPUT_EMBEDDING}.")
         table = backbone.static_table.detach()
         backbone.output_moments = Moments.streamed(block.float().cpu().numpy() for block in table.split(ROWS))

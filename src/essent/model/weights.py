@@ -26,28 +26,18 @@ def check_sizes(name: str, config: PretrainedConfig, shapes: Shapes, layers: int
         layers: the number of layers to build; by default all.
 
     Raises:
-        DamagedError: a size does not fit; the message shows it and the size of the weights.
+        DamagedError: a size is too large; the message shows it and the largest one that the weights allow.
     """
-    dimensions = {size for shape in shapes.values() for size in shape}
-    if not dimensions:
+    if not shapes:
         return
-    largest, width, heads = max(dimensions), _number(config, "hidden_size"), _number(config, "num_attention_heads")
-    if width is not None and width not in dimensions:
-        raise _contradiction(name, "hidden_size", width, "no weight has a dimension of that size")
-    if width is not None and heads is not None and not 0 < heads <= width:
-        raise _contradiction(name, "num_attention_heads", heads, f"with hidden_size={width} it can be 1 to {width}")
-    for key in ("vocab_size", "intermediate_size"):
-        if (size := _number(config, key) or 0) > largest:
-            raise _contradiction(name, key, size, f"the largest dimension of a weight is {largest}")
-    layers = _number(config, "num_hidden_layers") if layers is None else layers
-    layers = _number(config, "num_hidden_groups") or layers  # ALBERT's layers share this number of sets of weights
-    if layers is not None and layers > (most := _most_layers(shapes)):
-        raise _contradiction(name, "num_hidden_layers", layers, f"there are weights for {most} at most")
-
-
-def _number(config: PretrainedConfig, key: str) -> int | None:
-    number = getattr(config, key, None)
-    return number if isinstance(number, int) else None
+    largest = max(size for shape in shapes.values() for size in [*shape, 0])
+    deepest = max(Counter(re.sub(r"\d+", "#", key) for key in shapes).values())  # tensors of one name up to numbers
+    # ALBERT's layers share `num_hidden_groups` sets of weights
+    depth = getattr(config, "num_hidden_groups", None) or layers or getattr(config, "num_hidden_layers", None)
+    sizes = [(key, getattr(config, key, None), largest) for key in ("hidden_size", "vocab_size", "intermediate_size")]
+    for key, size, most in [*sizes, ("num_hidden_layers", depth, deepest)]:
+        if isinstance(size, int) and size > most:
+            raise DamagedError(f"The config.json of {name!r} has {key}={size}, but the weights allow {most}. {MEND}.")
 
 
 def require_weights(
@@ -69,7 +59,13 @@ def require_weights(
     if not lacking or (trusted and len(lacking) == len(weights)):
         return
     names = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
-    cause = _cause(lacking, list(weights[lacking[0]].shape), shapes)
+    first, without_prefix = re.escape(lacking[0]), re.escape(lacking[0].partition(".")[2])
+    alike = next((key for key in shapes if re.fullmatch(rf"(.*\W)?{first}|{without_prefix}", key)), None)
+    cause = f"the folder is incomplete, or its config.json belongs to another model. {MEND}"
+    if alike is not None:
+        cause = f"they have other names in the checkpoint ({alike}). Rename the tensors as transformers saves them"
+        if shapes[alike] != (expected := list(weights[lacking[0]].shape)):
+            cause = f"{alike} has the shape {shapes[alike]}, and config.json requires {expected}. {MEND}"
     raise DamagedError(f"The weights of {name!r} lack {names}, which would be random numbers: {cause}.")
 
 
@@ -101,30 +97,6 @@ def require_rows(tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
             f"In the tokenizer, {token!r} has the id {vocabulary[token]}, and the model has vectors for the ids 0 to "
             f"{rows - 1}. Get the tokenizer.json that belongs to the weights, or resize the model's token embeddings."
         )
-
-
-def _cause(lacking: list[str], expected: list[int], shapes: Shapes) -> str:
-    """Describe why weights are missing, and the fix; `expected` is the shape of the first."""
-    first, without_prefix = re.escape(lacking[0]), re.escape(lacking[0].partition(".")[2])
-    alike = next((key for key in shapes if re.fullmatch(rf"(.*\W)?{first}|{without_prefix}", key)), None)
-    if alike is not None and shapes[alike] != expected:
-        return f"{alike} has the shape {shapes[alike]}, and config.json requires {expected}. {MEND}"
-    if alike is not None:
-        return f"they have other names in the checkpoint ({alike}). Rename the tensors as transformers saves them"
-    layers = {next((int(part) for part in key.split(".") if part.isdigit()), -1) for key in lacking}
-    if min(layers) >= 0:
-        numbers = ", ".join(map(str, sorted(layers)))
-        return f"layer {numbers} (from 0) is incomplete, or num_hidden_layers is too high. {MEND}"
-    return f"the folder is incomplete, or its config.json belongs to another model. {MEND}"
-
-
-def _most_layers(shapes: Shapes) -> int:
-    """Return an upper bound of the number of layers: the occurrences of the most frequent name up to numbers."""
-    return max(Counter(re.sub(r"\d+", "#", key) for key in shapes).values(), default=0)
-
-
-def _contradiction(name: str, key: str, number: int, allowed: str) -> DamagedError:
-    return DamagedError(f"The config.json of {name!r} has {key}={number}, but the weights differ: {allowed}. {MEND}.")
 
 
 def in_float32(model: PreTrainedModel) -> PreTrainedModel:

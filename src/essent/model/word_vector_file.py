@@ -64,25 +64,14 @@ class WordVectorFile:
             if not self.announced or not self.dimensions:
                 raise self.error(f"the header announces {self.announced} words of {self.dimensions} dimensions.", -1)
             stream.readline()
-            self.kind = "text" if self._is_text(rows) else "binary"
-        elif not match and len(values) > 1 and not CONTROL.search(line) and all(map(_is_number, values[1:])):
+            self.kind = "binary" if CONTROL.search(rows[:4096]) else "text"
+        elif not match and len(values) > 1 and not CONTROL.search(line) and _numbers(values[1:], 1) is not None:
             self.dimensions = len(values) - 1
         else:
             raise self.error(
-                f"{self._printable(line[:60])} is neither a header (words dimensions) nor a word and its numbers. "
+                f"{self._printable(line)} is neither a header (words dimensions) nor a word and its numbers. "
                 "Supported formats: GloVe's text, word2vec's text and binary, fastText's .vec and .bin."
             )
-
-    def _is_text(self, rows: bytes) -> bool:
-        if CONTROL.search(rows[:4096]):
-            return False
-        if len(rows.partition(b"\n")[0].split()) == self.dimensions + 1:
-            return True
-        try:
-            rows[:64].decode(self.encoding)
-        except UnicodeDecodeError as error:
-            return error.start > len(rows[:64]) - 4  # a character that is cut off at the end
-        return True
 
     def place(self, index: int) -> str:
         """Return the line of a row, or in a binary file the number of its word."""
@@ -123,7 +112,7 @@ class WordVectorFile:
     def _text(self, limit: int | None) -> Iterator[Rows]:
         """Read rows "word number number …", separated by spaces or tabs; words may contain spaces (GloVe 840B)."""
         width, count = self.dimensions, 0
-        announcement = f"line {self.first_line} has" if self.announced is None else "the header announces"
+        announcement = "line 1" if self.announced is None else "the header"
         while limit is None or count < limit:
             lines = [row.rstrip().replace(b"\t", b" ") for row in self._unpacked(self.stream.readlines, BLOCK)]
             lines = lines[: None if limit is None else limit - count]
@@ -133,21 +122,13 @@ class WordVectorFile:
                 lines.pop()
             split = [row.split(b" ", 1) if row.count(b" ") == width else row.rsplit(b" ", width) for row in lines]
             rests = [row[1] if len(row) == 2 else b" ".join(row[1:]) for row in split]
-            for index, (row, rest) in enumerate(zip(split, rests, strict=True), count):
-                if len(row) < 2 or rest.count(b" ") != width - 1:
-                    word, *numbers = lines[index - count].split(b" ")
-                    raise self.error(
-                        f"{self._printable(word)} has {len(numbers)} numbers; {announcement} {width}.", index
-                    )
-            words = [self._word(row[0].strip(), index) for index, row in enumerate(split, count)]
-            matrix = _numbers(rests, width)
+            is_short = [row.count(b" ") < width for row in lines]
+            matrix = None if any(is_short) else _numbers(rests, width)
             if matrix is None:
-                index = next(i for i, number_text in enumerate(rests) if _numbers([number_text], width) is None)
-                wrong = next((value for value in rests[index].split(b" ") if not _is_number(value)), rests[index])
-                raise self.error(
-                    f"{self._printable(wrong)} in the vector of {words[index]!r} is not a number.", count + index
-                )
-            yield words, matrix
+                index = next(i for i, rest in enumerate(rests) if is_short[i] or _numbers([rest], width) is None)
+                message = f"{self._printable(lines[index])} must be a word and {width} numbers, as in {announcement}."
+                raise self.error(message, count + index)
+            yield [self._word(row[0].strip(), index) for index, row in enumerate(split, count)], matrix
             count += len(lines)
 
     def _binary(self, limit: int | None) -> Iterator[Rows]:
@@ -198,14 +179,6 @@ class WordVectorFile:
                 "encoding='latin-1'.",
                 index,
             ) from error
-
-
-def _is_number(value: bytes) -> bool:
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return b"_" not in value  # Python's float accepts 1_0, NumPy does not
 
 
 def _numbers(rests: list[bytes], width: int) -> np.ndarray | None:

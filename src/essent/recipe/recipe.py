@@ -95,7 +95,7 @@ class Recipe:
         mix = format_mix(self.layers)
         for source, _ in self.layers:
             check_source(source, mix)
-        object.__setattr__(self, "layers", checked_mix(list(self.layers), mix))
+        object.__setattr__(self, "layers", checked_mix(self.layers, f"layers={mix}"))
         object.__setattr__(self, "weights", tuple(weightings.create(spec).spec() for spec in self.weights))
         object.__setattr__(self, "reduce", reductions.create(self.reduce).spec())
         if self.shaping:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 
 from essent._core.registry import did_you_mean
 from essent.errors import RecipeError, UnknownNameError
 from essent.recipe.named import SLOT, TEMPLATES, TOKENS_SLOT
-from essent.recipe.sources.layers import NUMBER
+from essent.recipe.sources.layers import NUMBER, Mix, checked_mix, format_mix
 
-Ensemble = tuple[tuple[str, float], ...]
+Ensemble = Mix
 QUOTED = r'"(?:[^"\\]|\\.)*"'
 TERM = rf"\s*(?:({NUMBER})\s*\*\s*)?({QUOTED}|[A-Za-z][\w-]*)\s*"  # factor, template
 SUM = re.compile(rf"{TERM}(?:\+{TERM})+")
@@ -24,20 +23,18 @@ def parse_template(text: str) -> str | Ensemble | None:
 
     Raises:
         UnknownNameError: an unknown name in a sum.
-        RecipeError: factors for only some terms of a sum.
+        RecipeError: factors for only some terms of a sum, or a repeated term.
     """
     terms = re.findall(TERM, text) if SUM.fullmatch(text) else []
     if not terms or any(name.startswith('"') and SLOT not in name and TOKENS_SLOT not in name for _, name in terms):
         return None if text == "none" else TEMPLATES.get(text, text)  # no sum, whatever it contains
-    factors = [factor for factor, _ in terms if factor]
-    if factors and len(factors) < len(terms):
-        raise RecipeError(f"template={text} — give each template a factor, or none of them.")
     templates = []
-    for _, name in terms:
+    for factor, name in terms:
         if not name.startswith('"') and name not in TEMPLATES:
             raise UnknownNameError(f"Unknown template {name!r} in {text!r}. {did_you_mean(name, list(TEMPLATES))}")
-        templates.append(json.loads(name) if name.startswith('"') else TEMPLATES[name])
-    return tuple(zip(templates, map(float, factors or [1 / len(terms)] * len(terms)), strict=True))
+        template = json.loads(name) if name.startswith('"') else TEMPLATES[name]
+        templates.append((template, float(factor) if factor else None))
+    return checked_mix(templates, f"template={text}")
 
 
 def format_template(template: str | Ensemble) -> str:
@@ -45,10 +42,9 @@ def format_template(template: str | Ensemble) -> str:
     names = {text: name for name, text in TEMPLATES.items()}
     if isinstance(template, str):
         return names.get(template, template)
-    written = [names.get(text) or json.dumps(text, ensure_ascii=False) for text, _ in template]
-    if all(factor == 1 / len(template) for _, factor in template):
-        return "+".join(written)
-    return "+".join(f"{factor!r}*{text}" for text, (_, factor) in zip(written, template, strict=True))
+    return format_mix(
+        tuple((names.get(text) or json.dumps(text, ensure_ascii=False), factor) for text, factor in template)
+    )
 
 
 def templates_of(template: str | Ensemble | None) -> tuple[str, ...]:
@@ -71,11 +67,7 @@ def check_templates(template: str | Ensemble | None) -> None:
                 f"template={text!r} has {slots} {SLOT}; it must have exactly one, or two {TOKENS_SLOT} (echo). "
                 f"Named templates: {', '.join(TEMPLATES)}."
             )
-    if not isinstance(template, tuple):
-        return
-    if len(template) < 2:
-        raise RecipeError(f"template={template!r}: a sum needs at least two templates. Give a single one as a text.")
-    if len(set(templates_of(template))) < len(template):
-        raise RecipeError(f"template={format_template(template)} repeats a template. Add up its factors.")
-    if not all(math.isfinite(factor) for _, factor in template):
-        raise RecipeError(f"template={format_template(template)} — the factors must be finite numbers.")
+    if isinstance(template, tuple):
+        if len(template) < 2:
+            raise RecipeError(f"template={template!r}: a sum needs at least two templates. Give a single one as text.")
+        checked_mix(template, f"template={format_template(template)}")

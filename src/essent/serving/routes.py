@@ -14,7 +14,6 @@ import orjson
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from essent.recipe.tokens.spans import without_each
 from essent.report.parts import COLOURS
 from essent.serving import schemas
 from essent.serving.prepared import Description
@@ -238,7 +237,7 @@ async def explain(service: Served, body: schemas.ExplainBody) -> Response:
     content = [index for index, token in enumerate(tokens) if not token["special"]]
     impacts: dict[int, float] = {}
     if len(content) > 1:
-        sequences = [ids, *without_each(ids, content)]
+        sequences = [ids, *(np.delete(ids, index) for index in content)]
         if model.static is not None:
             vectors = model.static.means((np.concatenate(sequences), np.array([*map(len, sequences)])))
         else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,15 +16,10 @@ from essent.recipe.tokens.ids import tokenizer_digest
 from essent.recipe.types import CorpusStats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from essent.model.backbone import Backbone
 
 NOT_COMPUTED = ("_name_or_path", "transformers_version")  # entries of a configuration without effect on vectors
 BLOCK = 1024  # 8-byte words per sum
-MOST = 64  # cached digests: a grid search has one per depth at which it cuts the model
-_digests: dict[str, str] = {}  # by fingerprint, the hash of sums
-_lock = Lock()
 
 
 def key_of(model: str, recipe: str, stats: CorpusStats | None) -> str:
@@ -37,7 +31,7 @@ def key_of(model: str, recipe: str, stats: CorpusStats | None) -> str:
 
 
 def digest_of_backbone(backbone: Backbone, *settings: object) -> str:
-    """Return the SHA-256 of a backbone's parameters, configuration, tokenizer, maximum length and other settings."""
+    """Return the digest of a backbone's parameters, configuration, tokenizer, maximum length and other settings."""
     config = {key: value for key, value in backbone.model.config.to_dict().items() if key not in NOT_COMPUTED}
     computed = json.dumps(config, sort_keys=True, default=str)
     passes = [BFLOAT16] if backbone.precision == BFLOAT16 else []
@@ -47,38 +41,18 @@ def digest_of_backbone(backbone: Backbone, *settings: object) -> str:
 
 
 def digest_of(model: nn.Module, *settings: object) -> str:
-    """Return the SHA-256 of a model's parameters and settings, which distinguishes weights under the same name.
+    """Return a digest of a model's parameters and settings, which distinguishes weights under the same name.
 
-    Every weight is read each time, because torch's version counters miss changes through `.data`. Digests are cached by
-    a fingerprint of the weights, which takes a tenth of the time of SHA-256.
+    Every weight is read each time, because torch's version counters miss changes through `.data`. Of each weight, the
+    digest contains the sums of its 8-byte words modulo 2^64, across blocks and within blocks, which take a tenth of the
+    time of SHA-256. A changed byte changes both sums, and so do swapped weights.
     """
-    fingerprint = _hashed(model, settings, _sums)
-    digest = _digests.get(fingerprint)
-    if digest is None:
-        digest = _hashed(model, settings, lambda content: [content])
-        with _lock:
-            if len(_digests) >= MOST:
-                _digests.clear()
-            _digests[fingerprint] = digest
-    return digest
-
-
-def _hashed(
-    model: nn.Module, settings: tuple[object, ...], parts_of: Callable[[np.ndarray], Iterable[np.ndarray]]
-) -> str:
     total = hashlib.sha256(repr(settings).encode())
     for name, value in sorted(weights_of(model).items()):
         total.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        for part in parts_of(value.detach().cpu().contiguous().flatten().view(dtype=torch.uint8).numpy()):
+        content = value.detach().cpu().contiguous().flatten().view(dtype=torch.uint8).numpy()
+        whole = len(content) // (8 * BLOCK) * (8 * BLOCK)
+        blocks = content[:whole].view(np.uint64).reshape(-1, BLOCK)
+        for part in (blocks.sum(axis=0), blocks.sum(axis=1), content[whole:]):
             total.update(part.data)
     return total.hexdigest()
-
-
-def _sums(content: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return sums of 8-byte words modulo 2^64, across blocks and within blocks, and the remaining bytes.
-
-    A changed byte changes both sums, and so do swapped weights.
-    """
-    whole = len(content) // (8 * BLOCK) * (8 * BLOCK)
-    blocks = content[:whole].view(np.uint64).reshape(-1, BLOCK)
-    return blocks.sum(axis=0), blocks.sum(axis=1), content[whole:]

@@ -25,12 +25,22 @@ from essent._core.texts import check_texts, mend_surrogates
 from essent.errors import InputError, UnsupportedRecipeError
 from essent.recipe.recipe import Recipe
 from essent.recipe.templates import format_template
-from essent.recipe.tokens.ids import TOKENS_PER_TEXT, Frame, batches, pad
-from essent.recipe.tokens.spans import chunks_of_tokens, text_spans
+from essent.recipe.tokens.ids import (
+    TOKENS_PER_TEXT,
+    Frame,
+    batches,
+    dropped_ids,
+    fast_backend,
+    pad,
+    special_tokens_as_text,
+    tokenizer_lock,
+)
 from essent.recipe.types import States, Tokens
 from essent.recipe.weighting.base import weightings
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from essent.encoder.encoder import Encoder
     from essent.encoder.pipeline.module import RecipeModule
 
@@ -182,18 +192,14 @@ def _tokenized(
         starts_by_document.append(starts)
     prepared = frame.prepare(texts)
     windows, bounds = [], []
-    for (ids, spans), text, whole, starts, chunks in zip(
-        text_spans(module.tokenizer, prepared, frame.plain_text),
-        texts,
-        prepared,
-        starts_by_document,
-        documents,
-        strict=True,
-    ):
+    tokenized = text_spans(module.tokenizer, prepared, frame.plain_text)
+    rows = zip(tokenized, texts, prepared, starts_by_document, documents, strict=True)
+    for (ids, spans), text, whole, starts, chunks in rows:
         spans = np.maximum(spans - (len(whole) - len(text)), 0)  # a space may be put before the text
         of_prompt = int((spans[:, 1] <= len(prompt)).sum()) if prompt else 0
         windows.append(split_windows(ids, frame, of_prompt, limit))
-        inner = chunks_of_tokens(spans, starts)
+        last_characters = np.maximum(spans[:, 1] - 1, spans[:, 0])  # (T,): a token belongs to the chunk of its last
+        inner = np.maximum.accumulate(np.searchsorted(starts, last_characters, side="right") - 1)
         last = max(len(chunks) - 1, 0)
         owners = np.concatenate([np.zeros(len(frame.before), int), inner, np.full(len(frame.after), last)])
         owners = owners if len(owners) else np.zeros(1, int)  # an empty text is one padding token
@@ -202,6 +208,22 @@ def _tokenized(
         first = np.minimum(first, len(owners) - 1)  # a chunk without tokens reads the next one
         bounds.append(np.stack([first, np.maximum(stop, first + 1)], axis=1))
     return windows, bounds
+
+
+def text_spans(
+    tokenizer: PreTrainedTokenizerBase, texts: list[str], plain_text: bool
+) -> Iterator[tuple[list[int], np.ndarray]]:
+    """Yield the ids of each text as `text_ids` does, and the characters (T,2) of each token, start and stop.
+
+    The texts must have no surrogates.
+    """
+    with tokenizer_lock, special_tokens_as_text(fast_backend(tokenizer), plain_text) as backend:
+        encodings = backend.encode_batch(texts, add_special_tokens=False)
+    dropped = dropped_ids(tokenizer)
+    for encoding in encodings:
+        ids = np.array(encoding.ids, np.int64)
+        retained = ~np.isin(ids, dropped)
+        yield ids[retained].tolist(), np.array(encoding.offsets, np.int64).reshape(-1, 2)[retained]
 
 
 def split_windows(ids: list[int], frame: Frame, repeated: int, limit: int | None) -> list[Window]:

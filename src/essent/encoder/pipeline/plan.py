@@ -27,7 +27,16 @@ from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.sources.layers import Source, format_mix, resolve, token_tables
 from essent.recipe.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, tokenizes_words_separately, whole_ids
-from essent.recipe.tokens.ids import Frame, Vocabulary, count_tokens, fast_backend, framed_ids, portions, text_ids
+from essent.recipe.tokens.ids import (
+    Frame,
+    Vocabulary,
+    count_ids,
+    count_tokens,
+    fast_backend,
+    framed_ids,
+    portions,
+    text_ids,
+)
 from essent.recipe.types import CorpusStats, RequiredOutputs, States, Tokens
 from essent.recipe.weighting.base import ByToken, Weighting, combine_many, weightings
 from essent.recipe.weighting.frequency import Sif
@@ -131,8 +140,8 @@ class Plan(nn.Module):
         if (pooler := static_pooler_of(self, backbone)) is not None:
             return pooler.count(texts)
 
-        def ids_of(part: Sequence[str]) -> list[list[int]]:
-            return framed_ids(backbone.tokenizer, self.frame, list(part), backbone.max_seq_length)
+        def ids_of(part: list[str]) -> list[list[int]]:
+            return framed_ids(backbone.tokenizer, self.frame, part, backbone.max_seq_length)
 
         return count_tokens(ids_of, texts, len(backbone.vocabulary))
 
@@ -252,16 +261,10 @@ class StaticPooler:
 
     def count(self, texts: Sequence[str]) -> CorpusStats:
         """Count the tokens of a corpus, including duplicated texts and the frame, like `count_tokens`."""
-        rows = len(self.backbone.vocabulary)
-        document_frequency, token_count = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
-        for _, portion in portions(texts, PORTION):
-            ids, lengths = self.ids(portion)
-            token_count += np.bincount(ids, minlength=rows)
-            owner = np.repeat(np.arange(len(lengths)), lengths)
-            document_frequency += np.bincount(np.unique(owner * rows + ids) % rows, minlength=rows)
-        np.add.at(token_count, self.frame_ids, len(texts))
-        document_frequency[self.frame_ids] = len(texts)
-        return CorpusStats(len(texts), document_frequency, token_count)
+        stats = count_ids((self.ids(portion) for _, portion in portions(texts, PORTION)), len(self.backbone.vocabulary))
+        np.add.at(stats.count, self.frame_ids, len(texts))
+        stats.document_frequency[self.frame_ids] = len(texts)
+        return stats
 
     def pool(self, ragged: Ragged, stats: CorpusStats | None) -> torch.Tensor:
         """Compute the pooled vectors (N,K) of texts from their `ids`, on the table's device.

@@ -29,7 +29,7 @@ from essent.encoder.saving.save import SavableModule
 from essent.encoder.saving.static_table import read_table
 from essent.errors import DamagedError, MissingDependencyError, RecipeError, UnknownNameError
 from essent.model.backbone import Backbone
-from essent.model.bidirectional import switch_causal_attention_off
+from essent.model.capabilities import switch_causal_attention_off
 from essent.model.loading import with_default_dtype
 from essent.model.mlm_head import MaskedLMHead, load_masked
 from essent.model.token_rows import rows_backbone
@@ -88,30 +88,24 @@ def folder_of(name: str, options: dict[str, Any]) -> Path:
 def _carried(recipe: Recipe, backbone: Backbone, arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
     """Return the rows of the saved tables, by source."""
     sources = [name for name, _ in recipe.layers if name.partition(":")[0] in token_tables]
-    sources = [name for name in sources if token_tables.create(name).carried]
-    keys = [f"table.{index}" for index in range(len(sources))]
-    return {
-        name: torch.from_numpy(arrays[key]) if key in arrays else backbone.static_table.detach()
-        for name, key in zip(sources, keys, strict=True)
-    }
+    carried = [name for name in sources if token_tables.create(name).carried]
+    saved = (arrays.get(f"table.{index}") for index in range(len(carried)))
+    own = backbone.static_table.detach()
+    return {name: own if rows is None else torch.from_numpy(rows) for name, rows in zip(carried, saved, strict=True)}
 
 
 def _recipe(root: Path, metadata: dict[str, Any]) -> Recipe:
     try:
         return Recipe.from_dict(metadata["recipe"])
-    except UnknownNameError as error:
-        packages = metadata.get("packages") or {}
-        if not isinstance(packages, dict) or not packages:
-            raise DamagedError(
-                f"{root / STATE_FOLDER / ABOUT} is damaged, or needs a package that is not installed: {error}"
-            ) from error
+    except RecipeError as error:
+        packages = metadata.get("packages")
+        if not (isinstance(error, UnknownNameError) and isinstance(packages, dict) and packages):
+            raise DamagedError(f"{root / STATE_FOLDER / ABOUT} is damaged: 'recipe': {error}") from error
         requirements = " and ".join(f"the {part} of the package {package!r}" for part, package in packages.items())
         raise MissingDependencyError(
             f"The encoder in {str(root)!r} needs {requirements}. Install the package, or import its module first. "
             f"({error})"
         ) from error
-    except RecipeError as error:
-        raise DamagedError(f"{root / STATE_FOLDER / ABOUT} is damaged: 'recipe': {error}") from error
 
 
 def _read_backbone(

@@ -87,7 +87,22 @@ class RecipeModule:
         return portable.load_folder(model_name_or_path, options)[0]
 '''
 PLAIN = "[sentence-transformers](https://www.SBERT.net) model trained. "  # written if there was no trainer
-USAGE = re.compile(r"### Direct Usage \(Sentence Transformers\)\n(?P<whole>.*?)(?=<!--\n### Direct Usage)", re.DOTALL)
+USAGE = re.compile(r"### Direct Usage \(Sentence Transformers\)\n.*?(?=<!--\n### Direct Usage)", re.DOTALL)
+OWN_USAGE = """### Direct Usage (essent)
+
+```bash
+pip install -U "essent[torch]"
+```
+
+```python
+from essent import Encoder
+
+encoder = Encoder("name or folder of this model")
+```
+
+Plain sentence-transformers loads it only with `trust_remote_code=True`, because {reason}.
+
+"""
 
 
 def save_folder(
@@ -291,7 +306,7 @@ def _write_state(
 
 
 def amend_card(path: Path, recipe: Recipe, reason: str, chosen: Sequence[str] = ()) -> None:
-    """Put how the encoder was made first in the README of sentence-transformers, without the template's empty sections.
+    """Put how the encoder was made first in the README of sentence-transformers, and how to load it if that differs.
 
     Args:
         path: the saved folder.
@@ -310,42 +325,11 @@ def amend_card(path: Path, recipe: Recipe, reason: str, chosen: Sequence[str] = 
     }
     lines = [f"- **{name}:** `{value}`" for name, value in parts.items() if value is not None]
     history = ["### How it was chosen", "", *(f"- {line}" for line in chosen), ""] if chosen else []
-    section = "\n".join(
-        ["## How it was made", "", f"Recipe: `{recipe}`", "", *lines, "", *history, "## Model Details\n"]
-    )
+    section = ["## How it was made", "", f"Recipe: `{recipe}`", "", *lines, "", *history, "## Model Details\n"]
     card = file.read_text(encoding="utf-8")
     card = card.replace("tags:\n- sentence-transformers\n", "tags:\n- sentence-transformers\n- essent\n", 1)
     card = card.replace(PLAIN, "[sentence-transformers](https://www.SBERT.net) model. ", 1)
-    card = card.replace("## Model Details\n", section, 1)
-    card = USAGE.sub(lambda match: _usage(match["whole"], reason), card, count=1)
-    file.write_text(_without_empty_sections(card), encoding="utf-8")
-
-
-def _without_empty_sections(card: str) -> str:
-    """Return a card without comments, and without titles that no text of their own or of a subsection follows."""
-    card = re.sub(r"\n{3,}", "\n\n", re.sub(r"<!--.*?-->\n?", "", card, flags=re.DOTALL))
-    blocks = re.split(r"^(?=#{2,} |```)", card, flags=re.MULTILINE)
-    filled_blocks: list[str] = []
-    depth = 0
-    for block in reversed(blocks):
-        title = re.fullmatch(r"(#+) .*\s*", block)
-        if title is None or len(title[1]) < depth:
-            filled_blocks.append(block)
-            heading = re.match(r"(#{2,}) ", block)
-            depth = len(heading[1]) if heading else 7
-    return "".join(reversed(filled_blocks))
-
-
-def _usage(stock: str, reason: str) -> str:
-    """Return sentence-transformers' example if it loads the folder, otherwise essent's, with the reason."""
-    if not reason:
-        return f"### Direct Usage (Sentence Transformers)\n{stock}With essent: `essent.Encoder(name_or_folder)`.\n\n"
-    for words, own in (
-        ("First install the Sentence Transformers library:", "First install essent:"),
-        ("pip install -U sentence-transformers", 'pip install -U "essent[torch]"'),
-        ("from sentence_transformers import SentenceTransformer", "from essent import Encoder"),
-        ("SentenceTransformer(", "Encoder("),
-    ):
-        stock = stock.replace(words, own)
-    note = f"Plain sentence-transformers loads it only with `trust_remote_code=True`, because {reason}."
-    return f"### Direct Usage (essent)\n{stock}{note}\n\n"
+    card = card.replace("## Model Details\n", "\n".join(section), 1)
+    if reason:
+        card = USAGE.sub(lambda _: OWN_USAGE.format(reason=reason), card, count=1)
+    file.write_text(card, encoding="utf-8")

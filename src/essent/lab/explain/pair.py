@@ -29,7 +29,6 @@ from essent.lab.minimal_pairs.english import negate, part_of_speech, replace_wor
 from essent.lab.minimal_pairs.parsing import Doc, Parser, UnsuitableError, attempt, is_word
 from essent.lab.minimal_pairs.resources import misspellings
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.spans import without_each
 from essent.selection.evaluation import name_of
 from essent.tasks.base import unit_rows
 
@@ -277,7 +276,7 @@ def _without_each_token(encoder: SentenceTransformer, text: str) -> list[tuple[s
     encoder.eval()
     parts = []
     for rows in np.array_split(positions, math.ceil(count * len(ids) / TOKENS)):
-        features = module.pad([without.tolist() for without in without_each(np.array(ids), rows)])
+        features = module.pad([np.delete(ids, row).tolist() for row in rows])
         parts.append(encoder(batch_to_device(features, encoder.device))["sentence_embedding"].double().cpu())
     vectors = torch.cat(parts)  # (T,K)
     vectors = vectors if encoder.truncate_dim is None else truncate_embeddings(vectors, encoder.truncate_dim)

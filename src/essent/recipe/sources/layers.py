@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from essent.recipe.tokens.ids import Vocabulary
 
 LAYER = re.compile(r"(?:(?P<number>\d+)|L(?:-(?P<below>\d+))?)(?P<bias>-bias)?$")
-ATTENTION = re.compile(r"(?P<kind>value|attention):(?P<layer>\d+|L(?:-\d+)?)(?P<out>-out)?$")
+ATTENTION = re.compile(r"(?P<kind>value(?!.*-out)|attention):(?P<layer>\d+|L(?:-\d+)?)(?P<out>-out)?$")
 TOP = re.compile(r"topk:(?P<count>[1-9]\d*)(?P<bias>-bias)?$")
 NUMBER = r"-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
 
@@ -165,43 +166,31 @@ def parse_mix(text: str) -> Mix:
                 f"layers={text} — cannot read {term!r}; write e.g. L, 0+L, 1+2+L, static, 0.3*0+0.7*L.{hint}"
             )
         read.append((match["source"], float(match["factor"]) if match["factor"] else None))
-    return checked_mix(read, text)
+    return checked_mix(read, f"layers={text}")
 
 
-def checked_mix(read: list[tuple[str, float | None]], text: str) -> Mix:
-    """Check that no source is repeated and that all or no sources have weights; without weights, use the mean."""
-    names = [name for name, _ in read]
-    if doubled := {name for name in names if names.count(name) > 1}:
-        raise RecipeError(
-            f"layers={text} — {sorted(doubled)[0]!r} occurs twice; give it one weight, e.g. 2*{names[0]}."
-        )
-    explicit = [factor for _, factor in read if factor is not None]
-    if explicit and len(explicit) < len(read):
-        raise RecipeError(f"layers={text} — give a weight to every source or to none.")
+def checked_mix(terms: Sequence[tuple[str, float | None]], field: str) -> Mix:
+    """Check that no term of a sum is repeated and that all or none have weights; without weights, use the mean.
+
+    Args:
+        field: the field of the recipe with its value, for the message.
+    """
+    names = [name for name, _ in terms]
+    if doubled := [name for name in names if names.count(name) > 1]:
+        raise RecipeError(f"{field} — {doubled[0]!r} occurs twice; add up its weights.")
+    explicit = [factor for _, factor in terms if factor is not None]
     if not explicit:
-        return tuple((name, 1.0 / len(read)) for name in names)
-    if not all(map(math.isfinite, explicit)):
-        raise RecipeError(f"layers={text} — the weights must be finite numbers.")
-    return tuple((name, float(factor) + 0.0) for name, factor in read if factor is not None)  # -0.0 is 0.0
+        return tuple((name, 1.0 / len(terms)) for name in names)
+    if len(explicit) < len(terms) or not all(map(math.isfinite, explicit)):
+        raise RecipeError(f"{field} — give a finite weight to every term, or to none.")
+    return tuple(zip(names, (float(factor) + 0.0 for factor in explicit), strict=True))  # -0.0 is 0.0
 
 
 def check_source(source: str, text: str) -> None:
     """Check that a source is a layer, `static`, `topk`, or a registered table; raise RecipeError otherwise."""
-    if source == "static" or LAYER.fullmatch(source) or TOP.fullmatch(source):
+    if source == "static" or any(form.fullmatch(source) for form in (LAYER, TOP, ATTENTION)):
         return
-    name = source.partition(":")[0]
-    if name in ("value", "attention"):
-        match = ATTENTION.fullmatch(source)
-        if match is None or (match["kind"] == "value" and match["out"]):
-            raise RecipeError(
-                f"layers={text} — {source!r} needs a layer of 1 … L: value:3, attention:L-1; after W_O attention:L-out."
-            )
-        return
-    if name.startswith("topk"):
-        raise RecipeError(
-            f"layers={text} — {source!r} needs the number of tokens, e.g. topk:200, or denoised topk:200-bias."
-        )
-    if name in token_tables:
+    if source.partition(":")[0] in token_tables:
         token_tables.create(source)
         return
     known = ", ".join(

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy as np
 from essent._core.texts import mend_surrogates
 from essent.errors import ModelError
 from essent.recipe.named import SLOT
+from essent.recipe.tokens.by_word import Ragged, whole_ids
 from essent.recipe.types import CorpusStats, Tokens
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TOKENS_PER_TEXT, SHORT_TEXTS = 64, 16  # definition of the batch size, see `batches`
-tokenizer_lock = Lock()  # tokenizers are shared between threads, and settings change per call
+tokenizer_lock = RLock()  # tokenizers are shared between threads, and settings change per call
 DROPPED = "dropped_ids"  # key in tokenizer_config.json: ids that are removed from every text
 
 
@@ -167,15 +169,21 @@ def text_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], plain_text: b
 
     Ids in the tokenizer's setting `dropped_ids` are removed (the unknown word of word vectors).
     """
-    with tokenizer_lock:
-        backend = fast_backend(tokenizer)
-        backend.encode_special_tokens = plain_text
-        try:
-            sequences = read_ids(backend, texts)
-        finally:
-            backend.encode_special_tokens = False  # a model that shares the tokenizer may read special tokens
+    with tokenizer_lock, special_tokens_as_text(fast_backend(tokenizer), plain_text) as backend:
+        sequences = read_ids(backend, texts)
     dropped = frozenset(dropped_ids(tokenizer))
     return [[i for i in ids if i not in dropped] for ids in sequences] if dropped else sequences
+
+
+@contextmanager
+def special_tokens_as_text(backend: Tokenizer, plain_text: bool = True) -> Iterator[Tokenizer]:
+    """Lock a tokenizer; in the block, special tokens in a text are plain text if `plain_text`."""
+    with tokenizer_lock:
+        backend.encode_special_tokens = plain_text
+        try:
+            yield backend
+        finally:
+            backend.encode_special_tokens = False  # a model that shares the tokenizer may read special tokens
 
 
 def read_ids(backend: Tokenizer, texts: list[str], add_special_tokens: bool = False) -> list[list[int]]:
@@ -253,29 +261,20 @@ def filled_ids(
     A text that is too long is truncated before it is filled in. A text that is empty, contains a special token, or
     changes more than the frame's inner two tokens is tokenized alone and put into the frame.
     """
-    with tokenizer_lock:
-        return fill_template(backend, frame, frame.prepare(texts), max_seq_length, at_start)
-
-
-def fill_template(
-    backend: Tokenizer, frame: Frame, prepared: list[str], max_seq_length: int | None, at_start: bool
-) -> list[list[int]]:
-    """Return `filled_ids` of prepared texts; the caller holds `tokenizer_lock`."""
     before, after = frame.template.split(SLOT)
-    rows = read_ids(backend, [f"{before}{text}{after}" for text in prepared], add_special_tokens=True)
-    special, unknown = _special_tokens(backend)
-    in_template = sum(index in special for index in (*frame.before, *frame.after))
-    for number, (text, ids) in enumerate(zip(prepared, rows, strict=True)):
-        has_special = sum(map(special.__contains__, ids)) != in_template or any(name in text for name in unknown)
-        if has_special or not frame.surrounds(ids):
-            backend.encode_special_tokens = True
-            try:
-                (alone,) = read_ids(backend, [" " + text if text and before.endswith(" ") else text])
-            finally:
-                backend.encode_special_tokens = False
-            (rows[number],) = in_frame([alone], frame, max_seq_length, at_start)
-        elif max_seq_length is not None and len(ids) > max_seq_length:
-            rows[number] = _fill_truncated(backend, frame, text, max_seq_length, at_start)
+    prepared = frame.prepare(texts)
+    with tokenizer_lock:
+        rows = read_ids(backend, [f"{before}{text}{after}" for text in prepared], add_special_tokens=True)
+        special, unknown = _special_tokens(backend)
+        in_template = sum(index in special for index in (*frame.before, *frame.after))
+        for number, (text, ids) in enumerate(zip(prepared, rows, strict=True)):
+            has_special = sum(map(special.__contains__, ids)) != in_template or any(name in text for name in unknown)
+            if has_special or not frame.surrounds(ids):
+                with special_tokens_as_text(backend):
+                    alone = read_ids(backend, [" " + text if text and before.endswith(" ") else text])
+                (rows[number],) = in_frame(alone, frame, max_seq_length, at_start)
+            elif max_seq_length is not None and len(ids) > max_seq_length:
+                rows[number] = _fill_truncated(backend, frame, text, max_seq_length, at_start)
     return rows
 
 
@@ -313,21 +312,25 @@ def in_frame(sequences: list[list[int]], frame: Frame, max_seq_length: int | Non
     return framed
 
 
-def count_tokens(tokenize: Callable[[Sequence[str]], list[list[int]]], texts: Sequence[str], rows: int) -> CorpusStats:
+def count_tokens(tokenize: Callable[[list[str]], list[list[int]]], texts: Sequence[str], rows: int) -> CorpusStats:
     """Count the occurrences of each id in a corpus, and the texts that contain it; every duplicate of a text counts.
 
     Args:
         tokenize: from texts to ids, frame and truncation included.
         rows: size of the vocabulary V.
     """
-    document_frequency, token_count = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
-    for start in range(0, len(texts), 8192):
-        sequences = tokenize(texts[start : start + 8192])
-        flat = np.concatenate([np.asarray(s, np.int64) for s in sequences])
-        owner = np.repeat(np.arange(len(sequences)), [len(s) for s in sequences])
-        token_count += np.bincount(flat, minlength=rows)
-        document_frequency += np.bincount(np.unique(owner * rows + flat) % rows, minlength=rows)
-    return CorpusStats(len(texts), document_frequency, token_count)
+    return count_ids((whole_ids(tokenize, part) for _, part in portions(texts, 8192)), rows)
+
+
+def count_ids(parts: Iterable[Ragged], rows: int) -> CorpusStats:
+    """Count the ids of a corpus whose texts are tokenized; see `count_tokens`."""
+    texts, document_frequency, token_count = 0, np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+    for ids, lengths in parts:
+        texts += len(lengths)
+        owner = np.repeat(np.arange(len(lengths)), lengths)
+        token_count += np.bincount(ids, minlength=rows)
+        document_frequency += np.bincount(np.unique(owner * rows + ids) % rows, minlength=rows)
+    return CorpusStats(texts, document_frequency, token_count)
 
 
 def pad(sequences: Sequence[list[int]], frame: Frame, pad_id: int, side: str = "right") -> Tokens:

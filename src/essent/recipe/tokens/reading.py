@@ -11,8 +11,8 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from essent._core.texts import mend_surrogates
-from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend, filled_ids, in_frame, read_ids
-from essent.recipe.tokens.spans import filled_spans
+from essent.recipe.named import SLOT
+from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend, filled_ids, in_frame, read_ids, tokenizer_lock
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -72,18 +72,19 @@ class Reading:
     def truncate(self, texts: list[str], sequences: list[np.ndarray], limit: int, at_start: bool) -> list[np.ndarray]:
         """Truncate texts to `limit` tokens, including the frame; `sequences` are their framed ids."""
         if self.frame.template:
-            filled = filled_ids(self.backend, self.frame, texts, limit, at_start)
-            return [np.array(ids, np.int32) for ids in filled]
-        before = len(self.frame.before)
-        texts_ids = [ids[before : before + self.frame.room(len(ids))].tolist() for ids in sequences]
-        return [np.array(ids, np.int32) for ids in in_frame(texts_ids, self.frame, limit, at_start)]
+            truncated = filled_ids(self.backend, self.frame, texts, limit, at_start)
+        else:
+            before = len(self.frame.before)
+            texts_ids = [ids[before : before + self.frame.room(len(ids))].tolist() for ids in sequences]
+            truncated = in_frame(texts_ids, self.frame, limit, at_start)
+        return [np.array(ids, np.int32) for ids in truncated]
 
     def tokens(self, text: str, framed: bool = True) -> list[dict[str, Any]]:
         """Return every token with its span in characters of the text; tokens of the frame are special and have none."""
         text = mend_surrogates(text)
         shift, first, last = 1 if self.frame.space and text else 0, list(self.frame.before), list(self.frame.after)
         if self.frame.template:
-            filled = filled_spans(self.backend, self.frame, text)
+            filled = self._filled_spans(text)
             end = len(filled) - len(last)
             content = filled[len(first) : end]
             first, last = ([token_id for token_id, _ in part] for part in (filled[: len(first)], filled[end:]))
@@ -105,6 +106,19 @@ class Reading:
         )
         repeated = [] if self.frame.between is None else [*middle, *tokens]
         return [*before, *tokens, *repeated, *after] if framed else tokens
+
+    def _filled_spans(self, text: str) -> list[tuple[int, tuple[int, int]]]:
+        """Return the ids of the template filled with a text, each with its characters in the text (start, stop).
+
+        Tokens before the text start below 0. A text that is tokenized alone, see `filled_ids`, has only empty spans.
+        """
+        before, after = self.frame.template.split(SLOT)
+        (prepared,) = self.frame.prepare([text])
+        with tokenizer_lock:
+            (ids,) = filled_ids(self.backend, self.frame, [text], None, False)
+            encoding = self.backend.encode(f"{before}{prepared}{after}", add_special_tokens=True)
+        spans = [(start - len(before), stop - len(before)) for start, stop in encoding.offsets]
+        return list(zip(ids, spans if encoding.ids == ids else [(0, 0)] * len(ids), strict=True))
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Return the text of ids."""
