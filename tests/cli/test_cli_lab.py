@@ -48,7 +48,7 @@ def test_single_original_has_cosines(tiny: str, tmp_path: Path) -> None:
     output, page = tmp_path / "heros.json", tmp_path / "heros.html"
     data = write_rows(tmp_path / "one.jsonl", [row])
     completed = run(*COMMAND, "-m", tiny, "-r", "mean", "-d", data, "--json", output, "--report", page)
-    cosine = load_results(output)[0].metrics["cosine"]["Negation (Main)"]
+    cosine = load_results(output)[0].subsets["Negation (Main)"]["cosine"]
     assert f"{cosine:.2f}" in completed.stdout
     assert "nan" not in completed.stdout
     assert "all pairs have the same original." in " ".join(completed.stderr.split())

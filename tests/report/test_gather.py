@@ -51,7 +51,7 @@ def test_scores_side_by_side() -> None:
     """A missing task leaves a gap and no mean, an undefined score a dash and no bar."""
     report = gather(
         [
-            scored(70.0, "cr", low=68.0, high=73.0), scored(60.0, "mr"), scored(50.0, "cr", recipe="cls", std=2.5),
+            scored(70.0, "cr", low=68.0, high=73.0), scored(60.0, "mr"), scored(50.0, "cr", recipe="cls"),
             scored(None, "cr", recipe="max"), scored(1.0, "mr", recipe="max"), scored(2.0, "mr", recipe="max"),
         ]
     )  # fmt: skip
@@ -59,10 +59,10 @@ def test_scores_side_by_side() -> None:
     for line in """
 | model and recipe | cr | mr | avg |
 | mean | **70.00** (68.00 to 73.00) | **60.00** | 65.00 |
-| cls | 50.00 (47.50 to 52.50) | – | – |
+| cls | 50.00 | – | – |
 | max | – | 1.00 | – |
 | max (2) | – | 2.00 | – |
-Lines on the bars: confidence intervals or ± one standard deviation.
+Lines on the bars: 95 % intervals.
 - A row with (2) is another result of the same model, recipe and task.
 """.strip().splitlines():
         assert line in lines
@@ -128,13 +128,13 @@ def test_verdict_on_the_first_row() -> None:
     low, high = 1 - math.hypot(70 - 68, 72 - 69), 1 + math.hypot(73 - 70, 69 - 66)
     assert report.verdict == [
         "Accuracy: mean has 70.00 (68.00 to 73.00) on stsb, the highest of 3 rows. The difference to cls is not "
-        f"significant: cls is 1.00 (−{-low:.2f} to {high:.2f}) behind. It is significantly better than the remaining "
-        "row."
+        f"significant: cls is 1.00 (−{-low:.2f} to {high:.2f}) behind. It is significantly better than the other "
+        "rows."
     ]
     lead = only(report.sections[0], Table, "Lead of mean")
     assert [row[0] for row in lead.rows] == ["cls", "max"]
     assert lead.rows[0][1].interval == (pytest.approx(low), pytest.approx(high))
-    (unsure,) = gather([scored(70.0), scored(69.0, recipe="cls", std=3.0)]).verdict
+    (unsure,) = gather([scored(70.0), scored(69.0, recipe="cls")]).verdict
     assert unsure.endswith("cls is 1.00 behind. Significance is unknown, because not all scores have intervals.")
     assert gather([scored(70.0)]).verdict == ["Accuracy: models/tiny has 70.00 on stsb."]
     assert gather([scored(None)]).verdict == []
@@ -149,9 +149,13 @@ def test_the_mean_over_tasks_decides() -> None:
     ]
     text = markdown_report(gather([*results, scored(99.0, "cr", recipe="max")]))  # which lacks a task
     half = math.hypot(3, 3, 3, 3) / 2
-    assert "Accuracy: mean has 65.00 on average over 2 tasks, the highest of 2 rows (1 more lacks a score" in text
     assert (
-        f"It is significantly better than the other: cls is 4.50 ({4.5 - half:.2f} to {4.5 + half:.2f}) behind." in text
+        "Accuracy: mean has 65.00 on average over 2 tasks, the highest of 2 rows (1 more without a score on every"
+        in text
+    )
+    assert (
+        f"It is significantly better than every other row: cls is 4.50 ({4.5 - half:.2f} to {4.5 + half:.2f}) behind."
+        in text
     )
     assert "| cls | −1.00 (−5.24 to 3.24) | 10.00 (5.76 to 14.24) | 4.50 (" in text
 

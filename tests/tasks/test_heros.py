@@ -124,27 +124,21 @@ def test_repeated_originals_are_grouped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "similarities", "note"),
-    [(1, [], "same direction"), (1e200, [], "same direction"), (0, [0.0] * 6, "28 texts have a zero vector")],
+    ("value", "similarities", "note"), [(1e200, [], "same direction"), (0, [0.0] * 6, "28 texts have a zero vector")]
 )
 def test_constant_vectors(value: float, similarities: list[float], note: str) -> None:
     result = synthetic_task(4).run(lambda texts: np.full((len(texts), 3), value))
     assert [*result.metrics["similarity"].values()] == similarities
-    assert ("cosine" in result.metrics) == (similarities == [])
     assert any(note in line for line in result.notes)
     assert {c.share for c in comparisons(result)} == {0.0}  # ties
-    same = HerosTask("same", (MinimalPair("a", "a", "Typo"), MinimalPair("b", "c", "Typo"))).run(vectors_of)
-    assert any("1 of 2 pairs contain the same sentence twice" in line for line in same.notes)
 
 
 def test_single_original_has_cosines_without_intervals() -> None:
     task = synthetic_task(1)
     result = task.score_vectors(vectors_of(task.texts()))
     assert (result.metrics["similarity"], result.metrics["baseline"]) == ({}, {})
-    assert [*result.metrics["cosine"]] == [*SUBSETS]
-    assert all(scores == {"n": 1, "cosine": result.metrics["cosine"][s]} for s, scores in result.subsets.items())
+    assert all(set(result.subsets[subset]) == {"n", "cosine"} for subset in SUBSETS)
     assert any("all pairs have the same original" in note for note in result.notes)
-    assert "1 original)" in verdict(result)[0]
 
 
 @pytest.mark.parametrize(("originals", "has_intervals"), [(2, False), (3, False), (4, True)])

@@ -19,6 +19,7 @@ from essent.errors import DataError, InputError, UnknownNameError
 from essent.selection.evaluation import evaluate
 from essent.tasks.base import LabeledTask
 from essent.tasks.clusters import ClusterTask
+from essent.tasks.geometry import GeometryTask
 from essent.tasks.labels import LabelTask
 from essent.tasks.locate import as_task, load_labelled, load_task, scorer
 from essent.tasks.pairs import DuplicateTask, PairTask, TripletTask
@@ -95,8 +96,7 @@ def test_the_named_kind_is_what_is_read(tmp_path: Path) -> None:
         "clustering.texts",
     )
     pairs = write_rows(tmp_path / "pairs.jsonl", [pair(score=n) for n in range(6)])
-    spaces: list[Any] = [load_task(f"{kind}:{pairs}") for kind in ("geometry", "geometry-raw")]
-    assert [space.normalise for space in spaces] == [True, False]
+    assert isinstance(load_task(f"geometry:{pairs}"), GeometryTask)
     with pytest.raises(InputError, match="has no labels to search on"):
         load_labelled(f"geometry:{pairs}")
 
@@ -105,21 +105,6 @@ def test_too_many_classes_are_refused_before_allocation(monkeypatch: pytest.Monk
     monkeypatch.setattr("essent.tasks.labels.MOST_TARGETS", 10_000_000)
     with pytest.raises(DataError, match="2,000 classes and 6,000 examples"):
         as_task([{"text": str(n), "label": n % 2000} for n in range(6000)])
-
-
-def test_a_data_set_of_the_catalogue_as_another_kind(tmp_path: Path) -> None:
-    rows = [{"sentence1": f"a{n}", "sentence2": f"b{n}", "label": n % 2} for n in range(30)]
-    for part in ("train", "test"):
-        write_rows(tmp_path / "classification" / f"mrpc.{part}.jsonl", rows if part == "train" else rows[:10])
-    task, train = load_task("duplicates:mrpc", tmp_path), load_task("duplicates:mrpc.train", tmp_path)
-    assert isinstance(task, DuplicateTask)
-    assert isinstance(train, DuplicateTask)
-    assert (len(task), len(train)) == (10, 30)
-    assert isinstance(load_task("classification:mrpc", tmp_path), LabelTask)
-    with pytest.raises(DataError, match="has no part 'dev'"):
-        load_task("duplicates:mrpc.dev", tmp_path)
-    with pytest.raises(DataError, match="mrpc, example 1: no column 'positive'"):
-        load_task("triplets:mrpc", tmp_path)
 
 
 def beir(folder: Path, labels: str = "q1\td1\t1\nq2\td2\t2\n", split: str = "test") -> Path:
@@ -197,7 +182,7 @@ def test_existing_paths_are_not_unknown_names(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("rows", "error", "message"),
     [
-        ([pandas.DataFrame(LABELLED)], DataError, "Expected a row, not a DataFrame. Give the table itself"),
+        ([pandas.DataFrame(LABELLED)], DataError, "not a DataFrame.*Give a frame itself"),
         ([("a text", "a label")], DataError, "a dictionary by column, such as text and label"),
         (LABELLED[0], InputError, r"\[rows\], not rows"),
         (3, InputError, "A task is a name"),

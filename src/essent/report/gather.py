@@ -82,22 +82,9 @@ def gather(
     sections = [*_result_sections(results, names), *(board_section(board, names) for board in searches)]
     if results:
         sections.append(_provenance_section(results, names))
-    sections = [  # names have only the last two parts of folders, since pages are shared
-        replace(
-            section,
-            title=short_paths(section.title),
-            caption=short_paths(section.caption),
-            notes=list(map(short_paths, section.notes)),
-            verdict=short_paths(section.verdict),
-        )
-        for section in sections
-    ]
-    tasks = {result.task for result in results}
-    counts = len(names.models), len(names.rows), len(tasks), len(searches)
-    nouns = (("model", "models"), ("row", "rows"), ("task", "tasks"), ("search", "searches"))
-    counted = [
-        f"{n} {singular if n == 1 else plural}" for n, (singular, plural) in zip(counts, nouns, strict=True) if n
-    ]
+    counts = {"model": len(names.models), "row": len(names.rows), "task": len({result.task for result in results})}
+    counted = [f"{count} {noun}{'s' * (count > 1)}" for noun, count in counts.items() if count]
+    counted += [f"{len(searches)} search{'es' * (len(searches) > 1)}"] if searches else []
     return Report(title, sections, f"{', '.join(counted)}.", [s.verdict for s in sections if s.verdict])
 
 
@@ -179,15 +166,16 @@ def _provenance_section(results: Sequence[Result], names: Names) -> Section:
 def _scored_section(metric: str, subset: str, group: Sequence[Result], rows: ResultsByRow) -> Section:
     """Return a table of rows × tasks, a bar chart per task, and folded tables of all other scores."""
     tasks = list(dict.fromkeys(result.task for result in group))
-    scores = {row: {task: _main_score(line.get(task), deviations=True) for task in tasks} for row, line in rows.items()}
+    scores = {row: {task: _main_score(line.get(task)) for task in tasks} for row, line in rows.items()}
     decimals = decimals_for(number.value for line in scores.values() for number in line.values())
+    name = NAMES.get(metric, metric.capitalize()) + ("" if subset == "all" else f", {subset}")
+    verdict, differences = _verdict(name, tasks, scores, decimals)
     columns = tasks
     if len(tasks) > 1:
         columns = [*tasks, AVERAGE]
         for line in scores.values():
             values = [number.value for number in line.values()]
             line[AVERAGE] = Number(np.array(values, float).mean())
-    name = NAMES.get(metric, metric.capitalize()) + ("" if subset == "all" else f", {subset}")
     heads = [Column(column, decimals, "higher") for column in columns]
     table = row_table("Scores", heads, {row: list(line.values()) for row, line in scores.items()})
     shared = ends_of(number for line in scores.values() for number in line.values())
@@ -197,34 +185,24 @@ def _scored_section(metric: str, subset: str, group: Sequence[Result], rows: Res
         if bars:  # for several tasks, the page draws the mean
             show: Literal["page", "picture"] = "page" if column == columns[-1] else "picture"
             charts.append(keep_best_bars(Bars(column, bars, decimals, "", shared, show)))
-    verdict, differences = _verdict(name, tasks, rows, decimals)
-    keys = [set(result.metrics[metric]) for result in group]
-    kinds_of_lines = {
-        "confidence intervals": any({"low", "high"} <= names for names in keys),
-        "± one standard deviation": any("std" in names and "low" not in names for names in keys),
-    }
-    present = " or ".join(kind for kind, is_present in kinds_of_lines.items() if is_present)
-    caption = f"Lines on the bars: {present}." if present else ""
+    has_intervals = any(number.interval for line in scores.values() for number in line.values())
+    caption = "Lines on the bars: 95 % intervals." if has_intervals else ""
     blocks: list[Block] = [table, *differences, *charts, *_secondary_tables(rows)]
     return Section(name, blocks, caption, verdict=verdict)
 
 
-def _main_score(result: Result | None, *, deviations: bool = False) -> Number:
-    """Return the main score with its confidence interval, or with `deviations` ± one standard deviation."""
+def _main_score(result: Result | None) -> Number:
+    """Return the main score with its confidence interval."""
     if result is None or result.main is None:
         return Number()
-    score, scores = result.main_score, result.metrics[result.main[0]]
-    low, high = scores.get("low"), scores.get("high")
-    if deviations and "std" in scores and None in (low, high):
-        low, high = score - scores["std"], score + scores["std"]
-    return Number(score, low, high)
+    scores = result.metrics[result.main[0]]
+    return Number(result.main_score, scores.get("low"), scores.get("high"))
 
 
 def _secondary_tables(rows: ResultsByRow) -> list[Table]:
     """Return tables of the other metrics and of every subset."""
     other_scores: list[Record] = []
     subsets: list[Record] = []
-    has_others = False
     for row, results_by_task in rows.items():
         for task, result in results_by_task.items():
             metric, subset = result.main or ("", "")
@@ -235,11 +213,11 @@ def _secondary_tables(rows: ResultsByRow) -> list[Table]:
                     for metric, scores in result.metrics.items()
                 }
             )
-            has_others = has_others or bool(others)
-            other_scores.append({ROW: row.label, "task": task, "n": result.n, **others})
+            if others:
+                other_scores.append({ROW: row.label, "task": task, "n": result.n, **others})
             for subset, scores in result.subsets.items():
                 subsets.append({ROW: row.label, "task": task, "subset": subset, "n": None, **scores})
-    tables = {"Other scores": other_scores if has_others else [], "Subsets": subsets}
+    tables = {"Other scores": other_scores, "Subsets": subsets}
     return [record_table(title, records) for title, records in tables.items() if records]
 
 
@@ -261,22 +239,25 @@ def _mean(scores: np.ndarray) -> np.ndarray:
     return np.concatenate([mean[..., :1], mean[..., :1] + half_widths * [-1, 1]], axis=-1)
 
 
-def _verdict(measure: str, tasks: Sequence[str], rows: ResultsByRow, decimals: int) -> tuple[str, list[Table]]:
+def _verdict(
+    measure: str, tasks: Sequence[str], numbers: Mapping[Row, Mapping[str, Number]], decimals: int
+) -> tuple[str, list[Table]]:
     """Return the verdict about the best row, and the table of its differences to the other rows with every task."""
-    numbers = [[_main_score(results_by_task.get(task)) for task in tasks] for results_by_task in rows.values()]
-    scores = np.array([[(n.value, n.low, n.high) for n in line] for line in numbers], float)  # (R,T,3)
+    scores = np.array(
+        [[(n.value, n.low, n.high) for n in line.values()] for line in numbers.values()], float
+    )  # (R,T,3)
     means = _mean(scores)  # (R,3)
     ranked = [index for index in np.argsort(-means[:, 0], kind="stable") if np.isfinite(means[index, 0])]
     if not ranked:
         return "", []
-    labels, (first, *others) = [row.label for row in rows], ranked
+    labels, (first, *others) = [row.label for row in numbers], ranked
     score, data = Number(means[first, 0]), f"on average over {len(tasks)} tasks"
     if len(tasks) == 1:
-        score, data = numbers[first][0], f"on {tasks[0]}"
+        score, data = Number(*scores[first, 0]), f"on {tasks[0]}"
     sentence = f"{measure}: {labels[first]} has {with_interval(score, decimals)} {data}"
     sentence += f", the highest of {len(ranked)} rows" if others else ""
-    if partial := len(rows) - len(ranked):
-        sentence += f" ({partial} more {'lacks' if partial == 1 else 'lack'} a score on some task)"
+    if partial := len(numbers) - len(ranked):
+        sentence += f" ({partial} more without a score on every task)"
     if not others:
         return f"{sentence}.", []
     leads = difference(scores[first], scores[others])  # (R-1,T,3)
@@ -291,16 +272,13 @@ def _verdict(measure: str, tasks: Sequence[str], rows: ResultsByRow, decimals: i
     table = Table(f"Lead of {labels[first]}", [Column(ROW, None), *columns], lines, caption, folded)
     behind = f"{labels[others[0]]} is {with_interval(Number(*mean_leads[0]), decimals)} behind"
     close = [labels[row] for row, low in zip(others, mean_leads[:, 1], strict=True) if low <= 0]
-    beaten = len(others) - len(close)
     if not np.isfinite(mean_leads).all():
         ending = f"{behind}. Significance is unknown, because not all scores have intervals."
     elif not close:
-        beaten_rows = {1: "the other", 2: "both others"}.get(beaten, f"all {beaten} others")
-        ending = f"It is significantly better than {beaten_rows}: {behind}."
+        ending = f"It is significantly better than every other row: {behind}."
     else:
         more = f" and {len(close) - MAX_NAMED} more" if len(close) > MAX_NAMED else ""
         ending = f"The difference to {', '.join(close[:MAX_NAMED])}{more} is not significant: {behind}."
-        if beaten:
-            remaining = "row" if beaten == 1 else f"{beaten} rows"
-            ending += f" It is significantly better than the remaining {remaining}."
+        if len(close) < len(others):
+            ending += " It is significantly better than the other rows."
     return f"{sentence}. {ending}", [table]

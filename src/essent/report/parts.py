@@ -192,6 +192,10 @@ class Section:
     notes: Sequence[str] = ()
     verdict: str = ""
 
+    def __post_init__(self) -> None:  # folders have only their last two parts, since pages are shared
+        texts = {name: short_paths(getattr(self, name)) for name in ("title", "caption", "verdict")}
+        vars(self).update(texts, notes=list(map(short_paths, self.notes)))
+
 
 @dataclass(frozen=True)
 class Report:

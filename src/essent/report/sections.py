@@ -99,7 +99,6 @@ def flattened(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 def heros_section(task: str, rows: Rows) -> Section:
     """Return similarities as a heat map and as a table with intervals, and how often a changed meaning is closer."""
     subsets = [s for s in (*KEPT, *CHANGED) if any(s in result.metrics["similarity"] for result in rows.values())]
-    cosines = {row: scores for row, result in rows.items() if (scores := result.metrics.get("cosine"))}
     similarities: dict[Row, list[Number]] = {}
     for row, result in rows.items():
         intervals = [result.subsets.get(subset, {}) for subset in subsets]
@@ -116,11 +115,6 @@ def heros_section(task: str, rows: Rows) -> Section:
             similarities[row].append(Number(result.metrics["baseline"].get("all")))
         caption = "With 95 % intervals; the baseline is the mean cosine of two different originals."
         blocks.append(row_table("Similarities", map(Column, [*subsets, "baseline"]), similarities, caption))
-    if cosines:
-        changes = list(dict.fromkeys(change for scores in cosines.values() for change in scores))
-        numbers = {row: [Number(scores.get(change)) for change in changes] for row, scores in cosines.items()}
-        caption = "Without a baseline of different originals, similarities are undefined."
-        blocks.append(row_table("Cosines", map(Column, changes), numbers, caption))
     title = "HEROS" if task == "heros" else f"Minimal pairs: {task}"
     verdict = ""
     for kept, shares_by_change in _shares_ranked_above(rows).items():
@@ -143,11 +137,7 @@ def _shares_ranked_above(rows: Rows) -> dict[str, dict[str, dict[Row, Number]]]:
     """Return how often a changed meaning is ranked above the same meaning, in %: kept -> changed -> row -> share."""
     shares: dict[str, dict[str, dict[Row, Number]]] = {}
     for row, result in rows.items():
-        try:
-            compared = comparisons(result)
-        except (KeyError, TypeError):  # a result that the user created, with other metrics
-            continue
-        for c in compared:
+        for c in comparisons(result) if "comparisons" in result.provenance else ():  # a user's own result has none
             number = Number(100 * c.share, 100 * c.low, 100 * c.high)
             shares.setdefault(c.below, {}).setdefault(c.above, {})[row] = number
     return shares

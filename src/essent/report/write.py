@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +37,7 @@ from essent.report.parts import (
     with_interval,
 )
 from essent.report.picture import draw_report
-from essent.tasks.result import FORMAT, Result, load_results
+from essent.tasks.result import FORMAT, Result, load_results, read_json
 
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard
@@ -66,12 +65,7 @@ def read_results(path: str | Path) -> list[Result] | Leaderboard:
         >>> [result.task for result in read_results("evaluated.json")]
         ['duplicates']
     """
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"Cannot read the results {path}: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON
-        raise DataError(f"{path} is not a JSON file: {error}.") from None
+    content = read_json(path)
     kind = content.get("format") if isinstance(content, dict) else None
     if kind == FORMAT:
         return load_results(path)
@@ -126,14 +120,8 @@ def _converted(kind: Any, value: Any) -> Any:
     if origin is Mapping:
         return {str(name): _converted(arguments[1], part) for name, part in value.items()}
     if kind is float:
-        return math.nan if value is None else _number(value)
+        return math.nan if value is None else float(value)
     return value if kind is Any else kind(value)
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{value!r} is not a number")
-    return float(value)
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------

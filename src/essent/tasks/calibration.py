@@ -7,7 +7,6 @@ essent/calibration.json.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -31,13 +30,7 @@ __all__ = ["Calibration", "Curve", "calibrate", "expected_calibration_error"]
 FILE = f"{STATE_FOLDER}/calibration.json"
 FORMAT = 1
 MOST_KNOTS = 10_000  # per curve in a file
-COUNTS, WORDS = ("texts", "random_pairs", "judged_pairs", "matches", "seed"), ("judged", "prompt")
-PARTS = ("cosines", "values")  # keys of a curve
 EDGE = 1 + 1e-5  # cosines of float32 vectors leave [-1, 1] by rounding, though not as far
-CURVE = (
-    f"an object with cosines that increase from {-EDGE} to {EDGE}, and as many values that never decrease, in [0, 1], "
-    f"2 to {MOST_KNOTS:,} finite numbers each"
-)
 LINEAR = 1e-6  # weight of the cosine in every value: cosines 1e-9 apart stay distinct where a curve is flat
 KNOTS = 201
 MOST_TEXTS = 1000  # 499,500 pairs; five draws of as many texts differ by 0.006 to 0.05 (docs/similarity.md)
@@ -54,6 +47,9 @@ class Curve:
 
     Cosines closer than 1e-9, which float32 vectors cannot distinguish, may become equal; their order never changes.
 
+    Raises:
+        InputError: knots of another form.
+
     Attributes:
         cosines: of the knots (K,), increasing, from -EDGE to EDGE.
         values: at the knots (K,), in [0, 1], never decreasing.
@@ -67,6 +63,16 @@ class Curve:
 
     cosines: tuple[float, ...]
     values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        x, y = np.asarray(self.cosines, np.float64), np.asarray(self.values, np.float64)
+        is_valid = x.ndim == 1 and 2 <= len(x) <= MOST_KNOTS and x.shape == y.shape
+        is_valid = is_valid and bool((np.diff(x) > 0).all() and (np.diff(y) >= 0).all())
+        if not is_valid or (x[0], x[-1]) != (-EDGE, EDGE) or y[0] < 0 or y[-1] > 1:
+            raise InputError(
+                f"A curve needs cosines that increase from {-EDGE} to {EDGE}, and as many values that never decrease, "
+                f"in [0, 1]: 2 to {MOST_KNOTS:,} numbers each."
+            )
 
     def __call__(self, cosines: Any) -> np.ndarray:
         """Return the values in (0, 1), float64 of the same shape."""
@@ -356,35 +362,11 @@ def read_calibration(root: Path) -> Calibration | None:
             f"{path} has format {content.get('format')!r} for {content.get('similarity')!r:.40}; essent {__version__} "
             f"reads format {FORMAT} for cosines. Upgrade essent, or calibrate the model again."
         )
-    values = {name: content.get(name) for name in Calibration.__dataclass_fields__}
-    score, probability = values["match_score"], values["probability"]
-    checks = [
-        *((name, "a whole number", type(values[name]) is int and values[name] >= 0) for name in COUNTS),
-        *((name, "a string", isinstance(values[name], str)) for name in WORDS),
-        ("match_score", "a number or null", score is None or _are_numbers([score])),
-        ("share", CURVE, _is_curve(values["share"])),
-        ("probability", CURVE, probability is None or _is_curve(probability)),
-    ]
-    for name, expected, is_valid in checks:
-        if not is_valid:
-            raise DamagedError(f"{path} is damaged: {name!r} must be {expected}, not {values[name]!r:.60}.")
-    curves = {
-        name: values[name] and Curve(**{part: tuple(map(float, values[name][part])) for part in PARTS})
-        for name in ("share", "probability")
-    }
-    return Calibration(**{**values, **curves})
-
-
-def _is_curve(content: Any) -> bool:
-    """Return whether a JSON value is a curve that never decreases, over all cosines."""
-    x: Any
-    y: Any
-    x, y = [content.get(part) for part in PARTS] if isinstance(content, dict) else (None, None)
-    if not all(isinstance(knots, list) and 2 <= len(knots) <= MOST_KNOTS and _are_numbers(knots) for knots in (x, y)):
-        return False
-    increases = len(x) == len(y) and bool((np.diff(x) > 0).all() and (np.diff(y) >= 0).all())
-    return increases and x[0] == -EDGE and x[-1] == EDGE and y[0] >= 0 and y[-1] <= 1
-
-
-def _are_numbers(values: list[Any]) -> bool:
-    return all(type(value) in (int, float) and math.isfinite(value) for value in values)
+    try:
+        values = {name: content[name] for name in Calibration.__dataclass_fields__}
+        for name in ("share", "probability"):
+            if name == "share" or values[name] is not None:
+                values[name] = Curve(*(tuple(values[name][part]) for part in ("cosines", "values")))
+        return Calibration(**values)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedError(f"{path} is damaged: {type(error).__name__}: {error}") from None

@@ -247,21 +247,15 @@ def _table_rows(lines: Iterator[tuple[str, list[str]]], number_columns: bool) ->
     for where, fields in lines:
         if not header:
             header = [name.strip() for name in fields]
-            header = _numbered(header) if number_columns else header
+            if number_columns:
+                earlier = [header[:column].count(name) for column, name in enumerate(header)]
+                header = [f"{name}.{count}" if count else name for name, count in zip(header, earlier, strict=True)]
             if len(set(header)) < len(header):
                 raise DataError(f"{where}: the header repeats a column name: {', '.join(header)}.")
         elif len(fields) != len(header):
             raise DataError(f"{where}: {len(fields)} fields, but the header has {len(header)}: {', '.join(header)}.")
         else:
             yield Row(where, dict(zip(header, fields, strict=True)))
-
-
-def _numbered(header: list[str]) -> list[str]:
-    columns: list[str] = []
-    for name in header:
-        numbers = (f"{name}.{number}" for number in range(1, len(header) + 1))
-        columns.append(next(n for n in numbers if n not in (*columns, *header)) if name in columns else name)
-    return columns
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:
@@ -333,9 +327,7 @@ def _columns_of(row: Any) -> dict[str, Any]:
         return {str(name): value for name, value in row.items()}
     if isinstance(row, (tuple, list)) and len(row) in (3, 4):
         return dict(zip(("sentence1", "sentence2", "score", "subset"), row, strict=False))
-    if hasattr(row, "columns"):
-        raise DataError(f"Expected a row, not a {type(row).__name__}. Give the table itself, without a list around it.")
     raise DataError(
         f"A row must be a dictionary by column, such as text and label, or for pairs a tuple (sentence1, sentence2, "
-        f"score), not {reprlib.repr(row)}."
+        f"score), not a {type(row).__name__} ({reprlib.repr(row)}). Give a frame itself, without a list around it."
     )

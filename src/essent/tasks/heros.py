@@ -144,8 +144,6 @@ class HerosTask(Task):
             "ranked_above": {f"{c.above} above {c.below}": c.share for c in comparisons},
             "baseline": {"all": baseline} if half else {},
         }
-        if not metrics["similarity"]:
-            metrics["cosine"] = {subset: scores["cosine"] for subset, scores in subsets.items()}
         provenance = self._provenance(
             originals=len(originals),
             bootstrap={"resamples": RESAMPLES, "seed": 0, "confidence": CONFIDENCE},
@@ -163,8 +161,6 @@ class HerosTask(Task):
             notes.append("Similarities are undefined: the vectors of all originals have the same direction.")
         elif half == 1:
             notes.append(f"No intervals: they resample halves of the originals, but there are only {len(originals)}.")
-        if same := sum(pair.original == pair.changed for pair in self.pairs):
-            notes.append(f"{same} of {len(self)} pairs contain the same sentence twice.")
         if zeros := len({text for text, unit in zip(self.texts(), units, strict=True) if not unit.any()}):
             notes.append(f"{zeros} texts have a zero vector; its cosines count as 0.")
         return Result(self.name, metrics, subsets, len(self), provenance, (*self.notes, *notes), main=None)

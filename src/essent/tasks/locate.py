@@ -39,7 +39,6 @@ OF_ROWS: dict[str, tuple[Callable[..., LabeledTask], Callable[[Sequence[Row]], l
     "classification": (LabelTask, examples_from_rows),
     "clustering": (ClusterTask, examples_from_rows),
 }
-GEOMETRY = {"geometry": "simcse", "geometry-raw": "raw"}
 
 
 def load_task(
@@ -53,12 +52,10 @@ def load_task(
             - a task of the catalogue: "sts12", "stsb.dev", "trec", "agnews";
             - a file, whose kind follows from its columns (`essent.tasks.examples.COLUMNS`). Parts of a classification
               come from its column `split`, or from files next to it if its name is NAME.train.jsonl;
-            - "KIND:FILE" or "KIND:TASK" to set the kind: "clustering:FILE" reads labelled texts as clusters,
-              "duplicates:mrpc" a data set of the catalogue as duplicates;
+            - "KIND:FILE" to set the kind: "clustering:FILE" reads labelled texts as clusters;
             - a folder in BEIR's layout (corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv), or one of its qrels files to
               choose a split;
-            - "geometry:TASK" or, in the other published setting, "geometry-raw:TASK": the geometry of the vectors of
-              scored pairs (see `essent.tasks.geometry.SETTINGS`).
+            - "geometry:TASK", the geometry of the vectors of scored pairs.
         data: folder with local files of catalogue tasks; None reads the hub. The first existing file is read, of
             `sts/NAME.jsonl` (`classification/`, `clustering/`) and `NAME.jsonl` (also .json, .csv, .tsv, .parquet;
             `NAME.SPLIT.jsonl` first, and without SPLIT the test split of pairs). Ignored for files and folders.
@@ -84,14 +81,17 @@ def load_task(
     """
     check_roles(columns or {})
     kind, colon, target = str(name).partition(":")
-    if colon and kind in GEOMETRY:
-        return GeometryTask.of_pairs(load_pairs(target, data, columns=columns), GEOMETRY[kind])
-    if colon and kind in COLUMNS:
-        return _task_of_kind(kind, target, data, columns)
+    if colon and kind == "geometry":
+        return GeometryTask.of_pairs(load_pairs(target, data, columns=columns))
     path = Path(name)
+    if colon and kind in COLUMNS:
+        path = Path(target)
+        if kind == "retrieval" and (path.is_dir() or is_beir(path)):
+            return beir_task(path)
+        return _task_of_file(path, kind, columns)
     if is_beir(path):
         return beir_task(path)
-    if isinstance(name, Path) or _is_file_name(path):
+    if isinstance(name, Path) or path.suffix.lower() in SUFFIXES or len(path.parts) > 1:
         return _task_of_file(path, columns=columns)
     try:
         row, split = find_row(str(name))
@@ -354,29 +354,3 @@ def _with_part(rows: list[Row], part: str | None) -> list[Row]:
         return rows
     without = [{name: cell for name, cell in row.values.items() if name.lower() != "split"} for row in rows]
     return [Row(row.where, {**cells, "split": part}) for row, cells in zip(rows, without, strict=True)]
-
-
-def _task_of_kind(kind: str, name: str, data: str | Path | None, columns: Mapping[str, str] | None) -> LabeledTask:
-    """Read a file, or a data set of the catalogue, as the given kind."""
-    path = Path(name)
-    if kind == "retrieval" and (path.is_dir() or is_beir(path)):
-        return beir_task(path)
-    if path.exists() or _is_file_name(path):
-        return _task_of_file(path, kind, columns)
-    base, dot, part = name.partition(".")
-    task = load_task(base, data)
-    if not isinstance(task, (LabelTask, ClusterTask)):
-        raise DataError(f"The data set {name!r} cannot be read as {kind}.")
-    examples = [example for example in task.examples if example.part == (part or "test")]
-    if dot and not examples:
-        raise DataError(f"The data set {base!r} has no part {part!r}.")
-    names = ("text",) if len(task.examples[0].texts) == 1 else ("sentence1", "sentence2")
-    rows = [
-        Row(f"{name}, example {number}", {**dict(zip(names, example.texts, strict=True)), "label": example.target})
-        for number, example in enumerate(examples or task.examples, start=1)
-    ]
-    return _task_of_rows(kind, f"{kind}.{name}", rows, dict(task.source))
-
-
-def _is_file_name(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES or len(path.parts) > 1

@@ -32,8 +32,7 @@ from essent.recipe.tokens.ids import unknown_token
 from essent.tasks.base import unit_rows
 from essent.tasks.geometry import average_cosine
 from essent.tasks.heros import comparisons, load_heros
-from essent.tasks.locate import load_pairs
-from essent.tasks.sample import sample_minimal_pairs_path, sample_pairs_path
+from essent.tasks.sample import sample_minimal_pairs_path, sample_texts
 from essent.verification.report import Problem
 
 NO_LIMIT = 10**9  # tokenizers without a limit write 1e30
@@ -86,7 +85,7 @@ class ModelUnderTest:
 
     def __init__(self, name: str, texts: TextsLike | None, options: dict[str, Any]) -> None:
         self.name, self.options = name, reach_model(name, options)
-        all_texts = load_pairs(sample_pairs_path()).texts() if texts is None else check_texts(texts)
+        all_texts = sample_texts() if texts is None else check_texts(texts)
         self.texts = list(dict.fromkeys(all_texts))[:MAX_TEXTS]
         if len(self.texts) < 2:
             raise InputError(f"Only {len(self.texts)} distinct texts. Pass at least two.")
