@@ -73,7 +73,7 @@ check-clients:  ## embed by a server with the clients of langchain, llama-index 
 	.venv-clients/bin/python -m pip install --quiet --editable ".[clients]"
 	.venv-clients/bin/python -m pytest -m clients tests/serving/test_clients.py
 
-check-faults: $(INSTALLED)  ## hostile and damaged folders; kills at every write, a hundred of bulk runs and engines (Linux, a C compiler; minutes)
+check-faults: $(INSTALLED)  ## hostile and damaged folders; kills at every write, of bulk runs and of engines (Linux, a C compiler; minutes)
 	$(BIN)/python tests/faults/kill_harness.py -m faults --numprocesses 2 --dist worksteal tests/faults tests/core/folders tests/bulk tests/serving
 
 docs: $(INSTALLED)  ## build the site with its notebooks, in docs/_build/html: minutes; after that seconds for a page

@@ -243,13 +243,13 @@ def test_empty_json_lines_file(bulk: Bulk) -> None:
     ("name", "content", "message"),
     [
         ("a.jsonl", b"{}\n{}\n", "no column 'text'. Its first rows have no columns"),
-        ("a.parquet", b"PAR1 and no more", "not a Parquet file that can be read"),
-        ("a.arrow", b"nothing of Arrow", "not an Arrow file that can be read"),
+        ("a.parquet", b"PAR1 and no more", "not a readable parquet file"),
+        ("a.arrow", b"nothing of Arrow", "not a readable arrow file"),
         ("a.json", b'\xef\xbb\xbf [{"text": "x"}]', "one JSON array"),
-        ("a.csv", b"\xff\xfe\n1\n", "the header is not UTF-8"),
+        ("a.csv", b"\xff\xfe\n1\n", "the header is empty, or not UTF-8"),
         ("a.csv", b"text,text\na,b\n", "a column name twice"),
         ("a.tsv", b"body\tn\na\t1\n", "no column 'text'"),
-        ("a.jsonl", b"no\njson\n", "none of the first 2 lines is JSON"),
+        ("a.jsonl", b"no\njson\n", "no column 'text'. Its first rows have no columns"),
         ("a.jsonl", b'{"text": "a", "status": "x"}\n', "'status', which is the name of one that essent adds"),
         ("a.parquet.gz", b"", "own compression"),
         (

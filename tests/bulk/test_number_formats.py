@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from bulk_helpers import Bulk, sentences, vectors_of
-from sentence_transformers.util.quantization import quantize_embeddings, semantic_search_faiss
+from sentence_transformers.util.quantization import quantize_embeddings
 
 TEXTS = [None if number % 10 == 4 else text for number, text in enumerate(sentences(300))]
 HAS_TEXT = np.array([text is not None for text in TEXTS])
@@ -26,7 +26,12 @@ def rows(bulk: Bulk) -> Path:
 
 @pytest.mark.parametrize(
     ("dtype", "kind", "vectors"),
-    [("float32", pa.float32(), "fixed"), ("float16", pa.float16(), "list"), ("int8", pa.int8(), "fixed")],
+    [
+        ("float32", pa.float32(), "fixed"),
+        ("float16", pa.float16(), "list"),
+        ("int8", pa.int8(), "fixed"),
+        ("ubinary", pa.uint8(), "list"),
+    ],
 )
 def test_numbers(rows: Path, dtype: str, kind: pa.DataType, vectors: str, bulk: Bulk) -> None:
     run = bulk.encode(rows, dtype=dtype, vectors=vectors, rows_per_part=90)
@@ -34,6 +39,13 @@ def test_numbers(rows: Path, dtype: str, kind: pa.DataType, vectors: str, bulk: 
     assert table.schema.field("embedding").type.value_type == kind
     assert pa.types.is_fixed_size_list(table.schema.field("embedding").type) == (vectors == "fixed")
     assert [row is not None for row in table["embedding"].to_pylist()] == HAS_TEXT.tolist()
+    if dtype == "ubinary":
+        assert run.loss is not None
+        assert run.loss["lowest_cosine"] < 0.99
+        packed = np.array([row for row in table["embedding"].to_pylist() if row is not None], np.uint8)
+        whole = bulk.encoder().encode([text for text in TEXTS if text is not None])
+        np.testing.assert_array_equal(packed, quantize_embeddings(whole, "ubinary"))
+        return
     near, whole = vectors_of(table)[HAS_TEXT], bulk.encoder().encode([text for text in TEXTS if text is not None])
     if dtype == "int8":
         scales = table["scale"].to_pylist()
@@ -50,30 +62,6 @@ def test_numbers(rows: Path, dtype: str, kind: pa.DataType, vectors: str, bulk: 
     assert run.loss["lowest_cosine"] == pytest.approx(cosines.min(), abs=1e-6)
     assert run.loss["texts"] == HAS_TEXT.sum()
     assert 0.99 < run.loss["spearman"] <= 1
-
-
-@pytest.mark.parametrize("vectors", ["list", "fixed"])
-def test_binary_search_with_rescoring(rows: Path, vectors: str, bulk: Bulk) -> None:
-    """Hamming distances find candidates; products with the float queries order them."""
-    run = bulk.encode(rows, dtype="ubinary", vectors=vectors, rows_per_part=90)
-    table = bulk.table()
-    assert table.schema.field("embedding").type.value_type == pa.uint8()
-    whole = bulk.encoder().encode([text for text in TEXTS if text is not None])
-    packed = np.array([row for row in table["embedding"].to_pylist() if row is not None], np.uint8)
-    np.testing.assert_array_equal(packed, quantize_embeddings(whole, "ubinary"))
-    assert run.loss is not None
-    assert run.loss["lowest_cosine"] < 0.99
-    queries, found, candidates = whole[:5], 3, 12
-    hits, _ = semantic_search_faiss(
-        queries, corpus_embeddings=packed, corpus_precision="ubinary", top_k=found, rescore_multiplier=4
-    )
-    bits = np.unpackbits(packed, axis=1).astype(float)
-    for query, row in zip(queries, hits, strict=True):
-        distances = np.abs((query > 0) - bits[:, : len(query)]).sum(1)
-        scores = bits[:, : len(query)] @ query  # sentence-transformers rescores with unpacked bits
-        assert all(distances[hit["corpus_id"]] <= np.sort(distances)[candidates - 1] for hit in row)
-        assert [hit["score"] for hit in row] == sorted((hit["score"] for hit in row), reverse=True)
-        np.testing.assert_allclose([hit["score"] for hit in row], scores[[hit["corpus_id"] for hit in row]], rtol=1e-4)
 
 
 def test_float16_overflow(rows: Path, bulk: Bulk) -> None:

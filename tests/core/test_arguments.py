@@ -11,10 +11,9 @@ import pytest
 import torch
 
 import essent
-from command_line import run, write_rows
 from essent import Encoder, StaticEncoder
-from essent._core.arguments import check_options, check_path
-from essent.errors import EssentError, InputError
+from essent._core.arguments import check_path
+from essent.errors import InputError
 from static_models import static_model
 
 TEXTS = ["a cat sat", "the dog ran"]
@@ -55,46 +54,32 @@ MODELS: dict[str, Callable[[Any], object]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        (None, "is NoneType"),
-        (5, "is int"),
-        (b"model", "is bytes"),
-        ("a\0b", "NUL character"),
-        ("x" * 5000, r"5,000 characters.*255"),
-        ("a/" * 2500, r"4,096 bytes"),
-    ],
-)
 @pytest.mark.parametrize("entry", MODELS)
-def test_invalid_names_are_refused_everywhere(entry: str, name: object, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        MODELS[entry](name)
+def test_invalid_names_are_refused_everywhere(entry: str) -> None:
+    for name, message in ((None, "is NoneType"), (b"model", "is bytes"), ("x" * 5000, "5,000 characters.*255")):
+        with pytest.raises(InputError, match=message):
+            MODELS[entry](name)
 
 
-@pytest.mark.parametrize("path", [None, 5, "a\0b", "x" * 5000])
-def test_save_refuses_invalid_paths(encoder: Encoder, path: Any) -> None:
-    with pytest.raises(InputError, match="path="):
-        encoder.save(path)
-
-
-def test_valid_names_are_unchanged() -> None:
+def test_names(encoder: Encoder) -> None:
     assert check_path(Path("a") / "b") == str(Path("a") / "b")
     assert check_path("é" * 100) == "é" * 100
+    for name, message in (("a\0b", "NUL character"), ("a/" * 2500, "4,096 bytes")):
+        with pytest.raises(InputError, match=message):
+            check_path(name)
+    with pytest.raises(InputError, match="path="):
+        encoder.save(5)
 
 
 OPTIONS: list[tuple[dict[str, Any], str]] = [
-    ({"device": "gpu"}, "device='gpu' cannot be used here .*torch has no such device.* This machine has"),
+    ({"device": "gpu"}, "device='gpu' cannot be used here .* This machine has"),
     ({"device": "meta"}, "device='meta' cannot be used here .*stores no values"),
     ({"truncate_dim": 0}, "truncate_dim=0: must be a whole number of at least 1"),
-    ({"truncate_dim": -5}, "truncate_dim=-5"),
-    ({"truncate_dim": "64"}, "truncate_dim='64'"),
     ({"prompts": "query: "}, "prompts='query: ': must be a dict"),
-    ({"prompts": {"query": 5}}, "every prompt must be a str"),
+    ({"prompts": {"query": 5}}, "prompts=.*must be a dict from names to texts"),
     ({"similarity_fn_name": "cos"}, "similarity_fn_name='cos': must be one of cosine"),
     ({"model_kwargs": "bfloat16"}, "model_kwargs='bfloat16': must be a dict"),
     ({"model_kwargs": {"dtype": "bf16"}}, "dtype='bf16' must be 'auto', or a type such as 'float32'"),
-    ({"model_kwargs": {"dtype": "float32", "torch_dtype": "float16"}}, "Use only dtype"),
     ({"devise": "cpu"}, "Unknown option 'devise'. Did you mean 'device'"),
 ]
 
@@ -102,40 +87,27 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("options", "message"), OPTIONS)
 def test_options_are_checked_before_weights_are_read(without_weights: Path, options: Any, message: str) -> None:
     """The folder, which has no weights, is not blamed."""
-    for load in (
-        lambda: Encoder(without_weights, "mean", **options),
-        lambda: Encoder(without_weights, **options),
-        lambda: essent.evaluate(str(without_weights), ["mean"], [PAIRS], **options),
-    ):
-        with pytest.raises(InputError, match=message):
-            load()
+    with pytest.raises(InputError, match=message):
+        Encoder(without_weights, "mean", **options)
+    with pytest.raises(InputError, match=message):
+        essent.evaluate(str(without_weights), ["mean"], [PAIRS], **options)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", torch.bfloat16, "torch.bfloat16"])
-def test_torch_dtype_is_the_older_name_of_dtype(dtype: object) -> None:
-    named = check_options({"model_kwargs": {"torch_dtype": dtype, "attn_implementation": "eager"}})["model_kwargs"]
-    assert named == {"dtype": dtype, "attn_implementation": "eager"}
-
-
-@pytest.mark.parametrize("name", ["dtype", "torch_dtype"])
-def test_weights_have_the_requested_type(bert: Path, name: str) -> None:
-    loaded = Encoder(bert, "mean", model_kwargs={name: "bfloat16"})
+@pytest.mark.parametrize(("name", "dtype"), [("dtype", "bfloat16"), ("torch_dtype", torch.bfloat16)])
+def test_weights_have_the_requested_type(bert: Path, name: str, dtype: object) -> None:
+    loaded = Encoder(bert, "mean", model_kwargs={name: dtype})
     assert next(loaded.parameters()).dtype == torch.bfloat16
 
 
 ENCODE: list[tuple[dict[str, Any], str]] = [
     ({"batch_size": "32"}, "batch_size='32': must be a whole number of at least 1"),
-    ({"batch_size": 0}, "batch_size=0"),
     ({"batch_size": True}, "batch_size=True"),
-    ({"truncate_dim": -5}, "truncate_dim=-5"),
     ({"truncate_dim": 2.5}, r"truncate_dim=2\.5"),
     ({"prompt": 5}, "prompt=5: must be a str"),
     ({"prompt_name": "passage"}, "prompt_name='passage': must be one of 'query', 'document'"),
 ]
 OF_TORCH: list[tuple[dict[str, Any], str]] = [
-    ({"device": "gpu"}, "device='gpu' cannot be used here"),
     ({"device": ["cpu", "meta"]}, "device='meta'"),
-    ({"pool": "x"}, "pool='x': must be the return value of start_multi_process_pool"),
     ({"output_value": "vectors"}, "output_value='vectors': must be one of 'sentence_embedding'"),
     ({"precision": "int4"}, "precision='int4': must be one of 'float32', 'int8'"),
 ]
@@ -150,27 +122,24 @@ def test_encode_checks_its_arguments(encoder: Encoder, static: StaticEncoder, ar
     assert np.array_equal(encoder.encode(TEXTS), before)  # a refused device took no weights along
 
 
-@pytest.mark.parametrize(("arguments", "message"), ENCODE)
-def test_fit_checks_its_arguments(encoder: Encoder, arguments: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        encoder.fit_encode(TEXTS, **arguments)
+def test_fit_checks_its_arguments(encoder: Encoder) -> None:
+    with pytest.raises(InputError, match="batch_size=0"):
+        encoder.fit_encode(TEXTS, batch_size=0)
 
 
-@pytest.mark.parametrize("size", ["32", 0, 2.5])
-def test_sizes_are_checked_before_weights_are_read(without_weights: Path, size: Any) -> None:
-    model = str(without_weights)
+def test_sizes_are_checked_before_weights_are_read(without_weights: Path) -> None:
+    model, size = str(without_weights), 2.5
     for act in (
         lambda: essent.evaluate(model, ["mean"], [PAIRS], batch_size=size),
         lambda: essent.evaluate(model, ["mean"], [PAIRS], max_seq_length=size),
         lambda: essent.search(model, PAIRS, batch_size=size),
-        lambda: essent.encode("texts.txt", model, "vectors", batch_size=size),
-        lambda: essent.encode("texts.txt", model, "vectors", workers=size),
+        lambda: essent.encode("texts.txt", model, "vectors", workers=0),
     ):
         with pytest.raises(InputError, match=r"(batch_size|max_seq_length|workers)=.*: must be a whole number"):
             act()
 
 
-@pytest.mark.parametrize("device", ["meta", "gpu", torch.device("meta")])
+@pytest.mark.parametrize("device", ["gpu", torch.device("meta")])
 def test_weights_stay_where_they_can_be_used(bert: Path, device: Any) -> None:
     encoder = Encoder(bert, "mean")
     for move in (lambda: encoder.to(device), lambda: encoder.to(device=device)):
@@ -179,7 +148,7 @@ def test_weights_stay_where_they_can_be_used(bert: Path, device: Any) -> None:
     assert encoder.to("cpu").to(torch.float64).encode(TEXTS).shape == (2, 32)
 
 
-@pytest.mark.parametrize("wrong", [None, "text", 5, np.zeros((1, 2, 3))])
+@pytest.mark.parametrize("wrong", [None, "text", np.zeros((1, 2, 3))])
 def test_similarity_takes_vectors(encoder: Encoder, static: StaticEncoder, wrong: Any) -> None:
     vectors = encoder.encode(TEXTS)
     for model in (encoder, static):
@@ -190,24 +159,3 @@ def test_similarity_takes_vectors(encoder: Encoder, static: StaticEncoder, wrong
             with pytest.raises(InputError, match=r"make no pairs|cannot be compared|Cannot compare"):
                 similarity(vectors, vectors[:, :3])
     assert encoder.similarity(vectors.tolist(), list(torch.from_numpy(vectors))).shape == (2, 2)
-
-
-def test_refusals_are_both_type_errors_and_value_errors(encoder: Encoder) -> None:
-    for kind in (TypeError, ValueError, EssentError):
-        with pytest.raises(kind):
-            encoder.encode(TEXTS, batch_size="32")
-
-
-@pytest.mark.parametrize("command", ["encode", "evaluate", "encode to a folder"])
-def test_the_command_line_reports_it_in_a_line(command: str, without_weights: Path, tmp_path: Path) -> None:
-    texts, pairs = tmp_path / "texts.txt", tmp_path / "pairs.jsonl"
-    texts.write_text("\n".join(TEXTS), "utf-8")
-    write_rows(pairs, [dict(zip(("sentence1", "sentence2", "score"), row, strict=True)) for row in PAIRS])
-    data = {
-        "encode": [texts, "-o", tmp_path / "v.npy"],
-        "evaluate": ["-d", pairs],
-        "encode to a folder": [texts, "-o", tmp_path / "v"],
-    }
-    done = run(command.split()[0], "-m", without_weights, "-r", "mean", *data[command], "--device", "gpu", code=2)
-    assert "Error: device='gpu' cannot be used here" in done.stderr
-    assert "Traceback" not in done.stderr

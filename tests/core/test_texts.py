@@ -12,10 +12,9 @@ from essent._core.texts import check_texts, distinct_texts, repeat_in_place
 from essent.errors import InputError
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 100])
-@pytest.mark.parametrize("seed", range(5))
-def test_vectors_of_distinct_texts_are_repeated(rows: int, seed: int) -> None:
-    texts = [str(number) for number in np.random.default_rng(seed).integers(0, 8, 20)]
+@pytest.mark.parametrize("rows", [1, 3, 100])
+def test_vectors_of_distinct_texts_are_repeated(rows: int) -> None:
+    texts = [str(number) for number in np.random.default_rng(rows).integers(0, 8, 20)]
     distinct, inverse = distinct_texts(texts)
     vectors = torch.full((len(texts), 2), torch.nan)
     vectors[: len(distinct)] = torch.tensor([float(text) for text in distinct])[:, None]
@@ -28,5 +27,5 @@ MESSAGE = {"role": "user", "content": "How far is the moon?"}
 
 @pytest.mark.parametrize("texts", [MESSAGE, [MESSAGE], [[MESSAGE]], ["A text.", [MESSAGE, MESSAGE]]])
 def test_chat_messages_are_refused(texts: Any) -> None:
-    with pytest.raises(InputError, match=r"a chat message .*message\['content'\] for message in messages"):
+    with pytest.raises(InputError, match=r"a chat message, .*message\['content'\] for message in messages"):
         check_texts(texts)

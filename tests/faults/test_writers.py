@@ -21,7 +21,6 @@ from essent.recipe.recipe import Recipe
 from essent.recipe.sources.contexts import Contexts
 from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
-from essent.tasks.result import Result, load_results, save_results
 from families import CORPUS
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("under_the_shim")]
@@ -39,40 +38,9 @@ def task() -> PairTask:
 
 @pytest.mark.parametrize("suffix", sorted(WRITERS))
 def test_vectors(tmp_path: Path, suffix: str) -> None:
-    if suffix == ".parquet":
-        pytest.importorskip("pyarrow")
     path, table = tmp_path / f"vectors{suffix}", TextTable("text", {"text": list("abcd"), "id": [1, 2, 3, 4]})
     write_vectors(path, table, VECTORS)
     assert check_old_or_new(lambda: write_vectors(path, table, VECTORS + 1), path)
-
-
-def result(score: float) -> Result:
-    return Result("task", {"accuracy": {"all": score}}, {}, 10, main=("accuracy", "all"))
-
-
-def test_results(tmp_path: Path) -> None:
-    path = tmp_path / "results.json"
-    save_results([result(1.0)], path)
-    assert check_old_or_new(lambda: save_results([result(2.0)] * 3, path), path)
-    assert load_results(path)[0].main_score == 1.0
-
-
-@pytest.mark.parametrize("suffix", [".html", ".md", ".png"])
-def test_reports(tmp_path: Path, suffix: str) -> None:
-    from essent.report.write import write_report
-
-    path = tmp_path / f"report{suffix}"
-    scored = [score.with_provenance(model="m", recipe="mean") for score in (result(50.0), result(60.0))]
-    write_report(scored[:1], path)
-    assert check_old_or_new(lambda: write_report(scored[1:], path, title="Another"), path)
-
-
-def test_leaderboards(tmp_path: Path) -> None:
-    from essent.selection.leaderboard import Leaderboard, Trial
-
-    trials = tuple(Trial(Recipe.parse(name), {"spearman": 50.0 + at}) for at, name in enumerate(("mean", "cls")))
-    board = Leaderboard("spearman", trials, ("mean",))
-    assert check_old_or_new(lambda: board.to_json(tmp_path / "board.json"), tmp_path / "board.json")
 
 
 # -- folders ----------------------------------------------------------------------------------------------------------
@@ -84,17 +52,14 @@ def averages(value: float) -> Contexts:
     return Contexts(tables, counts, counts, 3, 1, "digest", {"value": value})
 
 
-@pytest.mark.parametrize("existing", [True, False])
-def test_averages(tmp_path: Path, existing: bool) -> None:
+def test_averages(tmp_path: Path) -> None:
     folder = tmp_path / "averages"
-    if existing:
-        averages(1.0).save(folder)
-        (folder / "notes.txt").write_text("mine", "utf-8")
+    averages(1.0).save(folder)
+    (folder / "notes.txt").write_text("mine", "utf-8")
     assert check_old_or_new(lambda: averages(2.0).save(folder), folder)
 
 
-@pytest.mark.parametrize("existing", [True, False])
-def test_finished_masked_language_model(tmp_path: Path, folder_of: Callable[[str], Path], existing: bool) -> None:
+def test_finished_masked_language_model(tmp_path: Path, folder_of: Callable[[str], Path]) -> None:
     """An older model, its checkpoints and what is not essent's: one step, and never a mixture."""
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
@@ -106,11 +71,10 @@ def test_finished_masked_language_model(tmp_path: Path, folder_of: Callable[[str
     (folder / "checkpoints" / "checkpoint-1").mkdir(parents=True)
     (folder / "checkpoints" / "checkpoint-1" / "optimizer.pt").write_bytes(b"state")
     (folder / "notes.md").write_text("mine", "utf-8")
-    if existing:
-        model.save_pretrained(folder)
-        (folder / "spiece.model").write_bytes(b"of another tokenizer")
-        with torch.no_grad():
-            next(model.parameters())[0, 0] += 1
+    model.save_pretrained(folder)
+    (folder / "spiece.model").write_bytes(b"of another tokenizer")
+    with torch.no_grad():
+        next(model.parameters())[0, 0] += 1
 
     def finish() -> None:
         (folder / "checkpoints").mkdir(exist_ok=True)
@@ -227,7 +191,6 @@ SETTINGS: dict[str, Any] = {
 
 def test_a_whole_checkpoint_at_every_write(tmp_path: Path, folder_of: Callable[[str], Path], task: PairTask) -> None:
     """The one before goes when the new one is whole: at every moment one is, and what looks whole is whole."""
-    pytest.importorskip("accelerate")
     from essent.training.checkpoints import check_checkpoint, is_whole, last_checkpoint
     from essent.training.examples import as_examples
     from essent.training.loss import make_collator, make_loss
@@ -268,7 +231,6 @@ def test_a_whole_checkpoint_at_every_write(tmp_path: Path, folder_of: Callable[[
 
 def test_checkpoints_of_training(tmp_path: Path, folder_of: Callable[[str], Path], task: PairTask) -> None:
     """A checkpoint that looks whole is; the resumed run ends with the bytes of one that was not killed."""
-    pytest.importorskip("accelerate")
     from essent.training.checkpoints import check_checkpoint, last_checkpoint
     from essent.training.run import train
 
@@ -299,8 +261,6 @@ def test_checkpoints_of_training(tmp_path: Path, folder_of: Callable[[str], Path
 
 def test_parts_of_a_bulk_run(tmp_path: Path) -> None:
     """Killed at any write, a run goes on to the bytes of one that was not killed."""
-    pytest.importorskip("fsspec")
-    pytest.importorskip("pyarrow")
     from essent.bulk.run import encode
     from families import build_tokenizer
     from static_models import static_model

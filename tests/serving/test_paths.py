@@ -115,10 +115,6 @@ def test_hugging_faces_client(server: Running, expected: Callable, monkeypatch: 
 def test_embed_and_probes(client: httpx.Client, expected: Callable) -> None:
     answer = client.post("/embed", json={"inputs": SENTENCES, "dimensions": 7})
     np.testing.assert_allclose(answer.json(), unit(expected(SENTENCES)[:, :7]), atol=1e-5)
-    assert answer.headers["x-compute-type"] == "cpu"
-    assert int(answer.headers["x-compute-characters"]) == sum(map(len, SENTENCES))
-    assert int(answer.headers["x-compute-tokens"]) > 2
-    assert all(int(answer.headers[f"x-{name}-time"]) >= 0 for name in ("total", "tokenization", "queue", "inference"))
     info = {"model_id": "tiny", "max_client_batch_size": 2048, "max_input_length": 256, "auto_truncate": False}
     assert info.items() <= client.get("/info").json().items()
     assert [client.get(path).content for path in ("/health", "/ping", "/")] == [b"", b"", b""]

@@ -48,7 +48,7 @@ def test_vectors_of_a_fitted_encoder_with_a_prompt(bert: Path, tmp_path: Path, e
         models.append(prepare(source, engine, tmp_path / str(number)))
     fitted, plain = (model.description for model in models)
     assert (fitted.engine, plain.engine) == (engine, engine)
-    assert fitted.golden_vectors.differences
+    assert fitted.golden_vectors["differences"]
     assert "token counts of" in fitted.fitted_on
     expected = {
         "fitted": np.asarray(encoder.encode(SENTENCES)),

@@ -71,23 +71,13 @@ def check_device(device: Any) -> None:
     import torch
 
     try:
-        usable = torch.empty(0, device=device).device.type != "meta"
+        if torch.empty(0, device=device).device.type != "meta":
+            return
         reason = "it stores no values"
-    except (
-        RuntimeError,
-        TypeError,
-        AssertionError,
-        NotImplementedError,
-    ) as error:  # torch's type depends on the device
-        usable, reason = False, str(error).partition("\n")[0].rstrip(".")
-        reason = "torch has no such device" if reason.startswith("Expected one of") else reason
-    if not usable:
-        best = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        available = ["cpu"] if best is None else [best.type, "cpu"]
-        raise InputError(
-            f"device={device!r} cannot be used here ({reason:.100}). This machine has {' and '.join(available)}. "
-            "Omit device= to use the best one."
-        )
+    except (RuntimeError, TypeError, AssertionError) as error:  # torch's type depends on the device
+        reason = str(error).partition("\n")[0].rstrip(".")
+    best = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    raise InputError(f"device={device!r} cannot be used here ({reason:.100}). This machine has {best or 'cpu'}.")
 
 
 def check_vectors(first: Any, second: Any) -> None:
@@ -98,24 +88,10 @@ def check_vectors(first: Any, second: Any) -> None:
     """
     for vectors in (first, second):
         if not isinstance(vectors, (list, tuple)) and getattr(vectors, "ndim", 0) not in (1, 2):
-            raise InputError(
-                f"Expected vectors (N,K) or one vector (K,), got {type(vectors).__name__}: {str(vectors)[:60]!r}."
-            )
+            raise InputError(f"Expected vectors (N,K) or (K,), got {type(vectors).__name__}: {str(vectors)[:60]!r}.")
     shapes = [tuple(getattr(vectors, "shape", ())) for vectors in (first, second)]
     if all(shapes) and shapes[0][-1] != shapes[1][-1]:
         raise InputError(f"Cannot compare vectors of {shapes[0][-1]} and {shapes[1][-1]} dimensions.")
-
-
-def check_prompts(prompts: Any) -> None:
-    """Raise an error for prompts that are not a mapping from names to texts.
-
-    Raises:
-        InputError: names the wrong prompts.
-    """
-    if not isinstance(prompts, Mapping):
-        raise InputError(f"prompts={prompts!r:.60}: must be a dict from names to texts, such as {{'query': '…'}}.")
-    if wrong := {key: text for key, text in prompts.items() if not isinstance(text, (str, type(None)))}:
-        raise InputError(f"prompts={wrong!r:.60}: every prompt must be a str.")
 
 
 def check_prompt(prompt: Any, prompt_name: Any, prompts: Mapping[str, Any]) -> None:
@@ -141,37 +117,31 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """
     from sentence_transformers import SentenceTransformer
 
-    known = [key for key in inspect.signature(SentenceTransformer.__init__).parameters if key != "self"]
+    known = list(inspect.signature(SentenceTransformer).parameters)
     if unknown := [key for key in options if key not in known]:
         raise InputError(f"Unknown option {unknown[0]!r}. {did_you_mean(str(unknown[0]), known)}")
     check_device(options.get("device"))
     if options.get("truncate_dim") is not None:
         check_size(options["truncate_dim"], "truncate_dim")
-    if options.get("prompts") is not None:
-        check_prompts(options["prompts"])
+    prompts = {} if options.get("prompts") is None else options["prompts"]
+    if not isinstance(prompts, Mapping) or not all(isinstance(text, (str, type(None))) for text in prompts.values()):
+        raise InputError(f"prompts={prompts!r:.60}: must be a dict from names to texts, such as {{'query': '…'}}.")
     if (similarity := options.get("similarity_fn_name")) is not None and similarity not in SIMILARITIES:
         raise InputError(f"similarity_fn_name={similarity!r}: must be one of {', '.join(SIMILARITIES)}.")
-    if options.get("model_kwargs") is None:
+    settings = options.get("model_kwargs")
+    if settings is None:
         return dict(options)
-    return {**options, "model_kwargs": _with_dtype(options["model_kwargs"])}
-
-
-def _with_dtype(settings: Any) -> dict[str, Any]:
-    """Check the keyword arguments for a model's weights, and rename `torch_dtype` to `dtype`."""
-    import torch
-
     if not isinstance(settings, Mapping):
         raise InputError(f"model_kwargs={settings!r:.60}: must be a dict, such as {{'dtype': 'float32'}}.")
+    import torch
+
     named = dict(settings)
-    older = named.pop("torch_dtype", None)
-    if older is not None and named.setdefault("dtype", older) != older:
-        raise InputError(f"model_kwargs has dtype={named['dtype']!r} and torch_dtype={older!r}. Use only dtype.")
+    if "torch_dtype" in named:
+        named.setdefault("dtype", named.pop("torch_dtype"))
     dtype = named.get("dtype")
-    if dtype not in (None, "auto") and not isinstance(
-        getattr(torch, str(dtype).removeprefix("torch."), 0), torch.dtype
-    ):
+    if dtype not in (None, "auto") and not isinstance(getattr(torch, str(dtype).split(".")[-1], 0), torch.dtype):
         raise InputError(f"model_kwargs: dtype={dtype!r} must be 'auto', or a type such as 'float32' or 'bfloat16'.")
-    return named
+    return {**options, "model_kwargs": named}
 
 
 def with_checked_arguments(encode: Encode) -> Encode:
@@ -196,14 +166,10 @@ def _check_encode(model: Any, arguments: Mapping[str, Any]) -> None:
         check_size(arguments["batch_size"], "batch_size")
     if arguments.get("truncate_dim") is not None:
         check_size(arguments["truncate_dim"], "truncate_dim")
-    if arguments.get("prompt") is not None or arguments.get("prompt_name") is not None:
-        check_prompt(arguments.get("prompt"), arguments.get("prompt_name"), model.prompts)
-    device, pool = arguments.get("device"), arguments.get("pool")
-    if device is not None:
-        for name in device if isinstance(device, list) else [device]:
-            check_device(name)
-    if pool is not None and not (isinstance(pool, Mapping) and {"input", "output", "processes"} <= set(pool)):
-        raise InputError(f"pool={pool!r:.60}: must be the return value of start_multi_process_pool.")
+    check_prompt(arguments.get("prompt"), arguments.get("prompt_name"), model.prompts)
+    device = arguments.get("device")
+    for name in device if isinstance(device, list) else [device]:
+        check_device(name)
     for name, choices in CHOICES.items():
         if (choice := arguments.get(name, choices[0])) not in choices:
             raise InputError(f"{name}={choice!r:.60}: must be one of {', '.join(map(repr, choices))}.")

@@ -99,12 +99,8 @@ def require_replaceable(path: str | Path) -> Path:
     target = _resolved(path)
     if target.exists() and not target.is_dir():
         raise DataError(f"{path} is a file. Expected a folder; choose another name.")
-    if target in (Path.cwd(), *Path.cwd().parents):
-        raise DataError(
-            f"{path} is the current folder or one above it, which cannot be replaced. Choose another folder."
-        )
-    if target.is_mount():
-        raise DataError(f"{path} is a mount point, which cannot be replaced as a whole. Choose a folder inside it.")
+    if target in (Path.cwd(), *Path.cwd().parents) or target.is_mount():
+        raise DataError(f"{path} is a mount point, or the current folder or one above it. Choose another folder.")
     require_writable(path)
     return target
 
@@ -155,16 +151,11 @@ def remove_leftovers(path: str | Path) -> None:
 
 
 def _neighbours(target: Path, kind: str) -> list[Path]:
-    start = _start(target)
+    pattern = re.compile(re.escape(_start(target)) + OWNER.pattern + re.escape(kind))
     try:
-        names = sorted(entry.name for entry in os.scandir(target.parent))
+        return sorted(path for path in target.parent.iterdir() if pattern.fullmatch(path.name))
     except OSError:
         return []
-    return [
-        target.parent / name
-        for name in names
-        if name.startswith(start) and name.endswith(kind) and OWNER.fullmatch(name[len(start) : -len(kind)])
-    ]
 
 
 def _in_use(path: Path) -> bool:
@@ -185,7 +176,7 @@ def _runs(process: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:
-        return True  # the process belongs to another user
+        pass  # the process belongs to another user
     return True
 
 
@@ -218,9 +209,7 @@ def require_writable(path: str | Path, *, inside: bool = False) -> None:
         raise DataError(f"{path} cannot be written: {parent_folder} is not a folder. Choose another name.")
     for existing in (target,) if inside and target.exists() else (parent_folder, target):
         if existing.exists() and not os.access(existing, os.W_OK):
-            raise DataError(
-                f"{path} cannot be written: {existing} is read-only. Make it writable or choose another name."
-            )
+            raise DataError(f"{path} cannot be written: {existing} is read-only. Make it writable.")
 
 
 def _start(target: Path) -> str:
@@ -256,15 +245,11 @@ def _remove(path: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _link(old: Path, new: Path) -> None:
+def _link(old: str | Path, new: str | Path) -> None:
     """Hard-link files under a second name, or copy them if the file system has no hard links."""
-    if old.is_dir() and not old.is_symlink():
-        shutil.copytree(old, new, symlinks=True, copy_function=_link_file)
-    else:
-        _link_file(old, new)
-
-
-def _link_file(old: str | Path, new: str | Path) -> None:
+    if os.path.isdir(old) and not os.path.islink(old):
+        shutil.copytree(old, new, symlinks=True, copy_function=_link)
+        return
     try:
         os.link(old, new, follow_symlinks=False)
     except (OSError, NotImplementedError):
@@ -293,7 +278,7 @@ def _install(temporary: Path, target: Path) -> None:
     old = _beside(target, OLD)
     _live.add(old)
     try:
-        _move_aside(target, old)
+        target.rename(old)
         try:
             temporary.rename(target)
         except OSError:
@@ -302,17 +287,6 @@ def _install(temporary: Path, target: Path) -> None:
         old.rename(temporary)  # a folder named as an old one is always complete
     finally:
         _live.discard(old)
-
-
-def _move_aside(target: Path, old: Path) -> None:
-    try:
-        target.rename(old)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        raise DataError(
-            f"{target} cannot be renamed: it may be part of a container's image. Choose another folder."
-        ) from error
 
 
 def _exchange(new: Path, old: Path) -> bool:

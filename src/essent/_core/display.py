@@ -39,34 +39,29 @@ def text_progress(
     from tqdm.auto import tqdm  # imported here: showing HTML does not need it
 
     if enabled and not can_show_bar():
-        yield _Lines(total, done, unit).update
+        yield _print_lines(total, done, unit)
         return
     with tqdm(total=total, initial=done, desc=desc, unit=unit, disable=not enabled) as bar:
         yield bar.update
 
 
-class _Lines:
-    """Progress lines for a file or pipe."""
+def _print_lines(total: int, done: int, unit: str) -> Callable[[int], None]:
+    """Return a function like a bar's `update` that prints a line every LINE_INTERVAL seconds, for a file or pipe."""
+    count, began = done, time.monotonic()
+    due = began + FIRST_LINE
 
-    def __init__(self, total: int, done: int, unit: str) -> None:
-        self.total, self.done, self.before, self.began = total, done, done, time.monotonic()
-        self.unit = unit
-        self.due = self.began + FIRST_LINE
-
-    def update(self, count: int) -> None:
-        """Count more texts, and print a line if the last one was LINE_INTERVAL seconds ago."""
-        self.done += count
-        seconds = time.monotonic()
-        if seconds < self.due:
+    def update(number: int) -> None:
+        nonlocal count, due
+        count, now = count + number, time.monotonic()
+        if now < due:
             return
-        self.due = seconds + LINE_INTERVAL
-        speed = (self.done - self.before) / max(seconds - self.began, 1e-9)
-        seconds_to_go = (self.total - self.done) / max(speed, 1e-9)
-        print(  # noqa: T201  a log's line
-            f"{self.done:,} of {self.total:,} {self.unit}s, {speed:,.0f} per second, about {seconds_to_go:,.0f} s left",
-            file=sys.stderr,
-            flush=True,
-        )
+        due = now + LINE_INTERVAL
+        speed = (count - done) / max(now - began, 1e-9)
+        left = (total - count) / max(speed, 1e-9)
+        line = f"{count:,} of {total:,} {unit}s, {speed:,.0f} per second, about {left:,.0f} s left"
+        print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+    return update
 
 
 # -- notebooks --------------------------------------------------------------------------------------------------------
@@ -105,21 +100,16 @@ def html_table(
         bold: (row, column) of cells in bold.
     """
     marked = set(bold)
-    first_rows = rows[:MOST_ROWS]
-    head = "".join(_cell("th", name, column in texts) for column, name in enumerate(columns))
-    body = "".join(
-        "<tr>"
-        + "".join(_cell("td", text, column in texts, (line, column) in marked) for column, text in enumerate(row))
-        + "</tr>"
-        for line, row in enumerate(first_rows)
-    )
-    more = len(rows) - len(first_rows)
-    return (
-        "<table style='border-collapse:collapse'>"
-        + (f"<thead><tr>{head}</tr></thead>" if head else "")
-        + f"<tbody>{body}</tbody></table>"
-        + html_lines([f"{more} more rows are not shown."] if more else [])
-    )
+
+    def row_of(tag: str, row: Sequence[str], line: int = -1) -> str:
+        cells = (_cell(tag, text, index in texts, (line, index) in marked) for index, text in enumerate(row))
+        return f"<tr>{''.join(cells)}</tr>"
+
+    head = f"<thead>{row_of('th', columns)}</thead>" if columns else ""
+    body = "".join(row_of("td", row, line) for line, row in enumerate(rows[:MOST_ROWS]))
+    more = len(rows) - MOST_ROWS
+    note = html_lines([f"{more} more rows are not shown."]) if more > 0 else ""
+    return f"<table style='border-collapse:collapse'>{head}<tbody>{body}</tbody></table>{note}"
 
 
 def html_pairs(values: Mapping[str, str]) -> str:

@@ -18,12 +18,13 @@ from essent.errors import DataError, ModelError
 
 SECONDS = 10.0  # timeout of the hub
 REMEMBERED = 30.0  # seconds for which an answer is cached
-ENOUGH = (
-    "config.json",
-    "modules.json",
-    "adapter_config.json",
-    "tokenizer_config.json",
-)  # a model with any of these files in the cache counts as cached
+# a model with any of these files in the cache counts as cached
+ENOUGH = ("config.json", "modules.json", "adapter_config.json", "tokenizer_config.json")
+
+EXPECTED = (
+    "Give a folder with config.json, tokenizer.json and weights, or a hub name while the hub can be reached "
+    "(HF_HUB_OFFLINE=1 uses only what is cached)."
+)
 
 logger = logging.getLogger(__name__)
 _answers: dict[str, tuple[float, str]] = {}  # endpoint -> time of the request, and why it cannot be reached
@@ -49,11 +50,7 @@ def reach_model(name: str, options: Mapping[str, Any] | None = None) -> dict[str
     if any(_is_cached(repository, options) for repository in repositories):
         logger.warning("%s: reading %s from the cache.", reason, name)
         return {**options, "local_files_only": True}
-    raise ModelError(
-        f"Cannot load the model {name!r}: it is neither a folder nor cached, and {reason}. Give a "
-        "folder with config.json, tokenizer.json and weights, or a hub name while the hub can be reached "
-        "(HF_HUB_OFFLINE=1 uses only what is cached)."
-    )
+    raise ModelError(f"Cannot load the model {name!r}: it is neither a folder nor cached, and {reason}. {EXPECTED}")
 
 
 def full_name(name: str) -> str:
@@ -114,8 +111,7 @@ def check_dataset(name: str, instead: str) -> None:
 
     if not (Path(config.HF_DATASETS_CACHE) / name.replace("/", "___")).exists():
         raise DataError(
-            f"Cannot load the data set {name!r}: it is neither a folder nor cached, and {reason}. "
-            f"Local files are an alternative: {instead}."
+            f"Cannot load {name!r}: it is neither a folder nor cached, and {reason}. Alternative: {instead}."
         )
 
 

@@ -72,5 +72,5 @@ def optional_import(module: str, extra: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         raise MissingDependencyError(
-            f'The library {module!r} is not installed. Install it with: pip install "essent[{extra}]"'
+            f'{module!r} is not installed. Install it with: pip install "essent[{extra}]"'
         ) from error

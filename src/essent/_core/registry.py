@@ -54,8 +54,7 @@ def split_spec(spec: str) -> tuple[str, list[Argument], dict[str, Argument]]:
             keyword[key.strip()] = parse_argument(value.strip())
         elif keyword:
             raise RecipeError(
-                f"{spec!r}: the positional argument {piece!r} follows a key=value argument. Put it before, or write it "
-                "as key=value."
+                f"{spec!r}: the positional argument {piece!r} follows a key=value argument. Put it before."
             )
         else:
             positional.append(parse_argument(piece))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-CONTENTS = "Give the contents: [message['content'] for message in messages]."
+CONTENTS = "For a chat message, give its content: [message['content'] for message in messages]."
 
 
 def check_texts(texts: Any) -> list[str]:
@@ -26,26 +26,17 @@ def check_texts(texts: Any) -> list[str]:
         raise InputError(
             f"Expected a list of texts, got {kind} of shape {shape}: give one column or a one-dimensional array."
         )
-    if _is_message(texts):
-        raise InputError(f"Expected a list of texts, got a chat message ({str(texts)[:60]!r}). {CONTENTS}")
-    if isinstance(texts, Mapping):
-        raise InputError(f"Expected a list of texts, got {kind}: give list(texts.values()) or list(texts).")
-    if isinstance(texts, (set, frozenset)):
-        raise InputError(f"Expected a list of texts, got {kind}, which has no order: give sorted(texts).")
-    if isinstance(texts, (str, bytes, bytearray)) or not hasattr(texts, "__iter__"):
-        raise InputError(f"Expected a list of texts, got {kind}: {str(texts)[:60]!r}.")
+    no_lists = (str, bytes, bytearray, Mapping, set, frozenset)  # sets have no order
+    if isinstance(texts, no_lists) or not hasattr(texts, "__iter__"):
+        hint = CONTENTS if _is_message(texts) else ""
+        raise InputError(f"Expected a list of texts, got {kind}: {str(texts)[:60]!r}. {hint}".rstrip())
     as_list = next((getattr(texts, name) for name in ("to_pylist", "tolist") if hasattr(texts, name)), None)
     listed = list(texts) if as_list is None else list(as_list())  # Arrow's and NumPy's scalars as str
     for index, text in enumerate(listed):
-        if _is_message(text) or (isinstance(text, (list, tuple)) and text and _is_message(text[0])):
-            raise InputError(
-                f"Text {index} is a chat message ({str(text)[:60]!r}); every text must be a str. {CONTENTS}"
-            )
         if not isinstance(text, str):
-            raise InputError(
-                f"Text {index} is {type(text).__name__} ({str(text)[:60]!r}); every text must be a str. "  # noqa: S608
-                "Replace missing values by '' or remove them."
-            )
+            kind, first = type(text).__name__, text[0] if isinstance(text, (list, tuple)) and text else text
+            hint = CONTENTS if _is_message(first) else "Replace missing values by '' or remove them."
+            raise InputError(f"Text {index} is {kind} ({str(text)[:60]!r}); every text must be a str. {hint}")
     return listed
 
 

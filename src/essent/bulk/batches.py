@@ -102,8 +102,7 @@ def require_all_ok(codes: np.ndarray, name: str, unit: Unit, source: Source) -> 
     if failed.any():
         status = list(STATUSES)[codes[np.argmax(failed)]]
         raise DataError(
-            f"{source.address}: a row of {unit.name} has no {name}: {status} ({STATUSES[status]}). "
-            "--strict does not allow this."
+            f"{source.address}: a row of {unit.name} has no {name}: {status}. --strict does not allow this."
         )
 
 
@@ -134,15 +133,13 @@ def sample_texts(sources: Sequence[Source], settings: BulkSettings, count: int) 
 
     From a file that can only be read from its beginning, the first texts are returned.
     """
-    ranged = list(plan([source for source in sources if source.ranges is not None], {}, settings.rows_per_part))
-    indices = np.unique(np.linspace(0, len(ranged) - 1, SAMPLED_UNITS).astype(int)) if ranged else ()
-    units = [ranged[index] for index in indices]
+    all_units: list[Unit] = []
     for source in sources:
-        if source.ranges is None:
-            units += islice(plan([source], {}, settings.rows_per_part), 1)
-    texts_per_unit = -(-count // max(len(units), 1))
+        all_units += islice(plan([source], {}, settings.rows_per_part), 1 if source.ranges is None else None)
+    indices = np.unique(np.linspace(0, len(all_units) - 1, SAMPLED_UNITS).astype(int))
+    texts_per_unit = -(-count // len(indices))
     texts: list[str] = []
-    for unit in units:
+    for unit in (all_units[index] for index in indices):
         unit_texts: list[str] = []
         for table, unread, not_text in read_unit(unit, sources[unit.source], settings):
             cells, codes = read_texts(table.column(settings.column), unread, not_text)
@@ -155,7 +152,11 @@ def sample_texts(sources: Sequence[Source], settings: BulkSettings, count: int) 
 
 def encode(batch: Batch, model: Model, settings: BulkSettings) -> None:
     """Encode a batch. Zero and non-finite vectors are dropped; the status of their rows gives the reason."""
-    vectors = model.encode_chunks(_documents(batch)) if settings.chunks_late else model.encode(batch.texts)  # (M,K)
+    if settings.chunks_late:
+        by_row = groupby(zip(batch.rows.tolist(), batch.texts, strict=True), key=itemgetter(0))
+        vectors = model.encode([[chunk for _, chunk in chunks] for _, chunks in by_row], late=True)  # (M,K)
+    else:
+        vectors = model.encode(batch.texts)
     codes = np.where(batch.truncated, TRUNCATED, OK).astype(np.uint8)  # (M,)
     codes[~vectors.any(axis=1)] = ZERO
     codes[~np.isfinite(vectors).all(axis=1)] = NOT_FINITE
@@ -233,28 +234,18 @@ def _cut(
         for first in range(0, len(texts), TOKENIZED):
             encodings = model.backend.encode_batch(texts[first : first + TOKENIZED], add_special_tokens=False)
             spans += [_token_spans(encoding, size) for encoding in encodings]
+    chunks: list[str] = []
     chunk_spans: list[tuple[int, int]] = []
     counts = []
     for text, text_spans in zip(texts, spans, strict=True):
         stripped = [_stripped(text, start, end) for start, end in text_spans if text[start:end].strip()]
-        chunk_spans += stripped or [_stripped(text, 0, len(text))]
-        counts.append(max(len(stripped), 1))
-    owners = np.repeat(np.arange(len(texts)), counts)  # (M,)
-    stripped_spans = np.array(chunk_spans, np.int64).reshape(-1, 2)
-    cuts = stripped_spans
-    if settings.chunks_late:
-        firsts = np.diff(owners, prepend=-1) > 0  # (M,) the first chunk of each text
-        starts = np.where(firsts, 0, stripped_spans[:, 0])
-        stops = np.where(np.append(firsts[1:], True), [len(texts[owner]) for owner in owners], np.append(starts[1:], 0))
-        cuts = np.stack([starts, stops], axis=1)
-    chunks = [texts[owner][start:stop] for owner, (start, stop) in zip(owners.tolist(), cuts.tolist(), strict=True)]
-    return chunks, rows[owners], stripped_spans
-
-
-def _documents(batch: Batch) -> list[list[str]]:
-    """Return the chunks of each row with text."""
-    by_row = groupby(zip(batch.rows.tolist(), batch.texts, strict=True), key=itemgetter(0))
-    return [[chunk for _, chunk in chunks] for _, chunks in by_row]
+        stripped = stripped or [_stripped(text, 0, len(text))]
+        starts = [0, *(start for start, _ in stripped[1:])]
+        cuts = list(pairwise([*starts, len(text)])) if settings.chunks_late else stripped
+        chunks += [text[start:stop] for start, stop in cuts]
+        chunk_spans += stripped
+        counts.append(len(stripped))
+    return chunks, np.repeat(rows, counts), np.array(chunk_spans, np.int64).reshape(-1, 2)
 
 
 def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
@@ -268,11 +259,10 @@ def _token_spans(encoding: Any, size: int) -> list[tuple[int, int]]:
     offsets, words = encoding.offsets, encoding.word_ids
     spans, start = [], 0
     while start < len(offsets):
-        stop = end_of_chunk = min(start + size, len(offsets))
-        if stop < len(offsets):
-            while stop > start and words[stop] is not None and words[stop] == words[stop - 1]:
-                stop -= 1
-        stop = stop if stop > start else end_of_chunk
+        stop = most = min(start + size, len(offsets))
+        while start < stop < len(offsets) and words[stop] is not None and words[stop] == words[stop - 1]:
+            stop -= 1
+        stop = stop if stop > start else most
         spans.append((offsets[start][0], offsets[stop - 1][1]))
         start = stop
     return spans

@@ -40,19 +40,13 @@ def with_header(source: Source) -> Source:
         head = file.read(HEAD if source.kind == "jsonl" else SAMPLE)
     skipped = len(BOM) if head.startswith(BOM) else 0
     if source.kind == "jsonl" and head[skipped:].lstrip().startswith(b"["):
-        raise DataError(
-            f"{source.address} is one JSON array, which cannot be read in parts. Write one object per line "
-            f"(jq -c '.[]' {source.address} > rows.jsonl)."
-        )
+        raise DataError(f"{source.address} is one JSON array. Write one object per line (jq -c '.[]').")
     if source.kind not in ("csv", "tsv"):
         return replace(source, skipped=skipped)
     line = io.BytesIO(head[skipped:]).readline()
-    text = decoded(line)
-    if text is None:
-        raise DataError(f"{source.address}: the header is not UTF-8 text.")
-    text = text.strip("\r\n")
+    text = (decoded(line) or "").strip("\r\n")
     if not text.strip():
-        raise DataError(f"{source.address}: the header line is empty.")
+        raise DataError(f"{source.address}: the header is empty, or not UTF-8 text.")
     separator = next((mark for mark in ",;\t" if mark in text), ",") if source.kind == "csv" else "\t"
     fields = text.split("\t") if source.kind == "tsv" else next(csv.reader([text], delimiter=separator))
     names = tuple(name.strip() for name in fields)
@@ -69,14 +63,8 @@ def parse_rows(source: Source, content: bytes) -> Rows:
     if source.kind == "csv":
         records = csv_records(io.BytesIO(content), source.separator)
         return [_row(source.header, _as_utf8(fields)) for fields, _ in records if fields != []]
-    lines: list[str | None]
-    try:
-        lines = list(content.decode("utf-8").split("\n"))
-    except UnicodeDecodeError:
-        lines = [decoded(line) for line in content.split(b"\n")]
-    if lines and lines[-1] == "":
-        lines.pop()
-    lines = [line and line.removesuffix("\r") for line in lines]
+    ends = content.removesuffix(b"\n").split(b"\n") if content else []
+    lines = [decoded(line.removesuffix(b"\r")) for line in ends]
     if source.kind == "text":
         return [None if line is None else {TEXT: line} for line in lines]
     if source.kind == "jsonl":
@@ -186,16 +174,13 @@ def read_contents(source: Source, position: int, rows: int) -> Iterator[tuple[in
         else:
             for start in range(0, position, BLOCK):
                 file.read(min(BLOCK, position - start))
-        # the bytes of each record, and whether it is a row rather than a blank line
-        if source.kind == "csv":
-            records = ((record, fields != []) for fields, record in csv_records(file, source.separator))
-        else:
-            records = ((line, True) for line in file)
+        # the fields of each record ([] for a blank line) and its bytes
+        lines: Iterator[tuple[Any, bytes]] = ((line, line) for line in file)
         content: list[bytes] = []
         count = size = 0
-        for record, is_row in records:
+        for fields, record in csv_records(file, source.separator) if source.kind == "csv" else lines:
             content.append(record)
-            count, size = count + is_row, size + len(record)
+            count, size = count + (fields != []), size + len(record)
             if count == rows or size >= MAX_CONTENT:
                 yield position, position + size, b"".join(content)
                 position, count, size = position + size, 0, 0
@@ -215,7 +200,7 @@ def infer_fields(source: Source, sample: Rows) -> list[Any]:
     """
     if source.kind != "jsonl":
         return [pa.field(name, pa.string()) for name in source.header or (TEXT,)]
-    names = list(dict.fromkeys(chain.from_iterable(row for row in sample if row)))
+    names = dict.fromkeys(chain.from_iterable(filter(None, sample)))
     if OTHERS in names:
         raise DataError(f"{source.address}: the column name {OTHERS!r} is reserved. Rename the column.")
     scalars = (pa.bool_(), pa.int64(), pa.float64(), pa.string())

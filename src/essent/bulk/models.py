@@ -26,7 +26,7 @@ from essent.engine.compiled import CompiledEncoder
 from essent.engine.runtime import ALL_FILES
 from essent.errors import InputError, NotFittedError, RecipeError
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import Frame, fast_backend, read_ids, text_ids
+from essent.recipe.tokens.ids import fast_backend, read_ids, text_ids
 from essent.static.encoder import StaticEncoder, static_of
 
 Tokenize = Callable[[list[str]], list[list[int]]]
@@ -57,12 +57,15 @@ class Model:
     tokenize: Tokenize | None = None
     backend: Any = None
 
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """Encode texts to vectors (N,K) float32, in order; a vector may be non-finite."""
+    def encode(self, texts: Sequence[str] | Sequence[list[str]], *, late: bool = False) -> np.ndarray:
+        """Encode texts, or with `late` the chunks of documents in their context, to vectors (N,K) float32.
+
+        A vector may be non-finite.
+        """
         if not texts:
             return np.empty((0, self.dimensions), np.float32)
         encode = partial(
-            self.encoder.encode,
+            self.encoder.encode_chunks if late else self.encoder.encode,
             list(texts),
             prompt=self.prompt,
             batch_size=self.settings.batch_size,
@@ -70,21 +73,8 @@ class Model:
             normalize_embeddings=self.settings.normalize,
             truncate_dim=self.settings.truncate_dim,
         )
-        return np.ascontiguousarray(encode_allowing_nonfinite(encode), dtype=np.float32)
-
-    def encode_chunks(self, documents: list[list[str]]) -> np.ndarray:
-        """Encode the chunks of documents in their context to vectors (M,K) float32; a vector may be non-finite."""
-        if not documents:
-            return np.empty((0, self.dimensions), np.float32)
-        encode = partial(
-            self.encoder.encode_chunks,
-            documents,
-            prompt=self.prompt,
-            batch_size=self.settings.batch_size,
-            normalize_embeddings=self.settings.normalize,
-            truncate_dim=self.settings.truncate_dim,
-        )
-        return np.concatenate(encode_allowing_nonfinite(encode))
+        vectors = encode_allowing_nonfinite(encode)
+        return np.ascontiguousarray(np.concatenate(vectors) if late else vectors, np.float32)
 
     def require_any_finite(self) -> None:
         """Raise NotFiniteError, with the probable cause, if the model has no finite vector for any text."""
@@ -98,11 +88,8 @@ class Model:
         if self.max_tokens is None or self.tokenize is None:
             return too_long
         most = self.max_tokens - 2 - len(self.prompt.encode("utf-8", "surrogatepass"))
-        candidates = [
-            index
-            for index, text in enumerate(texts)
-            if (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))) > most
-        ]
+        lengths = (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")) for text in texts)
+        candidates = [index for index, length in enumerate(lengths) if length > most]
         for start in range(0, len(candidates), 1024):
             indices = candidates[start : start + 1024]
             ids = self.tokenize([self.prompt + texts[index] for index in indices])
@@ -217,12 +204,15 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
         NotFittedError: the recipe must be fitted, and is not.
     """
     if settings.chunks_late:
-        _require_late(encoder, settings)
+        if not hasattr(encoder, "encode_chunks"):
+            raise _not_late(settings, f"a {type(encoder).__name__}")
+        from essent.encoder.pipeline.late import check_late
+
+        check_late(encoder.recipe)
     if isinstance(encoder, (StaticEncoder, CompiledEncoder)):
         prompt = encoder.prompt_text(settings.prompt, settings.prompt_name)
-        metadata, reading = (
-            _describe_static(encoder) if isinstance(encoder, StaticEncoder) else _describe_graph(encoder)
-        )
+        describe: Callable[..., Any] = _describe_static if isinstance(encoder, StaticEncoder) else _describe_graph
+        metadata, reading = describe(encoder)
     else:
         check_torch("This model")
         from sentence_transformers import SentenceTransformer
@@ -231,8 +221,7 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
 
         if not isinstance(encoder, SentenceTransformer):
             raise InputError(
-                f"{type(encoder).__name__} is not supported. Expected an Encoder, a StaticEncoder, a "
-                "SentenceTransformer or a graph."
+                f"{type(encoder).__name__} is not an Encoder, a StaticEncoder, a SentenceTransformer or a graph."
             )
         metadata, reading = _describe(encoder)
         prompt = prompt_of(encoder, settings.prompt, settings.prompt_name)
@@ -240,15 +229,6 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
     metadata |= {"prompt": prompt, "truncate_dim": dimensions}
     width = int(encoder.get_embedding_dimension() or 0)
     return Model(encoder, metadata, min(dimensions or width, width), prompt, settings, *reading)
-
-
-def _require_late(encoder: Any, settings: BulkSettings) -> None:
-    """Raise an error if late chunking is requested and the encoder does not support it."""
-    if not hasattr(encoder, "encode_chunks"):
-        raise _not_late(settings, f"a {type(encoder).__name__}")
-    from essent.encoder.pipeline.late import check_late
-
-    check_late(encoder.recipe)
 
 
 def _not_late(settings: BulkSettings, model: str) -> InputError:
@@ -296,8 +276,13 @@ def _describe(encoder: Any) -> tuple[dict[str, Any], TokenCounting]:
     metadata = _metadata(digest_of_backbone(backbone), str(recipe), _torch_in(backbone), limit, fit)
     if len(encoder) > 1:
         metadata["model"] += " + " + digest_of(encoder[1:])[:16]
-    least_room = min(plan.frames, key=lambda frame: frame.room(limit or 2**31))
-    return metadata, _read_framed(backbone.tokenizer, least_room, limit)
+    frame = min(plan.frames, key=lambda frame: frame.room(limit or 2**31))
+    tokenizer = backbone.tokenizer
+
+    def tokenize(texts: list[str]) -> list[list[int]]:
+        return text_ids(tokenizer, frame.prepare(texts), frame.plain_text)
+
+    return metadata, (None if limit is None else frame.room(limit), tokenize, fast_backend(tokenizer))
 
 
 def _describe_graph(encoder: CompiledEncoder) -> tuple[dict[str, Any], TokenCounting]:
@@ -336,12 +321,3 @@ def _torch_in(model: Any) -> str:
     if any(getattr(part, "precision", None) == BFLOAT16 for part in (model, *model.children())):
         kinds = {BFLOAT16}
     return " ".join(["torch", *sorted(kinds)])
-
-
-def _read_framed(tokenizer: Any, frame: Frame, limit: int | None) -> TokenCounting:
-    """Return the maximum tokens of a text in a frame, the function that tokenizes texts, and the Rust tokenizer."""
-
-    def tokenize(texts: list[str]) -> list[list[int]]:
-        return text_ids(tokenizer, frame.prepare(texts), frame.plain_text)
-
-    return None if limit is None else frame.room(limit), tokenize, fast_backend(tokenizer)

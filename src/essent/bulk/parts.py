@@ -99,12 +99,12 @@ class PartWriter:
         if self._loss is None and settings.dtype != "float32" and len(batch.vectors) >= MIN_MEASURED:
             exact = batch.vectors[:MEASURED]
             self._loss = asdict(loss_of(exact, _restored(exact, settings.dtype), unseen=True))
-        rows_before, counts = self._statuses.total(), Counter(batch.codes.tolist())
-        for code, status in enumerate(STATUSES):
-            if counts[code]:
-                self._statuses[status] += counts[code]
-                if code != OK:
-                    self._first.setdefault(status, rows_before + int(np.argmax(batch.codes == code)))
+        rows_before = self._statuses.total()
+        for code, first, count in zip(*np.unique(batch.codes, return_index=True, return_counts=True), strict=True):
+            status = list(STATUSES)[code]
+            self._statuses[status] += int(count)
+            if code != OK:
+                self._first.setdefault(status, rows_before + int(first))
         columns = dict(zip(batch.table.column_names, batch.table.columns, strict=True))
         columns[STATUS] = pa.DictionaryArray.from_arrays(batch.codes, list(STATUSES)).cast(pa.string())
         columns |= chunk_columns(batch, settings) | vector_columns(batch.vectors, batch.codes <= TRUNCATED, settings)
@@ -118,11 +118,11 @@ class PartWriter:
                 # All columns but the vectors are compressed. Parquet names columns by leaf: `embedding.list.element`.
                 sink = pa.BufferOutputStream()
                 pq.ParquetWriter(sink, schema).close()
-                leaf_schema = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
-                leaves = [leaf_schema.column(number).path for number in range(len(leaf_schema))]
-                compressed = [leaf for leaf in leaves if leaf.partition(".")[0] != EMBEDDING]
-                compression = dict.fromkeys(leaves, "NONE") | dict.fromkeys(compressed, "ZSTD")
+                leaves = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
+                paths = (leaves.column(number).path for number in range(len(leaves)))
+                compressed = [path for path in paths if path.partition(".")[0] != EMBEDDING]
                 statistics = {"use_dictionary": compressed, "write_statistics": compressed}
+                compression = dict.fromkeys(compressed, "ZSTD")
                 self._parquet = pq.ParquetWriter(self._path, schema, compression=compression, **statistics)
             self._parquet.write_table(pa.Table.from_arrays(arrays, schema=schema), row_group_size=max(rows, 1))
 
@@ -207,9 +207,7 @@ def stored(vectors: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray | No
             halves = vectors.astype(np.float16)
         if not np.isfinite(halves).all():
             largest = float(np.abs(vectors).max())
-            raise InputError(
-                f"A vector has the value {largest:g}, and float16 ends at 65504: use float32 or normalize."
-            )
+            raise InputError(f"A vector has {largest:g}, and float16 ends at 65504: use float32 or normalize.")
         return halves, None
     if dtype == "int8":
         scales = (np.abs(vectors).max(axis=1, initial=0.0) / 127).astype(np.float32)
@@ -228,25 +226,16 @@ def _restored(exact: np.ndarray, dtype: str) -> np.ndarray:
 def vector_columns(vectors: np.ndarray, has_vector: np.ndarray, settings: BulkSettings) -> dict[str, Any]:
     """Return columns of the vectors (M,K), null for rows without one: `has_vector` (N,) bool."""
     numbers, scales = stored(vectors, settings.dtype)
-    rows, width = len(has_vector), numbers.shape[1]
-    is_null = None if has_vector.all() else pa.array(~has_vector)
-    columns = {}
-    if scales is not None:
-        columns[SCALE] = pa.array(_spread(scales, has_vector), mask=~has_vector)
+    flat, width = pa.array(numbers.reshape(-1)), numbers.shape[1]
+    indices = pa.array(np.cumsum(has_vector) - 1, mask=~has_vector)
+    columns = {} if scales is None else {SCALE: pa.array(scales).take(indices)}
     if settings.vectors == "fixed":
-        flat = pa.array(_spread(numbers, has_vector).reshape(rows * width))
-        columns[EMBEDDING] = pa.FixedSizeListArray.from_arrays(flat, width, mask=is_null)
+        columns[EMBEDDING] = pa.FixedSizeListArray.from_arrays(flat, width).take(indices)
     else:
         offsets = pa.array(np.concatenate([[0], np.cumsum(has_vector) * width]).astype(np.int32))
-        columns[EMBEDDING] = pa.ListArray.from_arrays(offsets, pa.array(numbers.reshape(-1)), mask=is_null)
+        is_null = None if has_vector.all() else pa.array(~has_vector)
+        columns[EMBEDDING] = pa.ListArray.from_arrays(offsets, flat, mask=is_null)
     return columns
-
-
-def _spread(values: np.ndarray, has_vector: np.ndarray) -> np.ndarray:
-    """Spread values (M,…) over their rows (N,…), with zeros elsewhere."""
-    spread = np.zeros((len(has_vector), *values.shape[1:]), values.dtype)
-    spread[has_vector] = values
-    return spread
 
 
 # -- parts of earlier runs --------------------------------------------------------------------------------------------
@@ -269,25 +258,19 @@ def read_parts(folder: Path) -> dict[str, Part]:
     with ThreadPoolExecutor(8) as pool:
         for start in range(0, len(paths), READ_AHEAD):
             for next_part in pool.map(_read_part, paths[start : start + READ_AHEAD]):
-                part = parts[next_part.name] = next_part if part is None else _sharing(next_part, part)
+                if part is not None:  # a million parts would hold gigabytes of copies
+                    shared = {name: getattr(part, name) for name in ("run", "source", "versions")}
+                    same = {name: value for name, value in shared.items() if value == getattr(next_part, name)}
+                    next_part = replace(next_part, **same)
+                part = parts[next_part.name] = next_part
     return parts
-
-
-def _sharing(part: Part, previous: Part) -> Part:
-    """Return a part that shares equal values with the previous one: a million parts would hold gigabytes of copies."""
-    names = ("run", "source", "versions")
-    return replace(
-        part, **{name: getattr(previous, name) for name in names if getattr(previous, name) == getattr(part, name)}
-    )
 
 
 def _read_part(path: Path) -> Part:
     try:
         footer = pq.read_metadata(path)
     except (pa.ArrowException, OSError) as error:
-        raise DataError(
-            f"{path} is damaged ({first_line(error)}). Remove it, and run the same command again."
-        ) from error
+        raise DataError(f"{path} is damaged ({first_line(error)}). Remove it and run again.") from error
     values = json.loads((footer.metadata or {}).get(KEY, b"{}"))
     if values.pop("format", None) != FORMAT:
         raise DataError(f"{path} was not written by `essent encode` of this version. Choose another folder.")
@@ -297,14 +280,11 @@ def _read_part(path: Path) -> Part:
     return part
 
 
-def check_same(
-    parts: Mapping[str, Part], run: Mapping[str, Any], sources: Sequence[Source], folder: Path, *, complete: bool
-) -> None:
+def check_same(parts: Mapping[str, Part], run: Mapping[str, Any], sources: Sequence[Source], folder: Path) -> None:
     """Raise an error if the parts are from another run, which cannot be resumed.
 
     Args:
-        run: the values that all parts share.
-        complete: whether `run` has all of these values, or only those that need no model.
+        run: the values that all parts share, or those of them that need no model.
 
     Raises:
         DataError: names the differences.
@@ -312,7 +292,7 @@ def check_same(
     for name, part in parts.items():
         changes = [
             f"{key} was {json.dumps(before):.80} and is now {json.dumps(now):.80}"
-            for key in sorted({*run, *part.run} if complete else run)
+            for key in sorted(run)
             if (before := part.run.get(key)) != (now := run.get(key))
         ]
         number, source = int(NAME.findall(name)[0][0]), part.source

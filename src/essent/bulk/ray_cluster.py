@@ -70,9 +70,7 @@ def connected(address: str | bool) -> Iterator[Any]:
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"There is no Ray cluster at {name!r} ({reason}). Start one with `ray start --head` and, on the other "
-            "machines, `ray start --address HEAD:6379`, and run this on one of its nodes; "
-            f"or use {LOCAL!r} for this machine alone."
+            f"There is no Ray cluster at {name!r} ({reason}). Start one with `ray start`, or use {LOCAL!r}."
         ) from error
     try:
         yield ray
@@ -142,8 +140,7 @@ def _part_of(ray: Any, reference: Any, unit: Unit) -> Part:
         raise DataError(f"A task on the node {error.ip} failed:\n{error}") from None
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError) as error:
         raise DataError(
-            f"{unit.name} has ended {RETRIES + 1} processes ({_last_line(error)}), probably for lack of "
-            f"memory: use fewer --workers or a smaller --batch-size. {RESUME_HINT}"
+            f"{unit.name} has ended {RETRIES + 1} processes ({_last_line(error)}): use fewer --workers. {RESUME_HINT}"
         ) from error
     if isinstance(part, EssentError):
         raise type(part)(f"On the node {node}: {part}")
@@ -232,17 +229,12 @@ def check_node(job: Job, token: str) -> None:
     """
     installed = {**job.versions, **library_versions()}  # a missing library may not be needed
     if differences := _differences(job.versions, installed):
-        raise MissingDependencyError(
-            f"the installed versions differ from the driver's: {differences}. Install the same versions on all nodes."
-        )
+        raise MissingDependencyError(f"Install the driver's versions of libraries: {differences}.")
     deadline = time.monotonic() + MARKER_TIMEOUT
     marker = job.folder / MARKER
     while not marker.is_file() or marker.read_text("utf-8") != token:
         if time.monotonic() > deadline:
-            raise DataError(
-                f"{job.folder} is not the driver's output folder. The output must be on a file system that all nodes "
-                "share, under the same path."
-            )
+            raise DataError(f"{job.folder} is not the driver's output folder: all nodes must share it under one path.")
         time.sleep(POLL)
     try:
         with tempfile.TemporaryFile(dir=job.folder):
@@ -251,9 +243,7 @@ def check_node(job: Job, token: str) -> None:
         raise DataError(f"{job.folder} is not writable ({error.strerror or error}).") from error
     for source in job.sources[:: -(-len(job.sources) // SOURCES_CHECKED)]:
         if changed := difference(source.print, fingerprint(source.address)):
-            raise DataError(
-                f"{source.address} differs from the driver's file: {changed}. All nodes must read the same sources."
-            )
+            raise DataError(f"{source.address} differs from the driver's file: {changed}.")
 
 
 def check_model(job: Job, model: Model) -> None:

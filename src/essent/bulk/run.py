@@ -229,9 +229,7 @@ def encode(
     if failures:
         raise DataError(f"{failures[0]} {job.folder} has {rows:,} rows, in {len(parts):,} parts.") from failures[0]
     if stop.is_set():
-        raise KeyboardInterrupt(
-            f"Stopped after {rows:,} of about {run.rows:,} rows, in {len(parts)} parts. Run the same command to resume."
-        )
+        raise KeyboardInterrupt(f"Stopped after {rows:,} of about {run.rows:,} rows. Run the same command to resume.")
     statuses: Counter[str] = Counter()
     first_rows: dict[str, str] = {}
     for name, part in sorted(parts.items()):
@@ -286,7 +284,7 @@ def prepare(
     run = {**settings.described(), "columns": [f"{column.name}: {column.type}" for column in columns]}
     by_model = ("truncate_dim", "max_seq_length")  # by default, the model determines these settings
     without_model = {name: setting for name, setting in run.items() if name not in by_model}
-    check_same(parts, without_model, files, folder, complete=False)
+    check_same(parts, without_model, files, folder)
     if isinstance(spec.model, Path) and not spec.model.exists():
         raise ModelError(f"There is no folder {str(spec.model)!r}.")
     folder.mkdir(parents=True, exist_ok=True)
@@ -305,7 +303,7 @@ def prepare(
     else:
         model = ready(encoder, settings)
     run |= model.metadata
-    check_same(parts, run, files, folder, complete=True)
+    check_same(parts, run, files, folder)
     model.require_any_finite()
     for line in prompt_note({"texts": model.prompt}) if settings.prompt is None else ():
         note(line)
@@ -319,11 +317,10 @@ def _mean_loss(losses: Sequence[Mapping[str, float]]) -> dict[str, float] | None
     if not losses:
         return None
     texts = [loss["texts"] for loss in losses]
-    mean, spearman = (
-        float(np.average([loss[name] for loss in losses], weights=texts)) for name in ("mean_cosine", "spearman")
-    )
-    lowest = min(loss["lowest_cosine"] for loss in losses)
-    return {"texts": sum(texts), "mean_cosine": mean, "lowest_cosine": lowest, "spearman": spearman}
+    means = {
+        name: float(np.average([loss[name] for loss in losses], weights=texts)) for name in ("mean_cosine", "spearman")
+    }
+    return {"texts": sum(texts), "lowest_cosine": min(loss["lowest_cosine"] for loss in losses), **means}
 
 
 def _fitted(
@@ -358,10 +355,7 @@ def _fitted(
     if saved != identity:
         if saved is not None and part_paths(folder):
             changed = ", ".join(name for name in identity if saved.get(name) != identity[name])
-            raise DataError(
-                f"{folder} holds parts of an encoder that was fitted otherwise: {changed} of the fit differ. "
-                f"{START_OVER}"
-            )
+            raise DataError(f"{folder} has parts that were fitted otherwise: {changed} of the fit differ. {START_OVER}")
         texts = sample_texts(sources, settings, sample) if texts is None else texts
         if not texts:
             raise InputError(f"{encoder.recipe} learns from texts, and there are none to learn from.")

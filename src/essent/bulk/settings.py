@@ -90,10 +90,7 @@ class BulkSettings:
         if self.chunk == "late":
             object.__setattr__(self, "chunk", f"{LATE}sentences")
         if self.chunk is not None and not CHUNK.fullmatch(self.chunk):
-            raise InputError(
-                f"chunk={self.chunk!r}: must be 'sentences' or 'tokens:N', for example tokens:200, or either after "
-                f"{LATE!r} to encode chunks in context."
-            )
+            raise InputError(f"chunk={self.chunk!r}: must be 'sentences' or 'tokens:N', or either after {LATE!r}.")
         names = (self.id,) if isinstance(self.id, str) else self.id
         object.__setattr__(self, "id", tuple(dict.fromkeys(names)))
 

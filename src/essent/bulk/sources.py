@@ -102,16 +102,14 @@ class Source:
             if not isinstance(error, (EOFError, OSError)) and type(error).__module__ not in ("zlib", "_lzma"):
                 raise
             raise DataError(
-                f"{self.address}: cannot be read to its end ({error or type(error).__name__}). The file is damaged or "
-                "incomplete."
+                f"{self.address}: cannot be read to its end ({error!r}): it is damaged or incomplete."
             ) from error
 
     def check_unchanged(self) -> None:
         """Raise DataError if the file has changed since the start of the run, or differs on this node."""
         if changed := difference(self.print, fingerprint(self.address, samples=False)):
             raise DataError(
-                f"{self.address} is not the file that the run began with ({changed}): it has changed, or is another "
-                "one on this machine. The parts written so far are intact. Start over in another folder."
+                f"{self.address} is not the file that the run began with ({changed}). The parts are intact."
             )
 
 
@@ -122,10 +120,9 @@ def file_system(address: str) -> tuple[Any, str]:
         DataError: an unknown protocol, or a library that it needs is missing.
     """
     try:
-        system, path = fsspec.core.url_to_fs(address)
+        return fsspec.core.url_to_fs(address)  # type: ignore[no-any-return]
     except (ValueError, ImportError) as error:
         raise DataError(f"{address!r} cannot be read: {error}") from error
-    return system, path
 
 
 def fingerprint(address: str, samples: bool = True) -> dict[str, Any]:
@@ -193,32 +190,24 @@ def _suffixes(path: str) -> list[str]:
 
 
 def _files_at(system: Any, path: str, address: str) -> list[str]:
+    """Return the files of a pattern, a file or a folder, sorted by name; of a folder those with known suffixes."""
     if any(mark in path for mark in "*?[") and not system.exists(path):
         if matches := sorted(str(name) for name in system.glob(path) if system.isfile(name)):
             return matches
         raise DataError(f"{address!r} matches no file.")
     if system.isfile(path):
         return [path]
-    is_folder = system.isdir(path)
-    folder, _, name = path.rstrip("/").rpartition("/")
-    listed = path if is_folder else folder
-    entries = system.ls(listed, detail=False) if is_folder or (folder and system.isdir(folder)) else ()
-    path_by_name = {PurePosixPath(entry).name: str(entry) for entry in entries}
-    if not is_folder:
-        hint = did_you_mean(name, list(path_by_name)[:50]) if path_by_name else ""
+    if not system.isdir(path):
+        folder, _, name = path.rstrip("/").rpartition("/")
+        beside = system.ls(folder, detail=False)[:50] if folder and system.isdir(folder) else ()
+        hint = did_you_mean(name, [PurePosixPath(entry).name for entry in beside]) if beside else ""
         raise DataError(f"{address} does not exist. {hint}".rstrip())
-    return _files_in_folder(system, path.rstrip("/"), address, path_by_name)
-
-
-def _files_in_folder(system: Any, folder: str, address: str, path_by_name: dict[str, str]) -> list[str]:
-    """Return the files of a folder: for a saved data set in its order, otherwise those with known suffixes, by name."""
-    if "dataset_dict.json" in path_by_name:
-        splits = json.loads(system.cat_file(path_by_name["dataset_dict.json"])).get("splits", [])
-        raise DataError(
-            f"{address} is a data set with the splits {', '.join(splits)}. Choose one: {address}/{splits[0]}."
-        )
-    if {"state.json", "dataset_info.json"} <= path_by_name.keys():
-        state = json.loads(system.cat_file(path_by_name["state.json"]))
+    folder = path.rstrip("/")
+    if system.isfile(f"{folder}/dataset_dict.json"):
+        splits = json.loads(system.cat_file(f"{folder}/dataset_dict.json")).get("splits", [])
+        raise DataError(f"{address} is a data set with the splits {', '.join(splits)}. Choose one of these folders.")
+    if system.isfile(f"{folder}/state.json") and system.isfile(f"{folder}/dataset_info.json"):  # in the set's order
+        state = json.loads(system.cat_file(f"{folder}/state.json"))
         return [f"{folder}/{row['filename']}" for row in state["_data_files"]]
     paths = []
     for path in sorted(map(str, system.find(folder))):
@@ -252,7 +241,7 @@ class TableFile:
         try:
             if source.kind == "parquet":
                 system, path = file_system(source.address)
-                self._parquet = pq.ParquetFile(system.open(path, "rb"), buffer_size=2**20)
+                self._parquet = pq.ParquetFile(system.open(path, "rb"), buffer_size=BLOCK)
                 self.schema, footer = self._parquet.schema_arrow, self._parquet.metadata
                 groups = map(footer.row_group, range(footer.num_row_groups))
                 sizes = [(group.num_rows, group.total_byte_size) for group in groups]
@@ -260,8 +249,7 @@ class TableFile:
                 self.schema, batches = self._open_arrow()
                 sizes = [(batch.num_rows, batch.nbytes) for batch in batches]  # views of a local file
         except (pa.ArrowException, OSError, UnicodeEncodeError) as error:
-            expected = "a Parquet file" if source.kind == "parquet" else "an Arrow file"
-            raise DataError(f"{source.address}: not {expected} that can be read ({first_line(error)}).") from error
+            raise DataError(f"{source.address}: not a readable {source.kind} file ({first_line(error)}).") from error
         self.blocks = [rows for rows, _ in sizes]
         self._starts = [0, *accumulate(self.blocks)]
         bytes_per_row = sum(size for _, size in sizes) / max(self._starts[-1], 1)
@@ -323,9 +311,7 @@ class TableFile:
                 self._pending = table.slice(size).to_batches()
                 yield table.slice(0, size)
         except (pa.ArrowException, OSError) as error:
-            raise DataError(
-                f"{self.source.address}, after row {start:,}: cannot be read ({first_line(error)})."
-            ) from error
+            raise DataError(f"{self.source.address}, after row {start:,}: {first_line(error)}.") from error
         self._position = stop, columns
 
 

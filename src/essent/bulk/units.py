@@ -161,9 +161,8 @@ def inspect_sources(sources: Sequence[Source], settings: BulkSettings) -> list[S
             json_fields.setdefault(column.name, column)
         inspected[source.number] = source
     fields = list(json_fields.values()) or [pa.field(settings.column, pa.string())]  # if no file has rows
-    return [
-        replace(source, fields=fields) if source.kind == "jsonl" else source for _, source in sorted(inspected.items())
-    ]
+    in_order = [inspected[source.number] for source in sources]
+    return [replace(source, fields=fields) if source.kind == "jsonl" else source for source in in_order]
 
 
 def _check_columns(source: Source, settings: BulkSettings) -> None:
@@ -178,8 +177,8 @@ def _check_columns(source: Source, settings: BulkSettings) -> None:
     texts = [name for name, kind in values.items() if str(kind) in STRINGS]
     kind = types[settings.column]
     if settings.column not in texts and str(kind) != "null":
-        hint = f" Columns with texts: {', '.join(texts)}." if texts else ""
-        raise DataError(f"{source.address}: {settings.column!r} holds {kind}, not texts.{hint}")
+        names = ", ".join(texts) or "none"
+        raise DataError(f"{source.address}: {settings.column!r} holds {kind}, not texts. Columns with texts: {names}.")
 
 
 def row_ranges(blocks: Sequence[int], rows: int) -> list[tuple[int, int]]:
@@ -211,8 +210,6 @@ def _inspect_lines(source: Source, settings: BulkSettings, reads_types: bool) ->
         start, stop, content = next(read_contents(source, source.skipped, SAMPLED), (0, 0, b""))
         sample = parse_rows(source, content)
     if reads_types or not is_json:
-        if is_json and sample and all(row is None for row in sample):
-            raise DataError(f"{source.address}: none of the first {len(sample)} lines is JSON.")
         source = replace(source, fields=infer_fields(source, sample))
         if sample or not is_json:  # an empty file has the columns of the other files
             _check_columns(source, settings)
@@ -243,14 +240,12 @@ def output_fields(sources: Sequence[Source], settings: BulkSettings) -> list[Any
                 continue
             if name in settings.added:
                 raise DataError(
-                    f"{source.address} has a column {name!r}, which is the name of one that essent adds. Rename it, or "
-                    "keep only other columns with --id."
+                    f"{source.address}: {name!r}, which is the name of one that essent adds. Rename the column."
                 )
             before, first = fields.setdefault(name, (column.with_nullable(True), source.address))
             if before.type != column.type:
                 raise DataError(
-                    f"The column {name!r} is {column.type} in {source.address} and {before.type} in {first}: embed "
-                    "them into two folders, or convert one of them."
+                    f"{name!r} is {column.type} in {source.address} and {before.type} in {first}. Convert one."
                 )
         if source.kind == "jsonl":
             fields.setdefault(OTHERS, (pa.field(OTHERS, pa.string()), source.address))

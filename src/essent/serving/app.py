@@ -195,8 +195,8 @@ class Guard:
         names = [name for name, _ in scope["headers"]]
         two_lengths = {b"content-length", b"transfer-encoding"} <= headers.keys()
         if two_lengths or names.count(b"authorization") > 1:
-            duplicates = "both Content-Length and Transfer-Encoding" if two_lengths else "several headers Authorization"
-            raise RequestError(400, f"The request has {duplicates}. Send one of them.", "ambiguous_headers")
+            message = "The request has several keys (Authorization) or lengths (Content-Length, Transfer-Encoding)."
+            raise RequestError(400, message, "ambiguous_headers")
         is_page = (scope["method"], scope["path"]) == ("GET", "/")  # the page asks for the key
         if not self._keys or scope["path"] in OPEN or is_page or scope["method"] == "OPTIONS":
             return

@@ -43,15 +43,6 @@ OWN_TOLERANCE = 1e-4  # formats below float32: differences of the same graph bet
 
 
 @dataclass(frozen=True)
-class GoldenVectors:
-    """The check of the vectors: number of texts, allowed difference, and the difference per way of loading."""
-
-    texts: int
-    allowed_difference: float
-    differences: dict[str, float]
-
-
-@dataclass(frozen=True)
 class Description:
     """The recipe, fit and check of a model, as `/recipe` returns them.
 
@@ -59,7 +50,8 @@ class Description:
         digest: digest of the recipe and its golden vectors.
         engine, precision: static, openvino, onnx or torch, and its number format.
         fitted_on: what the recipe was fitted on, if it was.
-        golden_vectors: `differences` is empty for models that essent did not save.
+        golden_vectors: number of `texts`, `allowed_difference`, and `differences` per way of loading, which are empty
+            for models that essent did not save.
     """
 
     model: str
@@ -74,7 +66,7 @@ class Description:
     prompts: dict[str, str]
     default_prompt: str | None
     fitted_on: str | None
-    golden_vectors: GoldenVectors
+    golden_vectors: dict[str, Any]
     essent: str = __version__
 
 
@@ -187,7 +179,11 @@ def prepare(name_and_model: str, engine: str, folder: Path, precision: str = AUT
         prompts={key: text for key, text in encoder.prompts.items() if text is not None},
         default_prompt=encoder.default_prompt_name,
         fitted_on=f"token counts of {fitted_texts:,} texts" if fitted_texts else None,
-        golden_vectors=GoldenVectors(len(texts), tolerance, dict(verified.differences) if verified else {}),
+        golden_vectors={
+            "texts": len(texts),
+            "allowed_difference": tolerance,
+            "differences": dict(verified.differences) if verified else {},
+        },
     )
     source_of_engine = Source(*loaded, pad_id, golden.shape[1], reading.max_seq_length)
     calibration = getattr(encoder, "calibration", None)
@@ -214,10 +210,7 @@ def _load(name: str, source: str, chosen: EngineChoice, folder: Path) -> tuple[A
         model = open_model(source, options)
     on_cpu, weights = model.device.type == "cpu", None
     if chosen.precision == BFLOAT16 and (chosen.engine == "torch" or not on_cpu):
-        raise EngineError(
-            "precision='bfloat16' needs a graph on the CPU: set engine='openvino'. On another device, save the model "
-            "in bfloat16."
-        )
+        raise EngineError("precision='bfloat16' needs a graph on the CPU: set engine='openvino'.")
     if isinstance(model, Encoder):
         weights = _token_weights(model)
     if chosen.engine in ("openvino", "onnx") or (chosen.engine == AUTO and on_cpu):
@@ -233,8 +226,7 @@ def _load(name: str, source: str, chosen: EngineChoice, folder: Path) -> tuple[A
             return compiled, weights, str(folder)
     if not isinstance(model, Encoder):
         raise EngineError(
-            f"{source!r} has modules that no recipe describes, and the torch engine supports only recipes. Use "
-            "--engine openvino."
+            f"{source!r} has modules that no recipe describes, which torch cannot serve: use --engine openvino."
         )
     return model, weights, source
 

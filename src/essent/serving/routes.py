@@ -18,16 +18,12 @@ from essent.report.parts import COLOURS
 from essent.serving import schemas
 from essent.serving.prepared import Description
 from essent.serving.schemas import RequestError, unhealthy
-from essent.serving.service import Embedded, Service, unit_rows
+from essent.serving.service import Service, unit_rows
 from essent.version import __version__
 
 openai_router, tei_router, essent_router = (
-    APIRouter(tags=[tag], responses={"4XX": {"model": error}, "5XX": {"model": error}})
-    for tag, error in (
-        ("OpenAI", schemas.OpenAIError),
-        ("text-embeddings-inference", schemas.TEIError),
-        ("essent", schemas.OpenAIError),
-    )
+    APIRouter(tags=[tag], responses={status: {"description": "An error"} for status in ("4XX", "5XX")})
+    for tag in ("OpenAI", "text-embeddings-inference", "essent")
 )
 ROWS = 256  # vectors that are written as JSON before other requests get a turn
 MAX_TOKENS = 256  # maximum tokens of an explained text: each takes a pass without this token
@@ -65,7 +61,7 @@ async def rows_as_json(vectors: np.ndarray, as_base64: bool = False) -> list[byt
 # -- OpenAI ------------------------------------------------------------------------------------------------------------
 
 
-@openai_router.post("/v1/embeddings", response_model=schemas.Embeddings)
+@openai_router.post("/v1/embeddings")
 async def embeddings(service: Served, body: schemas.EmbeddingsBody) -> Response:
     """Vectors of a text or of a list of texts, in their order."""
     model, prompt = service.find(body.model, body.prompt_name)
@@ -83,13 +79,13 @@ async def embeddings(service: Served, body: schemas.EmbeddingsBody) -> Response:
     return Response(content, 200, embedded.headers, "application/json")
 
 
-@openai_router.get("/v1/models", response_model=schemas.ModelObjects)
+@openai_router.get("/v1/models")
 async def models(service: Served) -> Response:
     """The models of this server."""
     return as_json({"object": "list", "data": [_model_object(service, name) for name in service.models]})
 
 
-@openai_router.get("/v1/models/{model:path}", response_model=schemas.ModelObject)
+@openai_router.get("/v1/models/{model:path}")
 async def get_model(service: Served, model: str) -> Response:
     """A model of this server."""
     return as_json(_model_object(service, service.find(model)[0].name))
@@ -111,7 +107,7 @@ async def embed(service: Served, body: schemas.EmbedBody) -> Response:
         dimensions=body.dimensions, unit=body.normalize,
     )  # fmt: skip
     rows = await rows_as_json(embedded.vectors)
-    return Response(b"[%b]" % b",".join(rows), 200, _headers(body.inputs, embedded), "application/json")
+    return Response(b"[%b]" % b",".join(rows), 200, embedded.headers, "application/json")
 
 
 @tei_router.post("/similarity", response_model=list[float])
@@ -126,7 +122,7 @@ async def similarity(service: Served, body: schemas.SimilarityBody) -> Response:
         truncate=parameters.truncate, cuts_start=parameters.cuts_start, unit=True,
     )  # fmt: skip
     cosines = np.clip(embedded.vectors[1:] @ embedded.vectors[0], -1, 1)
-    return as_json(cosines, _headers([source, *others], embedded))
+    return as_json(cosines, embedded.headers)
 
 
 @tei_router.post("/", response_model=list[list[float]] | list[float])
@@ -135,21 +131,6 @@ async def root(service: Served, body: schemas.SimilarityBody | schemas.EmbedBody
     if isinstance(body, schemas.SimilarityBody):
         return await similarity(service, body)
     return await embed(service, body)
-
-
-def _headers(texts: list[str], embedded: Embedded) -> dict[str, str]:
-    """Return TEI's headers: milliseconds, characters and tokens."""
-    steps = {"tokenization": embedded.tokenizing, "queue": embedded.waiting, "inference": embedded.running}
-    total = str(round(1000 * sum(steps.values())))
-    return {
-        "x-compute-type": "cpu",
-        "x-compute-time": total,
-        "x-compute-characters": str(sum(map(len, texts))),
-        "x-compute-tokens": str(int(embedded.tokens.sum())),
-        "x-total-time": total,
-        **{f"x-{name}-time": str(round(1000 * seconds)) for name, seconds in steps.items()},
-        **embedded.headers,
-    }
 
 
 @tei_router.post("/tokenize", response_model=list[list[schemas.Token]])

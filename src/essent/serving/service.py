@@ -167,9 +167,7 @@ class Service:
         Raises:
             EssentError: the engine did not start, or a model returns other vectors.
         """
-        if self.engine.sources:
-            await self.engine.start()
-        await self.check(static=True)
+        await (self.engine.start() if self.engine.sources else self.check())
 
     async def stop(self) -> None:
         """End the engine and the threads."""
@@ -181,30 +179,23 @@ class Service:
         """Whether requests are served."""
         return self.engine.state == "ready"
 
-    async def check(self, static: bool = False) -> None:
+    async def check(self) -> None:
         """Run golden texts as requests: together, and each alone, since a batch of one text may give another vector.
 
         The first call also computes the typical cosines of pairs, since no timeout applies yet.
-
-        Args:
-            static: whether to check the static encoders instead of the models of the engine.
 
         Raises:
             VerificationError: a model does not reproduce its golden vectors.
         """
         for model in self.models.values():
-            if (model.static is not None) != static:
-                continue
             texts, golden, description = model.golden_texts, model.golden, model.description
-            allowed = description.golden_vectors.allowed_difference
+            allowed = description.golden_vectors["allowed_difference"]
             batches = [texts, *([text] for text in texts)]
             together, *alone = [(await self.run(model, batch, checking=True)).vectors for batch in batches]
             difference = max(largest_difference(vectors, golden) for vectors in (together, np.concatenate(alone)))
             if not difference <= allowed:
-                raise VerificationError(
-                    f"{model.name} does not reproduce its golden vectors in the engine {description.engine}: the "
-                    f"largest difference is {difference:.1e}, allowed is {allowed:.0e}."
-                )
+                message = f"{model.name} does not reproduce its golden vectors: the difference is {difference:.1e}"
+                raise VerificationError(f"{message}, above {allowed:.0e}.")
             if self.pairs is not None and model.name not in self.typical:
                 self.typical[model.name] = await self._typical_cosines(model, self.pairs)
 
@@ -249,15 +240,12 @@ class Service:
             RequestError: names the field.
         """
         field = name_of(len(texts) - 1).partition("[")[0]
-        if not texts:
-            message = f"{field} has no text: Expected a string or a list of strings."
-            raise RequestError(400, message, "empty_input", field)
         if len(texts) > (limit := self.settings.max_inputs):
             message = f"{field} has {len(texts):,} texts; a request may have at most {limit:,}."
             raise RequestError(400, message, "too_many_inputs", field)
-        if "" in texts:
-            message = f"{name_of(texts.index(''))} is an empty text. Leave empty texts out."
-            raise RequestError(400, message, "empty_input", field)
+        if not texts or "" in texts:
+            name = name_of(texts.index("")) if texts else field
+            raise RequestError(400, f"{name} has no text. Leave empty texts out.", "empty_input", field)
 
     async def embed(
         self, model: Prepared, texts: list[str], prompt: str = "", *, name_of: NameOf = "input[{}]".format,
@@ -317,9 +305,7 @@ class Service:
                 too_long = np.flatnonzero(counts > limit)
                 name = name_of(int(np.argmax(inverse == too_long[0])))
                 message = (
-                    f"{name} has {counts[too_long[0]]:,} tokens, and {model.name} reads at most {limit:,} in a text; "
-                    f"{len(too_long)} of the {len(counts)} different texts of this request are too long. Split them, "
-                    "or let the server's owner allow truncation (--truncate)."
+                    f"{name} has {counts[too_long[0]]:,} tokens, but at most {limit:,} are read. Split long texts."
                 )
                 raise RequestError(400, message, "context_length_exceeded", name.partition("[")[0])
             tokens = np.minimum(counts, limit)

@@ -147,12 +147,9 @@ ATTACKS: dict[str, tuple[Any, ...]] = {
         "stock", "model_kwargs.trust_remote_code|trust_remote_code", add_code(), set_keys("config.json", **MODEL),
         set_keys(SETTINGS, model_kwargs={**TRUST, "add_pooling_layer": False}),
     ),
-    "config_settings_with_trust": (
-        "own", "trust_remote_code", add_code(), set_keys("config.json", **MODEL),
-        set_keys(SETTINGS, config_kwargs=TRUST),
-    ),
     "a_configuration_of_its_own": (
-        "plain", r"config\.json has the key 'auto_map'", add_code(), set_keys("config.json", model_type="evil", **MODEL)
+        "plain", r"the key 'auto_map' of config\.json would run code", add_code(),
+        set_keys("config.json", model_type="evil", **MODEL),
     ),
     "a_tokenizer_of_its_own": (  # transformers' own takes its place
         "plain", "", add_code(), set_keys("tokenizer_config.json", tokenizer_class="EvilTokenizer", **TOKENIZER)
@@ -163,12 +160,7 @@ ATTACKS: dict[str, tuple[Any, ...]] = {
     "an_activation_of_its_own": (
         "stages", "activation_function", set_keys("2_Dense/config.json", activation_function="payload.Evil")
     ),
-    "a_pickled_module": ("stages", "pickled", pickle_weights("2_Dense")),
     "pickled_weights": ("plain", "pickled weights", pickle_weights()),
-    "requested_pickled_weights": (
-        "stock", "weights_only", pickle_weights(),
-        set_keys(SETTINGS, model_kwargs={"weights_only": False, "use_safetensors": False}),
-    ),
     "parts_outside": (
         "plain", "weight_map names", move_outside("model.safetensors", None),
         set_keys("model.safetensors.index.json", **PARTS),
@@ -198,15 +190,11 @@ ATTACKS: dict[str, tuple[Any, ...]] = {
     ),
     "a_kernel_of_the_hub_in_a_list": ("stages", "attn_implementation", set_keys("config.json", parts=[KERNEL])),
     "a_route_of_its_own": (
-        "router", "The code is payload.py of the model itself", add_code(),
+        "router", "payload.EvilModel.* would run code", add_code(),
         add_route("query_9_Evil", "payload.EvilModule"),
     ),
     "a_route_outside": ("router", OUTSIDE, add_route("../elsewhere", "sentence_transformers.models.Transformer")),
     "a_router_in_itself": ("router", "inside another", add_route(".", "sentence_transformers.models.Router")),
-    "a_route_with_pickled_weights": ("router", "pickled weights", pickle_weights(ROUTE)),
-    "route_settings_with_trust": (
-        "router", "trust_remote_code", add_code(ROUTE), set_keys(f"{ROUTE}/{SETTINGS}", model_kwargs=TRUST)
-    ),
     "routes_outside": ("router", "link", move_outside("router_config.json", "router_config.json")),
     "an_adapter": (
         "plain", "adapter",
@@ -219,11 +207,8 @@ ATTACKS: dict[str, tuple[Any, ...]] = {
     "a_kernel_of_the_hub": (
         "own", "_attn_implementation", set_keys("config.json", _attn_implementation="somebody/kernel")
     ),
-    "a_kernel_of_the_hub_for_a_part": (
-        "plain", "text_config.attn_implementation", set_keys("config.json", text_config=KERNEL)
-    ),
     "a_processor_of_its_own": (
-        "plain", r"processor_config\.json and video_preprocessor_config\.json have the key 'auto_map'", add_code(),
+        "plain", r"'auto_map' of processor_config\.json and .*video_preprocessor_config\.json would", add_code(),
         *(
             set_keys(f"{name}_config.json", auto_map={f"Auto{kind}": "payload.EvilTokenizer"})
             for name, kind in (
@@ -237,7 +222,6 @@ ATTACKS: dict[str, tuple[Any, ...]] = {
     "a_link_outside": ("stock", "link", move_outside("config.json", "config.json")),
     "a_folder_outside": ("stages", "link", move_outside("2_Dense", "2_Dense")),
     "the_state_outside": ("own", "link", move_outside("essent", "essent")),
-    "the_recipe_outside": ("own", "link", move_outside("essent/encoder.json", "essent/encoder.json")),
     "weights_linked_under_a_second_name": (
         "plain", "link", move_outside("model.safetensors", "weights.safetensors"),
         set_keys("config.json", transformers_weights="weights.safetensors"),
@@ -245,9 +229,6 @@ ATTACKS: dict[str, tuple[Any, ...]] = {
     "a_configuration_outside": (
         "own", r"config_kwargs\._configuration_file", set_keys("../secret.json"),
         set_keys(SETTINGS, config_kwargs={"_configuration_file": "../secret.json"}),
-    ),
-    "another_format": (
-        "own", r"config_kwargs\.gguf_file", set_keys(SETTINGS, config_kwargs={"gguf_file": "../model.gguf"})
     ),
     "a_configuration_of_a_version_outside": (
         "plain", "configuration_files", set_keys("config.json", configuration_files=["../config.4.0.0.json"])

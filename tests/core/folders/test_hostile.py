@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,14 +15,11 @@ from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Router, StaticEmbedding
 
 import essent
-from command_line import Output
-from command_line import run as run_line
 from essent import Encoder, EncoderTransformer, StaticEncoder
 from essent._core.folders.check import check_folder
 from essent.errors import EssentError, ModelError, VerificationError
 from essent.lab.minimal_pairs.resources import MaskedModel
 from essent.lab.templates.generate import Generator
-from families import CORPUS
 
 TEXTS = ["A man is playing a large flute.", "dogs", "How far is the moon from the earth?"]
 
@@ -67,18 +62,6 @@ def whole_of(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
     return build
 
 
-@pytest.fixture(scope="session")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("files")
-    (folder / "texts.txt").write_text("\n".join(CORPUS) + "\n")
-    rows = [
-        {"sentence1": first, "sentence2": second, "score": 5 * (first == second)}
-        for first, second in itertools.product(TEXTS, TEXTS)
-    ]
-    (folder / "pairs.jsonl").write_text("\n".join(json.dumps(row) for row in rows) + "\n")
-    return folder
-
-
 @pytest.fixture
 def attacked(request: pytest.FixtureRequest, whole_of: Callable[[str], Path], tmp_path: Path) -> Iterator[Path]:
     """A folder after an attack; afterwards nothing has run."""
@@ -101,11 +84,7 @@ def error_of(action: Callable[[], object]) -> str:
     return ""
 
 
-def by_name(test: Callable[..., None]) -> Callable[..., None]:
-    return pytest.mark.parametrize("attacked", list(ATTACKS), indirect=True)(test)
-
-
-@by_name
+@pytest.mark.parametrize("attacked", list(ATTACKS), indirect=True)
 def test_nothing_runs_and_the_error_names_the_cause(attacked: Path, request: pytest.FixtureRequest) -> None:
     expected_message = ATTACKS[request.node.callspec.params["attacked"]][1]
     before = {} if expected_message == "pipe" else tree(attacked.parent)
@@ -120,74 +99,6 @@ def test_nothing_runs_and_the_error_names_the_cause(attacked: Path, request: pyt
         for untrusted in (True, False):
             message = error_of(lambda chosen=untrusted: essent.verify(str(attacked), untrusted=chosen))
             assert re.search(expected_message, message) if expected_message else not message, message
-    if before:
-        assert tree(attacked.parent) == before
-
-
-COMMANDS = {
-    "encode": "encode texts.txt -m MODEL -o OUT/vectors.npy",
-    "encode with a recipe": "encode texts.txt -m MODEL -r mean -o OUT/vectors.npy",
-    "encode into parts": "encode texts.txt -m MODEL -o OUT/parts",
-    "evaluate": "evaluate -m MODEL -r mean -d pairs.jsonl",
-    "evaluate as is": "evaluate -m MODEL --as-is -d pairs.jsonl",
-    "search": "search -m MODEL --data pairs.jsonl --space layers",
-    "save": "save -m MODEL -r mean -o OUT/saved",
-    "save a graph": "save -m MODEL --format openvino -o OUT/graph",
-    "distill": "distill -m MODEL -t texts.txt -o OUT/static",
-    "check": "check MODEL",
-    "check files only": "check MODEL --files-only",
-    "train": "train -m MODEL --texts texts.txt -o OUT/trained --preset simcse-unsup --epochs 1 --batch-size 2",
-    "pretrain": "lab pretrain -m MODEL -t texts.txt -o OUT/on --max-steps 1 --max-seq-length 16 --batch-size 4",
-    "explain": "lab explain mask -m MODEL -t texts.txt",
-}
-
-
-def run(command: str, model: Path, output: Path) -> Output:
-    words = [word.replace("MODEL", str(model)).replace("OUT", str(output)) for word in COMMANDS[command].split()]
-    return run_line(*words, code=None)
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_commands_work_on_a_whole_folder(
-    command: str, whole_of: Callable[[str], Path], files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(files)
-    result = run(command, whole_of("stock" if "check" in command else "plain"), tmp_path)
-    assert result.exit_code in ((0, 3) if command == "check" else (0,)), result.output
-
-
-# Every attack by three commands and every command on some of the attacks; the product is their whole number.
-PAIRS = sorted(
-    {
-        (name, list(COMMANDS)[(number * 3 + shift) % len(COMMANDS)])
-        for number, name in enumerate(ATTACKS)
-        for shift in range(3)
-    }
-)
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize(("attacked", "command"), PAIRS, indirect=["attacked"])
-def test_no_command_runs_code(
-    attacked: Path,
-    command: str,
-    files: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
-) -> None:
-    monkeypatch.chdir(files)
-    result = run(command, attacked, tmp_path)
-    assert "Traceback" not in result.output
-    expected_message = ATTACKS[request.node.callspec.params["attacked"]][1]
-    if expected_message and re.search(expected_message, result.output):
-        assert result.exit_code == 1
-    assert result.exit_code in (0, 1, 2, 3)  # 2: a recipe for a folder that has its own
-
-
-@by_name
-def test_nothing_runs_by_any_loader(attacked: Path) -> None:
     for action in (
         lambda: MaskedModel(str(attacked)),
         lambda: Generator(str(attacked)),
@@ -195,6 +106,11 @@ def test_nothing_runs_by_any_loader(attacked: Path) -> None:
         lambda: EncoderTransformer(str(attacked)).fit(TEXTS).transform(TEXTS),
     ):
         error_of(action)
+    if before:
+        assert tree(attacked.parent) == before
+
+
+# Every attack by three commands and every command on some of the attacks; the product is their whole number.
 
 
 def test_trust_remote_code_allows_code(bert: Path, tmp_path: Path) -> None:

@@ -21,15 +21,9 @@ from essent._core.folders.files import DIGESTS
 from essent.engine.compiled import CompiledEncoder
 from essent.errors import EssentError
 from families import CORPUS, build_family
-from samples import daily
 
 FOLDERS = ("stock", "legacy", "own", "rows", "table", "openvino", "onnx")
 WORDS = " ".join(CORPUS).split()
-
-
-def many_texts() -> list[str]:
-    chance = random.Random(1)  # noqa: S311
-    return [" ".join(chance.choices(WORDS, k=chance.randrange(1, 30))) for _ in range(1000)]
 
 
 @pytest.fixture(scope="session")
@@ -80,14 +74,21 @@ def error_of(action: Callable[[], object], change: str) -> str:
     return ""
 
 
-def survey(kind: str, number: int, saved: Callable[[str], tuple[Path, Path]], tmp_path: Path, *, listed: bool) -> int:
-    """Mutate a folder so often; gives how many mutations `verify` let pass.
+CASES = [
+    *((kind, 12, True) for kind in ("stock", "rows", "table")),
+    *(pytest.param(kind, 500, True, marks=pytest.mark.faults) for kind in FOLDERS),
+    *(pytest.param(kind, 250, False, marks=pytest.mark.faults) for kind in FOLDERS[:5]),
+]
 
-    Args:
-        listed: whether the folder has its digests; without them libraries read what is damaged.
-    """
+
+@pytest.mark.parametrize(("kind", "number", "listed"), CASES)
+def test_damage_is_reported(
+    kind: str, number: int, listed: bool, saved: Callable[[str], tuple[Path, Path]], tmp_path: Path
+) -> None:
+    """So many mutations of a folder, with its digests or without, where libraries read what is damaged."""
     whole, donor = saved(kind)
-    texts, passed = many_texts(), 0
+    chance, passed = random.Random(1), 0  # noqa: S311
+    texts = [" ".join(chance.choices(WORDS, k=chance.randrange(1, 30))) for _ in range(1000)]
     expected = vectors_of(whole, texts)
     folder = tmp_path / "model"
     for seed in range(number):
@@ -103,24 +104,7 @@ def survey(kind: str, number: int, saved: Callable[[str], tuple[Path, Path]], tm
                 np.testing.assert_array_equal(vectors_of(folder, texts), expected, change)
         error_of(lambda: vectors_of(folder, texts[:5]), change)
         shutil.rmtree(folder)
-    return passed
-
-
-@pytest.mark.parametrize("kind", daily(FOLDERS, "stock", "rows", "table"))
-def test_damage_is_reported(kind: str, saved: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> None:
-    assert survey(kind, 12, saved, tmp_path, listed=True) < 12
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("kind", FOLDERS)
-def test_five_hundred_mutations(kind: str, saved: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> None:
-    assert survey(kind, 500, saved, tmp_path, listed=True) < 100
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("kind", [kind for kind in FOLDERS if kind not in ("openvino", "onnx")])
-def test_folders_of_the_first_version(kind: str, saved: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> None:
-    survey(kind, 250, saved, tmp_path, listed=False)
+    assert not listed or passed < max(12, number // 5)
 
 
 @pytest.mark.parametrize("large", ["model.safetensors", "essent/state.safetensors", "tokenizer.json"])

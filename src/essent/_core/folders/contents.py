@@ -18,27 +18,27 @@ from typing import Any
 
 from essent._core.folders.check import ROUTERS, Files, check_model, code_in, upgrade_or
 from essent._core.folders.files import ENCODER, GRAPH, check_places, read_json
-from essent._core.folders.rules import OLD_ARGUMENTS
-from essent._core.hub import file_options, find_file, reach_model
+from essent._core.folders.rules import ANYTHING, OLD_ARGUMENTS, TEXT, WHOLE, listed, mapping, one_of, optional
+from essent._core.hub import EXPECTED, file_options, find_file, reach_model
 from essent.errors import DamagedError, EssentError, MissingDependencyError, ModelError, RecipeError
-from essent.version import __version__
 
 # -- metadata ---------------------------------------------------------------------------------------------------------
 
 ABOUT, ARRAYS = "encoder.json", "state.safetensors"
 FORMAT = 1
 LAYOUTS = ("stock", "legacy")
-_ENTRY_TYPES: dict[str, tuple[type, ...]] = {
-    "recipe": (dict,),
-    "text": (str,),
-    "layers": (int,),
-    "max_length": (int, type(None)),
-    "texts_counted": (int, type(None)),
-    "portable": (bool,),
-    "reason": (str,),
-    "golden_texts": (list,),
+_ENTRIES = {
+    "recipe": mapping(ANYTHING),
+    "text": TEXT,
+    "layers": WHOLE,
+    "max_length": optional(WHOLE),
+    "texts_counted": optional(WHOLE),
+    "portable": one_of(True, False),
+    "reason": TEXT,
+    "golden_texts": listed(TEXT),
+    "provenance": mapping(ANYTHING),
+    "table": one_of("bare", "folded", None),
 }
-_TABLES = ("bare", "folded", None)
 
 
 def check_layout(layout: str) -> None:
@@ -101,40 +101,25 @@ def read_about(path: Path) -> dict[str, Any]:
     if metadata is None:
         raise ModelError(f"There is no file {str(path)!r}. Save the encoder with Encoder.save or essent save.")
     if metadata.get("format") != FORMAT:
-        raise ModelError(
-            f"{str(path)!r} has format {metadata.get('format')!r} (essent {metadata.get('essent')}); this essent "
-            f"{__version__} reads format {FORMAT}. Upgrade essent."
-        )
-    for name, allowed in _ENTRY_TYPES.items():
-        if name not in metadata or not isinstance(metadata[name], allowed):
-            kinds = " or ".join("null" if kind is type(None) else kind.__name__ for kind in allowed)
-            current = f"{metadata[name]!r:.60}" if name in metadata else "missing"
-            raise DamagedError(f"{path} is damaged: {name!r} must be {kinds}, but is {current}.")
-    if not all(isinstance(text, str) for text in metadata["golden_texts"]):
-        raise DamagedError(f"{path} is damaged: 'golden_texts' must be a list of strings.")
-    if not isinstance(metadata.get("provenance", {}), dict):
-        raise DamagedError(f"{path} is damaged: 'provenance' must be an object, not {metadata['provenance']!r:.60}.")
-    if metadata.get("table") not in _TABLES:
-        raise DamagedError(
-            f"{path} is damaged: 'table' must be 'bare', 'folded' or null, not {metadata['table']!r:.60}."
-        )
+        raise ModelError(f"{str(path)!r} has format {metadata.get('format')!r} instead of {FORMAT}. Upgrade essent.")
+    entries = {"provenance": {}, "table": None, **metadata}
+    for name, kind in _ENTRIES.items():
+        if name not in entries or not kind.allows(entries[name]):
+            current = f"{entries[name]!r:.60}" if name in entries else "missing"
+            raise DamagedError(f"{path} is damaged: {name!r} must be {kind.expected}, but is {current}.")
     return dict(metadata)
 
 
 def read_settings(root: Path) -> dict[str, Any]:
-    """Read config_sentence_transformers.json; {} if there is none.
+    """Read config_sentence_transformers.json of a checked folder; {} if there is none.
 
     Raises:
-        ModelError: not JSON, prompts that are not texts, or an unknown default prompt.
+        ModelError: an unknown default prompt.
     """
     settings = read_json(root / "config_sentence_transformers.json") or {}
     prompts, name = settings.get("prompts") or {}, settings.get("default_prompt_name")
-    if not isinstance(prompts, dict) or not all(isinstance(text, (str, type(None))) for text in prompts.values()):
-        raise ModelError(f"{str(root)!r}: prompts must be an object from names to texts, not {prompts!r:.60}.")
-    if name is not None and (not isinstance(name, str) or name not in prompts):
-        raise ModelError(
-            f"{str(root)!r}: the default prompt {name!r:.60} is not among the prompts ({', '.join(prompts) or 'none'})."
-        )
+    if name is not None and name not in prompts:
+        raise ModelError(f"{str(root)!r}: default prompt {name!r:.60}, not one of: {', '.join(prompts) or 'none'}.")
     return dict(settings)
 
 
@@ -155,10 +140,10 @@ def read_modules(name: str, hub: dict[str, Any]) -> list[dict[str, Any]] | None:
         ModelError: not JSON, or not a list of objects.
     """
     path = find_file(name, "modules.json", hub)
-    listed = None if path is None else read_json(path, list)
-    if listed is not None and not all(isinstance(module, dict) for module in listed):
-        raise ModelError(f"{path}: expected a list of objects, not {listed!r:.60}.")
-    return None if listed is None else list(listed)
+    modules: list[dict[str, Any]] | None = read_json(path, list)
+    if modules is not None and not all(isinstance(module, dict) for module in modules):
+        raise ModelError(f"{path}: expected a list of objects, not {modules!r:.60}.")
+    return modules
 
 
 def read_config(name: str, hub: dict[str, Any]) -> dict[str, Any] | None:
@@ -167,8 +152,8 @@ def read_config(name: str, hub: dict[str, Any]) -> dict[str, Any] | None:
     Raises:
         ModelError: not JSON, or not an object.
     """
-    path = find_file(name, "config.json", hub)
-    return None if path is None else read_json(path)
+    content: dict[str, Any] | None = read_json(find_file(name, "config.json", hub))
+    return content
 
 
 # -- weights ----------------------------------------------------------------------------------------------------------
@@ -252,10 +237,7 @@ def opening(name: str, options: Mapping[str, Any]) -> Iterator[None]:
         if not isinstance(error, (OSError, ValueError)) or not reason:
             reason = f"{type(error).__name__}: {reason}".rstrip(": ")
         kind = DamagedError if Path(name).is_dir() else ModelError
-        raise kind(
-            f"Cannot load the model {name!r}: {reason}. Give a folder with config.json, tokenizer.json and weights, or "
-            "a hub name while the hub can be reached (HF_HUB_OFFLINE=1 uses only what is cached)."
-        ) from error
+        raise kind(f"Cannot load the model {name!r}: {reason}. {EXPECTED}") from error
 
 
 def _keys(content: Any) -> Iterator[str]:

@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
@@ -31,39 +30,16 @@ STATE_FOLDER = "essent"  # the subfolder of essent's own files
 ENCODER, GRAPH = f"{STATE_FOLDER}/encoder.json", f"{STATE_FOLDER}/engine.json"  # the metadata of each kind of folder
 # Files that transformers and sentence-transformers look for in the folder of a text model, and files that engines look
 # for beside a graph. Vectors can depend on them. Other files are never opened.
-READ = (
-    "config.json",
-    "generation_config.json",
-    "*processor_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "vocab.txt",
-    "merges.txt",
-    "bpe.codes",
-    "tekken.json",
-    "*.model",  # vocabularies of sentencepiece and tiktoken; transformers uses the first file
-    "model*.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model*.bin",
-    "pytorch_model.bin.index.json",
-    "adapter_config.json",
-    "adapter_model.*",
-    "modules.json",
-    "config_sentence_transformers.json",
-    "sentence_*_config.json",
-    "wordembedding_config.json",
-    "*tokenizer_config.json",
-    "cnn_config.json",
-    "lstm_config.json",
-    "router_config.json",
-    "model.xml",
-    "model.bin",
-    "model.onnx",
-    "model.onnx.data",
-)
+READ = """
+    config.json generation_config.json *processor_config.json
+    tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json vocab.json vocab.txt merges.txt
+    bpe.codes tekken.json *.model
+    model*.safetensors model.safetensors.index.json pytorch_model*.bin pytorch_model.bin.index.json
+    adapter_config.json adapter_model.*
+    modules.json config_sentence_transformers.json sentence_*_config.json wordembedding_config.json
+    *tokenizer_config.json cnn_config.json lstm_config.json router_config.json
+    model.xml model.bin model.onnx model.onnx.data
+""".split()  # *.model: vocabularies of sentencepiece and tiktoken; transformers uses the first file
 
 
 def is_read(name: str) -> bool:
@@ -76,24 +52,20 @@ def is_read(name: str) -> bool:
 LARGEST = 32 * 2**20  # bytes of a JSON settings file; a tokenizer.json, which can be larger, is not read here
 
 
-def read_json(path: Path, kind: type = dict) -> Any:
+def read_json(path: Path | None, kind: type = dict) -> Any:
     """Read a JSON file; None if there is no such file.
 
     Raises:
-        DamagedError: too large, nested too deeply, not JSON, or not of this type; the message names the file.
+        DamagedError: too large, not JSON, or not of this type; the message names the file.
     """
-    if not path.is_file():
+    if path is None or not path.is_file():
         return None
     if (size := path.stat().st_size) > LARGEST:
         raise DamagedError(f"{path} has {size:,} bytes; a settings file can have at most {LARGEST:,}.")
     try:
         content = json.loads(path.read_text("utf-8"))
-    except RecursionError:
-        raise DamagedError(f"{path} is damaged: its JSON is nested too deeply.") from None
-    except ValueError as error:
-        raise DamagedError(f"{path} is damaged: it is not JSON: {error}") from error
-    except OSError as error:
-        raise DamagedError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise DamagedError(f"{path} is damaged: it is not JSON that can be read: {error}") from error
     if type(content) is not kind:
         raise DamagedError(f"{path} is damaged: expected a {kind.__name__}, found {content!r:.60}.")
     return content
@@ -189,26 +161,15 @@ def check_digests(root: Path, *, whole: bool) -> int:
             raise DamagedError(f"{path} is missing: it was saved with this model. {MEND}.")
         size = path.stat().st_size
         if size != entry["bytes"]:
-            raise DamagedError(
-                f"{path} has changed since it was saved: it has {size:,} bytes, not {entry['bytes']:,}. {MEND}."
-            )
+            raise DamagedError(f"{path} has changed since it was saved: it has {size:,} bytes. {MEND}.")
         if (whole or size <= SMALL) and digest_of_file(path) != entry["sha256"]:
             raise DamagedError(f"{path} has changed since it was saved: its SHA-256 differs. {MEND}.")
-    folders = {Path(name).parent for name in listed} | {Path(STATE_FOLDER)}
-    for path in _files_in(root, folders):
+    folders = {(root / name).parent for name in (*listed, DIGESTS)}
+    for path in sorted(path for folder in folders for path in folder.glob("*") if path.is_file()):
         name = path.relative_to(root).as_posix()
         if name not in listed and name not in NOT_LISTED and is_read(path.name):
-            raise DamagedError(
-                f"{path} was not saved with this model, but libraries that load the model would read it. Remove it, or "
-                "move it to another folder."
-            )
+            raise DamagedError(f"{path} was not saved with this model, but libraries would read it. Remove it.")
     return len(listed)
-
-
-def _files_in(root: Path, folders: set[Path]) -> Iterator[Path]:
-    for folder in sorted(folders):
-        if (root / folder).is_dir():
-            yield from (path for path in sorted((root / folder).iterdir()) if path.is_file())
 
 
 def _read_digests(root: Path) -> dict[str, dict[str, Any]]:
@@ -217,13 +178,10 @@ def _read_digests(root: Path) -> dict[str, dict[str, Any]]:
     if content is None:
         raise DamagedError(f"There is no file {path}: the folder has no digests of its files.")
     files = content.get("files")
-    if content.get("format") != FORMAT or not isinstance(files, dict):
+    if content.get("format") != FORMAT or not isinstance(files, dict) or not all(map(_is_entry, files, files.values())):
         raise DamagedError(
-            f"{path} is damaged, or was written by a newer essent: expected format {FORMAT} and a JSON object 'files'."
+            f"{path} is damaged, or of a newer essent: expected format {FORMAT}, bytes and sha256 of each file."
         )
-    for name, entry in files.items():
-        if not _is_entry(name, entry):
-            raise DamagedError(f"{path} is damaged: the entry {name!r:.80} must have 'bytes' and 'sha256'.")
     return files
 
 
@@ -241,59 +199,42 @@ def _is_entry(name: str, entry: Any) -> bool:
 # -- places -----------------------------------------------------------------------------------------------------------
 
 
-def check_places(root: Path, folder: Path | None = None, *, also: Collection[str] = ()) -> None:
+def check_places(root: Path, *folders: Path, also: Collection[str] = ()) -> None:
     """Raise an error for special files and links to files outside the model, among the files that libraries read.
 
     Args:
         root: the model's folder.
-        folder: a folder of the model; by default the root and essent's own subfolders.
+        folders: folders of the model; by default the root and essent's own subfolders.
         also: names of further files that are read.
 
     Raises:
         DamagedError: names the file and the fix.
     """
-    if folder is None:
-        for subfolder in (root, root / STATE_FOLDER, root / STATE_FOLDER / "tokenizer"):
-            check_places(root, subfolder, also=also)
-        return
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise DamagedError(f"{folder} cannot be read: {error.strerror or error}.") from error
-    inside = _real_folders(root)
-    if not any(folder.resolve().is_relative_to(real) for real in inside):
-        raise DamagedError(
-            f"{folder} is a link to a folder outside the model's folder. Replace the link with the files themselves."
-        )
-    whole = folder.is_relative_to(root / STATE_FOLDER)  # essent reads every file there
-    for entry in entries:
-        if whole or is_read(entry.name) or entry.name in also or entry.name.endswith(".safetensors"):
-            _check_entry(entry, inside)
+    inside = [root.resolve()]
+    inside += [folder.parent / "blobs" for folder in inside[0].parents if folder.name == "snapshots"]  # the hub's cache
+
+    def leaves(path: Path) -> bool:
+        return not any(path.resolve().is_relative_to(folder) for folder in inside)
+
+    for folder in folders or (root, root / STATE_FOLDER, root / STATE_FOLDER / "tokenizer"):
+        if leaves(folder):
+            raise DamagedError(f"{folder} is a link to a folder outside the model's folder. Replace it by the folder.")
+        whole = folder.is_relative_to(root / STATE_FOLDER)  # essent reads every file there
+        for path in sorted(folder.glob("*")):
+            if not (whole or is_read(path.name) or path.name in also or path.suffix == ".safetensors"):
+                continue
+            if path.is_symlink() and leaves(path):
+                raise DamagedError(
+                    f"{path} is a link to {os.readlink(path)!r}, outside the model's folder. Replace it by the file."
+                )
+            if path.exists() and not path.is_dir() and not path.is_file():
+                raise DamagedError(f"{path} is a pipe or a device, not a regular file. Remove it.")
 
 
 def is_inside(path: str) -> bool:
     """Whether a path named in a file of the folder is relative and stays inside the folder."""
     parts = PurePosixPath(path.replace("\\", "/"))
     return not parts.is_absolute() and ".." not in parts.parts and ":" not in path and "\0" not in path
-
-
-def _check_entry(entry: os.DirEntry[str], inside: tuple[Path, ...]) -> None:
-    path = Path(entry.path)
-    if entry.is_symlink() and not any(path.resolve().is_relative_to(folder) for folder in inside):
-        raise DamagedError(
-            f"{path} is a link to {os.readlink(path)!r}, outside the model's folder. Replace it by the file itself."
-        )
-    if not entry.is_dir() and path.exists() and not stat.S_ISREG(path.stat().st_mode):
-        raise DamagedError(f"{path} is a pipe or a device, not a regular file. Remove it.")
-
-
-def _real_folders(root: Path) -> tuple[Path, ...]:
-    """Return the allowed real locations: the model's folder, and in the hub's cache also the blobs that it links to."""
-    real_root = root.resolve()
-    stored = next((parent.parent / "blobs" for parent in real_root.parents if parent.name == "snapshots"), None)
-    return (real_root,) if stored is None else (real_root, stored)
 
 
 # -- replacing --------------------------------------------------------------------------------------------------------
@@ -314,9 +255,7 @@ def check_replaceable(path: Path, kind: str) -> None:
         return
     models = (GRAPH, ENCODER, "modules.json", "config.json")
     if model_file := next((name for name in models if (path / name).is_file()), None):
-        raise ModelError(
-            f"The folder {str(path)!r} holds another model ({model_file}), which would be lost. Choose another folder."
-        )
+        raise ModelError(f"The folder {str(path)!r} holds another model ({model_file}). Choose another folder.")
 
 
 def names_to_keep(path: Path, kind: str, older: Iterable[str] = ()) -> list[str]:

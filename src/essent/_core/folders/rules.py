@@ -29,11 +29,9 @@ def _number(value: Any) -> bool:
 
 
 def _has_path(value: Any) -> bool:
-    return (
-        any(map(_has_path, value))
-        if isinstance(value, list)
-        else bool(isinstance(value, str) and set("/\\") & set(value))
-    )
+    if isinstance(value, list):
+        return any(map(_has_path, value))
+    return isinstance(value, str) and bool(set("/\\") & set(value))
 
 
 TEXT = Kind("a string", lambda value: isinstance(value, str))
@@ -53,9 +51,19 @@ FILE_NAME = Kind(
 )
 
 
+WEIGHTS = Kind(
+    "the name of a safetensors file in the folder itself",
+    lambda value: (
+        isinstance(value, str)
+        and not set("/\\") & set(value)
+        and value.endswith((".safetensors", ".safetensors.index.json"))
+    ),
+)
+
+
 def optional(kind: Kind) -> Kind:
     """Allow null as well."""
-    return Kind(f"{kind.expected}, or null", lambda value: value is None or kind.allows(value))
+    return either(kind, NULL)
 
 
 def either(*kinds: Kind) -> Kind:
@@ -107,25 +115,22 @@ class Rule:
 
 # -- transformers -----------------------------------------------------------------------------------------------------
 
-ATTENTION = optional(one_of("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"))
-DTYPE = optional(one_of("float32", "float16", "bfloat16", "float64", "auto"))
-SIDE = one_of("left", "right")
+ATTENTION = one_of("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention", None)
+DTYPE = one_of("float32", "float16", "bfloat16", "float64", "auto", None)
 # Keys of a configuration that select other kernels, other weights or other number formats.
 STEERING: dict[str, Kind] = {
     **dict.fromkeys(
         ("attn_implementation", "_attn_implementation", "_attn_implementation_internal"),
         either(ATTENTION, mapping(ATTENTION)),
     ),
-    "_experts_implementation": optional(one_of("eager", "grouped_mm", "batched_mm")),
-    "experts_implementation": optional(one_of("eager", "grouped_mm", "batched_mm")),
+    **dict.fromkeys(
+        ("_experts_implementation", "experts_implementation"), one_of("eager", "grouped_mm", "batched_mm", None)
+    ),
     **dict.fromkeys(
         ("quantization_config", "compression_config", "distributed_config", "use_kernels", "kernel_config"),
-        either(NULL, one_of(False)),
+        one_of(None, False),
     ),
-    "transformers_weights": Kind(
-        "the name of a safetensors file in the folder itself, or null",
-        lambda v: v is None or (FILE_NAME.allows(v) and v.endswith((".safetensors", ".safetensors.index.json"))),
-    ),
+    "transformers_weights": optional(WEIGHTS),
     "torch_dtype": DTYPE,
     "dtype": DTYPE,
 }
@@ -133,7 +138,7 @@ STEERING: dict[str, Kind] = {
 SAFETY: dict[str, Kind] = {
     "trust_remote_code": one_of(False),
     "weights_only": one_of(True),
-    "use_safetensors": optional(one_of(True)),
+    "use_safetensors": one_of(True, None),
 }
 ELSEWHERE = dict.fromkeys(
     (
@@ -167,8 +172,7 @@ TOKENIZER = Rule(
         "trust_remote_code": one_of(False),
         "tokenizer_class": optional(TEXT),
         "model_max_length": optional(Kind("a number above 0", lambda value: _number(value) and value > 0)),
-        "padding_side": SIDE,
-        "truncation_side": SIDE,
+        **dict.fromkeys(("padding_side", "truncation_side"), one_of("left", "right")),
         "added_tokens_decoder": mapping(mapping(ANYTHING)),
         "model_input_names": listed(TEXT),
         **{f"{name}_token": _TOKEN for name in _TOKENS},
@@ -194,17 +198,13 @@ SPECIAL_TOKENS = Rule(
 SENTENCE_TRANSFORMERS: dict[str, Kind] = {
     "prompts": optional(mapping(optional(TEXT))),
     "default_prompt_name": optional(TEXT),
-    "similarity_fn_name": optional(one_of("cosine", "dot", "euclidean", "manhattan")),
+    "similarity_fn_name": one_of("cosine", "dot", "euclidean", "manhattan", None),
     "truncate_dim": optional(Kind("a whole number above 0", lambda value: _whole(value) and value > 0)),
     "model_type": TEXT,
 }
 MODULE = Rule({"name": TEXT, "path": TEXT, "type": TEXT, "kwargs": listed(TEXT)})
 OLD_ARGUMENTS = {"model_args": "model_kwargs", "config_args": "config_kwargs", "tokenizer_args": "processor_kwargs"}
 _WORD_TOKENIZERS = ("TransformersTokenizerWrapper", "WhitespaceTokenizer", "PhraseTokenizer")
-
-
-def _is_word_tokenizer(value: Any) -> bool:
-    return isinstance(value, str) and is_stock_class(value, _WORD_TOKENIZERS)
 
 
 def is_stock_class(path: str, names: Collection[str]) -> bool:
@@ -225,7 +225,10 @@ MODULE_SETTINGS = Rule(
             "a class of torch.nn, such as 'torch.nn.modules.linear.Identity'",
             lambda value: isinstance(value, str) and value.startswith("torch.nn."),
         ),
-        "tokenizer_class": Kind("a tokenizer of sentence-transformers", _is_word_tokenizer),
+        "tokenizer_class": Kind(
+            "a tokenizer of sentence-transformers",
+            lambda value: isinstance(value, str) and is_stock_class(value, _WORD_TOKENIZERS),
+        ),
     },
     endings={"_name_or_path": NULL},
 )
