@@ -1,121 +1,77 @@
-"""Names that lead nowhere: said at once, not after every file was asked for six times.
-
-In processes of their own, since huggingface_hub reads its settings when it is imported and the tests block sockets.
-"""
+"""Names that lead nowhere: said at once, not after every file was asked for six times."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from essent import Encoder
+from essent._core import hub
 from essent._core.hub import reach_model
-from essent.errors import ModelError
-from waiting import LIMIT
-
-CLOSED = "http://127.0.0.1:9"  # the port of the discard service: nobody listens
-ASK = """
-import json, sys, time
-from importlib import import_module
-import sentence_transformers, transformers
-waits = []
-time.sleep = waits.append  # huggingface_hub sleeps before it asks again
-for module, function, *arguments in json.loads(sys.argv[1]):
-    waits.clear()
-    try:
-        getattr(import_module("essent." + module), function)(*arguments)
-        said = ["nothing", ""]
-    except Exception as error:
-        said = [type(error).__name__, str(error)]
-    print(json.dumps([*said, sum(waits)]))
-"""
-SERVE = """
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-class Nothing(BaseHTTPRequestHandler):
-    def do_HEAD(self):
-        self.send_response(404)
-        self.end_headers()
-server = ThreadingHTTPServer(("127.0.0.1", 0), Nothing)
-print(server.server_port, flush=True)
-server.serve_forever()
-"""
+from essent.errors import EssentError, ModelError
+from essent.lab.minimal_pairs.resources import MaskedModel
+from essent.lab.templates.generate import Generator
+from essent.tasks.data import hub_rows
 
 
-def ask(calls: list[list[str | None]], endpoint: str, home: Path, **environment: str) -> list[tuple[str, str, float]]:
-    """Of each call (module, function, arguments) the error and the seconds of its sleeps, where it may ask that hub."""
-    variables = {key: value for key, value in os.environ.items() if key != "HF_HUB_OFFLINE"}
-    settings = {
-        **variables,
-        "HF_ENDPOINT": endpoint,
-        "HF_HOME": str(home),
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        **environment,
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", ASK, json.dumps(calls)], env=settings, capture_output=True, text=True, timeout=LIMIT
-    )
-    assert done.returncode == 0, done.stderr
-    return [tuple(json.loads(line)) for line in done.stdout.splitlines()[-len(calls) :]]
+@pytest.fixture
+def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub cannot be reached, as the tests block sockets; a library that would ask again fails."""
+
+    def refuse(seconds: float) -> None:
+        raise AssertionError(f"it waits {seconds} s to ask again")
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(hub, "_answers", {})
+    monkeypatch.setattr(time, "sleep", refuse)
 
 
-@pytest.mark.slow  # a process of its own, which imports everything
-def test_offline_a_wrong_name_fails_at_once_and_the_cache_is_read(bert: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("unreachable")
+@pytest.mark.parametrize(
+    "load",
+    [
+        lambda: Encoder("nobody/no-such-model"),
+        lambda: Encoder("no-such-model", "mean"),
+        lambda: MaskedModel("nobody/no-such-model"),
+        lambda: Generator("nobody/no-such-model"),
+        lambda: hub_rows("nobody/no-such-data", None, "test", "--data-folder DIR"),
+    ],
+)
+def test_a_wrong_name_fails_at_once(load: Callable[[], Any]) -> None:
+    with pytest.raises(EssentError, match=r"neither a folder nor cached, and .* cannot be reached"):
+        load()
+
+
+@pytest.mark.usefixtures("unreachable")
+def test_the_cache_is_read(bert: Path, tmp_path: Path) -> None:
     commit = "0123456789012345678901234567890123456789"
-    store = tmp_path / "hub" / "models--nobody--tiny"
+    store = tmp_path / "models--nobody--tiny"
     (store / "refs").mkdir(parents=True)
     (store / "refs" / "main").write_text(commit)
     (store / "snapshots").mkdir()
     (store / "snapshots" / commit).symlink_to(bert)
-    wrong = [
-        ["encoder", "Encoder", "nobody/no-such-model"],
-        ["encoder", "Encoder", "no-such-model", "mean"],
-        ["lab.minimal_pairs.resources", "MaskedModel", "nobody/no-such-model"],
-        ["lab.templates.generate", "Generator", "nobody/no-such-model"],
-        ["tasks.data", "hub_rows", "nobody/no-such-data", None, "test", "--data-folder DIR"],
-    ]
-    wrong_names = [["encoder", "Encoder", name, "mean"] for name in ("my model", "nobody/tiny")]
-    *refused, named, read = ask([*wrong, *wrong_names], CLOSED, tmp_path)
-    check_the_name_is_refused(*named)
-    for (module, *_), (name, message, seconds) in zip(wrong, refused, strict=True):
-        assert name == ("DataError" if module == "tasks.data" else "ModelError")
-        assert f"neither a folder nor cached, and {CLOSED} cannot be reached" in message
-        assert seconds == 0  # huggingface_hub alone takes minutes
-    assert read == ("nothing", "", 0)
+    assert Encoder("nobody/tiny", "mean", cache_folder=str(tmp_path)).encode(["dogs"]).any()
 
 
-def check_the_name_is_refused(name: str, message: str, seconds: float) -> None:
-    """What no repository can be called is refused for its name."""
-    assert name == "ModelError"
-    assert "'my model'" in message
-    assert "Repo id must" in message
-    assert "cannot be reached" not in message
-    assert seconds == 0
+@pytest.mark.usefixtures("unreachable")
+def test_what_no_repository_can_be_called_is_refused_for_its_name() -> None:
     assert reach_model("my model", {"revision": "main"}) == {"revision": "main"}
+    with pytest.raises(ModelError, match=r"'my model'.*Repo id must"):
+        Encoder("my model", "mean")
 
 
-@pytest.mark.slow  # processes of its own, which import everything
-def test_a_reachable_hub_is_queried(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVE], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as server:
-        try:
-            assert server.stdout is not None
-            endpoint = f"http://127.0.0.1:{int(server.stdout.readline())}"
-            [(name, message, _)] = ask([["encoder", "Encoder", "nobody/no-such-model", "mean"]], endpoint, tmp_path)
-        finally:
-            server.terminate()
-    assert name == "ModelError"
-    assert "cannot be reached" not in message
-    assert "Cannot load the model 'nobody/no-such-model'" in message
-
-
-def test_hf_hub_offline_sends_no_request() -> None:
+def test_a_reachable_hub_and_offline_mode_add_no_options(monkeypatch: pytest.MonkeyPatch) -> None:
     for options in ({}, {"local_files_only": True}):  # the tests run with HF_HUB_OFFLINE, without sockets
         assert reach_model("nobody/no-such-model", options) == options
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(hub, "_answers", {})
+    monkeypatch.setattr("huggingface_hub.utils.get_session", lambda: SimpleNamespace(head=lambda *_, **__: None))
+    assert reach_model("nobody/no-such-model") == {}
 
 
 @pytest.mark.parametrize("name", ["./no-such-folder", "/no/such/folder", "a/b/c"])

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 STATIC_TEXTS = ("A man is playing a large flute.", "How far is the moon from the earth?")
-NO_FRAME = Frame((), ())
 OWN_TOLERANCE = 1e-4  # formats below float32: differences of the same graph between batches
 
 
@@ -132,17 +131,15 @@ def prepare(name_and_model: str, engine: str, folder: Path, precision: str = AUT
     verified = verify(source) if is_saved else None
     chosen = EngineChoice(engine, precision)
     static = served_static(source) if chosen.is_default else None
-    encoder: Any
-    texts: Sequence[str]
-    weights: np.ndarray | None
-    dropped: tuple[int, ...]
+    encoder: Any = static
+    texts: Sequence[str] = STATIC_TEXTS
+    pad_id, tolerance = 0, 1e-5
     if static is not None:
-        encoder, table = static, static.table
-        dropped = () if table.dropped is None else (table.dropped,)
-        reading = Reading(table.tokenizer.to_str(), NO_FRAME, table.limit, table.cuts_left, dropped)
-        recipe, texts = verified.recipe if verified else repr(static), STATIC_TEXTS
-        weights = np.ones(reading.size) if table.weights is None else table.weights
-        loaded, pad_id, tolerance = ("static", source, str(table.rows.dtype)), 0, 1e-5
+        table, recipe = static.table, verified.recipe if verified else repr(static)
+        dropped = tuple(token for token in (table.dropped,) if token is not None)
+        reading = Reading(table.tokenizer.to_str(), Frame((), ()), table.limit, table.cuts_left, dropped)
+        weights: np.ndarray | None = np.ones(reading.size) if table.weights is None else table.weights
+        loaded = ("static", source, str(table.rows.dtype))
     else:
         encoder, weights, graph_folder = _load(name, source, chosen, folder)
         recipe = str(encoder.recipe)

@@ -190,7 +190,7 @@ ATTACKS: dict[str, tuple[Any, ...]] = {
     ),
     "a_kernel_of_the_hub_in_a_list": ("stages", "attn_implementation", set_keys("config.json", parts=[KERNEL])),
     "a_route_of_its_own": (
-        "router", "payload.EvilModel.* would run code", add_code(),
+        "router", r"payload\.EvilModule.* would run code", add_code(),
         add_route("query_9_Evil", "payload.EvilModule"),
     ),
     "a_route_outside": ("router", OUTSIDE, add_route("../elsewhere", "sentence_transformers.models.Transformer")),
