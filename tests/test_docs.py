@@ -23,8 +23,7 @@ from command_line import PROGRAM, run, write_rows
 from essent import NAMED, TEMPLATES
 from essent.cli.check import PROBLEMS
 from essent.encoder.encoder import Encoder
-from essent.encoder.saving.static_table import NoStockModulesError
-from essent.encoder.saving.stock_modules import stock_modules
+from essent.encoder.saving.stock_modules import NoStockModulesError, stock_modules
 from essent.lab.minimal_pairs.parsing import PIPELINES
 from essent.lab.reproduce.tables import tables
 from essent.recipe.pooling import reductions

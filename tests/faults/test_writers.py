@@ -124,7 +124,7 @@ def test_the_cache_of_vectors(tmp_path: Path) -> None:
         assert state.run(read) == [], f"After a death at {state} the cache does not keep rows any more."
         assert not state.leftovers
         sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
-        assert {sizes["a.f32"] // 24, sizes["b.f32"] // 12, sizes["a.names"] // 36} == {11}, (str(state), sizes)
+        assert {sizes["a.rows"] // (36 + 24), sizes["b.rows"] // (36 + 12)} == {11}, (str(state), sizes)
     assert points
 
 

@@ -46,8 +46,7 @@ from essent.model.capabilities import (
     is_relative,
     switch_causal_attention_off,
 )
-from essent.model.mlm_head import MaskedLMHead, load_masked, names_mlm_head
-from essent.model.output_embedding import find_output_embedding, read_moments
+from essent.model.mlm_head import MaskedLMHead, find_output_embedding, load_masked, names_mlm_head, read_moments
 from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
 from essent.model.weights import Shapes, check_sizes, reports_hidden, require_rows, require_weights
 from essent.model.word_vectors import is_word_vectors, word_model

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from essent.encoder.saving.static_table import rounded
+from essent.encoder.saving.stock_modules import rounded
 from essent.recipe.tokens.ids import count_tokens, text_ids
 from essent.static.held_out import MOST, SEED
 from essent.static.table import PAIRS, Choice, Material, agreement, rank_agreement, reduce_table

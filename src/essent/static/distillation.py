@@ -19,7 +19,7 @@ from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.plan import Plan
 from essent.encoder.pipeline.shared_pass import as_module
-from essent.encoder.saving.static_table import UNIT
+from essent.encoder.saving.stock_modules import UNIT
 from essent.errors import InputError, RecipeError
 from essent.model.backbone import Backbone
 from essent.model.loading import load

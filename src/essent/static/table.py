@@ -22,7 +22,7 @@ import numpy as np
 from scipy import sparse, stats
 from tqdm.auto import tqdm
 
-from essent.encoder.saving.static_table import STORED
+from essent.encoder.saving.stock_modules import STORED
 from essent.errors import InputError, RecipeError
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.affine import AffineShaper

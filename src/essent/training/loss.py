@@ -26,8 +26,7 @@ from torch.nn import functional
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.plan import Plan
 from essent.encoder.saving.save import SavableModule
-from essent.encoder.saving.static_table import NoStockModulesError
-from essent.encoder.saving.stock_modules import stock_modules
+from essent.encoder.saving.stock_modules import NoStockModulesError, stock_modules
 from essent.errors import InputError, RecipeError
 from essent.model.backbone import Backbone
 from essent.model.capabilities import capabilities_of

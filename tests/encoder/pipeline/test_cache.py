@@ -55,25 +55,23 @@ def test_each_distinct_text_is_computed_a_single_time(tmp_path: Path, persistent
         PooledCache(tmp_path / "file")
 
 
-DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
-    "zeros": ("f32", lambda rows: rows[:12] + bytes(12) + rows[24:]),  # what a power failure may leave
-    "flip": ("f32", lambda rows: rows[:17] + bytes([rows[17] ^ 1]) + rows[18:]),
-    "another's row": ("f32", lambda rows: rows[:12] + rows[24:] + rows[12:24]),
-    "another's name": ("names", lambda names: names[:36] + names[72:] + names[36:72]),
-    "half a row": ("f32", lambda rows: rows[:-5]),  # a kill
-    "half a name": ("names", lambda names: names[:-5]),
-    "shorter": ("f32", lambda rows: rows[:12]),
-    "gone": ("f32", lambda rows: b""),
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {  # records of 32 + 4 + 12 bytes
+    "zeros": lambda rows: rows[:84] + bytes(12) + rows[96:],  # what a power failure may leave
+    "flip": lambda rows: rows[:90] + bytes([rows[90] ^ 1]) + rows[91:],
+    "another's row": lambda rows: rows[:84] + rows[132:144] + rows[96:],
+    "another's name": lambda rows: rows[:48] + rows[96:128] + rows[80:96] + rows[48:80] + rows[128:],
+    "half a row": lambda rows: rows[:-5],  # a kill
+    "shorter": lambda rows: rows[:48],
+    "gone": lambda rows: b"",
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_rows_are_recomputed(tmp_path: Path, damage: str) -> None:
     """A wrong row is never given, and the others stay."""
-    cache, (suffix, change) = PooledCache(tmp_path), DAMAGES[damage]
+    cache, path = PooledCache(tmp_path), tmp_path / "a.rows"
     cache.vectors(["a"], (3,), ["x", "yy", "zzz"], Counting((3,)))
-    path = tmp_path / f"a.{suffix}"
-    path.write_bytes(change(path.read_bytes()))
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
     if damage == "gone":
         path.unlink()
     for again in (cache, PooledCache(tmp_path)):  # one that has listed the rows before, and a later run
@@ -102,7 +100,7 @@ def test_two_caches_on_a_folder(tmp_path: Path) -> None:
     np.testing.assert_array_equal(stored[:, 0], [4, 3, 1])
     (stored,) = first.vectors(["a"], (3,), ["vvvv", "yy", "x"], Counting((3,)))
     np.testing.assert_array_equal(stored[:, 0], [4, 2, 1])
-    assert (tmp_path / "a.f32").stat().st_size == 4 * 3 * 4  # every text once
+    assert (tmp_path / "a.rows").stat().st_size == 4 * (32 + 4 + 3 * 4)  # every text once
 
 
 WRITES = """

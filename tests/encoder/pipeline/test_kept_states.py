@@ -80,10 +80,10 @@ def test_without_room_every_recipe_has_its_pass(
         vectors = on(shell, recipe, store).encode(TEXTS, batch_size=1)
         assert store.size <= room
     np.testing.assert_allclose(vectors, expected, atol=2e-5)
-    cached_count = len(next(iter(store._entries.values())).kept)
+    cached_count = len(store.states)
     assert sum(passes) == len(TEXTS) - cached_count
     assert (cached_count > 0) == (room == 60_000)
-    assert store.size == sum(states.bytes for states in next(iter(store._entries.values())).kept.values())
+    assert store.size == sum(states.bytes for states in store.states.values())
 
 
 def test_states_depend_on_length_limit_and_weights(bert: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_second_model_replaces_the_first(shell_of: Callable[[str], SentenceTra
         for recipe in ("mean", "cls", "first-last"):
             vectors = on(shell_of(family), recipe, store).encode(TEXTS)
             np.testing.assert_allclose(vectors, Encoder(shell_of(family), recipe).encode(TEXTS), atol=2e-5)
-    assert len(store._entries) == 1
+    assert len(store.states) == len(TEXTS)
     store.clear()
     assert store.size == 0
     encoder = on(shell_of("bert"), "mean", store)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import essent.model.word_vector_file
+import essent.model.word_vectors
 from essent.errors import DataError, InputError, MissingDependencyError
 from essent.model.word_vectors import WordVectors, is_word_vectors, read_word_vectors
 
@@ -52,7 +52,7 @@ def test_every_format_gives_the_same_table(
     name: str, mark: bytes, block: int, packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gzipped or not, in blocks of any size, with a byte order mark or without."""
-    monkeypatch.setattr(essent.model.word_vector_file, "BLOCK", block)  # rows that end in the next block
+    monkeypatch.setattr(essent.model.word_vectors, "BLOCK", block)  # rows that end in the next block
     path = tmp_path / "any.name"
     path.write_bytes(gzip.compress(mark + FORMATS[name]) if packed else mark + FORMATS[name])
     read_vectors = read_word_vectors(path)

@@ -1,8 +1,8 @@
 """Caches of pooled vectors and hidden states, which avoid repeated passes over the same texts.
 
 Pooled vectors are rows by (recipe and token counts, text), in files of a temporary folder, or of a permanent one that
-several processes can share. Texts are identified by their SHA-256 and never written. A row whose checksum differs is
-computed again.
+several processes can share: one file per recipe, to which records are appended. Texts are identified by their SHA-256
+and never written. A row whose checksum differs is computed again.
 
 Hidden states stay in memory, for other recipes and for new token counts: a grid search runs one recipe after the other,
 on each fold of the same texts. The second pass of a text stores the states of all its layers and the diagonals of all
@@ -17,10 +17,10 @@ import tempfile
 import weakref
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -38,8 +38,6 @@ from essent.recipe.types import Hidden, RequiredOutputs, States, Tokens
 
 MOST_SEEN = 2**20  # maximum number of texts whose first pass is recorded
 FLOAT = np.dtype("<f4")
-ENTRY = np.dtype([("text", "V32"), ("check", "<u4")])  # SHA-256 of a text, CRC-32 of it and its row
-Listed = dict[bytes, tuple[int, int]]  # text -> its row and check
 
 
 class PooledCache:
@@ -54,23 +52,23 @@ class PooledCache:
 
     def __init__(self, folder: str | Path | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="essent-cache-") if folder is None else folder)
-        self.kept = folder is not None
+        self.is_permanent = folder is not None
         if folder is None:
             weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         if self.folder.exists() and not self.folder.is_dir():
             raise DataError(f"The cache {self.folder} is a file. Choose a folder.")
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = FileLock(self.folder / "lock")
-        self._listed: dict[str, Listed] = {}
+        self._listed: dict[str, dict[bytes, int]] = {}  # key -> text -> record
 
     def __reduce__(self) -> tuple[type[PooledCache], tuple[Path | None]]:
         """Copies share a permanent folder; the copy of a temporary cache starts empty."""
-        return PooledCache, (self.folder if self.kept else None,)
+        return PooledCache, (self.folder if self.is_permanent else None,)
 
     @property
     def size(self) -> int:
         """The size of the rows in bytes."""
-        return sum(file.stat().st_size for file in self.folder.glob("*.f32"))
+        return sum(file.stat().st_size for file in self.folder.glob("*.rows"))
 
     def vectors(
         self,
@@ -99,64 +97,55 @@ class PooledCache:
         chosen = [row_by_text[text] for text in texts]
         return [rows if len(names) == len(texts) else rows[chosen] for rows, _ in stored]
 
-    def _path(self, key: str, suffix: str) -> Path:
-        return self.folder / f"{key}.{suffix}"
+    def _records(self, key: str, width: int) -> np.ndarray:
+        """Return the complete records of a key (M,), not loaded; a killed run may have written a part of one more."""
+        path, kind = self.folder / f"{key}.rows", record_of(width)
+        count = path.stat().st_size // kind.itemsize if path.is_file() else 0
+        return np.asarray(np.memmap(path, kind, "r", shape=(count,))) if count else np.empty(0, kind)
 
     def _read(self, key: str, width: int, names: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
         """Read the stored rows (N,K) of texts, and which of them are present and undamaged: (N,) bool."""
         if key not in self._listed:
-            with self._lock:
-                self._listed[key] = self._list(key, width)
-        listed = self._listed[key]
-        rows, is_stored = np.zeros((len(names), width), FLOAT), np.array([name in listed for name in names], bool)
-        row_indices = [listed[name][0] for name in names if name in listed]
-        if row_indices:
-            try:
-                stored = np.memmap(self._path(key, "f32"), FLOAT, "r", shape=(max(row_indices) + 1, width))
-            except (OSError, ValueError):  # removed or truncated since it was listed
-                return rows, np.zeros(len(names), bool)
-            rows[is_stored] = stored[row_indices]
-            is_stored &= [
-                has and listed[name][1] == _check(name, row)
-                for name, row, has in zip(names, rows, is_stored, strict=True)
-            ]
+            self._listed[key] = _listed(self._records(key, width))
+        listed, records = self._listed[key], self._records(key, width)
+        indices = np.array([listed.get(name, len(records)) for name in names], np.int64)
+        is_stored = indices < len(records)  # the file may have been removed or truncated since it was listed
+        chosen = records[indices[is_stored]]
+        rows = np.zeros((len(names), width), FLOAT)
+        rows[is_stored] = chosen["row"]
+        checks = map(_check, compress(names, is_stored), chosen["row"])
+        is_stored[is_stored] = chosen["check"] == np.fromiter(checks, np.uint32, len(chosen))
         return rows, is_stored
 
-    def _list(self, key: str, width: int) -> Listed:
-        """List text -> row and checksum; incomplete rows or names of a killed run are truncated.
-
-        If a text is listed twice, its last row counts: the first was damaged.
-        """
-        names, vectors = self._path(key, "names"), self._path(key, "f32")
-        listed = np.fromfile(names, ENTRY) if names.is_file() else np.empty(0, ENTRY)  # a partial entry is not read
-        size = vectors.stat().st_size if vectors.is_file() else 0
-        complete = min(len(listed), size // (width * FLOAT.itemsize))
-        for path, length in ((names, ENTRY.itemsize), (vectors, width * FLOAT.itemsize)):
-            with path.open("ab") as file:
-                file.truncate(complete * length)
-        entries = listed[:complete].tolist()
-        return {name: (row, check) for row, (name, check) in enumerate(entries)}
-
     def _append(self, key: str, width: int, names: Sequence[bytes], vectors: np.ndarray) -> None:
-        """Append missing or damaged rows, unless another process has written them meanwhile.
-
-        Rows are flushed to the disk before their names, so that a name never refers to a lost row.
-        """
+        """Append missing or damaged rows, unless another process has written them meanwhile."""
         if not names:
             return
-        before = self._listed[key]
+        path, before = self.folder / f"{key}.rows", self._listed[key]
         with self._lock:
-            listed = self._listed[key] = self._list(key, width)
-            new = [at for at, name in enumerate(names) if name not in listed or listed[name] == before.get(name)]
-            first = self._path(key, "f32").stat().st_size // (width * FLOAT.itemsize)
-            checks = [_check(names[at], vectors[at]) for at in new]
-            entries = np.array([(names[at], check) for at, check in zip(new, checks, strict=True)], ENTRY)
-            for suffix, added in (("f32", vectors[new]), ("names", entries)):
-                with self._path(key, suffix).open("ab") as file:
-                    file.write(added.tobytes())
-                if self.kept:
-                    sync(self._path(key, suffix))
-        listed.update({names[at]: (first + row, checks[row]) for row, at in enumerate(new)})
+            records = self._records(key, width)
+            listed = self._listed[key] = _listed(records)
+            new = [at for at, name in enumerate(names) if listed.get(name) == before.get(name)]
+            added = np.empty(len(new), records.dtype)
+            added["text"] = np.frombuffer(b"".join(names[at] for at in new), "V32")
+            added["row"] = vectors[new]
+            added["check"] = [_check(names[at], vectors[at]) for at in new]
+            with path.open("ab") as file:
+                file.truncate(records.nbytes)
+                file.write(added.tobytes())
+            if self.is_permanent:
+                sync(path)
+        listed.update({names[at]: len(records) + row for row, at in enumerate(new)})
+
+
+def record_of(width: int) -> np.dtype[Any]:
+    """Return the type of a record: SHA-256 of a text, CRC-32 of it and its row, the row (K,)."""
+    return np.dtype([("text", "V32"), ("check", "<u4"), ("row", FLOAT, (width,))])
+
+
+def _listed(records: np.ndarray) -> dict[bytes, int]:
+    """Return text -> its last record: an earlier one was damaged."""
+    return {name: record for record, name in enumerate(records["text"].tolist())}
 
 
 def _check(name: bytes, row: np.ndarray) -> int:
@@ -179,19 +168,17 @@ class TextStates(NamedTuple):
         return self.layers.nbytes + self.diagonals.nbytes
 
 
-@dataclass
-class Entry:
-    """The texts of one model, frame and maximum length: those that had a pass, and their cached states."""
-
-    seen: set[int] = field(default_factory=set)  # hashes
-    kept: dict[str, TextStates] = field(default_factory=dict)
+TextKey = tuple[Frame, "int | None", str]  # frame, maximum length, text
 
 
 class StatesStore:
-    """A store of states by model, frame, maximum length and text; opened with another model, it is emptied.
+    """A store of states by frame, maximum length and text; opened with another model, it is emptied.
 
     Args:
         most: maximum size of the states in bytes.
+
+    Attributes:
+        seen: hashes of the keys of the texts that had a pass.
     """
 
     def __init__(self, most: int) -> None:
@@ -202,22 +189,21 @@ class StatesStore:
     def clear(self) -> None:
         """Remove all states."""
         self.size, self._model = 0, ""
-        self._entries: dict[tuple[Frame, int | None], Entry] = {}
+        self.seen: set[int] = set()
+        self.states: dict[TextKey, TextStates] = {}
 
-    def entry(self, model: str, frame: Frame, max_seq_length: int | None) -> Entry:
-        """Return the entry of the texts; a model other than the last one clears the store."""
+    def open(self, model: str) -> None:
+        """Prepare for the texts of a model; another one than the last clears the store."""
         with self._one_writer:
             if model != self._model:
                 self.clear()
                 self._model = model
-            return self._entries.setdefault((frame, max_seq_length), Entry())
 
-    def keep(self, entry: Entry, text: str, states: TextStates) -> None:
-        """Store a text's states, unless they do not fit, or their entry was removed meanwhile."""
+    def add(self, model: str, key: TextKey, states: TextStates) -> None:
+        """Store a text's states, unless they do not fit, or the store was opened with another model meanwhile."""
         with self._one_writer:
-            is_known = any(entry is known for known in self._entries.values())
-            if is_known and text not in entry.kept and self.size + states.bytes <= self.most:
-                entry.kept[text] = states
+            if model == self._model and key not in self.states and self.size + states.bytes <= self.most:
+                self.states[key] = states
                 self.size += states.bytes
 
 
@@ -254,42 +240,45 @@ class KeptStates:
         if any(parameters.get(name) != value.data_ptr() for name, value in module.backbone.state_dict().items()):
             return compute(texts)  # of another model
         if module.plan.required.attention_states or len(module.plan.frames) > 1 or is_hybrid(self.whole.model.config):
-            return compute(texts)  # no room for attention states, one frame per entry, no heads to store in a hybrid
-        entry = self.store.entry(digest_of_backbone(self.whole), module.plan.frame, module.backbone.max_seq_length)
+            return compute(texts)  # no room for attention states, one frame per text, no heads to store in a hybrid
+        model = digest_of_backbone(self.whole)
+        self.store.open(model)
+        keys = {text: (module.plan.frame, module.backbone.max_seq_length, text) for text in texts}
         ids = dict(zip(texts, module.ids(texts), strict=True))
-        again = [text for text in texts if hash(text) in entry.seen and text not in entry.kept]
-        self._run(module, entry, {text: ids[text] for text in again}, batch_size)
-        if len(entry.seen) < MOST_SEEN:
-            entry.seen.update(map(hash, texts))
+        again = [text for text in texts if hash(keys[text]) in self.store.seen and keys[text] not in self.store.states]
+        self._run(module, model, {keys[text]: ids[text] for text in again}, batch_size)
+        if len(self.store.seen) < MOST_SEEN:
+            self.store.seen.update(map(hash, keys.values()))
+        cached = {text: states for text in texts if (states := self.store.states.get(keys[text])) is not None}
         vectors = torch.empty(len(texts), module.plan.width)
         row_by_text = {text: row for row, text in enumerate(texts)}
-        cached = [text for text in texts if text in entry.kept]
-        if lacking := [text for text in texts if text not in entry.kept]:
+        if lacking := [text for text in texts if text not in cached]:
             vectors[[row_by_text[text] for text in lacking]] = compute(lacking).float().cpu()
-        for chosen in batches([len(ids[text]) for text in cached], batch_size):
-            batch = [cached[i] for i in chosen]
-            pooled = self._pooled(module, [ids[text] for text in batch], [entry.kept[text] for text in batch])
+        in_order = list(cached)
+        for chosen in batches([len(ids[text]) for text in in_order], batch_size):
+            batch = [in_order[i] for i in chosen]
+            pooled = self._pooled(module, [ids[text] for text in batch], [cached[text] for text in batch])
             vectors[[row_by_text[text] for text in batch]] = pooled.float().cpu()
         return vectors
 
-    def _run(self, module: RecipeModule, entry: Entry, ids: dict[str, list[int]], batch_size: int) -> None:
+    def _run(self, module: RecipeModule, model: str, ids: dict[TextKey, list[int]], batch_size: int) -> None:
         """Run texts that had a pass before, and store all their layers and diagonals, while there is memory."""
-        texts, layers = list(ids), range(self.whole.last + 1)
+        keys, layers = list(ids), range(self.whole.last + 1)
         everything = RequiredOutputs(frozenset(layers), attention_heads=frozenset(self.heads))
         bytes_per_token = len(layers) * self.whole.dimensions * self.whole.static_table.element_size()  # at least
         self.whole.eval()
-        for chosen in batches([len(ids[text]) for text in texts], batch_size):
-            batch = [texts[i] for i in chosen]
-            tokens = self._batch(module, [ids[text] for text in batch])
+        for chosen in batches([len(ids[key]) for key in keys], batch_size):
+            batch = [keys[i] for i in chosen]
+            tokens = self._batch(module, [ids[key] for key in batch])
             lengths = tokens.attention_mask.sum(dim=1).tolist()
             if self.store.size + sum(lengths) * bytes_per_token > self.store.most:
                 return  # computing all layers would be wasted
             states = self.whole.states(tokens, everything)
             hidden = torch.stack([states.hidden[layer] for layer in layers], dim=1)  # (B,L+1,T,D)
             diagonals = torch.stack([states.diagonals[head] for head in self.heads], dim=1)  # (B,H,T)
-            for row, (text, length) in enumerate(zip(batch, lengths, strict=True)):
+            for row, (key, length) in enumerate(zip(batch, lengths, strict=True)):
                 own = (values[row, :, :length].cpu().clone() for values in (hidden, diagonals))
-                self.store.keep(entry, text, TextStates(*own))
+                self.store.add(model, key, TextStates(*own))
 
     def _pooled(self, module: RecipeModule, ids: list[list[int]], cached: list[TextStates]) -> torch.Tensor:
         """Compute the vectors (B,K) of a batch from the cached states of its texts."""

@@ -19,8 +19,7 @@ from essent.errors import UnsupportedRecipeError
 from essent.model.backbone import Backbone
 from essent.model.capabilities import capabilities_of, check_recipe
 from essent.model.loading import required_outputs_of
-from essent.model.mlm_head import expected_rows
-from essent.model.output_embedding import moments_of
+from essent.model.mlm_head import expected_rows, moments_of
 from essent.model.template import check_room, debias, make_frame
 from essent.recipe.pooling import Reduction, mix_sources, reductions
 from essent.recipe.recipe import Recipe

@@ -26,7 +26,7 @@ from essent._core.folders.files import STATE_FOLDER, check_digests, damage_named
 from essent._core.hub import file_options
 from essent.encoder.pipeline.module import RecipeModule
 from essent.encoder.saving.save import SavableModule
-from essent.encoder.saving.static_table import read_table
+from essent.encoder.saving.stock_modules import read_table
 from essent.errors import DamagedError, MissingDependencyError, RecipeError, UnknownNameError
 from essent.model.backbone import Backbone
 from essent.model.capabilities import switch_causal_attention_off

@@ -32,8 +32,13 @@ from essent._core.folders.contents import ABOUT, ARRAYS, FORMAT, check_layout
 from essent._core.folders.files import ENCODER, STATE_FOLDER, check_replaceable, names_to_keep, write_digests
 from essent._core.registry import Registry
 from essent.encoder.pipeline.module import RecipeModule
-from essent.encoder.saving.static_table import NoStockModulesError, is_trivial, write_table
-from essent.encoder.saving.stock_modules import framed_tokenizer, stock_modules
+from essent.encoder.saving.stock_modules import (
+    NoStockModulesError,
+    framed_tokenizer,
+    is_trivial,
+    stock_modules,
+    write_table,
+)
 from essent.errors import RecipeError
 from essent.recipe.pooling import reductions
 from essent.recipe.recipe import Recipe
