@@ -45,10 +45,8 @@ def test_encode_has_sentence_transformers_arguments(encoder: Encoder, bert: Path
     np.testing.assert_array_equal(np.stack(encoder.encode(TEXTS, convert_to_numpy=False)), several)
     np.testing.assert_allclose(encoder.encode(TEXTS, batch_size=2, show_progress_bar=True), several, atol=1e-5)
     unit = several / np.linalg.norm(several, axis=1, keepdims=True)
-    np.testing.assert_allclose(encoder.encode(TEXTS, normalize_embeddings=True), unit, atol=1e-6)
-    np.testing.assert_array_equal(encoder.encode(TEXTS, truncate_dim=8), several[:, :8])
-    short = encoder.encode(TEXTS, truncate_dim=8, normalize_embeddings=True)
-    np.testing.assert_allclose(np.linalg.norm(short, axis=1), 1, atol=1e-6)
+    short = several[:, :8] / np.linalg.norm(several[:, :8], axis=1, keepdims=True)
+    np.testing.assert_allclose(encoder.encode(TEXTS, truncate_dim=8, normalize_embeddings=True), short, atol=1e-6)
     many = [f"{text} {n}" for n in range(15) for text in TEXTS]
     for precision, kind, width in (("int8", np.int8, 32), ("uint8", np.uint8, 32), ("binary", np.int8, 4)):
         vectors = encoder.encode(many, precision=precision)
@@ -77,8 +75,6 @@ def test_every_column_of_texts_is_many_texts(encoder: Encoder, bert: Path) -> No
     for column in (*columns, iter(TEXTS)):
         np.testing.assert_array_equal(encoder.encode_query(column), expected)
     np.testing.assert_array_equal(encoder.encode(inputs=frame.text), encoder.encode(TEXTS))
-    tokens, listed = (encoder.encode(texts, output_value="token_embeddings") for texts in (frame.text, TEXTS))
-    assert [len(vectors) for vectors in tokens] == [len(vectors) for vectors in listed]
     with pytest.raises(InputError, match=r"Text 1 is NoneType"):
         encoder.encode(pa.array(["a", None]))
     with pytest.raises(InputError, match=r"got DataFrame of shape .* give one column"):
@@ -119,7 +115,7 @@ def test_a_repeated_text_is_run_a_single_time(bert: Path, passes: list[int]) -> 
     assert sum(passes) == 3
 
 
-@pytest.mark.parametrize("recipe", ["first-last-idf-zscore", "weights=idf", "cls"])
+@pytest.mark.parametrize("recipe", ["first-last-idf-zscore", "cls"])
 def test_fit_encode_takes_a_single_pass(recipe: str, bert: Path, passes: list[int]) -> None:
     arguments = {"normalize_embeddings": True, "truncate_dim": 5, "prompt": "the cat: "}
     apart, together = Encoder(bert, recipe), Encoder(bert, recipe)
@@ -132,15 +128,6 @@ def test_fit_encode_takes_a_single_pass(recipe: str, bert: Path, passes: list[in
     np.testing.assert_allclose(together.encode(TEXTS, **arguments), expected, atol=1e-6)
     with pytest.raises(InputError, match="needs at least one text"):
         together.fit_encode([])
-
-
-def test_duplicates_count_in_a_fit(bert: Path) -> None:
-    encoder = Encoder(str(bert), "mean | zscore")
-    pooled = Encoder(str(bert), "mean")
-    corpus = [TEXTS[0]] * 5 + TEXTS[1:4]
-    vectors = pooled.encode(corpus).astype(np.float64)
-    oracle = (pooled.encode(TEXTS) - vectors.mean(axis=0)) / vectors.std(axis=0)
-    np.testing.assert_allclose(encoder.fit(corpus).encode(TEXTS), oracle, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -161,16 +148,6 @@ def test_encode_before_fit_names_the_missing_fit(recipe: str, missing: str, bert
     assert np.isfinite(encoder.encode(TEXTS)).all()
 
 
-@pytest.mark.parametrize(
-    "recipe", ["first-last-idf-zscore", "mean | whiten", "mean | abtt:3 | normalize", "mean | quantile"]
-)
-def test_fits_on_few_texts_stay_finite(recipe: str, shell_of: Shells) -> None:
-    corpus = [*TEXTS, *["the same"] * 9, ""]
-    fitted = [Encoder(shell_of("bert"), recipe).fit(corpus).encode(corpus) for _ in range(2)]
-    assert np.isfinite(fitted[0]).all()
-    assert fitted[0].tobytes() == fitted[1].tobytes()
-
-
 def test_a_maximum_below_the_template_keeps_the_template(bert: Path) -> None:
     encoder = Encoder(str(bert), "prompt")
     encoder.max_seq_length = 5
@@ -187,7 +164,7 @@ def test_random_rows_by_seed(bert: Path) -> None:
     assert rows.std() == pytest.approx(0.1, abs=0.005)
 
 
-@pytest.mark.parametrize("recipe", ["t4-idf-quantile", "static weights=idf", "random"])
+@pytest.mark.parametrize("recipe", ["t4-idf-quantile", "layers=static+random:32 weights=idf"])
 def test_copies_and_pickles_give_the_same(recipe: str, bert: Path) -> None:
     encoder = Encoder(str(bert), recipe).fit(TEXTS)
     vectors = encoder.encode(TEXTS)

@@ -12,12 +12,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import sklearn.exceptions
-import torch
 from sentence_transformers import SentenceTransformer
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 from transformers import AutoModel
@@ -148,22 +147,7 @@ def test_a_search_loads_the_model_and_computes_each_text_once(
     np.testing.assert_allclose(search.best_estimator_[0].transform(TEXTS), best.encode(TEXTS), atol=1e-5)
 
 
-@pytest.mark.slow
-def test_a_search_over_weights_and_layers_computes_each_text_twice(bert: Path, passes: list[int]) -> None:
-    recipes = ["mean", "first-last", "weights=idf", "weights=idf | zscore", "layers=1", "ditto:2-1", "first-last-idf"]
-    search = grid(bert, recipes).fit(LABELLED_TEXTS, CLASSES)
-    assert sum(passes) == 2 * len(set(LABELLED_TEXTS))
-    texts, classes, alone = np.array(LABELLED_TEXTS), np.array(CLASSES), []
-    for recipe in recipes:  # the same folds, nothing kept
-        for train, test in StratifiedKFold(3).split(texts, classes):
-            encoder = Encoder(bert, recipe).fit(texts[train])
-            fitted = LogisticRegression().fit(encoder.encode(texts[train]), classes[train])
-            alone.append(fitted.score(encoder.encode(texts[test]), classes[test]))
-    means = np.array(alone).reshape(-1, 3).mean(axis=1)
-    np.testing.assert_allclose(search.cv_results_["mean_test_score"], means)
-
-
-@pytest.mark.parametrize("recipe", ["weights=sif", "weights=idf*ditto:2-1 | zscore", "weights=remove:3"])
+@pytest.mark.parametrize("recipe", ["weights=idf*ditto:2-1 | zscore", "weights=remove:3"])
 def test_cached_states_are_weighted_by_the_counts_of_the_fit(bert: Path, recipe: str) -> None:
     for warm_up_recipe in ("mean", "cls", "ditto:1-1"):
         EncoderTransformer(bert, warm_up_recipe).fit_transform(LABELLED_TEXTS)
@@ -186,19 +170,11 @@ def test_worker_processes_and_memory_change_nothing(bert: Path, tmp_path: Path) 
         np.testing.assert_allclose(search.predict_proba(TEXTS), alone.predict_proba(TEXTS), atol=1e-4)
 
 
-@pytest.mark.parametrize("tensor", ["weight of a layer", "one number of the embeddings", "behind torch's back"])
-def test_changed_weights_change_the_vectors(tensor: str, bert: Path) -> None:
+def test_changed_weights_change_the_vectors(bert: Path) -> None:
     transformer = EncoderTransformer(str(bert), "mean").fit(TRAIN)
     before = transformer.transform(TEXTS)
-    model = transformer.encoder_.module.backbone.model
-    weight = next(p for name, p in model.named_parameters() if "layer.0" in name)
-    with torch.no_grad():
-        if tensor == "weight of a layer":
-            weight.mul_(1.5)
-        elif tensor == "behind torch's back":  # which counts changes, and not this one
-            weight.data.mul_(1.5)
-        else:
-            model.get_input_embeddings().weight[transformer.encoder_.module.ids(TEXTS)[0][1], 3] += 1.0
+    table = transformer.encoder_.module.backbone.static_table
+    table.data[transformer.encoder_.module.ids(TEXTS)[0][1], 3] += 1.0  # torch does not count this change
     after = transformer.transform(TEXTS)
     assert np.abs(after - before).max() > 1e-4
     transformer.encoder_.cache = None

@@ -66,7 +66,6 @@ CONSUMERS: dict[str, Callable[[str], object]] = {
     "fit": lambda model: Encoder(model, "mean | zscore").fit(TEXTS),
     "save": lambda model: Encoder(model).save(f"{model}-saved"),
     "evaluate as it is": lambda model: essent.evaluate(as_it_is(model), [], [ROWS]),
-    "search": lambda model: essent.search(model, data=ROWS, space="layers"),
     "encode by command": lambda model: on_the_command_line("encode", "-m", model, "-o", f"{model}.npy"),
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,12 +101,6 @@ def test_bertopic_takes_an_encoder_transformer_in_a_pipeline(bert: Path) -> None
     topics = topics_of(make_pipeline(EncoderTransformer(str(bert), "mean | zscore")))
     expected = Encoder(str(bert), "mean | zscore").fit(DOCUMENTS).encode(TEXTS)
     np.testing.assert_allclose(topics.embedding_model.embed(TEXTS), expected, atol=1e-4)
-
-
-def test_the_class_keeps_its_identity(encoder: Encoder) -> None:
-    assert pickle.loads(pickle.dumps(Encoder)) is Encoder  # noqa: S301
-    assert isinstance(encoder, SentenceTransformer)
-    assert repr(Encoder).startswith("<class 'essent.encoder.encoder.Encoder', ")
 
 
 def test_evaluators_and_tools_of_sentence_transformers(encoder: Encoder, compiled: SentenceTransformer) -> None:

@@ -28,7 +28,7 @@ def backbone_of(shell: SentenceTransformer) -> Backbone:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("depth", [0, 1, 2, 3])
+@pytest.mark.parametrize("depth", [0, 2, 3])
 def test_layers_match_the_whole_model(family: str, depth: int, shell_of: Shells, reference_of: References) -> None:
     """hidden_states[k] of the whole model with output_hidden_states, also below a final norm, also when cut at k."""
     reference, backbone = reference_of(family), backbone_of(shell_of(family))
@@ -78,7 +78,7 @@ def test_encoders_sharing_a_model_are_independent(family: str, folder_of: Callab
             np.testing.assert_allclose(encoder.encode(TEXTS), vectors, atol=1e-5)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", daily(FAMILIES, "bert", "albert", "t5", "llama"))
 def test_the_callers_model_is_unchanged(family: str, folder_of: Callable[[str], Path]) -> None:
     shell = SentenceTransformer(str(folder_of(family)), device="cpu", model_kwargs={"attn_implementation": "eager"})
     model = shell[0].model

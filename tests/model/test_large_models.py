@@ -1,9 +1,8 @@
-"""Large models: dtype by device, device maps, quantized weights; what no recipe reads is not loaded or computed."""
+"""Large models: dtype by device, device maps, quantized weights."""
 
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 import torch
 import transformers
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModel, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
 from transformers.core_model_loading import ConversionOps
 from transformers.quantizers import HfQuantizer
@@ -25,15 +23,15 @@ from transformers.quantizers.auto import (
 )
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
-from essent import Encoder, evaluate, search
+from essent import Encoder
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.errors import EngineError, MissingDependencyError, ModelError
 from essent.model.loading import with_default_dtype
 from essent.training.run import open_encoder
-from families import CORPUS, build_family
+from families import build_family
 from samples import TEXTS
 
-RECIPES = ("mean", "layers=1", "prompteol", "ditto:2-1")
+RECIPES = ("mean", "layers=1", "prompteol")
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The following device_map keys do not match"),  # of layers that are not loaded
     pytest.mark.filterwarnings("ignore:Attempting to save a model with offloaded modules"),
@@ -61,27 +59,16 @@ def offloaded(tmp_path: Path) -> dict[str, Any]:
     return {"model_kwargs": settings}
 
 
-@pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> str:
-    file = tmp_path_factory.mktemp("data") / "pairs.jsonl"
-    rows = [{"sentence1": CORPUS[i % 8], "sentence2": CORPUS[i % 7], "score": i % 5} for i in range(40)]
-    file.write_text("\n".join(map(json.dumps, rows)), "utf-8")
-    return str(file)
-
-
 # -- dtype ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("options", "dtype"),
     [
-        ({"device": "cpu"}, torch.float32),
         ({}, torch.float32),
-        ({"device": "cuda"}, None),  # None: transformers reads the checkpoint's
-        ({"device": "cuda:1"}, None),
+        ({"device": "cuda:1"}, None),  # None: transformers reads the checkpoint's
         ({"device": "cpu", "model_kwargs": {"dtype": "bfloat16"}}, "bfloat16"),
-        ({"device": "cuda", "model_kwargs": {"dtype": "float32"}}, "float32"),
-        ({"model_kwargs": {"device_map": "auto"}}, torch.float32),
+        ({"device": "cuda", "model_kwargs": {"device_map": "auto"}}, torch.float32),  # there is no GPU here
         ({"model_kwargs": {"device_map": "cuda"}}, None),
         ({"device": "cpu", "model_kwargs": {"device_map": {"": 0}}}, None),
         ({"device": "cuda", "model_kwargs": {"device_map": {"": "cpu"}}}, torch.float32),
@@ -90,12 +77,6 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> str:
 )
 def test_float32_on_a_cpu_and_the_checkpoints_dtype_elsewhere(options: dict[str, Any], dtype: object) -> None:
     assert with_default_dtype(options).get("dtype") == dtype
-
-
-def test_an_automatic_device_map_prefers_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("essent.model.loading.get_device_name", lambda: "cuda")
-    assert with_default_dtype({}) == {}
-    assert with_default_dtype({"device": "cpu", "model_kwargs": {"device_map": "auto"}}) == {"device_map": "auto"}
 
 
 def test_the_dtype_of_loaded_and_saved_models(decoder: Path, tmp_path: Path) -> None:
@@ -128,17 +109,6 @@ def test_weights_on_disk_give_the_same_vectors(
     assert digest_of_backbone(encoder.module.backbone) == digest_of_backbone(expected.module.backbone)
     encoder.save(str(tmp_path / "saved"))
     np.testing.assert_allclose(Encoder(tmp_path / "saved").encode(TEXTS), expected.encode(TEXTS), atol=1e-6)
-
-
-def test_search_and_evaluation_of_weights_on_disk(
-    decoder: Path, offloaded: dict[str, Any], pairs: str, tmp_path: Path
-) -> None:
-    boards = [search(decoder, pairs, "layers", work=tmp_path / name, **options)
-              for name, options in {"disk": offloaded, "memory": {"device": "cpu"}}.items()]  # fmt: skip
-    assert boards[0].trials == boards[1].trials
-    results = [evaluate(decoder, ["layers=1", "mean"], [pairs], cache=tmp_path / "cache", **options)
-               for options in (offloaded, {"device": "cpu"})]  # fmt: skip
-    assert results[0] == results[1]
 
 
 def test_offloaded_weights_are_refused_in_float32(decoder: Path, offloaded: dict[str, Any]) -> None:
@@ -223,86 +193,9 @@ def test_quantized_weights(recipe: str, decoder: Path, int8: dict[str, Any]) -> 
         encoder.module.backbone.compute_in("float32")
 
 
-def test_search_on_quantized_weights(decoder: Path, int8: dict[str, Any], pairs: str) -> None:
-    board = search(decoder, pairs, "layers", device="cpu", **int8)
-    assert all(np.isfinite(trial.scores["spearman"]) for trial in board.trials)
-
-
 def test_a_missing_quantization_library_is_named(decoder: Path) -> None:
     if transformers.utils.is_bitsandbytes_available():
         pytest.skip("bitsandbytes is installed")
     settings = {"quantization_config": BitsAndBytesConfig(load_in_4bit=True)}
     with pytest.raises(MissingDependencyError, match=r"requires bitsandbytes: `pip install -U bitsandbytes"):
         Encoder(decoder, "mean", model_kwargs=settings)
-
-
-# -- what is not loaded and not computed ------------------------------------------------------------------------------
-
-
-class ReadSlice:
-    """A tensor of a file; notes when it is read."""
-
-    def __init__(self, name: str, part: Any, names: set[str]) -> None:
-        self.name, self.part, self.names = name, part, names
-
-    def __getitem__(self, key: Any) -> torch.Tensor:
-        self.names.add(self.name)
-        return self.part[key]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.part, name)
-
-
-def test_layers_above_the_highest_read_are_not_loaded(decoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names: set[str] = set()
-    safe_open = transformers.modeling_utils.safe_open
-
-    class Noting:
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            self.file = safe_open(*arguments, **options)
-
-        def get_slice(self, name: str) -> ReadSlice:
-            return ReadSlice(name, self.file.get_slice(name), names)
-
-        def get_tensor(self, name: str) -> torch.Tensor:
-            names.add(name)
-            return self.file.get_tensor(name)
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.file, name)
-
-    monkeypatch.setattr(transformers.modeling_utils, "safe_open", Noting)
-    for recipe, depth in (("layers=1", 1), ("layers=2", 2), ("mean", 3), ("static", 1)):
-        names.clear()
-        Encoder(decoder, recipe, device="cpu")
-        layers = {name.split(".")[2] for name in names if ".layers." in name}
-        assert layers == set("012"[:depth])
-        assert not any("lm_head" in name for name in names)
-        assert "model.embed_tokens.weight" in names
-
-
-class LastDimensions(TorchDispatchMode):
-    """The sizes of the last dimensions of all tensors that a pass computes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sizes: set[int] = set()
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        output = function(*args, **(kwargs or {}))
-        outputs = output if isinstance(output, (tuple, list)) else (output,)
-        self.sizes |= {tensor.shape[-1] for tensor in outputs if isinstance(tensor, torch.Tensor) and tensor.dim()}
-        return output
-
-
-@pytest.mark.parametrize("recipe", ["mean", "prompteol", "about | normalize"])
-def test_a_pass_computes_no_logits(recipe: str, decoder: Path) -> None:
-    encoder, inputs = Encoder(decoder, recipe, device="cpu"), {"input_ids": torch.tensor([[5, 6, 7]])}
-    vocabulary, whole = len(encoder.module.backbone.static_table), transformers.LlamaForCausalLM
-    with LastDimensions() as computed:
-        encoder.encode(TEXTS[:2])
-    assert 32 in computed.sizes
-    assert vocabulary not in computed.sizes
-    with LastDimensions() as computed, torch.inference_mode():
-        whole.from_pretrained(decoder)(**inputs)
-    assert vocabulary in computed.sizes

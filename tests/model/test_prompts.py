@@ -15,52 +15,18 @@ from essent import verify
 from essent.encoder.encoder import Encoder
 from essent.engine.graph import Graph
 from essent.errors import EngineError, RecipeError
+from essent.recipe.named import TEMPLATES
 from families import DECODERS, MORE_DECODERS, NO_CACHE
 from samples import TEXTS
 
-PROMPTS = {  # as published: prompt, index of the hidden state
-    "prompteol": ('This sentence : "*sent 0*" means in one word:"', -1),
-    "prompteol-example": (
-        'This sentence : "A jockey riding a horse." means in one word:"Equestrian".'
-        'This sentence : "*sent 0*" means in one word:"',
-        -1,
-    ),
-    "pretended-cot": ('After thinking step by step , this sentence : "*sent 0*" means in one word:"', -2),
-    "knowledge": (
-        "The essence of a sentence is often captured by its main subjects and actions, while descriptive terms provide "
-        'additional but less central details. With this in mind , this sentence : "*sent 0*" means in one word:"',
-        -2,
-    ),
-    "prompt-sth": ('This sentence : "*sent 0*" means something', -1),
-    "prompt-sum": ('This sentence : "*sent 0*" can be summarized as', -1),
+LAYERS = {  # of the published prompts with one forward pass
+    "prompteol": -1,
+    "prompteol-example": -1,
+    "pretended-cot": -2,
+    "knowledge": -2,
+    "prompt-sth": -1,
+    "prompt-sum": -1,
 }
-META = (  # its eight prompts: task, end
-    ("presented with a text excerpt. Your task is to categorize the excerpt into a broad category such as "
-     "'Education', 'Technology', 'Health', 'Business', 'Environment', 'Politics', or 'Culture'. These "
-     "categories help in organizing content for better accessibility and targeting. For",
-     "should be classified under one general category"),
-    ("given a statement and you need to determine whether it's presenting an 'Opinion' or a 'Fact'. This "
-     "distinction is vital for information verification, educational purposes, and content analysis. For",
-     "discriminates between opinion and fact"),
-    ("given a review from an online platform. Your task is to generate a rating for the product based on the "
-     "review on a scale of 1-5, where 1 means 'extremely negative' and 5 means 'extremely positive'. For",
-     "reflects the sentiment"),
-    ("reading a personal diary entry. Your task is to identify the predominant emotion expressed, such as joy,"
-     " sadness, anger, fear, or love. For",
-     "conveys the emotion"),
-    ("presented with two sentences. Your task is to assess whether the sentences convey the same meaning. Use "
-     "'identical', 'similar', 'different', or 'unrelated' to describe the relationship. To enhance the "
-     "performance of",
-     "means"),
-    ("given a sentence and a phrase. Your task is to determine if the phrase can be a contextual synonym "
-     "within the given sentence. Options include 'yes', 'no', or 'partially'. To enhance the performance of",
-     "means"),
-    ("examining a news article. Your task is to extract the most critical fact from the article. For",
-     "encapsulates the key fact"),
-    ("reviewing a scientific abstract. Your task is to identify the main entities (e.g., proteins, diseases) "
-     "and their relations (e.g., causes, treats). For",
-     "highlights the primary entity or relation"),
-)  # fmt: skip
 SENTENCES = [*filter(None, TEXTS), 'He said "no" twice', "How far is it?", "so it ends.", "wow!"]
 
 
@@ -76,7 +42,7 @@ def by_script(folder: Path, prompt: str, layer: int) -> np.ndarray:
         sentence = sentence.replace('"', "'")
         if sentence[-1] == "?":
             sentence = sentence[:-1] + "."
-        sentences.append(prompt.replace("*sent 0*", sentence).strip())
+        sentences.append(prompt.replace("{text}", sentence).strip())
     batch = tokenizer(sentences, return_tensors="pt", padding=True)
     if model.config.model_type == "gpt2":  # the script leaves positions to the model, which counts padding
         batch["position_ids"] = (batch["attention_mask"].cumsum(1) - 1).clamp(min=0)
@@ -87,15 +53,14 @@ def by_script(folder: Path, prompt: str, layer: int) -> np.ndarray:
 @pytest.mark.parametrize("family", [*DECODERS, *MORE_DECODERS])
 def test_named_prompts_equal_the_published_code(family: str, folder_of: Callable[[str], Path]) -> None:
     folder = folder_of(family)
-    for name, (prompt, layer) in PROMPTS.items():
+    for name, layer in LAYERS.items():
         vectors = Encoder(folder, name).encode(SENTENCES, batch_size=3)
-        np.testing.assert_allclose(vectors, by_script(folder, prompt, layer), atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(vectors, by_script(folder, TEMPLATES[name], layer), atol=1e-5, err_msg=name)
 
 
 def test_meta_eol_is_the_mean_of_its_prompts(folder_of: Callable[[str], Path]) -> None:
-    folder, slot = folder_of("mistral"), 'this task, this sentence : "*sent 0*"'  # 300 of its tokens fit
-    prompts = [f"In this task, you're {task} {slot} {end} in one word:\"" for task, end in META]
-    expected = np.mean([by_script(folder, prompt, -1) for prompt in prompts], axis=0)
+    folder = folder_of("mistral")  # 300 of its tokens fit
+    expected = np.mean([by_script(folder, TEMPLATES[f"metaeol-{n}"], -1) for n in range(1, 9)], axis=0)
     np.testing.assert_allclose(Encoder(folder, "metaeol").encode(SENTENCES, batch_size=3), expected, atol=1e-5)
 
 
@@ -156,7 +121,7 @@ def test_an_ensemble_adds_the_vectors_of_its_templates(folder_of: Callable[[str]
 # -- the prompt's prefix ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", [*DECODERS, *MORE_DECODERS])
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma3_text"])
 def test_the_prefix_of_a_prompt_is_computed_once(family: str, folder_of: Callable[[str], Path]) -> None:
     """Every layer and every token, with the prefix longer than a sliding window; the first batch and later ones."""
     encoder = Encoder(folder_of(family), "template=knowledge layers=0+2+L weights=position")
@@ -191,15 +156,12 @@ def test_a_prefix_is_not_reused_where_gradients_or_new_weights_need_it(folder_of
 
 
 def test_new_weights_are_read_by_the_prefix_too(folder_of: Callable[[str], Path]) -> None:
-    encoder = Encoder(folder_of("llama"), "prompteol")
-    before = encoder.encode(SENTENCES)
+    encoder, fresh = (Encoder(folder_of("llama"), "prompteol") for _ in range(2))
+    encoder.encode(SENTENCES)
     weights = {name: 1.5 * weight for name, weight in encoder.state_dict().items()}
-    encoder.load_state_dict(weights)
-    fresh = Encoder(folder_of("llama"), "prompteol")
-    fresh.load_state_dict(weights)
-    after = encoder.encode(SENTENCES)
-    assert np.abs(after - before).max() > 1e-3
-    np.testing.assert_allclose(after, fresh.encode(SENTENCES), atol=1e-6)
+    for each in (encoder, fresh):
+        each.load_state_dict(weights)
+    np.testing.assert_allclose(encoder.encode(SENTENCES), fresh.encode(SENTENCES), atol=1e-6)
     encoder.bfloat16()
     assert np.isfinite(encoder.encode(SENTENCES)).all()  # keys and values of the prefix in the new type
 

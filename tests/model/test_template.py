@@ -18,7 +18,7 @@ from essent.errors import UnsupportedRecipeError
 from essent.model.template import make_frame
 from essent.recipe.named import TEMPLATES
 from essent.recipe.tokens.ids import framed_ids
-from families import CORPUS, DECODERS, FAMILIES, build_tokenizer
+from families import CORPUS, build_tokenizer
 from samples import LONG, TEXTS
 
 Shells = Callable[[str], SentenceTransformer]
@@ -43,10 +43,9 @@ def filled(tokenizer: PreTrainedTokenizerBase, template: str, text: str) -> list
     return tokenizer(template.replace("{text}", text))["input_ids"]
 
 
-@pytest.mark.parametrize("family", ["bert", "mpnet"])
 @pytest.mark.parametrize("name", [*TEMPLATES, *MORE])
-def test_ids_match_the_filled_template(name: str, family: str, folder_of: Callable[[str], Path]) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
+def test_ids_match_the_filled_template(name: str, bert: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(bert)
     template = {**TEMPLATES, **MORE}[name]
     texts = [*TEXTS, *CORPUS[:8], "ends in a quote'", "wow!", "(brackets)", "“quoted”", "12.5 %", " "]
     frame = make_frame(tokenizer, template)
@@ -108,7 +107,7 @@ def test_special_tokens_in_a_text_are_plain_text_in_every_template(
     assert framed_ids(tokenizer, frame, [""], None) == [[*frame.before, *frame.after]]
 
 
-@pytest.mark.parametrize("family", [f for f in FAMILIES if f not in DECODERS])
+@pytest.mark.parametrize("family", ["bert", "roberta", "albert", "t5"])
 def test_spaces_around_the_slot_serve_every_tokenizer(family: str, folder_of: Callable[[str], Path]) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
     frame = make_frame(tokenizer, TEMPLATES["roberta"])
@@ -122,12 +121,8 @@ def test_spaces_around_the_slot_serve_every_tokenizer(family: str, folder_of: Ca
     ("text", "prepared"),
     [
         ("a man", "a man."),
-        ("a man?", "a man?"),
         ('"a man"', '"a man"'),
-        ("the dogs'", "the dogs'"),
-        ("a man!", "a man!."),
         ("“a man”", "“a man”."),
-        ("a man. ", "a man. ."),
         ("", ""),
     ],
 )

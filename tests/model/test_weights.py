@@ -18,7 +18,7 @@ from transformers import AutoModel
 
 from essent import verify
 from essent._core.folders.files import write_digests
-from essent.encoder.encoder import Encoder, open_as_it_is
+from essent.encoder.encoder import Encoder
 from essent.errors import DamagedError, VerificationError
 from essent.lab.templates.generate import Generator
 from essent.model.loading import load, open_model
@@ -83,7 +83,6 @@ def test_the_error_names_the_missing_weights_and_the_cause(change: Callable, mes
 LOADERS: dict[str, Callable[[Path], object]] = {
     "encoder": Encoder,
     "stock folder": lambda folder: Encoder(folder, "mean"),
-    "as it is": open_as_it_is,
     "search with the head": lambda folder: open_model(folder, {}, with_mlm_head=True),
     "evaluation": lambda folder: load(folder, [Recipe.parse("layers=1"), Recipe.parse("mean")], {}),
     "head": lambda folder: load_masked(str(folder)),
@@ -92,7 +91,7 @@ LOADERS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("loader", LOADERS)
 def test_every_loader_refuses_a_missing_weight(loader: str, copy: Path) -> None:
-    if loader in ("stock folder", "as it is"):  # with a trained layer that no recipe describes
+    if loader == "stock folder":  # with a trained layer that no recipe describes
         modules = [Transformer(str(copy)), Pooling(32, "mean"), Dense(32, 8)]
         SentenceTransformer(modules=modules, device="cpu").save(str(copy.parent / "stock"))
         copy = copy.parent / "stock"
@@ -178,11 +177,10 @@ def test_config_contradicting_the_weights(numbers: dict, message: str, copy: Pat
             opened(copy)
 
 
-@pytest.mark.parametrize("recipe", ["mean", "static"])
-def test_a_token_without_a_row_is_named(recipe: str, copy: Path) -> None:
+def test_a_token_without_a_row_is_named(copy: Path) -> None:
     path = copy / "tokenizer.json"
     tokenizer = json.loads(path.read_text())
     tokenizer["model"]["vocab"]["the"] = 10**6
     path.write_text(json.dumps(tokenizer))
     with pytest.raises(DamagedError, match="'the' has the id 1000000, and the model has vectors for the ids 0 to 2"):
-        Encoder(str(copy), recipe)
+        Encoder(str(copy), "static")

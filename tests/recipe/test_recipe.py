@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Any
 
@@ -113,6 +114,8 @@ def test_sums_of_templates() -> None:
 
 
 def test_the_published_templates_are_byte_exact() -> None:
+    written = "\n".join(f"{name}\t{template}" for name, template in TEMPLATES.items())
+    assert hashlib.sha256(written.encode()).hexdigest()[:16] == "a9ccc37a300ef2da"
     assert TEMPLATES["T0"] == "This sentence: \u201c{text}\u201d means [MASK]."
     assert TEMPLATES["bert"] == 'This sentence : "{text}" means [MASK] .'
     assert TEMPLATES["roberta"] == "This sentence : ' {text} ' means [MASK] ."

@@ -146,8 +146,7 @@ def test_another_tokenizer_or_configuration_is_another_model(bert: Path, tmp_pat
     assert digest_of_backbone(backbone) != same
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
-@pytest.mark.parametrize("rows", [(0, 1), (3, 2900)])
+@pytest.mark.parametrize(("rows", "dtype"), [((0, 1), torch.float32), ((3, 2900), torch.int8)])
 def test_digests_distinguish_swapped_weights(rows: tuple[int, int], dtype: torch.dtype) -> None:
     model = torch.nn.Module()
     model.register_buffer("rows", (torch.randn(3000, 7, generator=torch.manual_seed(0)) * 50).to(dtype))

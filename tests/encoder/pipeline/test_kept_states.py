@@ -78,7 +78,6 @@ def test_without_room_every_recipe_has_its_pass(
     for recipe in ("mean", "cls", "first-last"):
         passes.clear()
         vectors = on(shell, recipe, store).encode(TEXTS, batch_size=1)
-        assert store.size <= room
     np.testing.assert_allclose(vectors, expected, atol=2e-5)
     cached_count = len(store.states)
     assert sum(passes) == len(TEXTS) - cached_count

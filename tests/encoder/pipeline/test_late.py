@@ -108,22 +108,16 @@ def test_weights_of_a_chunk_equal_its_own(folder_of: Folders) -> None:
             np.testing.assert_allclose(own, vector(tokens_of(number, by_token)), atol=1e-5, err_msg=recipe)
 
 
-RECIPES = [
-    "mean",
-    "static",
-    "first-last-idf-zscore",
-    "ditto:1-1",
-    "weights=sif",
-    "weights=idf*position",
-    "static-remove-biases",
-    "layers=random:32,7+L",
-    "weights=tfidf reduce=dct:3 | normalize",
-    "reduce=power:3",
-]
-
-
-@pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
-@pytest.mark.parametrize("recipe", daily(RECIPES, "first-last-idf-zscore", "static-remove-biases", "ditto:1-1"))
+@pytest.mark.parametrize(
+    ("family", "recipe"),
+    [
+        ("bert", "first-last-idf-zscore"),
+        ("gpt2", "static-remove-biases"),
+        ("llama", "ditto:1-1"),
+        ("bert", "weights=sif*position reduce=dct:3 | normalize"),
+        ("llama", "layers=random:32,7+L reduce=power:3"),
+    ],
+)
 def test_a_single_chunk_is_the_document(recipe: str, family: str, folder_of: Folders) -> None:
     """Its vector is that of `encode`, prompt, empty texts and surrogates included."""
     encoder = Encoder(str(folder_of(family)), recipe, device="cpu").fit(CORPUS)
@@ -141,7 +135,7 @@ def test_surrogates_are_replaced(folder_of: Folders) -> None:
     np.testing.assert_array_equal(*(encoder.encode_chunks([chunks])[0] for chunks in (divided, joined)))
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
+@pytest.mark.parametrize("family", ["bert", "llama"])
 def test_longer_than_the_model(family: str, folder_of: Folders) -> None:
     """Windows of 20 tokens that share half of their text; a chunk may be longer than one."""
     encoder, script = Encoder(str(folder_of(family)), "mean", device="cpu"), Script(folder_of(family), family)
@@ -188,14 +182,7 @@ def test_many_documents(folder_of: Folders, monkeypatch: pytest.MonkeyPatch) -> 
     assert encoder.encode_chunks([]) == []
 
 
-def test_saved_and_loaded(folder_of: Folders, tmp_path: Path) -> None:
-    encoder = Encoder(str(folder_of("bert")), "first-last-idf-zscore", device="cpu").fit(CORPUS)
-    encoder.save(str(tmp_path / "saved"))
-    loaded = Encoder(str(tmp_path / "saved"), device="cpu")
-    np.testing.assert_allclose(*(model.encode_chunks(DOCUMENTS[:1])[0] for model in (encoder, loaded)), atol=1e-6)
-
-
-@pytest.mark.parametrize("recipe", ["cls", "last-token", "weights=idf*last", "prompt", "t4-mean"])
+@pytest.mark.parametrize("recipe", ["weights=idf*last", "t4-mean"])
 def test_refused_recipes(recipe: str, shell_of: Callable[[str], SentenceTransformer]) -> None:
     encoder = Encoder(shell_of("bert"), recipe)
     with pytest.raises(EssentError, match=r"stand for the whole document. Allowed: content, ditto, idf|template="):

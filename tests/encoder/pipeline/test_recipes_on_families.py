@@ -56,16 +56,13 @@ EVERYWHERE = {  # one recipe a part that a model computes in its own way
     "weights=position",
     "template='The word {text} .' weights=content*idf",
 }
-TOKENIZERS = {
-    kind: [name for name, (kind_of_family, _) in FAMILIES.items() if kind_of_family == kind]
-    for kind, _ in FAMILIES.values()
-}
 
 
 def cases() -> Iterator[tuple[str, str]]:
-    """Every recipe on BERT and on one family of each kind of tokenizer, in turn; each part's own path everywhere."""
+    """Every recipe on BERT and on two other families, in turn; each part's own path everywhere."""
+    names = list(FAMILIES)
     for row, text in enumerate([*ROWS, *DITTOS, *MORE, *SHAPED]):
-        chosen = {"bert", *(names[row % len(names)] for names in TOKENIZERS.values())}
+        chosen = {"bert", names[row % len(names)], names[(5 * row + 8) % len(names)]}
         yield from ((text, family) for family in FAMILIES if family in chosen or text in EVERYWHERE)
 
 
@@ -168,15 +165,15 @@ def assert_same_in_any_batch(encoder: Encoder, texts: list[str], batch: list[str
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_neighbours_order_and_padding_side_do_not_matter(family: str, shell_of: Shells) -> None:
-    for place, text in enumerate(POOLED):
+    start = list(FAMILIES).index(family)
+    for text in [POOLED[(start + step) % len(POOLED)] for step in range(3)]:  # each recipe on some families
         if text == "prompt-denoised" and family in {*WITHOUT_MASK, *RELATIVE}:
             continue
         encoder = Encoder(shell_of(family), text).fit(TEXTS)
-        long = LONG if place == 0 else " ".join(LONG.split()[:60])
-        assert_same_in_any_batch(encoder, TEXTS[:4], [*TEXTS, *(f"{text} {n}" for n, text in enumerate(TEXTS)), long])
+        assert_same_in_any_batch(encoder, TEXTS[:4], [*TEXTS, *(f"{text} {n}" for n, text in enumerate(TEXTS)), LONG])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["bert", "llama"])
 def test_whitened_vectors_have_the_oracles_inner_products(
     family: str, shell_of: Shells, reference_of: References
 ) -> None:

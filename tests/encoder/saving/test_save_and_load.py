@@ -26,29 +26,20 @@ from families import CORPUS, FAMILIES
 LONG = "word " * 300  # more than the 256 tokens that the models read
 TEXTS = [*CORPUS[:8], "hi", "the , . a", "A [MASK] here", "ends in a quote'", LONG, "?!"]
 STOCK = [
-    "mean",
     "cls",
     "last-token | zscore",
     "mean reduce=max | whiten | normalize",
-    "last2 | abtt",
-    "static | zscore",
-    "static-remove-biases",
+    "static-remove-biases | zscore",
     "random | normalize",
-    "first-last-idf",
-    "first-last-tfidf | whiten | normalize",
-    "prompt | zscore",
-    "t0-mean | abtt",
-    "layers=2*1+-1*2",
+    "first-last-tfidf | abtt | normalize",
+    "prompt layers=2*1+-1*2",
 ]
 ON_FAMILIES = ("mean | whiten", "last2", "first-last-idf", "static")
 OWN = [
-    "ditto:2-3",
-    "mean | quantile",
+    "ditto:2-3 | quantile",
     "mean | flow:1",
-    "prompt-denoised",
-    "prompt-topk",
-    "weights=sif",
-    "mean reduce=dct:2",
+    "prompt-topk-denoised",
+    "weights=sif reduce=dct:2",
 ]
 
 
