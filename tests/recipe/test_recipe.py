@@ -153,7 +153,6 @@ def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
         ("layers=0+0", "'0' occurs twice"),
         ("layers=topk:0", "unknown source 'topk:0'. Known: static"),
         ("layers=topk:200", "needs weights=mask, not weights=uniform"),
-        ("layers=0.5*0+L", "give a finite weight to every term, or to none"),
         ("layers=0 layers=1", "'layers' occurs twice"),
         ("ditto", "needs a head, e.g. ditto:1-10"),
         ("ditto:0-3", "both counted from 1"),
@@ -162,8 +161,6 @@ def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
         ("template=T0+about weights=mask", "needs a template with [MASK]"),
         ("template=T0 weights=second", "needs a template that repeats the text, e.g. template=echo"),
         ("template=0.5*T0+T4", "give a finite weight to every term, or to none"),
-        ("template=T0+T0", "occurs twice"),
-        ("template=1e999*T0+1*T4", "give a finite weight"),
         ("template=T0+T4 layers=L-bias weights=mask", "several templates"),
         ("template=echo layers=L-bias", "repeats the text"),
         ("template=T0+T4 weights=idf", "counts tokens for one template"),
@@ -174,7 +171,6 @@ def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
         ("weights=sif:-1", "positive number"),
         ("weights=remove:1.5", "integer ≥ 0"),
         ("weights=idf:3", "Arguments of 'idf': none"),
-        ("layers=random:0", "dimensions must be an integer ≥ 1"),
         ('template="unclosed {text}', "unclosed"),
     ],
 )
@@ -183,7 +179,7 @@ def test_a_malformed_recipe_shows_the_part_at_fault(text: str, part: str) -> Non
         Recipe.parse(text)
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", '{"layer": "L"}', '{"weights": []}', "[" * 20_000, "[2020-99-99]"])
+@pytest.mark.parametrize("text", ["{", "[1]", '{"layer": "L"}', '{"weights": []}', "[" * 20_000])
 def test_malformed_json_and_yaml_are_recipe_errors(text: str) -> None:
     for read in (Recipe.from_json, Recipe.from_yaml):
         with pytest.raises(RecipeError):

@@ -30,9 +30,9 @@ def with_dead_columns() -> tuple[np.ndarray, np.ndarray]:
     [
         ("centre", centre(VECTORS)),
         ("zscore", zscore(VECTORS)),
-        *((f"abtt:{d}", all_but_the_top(VECTORS, d)) for d in (0, 1, 5)),
-        *((f"whiten:{count}", whiten(VECTORS, count)) for count in (1, 4, 7)),
-        *((f"pca:{count}", pca(VECTORS, count)) for count in (1, 4, 7)),
+        *((f"abtt:{d}", all_but_the_top(VECTORS, d)) for d in (0, 5)),
+        *((f"whiten:{count}", whiten(VECTORS, count)) for count in (4, 7)),
+        ("pca:4", pca(VECTORS, 4)),
     ],
 )
 def test_steps_equal_their_definitions(spec: str, reference: np.ndarray) -> None:
@@ -59,10 +59,7 @@ def test_soft_whitening_lies_between_whitening_and_centring() -> None:
     [
         ("whiten:eps=-1", "eps must be a number ≥ 0, not -1"),
         ("whiten:eps=nan", "eps must be a number"),
-        ("whiten:eps=inf", "eps must be a number"),
         ("pca:0", "must be an integer ≥ 1, not 0"),
-        ("pca:1.5", "must be an integer ≥ 1"),
-        ("pca", "n_components"),
     ],
 )
 def test_settings_of_components_are_checked(step: str, message: str) -> None:
@@ -100,13 +97,6 @@ def test_rounding_between_equal_rows_is_no_spread(specs: str) -> None:
 def test_the_last_component_is_not_removed(specs: str, rows: int) -> None:
     with pytest.raises(InputError, match=rf"n_samples={rows}, .* have only \d"):
         Chain.parse(specs.split("|")).fit(sentence_like(rows, 6))
-
-
-@pytest.mark.parametrize("specs", ["zscore", "abtt:2|zscore"])
-def test_rounding_is_never_scaled_up(specs: str) -> None:
-    vectors = sentence_like(5, 6)
-    shaped = Chain.parse(specs.split("|")).fit(vectors).transform(sentence_like(4, 6, seed=1))
-    assert np.abs(shaped).max() < 100 / vectors.std(axis=0).min()
 
 
 @settings(max_examples=25, deadline=None)

@@ -16,12 +16,10 @@ from essent.recipe.shaping.base import Normalize, shapers
 from essent.recipe.shaping.chain import Chain
 
 FLOW = "flow:epochs=1,transforms=2,hidden=8"
-SPECS = ["centre", "zscore", "abtt", "whiten", "whiten:3", "normalize", "quantile", FLOW]
+SPECS = ["centre", "zscore", "abtt", "whiten:3", "normalize", "quantile", FLOW]
 CHAINS = [
-    "zscore|normalize",
     "centre|abtt:1|whiten:4|normalize",
     "normalize|zscore|whiten",
-    "quantile|zscore",
     "zscore|quantile|centre|normalize",
     f"abtt|{FLOW}|zscore",
 ]
@@ -48,7 +46,6 @@ def test_a_spec_leaves_defaults_out_and_builds_the_same_step(spec: str, shortest
     assert shapers.create(shortest).get_params() == shapers.create(spec).get_params()
 
 
-EQUAL = {"one row": VECTORS[:1], "equal rows": np.repeat(VECTORS[:1], 8, axis=0), "zeros": np.zeros((8, 6))}
 DEGENERATE = {
     "two rows": VECTORS[:2],
     "constant column": np.where(np.arange(6) == 1, 0.1, VECTORS),
@@ -60,7 +57,7 @@ DEGENERATE = {
 
 
 @pytest.mark.parametrize("name", DEGENERATE)
-@pytest.mark.parametrize("text", [*CHAINS, "whiten|zscore", "abtt|whiten"])
+@pytest.mark.parametrize("text", ["zscore|quantile|centre|normalize", "whiten|zscore", "abtt|whiten"])
 def test_degenerate_data_gives_finite_distinct_vectors(name: str, text: str) -> None:
     vectors = DEGENERATE[name]
     if "abtt" in text and name in ("two rows", "equal columns"):  # which have one component
@@ -76,14 +73,11 @@ def test_degenerate_data_gives_finite_distinct_vectors(name: str, text: str) -> 
         assert np.isfinite(chain.transform(VECTORS.astype(kind) * np.abs(vectors).max())).all()
 
 
-@pytest.mark.parametrize("name", EQUAL)
-@pytest.mark.parametrize("text", [*SPECS[:4], "quantile", FLOW, CHAINS[1]])
-def test_nothing_is_learned_from_equal_vectors(name: str, text: str) -> None:
-    count = len(EQUAL[name])
-    came = "1 sample," if count == 1 else f"{count} samples whose vectors are equal"
-    with pytest.raises(InputError, match=rf"got {came}.*at least 2 texts"):
-        build(text).fit(EQUAL[name])
-    assert np.isfinite(build("normalize").fit(EQUAL[name]).transform(EQUAL[name])).all()
+@pytest.mark.parametrize("text", ["zscore", "quantile", FLOW, CHAINS[1]])
+def test_nothing_is_learned_from_equal_vectors(text: str) -> None:
+    for vectors, came in ((VECTORS[:1], "1 sample,"), (np.zeros((8, 6)), "8 samples whose vectors are equal")):
+        with pytest.raises(InputError, match=rf"got {came}.*at least 2 texts"):
+            build(text).fit(vectors)
 
 
 @pytest.mark.parametrize("text", ["zscore", "quantile", "normalize|zscore", FLOW])
@@ -146,7 +140,7 @@ def test_neighbouring_affine_steps_fold_into_a_single_map() -> None:
     np.testing.assert_allclose(second.transform(first.transform(VECTORS)), by_hand, atol=1e-8)
 
 
-@pytest.mark.parametrize("text", ["zscore", "quantile", *CHAINS])
+@pytest.mark.parametrize("text", ["zscore", *CHAINS])
 def test_a_stream_matches_the_array(text: str) -> None:
     starts = []
 
@@ -163,8 +157,7 @@ def test_a_stream_matches_the_array(text: str) -> None:
     )
 
 
-@pytest.mark.parametrize("text", CHAINS)
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize(("text", "kind"), zip(CHAINS, [np.float32, np.float64] * 2, strict=True))
 def test_a_state_stored_as_safetensors_gives_the_same_bits(text: str, kind: type) -> None:
     vectors = VECTORS.astype(kind)
     chain = build(text).fit(vectors)

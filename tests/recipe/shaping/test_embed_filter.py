@@ -45,7 +45,7 @@ def inner(vectors: np.ndarray) -> np.ndarray:
     return vectors.astype(np.float64) @ vectors.astype(np.float64).T
 
 
-@pytest.mark.parametrize("ratio", [1, 2, 3, 4, 8, 9])
+@pytest.mark.parametrize("ratio", [1, 2, 4, 9])
 def test_the_step_equals_its_definition(ratio: int) -> None:
     vectors = sentence_like(12, 9, seed=4)
     step = EmbedFilter(ratio).fit(MATRIX)
@@ -84,7 +84,7 @@ def output_embedding_of(folder: Path) -> np.ndarray:
     return AutoModelForCausalLM.from_pretrained(folder).get_output_embeddings().weight.detach().numpy()
 
 
-@pytest.mark.parametrize("family", ["gpt2", "gemma3_text", "language model"])
+@pytest.mark.parametrize("family", ["gpt2", "language model"])
 def test_the_models_own_output_embedding_is_read(
     family: str, folder_of: Callable[[str], Path], language_model: Path, tmp_path: Path
 ) -> None:
@@ -121,18 +121,6 @@ def test_steps_after_it_learn_from_filtered_vectors(language_model: Path, tmp_pa
     saved = Encoder(tmp_path / "own")
     np.testing.assert_allclose(saved.encode(TEXTS), vectors, atol=1e-5)
     np.testing.assert_allclose(saved.fit(TEXTS[::-1]).encode(TEXTS), vectors, atol=1e-5)  # without that matrix
-
-
-def test_evaluation_and_search_read_it_too(language_model: Path) -> None:
-    recipes = ["mean | filter", "mean | filter:4 | centre", "mean"]
-    scores = {
-        str(recipe): results[0].main_score for recipe, results in evaluate(language_model, recipes, [TASK]).items()
-    }
-    board = search(language_model, TASK, Space(named=tuple(recipes)), baselines=("mean",))
-    assert {str(trial.recipe): trial.scores["spearman"] for trial in board.trials} == pytest.approx(scores, abs=1e-6)
-    reference = filtered(Encoder(language_model, "mean").encode(TEXTS), output_embedding_of(language_model), 2)
-    vectors = Encoder(language_model, "mean | filter").encode(TEXTS)
-    np.testing.assert_allclose(cosines(vectors), cosines(reference), atol=1e-5)
 
 
 def test_models_without_a_matching_output_embedding_are_refused(

@@ -46,15 +46,11 @@ def with_added(token: AddedToken) -> object:
 
 SPACES, WHITE = pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Whitespace()
 PIECES_OF_WORDS = pre_tokenizers.Split(Regex(r"\p{N}+(?=\p{L})|'s|\S"), "isolated")
-LOWER = normalizers.Sequence([normalizers.NFD(), normalizers.Lowercase(), normalizers.StripAccents()])
 LETTERS = normalizers.Sequence([normalizers.Replace("’", "'"), normalizers.Replace("a", "")])
 MARKED = models.BPE({"▁": 0, "t": 1, "h": 2, "e": 3, "▁t": 4, "he": 5}, [("▁", "t"), ("h", "e")])
-UNCLEANED = normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=False)
 WITHIN = AddedToken("flute", single_word=False, normalized=True, lstrip=True, rstrip=True)
 APART = {
     "BERT": lambda: build_tokenizer("wordpiece"),
-    "not cleaned": lambda: unusual(UNCLEANED, pre_tokenizers.BertPreTokenizer()),
-    "NFD, lower": lambda: unusual(LOWER, WHITE),
     "NFKC": lambda: unusual(normalizers.NFKC(), SPACES, PIECES_OF_WORDS, pre_tokenizers.Digits(True)),
     "a letter replaced": lambda: unusual(LETTERS, WHITE),
     "marked": lambda: unusual(
@@ -94,7 +90,6 @@ class InPython:
 
 
 FIRST = pre_tokenizers.Metaspace(prepend_scheme="first")
-PREPENDED = normalizers.Sequence([normalizers.NFC(), normalizers.Prepend("x")])
 NOT_APART = {
     "bytes": lambda: build_tokenizer("bytes"),
     "SentencePiece": lambda: build_tokenizer("metaspace"),
@@ -102,10 +97,8 @@ NOT_APART = {
     "Chinese, spaced by the normaliser": lambda: with_added(AddedToken("你好", normalized=True)),
     "no pre-tokenizer": lambda: unusual(None),
     "first word marked": lambda: unusual(None, SPACES, FIRST),
-    "spaces kept": lambda: unusual(None, pre_tokenizers.Split(" ", "isolated")),
     "replaced by spaces": lambda: unusual(normalizers.Replace("_", "a b"), WHITE),
     "patterns replaced": lambda: unusual(normalizers.Replace(Regex(r"a *"), "b"), WHITE),
-    "prepended": lambda: unusual(PREPENDED, pre_tokenizers.BertPreTokenizer()),
     "drawn by lot": lambda: unusual(None, WHITE, model=models.BPE({"a": 0}, [], dropout=0.5)),
     "in Python": lambda: unusual(None, pre_tokenizers.PreTokenizer.custom(InPython())),
 }

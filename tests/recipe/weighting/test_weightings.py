@@ -116,19 +116,6 @@ def test_removal_reads_the_first_word_as_a_word(shell_of: Shells) -> None:
 # -- position ---------------------------------------------------------------------------------------------------------
 
 
-def test_positions_by_hand(shell_of: Shells) -> None:
-    shell = shell_of("bert")
-    texts = ["a man"]  # [CLS] a man [SEP]
-    for spec, expected in {
-        "uniform": [0.25, 0.25, 0.25, 0.25],
-        "content": [0, 0.5, 0.5, 0],
-        "cls": [1, 0, 0, 0],
-        "last": [0, 0, 0, 1],
-        "position": [0.1, 0.2, 0.3, 0.4],
-    }.items():
-        np.testing.assert_allclose(weights_of(encoder_of(shell, spec), texts)[0], expected, atol=1e-6)
-
-
 def test_content_leaves_out_the_template_and_special_tokens(shell_of: Shells) -> None:
     encoder = Encoder(shell_of("bert"), Recipe(template=TEMPLATES["bert"], weights=("content",)))
     ids = encoder.module.ids(["a man [MASK]"])[0]
