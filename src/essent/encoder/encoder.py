@@ -215,7 +215,10 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         """Run SentenceTransformer.encode's inner loop, with batches by number of tokens instead of texts."""
         texts: list[str] = inputs
         if arguments["output_value"] != "sentence_embedding":
-            self.module.require_token_vectors()
+            if len(self.module.plan.frames) > 1:  # whose tokens differ
+                raise RecipeError(
+                    f"{str(self.recipe)!r} adds several templates: it has vectors of texts, not of tokens."
+                )
             return super()._inference(texts, **arguments)
         prompt = arguments.get("prompt")
         vectors = self._vectors(
@@ -246,7 +249,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         self.eval()
         if not texts:
             return torch.empty(0, self.get_embedding_dimension() or 0)
-        if cache is not None and len(self) == 1 and module.can_be_cached:
+        is_slow = not module.plan.is_static and module.backbone.static_table.dtype == torch.float32
+        if cache is not None and len(self) == 1 and is_slow:  # sums of table rows are fast
             pooled = self._cached_vectors(cache, texts, batch_size, progress, device)
             shaped = torch.cat([module.shaped(part.to(device), shape) for part in pooled.split(PORTION)])
             return shaped.cpu() if on_cpu else shaped

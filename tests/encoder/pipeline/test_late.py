@@ -196,7 +196,7 @@ def test_refused_documents(shell_of: Callable[[str], SentenceTransformer]) -> No
     encoder = Encoder(shell_of("bert"), "mean")
     for documents, message in (
         ("A text.", r"must be a list of documents"),
-        (["A text."], r"documents\[0\] is str .'A text.'.: every document must be a list of its chunks"),
+        (["A text."], r"documents\[0\]: Expected a list of texts, got str: 'A text.'"),
         ([["a"], [None]], r"documents\[1\]: Text 0 is NoneType"),
         ([["a"], 3], r"documents\[1\]: Expected a list of texts, got int"),
     ):

@@ -157,7 +157,7 @@ def test_a_stream_matches_the_array(text: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("text", "kind"), zip(CHAINS, [np.float32, np.float64] * 2, strict=True))
+@pytest.mark.parametrize(("text", "kind"), list(zip(CHAINS, [np.float32, np.float64] * 2, strict=True)))
 def test_a_state_stored_as_safetensors_gives_the_same_bits(text: str, kind: type) -> None:
     vectors = VECTORS.astype(kind)
     chain = build(text).fit(vectors)

@@ -148,11 +148,6 @@ def check_documents(documents: Any) -> list[list[str]]:
         raise InputError(f"documents={str(documents)[:60]!r}: must be a list of documents, each a list of its chunks.")
     checked = []
     for index, chunks in enumerate(documents):
-        if isinstance(chunks, str):
-            raise InputError(
-                f"documents[{index}] is str ({chunks[:60]!r}): every document must be a list of its chunks, "
-                '["first chunk. ", "second chunk."].'
-            )
         try:
             checked.append(check_texts(chunks))
         except InputError as error:

@@ -13,7 +13,7 @@ from torch import nn
 
 from essent._core.texts import check_texts
 from essent.encoder.pipeline.plan import Plan, StaticPooler, chain_of, static_pooler_of
-from essent.errors import RecipeError, not_fitted
+from essent.errors import not_fitted
 from essent.model.backbone import Backbone
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
@@ -137,11 +137,6 @@ class RecipeModule(InputModule):
         """The pooler without padding for recipes that sum table rows with weights by token; None for others."""
         return static_pooler_of(self.plan, self.backbone)
 
-    @property
-    def can_be_cached(self) -> bool:
-        """Whether pooled vectors are worth caching: float32, and not sums of table rows, which are fast."""
-        return not self.plan.is_static and self.backbone.static_table.dtype == torch.float32
-
     def shaped(self, vectors: torch.Tensor, shape: bool = True) -> torch.Tensor:
         """Apply the shaping chain to pooled vectors if `shape`: (N,K)."""
         return vectors if self.shaping is None or not shape else self.shaping(vectors)
@@ -158,11 +153,6 @@ class RecipeModule(InputModule):
                 f"The recipe {str(self.recipe)!r} learns {' and '.join(missing)}: call fit(texts) before encode, "
                 "with texts of your task or similar ones."
             )
-
-    def require_token_vectors(self) -> None:
-        """Raise RecipeError if the recipe adds several templates, whose tokens differ."""
-        if len(self.plan.frames) > 1:
-            raise RecipeError(f"{str(self.recipe)!r} adds several templates: it has vectors of texts, not of tokens.")
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of a vector."""

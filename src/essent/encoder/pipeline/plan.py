@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -115,10 +116,6 @@ class Plan(nn.Module):
         (frame,) = self.frames
         return frame
 
-    def room(self, max_seq_length: int) -> int:
-        """Return the number of tokens of a text that fit in every template."""
-        return min(frame.room(max_seq_length) for frame in self.frames)
-
     @property
     def is_static(self) -> bool:
         """Whether the recipe reads no transformer layer and no attention."""
@@ -167,11 +164,10 @@ class Plan(nn.Module):
                 continue
             values = states.hidden[source.key]  # (B,T,D)
             if source.debiased and isinstance(source.key, int):
-                values = (
-                    debias(values, tokens, self.frame, source.key, backbone)
-                    if bias_of is None
-                    else values - bias_of(tokens, source.key)
-                )
+                if bias_of is None:
+                    values = debias(values, tokens, self.frame, source.key, backbone)
+                else:
+                    values = values - bias_of(tokens, source.key)
             if source.top:  # rows of the most probable tokens at the template's masks, 0 elsewhere: (B,T,E)
                 head = backbone.mlm_head
                 assert head is not None  # noqa: S101 — `check_recipe` refuses models without one
@@ -307,14 +303,6 @@ class StaticPooler:
                 used, row_ids = row_ids.unique(return_inverse=True)
                 rows = rows[used].to(kind)
             scaled = torch.from_numpy(weights * np.float32(factor)).to(rows.device, kind)
-            parts.append(
-                embedding_bag(
-                    row_ids,
-                    rows,
-                    offsets.to(row_ids),
-                    mode="sum",
-                    per_sample_weights=scaled,
-                    include_last_offset=True,
-                )
-            )
+            options: dict[str, Any] = {"per_sample_weights": scaled, "include_last_offset": True}
+            parts.append(embedding_bag(row_ids, rows, offsets.to(row_ids), mode="sum", **options))
         return sum(parts[1:], parts[0])

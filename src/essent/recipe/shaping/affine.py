@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property, reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,8 +15,8 @@ from sklearn.base import OneToOneFeatureMixin
 from torch import nn
 
 from essent.errors import NoSpreadError
-from essent.recipe.shaping.base import Fixed, Shaper, blocks, check_batches, check_width, shapers
-from essent.recipe.types import require_integer, require_number
+from essent.recipe.shaping.base import Fixed, Shaper, blocks, check_batches, shapers
+from essent.recipe.types import require_number
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,6 @@ class AffineModule(Fixed):
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Map vectors (…,D) to (…,K) by the matrix and the offset."""
-        check_width(vectors, self.mean.shape[0])
         kind = torch.float64 if vectors.dtype == torch.float64 else torch.float32
         centred = vectors.to(kind) - self.mean.to(kind)  # (B,D)
         matrix = self.matrix.to(kind)
@@ -265,13 +264,11 @@ class AllButTheTop(AffineShaper):
                [ 0., -2.]])
     """
 
+    least: ClassVar[dict[str, int]] = {"d": 0}
+
     def __init__(self, d: int = 2) -> None:
         self.d = d
         self.check_settings()
-
-    def check_settings(self) -> None:
-        """Check the settings."""
-        require_integer(f"abtt:{self.d}", "the number of components", self.d, 0)
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
         """Compute the matrix (D,K) from moments."""
@@ -320,14 +317,15 @@ class Whiten(AffineShaper):
         True
     """
 
+    least: ClassVar[dict[str, int]] = {"n_components": 1}
+
     def __init__(self, n_components: int | None = None, eps: float = 0.0) -> None:
         self.n_components, self.eps = n_components, eps
         self.check_settings()
 
     def check_settings(self) -> None:
         """Check the settings."""
-        if self.n_components is not None:
-            require_integer(f"whiten:{self.n_components}", "the number of components", self.n_components, 1)
+        super().check_settings()
         require_number(f"whiten:eps={self.eps}", "eps", self.eps, 0.0)
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
@@ -359,13 +357,11 @@ class PCA(AffineShaper):
         [[10.0], [-10.0], [0.0]]
     """
 
+    least: ClassVar[dict[str, int]] = {"n_components": 1}
+
     def __init__(self, n_components: int) -> None:
         self.n_components = n_components
         self.check_settings()
-
-    def check_settings(self) -> None:
-        """Check the settings."""
-        require_integer(f"pca:{self.n_components}", "the number of components", self.n_components, 1)
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
         """Compute the matrix (D,K) from moments."""

@@ -17,6 +17,7 @@ from torch import nn
 
 from essent._core.registry import Registry, format_spec
 from essent.errors import InputError, NoSpreadError, not_fitted
+from essent.recipe.types import require_integer
 
 Batches = Callable[[], Iterable[np.ndarray]]
 
@@ -96,15 +97,6 @@ class Fixed(nn.Module):
         return super()._apply(moved, recurse)
 
 
-def check_width(vectors: torch.Tensor, dimensions: int) -> None:
-    """Check that vectors have the width (number of dimensions) of the fit."""
-    if vectors.ndim != 2 or vectors.shape[1] != dimensions:
-        raise InputError(
-            f"The shaping was fitted on vectors of {dimensions} dimensions, shape (N,{dimensions}); "
-            f"got {tuple(vectors.shape)}."
-        )
-
-
 class VectorTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """A scikit-learn transformer of vectors (N,D) to (N,K) whose fitted map is a torch module."""
 
@@ -166,6 +158,7 @@ class Shaper(VectorTransformer):
     name: ClassVar[str]
     needs_fit: ClassVar[bool] = True
     reads_output_embedding: ClassVar[bool] = False  # learns from that matrix of the model, not from sentence vectors
+    least: ClassVar[dict[str, int]] = {}  # settings that are integers -> their smallest value; None is allowed too
 
     def check_settings(self) -> None:
         """Check the settings; called by the constructor and before a fit, as `set_params` may change them.
@@ -173,6 +166,9 @@ class Shaper(VectorTransformer):
         Raises:
             RecipeError: a setting is invalid; the message shows it and what is allowed.
         """
+        for name, least in self.least.items():
+            if (value := getattr(self, name)) is not None:
+                require_integer(f"{self.name}:{name}={value}", name, value, least)
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Shaper:

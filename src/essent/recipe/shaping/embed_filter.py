@@ -9,7 +9,6 @@ import numpy as np
 from essent.errors import UnsupportedRecipeError
 from essent.recipe.shaping.affine import AffineShaper, Moments
 from essent.recipe.shaping.base import shapers
-from essent.recipe.types import require_integer
 
 
 @shapers.register("filter")
@@ -31,14 +30,11 @@ class EmbedFilter(AffineShaper):
     """
 
     reads_output_embedding: ClassVar[bool] = True
+    least: ClassVar[dict[str, int]] = {"ratio": 1}
 
     def __init__(self, ratio: int = 2) -> None:
         self.ratio = ratio
         self.check_settings()
-
-    def check_settings(self) -> None:
-        """Check the settings."""
-        require_integer(f"filter:{self.ratio}", "the ratio", self.ratio, 1)
 
     def fit_moments(self, moments: Moments) -> EmbedFilter:
         """Learn from the moments of the output embedding's rows.

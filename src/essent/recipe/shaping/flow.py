@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,8 +12,7 @@ from tqdm.auto import tqdm
 from essent._core.lazy import optional_import
 from essent.errors import RecipeError
 from essent.recipe.shaping.affine import Affine, AffineModule, Moments, ZScore
-from essent.recipe.shaping.base import Fixed, Shaper, apply, check_width, shapers
-from essent.recipe.types import require_integer
+from essent.recipe.shaping.base import Fixed, Shaper, apply, shapers
 
 SHOW_PROGRESS_FROM = 20_000  # vectors · epochs below this train in seconds
 
@@ -41,6 +40,8 @@ class Flow(Shaper):
         (64, 4)
     """
 
+    least: ClassVar[dict[str, int]] = {"epochs": 1, "transforms": 1, "hidden": 1, "batch_size": 1, "seed": 0}
+
     def __init__(
         self,
         epochs: int = 5,
@@ -60,11 +61,9 @@ class Flow(Shaper):
 
     def check_settings(self) -> None:
         """Check the settings."""
-        for name in ("epochs", "transforms", "hidden", "batch_size"):
-            require_integer(f"flow:{name}={getattr(self, name)}", name, getattr(self, name), 1)
+        super().check_settings()
         if isinstance(self.learning_rate, str) or not self.learning_rate > 0:
             raise RecipeError(f"flow:learning_rate={self.learning_rate} — must be a number > 0, e.g. 1e-3.")
-        require_integer(f"flow:seed={self.seed}", "seed", self.seed, 0)
 
     @property
     def n_features_in_(self) -> int:
@@ -141,7 +140,6 @@ class FlowMap(Fixed):
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Map vectors (…,D) to the latent space."""
-        check_width(vectors, len(self.first.mean))
         standard = self.first(vectors.double()).float()
         transformed: torch.Tensor = self.network().transform(standard).to(vectors.dtype)  # (B,D)
         return transformed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,8 +13,7 @@ from sklearn.utils import resample
 from torch import nn
 
 from essent._core.machine import cores
-from essent.recipe.shaping.base import Batches, Fixed, Shaper, check_batches, check_width, shapers
-from essent.recipe.types import require_integer
+from essent.recipe.shaping.base import Batches, Fixed, Shaper, check_batches, shapers
 
 
 @shapers.register("quantile")
@@ -34,17 +33,13 @@ class QuantileUniform(OneToOneFeatureMixin, Shaper):
         [[0.0], [0.5], [1.0]]
     """
 
+    least: ClassVar[dict[str, int]] = {"n_quantiles": 1, "subsample": 1}
+
     def __init__(self, n_quantiles: int = 1000, subsample: int = 10_000, seed: int = 0) -> None:
         self.n_quantiles = n_quantiles
         self.subsample = subsample
         self.seed = seed
         self.check_settings()
-
-    def check_settings(self) -> None:
-        """Check the settings."""
-        spec = f"quantile:{self.n_quantiles},{self.subsample}"
-        require_integer(spec, "the number of quantiles", self.n_quantiles, 1)
-        require_integer(spec, "the number of vectors", self.subsample, 1)
 
     @property
     def n_features_in_(self) -> int:
@@ -194,7 +189,6 @@ class QuantileMap(Fixed):
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Map every dimension of vectors (…,D) to its quantiles."""
-        check_width(vectors, self.columns)
         columns_per_block = (
             max(1, self.block_values // max(1, len(vectors))) if vectors.device.type == "cpu" else self.columns
         )
