@@ -156,14 +156,6 @@ def test_a_maximum_below_the_template_keeps_the_template(bert: Path) -> None:
     np.testing.assert_allclose(encoder.encode(LONG), encoder.encode(""), atol=1e-6)
 
 
-def test_random_rows_by_seed(bert: Path) -> None:
-    first, second = (Encoder(str(bert), "random").encode(TEXTS) for _ in range(2))
-    assert first.tobytes() == second.tobytes() != Encoder(str(bert), "layers=random:768,1").encode(TEXTS).tobytes()
-    rows = Encoder(str(bert), "layers=random:64").module.plan.table_0
-    assert rows.mean().abs() < 0.01
-    assert rows.std() == pytest.approx(0.1, abs=0.005)
-
-
 @pytest.mark.parametrize("recipe", ["t4-idf-quantile", "layers=static+random:32 weights=idf"])
 def test_copies_and_pickles_give_the_same(recipe: str, bert: Path) -> None:
     encoder = Encoder(str(bert), recipe).fit(TEXTS)

@@ -163,8 +163,9 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         """Return an unfitted copy that shares a loaded model; scikit-learn would copy all its weights."""
         settings = self.get_params(deep=False)
         clone_ = type(self)(**{k: v if k == "model" else clone(v, safe=False) for k, v in settings.items()})
-        configured = ("_sklearn_output_config", "_metadata_request")  # of set_output and set_fit_request
-        vars(clone_).update((name, copy.deepcopy(vars(self)[name])) for name in configured if name in vars(self))
+        for name in ("_sklearn_output_config", "_metadata_request"):  # of set_output and set_fit_request
+            if name in vars(self):
+                setattr(clone_, name, copy.deepcopy(vars(self)[name]))
         return clone_
 
 

@@ -61,6 +61,10 @@ class RowsModel(PreTrainedModel):
         """Return the table of rows."""
         return self.embeddings
 
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the table of rows, as saved folders do."""
+        self.embeddings = value  # type: ignore[assignment]
+
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None) -> BaseModelOutput:
         """Return the rows (B,T,D) of ids (B,T)."""
         return BaseModelOutput(last_hidden_state=self.embeddings(input_ids))

@@ -159,12 +159,9 @@ STATE, ABOUT, SETTINGS = "essent/state.safetensors", "essent/encoder.json", "con
 DAMAGED = {
     "state": (STATE, lambda data: data[:100], r"state\.safetensors is damaged"),
     "no golden": (STATE, lambda _: save({"other": np.zeros(3)}), "damaged: KeyError"),
-    "cut": (ABOUT, lambda data: data[:100], r"encoder\.json is damaged: it is not JSON"),
     "a list": (ABOUT, lambda _: b"[]", r"encoder\.json is damaged: expected a dict, found \[\]"),
     "recipe": (ABOUT, lambda data: without(data, "recipe"), "'recipe' must be an object .*, but is missing"),
-    "counts": (ABOUT, lambda data: without(data, "texts_counted"), "must be a whole number or null"),
     "format": (ABOUT, lambda data: without(data, "format"), r"has format None .* Upgrade essent"),
-    "settings": (SETTINGS, lambda data: data[:100], r"transformers\.json is damaged: it is not JSON"),
     "prompt": (SETTINGS, lambda _: b'{"default_prompt_name": ["a"]}', "'default_prompt_name' must"),
     "modules": ("modules.json", lambda data: data[:100], "JSON"),
     "weights": ("model.safetensors", lambda data: data[:100], "damaged: SafetensorError"),

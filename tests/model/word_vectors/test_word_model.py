@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sentence_transformers import SentenceTransformer
 
 from essent.encoder.encoder import Encoder
 from essent.errors import DataError, InputError, RecipeError
@@ -36,15 +35,9 @@ def glove(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def mean(words: list[str], weights: dict[str, float] | None = None) -> np.ndarray:
-    """The weighted mean of the words' vectors."""
-    weight_of = weights or dict.fromkeys(words, 1.0)
-    total = sum(weight_of[word] for word in words)
-    return sum((weight_of[word] * ROW[word] for word in words), np.zeros(6)) / (total or 1.0)
-
-
-def idf(texts: list[list[str]]) -> dict[str, float]:
-    return {w: np.log(len(texts) / max(sum(w in text for text in texts), 1)) for w in WORDS}
+def mean(words: list[str]) -> np.ndarray:
+    """The mean of the words' vectors."""
+    return sum((ROW[word] for word in words), np.zeros(6)) / max(len(words), 1)
 
 
 def test_the_mean_of_known_words(glove: Path) -> None:
@@ -56,19 +49,6 @@ def test_the_mean_of_known_words(glove: Path) -> None:
     b2s_5 = Encoder(word_model(glove, drop_most_frequent=5), "static")
     rare_words = [[word for word in words if word not in WORDS[:5]] for words in SPLIT]
     np.testing.assert_allclose(b2s_5.encode(TEXTS), [mean(words) for words in rare_words], atol=1e-6)
-
-
-def test_idf_and_shaping_count_words(glove: Path, tmp_path: Path) -> None:
-    encoder = Encoder(word_model(glove), "static weights=idf | zscore").fit(TEXTS)
-    pooled = np.stack([mean(words, idf(SPLIT)) for words in SPLIT])
-    expected = (pooled - pooled.mean(axis=0)) / pooled.std(axis=0)
-    np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=1e-5)
-    assert encoder.module.static_pooler is not None  # the fast path
-    encoder.save(str(tmp_path / "saved"))
-    np.testing.assert_allclose(Encoder(str(tmp_path / "saved")).encode(TEXTS), expected, atol=1e-5)
-    known = [index for index, words in enumerate(SPLIT) if words]
-    stock = SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode([TEXTS[index] for index in known])
-    np.testing.assert_allclose(stock, expected[known], atol=1e-5)
 
 
 def test_unknown_words_leave_mean_and_counts(glove: Path) -> None:

@@ -96,16 +96,6 @@ def test_idf_equals_counting_by_hand(template: str | None, shell_of: Shells) -> 
 # -- removal ----------------------------------------------------------------------------------------------------------
 
 
-def test_removal_keeps_content_words_or_falls_back_to_the_mean(shell_of: Shells) -> None:
-    encoder = Encoder(shell_of("bert"), "static-remove-biases")
-    text = "The stock, the kitten!"
-    tokens = encoder.tokenizer.convert_ids_to_tokens(encoder.module.ids([text])[0])
-    weighted = [token for token, weight in zip(tokens, weights_of(encoder, [text])[0], strict=True) if weight]
-    assert weighted == [t for t in tokens if t not in ("[CLS]", "[SEP]", "the", ",", "!") and t[:2] != "##"]
-    texts = ["the", "a man is on the", "...", "", "the , is !"]
-    np.testing.assert_allclose(encoder.encode(texts), Encoder(shell_of("bert"), "static").encode(texts), atol=1e-6)
-
-
 def test_removal_reads_the_first_word_as_a_word(shell_of: Shells) -> None:
     """Byte-level tokenizers mark a word by the space before it: without one the first word would be a sub-word."""
     encoder = Encoder(shell_of("roberta"), "static-remove-biases")
@@ -114,15 +104,6 @@ def test_removal_reads_the_first_word_as_a_word(shell_of: Shells) -> None:
 
 
 # -- position ---------------------------------------------------------------------------------------------------------
-
-
-def test_content_leaves_out_the_template_and_special_tokens(shell_of: Shells) -> None:
-    encoder = Encoder(shell_of("bert"), Recipe(template=TEMPLATES["bert"], weights=("content",)))
-    ids = encoder.module.ids(["a man [MASK]"])[0]
-    tokens = encoder.tokenizer.convert_ids_to_tokens(ids)
-    weighted = [t for t, weight in zip(tokens, weights_of(encoder, ["a man [MASK]"])[0], strict=True) if weight]
-    unknown = encoder.tokenizer.unk_token  # "[" is none of the tiny tokenizer's tokens
-    assert weighted == [t for t in encoder.tokenizer.tokenize("a man [ mask ].") if t != unknown]
 
 
 def test_several_masks_are_averaged_and_the_users_are_not(shell_of: Shells) -> None:

@@ -260,17 +260,8 @@ def _states(module: RecipeModule, windows: Sequence[Window], batch_size: int) ->
             retained[row, part] = True
         tokens, retained = tokens.to(backbone.static_table.device), retained.to(backbone.static_table.device)
         states = backbone.states(tokens, plan.required)
-        parts.append(_selected(tokens, states, retained))
-    if len(parts) == 1:
-        return parts[0]
-    all_tokens, all_states = zip(*parts, strict=True)
-    ids, attention_mask, content = (
-        torch.cat([getattr(tokens, name) for tokens in all_tokens]) for name in ("ids", "attention_mask", "content")
-    )
-    return Tokens(ids, attention_mask, content), States(
-        {key: torch.cat([states.hidden[key] for states in all_states]) for key in all_states[0].hidden},
-        {key: torch.cat([states.diagonals[key] for states in all_states]) for key in all_states[0].diagonals},
-    )
+        parts.append(_joined([(tokens, states)], retained))
+    return _joined(parts)
 
 
 def _pool(
@@ -292,7 +283,7 @@ def _pool(
         steps = np.arange(int(sizes[chosen].max()))  # (T,)
         inside = torch.from_numpy(steps < sizes[chosen][:, None]).to(device)  # (B,T)
         index = torch.from_numpy(np.minimum(spans[chosen][:, :1] + steps, offsets[-1] - 1)).to(device)  # (B,T)
-        own_tokens, own_states = _selected(tokens, states, index)
+        own_tokens, own_states = _joined([(tokens, states)], index)
         own_tokens = Tokens(own_tokens.ids, inside, own_tokens.content & inside)
         pooled, _, _ = module.plan.pool(own_tokens, own_states, module.backbone, module.stats)
         if vectors is None:
@@ -302,9 +293,18 @@ def _pool(
     return vectors
 
 
-def _selected(tokens: Tokens, states: States, at: torch.Tensor) -> tuple[Tokens, States]:
-    """Select tokens by a mask or by indices, with their states and diagonals."""
-    return Tokens(tokens.ids[at], tokens.attention_mask[at], tokens.content[at]), States(
-        {key: values[at] for key, values in states.hidden.items()},
-        {key: values[at] for key, values in states.diagonals.items()},
+def _joined(parts: Sequence[tuple[Tokens, States]], at: torch.Tensor | None = None) -> tuple[Tokens, States]:
+    """Concatenate tokens with their states and diagonals, and select those at a mask or at indices."""
+    tokens, states = zip(*parts, strict=True)
+
+    def join(tensors: list[torch.Tensor]) -> torch.Tensor:
+        joined = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+        return joined if at is None else joined[at]
+
+    ids, attention_mask, content = (
+        join([getattr(part, name) for part in tokens]) for name in ("ids", "attention_mask", "content")
+    )
+    return Tokens(ids, attention_mask, content), States(
+        {key: join([part.hidden[key] for part in states]) for key in states[0].hidden},
+        {key: join([part.diagonals[key] for part in states]) for key in states[0].diagonals},
     )

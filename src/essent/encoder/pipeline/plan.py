@@ -116,6 +116,10 @@ class Plan(nn.Module):
         (frame,) = self.frames
         return frame
 
+    def room(self, max_seq_length: int) -> int:
+        """Return the number of tokens of a text that fit in every template."""
+        return min(frame.room(max_seq_length) for frame in self.frames)
+
     @property
     def is_static(self) -> bool:
         """Whether the recipe reads no transformer layer and no attention."""

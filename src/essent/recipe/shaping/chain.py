@@ -36,9 +36,6 @@ class Chain(VectorTransformer):
         chain.set_output(transform="default")  # essent needs arrays whatever scikit-learn's global setting is
         return chain
 
-    def __len__(self) -> int:
-        return len(self.steps)
-
     def specs(self) -> tuple[str, ...]:
         """Return the text form of every step."""
         return tuple(step.spec() for step in self.steps)

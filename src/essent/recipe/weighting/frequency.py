@@ -29,18 +29,6 @@ FREQUENT_BYTE_LEVEL = frozenset(
 )
 
 
-def inverse_document_frequency(stats: CorpusStats) -> np.ndarray:
-    """Compute idf_t = ln(N / df_t) as (V,); unseen tokens have the maximum, ln N (Stankevičius 3.3).
-
-    `idf` and `tfidf` read it, and weights must be ≥ 0. Saved folders and caches hold counts and no formula, so another
-    formula needs another name.
-    """
-    import numpy as np
-
-    idf: np.ndarray = np.log(max(stats.texts, 1) / np.maximum(stats.document_frequency, 1))
-    return idf
-
-
 class ByCounts(ByToken):
     """A weighting by token id that is learned from a corpus."""
 
@@ -61,16 +49,23 @@ class ByCounts(ByToken):
 @weightings.register("idf")
 @dataclass(frozen=True)
 class Idf(ByCounts):
-    """ω ∝ ln(N / df_t), counted on a corpus (idf^W) or on the task's own texts (idf^T), sum 1 (Stankevičius 3.3)."""
+    """ω ∝ ln(N / df_t), counted on a corpus (idf^W) or on the task's own texts (idf^T), sum 1 (Stankevičius 3.3).
+
+    Unseen tokens have the maximum, ln N. Saved folders and caches hold counts and no formula, so another formula needs
+    another name.
+    """
 
     def of(self, stats: CorpusStats) -> np.ndarray:
         """Compute idf of every token, (V,)."""
-        return inverse_document_frequency(stats)
+        import numpy as np
+
+        idf: np.ndarray = np.log(max(stats.texts, 1) / np.maximum(stats.document_frequency, 1))
+        return idf
 
 
 @weightings.register("tfidf")
 @dataclass(frozen=True)
-class TfIdf(ByCounts):
+class TfIdf(Idf):
     """ω ∝ tf_t · idf_t, one weight per token for the whole corpus, sum 1 per text (Ditto Table 1, first-last TF-IDF).
 
     Ditto computes "TF-IDF weights on 10^6 sentences … as token importance weights": a table by token. tf_t is the mean
@@ -82,7 +77,7 @@ class TfIdf(ByCounts):
         import numpy as np
 
         term_frequency = np.maximum(stats.count, 1) / np.maximum(stats.document_frequency, 1)  # (V,)
-        tf_idf: np.ndarray = term_frequency * inverse_document_frequency(stats)
+        tf_idf: np.ndarray = term_frequency * super().of(stats)
         return tf_idf
 
 
