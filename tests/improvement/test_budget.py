@@ -140,7 +140,7 @@ def test_a_search_is_repeated_if_it_can_be_larger(run_at: Any) -> None:
     """It took a fifth of the expected time: the rest of its share is enough for more texts."""
     run = run_at(0.0)
     planned = plan_search(run, 60.0)
-    assert (planned["space"], "a search of the space 'auto' on 4000 texts" in planned["missing"]) == ("tiny", True)
+    assert (planned["space"], "a search of the space 'auto' on 4000 texts" in planned["missing"]) == ("heads", True)
     run.searched = {**planned, "pace": 0.2, "ratio": 1.0, "measured": 10.0}
     larger = plan_larger_search(run, 48.0)
     assert (larger["space"], larger["texts"] > 1200, larger["why"]) == ("auto", True, "")
@@ -169,8 +169,9 @@ def test_clustering_costs_grow_with_recipes_and_texts(run_at: Any) -> None:
     """k-means of 4,000 texts takes as long as encoding them, for every recipe: fewer texts, or a smaller space."""
     task = ClusterTask("topics", tuple(Example((text,), str(number % 20)) for number, text in enumerate(TEXTS)))
     run = run_at(0.0, (task,), scoring=0.002)
-    recipes = {space: len(space_of(space).expand(MODEL)[0]) for space in ("small", "tiny")}
-    for seconds, space, units in ((1500.0, "small", 3676), (400.0, "tiny", None), (54.0, "tiny", 2000)):
+    recipes = {space: len(space_of(space).expand(MODEL)[0]) for space in ("small", "heads", "tiny")}
+    cases = ((1500.0, "small", 3676), (600.0, "heads", None), (200.0, "tiny", None), (54.0, "tiny", 2000))
+    for seconds, space, units in cases:
         planned = plan_search(run, seconds)
         assert (planned["space"], planned["units"]) == (space, units)
         assert 0.002 * recipes[space] * planned["texts"] <= seconds

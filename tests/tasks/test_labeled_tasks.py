@@ -15,7 +15,7 @@ from sklearn.metrics import average_precision_score, f1_score, ndcg_score, v_mea
 from essent.errors import DataError
 from essent.tasks.base import LabeledTask, prompt_note
 from essent.tasks.clusters import ClusterTask
-from essent.tasks.comparison import bootstrap, permutation_p, scores_of_parts
+from essent.tasks.comparison import Scored, bootstrap, compare, compare_each, scores_of_parts
 from essent.tasks.examples import Example
 from essent.tasks.labels import LabelTask
 from essent.tasks.locate import as_task
@@ -85,10 +85,10 @@ def test_intervals_tests_and_seeds(build: Callable[[], LabeledTask]) -> None:
     np.testing.assert_array_equal(resampled, bootstrap(task, evidence, resamples=200))
     assert (np.quantile(resampled, 0.001, axis=1) <= score + 1e-9).all()
     assert (score <= np.quantile(resampled, 0.999, axis=1) + 1e-9).all()
-    assert permutation_p(task, evidence[[0, 0]]) == 1
     for name in task.score_names:
-        p = permutation_p(task, evidence[[0, 2]], name, resamples=100)
-        assert np.isnan(p) if name == "v_measure" else 0 < p <= 1
+        scored = Scored(task, name, ("first", "copy", "other"), evidence[[0, 0, 2]])
+        same, other = compare_each([scored], [("first", "copy"), ("first", "other")])
+        assert (same.p, 0 < other.p <= 1) == (1, True)
     assert bootstrap(task, evidence, resamples=50, among=np.arange(task.units // 2)).shape == (3, 50)
 
 
@@ -224,14 +224,15 @@ def test_equal_texts_share_a_fold() -> None:
     assert 25 < LabelTask("l", tuple(rows)).for_choice().score_vectors(vectors).main_score < 75
 
 
-def test_single_differing_unit_is_not_significant() -> None:
-    """Every exchange gives the same difference, but for rounding; p is 1. One unit has no test."""
-    task = retrieval()
-    assert np.isnan(permutation_p(TripletTask("t", (("a", "b", "c"),)), np.array([[1.0, 0.0], [0.0, 1.0]])))
-    part = task.without(np.arange(COUNT) >= 17)
+def test_few_differing_units_are_not_significant() -> None:
     values = np.random.default_rng(17).choice([1.0, 0.63092975357, 0.5, 0.0], 4 * 17)
     changed = np.concatenate([[0.43067655807], values[1:]])
-    assert permutation_p(part, np.stack([values, changed]), "ndcg@10", resamples=100) > 0.5
+    part = retrieval().without(np.arange(COUNT) >= 17)
+    assert compare([Scored(part, "ndcg@10", "ab", np.stack([values, changed]))], "a", "b").p > 0.5
+    few = TripletTask("t", tuple((f"a{n}", f"b{n}", f"c{n}") for n in range(5)))
+    comparison = compare([Scored(few, "accuracy", "ab", np.repeat([[1.0, 0.0], [0.0, 1.0]], 5, axis=1))], "a", "b")
+    assert (comparison.low, comparison.p, comparison.is_better) == (100, 2 / 2**5, False)
+    assert "No significant difference" in comparison.summary()
 
 
 def test_a_query_does_not_answer_itself() -> None:

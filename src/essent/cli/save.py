@@ -84,15 +84,15 @@ def save(
         if calibrate is None:
             opt.refuse(match_options, "needs --calibrate FILES with texts.")
     parsed = None if recipe is None else Recipe.parse(recipe)
+    fit_texts, calibration, compared = (
+        None if files is None else read_files(files, column) for files in (fit, calibrate, compare)
+    )
     prepare_torch("essent save")
     from essent._core.folders.files import GRAPH, check_replaceable
     from essent.encoder.encoder import Encoder, open_as_it_is
     from essent.engine.gain import texts_to_compare
     from essent.verification.golden import verify
 
-    fit_texts, calibration, compared = (
-        None if files is None else read_files(files, column) for files in (fit, calibrate, compare)
-    )
     if compared is not None:
         compared = texts_to_compare(compared)
     if is_graph:

@@ -29,6 +29,7 @@ FIT_SHARE = 0.06  # share of the budget for texts on which recipes are fitted
 MAX_FITTED, MIN_FITTED = 20_000, 200
 SAMPLE, MAX_SAMPLE, SAMPLE_SECONDS = 48, 512, 2.0  # usual and maximum number of timed texts, and maximum seconds
 STEPS = tuple(f"{step} | normalize" for step in ("centre", "zscore", "whiten", "whiten:64"))
+TINY = Grid(layers=("L", "0+L"), shaping=("", *STEPS[::2]))
 SPACES = {
     "small": Space(
         (
@@ -37,7 +38,8 @@ SPACES = {
         ),
         name="small",
     ),
-    "tiny": Space((Grid(layers=("L", "0+L"), shaping=("", *STEPS[::2])),), name="tiny"),
+    "heads": Space((TINY, Grid(layers=("0+L",), weights=("ditto:*",))), name="heads"),
+    "tiny": Space((TINY,), name="tiny"),
     "static": Space(
         (Grid(layers=("static",), weights=("uniform", "idf", "sif"), shaping=("", STEPS[0], "abtt | normalize")),),
         name="static",

@@ -90,10 +90,10 @@ class Evaluation(dict[str, list[Result]]):
         Args:
             task: name of a task; None: the only task, or the mean of all.
             score: name of a score such as "f1_macro" or "v_measure"; by default the main score.
-            seed: of the bootstrap and of the permutation test.
+            seed: of the bootstrap.
 
         Returns:
-            The difference with its 95 % interval; for one task also its p value.
+            The difference with its 95 % interval and p value.
 
         Raises:
             InputError: a recipe or task that is not among the results, or tasks with different scores and no `task`.

@@ -34,7 +34,8 @@ from essent.tasks.comparison import (
 )
 from essent.tasks.labels import spread_folds
 
-FOLDS = 5
+FOLDS, REPEATS = 5, 5  # of cross-validation, with other folds each time
+SEED_STEP = 1000  # between the seeds of two repeats
 MIN_FOLD = 5  # units of a fold
 CHOICE = "the choice"  # of each fold, in comparisons
 NO_SCORE = "No recipe has a score: there is only one labelled example, or the labels or all similarities are constant."
@@ -83,7 +84,7 @@ def decide_by_labels(
     board = replace(board, held_out=cross_validation, notes=notes)
     comparisons = [replace(comparison, first=leader) for comparison in cross_validation]
     folds = f"chosen on four fifths of the {units}, compared on the last fifth"
-    return decide(board, comparisons, f"{measurement}, by cross-validation ({folds})")
+    return decide(board, comparisons, f"{measurement}, by cross-validation repeated {REPEATS} times ({folds})")
 
 
 def add_intervals(board: Leaderboard, draws: Mapping[str, np.ndarray]) -> Leaderboard:
@@ -101,34 +102,44 @@ def add_intervals(board: Leaderboard, draws: Mapping[str, np.ndarray]) -> Leader
 def cross_validate(scored: Sequence[Scored], baselines: Sequence[str], seed: int = 0) -> tuple[Comparison, ...]:
     """Return the cross-validated gain of choosing the best of all recipes over each baseline.
 
-    The best recipe is chosen on four fifths of the units and compared on the last fifth; mean over the five folds.
-    Units with the same texts are in the same fold. On several data sets, the best mean rank decides.
+    The best recipe is chosen on four fifths of the units and compared on the last fifth; mean over five folds, and over
+    five repeats with other folds, so that the verdict seldom depends on the seed. The ends of the interval are means over
+    the repeats. Units with the same texts are in the same fold. On several data sets, the best mean rank decides.
     """
-    folds = [folds_of(data_set.task, seed) for data_set in scored]
+    repeats = [[folds_of(data_set.task, seed + SEED_STEP * number) for data_set in scored] for number in range(REPEATS)]
     name = scored[0].score if len(scored) == 1 else SEVERAL
-    count = min(len(np.unique(fold)) for fold in folds)
-    if count < 2:
+    count = min(len(np.unique(fold)) for fold in repeats[0])
+    if count < 2 or not baselines:
         return tuple(Comparison(CHOICE, baseline, *(math.nan,) * 4, name) for baseline in baselines)
-    parts = [np.stack([fold == number for number in range(count)]) for fold in folds]  # (F,U)
+    parts = [
+        np.stack([fold == number for fold in folds for number in range(count)])
+        for folds in zip(*repeats, strict=True)
+    ]  # of each data set: (repeats · folds,U)
     learned = [
         scores_of_parts(data_set.task, data_set.evidence, ~part, data_set.score)
         for data_set, part in zip(scored, parts, strict=True)
     ]
-    differences, fold_draws = [], []
-    for number in range(count):
+    differences, draws = [], []
+    for number in range(REPEATS * count):
         chosen = str(scored[0].names[best_of(scored, [scores[:, number] for scores in learned])])
-        scores, draws = [], []
-        for index, (data_set, part) in enumerate(zip(scored, parts, strict=True)):
-            rows, units, task = data_set.rows([chosen, *baselines]), part[number], data_set.task
-            scores.append(scores_of_parts(task, rows, units[None], data_set.score)[:, 0])
-            among, fold_seed = np.flatnonzero(units), seed + number + index
-            draws.append(bootstrap(task, rows, data_set.score, seed=fold_seed, among=among))
-        score, draw = mean_of_data_sets(scored, scores), mean_of_data_sets(scored, draws)
+        rows = [data_set.rows([chosen, *baselines]) for data_set in scored]
+        units = [part[number] for part in parts]
+        measured = [
+            scores_of_parts(data_set.task, evidence, among[None], data_set.score)[:, 0]
+            for data_set, evidence, among in zip(scored, rows, units, strict=True)
+        ]
+        drawn = [
+            bootstrap(data_set.task, evidence, data_set.score, seed=seed + number + index, among=np.flatnonzero(among))
+            for index, (data_set, evidence, among) in enumerate(zip(scored, rows, units, strict=True))
+        ]
+        score, draw = mean_of_data_sets(scored, measured), mean_of_data_sets(scored, drawn)
         differences.append(score[0] - score[1:])
-        fold_draws.append(draw[0] - draw[1:])
-    lead, spread = np.mean(differences, axis=0), np.mean(fold_draws, axis=0)
+        draws.append(draw[0] - draw[1:])
+    lead = np.mean(differences, axis=0)  # (baselines,)
+    spreads = np.mean(np.reshape(draws, (REPEATS, count, len(baselines), -1)), axis=1)  # (repeats,baselines,draws)
+    ends = [np.mean([interval(spread[index]) for spread in spreads], axis=0) for index in range(len(baselines))]
     return tuple(
-        Comparison(CHOICE, baseline, float(lead[index]), *interval(spread[index]), math.nan, name)
+        Comparison(CHOICE, baseline, float(lead[index]), *map(float, ends[index]), math.nan, name)
         for index, baseline in enumerate(baselines)
     )
 
@@ -234,7 +245,7 @@ def decide_by_tests(board: Leaderboard, checks: tuple[Check, ...]) -> Leaderboar
     best, objections = [], []
     for compared in zip(*(check.comparisons for check in checks), strict=True):
         best.append(max(compared, key=lambda comparison: np.nan_to_num(comparison.low, nan=-np.inf)))
-        worse = [(check.task, test) for check, test in zip(checks, compared, strict=True) if test.high < 0]
+        worse = [(check.task, test) for check, test in zip(checks, compared, strict=True) if test.is_worse]
         objections.append("; ".join(f"on {name} {board.leader} is worse: {test.figures()}" for name, test in worse))
     measurement = f"On the test ({', '.join(check.task for check in checks)})"
     return replace(decide(board, best, measurement, objections), checks=checks)

@@ -221,16 +221,6 @@ class LabeledTask(Task):
         """Compute the scores ×100 (R,) of recipes with evidence (R,E); NaN if undefined."""
         return self.scorer(evidence, score or self.score_names[0])(np.ones((1, self.units)))[:, 0]
 
-    def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Scorer] | None:
-        """Return values (R,U) for a paired permutation test, and a function from such values (B,U) to scores (B,).
-
-        None if a score has no such test.
-        """
-        values, statistic, once = self.values(evidence, score), self.statistic(score), np.ones((1, self.units))
-        if statistic is None:
-            return values, lambda rows: 100 * rows.mean(axis=1)
-        return values, lambda rows: np.concatenate([statistic(row, once) for row in rows])
-
     def _scored(
         self,
         metrics: dict[str, dict[str, float]],

@@ -104,10 +104,6 @@ class ClusterTask(LabeledTask):
         gold = self._gold
         return lambda runs, counts: np.mean([v_measures(gold, run, counts) for run in runs], axis=0)
 
-    def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Scorer] | None:
-        """Return None for V-measure, which is not a mean over texts."""
-        return None if score == "v_measure" else super().paired(evidence, score)
-
     @property
     def _gold(self) -> np.ndarray:
         return np.unique([str(example.target) for example in self.examples], return_inverse=True)[1]

@@ -1,6 +1,6 @@
-"""Significance of the difference between two recipes: paired bootstrap intervals and a paired permutation test.
+"""Significance of the difference between two recipes: the interval and p of a paired bootstrap.
 
-Both resample examples (pairs, texts, queries) and compare two recipes on the same examples (Berg-Kirkpatrick et al.
+Examples (pairs, texts, queries) are resampled, and two recipes are compared on the same draws (Berg-Kirkpatrick et al.
 2012). On several data sets, the weighted mean of the scores is compared. A bootstrap draw is an array of counts, one
 per example, so that nothing is sorted or copied per draw; counts of 0 and 1 select some of the examples.
 """
@@ -87,39 +87,18 @@ def _blocks(evidence: np.ndarray) -> Iterator[np.ndarray]:
     return (np.array(evidence[start : start + step]) for start in range(0, len(evidence), step))
 
 
-def permutation_p(
-    task: LabeledTask, evidence: np.ndarray, score: str = "", *, resamples: int = RESAMPLES, seed: int = 0
-) -> float:
-    """Compute the two-sided p of a paired permutation test of two recipes with evidence (2,E).
+def bootstrap_p(differences: np.ndarray, units: int) -> float:
+    """Return the two-sided p of a paired bootstrap, from the difference in each draw of a number of examples.
 
-    The test exchanges the recipes' values example by example. NaN if a score is undefined or has no such test; 1 if all
-    values are equal.
+    Twice the share of the draws on the other side of 0: below 0.05 where the 95 % interval excludes 0. It is at least
+    2 / draws, and 2 / 2^units, the p of a sign test: five examples or fewer are never significant. NaN if all draws
+    are undefined.
     """
-    from scipy import stats
-
-    name = score or task.score_names[0]
-    paired = task.paired(evidence, name) if task.units > 1 else None
-    if paired is None or not np.isfinite(task.scores(evidence, name)).all():
+    finite = differences[np.isfinite(differences)]
+    if not len(finite):
         return math.nan
-    (first, second), scores_of = paired
-    if np.array_equal(first, second):
-        return 1.0
-
-    def difference(a: np.ndarray, b: np.ndarray, axis: int = -1) -> Any:
-        # rounded: sums in another order differ in their last digits, and equal sums must count as ties
-        differences = (scores_of(np.atleast_2d(a)) - scores_of(np.atleast_2d(b))).round(9)
-        return differences if a.ndim > 1 else differences[0]
-
-    test = stats.permutation_test(
-        (first, second),
-        difference,
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=resamples,
-        batch=max(1, BLOCK_VALUES // task.units),
-        rng=np.random.default_rng(seed),
-    )
-    return float(test.pvalue)
+    share = min(np.mean(finite <= 0), np.mean(finite >= 0))
+    return float(min(1.0, 2 * max(share, 1 / len(finite), 0.5**units)))
 
 
 @dataclass(frozen=True)
@@ -129,7 +108,7 @@ class Comparison:
     Attributes:
         difference: score of the first recipe minus that of the second.
         low, high: 95 % interval of the difference, paired bootstrap.
-        p: two-sided, paired permutation test; 1 for recipes with equal values; NaN without a test.
+        p: two-sided, from the same draws as the interval; 1 for recipes with equal values; NaN without labels.
         criterion: the compared score: ×100 with labels, such as "spearman", or a criterion without labels.
         by_labels: whether labels were read.
 
@@ -153,11 +132,16 @@ class Comparison:
 
     @property
     def is_better(self) -> bool:
-        """Whether the first recipe is significantly better: the interval is above 0."""
-        return self.low > 0
+        """Whether the first recipe is significantly better: the interval is above 0, on six examples or more."""
+        return self.low > 0 and not self.p >= 1 - LEVEL
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the first recipe is significantly worse."""
+        return self.high < 0 and not self.p >= 1 - LEVEL
 
     def figures(self) -> str:
-        """Return the difference with its interval, and p if there was a test."""
+        """Return the difference with its interval, and p if labels were read."""
         digits = 2 if self.by_labels else 3
         text = f"{self.difference:+.{digits}f} [{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
         return text if math.isnan(self.p) else f"{text}, p = {self.p:.3g}"
@@ -167,8 +151,8 @@ class Comparison:
         if math.isnan(self.difference):
             return f"{self.first} and {self.second} cannot be compared: a score is undefined."
         by = "" if self.by_labels else f"By {self.criterion}, "
-        if self.low > 0 or self.high < 0:
-            verb = "better" if self.difference > 0 else "worse"
+        if self.is_better or self.is_worse:
+            verb = "better" if self.is_better else "worse"
             return f"{by}{self.first} is {verb} than {self.second} by {self.figures()}."
         none = "no significant difference" if by else "No significant difference"
         return f"{by}{none} between {self.first} and {self.second}: {self.figures()}."
@@ -275,10 +259,11 @@ def compare_each(
     data_sets = [data_set.only(names) for data_set in data_sets]
     scores = dict(zip(names, mean_of_data_sets(data_sets, [s.scores() for s in data_sets]), strict=True))
     draws = dict(zip(names, draws_of(data_sets, names, seed), strict=True))
-    single = data_sets[0] if len(data_sets) == 1 else None
+    criterion = data_sets[0].score if len(data_sets) == 1 else SEVERAL
+    units = sum(data_set.task.units for data_set in data_sets)
     comparisons = []
     for first, second in pairs:
-        p = permutation_p(single.task, single.rows([first, second]), single.score, seed=seed) if single else math.nan
-        difference, bounds = float(scores[first] - scores[second]), interval(draws[first] - draws[second])
-        comparisons.append(Comparison(first, second, difference, *bounds, p, single.score if single else SEVERAL))
+        difference, spread = float(scores[first] - scores[second]), draws[first] - draws[second]
+        p = bootstrap_p(spread, units)
+        comparisons.append(Comparison(first, second, difference, *interval(spread), p, criterion))
     return tuple(comparisons)

@@ -181,13 +181,6 @@ class PairTask(CosineTask):
 
         return spearman
 
-    def paired(self, evidence: np.ndarray, score: str) -> tuple[np.ndarray, Scorer]:
-        """Return ranks, and a function that computes Spearman's correlation ×100 from them."""
-        gold = ranks_of(self._gold)[None]
-        return self.values(
-            evidence, score
-        ), lambda ranks: 100 * weighted_correlation(ranks, gold, np.ones((1, len(self))))
-
     @property
     def _gold(self) -> np.ndarray:
         return np.array([pair.score for pair in self.pairs], dtype=np.float64)
