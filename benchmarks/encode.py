@@ -80,7 +80,7 @@ def operations(widths: list[tuple[int, int]]) -> int:
 
 
 def products(widths: list[tuple[int, int]], kind: torch.dtype) -> list[Callable[[], object]]:
-    """One product of every distinct layer with a batch of ROWS tokens: by torch, and by OpenVINO with packed weights."""
+    """Products of every distinct layer with ROWS tokens: by torch, and by OpenVINO with packed weights."""
     ov, work = openvino(), list[Callable[[], object]]()
     for rows in ROWS:
         layers, requests = [], []
@@ -185,10 +185,11 @@ def report(options: argparse.Namespace, texts: list[str], made: dict[str, Callab
     work = operations(widths)
     exact = models["torch mean"].encode(texts)
     print(watch)
-    limits = ", ".join(
-        f"{str(kind).removeprefix('torch.')} {statistics.median(measured) / 1e9:.1f}" for kind, measured in rates.items()
+    medians = {str(kind).removeprefix("torch."): statistics.median(measured) / 1e9 for kind, measured in rates.items()}
+    limits = ", ".join(f"{kind} {rate:.1f}" for kind, rate in medians.items())
+    print(
+        f"{len(texts)} texts, {tokens} tokens, {options.rounds} rounds; the limit, the best products: {limits} GFLOP/s"
     )
-    print(f"{len(texts)} texts, {tokens} tokens, {options.rounds} rounds; limit, the best products in GFLOP/s: {limits}")
     print("| encoder | texts/s | × ST | tokens/s | of the limit | query ms | × ST | lowest cosine | Spearman | MB |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     for name, model in models.items():

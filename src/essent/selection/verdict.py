@@ -103,8 +103,8 @@ def cross_validate(scored: Sequence[Scored], baselines: Sequence[str], seed: int
     """Return the cross-validated gain of choosing the best of all recipes over each baseline.
 
     The best recipe is chosen on four fifths of the units and compared on the last fifth; mean over five folds, and over
-    five repeats with other folds, so that the verdict seldom depends on the seed. The ends of the interval are means over
-    the repeats. Units with the same texts are in the same fold. On several data sets, the best mean rank decides.
+    five repeats with other folds, so that the verdict seldom depends on the seed. The ends of the interval are means
+    over the repeats. Units with the same texts are in the same fold. On several data sets, the best mean rank decides.
     """
     repeats = [[folds_of(data_set.task, seed + SEED_STEP * number) for data_set in scored] for number in range(REPEATS)]
     name = scored[0].score if len(scored) == 1 else SEVERAL
@@ -112,8 +112,7 @@ def cross_validate(scored: Sequence[Scored], baselines: Sequence[str], seed: int
     if count < 2 or not baselines:
         return tuple(Comparison(CHOICE, baseline, *(math.nan,) * 4, name) for baseline in baselines)
     parts = [
-        np.stack([fold == number for fold in folds for number in range(count)])
-        for folds in zip(*repeats, strict=True)
+        np.stack([fold == number for fold in folds for number in range(count)]) for folds in zip(*repeats, strict=True)
     ]  # of each data set: (repeats · folds,U)
     learned = [
         scores_of_parts(data_set.task, data_set.evidence, ~part, data_set.score)

@@ -20,7 +20,7 @@ import numpy as np
 from essent._core.lazy import needs_torch
 from essent._core.machine import cores
 from essent.errors import DataError, InputError
-from essent.tasks.base import LabeledTask, Scorer, Statistic
+from essent.tasks.base import LabeledTask, Statistic
 from essent.tasks.comparison import with_interval
 from essent.tasks.examples import Example, check_classes, check_task_examples
 from essent.tasks.result import Result
