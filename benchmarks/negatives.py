@@ -32,9 +32,9 @@ ASKED = "a negation above a synonym"
 
 def write_triplets(texts: Path, without: Path, output: Path) -> None:
     """Sentences, themselves, and their negations, but no original of the pairs that will be measured."""
-    from essent.lab.minimal_pairs.build import Suitable, filter_sentences
     from essent.lab.minimal_pairs.parsing import Parser
     from essent.lab.minimal_pairs.resources import WordNet, misspellings
+    from essent.lab.minimal_pairs.run import Suitable, filter_sentences
 
     measured = set(load_heros(without).originals)
     parser = Parser()

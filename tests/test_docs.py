@@ -25,7 +25,7 @@ from essent.cli.check import PROBLEMS
 from essent.encoder.encoder import Encoder
 from essent.encoder.saving.stock_modules import NoStockModulesError, stock_modules
 from essent.lab.minimal_pairs.parsing import PIPELINES
-from essent.lab.reproduce.tables import tables
+from essent.lab.reproduce.published import tables
 from essent.recipe.pooling import reductions
 from essent.recipe.shaping.base import shapers
 from essent.recipe.sources.layers import token_tables

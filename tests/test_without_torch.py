@@ -150,16 +150,21 @@ STATEMENTS = {
     "from essent import evaluate": "essent.evaluate",
     "from essent import search": "essent.search",
     "from essent import improve": "essent.improve",
-    **{
-        f"import essent.{package}": f"essent.{package}"
-        for package in (
-            "encoder model recipe.shaping lab.explain lab.minimal_pairs lab.reproduce lab.templates training"
-        ).split()
-    },
+    **{f"import essent.{package}": f"essent.{package}" for package in ("encoder model recipe.shaping").split()},
     "from essent.engine import compile": "essent.engine.compile",
     "from essent.static import distill": "essent.static.distill",
     "from essent import Recipe; Recipe.parse('mean | zscore')": "The shaping 'zscore'",
-    "from essent.lab.pretrain import pretrain": "essent.lab.pretrain.pretrain",
+    **{
+        f"from essent.{package} import {name}": f"essent.{package}.{name}"
+        for package, name in {
+            "lab.explain": "explain_pair",
+            "lab.minimal_pairs": "build",
+            "lab.pretrain": "pretrain",
+            "lab.reproduce": "run_table",
+            "lab.templates": "search_templates",
+            "training": "train",
+        }.items()
+    },
     "from essent import verify; verify('other')": "Loading this folder",
     "from essent import verify; verify('owner/model')": "Reading 'owner/model'",
     TASK.format("classification:labels.csv"): "A probe of labelled texts",

@@ -8,8 +8,6 @@ from typing import Any
 
 from essent import Encoder, Recipe
 from essent._core.display import MOST_ROWS, html_lines, html_pairs, html_table
-from essent.lab.reproduce.results import Measured, Reproduction
-from essent.lab.reproduce.tables import find_table
 from essent.selection.leaderboard import Leaderboard, Trial
 from essent.selection.results import Evaluation
 from essent.tasks.comparison import Comparison
@@ -79,12 +77,6 @@ def board() -> Leaderboard:
     return Leaderboard("spearman", trials, ("mean",), (better,), (), (HOSTILE,), metadata, verdict=HOSTILE)
 
 
-def reproduction() -> Reproduction:
-    table = find_table("ditto-6")
-    cells = [cell for block in table.blocks for row in block.rows.values() for cell in row]
-    return Reproduction(table, tuple(Measured(cell, problem=HOSTILE) for cell in cells), {"bert": (HOSTILE,)})
-
-
 def minimal_pairs() -> Result:
     rows = [("A man runs.", "A man sprints.", "Synonym"), ("A man runs.", "A man walks.", "Antonym")]
     task = HerosTask("heros", tuple(MinimalPair(*row) for row in rows), notes=(HOSTILE,))
@@ -100,7 +92,6 @@ def displays(bert: Path) -> dict[str, Any]:
         "by recipe": Evaluation({HOSTILE: [result(), result("other")], "mean": [result()]}),
         "leaderboard": board(),
         "minimal pairs": minimal_pairs(),
-        "reproduction": reproduction(),
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from essent.lab.reproduce.tables import Cell, tables
+from essent.lab.reproduce.published import Cell, tables
 
 pytestmark = pytest.mark.data
 FILES = {

@@ -151,28 +151,14 @@ def test_freed_memory_is_reused_in_the_block() -> None:
 # -- machines with an accelerator -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "requested", "expected"),
-    [
-        ("cuda:1", None, "cuda"),  # the second process of torchrun
-        ("cuda:0", "cpu", "cpu"),
-        ("xpu", "xpu", "xpu"),
-    ],
-)
-def test_machines_with_an_accelerator(
-    name: str, requested: str | None, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a trainer would be given there."""
-    monkeypatch.setattr(devices, "get_device_name", lambda: name)
+def test_machines_with_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a trainer would be given in the second process of torchrun."""
+    monkeypatch.setattr(devices, "get_device_name", lambda: "cuda:1")
+    assert (find_device(None), find_device("cpu")) == ("cuda", "cpu")
     monkeypatch.setattr("transformers.utils.is_torch_bf16_gpu_available", lambda: True)
-    assert find_device(requested) == expected
-    arguments = on_device(expected, "bfloat16")
-    assert arguments == {
-        "use_cpu": expected == "cpu", "bf16": True, "fp16": False, "dataloader_pin_memory": expected == "cuda"
+    assert on_device("cuda", "bfloat16") == {
+        "use_cpu": False, "bf16": True, "fp16": False, "dataloader_pin_memory": True
     }  # fmt: skip
-
-
-def test_an_accelerator_without_bf16_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transformers.utils.is_torch_bf16_gpu_available", lambda: False)
     with pytest.raises(InputError, match="is not supported on the device 'mps'"):
         on_device("mps", "bfloat16")

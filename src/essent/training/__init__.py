@@ -6,28 +6,6 @@
     >>> encoder = train("bert-base-uncased", texts, "promptbert-unsup", output="my-model", validate="stsb.dev")
 """
 
-from essent._core.lazy import needs_torch
+from essent._core.lazy import lazy_names
 
-with needs_torch(__name__):
-    from essent.training.examples import Examples, read_examples
-    from essent.training.loss import ContrastiveLoss, info_nce, make_collator, make_loss
-    from essent.training.run import Spread, train, train_seeds
-    from essent.training.settings import OBJECTIVES, PRESETS, Objective, Preset, Settings, resolve_settings
-
-__all__ = [
-    "OBJECTIVES",
-    "PRESETS",
-    "ContrastiveLoss",
-    "Examples",
-    "Objective",
-    "Preset",
-    "Settings",
-    "Spread",
-    "info_nce",
-    "make_collator",
-    "make_loss",
-    "read_examples",
-    "resolve_settings",
-    "train",
-    "train_seeds",
-]
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

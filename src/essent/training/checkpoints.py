@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import math
+import os
 import shutil
 import signal
 import threading
@@ -20,7 +21,7 @@ from typing import Any
 from safetensors import SafetensorError
 from transformers import TrainerCallback, TrainerState
 
-from essent._core.atomic import remove_leftovers, sync, sync_tree
+from essent._core.atomic import remove_leftovers, sync, sync_tree, write_json
 from essent._core.folders.files import DIGESTS, MEND, check_digests, listed_names, write_digests
 from essent.errors import DataError, EssentError, ModelError, TrainingError
 from essent.training.device import retained_memory
@@ -51,18 +52,6 @@ def check_unfinished(output: Path) -> None:
             f"{output} contains an earlier run, with the checkpoint {checkpoint}. --resume (resume=True) resumes it; "
             "--force (force=True) removes its checkpoints and starts over."
         )
-
-
-def remove_checkpoints(folder: Path) -> None:
-    """Remove the checkpoints of an earlier run, and nothing else.
-
-    Raises:
-        DataError: the folder was not written by essent.
-    """
-    if (folder / STARTED).is_file():
-        shutil.rmtree(folder)
-    elif folder.exists():
-        raise DataError(f"{folder} was not written by essent, so it is not removed. Choose another output folder.")
 
 
 def _numbered(folder: Path) -> list[Path]:
@@ -99,35 +88,49 @@ def check_checkpoint(checkpoint: Path) -> None:
         raise DataError(f"{reason} Remove {checkpoint} to resume from the checkpoint before it.") from error
 
 
-def check_same_run(started: Path, metadata: Mapping[str, Any], output: Path, may_change: Sequence[str] = ()) -> None:
-    """Check that a run has the same model, data and settings as the checkpoints from which it would resume.
+def start_or_resume(
+    output: Path, metadata: Mapping[str, Any], *, resume: bool, force: bool, may_change: Sequence[str] = ()
+) -> Path | None:
+    """Write the identity of a new run, or return the last complete checkpoint of the same run, to resume from.
 
     Args:
-        started: the file that the earlier run wrote when it started.
-        metadata: the values that the new run would write into this file.
-        output: the folder of the run, for the error message.
-        may_change: settings that may differ.
+        output: the folder of the run. Of several processes, only the first one changes it.
+        metadata: what the run depends on: model, data and settings.
+        may_change: settings that may differ in a resumed run.
 
     Raises:
-        DataError: a value differs; names each such value.
+        DataError: the folder contains another run, or a damaged checkpoint.
     """
+    checkpoints, is_first = output / CHECKPOINTS, os.environ.get("RANK", "0") == "0"
+    if not (resume or force):
+        check_unfinished(output)
+    newest = last_checkpoint(checkpoints) if resume else None
+    if newest is not None:
+        _check_same_run(checkpoints / STARTED, metadata, output, may_change)
+        check_checkpoint(newest)
+    elif is_first:
+        if force and not resume and checkpoints.exists():
+            if not (checkpoints / STARTED).is_file():
+                raise DataError(
+                    f"{checkpoints} was not written by essent, so it is not removed. Choose another output."
+                )
+            shutil.rmtree(checkpoints)
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        write_json(checkpoints / STARTED, metadata)
+    return newest
+
+
+def _check_same_run(started: Path, metadata: Mapping[str, Any], output: Path, may_change: Sequence[str]) -> None:
+    """Raise a DataError that names each value of `metadata` which differs from the file of the earlier run."""
     try:
         before = json.loads(started.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"Cannot resume {output}: cannot read {started} ({error}).") from error
-    old, new = _flat(before), _flat(json.loads(json.dumps(metadata)))
+    # a setting is compared by its own name
+    old, new = ({**part, **part["settings"], "settings": None} for part in (before, json.loads(json.dumps(metadata))))
     if changed := [name for name in new if old.get(name) != new[name] and name not in may_change]:
         differences = ", ".join(f"{name} was {old.get(name)!r} and is {new[name]!r}" for name in changed)
         raise DataError(f"Cannot resume {output} with another model, other data or other settings: {differences}.")
-
-
-def _flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """{"settings": {"seed": 0}, "data": {"rows": 2}} -> {"seed": 0, "data.rows": 2}."""
-    flat: dict[str, Any] = {}
-    for part, value in metadata.items():
-        prefix = "" if part == "settings" else f"{part}."
-        flat |= {prefix + name: inside for name, inside in value.items()} if isinstance(value, dict) else {part: value}
-    return flat
 
 
 def history_of(state: Any) -> list[dict[str, Any]]:
@@ -170,7 +173,9 @@ def writing_checkpoint(trainer: Any) -> Iterator[None]:
         yield
         trainer.accelerator.wait_for_everyone()
         if arguments.should_save:
-            _seal(checkpoint)
+            sync_tree(checkpoint)
+            write_digests(checkpoint)  # after the files themselves are on the disk
+            sync(folder)
             _rotate(checkpoint, limit, trainer.state.best_model_checkpoint)
     except EssentError:
         raise
@@ -182,13 +187,6 @@ def writing_checkpoint(trainer: Any) -> Iterator[None]:
         ) from error
     finally:
         arguments.save_total_limit = limit
-
-
-def _seal(checkpoint: Path) -> None:
-    """Write the digests of all files, after the files themselves are on the disk."""
-    sync_tree(checkpoint)
-    write_digests(checkpoint)
-    sync(checkpoint.parent)
 
 
 def _rotate(written: Path, limit: int | None, best: str | None) -> None:

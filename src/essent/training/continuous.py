@@ -61,7 +61,11 @@ def free_template(encoder: Encoder, templates: Sequence[str]) -> str:
     written = ["".join(specials.get(index) or next(unused_names) for index in part) for part in inner]
     free = f"{written[0]}{' ' * frame.space}{TOKENS_SLOT}{written[1]}"
     _check_frame(make_frame(tokenizer, free), frame, dict(zip(rows, words, strict=True)), template)
-    _append_rows(old.model, rows, words)
+    # The table grows if its padding has no rows for the new tokens.
+    size = max(old.model.get_input_embeddings().weight.shape[0], max(rows) + 1)
+    weight = old.model.resize_token_embeddings(size, mean_resizing=False).weight
+    with torch.no_grad():
+        weight[rows] = weight[words]
     _freeze_all_but(old.model, rows)
     backbone = Backbone(old.model, tokenizer, old.max_seq_length, old.last)
     replace_module(encoder, SavableModule(backbone, Recipe(template=free, weights=("mask",))))
@@ -82,14 +86,6 @@ def _check_frame(actual: Frame, expected: Frame, began_as: dict[int, int], templ
             f"The tokenizer does not keep the new tokens for the words of {template!r} whole: got {actual}, expected "
             f"{expected}."
         )
-
-
-def _append_rows(model: Any, rows: Sequence[int], began_as: Sequence[int]) -> None:
-    """Copy rows of the embedding table to those of new tokens; the table grows if its padding has no rows for them."""
-    size = max(model.get_input_embeddings().weight.shape[0], max(rows) + 1)
-    weight = model.resize_token_embeddings(size, mean_resizing=False).weight
-    with torch.no_grad():
-        weight[list(rows)] = weight[list(began_as)]
 
 
 def _freeze_all_but(model: Any, rows: Sequence[int]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,10 +76,16 @@ def as_examples(data: Any) -> Examples:
     if isinstance(data, (str, bytes)) or not hasattr(data, "__iter__"):
         raise InputError(f"Expected a list of texts, pairs or triplets, got {type(data).__name__}: {str(data)[:60]!r}.")
     rows = [(row,) if isinstance(row, str) else row for row in data]
+    width = len(rows[0]) if rows and isinstance(rows[0], (tuple, list)) else 0
     for index, row in enumerate(rows):
-        _check_row(row, index, rows)
+        is_texts = isinstance(row, (tuple, list)) and all(isinstance(text, str) for text in row)
+        if not is_texts or not 1 <= len(row) == width <= 3 or (width > 1 and not all(text.strip() for text in row)):
+            raise InputError(
+                f"Example {index} is {str(row)[:60]!r} ({type(row).__name__}). All examples must be texts, or all "
+                "pairs or all triplets of texts that are not blank."
+            )
     notes: tuple[str, ...] = ()
-    kind = "pairs" if rows and len(rows[0]) > 1 else "texts"
+    kind = "pairs" if width > 1 else "texts"
     examples = [tuple(map(mend_surrogates, row)) for row in rows]
     if kind == "texts":
         examples = list(dict.fromkeys(row for row in examples if row[0].strip()))
@@ -92,21 +97,6 @@ def as_examples(data: Any) -> Examples:
             "are the others of its batch."
         )
     return Examples(tuple(examples), notes)
-
-
-def _check_row(row: Any, index: int, rows: Sequence[Any]) -> None:
-    if not isinstance(row, (tuple, list)) or not 1 <= len(row) <= 3 or not all(isinstance(text, str) for text in row):
-        raise InputError(
-            f"Example {index} is {str(row)[:60]!r} ({type(row).__name__}). Each example must be a text, or a pair or "
-            "triplet of texts."
-        )
-    if len(row) != len(rows[0]):
-        raise InputError(
-            f"Example {index} has {len(row)} texts, the first one {len(rows[0])}. All examples must have the same "
-            "number of texts."
-        )
-    if len(row) > 1 and not all(text.strip() for text in row):
-        raise InputError(f"Example {index} contains a blank text: {row!r}. Remove the example.")
 
 
 def read_examples(path: str | Path) -> Examples:

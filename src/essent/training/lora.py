@@ -37,11 +37,6 @@ def add_adapters(encoder: Encoder, rank: int, seed: int) -> None:
         peft.inject_adapter_in_model(config, encoder.module.backbone.model, ADAPTER)
 
 
-def adapted_layers(model: nn.Module) -> dict[str, Any]:
-    """Return the layers of a model that have an adapter, by name."""
-    return {name: module for name, module in model.named_modules() if hasattr(module, "lora_A")}
-
-
 def adapter_weights(model: nn.Module) -> dict[str, torch.Tensor]:
     """Return the matrices A and B of all adapters by their names in the model; {} without adapters."""
     return {name: tensor.contiguous() for name, tensor in model.state_dict().items() if ".lora_" in name}
@@ -55,7 +50,8 @@ def merge_adapters(encoder: Encoder) -> dict[str, Any]:
         Name -> (the replaced layer, its W), from which `merged` restores the adapters.
     """
     model: Any = encoder.module.backbone.model
-    layers = {name: (layer, layer.get_base_layer().weight.data) for name, layer in adapted_layers(model).items()}
+    adapted = [(name, layer) for name, layer in model.named_modules() if hasattr(layer, "lora_A")]
+    layers = {name: (layer, layer.get_base_layer().weight.data) for name, layer in adapted}
     for name, (layer, weight) in layers.items():
         linear = layer.get_base_layer()
         linear.weight.data = weight + layer.get_delta_weight(ADAPTER).to(weight.dtype)

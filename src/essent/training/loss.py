@@ -114,17 +114,6 @@ def bare_template(frame: Frame, lengths: torch.Tensor) -> dict[str, torch.Tensor
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "positions": positions}
 
 
-def places_of(columns: int, views: int) -> tuple[ColumnView, ...]:
-    """Return column and view of each vector: a text in both views, or the anchor in the first and others in the last.
-
-    Args:
-        columns: 1 (texts), 2 (pairs) or 3 (with hard negatives).
-        views: 1 or 2.
-    """
-    last = views - 1
-    return ((0, 0), *((column, last) for column in range(1, columns))) if columns > 1 else ((0, 0), (0, last))
-
-
 @dataclass(kw_only=True)
 class ViewCollator(SentenceTransformerDataCollator):
     """Collator from rows of texts to features of each view: `view0_input_ids`, `view0_attention_mask`, `view1_…`."""
@@ -143,9 +132,8 @@ class ViewCollator(SentenceTransformerDataCollator):
             frame = self.frames[view]
             limit = self.max_seq_length * (1 if frame.between is None else 2) + len(frame)
             limit = limit if longest is None else min(limit, longest)
-            tokens = pad(
-                framed_ids(self.backbone.tokenizer, frame, columns[column], limit), frame, self.backbone.pad_id
-            )
+            ids = framed_ids(self.backbone.tokenizer, frame, columns[column], limit)
+            tokens = pad(ids, frame, self.backbone.pad_id)
             batch[f"view{number}_input_ids"] = tokens.ids
             batch[f"view{number}_attention_mask"] = tokens.attention_mask.long()
         return batch
@@ -214,8 +202,7 @@ class ContrastiveLoss(nn.Module):
             features: `input_ids` and `attention_mask` (B,T) of the anchors, the positives and, if any, hard negatives.
             labels: ignored; the trainer passes them.
         """
-        vectors = self.embed(list(features))
-        return info_nce(*vectors, temperature=self.temperature)
+        return info_nce(*self.embed(list(features)), temperature=self.temperature)
 
     def embed(self, features: Sequence[dict[str, Any]]) -> list[torch.Tensor]:
         """Compute the vectors that the loss compares: (B,D) for each item of `features`."""
@@ -228,9 +215,8 @@ class ContrastiveLoss(nn.Module):
             return [head(h) - head(bias) for h, bias in pairs]
         return [head(h - bias) for h, bias in pairs]
 
-    def _vectors(self, features: dict[str, Any], view: int) -> torch.Tensor:
-        vectors: torch.Tensor = self.model(dict(features), plan=self.plans[view])["sentence_embedding"]
-        return vectors  # (B,D)
+    def _vectors(self, features: dict[str, Any], view: int) -> Any:
+        return self.model(dict(features), plan=self.plans[view])["sentence_embedding"]  # (B,D)
 
     def _biases(self, features: Sequence[dict[str, Any]], views: Sequence[int]) -> list[torch.Tensor]:
         """Compute ĥ for every row of every part: one pass per view, one row per distinct length."""
@@ -238,10 +224,8 @@ class ContrastiveLoss(nn.Module):
         for view in dict.fromkeys(views):
             members = [index for index, own in enumerate(views) if own == view]
             frame = self.plans[view].frame
-            words = torch.stack([features[index]["attention_mask"].sum(dim=1) for index in members]) - len(
-                frame
-            )  # (M,B)
-            lengths, inverse = words.unique(return_inverse=True)  # (U,), (M,B)
+            counts = torch.stack([features[index]["attention_mask"].sum(dim=1) for index in members])  # (M,B)
+            lengths, inverse = (counts - len(frame)).unique(return_inverse=True)  # (U,), (M,B)
             biases |= zip(members, self._vectors(bare_template(frame, lengths), view)[inverse], strict=True)  # (M,B,D)
         return [biases[index] for index in range(len(views))]
 
@@ -289,17 +273,12 @@ def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpo
         except NoStockModulesError as error:
             raise RecipeError(
                 f"keep_projection_head=True: the recipe {str(encoder.recipe)!r} cannot be saved as standard "
-                f"sentence-transformers modules: "
-                f"{error}."
+                f"sentence-transformers modules: {error}."
             ) from None
-    return ContrastiveLoss(
-        encoder,
-        plans,
-        places_of(columns, len(settings.views)),
-        head,
-        denoised=settings.row.denoised,
-        temperature=settings.temperature,
-    )
+    last = len(plans) - 1  # a text is read under both views; of pairs, the anchor under the first, others the last
+    column_views = [(0, 0), *((column, last) for column in (range(1, columns) if columns > 1 else (0,)))]
+    denoised, temperature = settings.row.denoised, settings.temperature
+    return ContrastiveLoss(encoder, plans, column_views, head, denoised=denoised, temperature=temperature)
 
 
 def make_collator(encoder: Encoder, loss: ContrastiveLoss, max_seq_length: int = 32) -> ViewCollator:

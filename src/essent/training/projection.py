@@ -38,6 +38,9 @@ class ProjectionHead(nn.Module):
     fitted_on: ClassVar[int] = 0  # number of texts that it is fitted on before training
     origin: str = ""  # where its initial weights are from
 
+    def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
+        super().__init__()
+
     def fit(self, vectors: np.ndarray) -> None:
         """Fit the head to vectors (N,D) that the model computes before training."""
 
@@ -60,9 +63,6 @@ projection_heads: Registry[ProjectionHead] = Registry("projection head", "essent
 class NoProjection(ProjectionHead):
     """No head: the vectors unchanged."""
 
-    def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
-        super().__init__()
-
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Return vectors (B,D) unchanged."""
         return vectors
@@ -77,7 +77,7 @@ class DenseTanh(ProjectionHead):
     """tanh(W e + b), as BERT's pooler (SimCSE 3; PromptBERT's unsupervised models)."""
 
     def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
-        super().__init__()
+        super().__init__(dimensions, config, generator, checkpoint)
         self.dense = _linear(dimensions, config, generator)
         self.origin = "initialized"
 
@@ -104,7 +104,7 @@ class WhiteningHead(ProjectionHead):
     fitted_on = 3000
 
     def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
-        super().__init__()
+        super().__init__(dimensions, config, generator, checkpoint)
         self.centre = nn.Buffer(torch.zeros(dimensions))
         self.matrix = nn.Buffer(torch.eye(dimensions))
         self.texts = nn.Buffer(torch.tensor(0))  # number of texts of the fit; saved in checkpoints
@@ -141,7 +141,7 @@ class PredictionTransform(ProjectionHead):
     before_denoising = True
 
     def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
-        super().__init__()
+        super().__init__(dimensions, config, generator, checkpoint)
         self.dense = _linear(dimensions, config, generator)
         activation = getattr(config, "hidden_act", None) or getattr(config, "activation", None) or "gelu"
         self.activation = ACT2FN[activation]

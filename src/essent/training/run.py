@@ -31,21 +31,7 @@ from essent.tasks.base import LabeledTask
 from essent.tasks.locate import load_labelled
 from essent.tasks.pairs import PairTask
 from essent.tasks.result import library_versions
-from essent.training.checkpoints import (
-    CHECKPOINTS,
-    STARTED,
-    STATE,
-    WRITE_ERRORS,
-    check_checkpoint,
-    check_same_run,
-    check_unfinished,
-    checkpoint_note,
-    history_of,
-    last_checkpoint,
-    remove_checkpoints,
-    total_steps,
-    where_it_goes_on,
-)
+from essent.training import checkpoints
 from essent.training.continuous import free_template, replace_module
 from essent.training.device import find_device, on_device
 from essent.training.examples import Examples, as_examples
@@ -143,27 +129,32 @@ def train(
     }
     if settings.lora:
         add_adapters(encoder, settings.lora, settings.seed)
-    resumed = _prepare_folder(output, metadata, resume=resume, force=force)
+    require_replaceable(output)
+    check_replaceable(output, ENCODER)
+    length = ("max_steps", "epochs")
+    resumed = checkpoints.start_or_resume(output, metadata, resume=resume, force=force, may_change=length)
     warn(encoder, settings, examples)
     with _no_library_bars():
         from essent.training.trainer import make_trainer  # needs accelerate and datasets
 
         collator = make_collator(encoder, loss, settings.max_seq_length)
         trainer = make_trainer(
-            encoder, loss, examples, settings, output / CHECKPOINTS, collator, task, progress=progress
+            encoder, loss, examples, settings, output / checkpoints.CHECKPOINTS, collator, task, progress=progress
         )
         trainer.args.eval_on_start &= resumed is None  # the interrupted run has already evaluated
         if resumed is None:  # otherwise the checkpoint contains the fitted head
             _fit_head(encoder, loss.projection_head, examples, settings.seed)
-        steps = total_steps(trainer)
-        if resumed is not None and steps < (before := TrainerState.load_from_json(str(resumed / STATE)).max_steps):
+        steps = checkpoints.total_steps(trainer)
+        before = 0 if resumed is None else TrainerState.load_from_json(str(resumed / checkpoints.STATE)).max_steps
+        if steps < before:
             raise DataError(
                 f"Cannot shorten the run in {output} from {before} to {steps} steps. Resume with the same or larger "
                 "max_steps or epochs."
             )
         if resume:
-            note(where_it_goes_on(output, resumed, steps))
-        trainer.run(resumed)
+            note(checkpoints.where_it_goes_on(output, resumed, steps))
+        if not checkpoints.train_or_resume(trainer, resumed) and task is not None:  # all steps were done
+            trainer._load_best_model()
         encoder.eval()
         merge_adapters(encoder)
         replace_module(encoder, SavableModule(backbone, settings.predicts))
@@ -223,40 +214,19 @@ def _no_library_bars() -> Iterator[None]:
     import datasets
     from transformers.utils import logging as transformers_logging
 
-    for_data, for_models = not datasets.are_progress_bars_disabled(), transformers_logging.is_progress_bar_enabled()
-    datasets.disable_progress_bars()
-    transformers_logging.disable_progress_bar()
-    try:
+    with contextlib.ExitStack() as after:
+        if not datasets.are_progress_bars_disabled():
+            after.callback(datasets.enable_progress_bars)
+        if transformers_logging.is_progress_bar_enabled():
+            after.callback(transformers_logging.enable_progress_bar)
+        datasets.disable_progress_bars()
+        transformers_logging.disable_progress_bar()
         yield
-    finally:
-        if for_data:
-            datasets.enable_progress_bars()
-        if for_models:
-            transformers_logging.enable_progress_bar()
-
-
-def _prepare_folder(output: Path, metadata: Mapping[str, Any], *, resume: bool, force: bool) -> Path | None:
-    """Create the folder of a new run, or find the checkpoint from which to resume."""
-    checkpoints = output / CHECKPOINTS
-    require_replaceable(output)
-    check_replaceable(output, ENCODER)
-    if force and not resume:
-        remove_checkpoints(checkpoints)
-    elif not resume:
-        check_unfinished(output)
-    newest = last_checkpoint(checkpoints)
-    if newest is not None:
-        check_same_run(checkpoints / STARTED, metadata, output, may_change=("max_steps", "epochs"))
-        check_checkpoint(newest)
-    else:
-        checkpoints.mkdir(parents=True, exist_ok=True)
-        write_text(checkpoints / STARTED, json.dumps(metadata, ensure_ascii=False, indent=2))
-    return newest
 
 
 def _report(state: Any, head: ProjectionHead, examples: Examples, task: LabeledTask | None) -> dict[str, Any]:
     """Return the outcome of a run for `training.json`; equal runs have equal reports."""
-    history, notes, best = history_of(state), list(examples.notes), state.best_metric
+    history, notes, best = checkpoints.history_of(state), list(examples.notes), state.best_metric
     metric = "" if task is None else f"eval_{task.score_names[0]}"
     before = next((row[metric] for row in history if metric in row and row["step"] == 0), None)
     if best is not None and before is not None and best <= before:
@@ -288,10 +258,10 @@ def _save(encoder: Encoder, head: ProjectionHead | None, output: Path, metadata:
         encoder.write_folder(output, "stock", finish)
     except EssentError:
         raise
-    except WRITE_ERRORS as error:
+    except checkpoints.WRITE_ERRORS as error:
         raise TrainingError(
             f"Training is finished, but the encoder cannot be written to {output}: {error}. "
-            f"{checkpoint_note(output / CHECKPOINTS)} Encoder can load it too."
+            f"{checkpoints.checkpoint_note(output / checkpoints.CHECKPOINTS)} Encoder can load it too."
         ) from error
 
 

@@ -185,14 +185,10 @@ def _check_recipe(recipe: Recipe, objective: Objective, templates: tuple[str, ..
                 f"objective='simcse' uses no template. For the recipe {str(recipe)!r}, use objective='same-template'."
             )
     elif recipe.weights != _view(templates[0]).weights or recipe.layers not in ((("L", 1.0),), (("L-bias", 1.0),)):
-        trained, allowed = (
-            (f"the {MASK}", "'prompt' or 'prompt-denoised'")
-            if MASK in templates[0]
-            else ("the last token", "'prompteol' or 'about'")
-        )
+        allowed = "'prompt' or 'prompt-denoised'" if MASK in templates[0] else "'prompteol' or 'about'"
         raise RecipeError(
-            f"The objective {objective.name!r} trains {trained} of the template {templates[0]!r}. Use recipe={allowed} "
-            f"instead of {str(recipe)!r}."
+            f"recipe={str(recipe)!r}: the objective {objective.name!r} with the template {templates[0]!r} needs "
+            f"recipe={allowed}."
         )
     for template in templates:
         if (MASK in template) != (MASK in templates[0]):

@@ -22,7 +22,7 @@ from essent._core.display import can_show_bar
 from essent.encoder.encoder import Encoder
 from essent.errors import InputError, NotFiniteError, TrainingError
 from essent.tasks.base import LabeledTask
-from essent.training.checkpoints import check_checkpoint, checkpoint_note, is_whole, train_or_resume, writing_checkpoint
+from essent.training.checkpoints import check_checkpoint, checkpoint_note, is_whole, writing_checkpoint
 from essent.training.device import on_device, quick_dropout
 from essent.training.examples import Examples
 from essent.training.lora import adapter_weights, merged
@@ -47,18 +47,7 @@ def make_trainer(
     progress: bool = False,
 ) -> ContrastiveTrainer:
     """Create the trainer of a run without starting it; `task` chooses the best of its `checkpoints`."""
-    validation: dict[str, Any] = (
-        {}
-        if task is None
-        else {
-            "eval_strategy": "steps",
-            "eval_steps": settings.validate_every,
-            "eval_on_start": True,
-            "load_best_model_at_end": True,
-            "greater_is_better": True,
-            "metric_for_best_model": task.score_names[0],
-        }
-    )
+    validates = task is not None
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(checkpoints),
         per_device_train_batch_size=settings.batch_size,
@@ -74,7 +63,12 @@ def make_trainer(
         disable_tqdm=True,  # LossBar is the bar
         **on_device(encoder.device.type, settings.precision),
         batch_sampler=ShuffledBatches,
-        **validation,
+        eval_strategy="steps" if validates else "no",
+        eval_steps=settings.validate_every,
+        eval_on_start=validates,
+        load_best_model_at_end=validates,
+        greater_is_better=True,
+        metric_for_best_model=None if task is None else task.score_names[0],
     )
     if arguments.n_gpu > 1:  # one process on several GPUs would multiply the batch; torchrun starts one per GPU
         arguments._n_gpu = 1
@@ -153,15 +147,6 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         super().add_model_card_callback(default_args_dict)
         del card.set_widget_examples
 
-    def run(self, resumed: Path | None) -> None:
-        """Train, from a checkpoint if there is one.
-
-        Raises:
-            KeyboardInterrupt: the run was stopped, after a checkpoint; names the step.
-        """
-        if not train_or_resume(self, resumed) and self.args.load_best_model_at_end:
-            self._load_best_model()
-
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
         """Run one step; the weights do not change if the loss is not finite.
 
@@ -237,10 +222,7 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
                 group["lr"] = base * factor(schedule.last_epoch)
 
     def _load_best_model(self) -> None:
-        """Load the best checkpoint of a finished run.
-
-        The checkpoint is found by its step: the path in the state is outdated if the folder was moved.
-        """
+        """Load the best checkpoint of a finished run, by its step: the path in the state is outdated after a move."""
         if self.state.global_step >= self.state.max_steps:
             best = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.best_global_step}"
             if not is_whole(best):

@@ -63,9 +63,8 @@ def test_variance_between_groups() -> None:
     assert math.isnan(between_groups(np.ones((4, 2)), np.array([0, 1, 0, 1])))
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_reports_of_models(family: str, folder_of: Folders, tmp_path: Path) -> None:
-    model, texts = str(folder_of(family)), CORPUS[:8]
+def test_reports_of_models(folder_of: Folders, tmp_path: Path) -> None:
+    model, texts = str(folder_of("roberta")), CORPUS[:8]
     pairs = PairTask("mine", tuple(Pair(a, b, float(n)) for n, (a, b) in enumerate(pairwise(texts))))
     report = token_bias(model, texts, tasks=[pairs])
     (embedding_map,) = report.maps
@@ -94,12 +93,9 @@ def test_untied_output_matrix_without_a_corpus(bert: Path, tmp_path: Path) -> No
     report = token_bias(str(tmp_path))
     first, second = report.maps
     assert (first.name, second.name) == ("input word embeddings", "output matrix")
-    assert first.tokens == second.tokens
     assert second.cosine != first.cosine
     assert (np.diff(first.frequency) < 0).all()
-    assert report.sentences == ()
     assert [table.title for table in report.tables()] == ["Tokens"]
-    draw_bias(report, tmp_path / "bias.png")
 
 
 def test_a_head_in_the_configuration_alone_is_none(bert: Path, tmp_path: Path) -> None:

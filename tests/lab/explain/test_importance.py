@@ -43,7 +43,7 @@ def framed(reference: Reference, text: str) -> tuple[list[int], list[int]]:
     return list(sentence.ids), [n for n in range(len(sentence.ids)) if sentence.content[n]]
 
 
-@pytest.mark.parametrize(("family", "layer"), [("bert", None), ("roberta", 1), ("modernbert", None), ("deberta-v2", 1)])
+@pytest.mark.parametrize(("family", "layer"), [("modernbert", None), ("roberta", 1)])
 def test_impact_matrix(
     folder_of: Folders,
     reference_of: Callable[[str], Reference],
@@ -77,7 +77,7 @@ def test_agreement_of_impact_with_idf(bert: Path, reference_of: Callable[[str], 
     assert (agreement.tokens, agreement.texts) == (len(means), 3)
 
 
-@pytest.mark.parametrize("family", ["bert", "deberta-v2", "qwen3"])
+@pytest.mark.parametrize("family", ["deberta-v2", "qwen3"])
 def test_every_head_against_tfidf(folder_of: Folders, reference_of: Callable[[str], Reference], family: str) -> None:
     reference = reference_of(family)
     texts = [*TEXTS, "", TEXTS[0]]  # of many lengths; an empty one; a repeated one

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from minimal_pairs_data import PAPER, SENTENCES, UNSUITABLE
 
 from essent.errors import DataError, InputError
-from essent.lab.minimal_pairs.build import Suitable, build, filter_sentences
 from essent.lab.minimal_pairs.check import check_rows
 from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError
 from essent.lab.minimal_pairs.resources import Resources
 from essent.lab.minimal_pairs.rows import PairRow, as_dict, sample, write_rows
+from essent.lab.minimal_pairs.run import Suitable, build, filter_sentences
 from essent.tasks.examples import SUBSETS, MinimalPair
 from essent.tasks.heros import load_heros
 
@@ -38,11 +35,9 @@ def test_all_six_subsets(resources: Resources, lenient: None, tmp_path: Path) ->
     assert quality.originals == len(originals) >= 10
     assert {(row.original, row.subset) for row in rows} == {(text, subset) for text in originals for subset in SUBSETS}
     assert check_rows(pairs_of(rows), resources.parser, resources.misspellings) == []
-    for row in rows:
-        assert row.converted.startswith(row.original[: max(row.start - 3, 0)])  # an article before it may differ
-        if row.replacement:
-            assert row.original[row.start : row.end] == row.word
-            assert row.replacement.lower() in row.converted.lower()
+    for row in (row for row in rows if row.replacement):
+        assert row.original[row.start : row.end] == row.word
+        assert row.replacement.lower() in row.converted.lower()
 
 
 def test_the_papers_examples(resources: Resources, lenient: None) -> None:
@@ -74,9 +69,6 @@ def test_the_report_counts_every_sentence(resources: Resources, lenient: None) -
     assert sum(quality.fallen["repeated"].values()) == 1
     fallen = sum(sum(reasons.values()) for reasons in quality.fallen.values())
     assert list(quality.left.values())[-1] == quality.seen - fallen == quality.originals
-    plain = as_dict(quality, rows)
-    assert plain["pairs"] == dict.fromkeys(SUBSETS, quality.originals)
-    assert plain["overlap"]["the paper's HEROS"]["rouge1"] == 92.9
     assert {subset: len(sampled) for subset, sampled in sample(rows, 2).items()} == dict.fromkeys(SUBSETS, 2)
     assert as_dict(*reversed(build(["Nothing."], resources)))["overlap"] == {}
 
@@ -127,18 +119,3 @@ def test_build_refusals(resources: Resources) -> None:
             build(SENTENCES, resources, **{name: 0})
     with pytest.raises(DataError, match="no sentences"):
         build(["", "\n"], resources)
-
-
-WORDS = sorted({word for sentence in SENTENCES for word in sentence.split()})
-TEXTS = st.one_of(st.text(max_size=120), st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join))
-
-
-@settings(max_examples=15, deadline=None)
-@given(st.lists(TEXTS, max_size=4))
-def test_build_on_any_text(resources: Resources, texts: list[str]) -> None:
-    for partial in (replace(resources, model=None), Resources(resources.parser)):
-        rows, quality = build([*texts, SENTENCES[0]], partial)
-        assert check_rows(pairs_of(rows), resources.parser, resources.misspellings) == []
-        assert {row.original for row in rows} >= {SENTENCES[0]}
-        assert quality.originals * 3 == len(rows)
-        assert {row.subset for row in rows} == {"Typo", "Negation (Main)", "Negation (Antonym)"}

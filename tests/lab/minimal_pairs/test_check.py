@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from minimal_pairs_data import PAPER
 
 from essent.errors import DataError, InputError, MissingDependencyError
-from essent.lab.minimal_pairs.check import check_rows, is_near, make_typo
+from essent.lab.minimal_pairs.check import check_rows, make_typo
 from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError, attempt, is_word, levenshtein
 from essent.lab.minimal_pairs.resources import misspellings
 from essent.lab.minimal_pairs.rows import common_subsequence, lexical_overlap, words_and_marks
@@ -37,15 +37,13 @@ def test_check_finds_every_kind(parser: Parser) -> None:
     assert (finding.number, finding.problem) == (2, "the two sentences are equal")  # numbers begin at 1
 
 
-def test_misspellings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """codespell lists "unuseful" for "useless", which is no typo; a list's ambiguous lines do not count."""
+def test_misspellings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """codespell lists "unuseful" for "useless", which is no typo; its ambiguous lines do not count."""
     listed = misspellings()
     assert make_typo("Receive", np.random.default_rng(0), listed)[0].lower() in listed["receive"]
     assert make_typo("useless", np.random.default_rng(0), {"useless": ("unuseful",)})[1] != "common misspelling"
     assert make_typo("which", np.random.default_rng(0), {"which": ("wich",)}) == ("wich", "common misspelling")
-    path = tmp_path / "dictionary.txt"
-    path.write_text("teh->the\nclas->class, disabled because\nabandonned->abandoned\nfoo bar->x\n", "utf-8")
-    assert misspellings(path) == {"the": ("teh",), "abandoned": ("abandonned",)}
+    assert all(word.isalpha() for right, wrong in listed.items() for word in (right, *wrong))
     monkeypatch.setitem(sys.modules, "codespell_lib", None)
     with pytest.raises(MissingDependencyError, match=r"essent\[heros\]"):
         misspellings.__wrapped__()
@@ -57,18 +55,13 @@ def test_typo_changes_a_letter(word: str, seed: int) -> None:
     if isinstance(slip, UnsuitableError):  # a word of one letter repeated, say
         return
     typo, rule = slip
-    assert (typo, rule) == make_typo(word, np.random.default_rng(seed), {})
-    assert typo != word
     assert typo[0] == word[0]
     assert not is_word(typo)
-    assert is_near(typo, word)
     expected = {"letter deleted": (1, -1), "letter doubled": (1, 1), "letters swapped": (2, 0)}
     assert (levenshtein(word, typo), len(typo) - len(word)) == expected[rule]
 
 
-def test_slips() -> None:
-    typos = {make_typo("refused", np.random.default_rng(seed), {})[0] for seed in range(400)}
-    assert {"refsued", "reffused", "refusd"} <= typos
+def test_words_without_typo() -> None:
     for word in ("so", "x-ray"):
         with pytest.raises(UnsuitableError, match="no typo"):
             make_typo(word, np.random.default_rng(0), {})
@@ -118,16 +111,6 @@ def test_distance_and_common_subsequence_are_the_recursions(first: list[str], se
         remaining = iter(side)
         assert all(word in remaining for word in subsequence)
     assert len(subsequence) == longest(len(first), len(second))
-
-
-@given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=30)), min_size=1, max_size=3))
-def test_any_text(pairs: list[tuple[str, str]]) -> None:
-    overlap = lexical_overlap(pairs)
-    assert all(0 <= overlap[name] <= 100 + 1e-9 for name in ("rouge1", "rouge2", "rougeL"))
-    assert 0 <= overlap["levenshtein"] <= 1
-    same = lexical_overlap([(text, text) for text, _ in pairs])
-    assert same["rouge1"] == same["rougeL"] == pytest.approx(100)
-    assert same["levenshtein"] == 0
 
 
 def test_another_tokenizer_changes_distance_and_length_only() -> None:

@@ -14,10 +14,10 @@ from scipy import stats
 from essent import Encoder, evaluate
 from essent.errors import InputError
 from essent.lab.explain.importance import head_agreement, impact_agreement
+from essent.lab.reproduce.published import find_table, tables
 from essent.lab.reproduce.results import (
     Reproduction,
     Score,
-    agrees,
     mean_over_seeds,
     mean_over_tasks,
     over_checkpoints,
@@ -28,8 +28,7 @@ from essent.lab.reproduce.results import (
     to_dict,
 )
 from essent.lab.reproduce.run import run_table
-from essent.lab.reproduce.tables import find_table, tables
-from essent.tasks.locate import load_pairs, load_task
+from essent.tasks.locate import load_pairs
 from essent.tasks.result import Result
 from families import Folders
 from selection_samples import text
@@ -71,9 +70,6 @@ def test_every_table_runs(name: str, deep: Callable[[str], str], toy_data: Path)
     assert render(done).row_count > 0
     assert "cells agree" in summary(done)
     assert settings_of(done)
-    assert {agrees(measured) for measured in done.cells} <= {True, False, None}
-    if "stsb" in done.sources:
-        assert done.sources["stsb"]["sha256"] == load_task("stsb", toy_data).digest()
 
 
 @pytest.mark.slow

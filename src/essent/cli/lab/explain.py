@@ -51,12 +51,10 @@ def pair(
         column: Column with the texts of --fit, in .jsonl, .csv, .tsv and .parquet files.
         output: Also draw a picture: .png, .svg or .pdf.
     """
-    if output is not None and output.suffix.lower() not in PICTURES:
-        raise InputError(f"{output}: unknown format {output.suffix!r}. Pictures end in {', '.join(PICTURES)}.")
     if fit is not None and recipe is None:
         raise InputError("--fit needs a recipe to fit. Add one with --recipe.")
     parsed = None if recipe is None else Recipe.parse(recipe)
-    check_output(output, run.force)
+    check_output(output, run.force, PICTURES)
     if output is not None:
         optional_import("matplotlib", "demo")
     prepare_torch("essent lab explain")

@@ -14,15 +14,12 @@ from cyclopts import Parameter
 from essent._core.atomic import write_json
 from essent._core.lazy import check_torch, optional_import
 from essent.cli import options as opt
-from essent.cli.console import is_quiet, results, show_lines, show_note, silence_libraries, wants_progress
+from essent.cli.console import is_quiet, show_lines, show_note, silence_libraries, wants_progress
 from essent.cli.files import check_output, write_json_file
 from essent.cli.texts import listed, read_files
 from essent.errors import DataError, MissingDependencyError, VerificationError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from essent.lab.minimal_pairs.resources import Resources
     from essent.lab.minimal_pairs.rows import PairRow, Quality, Tokenize
 
@@ -75,16 +72,16 @@ def build(
     """
     from tqdm import tqdm
 
-    from essent.lab.minimal_pairs.build import build as build_pairs
     from essent.lab.minimal_pairs.resources import Confidence
     from essent.lab.minimal_pairs.rows import as_dict, words_and_marks, write_rows
+    from essent.lab.minimal_pairs.run import build as build_pairs
 
     check_output(output, run.force, (".jsonl",))
     check_output(json_file, run.force)
     optional_import("lemminflect", "heros")
     sentences = read_files(texts, column)
     silence_libraries()
-    coefficients = Confidence.load(confidence) if confidence is not None else Confidence.load()
+    coefficients = Confidence.load(*([] if confidence is None else [confidence]))
     resources = replace(_resources(parser, wordnet, model, batch_size, run), confidence=coefficients)
     unit = "words and marks"
     tokenize: Tokenize = words_and_marks
@@ -98,12 +95,14 @@ def build(
 
         rows, quality = build_pairs(sentences, resources, originals, seed, look_at, show)
     if not rows:
-        raise DataError(f"{listed(texts)}: no sentence is suitable. The most frequent reasons: {_reasons(quality)}.")
+        reasons = Counter({reason: number for part in quality.fallen.values() for reason, number in part.items()})
+        frequent = ", ".join(f"{reason} ({number})" for reason, number in reasons.most_common(4))
+        raise DataError(f"{listed(texts)}: no sentence is suitable. The most frequent reasons: {frequent}.")
     write_rows(rows, output)
     quality_report = {**as_dict(quality, rows, tokenize), "unit": unit}
     write_json_file(json_file, partial(write_json, value=quality_report))
     if not is_quiet():
-        _print(rows, quality, unit, tokenize, results(json_file))
+        _print(rows, quality, unit, tokenize, json_file)
         if quality.originals < originals:
             show_note(f"Built {quality.originals} of {originals} originals: no more sentences are suitable.")
 
@@ -140,9 +139,7 @@ def check(
     if len(problems) > MAX_PROBLEMS:
         show_note(f"… and {len(problems) - MAX_PROBLEMS} more problems.")
     if problems:
-        kinds = Counter(problem.problem for problem in problems).most_common()
-        counts = "; ".join(f"{number} × {kind}" for kind, number in kinds)
-        raise VerificationError(f"{len(problems)} of {len(pairs)} pairs break the rule of their subset: {counts}.")
+        raise VerificationError(f"{len(problems)} of {len(pairs)} pairs break the rule of their subset.")
     show_lines([f"{len(pairs)} pairs; all follow the rule of their subset."])
 
 
@@ -219,49 +216,24 @@ def fit(
         show_note(f"{unused} annotations are ignored: WordNet lacks their words there, or they are now excluded.")
 
 
-def _reasons(quality: Quality) -> str:
-    counts: Counter[str] = Counter()
-    for reasons in quality.fallen.values():
-        counts.update(reasons)
-    return ", ".join(f"{reason} ({number})" for reason, number in counts.most_common(4)) or "nothing was read"
-
-
-def _print(rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Tokenize, console: Console) -> None:
-    from rich.text import Text
-
+def _print(rows: Sequence[PairRow], quality: Quality, unit: str, tokenize: Tokenize, json_file: Path | None) -> None:
     from essent.lab.minimal_pairs.rows import overlaps, sample
 
-    funnel = _table("filter", "left")
-    funnel.add_column("why others were excluded", overflow="fold")
-    funnel.add_row("sentences examined", str(quality.seen), "")
+    lines = [f"{quality.seen} sentences examined. Left after each filter, with the reasons for the others:"]
     for name, count in quality.left.items():
-        reasons = [f"{reason} {number}" for reason, number in quality.fallen.get(name, {}).items()]
-        reasons_text = ", ".join(reasons[:3]) + (" …" if len(reasons) > 3 else "")
-        funnel.add_row(name, str(count), Text(reasons_text, style="dim"))
-    console.print(funnel)
-    overlap = _table("overlap", *COLUMNS.values())
+        reasons = (f", {reason} {number}" for reason, number in quality.fallen[name].items())
+        lines.append(f"  {name}: {count}{''.join(reasons)}")
+    lines.append(f"Overlap (Lev and Len in {unit}; the paper counts tokens of bert-base-uncased):")
     for name, values in overlaps(rows, tokenize).items():
-        overlap.add_row(name, *(f"{values[c]:.{2 if c == 'levenshtein' else 1}f}" for c in COLUMNS))
-    console.print(overlap)
-    console.print(f"Lev and Len in {unit}; the paper counts tokens of bert-base-uncased.", markup=False)
+        figures = (f"{label} {values[c]:.{2 if c == 'levenshtein' else 1}f}" for c, label in COLUMNS.items())
+        lines.append(f"  {name}: {', '.join(figures)}")
     if quality.good:
         shares = " and ".join(f"{share:.0%} of the {relation}s" for relation, share in quality.good.items())
-        console.print(f"The regression estimates that {shares} are good. A smaller -n raises this.", soft_wrap=True)
-    console.print("Examples of each subset:")
-    for subset, subset_rows in sample(rows, SAMPLE).items():
-        console.print(Text(subset, style="bold"))
-        for row in subset_rows:
-            console.print(Text(f"  {row.original}\n  {row.converted}", no_wrap=False), soft_wrap=True)
-
-
-def _table(name: str, *numbers: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(name, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for number in numbers:
-        table.add_column(number, justify="right")
-    return table
+        lines.append(f"The regression estimates that {shares} are good. A smaller -n raises this.")
+    lines.append("Examples of each subset:")
+    for subset, examples in sample(rows, SAMPLE).items():
+        lines += [subset, *(f"  {row.original}\n  {row.converted}" for row in examples)]
+    show_lines(lines, json_file)
 
 
 def _misspellings() -> dict[str, tuple[str, ...]]:

@@ -19,7 +19,7 @@ from essent.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from essent.lab.reproduce.tables import Table
+    from essent.lab.reproduce.published import Table
 
 
 def reproduce(
@@ -72,27 +72,24 @@ def reproduce(
         _list()
         return
     prepare_torch("essent lab reproduce")
+    from essent.lab.reproduce.published import find_table
+    from essent.lab.reproduce.published import only_tasks as with_tasks
     from essent.lab.reproduce.results import render, settings_of, summary, to_dict
     from essent.lab.reproduce.run import run_table
-    from essent.lab.reproduce.tables import find_table
-    from essent.lab.reproduce.tables import only_tasks as with_tasks
 
     published = find_table(table)
     if only_tasks:
         tasks = [name for cell in published.cells() for name in cell.settings.get("tasks", ())]
         published = with_tasks(published, _matcher(only_tasks, tasks))
     check_output(json_file, run.force)
-    keep_row = _matcher(only_rows, [cell.row for cell in published.cells()])
-    keep_column = _matcher(only_columns, list(published.columns))
-    corpus = None if texts is None else read_files(texts, column)
     done = run_table(
         published,
         _models(model, published),
         data=data_folder,
-        corpus=corpus,
+        corpus=read_files(texts or [], column),
         contexts=contexts,
-        rows=keep_row,
-        columns=keep_column,
+        rows=_matcher(only_rows, [cell.row for cell in published.cells()]),
+        columns=_matcher(only_columns, list(published.columns)),
         most_seeds=seeds,
         batch_size=batch_size,
         progress=wants_progress(),
@@ -101,16 +98,10 @@ def reproduce(
         **run.options,
     )
     write_json_file(json_file, partial(write_json, value=to_dict(done)))
-    show_lines(
-        [
-            f"{published.name}: {published.caption}. First line: measured ± 95 %; second line: published (difference).",
-            *(
-                f"Run with {', '.join(names)} instead of the paper's {published.models[role]}."
-                for role, names in done.models.items()
-            ),
-        ],
-        json_file,
-    )
+    head = f"{published.name}: {published.caption}. First line: measured ± 95 %; second line: published (difference)."
+    models = done.models.items()
+    used = [f"Run with {', '.join(names)} instead of the paper's {published.models[role]}." for role, names in models]
+    show_lines([head, *used], json_file)
     results(json_file).print(render(done))
     show_lines([summary(done)], json_file)
     for line in settings_of(done):
@@ -126,7 +117,7 @@ def _list() -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from essent.lab.reproduce.tables import tables
+    from essent.lab.reproduce.published import tables
 
     listing = Table("table", "contents", "models", box=None)
     for table in tables().values():

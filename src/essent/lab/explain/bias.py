@@ -11,7 +11,7 @@ import contextlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -212,17 +212,17 @@ def token_bias(
     maps = tuple(token_map(name, rows, backbone.vocabulary, counts) for name, rows in tables.items())
     if texts is None and not scored:
         return BiasReport(name_of(model), maps, (), 0)
-    rows = [SentenceAnisotropy(recipe, math.nan) for recipe in RECIPES]
+    cosines = [math.nan] * len(RECIPES)
+    scores: list[dict[str, float]] = [{} for _ in RECIPES]
     bench = Bench(shell, list(map(Recipe.parse, RECIPES)), batch_size=batch_size, progress=progress, options={})
     if texts is not None:
         indices = np.random.default_rng(seed).choice(len(texts), min(len(texts), SENTENCES), replace=False)
         sampled = [texts[index] for index in sorted(indices)]
         cosines = [average_cosine(vectors, self_pairs=True) for _, vectors in bench.vectors(sampled, None, None)]
-        rows = [replace(row, cosine=cosine) for row, cosine in zip(rows, cosines, strict=True)]
     for task in scored:
         for number, (_, vectors) in enumerate(bench.vectors(task.texts(), None, None)):
-            score = task.score_vectors(vectors).main_score
-            rows[number] = replace(rows[number], spearman={**rows[number].spearman, task.name: score})
+            scores[number][task.name] = task.score_vectors(vectors).main_score
+    rows = map(SentenceAnisotropy, RECIPES, cosines, scores)
     return BiasReport(name_of(model), maps, tuple(rows), len(texts or []))
 
 
@@ -257,12 +257,10 @@ def token_map(name: str, table: np.ndarray, vocabulary: Vocabulary, counts: np.n
 
 def between_groups(rows: np.ndarray, labels: np.ndarray) -> float:
     """Return the share of the variance of rows (M,D) that lies between groups; NaN without variance."""
-    mean = rows.mean(axis=0)
-    total = float(((rows - mean) ** 2).sum())
-    _, inverse, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    sums = np.zeros((len(sizes), rows.shape[1]))
-    np.add.at(sums, inverse, rows)
-    between = float((sizes[:, None] * (sums / sizes[:, None] - mean) ** 2).sum())
+    centered = rows - rows.mean(axis=0)
+    total = float((centered**2).sum())
+    groups = [centered[labels == label] for label in np.unique(labels)]
+    between = sum(len(group) * float((group.mean(axis=0) ** 2).sum()) for group in groups)
     return between / total if total > 0 else math.nan
 
 

@@ -9,31 +9,6 @@ Source: Chiang et al. 2023, "Revealing the Blind Spot of Sentence Encoder Evalua
 chose the words by hand; here they come from WordNet and are scored by a masked language model.
 """
 
-from essent._core.lazy import needs_torch
+from essent._core.lazy import lazy_names
 
-with needs_torch(__name__):
-    from essent.lab.minimal_pairs.build import build
-    from essent.lab.minimal_pairs.check import Finding, check_rows
-    from essent.lab.minimal_pairs.english import negate, statement
-    from essent.lab.minimal_pairs.parsing import Parser
-    from essent.lab.minimal_pairs.resources import MaskedModel, Resources, WordNet, misspellings
-    from essent.lab.minimal_pairs.rows import PairRow, Quality, lexical_overlap, overlaps, sample, write_rows
-
-__all__ = [
-    "Finding",
-    "MaskedModel",
-    "PairRow",
-    "Parser",
-    "Quality",
-    "Resources",
-    "WordNet",
-    "build",
-    "check_rows",
-    "lexical_overlap",
-    "misspellings",
-    "negate",
-    "overlaps",
-    "sample",
-    "statement",
-    "write_rows",
-]
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

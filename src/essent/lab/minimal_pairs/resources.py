@@ -132,11 +132,8 @@ def spelled(lemma: Lemma) -> str:
 
 
 @cache
-def misspellings(path: Path | None = None) -> dict[str, tuple[str, ...]]:
-    """Return the common misspellings of each word.
-
-    Args:
-        path: a file of lines "misspelling->word", by default codespell's. Lines with several words are skipped.
+def misspellings() -> dict[str, tuple[str, ...]]:
+    """Return codespell's misspellings of each word; lines of its list with several words are skipped.
 
     Raises:
         MissingDependencyError: codespell is not installed.
@@ -146,8 +143,7 @@ def misspellings(path: Path | None = None) -> dict[str, tuple[str, ...]]:
         >>> "recieve" in misspellings()["receive"]
         True
     """
-    if path is None:
-        path = Path(str(optional_import("codespell_lib", "heros").__file__)).parent / "data" / "dictionary.txt"
+    path = Path(str(optional_import("codespell_lib", "heros").__file__)).parent / "data" / "dictionary.txt"
     by_word: dict[str, list[str]] = defaultdict(list)
     for line in path.read_text("utf-8").splitlines():
         wrong, arrow, right = line.strip().lower().partition("->")
@@ -261,10 +257,9 @@ class MaskedModel:
                 words = {word: self._ids_by_word.get(word) for word in queries[index].candidates}
                 best = np.argsort(-row, kind="stable")[: 4 * FILLERS].tolist()
                 best = [token for token in best if token in self._words_by_id][:FILLERS]
-                scores[index] = MaskScores(
-                    {word: -np.inf if token is None else float(row[token]) for word, token in words.items()},
-                    {self._words_by_id[token]: float(row[token]) for token in best if np.isfinite(row[token])},
-                )
+                candidates = {word: -np.inf if token is None else float(row[token]) for word, token in words.items()}
+                fillers = {self._words_by_id[token]: float(row[token]) for token in best if np.isfinite(row[token])}
+                scores[index] = MaskScores(candidates, fillers)
         return [scores[index] for index in range(len(queries))]
 
     def similarities(self, queries: Sequence[Query]) -> list[dict[str, float]]:

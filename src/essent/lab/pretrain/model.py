@@ -47,7 +47,9 @@ def train_word_pieces(texts: Sequence[str], size: int = 30_522) -> Any:
     letters = sorted((c for c in counts if not c.isspace()), key=lambda c: (-counts[c], c))[:LETTERS]
     # tokenizers numbers "##a" and the like in the order of a hash table and breaks ties by these numbers, so two runs
     # differ. As special tokens they have fixed numbers; in the resulting tokenizer they are ordinary tokens.
-    pieces = [f"##{letter}" for letter in letters if _may_continue(letter)]
+    # A letter within a word is no punctuation and no Chinese character: BERT splits there.
+    marks = [c in string.punctuation or unicodedata.category(c)[0] == "P" or "\u4e00" <= c <= "\u9fff" for c in letters]
+    pieces = [f"##{letter}" for letter, splits in zip(letters, marks, strict=True) if not splits]
     learning.train_from_iterator(
         readable,
         vocab_size=size,
@@ -58,12 +60,6 @@ def train_word_pieces(texts: Sequence[str], size: int = 30_522) -> Any:
         show_progress=False,
     )
     return BertTokenizer(learning.get_vocab(), model_max_length=512)
-
-
-def _may_continue(letter: str) -> bool:
-    """Return whether a letter can occur within a word: BERT splits at punctuation and around Chinese characters."""
-    punctuation = letter in string.punctuation or unicodedata.category(letter).startswith("P")
-    return not punctuation and not "\u4e00" <= letter <= "\u9fff"
 
 
 # -- tokenizer and configuration --------------------------------------------------------------------------------------
@@ -78,10 +74,8 @@ def read_config(start: Start) -> Any:
     """
     model = start.model
     if (model is None) == (start.config is None):
-        raise InputError(
-            "Pass either model= to train an existing model, or config= for a new one "
-            f"({', '.join(SIZES)}, or a config.json). Got {'both' if model else 'neither'}."
-        )
+        sizes = ", ".join(SIZES)
+        raise InputError(f"model={model!r} and config={start.config!r}: pass one; config is {sizes} or a config.json.")
     if model is not None:
         options = reach_model(model, dict(start.options))
         with opening(model, options):
@@ -100,26 +94,19 @@ def _new_config(name: str) -> Any:
     """Return the configuration of a size or of a config.json."""
     if name in SIZES:
         layers, width = SIZES[name]
-        sizes: dict[str, Any] = {"num_hidden_layers": layers, "hidden_size": width, "intermediate_size": 4 * width}
-        sizes |= {"num_attention_heads": width // 64, "vocab_size": 0}
-        return CONFIG_MAPPING["bert"](**sizes)
+        sizes = {"num_hidden_layers": layers, "num_attention_heads": width // 64, "hidden_size": width}
+        return CONFIG_MAPPING["bert"](**sizes, intermediate_size=4 * width, vocab_size=0)  # `fit_config` sets the last
     if not Path(name).is_file():
         hint = did_you_mean(name, list(SIZES))
         raise InputError(f"config={name!r} is neither a config.json with model_type nor a size. {hint}")
     try:
-        fields = dict(json.loads(Path(name).read_text(encoding="utf-8")))
-        kind = str(fields.pop("model_type"))
-    except (ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{name} is not a configuration: expected JSON with a model_type ({error!r}).") from None
-    if kind not in CONFIG_MAPPING:
-        raise InputError(f"{name}: model_type={kind!r} is unknown. {did_you_mean(kind, list(CONFIG_MAPPING))}")
-    try:
-        config = CONFIG_MAPPING[kind](**fields)
-    except (TypeError, ValueError, StrictDataclassError) as error:
-        raise InputError(f"{name}: {' '.join(str(error).split())}") from None
-    if "vocab_size" not in fields:
-        config.vocab_size = 0  # `fit_config` sets that of the tokenizer
-    return config
+        fields = {"vocab_size": 0, **json.loads(Path(name).read_text(encoding="utf-8"))}
+        return CONFIG_MAPPING[fields.pop("model_type")](**fields)
+    except (ValueError, TypeError, KeyError, StrictDataclassError) as error:
+        raise InputError(
+            f"{name} is not a configuration, a JSON object with a model_type of transformers: "
+            f"{' '.join(str(error).split())}"
+        ) from None
 
 
 def open_tokenizer(start: Start, texts: Sequence[str]) -> Any:

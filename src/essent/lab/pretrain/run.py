@@ -9,7 +9,6 @@ embeddings, or not).
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -20,17 +19,9 @@ import numpy as np
 import torch
 from torch.nn import functional
 from tqdm import tqdm
-from transformers import (
-    EvalPrediction,
-    PrinterCallback,
-    ProgressCallback,
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-    default_data_collator,
-)
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments, default_data_collator
 
-from essent._core.atomic import remove_leftovers, replacing_folder, require_replaceable, write_json
+from essent._core.atomic import remove_leftovers, replacing_folder, require_replaceable
 from essent._core.folders.files import is_read
 from essent._core.lazy import optional_import
 from essent._core.machine import has_bfloat16
@@ -39,23 +30,9 @@ from essent.lab.pretrain.data import IGNORED, in_frames, mask, masked_once, mask
 from essent.lab.pretrain.model import fit_config, logits_at, open_model, open_tokenizer, read_config
 from essent.lab.pretrain.settings import Pretraining, Start
 from essent.tasks.result import library_versions
-from essent.training.checkpoints import (
-    CHECKPOINTS,
-    STARTED,
-    WRITE_ERRORS,
-    check_checkpoint,
-    check_same_run,
-    check_unfinished,
-    checkpoint_note,
-    history_of,
-    last_checkpoint,
-    remove_checkpoints,
-    total_steps,
-    train_or_resume,
-    where_it_goes_on,
-    writing_checkpoint,
-)
+from essent.training import checkpoints
 from essent.training.device import find_device, on_device, quick_dropout
+from essent.training.progress import LossBar
 
 HISTORY = "training.json"
 VALIDATION, LOG = 0.1, 0.01  # default intervals, as shares of the run
@@ -134,7 +111,7 @@ def pretrain(
     precision = settings.precision or ("bfloat16" if has_bfloat16(device) else "float32")
     on_device(device, precision)  # raises if the device does not support the precision
     output = Path(output)
-    resumed = check_output(output, resume=resume, force=force)
+    check_output(output, resume=resume, force=force)
 
     train_texts, held_out_texts = split_texts(texts, held_out, settings.seed)
     if settings.frames:
@@ -160,13 +137,13 @@ def pretrain(
         "texts": {"sha256": digest, "train": len(train_texts), "held_out": len(held_out_texts)},
         "sequences": {"train": len(sequences), "tokens": tokens, "filled": filled},
     }
-    _start_or_resume(output, metadata, resumed)
+    resumed = checkpoints.start_or_resume(output, metadata, resume=resume, force=force)
 
     model, new_weights = open_model(start, config, untied=settings.untied, seed=settings.seed)
     if new_weights and start.model is not None:
         names = ", ".join(new_weights)
         note(f"The model has no weights for its prediction head ({names}): they are initialized at random.")
-    arguments = _training_arguments(settings, output / CHECKPOINTS, device, precision)
+    arguments = _training_arguments(settings, output / checkpoints.CHECKPOINTS, device, precision)
     arguments.eval_on_start = resumed is None  # the interrupted run has already evaluated
     trainer = MaskedTrainer(
         model,
@@ -179,10 +156,10 @@ def pretrain(
     )
     trainer.add_callback(Notes(note))
     if progress:
-        trainer.add_callback(Bar())
+        trainer.add_callback(LossBar())
     if resume:
-        note(where_it_goes_on(output, resumed, total_steps(trainer)))
-    train_or_resume(trainer, resumed)
+        note(checkpoints.where_it_goes_on(output, resumed, checkpoints.total_steps(trainer)))
+    checkpoints.train_or_resume(trainer, resumed)
     outcome = _outcome(trainer, output)
     metadata |= {
         "new_weights": "all" if start.model is None else new_weights,
@@ -205,7 +182,7 @@ def _outcome(trainer: Any, folder: Path) -> Pretrained:
     state = trainer.state
     if not any("eval_masked_loss" in row and row["step"] == state.global_step for row in state.log_history):
         trainer.evaluate()
-    history = tuple(row for row in history_of(state) if "loss" in row or "eval_masked_loss" in row)
+    history = tuple(row for row in checkpoints.history_of(state) if "loss" in row or "eval_masked_loss" in row)
     last = next(row for row in reversed(history) if "eval_masked_loss" in row)
     return Pretrained(folder, state.global_step, last["eval_masked_loss"], last["eval_masked_accuracy"], history)
 
@@ -213,8 +190,8 @@ def _outcome(trainer: Any, folder: Path) -> Pretrained:
 # -- the output folder ------------------------------------------------------------------------------------------------
 
 
-def check_output(output: Path, *, resume: bool, force: bool) -> Path | None:
-    """Check the output folder and return the last complete checkpoint to resume from; None to start a run.
+def check_output(output: Path, *, resume: bool, force: bool) -> None:
+    """Check the output folder before anything is read.
 
     Raises:
         DataError: the folder contains a model or a run that must not be replaced.
@@ -222,35 +199,16 @@ def check_output(output: Path, *, resume: bool, force: bool) -> Path | None:
     require_replaceable(output)
     remove_leftovers(output)
     if not (resume or force):
-        check_unfinished(output)
-    newest = last_checkpoint(output / CHECKPOINTS) if resume else None
+        checkpoints.check_unfinished(output)
     if (output / "modules.json").exists():
         raise DataError(
             f"{output} contains a sentence-transformers model (modules.json), whose files would mix with the new "
             "model's. Choose another folder."
         )
-    if newest is None and not force and (output / "config.json").exists():
+    resumable = resume and checkpoints.last_checkpoint(output / checkpoints.CHECKPOINTS) is not None
+    if not (force or resumable) and (output / "config.json").exists():
         finished = "already contains a model" + (" and no unfinished run to resume" if resume else "")
         raise DataError(f"{output} {finished}. Use force=True (--force) to replace it.")
-    if newest is not None:
-        check_checkpoint(newest)
-    return newest
-
-
-def _start_or_resume(output: Path, metadata: Mapping[str, Any], resumed: Path | None) -> None:
-    """Write the identity of a new run and remove older checkpoints (first process only), or compare it when resuming.
-
-    Raises:
-        DataError: the checkpoints belong to another run; names the differences.
-    """
-    checkpoints = output / CHECKPOINTS
-    if resumed is not None:
-        check_same_run(checkpoints / STARTED, metadata, output)
-    elif os.environ.get("RANK", "0") == "0":
-        if checkpoints.is_dir() and any(checkpoints.iterdir()):
-            remove_checkpoints(checkpoints)
-        checkpoints.mkdir(parents=True, exist_ok=True)
-        write_json(checkpoints / STARTED, metadata)
 
 
 def finish(output: Path, model: Any, tokenizer: Any, metadata: Mapping[str, Any]) -> None:
@@ -263,14 +221,14 @@ def finish(output: Path, model: Any, tokenizer: Any, metadata: Mapping[str, Any]
     """
     foreign_names = {entry.name for entry in output.iterdir() if not is_read(entry.name)}
     try:
-        with replacing_folder(output, sorted(foreign_names - {CHECKPOINTS, HISTORY})) as temporary:
+        with replacing_folder(output, sorted(foreign_names - {checkpoints.CHECKPOINTS, HISTORY})) as temporary:
             model.save_pretrained(temporary)
             tokenizer.save_pretrained(temporary)
             (temporary / HISTORY).write_text(json.dumps(metadata, ensure_ascii=False, indent=2), encoding="utf-8")
-    except WRITE_ERRORS as error:
+    except checkpoints.WRITE_ERRORS as error:
         raise TrainingError(
             f"Training is finished, but the model cannot be written to {output}: {error}. "
-            f"{checkpoint_note(output / CHECKPOINTS)} Free some disk space and resume."
+            f"{checkpoints.checkpoint_note(output / checkpoints.CHECKPOINTS)} Free some disk space and resume."
         ) from error
 
 
@@ -310,10 +268,9 @@ def _training_arguments(settings: Pretraining, folder: Path, device: str, precis
     return arguments
 
 
-def masked_scores(evaluated: EvalPrediction) -> dict[str, float]:
+def masked_scores(evaluated: Any) -> dict[str, float]:
     """Compute the mean loss (nats) over the masked tokens, and the share of them that are predicted correctly."""
-    predictions: Any = evaluated.predictions
-    losses, hits = predictions
+    losses, hits = evaluated.predictions
     count = int(np.count_nonzero(evaluated.label_ids != IGNORED))
     return {"masked_loss": float(losses.sum(dtype="float64")) / count, "masked_accuracy": float(hits.sum()) / count}
 
@@ -357,7 +314,7 @@ class MaskedTrainer(Trainer):
             return super().training_step(model, inputs, num_items_in_batch)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        with writing_checkpoint(self):
+        with checkpoints.writing_checkpoint(self):
             super()._save_checkpoint(model, trial)
 
 
@@ -370,18 +327,9 @@ class FiniteGradients(TrainerCallback):
         if not torch.isfinite(torch.nn.utils.get_total_norm(gradients)):
             raise TrainingError(
                 f"Step {state.global_step + 1}: the loss or its gradients are not finite. "
-                f"{checkpoint_note(Path(str(args.output_dir)))} Try a learning rate below {args.learning_rate:g}, a "
-                "longer warmup or precision='float32'."
+                f"{checkpoints.checkpoint_note(Path(str(args.output_dir)))} Try a learning rate below "
+                f"{args.learning_rate:g}, a longer warmup or precision='float32'."
             )
-
-
-class Bar(ProgressCallback):
-    """transformers' progress bar, showing the last loss instead of printing the log to standard output."""
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """Show the last loss."""
-        if self.training_bar is not None and "loss" in logs:
-            self.training_bar.set_postfix(loss=f"{logs['loss']:.3f}")
 
 
 class Notes(TrainerCallback):

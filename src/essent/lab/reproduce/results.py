@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from essent._core.display import html_block, html_lines, html_table, html_title
-from essent.lab.reproduce.tables import Cell, Table
+from essent.lab.reproduce.published import Cell, Table
 from essent.tasks.result import Result, library_versions, plain
 
 if TYPE_CHECKING:
@@ -124,9 +123,6 @@ class Reproduction:
     sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     corpus: int = 0
 
-    def _repr_html_(self) -> str:
-        return html_of(self)
-
 
 # -- how a reproduction is shown ---------------------------------------------------------------------------------------
 
@@ -162,42 +158,20 @@ def render(done: Reproduction) -> RichTable:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    columns, rows = _rows(done)
-    table = RichTable(
-        "", *(Column(Text(name), justify="right") for name in columns), box=box.SIMPLE_HEAD, pad_edge=False
-    )
-    for title, cells in rows:
-        table.add_row(Text(title, style="" if cells else "bold"), *cells)
-    return table
-
-
-def html_of(done: Reproduction) -> str:
-    """Return the table as HTML for notebooks, with the number of agreeing cells and all settings."""
-    columns, rows = _rows(done)
-    return html_block(
-        html_title(f"{done.table.name}, {done.table.paper}: measured ± 95 % interval, and published below"),
-        html_table(
-            ["", *columns],
-            [[title, *(cell.plain for cell in cells)] for title, cells in rows],
-            bold=[(number, 0) for number, (_, cells) in enumerate(rows) if not cells],
-        ),
-        html_lines([summary(done), *settings_of(done)]),
-    )
-
-
-def _rows(done: Reproduction) -> tuple[list[str], list[tuple[str, list[Any]]]]:
-    """Return the columns that have cells, and rows of a title and cell texts; a block's heading has no cell texts."""
     outcomes = {id(outcome.cell): outcome for outcome in done.cells}
     columns = [name for name in done.table.columns if any(outcome.cell.column == name for outcome in done.cells)]
-    rows: list[tuple[str, list[Any]]] = []
+    headings = (Column(Text(name), justify="right") for name in columns)
+    table = RichTable("", *headings, box=box.SIMPLE_HEAD, pad_edge=False)
     for block in done.table.blocks:
-        heading: list[tuple[str, list[Any]]] = [(block.title, [])] if block.title else []
-        for title, cells in block.rows.items():
+        title = block.title
+        for name, cells in block.rows.items():
             row = {cell.column: outcomes[id(cell)] for cell in cells if id(cell) in outcomes}
             if any(outcome.cell.published is not None for outcome in row.values()):
-                rows += [*heading, (title, [_cell(row.get(name)) for name in columns])]
-                heading = []
-    return columns, rows
+                if title:
+                    table.add_row(Text(title, style="bold"))
+                table.add_row(Text(name), *(_cell(row.get(column)) for column in columns))
+                title = ""
+    return table
 
 
 def _cell(outcome: Measured | None) -> Any:

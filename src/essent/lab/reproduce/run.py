@@ -14,6 +14,7 @@ from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.errors import DataError, EssentError, InputError
 from essent.lab.explain.importance import backbone_of, head_agreement, impact_agreement
 from essent.lab.minimal_pairs.rows import lexical_overlap
+from essent.lab.reproduce.published import Cell, Table
 from essent.lab.reproduce.results import (
     Measured,
     Reproduction,
@@ -23,14 +24,12 @@ from essent.lab.reproduce.results import (
     over_checkpoints,
     score_of,
 )
-from essent.lab.reproduce.tables import Cell, Table
 from essent.model.capabilities import check_recipe
 from essent.model.loading import load, read_capabilities
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import AverageTable
 from essent.selection.evaluation import Bench
 from essent.static.gather import Settings, average_contexts
-from essent.tasks.base import Task
 from essent.tasks.geometry import average_cosine
 from essent.tasks.heros import HerosTask, load_heros
 from essent.tasks.locate import load_task
@@ -135,7 +134,7 @@ class _Run:
     report: Callable[[str], None]
     cache: Path
     contexts: str | Path | None
-    tasks: dict[str, Task | str] = field(default_factory=dict)  # a task, or the reason why there is none
+    tasks: dict[str, Any] = field(default_factory=dict)  # a task, or the reason why there is none
     sources: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     shared: dict[tuple[str, ...], Any] = field(default_factory=dict)  # measurements that several cells use
 
@@ -235,15 +234,12 @@ class _Run:
             scores: dict[tuple[Recipe, str], Score] = {}
             for name in dict.fromkeys(name for job in group for name in job.tasks):
                 self.report(f"{model}: {name}, {len(recipes)} recipes")
-                (task,) = self._loaded([name])
+                task = self.tasks[name]
                 for recipe, vectors in bench.vectors(task.texts(), fit_texts, count_texts):  # each text encoded once
                     scores[recipe, name] = score_of(task.score_vectors(vectors))
             for job in group:
                 by_seed = [mean_over_tasks([scores[recipe, name] for name in job.tasks]) for recipe in job.recipes]
                 job.scores.append(mean_over_seeds(by_seed))
-
-    def _loaded(self, names: Sequence[str]) -> list[Task]:
-        return [task for name in names if not isinstance(task := self.tasks[name], str)]
 
     def _measure(self, measure: str, model: str, job: _Job) -> float:
         """Compute one of `MEASURES`. Cells that share a measurement compute it once per model and tasks."""
@@ -256,7 +252,7 @@ class _Run:
         kind, _, coefficient = ("overlap", "", "") if measure in OVERLAPS else measure.partition("-")
         key = (kind, model, *job.tasks)
         if key not in self.shared:
-            tasks = self._loaded(job.tasks)
+            tasks = [self.tasks[name] for name in job.tasks]
             if kind == "impact":
                 self.shared[key] = impact_agreement(model, self.corpus, **options)
             elif kind == "head":
@@ -264,9 +260,9 @@ class _Run:
                 self.shared[key] = head_agreement(model, texts, frequency_texts=self.corpus, **options)
             else:
                 tokenizer = backbone_of(model, **options).tokenizer
-                pairs = [pair[:2] for task in tasks if isinstance(task, HerosTask | PairTask) for pair in task.pairs]
                 self.shared[key] = lexical_overlap(
-                    pairs, lambda text: tokenizer(text, add_special_tokens=False)["input_ids"]
+                    [pair[:2] for task in tasks for pair in task.pairs],
+                    lambda text: tokenizer(text, add_special_tokens=False)["input_ids"],
                 )
         if kind == "overlap":
             return float(self.shared[key][OVERLAPS[measure]])

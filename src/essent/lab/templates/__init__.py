@@ -1,29 +1,5 @@
 """Search for templates: slot by slot in a grammar (PromptBERT 4.2), or among candidates that a T5 generates."""
 
-from essent._core.lazy import needs_torch
+from essent._core.lazy import lazy_names
 
-with needs_torch(__name__):
-    from essent.lab.templates.generate import Candidate, Definition, Generator, generate_templates
-    from essent.lab.templates.search import (
-        PROMPT_BERT,
-        GeneratedSearch,
-        Step,
-        TemplateSearch,
-        search_candidates,
-        search_templates,
-    )
-    from essent.selection.space import Grammar
-
-__all__ = [
-    "PROMPT_BERT",
-    "Candidate",
-    "Definition",
-    "GeneratedSearch",
-    "Generator",
-    "Grammar",
-    "Step",
-    "TemplateSearch",
-    "generate_templates",
-    "search_candidates",
-    "search_templates",
-]
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -23,7 +23,6 @@ from tqdm.auto import tqdm
 from essent._core.atomic import write_json
 from essent._core.folders.contents import guarded, opening, weight_shapes
 from essent._core.hub import file_options, reach_model
-from essent._core.registry import did_you_mean
 from essent.errors import DataError, InputError, ModelError
 from essent.model.weights import require_weights
 from essent.recipe.named import MASK, SLOT
@@ -65,10 +64,8 @@ def read_definitions(path: str | Path) -> tuple[Definition, ...]:
     definitions = []
     for where, columns in located_rows(Path(path)):
         for name in Definition._fields:
-            if name not in columns:
-                raise DataError(f"{where}: no column {name!r}. {did_you_mean(name, list(columns))}")
-            if not isinstance(columns[name], str) or not columns[name].strip():
-                raise DataError(f"{where}: {name!r} must be a text that is not blank, got {columns[name]!r}.")
+            if not isinstance(text := columns.get(name), str) or not text.strip():
+                raise DataError(f"{where}: {name!r} must be a text that is not blank, got {text!r}.")
         definitions.append(Definition(columns["word"].strip(), columns["definition"].strip()))
     if not definitions:
         raise DataError(f"{path} contains no definitions.")
@@ -127,10 +124,8 @@ class Generator:
             self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, **guarded(options))
             if not AutoConfig.from_pretrained(name, **guarded(options)).is_encoder_decoder:
                 raise ModelError(f"{name} is not a sequence-to-sequence model. Use a T5 such as t5-large.")
-            weights = guarded(options, weights=True)
-            model, report = AutoModelForSeq2SeqLM.from_pretrained(
-                name, dtype=torch.float32, output_loading_info=True, **weights
-            )
+            settings = {"dtype": torch.float32, "output_loading_info": True, **guarded(options, weights=True)}
+            model, report = AutoModelForSeq2SeqLM.from_pretrained(name, **settings)
             if report["missing_keys"]:
                 require_weights(name, model, weight_shapes(name, file_options(options)), report["missing_keys"])
         self.name = name
@@ -178,10 +173,8 @@ class Generator:
             promising = best.values > (finished[-1].log_likelihood if len(finished) == beams else -torch.inf)
             if not bool(promising.any()):  # a longer filling is never more probable
                 break
-            rows, tokens = (
-                best.indices[promising] // next_scores.shape[1],
-                best.indices[promising] % next_scores.shape[1],
-            )
+            rows = best.indices[promising] // next_scores.shape[1]
+            tokens = best.indices[promising] % next_scores.shape[1]
             prefixes, scores = torch.cat([prefixes[rows], tokens[:, None]], dim=1), best.values[promising]
         return finished
 

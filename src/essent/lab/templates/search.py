@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from essent.recipe.templates import templates_of
 from essent.selection.leaderboard import Leaderboard, rank_trials
 from essent.selection.run import BASELINES, model_name, search
 from essent.selection.search_data import SearchData, SearchSettings, held_out
-from essent.selection.space import Grammar, Grid, Space, read_yaml
+from essent.selection.space import Grammar as Grammar  # a public name of this package
+from essent.selection.space import Grid, Space, read_yaml
 from essent.selection.verdict import decide_by_labels, score_on_tests
 from essent.tasks.base import LabeledTask
 
@@ -56,16 +57,11 @@ def find_grammar(name: str | Path) -> Grammar:
         hint = did_you_mean(str(name), ["promptbert"])
         raise UnknownNameError(f"Unknown template grammar {str(name)!r}. {hint} A .yaml file is also possible.")
     slots = read_yaml(path)
-    if not isinstance(slots, Mapping) or "template" not in slots:
-        raise DataError(f"{path}: expected `template` and a list of choices for each of its slots.")
-    choices_by_slot = {}
-    for slot, choices in slots.items():
-        if slot == "template":
-            continue
-        if not isinstance(choices, list) or any(isinstance(choice, list | Mapping) for choice in choices):
-            raise DataError(f"{path}: {slot} must be a list of texts, got {choices!r}.")
-        choices_by_slot[str(slot)] = tuple("" if choice is None else str(choice) for choice in choices)
-    return Grammar(str(slots["template"]), choices_by_slot)
+    template = slots.pop("template", None) if isinstance(slots, dict) else None
+    if template is None or not all(isinstance(choices, list) for choices in slots.values()):
+        raise DataError(f"{path}: expected `template` and a list of choices for each of its slots, got {slots!r}.")
+    texts = {slot: tuple("" if choice is None else str(choice) for choice in slots[slot]) for slot in slots}
+    return Grammar(str(template), texts)
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class Cell:
     Attributes:
         row, column: name of the row, and heading of the column.
         published: the figure; None if the paper prints nothing.
-        settings: see the docstring of `essent.lab.reproduce.tables`.
+        settings: see the docstring of `essent.lab.reproduce.published`.
 
     Example:
         >>> from essent.lab.reproduce import find_table

@@ -167,27 +167,14 @@ FILTERS = (*dict.fromkeys(name for name, _, _ in LOOKS), "words", "grammar", "st
 # -- building ---------------------------------------------------------------------------------------------------------
 
 CHUNK = 128  # sentences whose words are masked together
-LATER_FILTERS = (
-    "repeated",
-    "replaceable word",
-    "negation of the word",
-    "synonym and antonym",
-    "in context",
-    "typo",
-    "wanted",
-)
+LATER_FILTERS = ("repeated", "replaceable word", "negation of the word", "synonym and antonym", "in context", "typo")
 
 
 class Built(NamedTuple):
-    """The rows of an original, and the probabilities that its synonym and its antonym are good."""
+    """The rows of an original, and the probabilities that its synonym and its antonym are good; () without a model."""
 
     chances: Sequence[float]
     rows: list[PairRow]
-
-    @property
-    def rank(self) -> float:
-        """The score by which originals are ranked; 0 without a model."""
-        return both(*self.chances) if self.chances else 0.0
 
 
 def build(
@@ -234,7 +221,7 @@ def build(
     chooser = Chooser(resources) if resources.wordnet is not None and resources.model is not None else None
     least = min(n * look_at, len(order)) if chooser is not None else 1
     built: list[Built] = []
-    refused: Counter[tuple[str, str]] = Counter()
+    excluded: dict[str, Counter[str]] = {name: Counter() for name in (*FILTERS, *LATER_FILTERS)}
     used_texts: set[str] = set()
     seen = 0
     while seen < least or (seen < len(order) and len(built) < n):
@@ -242,18 +229,14 @@ def build(
             if isinstance(outcome, Built):
                 built.append(outcome)
             else:
-                refused[outcome.filter, outcome.reason] += 1
+                excluded[outcome.filter][outcome.reason] += 1
         seen = min(seen + CHUNK, len(order))
         if progress is not None:
             progress(seen, max(least, seen))
-    built.sort(key=lambda original: original.rank, reverse=True)
+    built.sort(key=lambda original: both(*original.chances) if original.chances else 0.0, reverse=True)
     chosen = built[:n]
-    refused["wanted", "others ranked higher, or came first"] = len(built) - len(chosen)
-    ranked = sorted((-count, reason, name) for (name, reason), count in refused.items() if count)
-    fallen = {
-        name: {reason: -negative for negative, reason, of_filter in ranked if of_filter == name}
-        for name in (*FILTERS, *LATER_FILTERS)
-    }
+    excluded["wanted"] = Counter({"others ranked higher, or came first": len(built) - len(chosen)})
+    fallen = {name: dict((+reasons).most_common()) for name, reasons in excluded.items()}
     chances = [original.chances for original in chosen if original.chances]
     good = dict(zip(RELATIONS, np.mean(chances, axis=0).tolist(), strict=True)) if chances else {}
     rows = [row for original in chosen for row in original.rows]

@@ -1,0 +1,10 @@
+from .published import Cell as Cell
+from .published import Published as Published
+from .published import Table as Table
+from .published import find_table as find_table
+from .published import tables as tables
+from .results import Measured as Measured
+from .results import Reproduction as Reproduction
+from .results import render as render
+from .results import summary as summary
+from .run import run_table as run_table

@@ -1,0 +1,15 @@
+from .examples import Examples as Examples
+from .examples import read_examples as read_examples
+from .loss import ContrastiveLoss as ContrastiveLoss
+from .loss import info_nce as info_nce
+from .loss import make_collator as make_collator
+from .loss import make_loss as make_loss
+from .run import Spread as Spread
+from .run import train as train
+from .run import train_seeds as train_seeds
+from .settings import OBJECTIVES as OBJECTIVES
+from .settings import PRESETS as PRESETS
+from .settings import Objective as Objective
+from .settings import Preset as Preset
+from .settings import Settings as Settings
+from .settings import resolve_settings as resolve_settings
