@@ -62,12 +62,13 @@ def free_template(encoder: Encoder, templates: Sequence[str]) -> str:
     free = f"{written[0]}{' ' * frame.space}{TOKENS_SLOT}{written[1]}"
     _check_frame(make_frame(tokenizer, free), frame, dict(zip(rows, words, strict=True)), template)
     # The table grows if its padding has no rows for the new tokens.
-    size = max(old.model.get_input_embeddings().weight.shape[0], max(rows) + 1)
-    weight = old.model.resize_token_embeddings(size, mean_resizing=False).weight
+    model: Any = old.model
+    size = max(model.get_input_embeddings().weight.shape[0], max(rows) + 1)
+    weight = model.resize_token_embeddings(size, mean_resizing=False).weight
     with torch.no_grad():
         weight[rows] = weight[words]
-    _freeze_all_but(old.model, rows)
-    backbone = Backbone(old.model, tokenizer, old.max_seq_length, old.last)
+    _freeze_all_but(model, rows)
+    backbone = Backbone(model, tokenizer, old.max_seq_length, old.last)
     replace_module(encoder, SavableModule(backbone, Recipe(template=free, weights=("mask",))))
     return free
 

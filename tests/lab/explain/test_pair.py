@@ -81,13 +81,6 @@ def test_calibration_and_views(tmp_path: Path) -> None:
     assert list(pair.frame().columns) == ["sentence", "kind", "text", "cosine", "difference", "to_original"]
 
 
-@pytest.mark.parametrize("recipe", ["template='{text} means [MASK].' layers=L weights=mask", "static"])
-def test_templates_and_tables(recipe: str, bert: Path) -> None:
-    pair = explain_pair(bert, CORPUS[0], CORPUS[1], recipe)
-    assert len(pair.tokens(1)) == len(Encoder(bert, recipe).tokenizer.tokenize(CORPUS[0]))
-    assert np.isfinite([change.cosine for change in pair.changes]).all()
-
-
 def test_repeated_text_loses_both_tokens(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In "{text} {text}", a token is left out at both of its positions."""
     removed, without_each = [], module.without_each

@@ -11,7 +11,6 @@ import pytest
 from essent.encoder.encoder import Encoder
 from essent.errors import InputError, ModelError, RecipeError
 from essent.lab.explain.predictions import mask_predictions, shown
-from essent.model.loading import open_model
 from essent.recipe.named import TEMPLATES
 from families import Folders
 from reference import Reference, Sentence
@@ -41,24 +40,6 @@ def test_predictions_equal_the_reference(
                 np.testing.assert_allclose([t.probability for t in tokens], probabilities[order[:4]], atol=1e-5)
                 names = {shown(module.backbone.vocabulary, int(i)) for i in order[:6]}  # near ties may swap
                 assert {prediction.token for prediction in tokens} <= names
-
-
-def test_predictions_of_loaded_models(bert: Path) -> None:
-    expected = mask_predictions(str(bert), TEXTS, top=3)
-    assert all(row.denoised == () for row in expected.rows)
-    shell = open_model(str(bert), {"device": "cpu"}, with_mlm_head=True)
-    assert mask_predictions(shell, TEXTS, top=3) == expected
-
-
-def test_the_table(bert: Path) -> None:
-    plain, denoised = (
-        mask_predictions(str(bert), ["dogs"], template=t, denoised=d) for t, d in (("T0", False), ("T1", True))
-    )
-    assert [column.header for column in plain.table().columns] == ["sentence", "most probable tokens"]
-    assert [column.header for column in denoised.table().columns] == [
-        "sentence", "mask", "most probable tokens", "after template denoising"
-    ]  # fmt: skip
-    assert denoised.table().row_count == 2
 
 
 def test_bad_input(bert: Path, folder_of: Folders) -> None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import statistics
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from essent.errors import UnknownNameError
 from essent.lab.reproduce.published import Cell, Table, find_table, only_tasks, tables
-from essent.lab.reproduce.results import Reproduction, render, settings_of, summary, to_dict
-from essent.lab.reproduce.run import MEASURES, run_table
+from essent.lab.reproduce.run import MEASURES
 from essent.tasks.catalogue import task_names
 
 # Of the figures when every one of them was compared with the papers' text (`make check-data … PAPERS=DIR`).
@@ -105,24 +102,3 @@ def test_single_task_columns_and_whole_tables() -> None:
     measures = find_table("ditto-2").cells()  # of a corpus, not of tasks
     remaining = only_tasks(find_table("ditto-2"), set().__contains__).cells()
     assert remaining == [cell for cell in measures if not cell.settings.get("tasks")]
-
-
-def test_part_runs_on_partial_files(deep: Callable[[str], str], toy_data: Path, tmp_path: Path) -> None:
-    for name in ("sts/sts12.jsonl", "classification/cr.jsonl"):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_text((toy_data / name).read_text())
-
-    def run(table: Table) -> Reproduction:
-        selection = {"columns": {"BERT"}.__contains__, "rows": {"avg."}.__contains__, "data": tmp_path}
-        return run_table(table, {"bert": deep("bert")}, **selection)
-
-    assert any("--only-tasks" in line for line in settings_of(run(find_table("stankevicius-4"))))
-    done = run(only_tasks(find_table("stankevicius-4"), {"sts12", "cr"}.__contains__))
-    sts, heads = done.cells
-    assert sts.score.value == pytest.approx(run(find_table("stankevicius-A1")).cells[0].score.value)
-    assert (sts.difference, heads.difference) == (sts.score.value - 45.1, None)
-    assert heads.score is not None
-    assert [(c["tasks"], c["published_over"]) for c in to_dict(done)["cells"]] == [(["sts12"], 1), (["cr"], 12)]
-    assert "of 1 cells agree" in summary(done)
-    assert any("all 12 tasks" in line for line in settings_of(done))
-    assert render(done).row_count == 4  # a heading and a row each

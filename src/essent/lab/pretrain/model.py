@@ -94,8 +94,9 @@ def _new_config(name: str) -> Any:
     """Return the configuration of a size or of a config.json."""
     if name in SIZES:
         layers, width = SIZES[name]
-        sizes = {"num_hidden_layers": layers, "num_attention_heads": width // 64, "hidden_size": width}
-        return CONFIG_MAPPING["bert"](**sizes, intermediate_size=4 * width, vocab_size=0)  # `fit_config` sets the last
+        sizes: dict[str, Any] = {"num_hidden_layers": layers, "num_attention_heads": width // 64, "hidden_size": width}
+        sizes |= {"intermediate_size": 4 * width, "vocab_size": 0}  # `fit_config` sets the vocabulary
+        return CONFIG_MAPPING["bert"](**sizes)
     if not Path(name).is_file():
         hint = did_you_mean(name, list(SIZES))
         raise InputError(f"config={name!r} is neither a config.json with model_type nor a size. {hint}")

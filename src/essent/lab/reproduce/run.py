@@ -157,17 +157,17 @@ class _Run:
     def _problem(self, cell: Cell) -> str:
         """Return why a cell cannot be run, without checking its tasks; empty if it can."""
         settings, role = cell.settings, str(cell.settings.get("model"))
-        reads_corpus = "corpus" in (settings.get("fit"), settings.get("counts"))
-        reads_corpus |= settings.get("measure") in OF_A_CORPUS
-        problems = {
-            cell.missing or "": cell.missing,
-            f"no model given for {role}": role not in self.models,
-            "no averaged token vectors and no corpus given": cell.reads_contexts and not (self.contexts or self.corpus),
-            "averaged token vectors belong to one model, several were given": cell.reads_contexts
-            and len(self.models.get(role, ())) > 1,
-            "no corpus given": reads_corpus and not self.corpus,
-        }
-        return next((problem for problem, applies in problems.items() if applies), "")
+        if cell.missing or role not in self.models:
+            return cell.missing or f"no model given for {role}"
+        if cell.reads_contexts and not (self.contexts or self.corpus):
+            return "no averaged token vectors and no corpus given"
+        if cell.reads_contexts and len(self.models[role]) > 1:
+            return "averaged token vectors belong to one model, several were given"
+        reads_corpus = settings.get("measure") in OF_A_CORPUS or "corpus" in (
+            settings.get("fit"),
+            settings.get("counts"),
+        )
+        return "no corpus given" if reads_corpus and not self.corpus else ""
 
     def _load(self, key: str, name: str) -> str:
         """Load a task's data into `tasks`; return why there is none, or an empty string."""
