@@ -202,6 +202,24 @@ def _rotate(written: Path, limit: int | None, best: str | None) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def writing_result(output: Path) -> Iterator[None]:
+    """Name the last valid checkpoint if the trained model cannot be written in this block.
+
+    Raises:
+        TrainingError: it cannot be written, for example to a full disk; the checkpoints remain.
+    """
+    try:
+        yield
+    except EssentError:
+        raise
+    except WRITE_ERRORS as error:
+        raise TrainingError(
+            f"Training is finished, but the model cannot be written to {output}: {error}. "
+            f"{checkpoint_note(output / CHECKPOINTS)} Free some disk space and resume."
+        ) from error
+
+
 # -- the steps of a run -----------------------------------------------------------------------------------------------
 
 

@@ -26,7 +26,7 @@ from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.encoder.saving.save import SavableModule
-from essent.errors import DataError, EssentError, InputError, TrainingError
+from essent.errors import DataError, InputError
 from essent.tasks.base import LabeledTask
 from essent.tasks.locate import load_labelled
 from essent.tasks.pairs import PairTask
@@ -254,15 +254,8 @@ def _save(encoder: Encoder, head: ProjectionHead | None, output: Path, metadata:
             with_head(stock, head.cpu()).save(str(folder))
         (folder / HISTORY).write_text(json.dumps(metadata, ensure_ascii=False, indent=2), encoding="utf-8")
 
-    try:
+    with checkpoints.writing_result(output):
         encoder.write_folder(output, "stock", finish)
-    except EssentError:
-        raise
-    except checkpoints.WRITE_ERRORS as error:
-        raise TrainingError(
-            f"Training is finished, but the encoder cannot be written to {output}: {error}. "
-            f"{checkpoints.checkpoint_note(output / checkpoints.CHECKPOINTS)} Encoder can load it too."
-        ) from error
 
 
 # -- several seeds ----------------------------------------------------------------------------------------------------

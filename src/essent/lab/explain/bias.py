@@ -22,11 +22,11 @@ from essent._core.lazy import optional_import
 from essent._core.texts import check_texts
 from essent._core.types import ModelLike
 from essent.errors import InputError, ModelError
-from essent.lab.explain.importance import backbone_of, count_corpus
+from essent.lab.explain.importance import backbone_of
 from essent.model.backbone import Backbone
 from essent.model.loading import open_model, read_capabilities
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import Vocabulary
+from essent.recipe.tokens.ids import Vocabulary, count_tokens, text_ids
 from essent.report.parts import shortened
 from essent.selection.evaluation import Bench, name_of
 from essent.tasks.base import Task
@@ -206,7 +206,10 @@ def token_bias(
         raise InputError(f"The task {wrong[0]} has no scored pairs. Pass one that has, e.g. stsb.")
     shell = _open_with_head(model, options)
     backbone = backbone_of(shell)
-    counts = None if texts is None else count_corpus(backbone, texts, None).count
+    counts = None
+    if texts is not None:
+        stats = count_tokens(lambda part: text_ids(backbone.tokenizer, list(part)), texts, len(backbone.vocabulary))
+        counts = stats.count
     table = backbone.static_table.detach().float().cpu().numpy()  # (V,D)
     tables = {"input word embeddings": table, **_untied_table(backbone, table)}
     maps = tuple(token_map(name, rows, backbone.vocabulary, counts) for name, rows in tables.items())

@@ -16,13 +16,14 @@ import torch
 
 from essent._core.texts import check_texts
 from essent._core.types import ModelLike
+from essent.encoder.pipeline.plan import Plan
 from essent.errors import InputError, ModelError
 from essent.model.backbone import Backbone
 from essent.model.loading import load
 from essent.model.template import make_frame
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import Frame, batches, count_tokens, framed_ids, pad, portions
-from essent.recipe.types import CorpusStats, RequiredOutputs
+from essent.recipe.tokens.ids import Frame, batches, framed_ids, pad, portions
+from essent.recipe.types import RequiredOutputs
 from essent.recipe.weighting.base import ByToken, weightings
 
 TOKENS = 8192  # per batch of masked sequences
@@ -227,16 +228,6 @@ def backbone_of(model: ModelLike, recipe: Recipe | None = None, **options: Any) 
     return loaded.backbone.to(loaded.settings["device"]).eval()
 
 
-def count_corpus(backbone: Backbone, texts: list[str], max_seq_length: int | None) -> CorpusStats:
-    """Count the occurrences of each token and the texts that contain it, truncated to `max_seq_length` tokens."""
-    frame = make_frame(backbone.tokenizer, None)
-
-    def tokenize(portion: Sequence[str]) -> list[list[int]]:
-        return framed_ids(backbone.tokenizer, frame, list(portion), max_seq_length)
-
-    return count_tokens(tokenize, texts, len(backbone.vocabulary))
-
-
 def _transformer(model: ModelLike, options: dict[str, Any]) -> Backbone:
     backbone = backbone_of(model, **options)
     if backbone.only_static:
@@ -257,8 +248,7 @@ def _with_token_weights(
     weighting = weightings.create(spec)
     if not isinstance(weighting, ByToken):
         raise InputError(f"weights={spec!r} is not a weighting by token. Use tfidf, idf or sif.")
-    counted_texts = sentences if corpus is None else check_texts(corpus)
-    stats = count_corpus(backbone, counted_texts, backbone.max_seq_length)
+    stats = Plan(Recipe(), backbone).count(sentences if corpus is None else check_texts(corpus), backbone)
     return backbone, sentences, weighting.table(backbone.vocabulary, stats)
 
 

@@ -220,16 +220,11 @@ def finish(output: Path, model: Any, tokenizer: Any, metadata: Mapping[str, Any]
         TrainingError: the files cannot be written; the checkpoints remain.
     """
     foreign_names = {entry.name for entry in output.iterdir() if not is_read(entry.name)}
-    try:
-        with replacing_folder(output, sorted(foreign_names - {checkpoints.CHECKPOINTS, HISTORY})) as temporary:
-            model.save_pretrained(temporary)
-            tokenizer.save_pretrained(temporary)
-            (temporary / HISTORY).write_text(json.dumps(metadata, ensure_ascii=False, indent=2), encoding="utf-8")
-    except checkpoints.WRITE_ERRORS as error:
-        raise TrainingError(
-            f"Training is finished, but the model cannot be written to {output}: {error}. "
-            f"{checkpoints.checkpoint_note(output / checkpoints.CHECKPOINTS)} Free some disk space and resume."
-        ) from error
+    others = sorted(foreign_names - {checkpoints.CHECKPOINTS, HISTORY})
+    with checkpoints.writing_result(output), replacing_folder(output, others) as temporary:
+        model.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+        (temporary / HISTORY).write_text(json.dumps(metadata, ensure_ascii=False, indent=2), encoding="utf-8")
 
 
 # -- the trainer ------------------------------------------------------------------------------------------------------
