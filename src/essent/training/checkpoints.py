@@ -127,7 +127,7 @@ def _check_same_run(started: Path, metadata: Mapping[str, Any], output: Path, ma
     except (OSError, ValueError) as error:
         raise DataError(f"Cannot resume {output}: cannot read {started} ({error}).") from error
     # a setting is compared by its own name
-    old, new = ({**part, **part["settings"], "settings": None} for part in (before, json.loads(json.dumps(metadata))))
+    old, new = ({**part["settings"], **part, "settings": None} for part in (before, json.loads(json.dumps(metadata))))
     if changed := [name for name in new if old.get(name) != new[name] and name not in may_change]:
         differences = ", ".join(f"{name} was {old.get(name)!r} and is {new[name]!r}" for name in changed)
         raise DataError(f"Cannot resume {output} with another model, other data or other settings: {differences}.")

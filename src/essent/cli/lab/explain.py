@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -119,8 +119,9 @@ def mask(
     from essent.lab.explain.predictions import mask_predictions
 
     inputs = [*(text or []), *read_files(texts or [], column)]
-    settings: dict[str, Any] = {"template": template, "top": top, "denoised": denoised, "batch_size": batch_size}
-    predictions = mask_predictions(model, inputs, **settings, **run.options)
+    predictions = mask_predictions(
+        model, inputs, template=template, top=top, denoised=denoised, batch_size=batch_size, **run.options
+    )
     results(json_file).print(predictions.table())
     write_json_file(json_file, partial(write_json, value={"model": model, **predictions.to_dict()}, indent=None))
 

@@ -206,10 +206,8 @@ def token_bias(
         raise InputError(f"The task {wrong[0]} has no scored pairs. Pass one that has, e.g. stsb.")
     shell = _open_with_head(model, options)
     backbone = backbone_of(shell)
-    counts = None
-    if texts is not None:
-        stats = count_tokens(lambda part: text_ids(backbone.tokenizer, list(part)), texts, len(backbone.vocabulary))
-        counts = stats.count
+    size, tokenizer = len(backbone.vocabulary), backbone.tokenizer
+    counts = None if texts is None else count_tokens(lambda part: text_ids(tokenizer, list(part)), texts, size).count
     table = backbone.static_table.detach().float().cpu().numpy()  # (V,D)
     tables = {"input word embeddings": table, **_untied_table(backbone, table)}
     maps = tuple(token_map(name, rows, backbone.vocabulary, counts) for name, rows in tables.items())
@@ -333,12 +331,11 @@ def draw_bias(report: BiasReport, path: str | Path) -> None:
         text = f"{token_map.name}: first two principal components, {first:.1f} % and {second:.1f} % of the variance"
         row[0].set_xlabel(f"{text}; average cosine {token_map.cosine:.3f}", loc="left", color=FAINT)
         _draw_frequency(row[0], token_map)
-        words = ~token_map.subword
-        subwords = {"begins a word": (words, WORDS), "continues one": (token_map.subword, SUBWORDS)}
-        _draw_groups(row[1], token_map, "Sub-words", subwords)
-        case = {"small": (words & ~token_map.upper, WORDS), "capital": (token_map.upper, CAPITALS)}
+        words, subwords = ~token_map.subword, (token_map.subword, SUBWORDS)
+        _draw_groups(row[1], token_map, "Sub-words", {"begins a word": (words, WORDS), "continues one": subwords})
         if token_map.cased:
-            _draw_groups(row[2], token_map, "Case", {**case, "sub-word": (token_map.subword, SUBWORDS)})
+            case = {"small": (words & ~token_map.upper, WORDS), "capital": (token_map.upper, CAPITALS)}
+            _draw_groups(row[2], token_map, "Case", {**case, "sub-word": subwords})
         for axes in row[2 + token_map.cased :]:
             axes.remove()
     with replacing_file(path) as temporary:

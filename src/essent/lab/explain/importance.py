@@ -97,9 +97,9 @@ class HeadAgreement:
 
     def best(self, count: int = 10) -> list[tuple[str, float, float]]:
         """Return the heads with the highest Spearman correlation as ("layer-head", pearson, spearman) from 1."""
-        flat = np.nan_to_num(self.spearman.ravel(), nan=-math.inf)
-        order = [divmod(int(index), self.spearman.shape[1]) for index in np.argsort(-flat, kind="stable")[:count]]
-        return [(f"{r + 1}-{c + 1}", float(self.pearson[r, c]), float(self.spearman[r, c])) for r, c in order]
+        order = np.argsort(-np.nan_to_num(self.spearman, nan=-math.inf), axis=None, kind="stable")[:count]
+        heads = zip(*np.unravel_index(order, self.spearman.shape), strict=True)
+        return [(f"{r + 1}-{c + 1}", float(self.pearson[r, c]), float(self.spearman[r, c])) for r, c in heads]
 
 
 def impact_matrix(model: ModelLike, text: str, *, layer: int | None = None, **options: Any) -> Impact:

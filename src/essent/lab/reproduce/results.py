@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean, variance
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,19 +54,15 @@ def score_of(result: Result) -> Score:
 
 def mean_over_tasks(scores: Sequence[Score]) -> Score:
     """Return the mean of independent scores."""
-    return Score(_mean(scores), math.sqrt(math.fsum(score.error**2 for score in scores)) / len(scores))
+    return Score(fmean(score.value for score in scores), math.hypot(*(score.error for score in scores)) / len(scores))
 
 
 def mean_over_seeds(scores: Sequence[Score]) -> Score:
     """Return the mean of runs on the same data, whose error combines the data and the choice of seeds."""
-    count, value = len(scores), _mean(scores)
-    between = math.fsum((score.value - value) ** 2 for score in scores) / (count - 1) / count if count > 1 else 0.0
-    within = math.fsum(score.error**2 for score in scores) / count
-    return Score(value, math.sqrt(within + between))
-
-
-def _mean(scores: Sequence[Score]) -> float:
-    return math.fsum(score.value for score in scores) / len(scores)
+    values = [score.value for score in scores]
+    between = variance(values) / len(values) if len(values) > 1 else 0.0
+    within = fmean(score.error**2 for score in scores)
+    return Score(fmean(values), math.sqrt(within + between))
 
 
 def over_checkpoints(scores: Sequence[Score], statistic: str) -> Score:
