@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
+import ctypes
 import math
 import platform
-import subprocess
-import sys
+import resource
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,15 @@ from transformers import AutoModel
 
 from essent.errors import InputError
 from essent.training import device as devices
-from essent.training.device import STEPS, QuickDropout, find_device, keep_mask, on_device, quick_dropout
+from essent.training.device import (
+    STEPS,
+    QuickDropout,
+    find_device,
+    keep_mask,
+    on_device,
+    quick_dropout,
+    retained_memory,
+)
 from essent.training.run import train
 
 P = 0.1
@@ -110,42 +118,28 @@ def test_training_draws_no_slow_masks(bert: Path, tmp_path: Path) -> None:
     assert "aten::bernoulli_" not in names
 
 
-# Blocks of 30 MB, which every glibc may keep, and 90 MB together, more than it keeps by itself.
-SCRIPT = """
-import ctypes, json, resource
-from essent.training.device import retained_memory
-
-library = ctypes.CDLL(None)
-library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
-library.free.argtypes = [ctypes.c_void_p]
-
-def faults():
-    "Pages that the system had to give for a step."
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    blocks = [library.malloc(30_000_000) for _ in range(3)]
-    for block in blocks:
-        ctypes.memset(block, 1, 30_000_000)
-    for block in blocks:
-        library.free(block)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-found = {}
-try:
-    with retained_memory():
-        found["first"], found["kept"] = faults(), faults()
-        raise ValueError
-except ValueError:
-    found["after"] = faults(), faults()
-print(json.dumps(found))
-"""
-
-
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library keeps what it keeps")
 def test_freed_memory_is_reused_in_the_block() -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
-    page_faults = json.loads(done.stdout)
-    assert page_faults["kept"] < page_faults["first"] / 10
-    assert min(page_faults["after"]) > page_faults["first"] / 2
+    """Blocks of 30 MB, which every glibc may keep, and 90 MB together, more than it keeps by itself."""
+    library = ctypes.CDLL(None)
+    library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    library.free.argtypes = [ctypes.c_void_p]
+
+    def faults() -> int:
+        """Pages that the system has to give for a step."""
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        blocks = [library.malloc(30_000_000) for _ in range(3)]
+        for block in blocks:
+            ctypes.memset(block, 1, 30_000_000)
+        for block in blocks:
+            library.free(block)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    with contextlib.suppress(ValueError), retained_memory():
+        first, repeated = faults(), faults()
+        raise ValueError
+    assert repeated < first / 10
+    assert faults() > first / 2
 
 
 # -- machines with an accelerator -------------------------------------------------------------------------------------

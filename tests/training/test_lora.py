@@ -28,13 +28,11 @@ def weights_of(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "model.safetensors")
 
 
-@pytest.mark.parametrize(("family", "rank"), [("llama", 0), ("gemma3_text", 4)])
-def test_a_decoder_learns(
-    family: str, rank: int, folder_of: Callable[[str], Path], dev: PairTask, tmp_path: Path
-) -> None:
+def test_a_decoder_learns(folder_of: Callable[[str], Path], dev: PairTask, tmp_path: Path) -> None:
     """With `about`: the loss falls, the saved folder gives the same vectors, the best checkpoint's."""
-    settings = {**SETTINGS, "lora": rank, "learning_rate": 1e-2, "recipe": "about", "max_steps": 12}
-    encoder = train(folder_of(family), PAIRS, "prompteol", output=tmp_path, validate=dev, **settings)
+    model, changes = folder_of("gemma3_text"), {"max_steps": 12, "validate_every": 6, "learning_rate": 1e-2}
+    settings = {**SETTINGS, **changes, "lora": 4, "recipe": "about"}
+    encoder = train(model, PAIRS, "prompteol", output=tmp_path, validate=dev, **settings)
     run = training_record(tmp_path)
     losses = [row["loss"] for row in run["history"] if "loss" in row]
     assert losses[-1] < losses[0]
@@ -42,7 +40,7 @@ def test_a_decoder_learns(
     assert str(encoder.recipe) == "about"
     np.testing.assert_allclose(Encoder(str(tmp_path)).encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
     assert verify(str(tmp_path)).passed
-    assert set(weights_of(tmp_path)) == set(weights_of(folder_of(family)))
+    assert set(weights_of(tmp_path)) == set(weights_of(model))
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
@@ -75,16 +73,14 @@ def test_adapters_are_their_formula(family: str, folder_of: Callable[[str], Path
     np.testing.assert_array_equal(encoder.encode(TEXTS), adapted)
 
 
-def test_the_same_seed_and_a_resumed_run_give_the_same_bytes(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_resumed_run_gives_the_same_bytes(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
     settings = {**SETTINGS, "lora": 4}
     train(folder_of("llama"), TEXTS, "prompteol", output=tmp_path / "whole", **settings)
     shutil.copytree(tmp_path / "whole", tmp_path / "broken")
     shutil.rmtree(tmp_path / "broken" / "checkpoints" / "checkpoint-4")
     train(folder_of("llama"), TEXTS, "prompteol", output=tmp_path / "broken", resume=True, **settings)
-    train(folder_of("llama"), TEXTS, "prompteol", output=tmp_path / "again", **settings)
-    names = ("whole", "broken", "again")
-    uninterrupted, resumed, repeated = ((tmp_path / name / "model.safetensors").read_bytes() for name in names)
-    assert uninterrupted == resumed == repeated
+    uninterrupted, resumed = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "broken"))
+    assert uninterrupted == resumed
     checkpoint = tmp_path / "whole" / "checkpoints" / "checkpoint-2"
     np.testing.assert_allclose(Encoder(str(checkpoint)).encode(TEXTS), verified(checkpoint), atol=1e-6)
     optimizer = torch.load(checkpoint / "optimizer.pt", weights_only=True)["state"]
