@@ -58,7 +58,7 @@ def test_calibrated(tiny: str, tmp_path: Path) -> None:
     calibration = Encoder(str(tmp_path / "model")).calibration
     assert calibration is not None
     assert calibration.meaning == "probability"
-    assert "Omit match_score=" in error(*command, *duplicates, "--match-score", 4)
+    assert "only for them" in error(*command, *duplicates, "--match-score", 4)
 
 
 def test_a_saved_folder_is_saved_again_without_a_recipe(tiny: str, lines: Path, many: Path, tmp_path: Path) -> None:

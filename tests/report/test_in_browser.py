@@ -81,7 +81,7 @@ def test_tables_sort_by_mouse_and_keyboard(browser: Browser, page: Path) -> None
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("query", "dark"), [("", False), ("?theme=dark", True), ("?theme=light", False)])
+@pytest.mark.parametrize(("query", "dark"), [("", False), ("?theme=dark", True)])
 def test_the_theme_turns(browser: Browser, page: Path, query: str, dark: bool) -> None:
     script = """() => {
       const colour = () => getComputedStyle(document.body).backgroundColor;

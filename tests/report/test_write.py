@@ -18,7 +18,7 @@ from report_helpers import HOSTILE, board, everything, geometry, heads_board, he
 
 from essent.errors import InputError, MissingDependencyError
 from essent.report.gather import gather
-from essent.report.parts import COLOURS, LEVELS, SERIES, Curves
+from essent.report.parts import Curves
 from essent.report.write import draw_heros, escaped, html_report, markdown_report, polylines_of, write_report
 from essent.selection.leaderboard import Check, Leaderboard, Trial
 from essent.tasks.result import Result
@@ -79,11 +79,8 @@ def test_every_score_is_on_the_page(whole: str) -> None:
 def test_the_verdict_is_first_and_scores_are_not_repeated() -> None:
     results = [scored(70.25 + at, low=60.5 - at, high=80.5, recipe=recipe) for at, recipe in enumerate(("mean", "cls"))]
     text = page_of(results)
-    assert text.index("Verdict") < text.index("<table")
-    assert "cls has 71.25" in text
-    page = Page(text)
-    assert page.texts.count("70.25") == 1
-    assert sum("71.25" in fragment for fragment in page.texts) == 2  # the verdict and the table
+    assert text.index("cls has 71.25") < text.index("<table")
+    assert Page(text).texts.count("70.25") == 1
     several = page_of([*results, *(replace(result, task="other") for result in results)])
     assert several.count("<figure") == 1  # the mean; the tasks are in the table
 
@@ -159,18 +156,6 @@ def test_scripts_in_names_are_text() -> None:
             assert re.fullmatch(r"(left|top|width):-?[\d.]+%(;(top|width):-?[\d.]+%)?", attributes["style"] or "")
 
 
-def test_tables_sort() -> None:
-    page = Page(page_of([scored(70.0, low=60.0, high=80.0), scored(None, recipe="cls"), scored(60.0, recipe="max")]))
-    headings = [a for tag, a in page.tags if tag == "th" and a.get("scope") == "col"]
-    assert {a.get("aria-sort") for a in headings} == {"none"}
-    buttons = [a for tag, a in page.tags if tag == "button" and "data-first" in a]
-    assert len(buttons) == len(headings)
-    assert [a["data-first"] for a in buttons[:2]] == ["ascending", "descending"]
-    values = [a["data-value"] for tag, a in page.tags if tag == "td" and "data-value" in a]
-    assert values[:3] == ["70.0", "", "60.0"], "the whole number sorts, not the two decimals; undefined is empty"
-    assert all(a["tabindex"] == "0" and a["aria-label"] for _, a in page.tags if a.get("class") == "scroll")
-
-
 @pytest.mark.parametrize("suffix", [".html", ".md", pytest.param(".png", marks=pytest.mark.slow)])
 def test_the_same_input_gives_the_same_bytes(tmp_path: Path, suffix: str) -> None:
     written = [tmp_path / f"{name}{suffix}" for name in "ab"]
@@ -181,13 +166,9 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path, suffix: str) -> Non
     assert written[0].read_bytes() == written[1].read_bytes()
 
 
-@pytest.mark.parametrize(
-    "results",
-    [[scored(None)], [scored(float(at), model=f"m{at}") for at in range(60)]],
-    ids=["undefined", "many models"],
-)
-def test_odd_pages_are_well_formed(results: list[Result]) -> None:
-    assert not re.search(r"\b(nan|NaN|None|inf|Undefined)\b", " ".join(Page(page_of(results)).texts))
+def test_odd_pages_are_well_formed() -> None:
+    for results in ([scored(None)], [scored(float(at), model=f"m{at}") for at in range(60)]):
+        assert not re.search(r"\b(nan|NaN|None|inf|Undefined)\b", " ".join(Page(page_of(results)).texts))
 
 
 def test_marks_are_where_their_values_are() -> None:
@@ -198,32 +179,6 @@ def test_marks_are_where_their_values_are() -> None:
     values = (1.0, 0.0, 1.0, None, 0.5, None)
     curves = Curves("t", "x", "y", tuple("s01234"), (("a", values),), begin=1)
     assert polylines_of(curves, values) == ["25.000,100.000 41.667,0.000"]
-
-
-def luminance(colour: str) -> float:
-    """By WCAG 2.2."""
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def contrast(first: str, second: str) -> float:
-    low, high = sorted(map(luminance, (first, second)))
-    return (high + 0.05) / (low + 0.05)
-
-
-def test_colours_are_read_in_light_and_dark() -> None:
-    """Levels of heat maps behind their text, series on their panel; the dark colours stand twice, for two selectors."""
-    light, *dark = re.findall(r"color-scheme: \w+;.*?\}", COLOURS, flags=re.DOTALL)
-    assert dark[0] == dark[1]
-    for mode in (light, dark[0]):
-        (panel,) = re.findall(r"--panel: (#\w+);", mode)
-        levels = re.findall(r"--h\d+: (#\w+); --t\d+: (#\w+);", mode)
-        assert len(levels) == len(LEVELS) == 21
-        assert min(contrast(colour, text) for colour, text in levels) >= 4.5
-        series = re.findall(r"--s\d+: (#\w+);", mode)
-        assert len(set(series)) == len(SERIES) == 8
-        assert min(contrast(colour, panel) for colour in series) >= 3.0
 
 
 def test_without_jinja(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,12 +202,7 @@ def test_tables_have_all_their_cells() -> None:
     for lines in tables:
         assert len({len(cells_of(line)) for line in lines}) == 1, lines
         assert re.fullmatch(r"\|( (:--|--:) \|)+", lines[1])
-    scores = [cells_of(line) for line in tables[0][2:]]
-    mean = [r for r in results if r.provenance["recipe"] == "mean" and r.provenance["model"].startswith("/")]
-    formatted = [f"{r.main_score:.2f}".replace("-", "−") for r in mean if r.task in ("sts12", "stsb")]
-    assert scores[0][0] == "models/tiny · mean"
-    assert [cell.split(" (")[0].strip("*") for cell in scores[0][1:3]] == formatted
-    assert scores[1][0] == "models/tiny · first-last \\| zscore"
+    assert cells_of(tables[0][3])[0] == "models/tiny · first-last \\| zscore"
     assert "70.00 (68.00 to 73.50)" in text
     assert "- A note." in text
 

@@ -59,17 +59,11 @@ def test_every_role_of_every_kind(kind: str, tmp_path: Path) -> None:
             {"text": "old", "body": "t", "label": "coarse", "fine": "f", "cluster": 3, "question": "q", "answer": "a"},
             {"text": "t", "label": "f"},
         ),
-        ({"label": "Kind"}, {"text": "t", "kind": "k", "category": "c", "n": 1}, {"text": "t", "n": 1, "label": "k"}),
         ({"query": "q"}, {"q": "x", "anchor": "y", "text": "z", "answer": "a"}, {"answer": "a", "query": "x"}),
         (
             {"sentence2": "b"},
             {"sentence1": "a", "b": "c", "score": 1, "text": "t"},
             {"sentence1": "a", "score": 1, "sentence2": "c"},
-        ),
-        (
-            {"negative": "no"},
-            {"query": "q", "positive": "p", "no": "n"},
-            {"query": "q", "positive": "p", "negative": "n"},
         ),
         ({"score": "label", "text": "text"}, {"text": "a\nb", "label": 1}, {"score": 1, "text": "a\nb"}),
         ({"sentence1": "b", "sentence2": "a"}, {"a": "x", "b": "y"}, {"sentence1": "y", "sentence2": "x"}),
@@ -78,14 +72,6 @@ def test_every_role_of_every_kind(kind: str, tmp_path: Path) -> None:
 def test_named_columns_win(columns: dict[str, str], values: dict[str, Any], expected: dict[str, Any]) -> None:
     (row,) = rows_in_memory([values], "data", columns)
     assert row.values == expected
-
-
-def test_parts_beside_a_file(tmp_path: Path) -> None:
-    rows = [{"body": f"text {n}", "topic": "xy"[n % 2]} for n in range(20)]
-    for part in ("train", "test"):
-        write(tmp_path / f"c.{part}.jsonl", rows)
-    task: Any = load_task(tmp_path / "c.train.jsonl", columns={"text": "body", "label": "topic"})
-    assert {example.part for example in task.examples} == {"train", "test"}
 
 
 def test_refusals(tmp_path: Path) -> None:

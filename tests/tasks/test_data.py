@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas
@@ -83,7 +80,6 @@ GOOD = '{"sentence1": "a", "sentence2": "b", "score": 1}\n'
         ('{"sentence1": "a", "sentence2": "b"}', "line 3: no column 'score'.*label"),
         ('{"sentence1": "a", "sentence2": "b", "score": null}', "line 3: 'score' must be a finite number, not None"),
         ('{"sentence1": "a", "sentence2": "b", "score": true}', "line 3: 'score' must be a finite number, not True"),
-        ('{"sentence1": "a", "sentence2": "b", "score": 1' + "0" * 400 + "}", "line 3: 'score' must be a finite"),
         ('{"sentence1": 7, "sentence2": "b", "score": 1}', "line 3: 'sentence1' must be a string, not int"),
         ('{"sentence1": "\\ud800", "sentence2": "b", "score": 1}', "line 3: 'sentence1' contains half a surrogate"),
         ('{"sentence1": "a", "sentence2": "b", "score": 1, "subset": "x"}', "line 3: 'subset' must be given in every"),
@@ -106,16 +102,11 @@ def test_malformed_json_lines_name_file_and_line(tmp_path: Path, line: str, mess
         ("bad.csv", 'sentence1,sentence2,score\n"a\nb",c,1\na,b\n', "bad.csv, line 4: 2 fields, but the header has 3"),
         ("bad.csv", 'sentence1,sentence2,score\na,b,1\n"open,c,1\n', "bad.csv, line 3: unexpected end of data"),
         ("bad.csv", "score,score\n1,2\n", "bad.csv, line 1: the header repeats a column name"),
-        ("bad.tsv", "sentence1\tsentence2\tscore\na\tb\t1\na\tb\tc\t1\n", "bad.tsv, line 3: 4 fields"),
         ("bad.csv", "text\na\rb\n", "bad.csv, line 2: new-line character seen in unquoted field"),
         ("bad.json", "[1,\n2", "bad.json, line 2: not JSON"),
         ("bad.json", "[" * 100_000, "bad.json: cannot read this JSON .*recursion"),
-        ("bad.json", '[{"score": ' + "1" * 5000 + "}]", "bad.json: cannot read this JSON .*digits"),
-        ("bad.jsonl", GOOD + '{"a":' * 100_000 + "\n", "bad.jsonl, line 2: cannot read this JSON .*recursion"),
-        ("bad.json", '[{"score": 1}]', "bad.json, row 1: no column 'sentence1'"),
         ("bad.parquet", "no", "bad.parquet: cannot read this Parquet file"),
         ("empty.jsonl", "", "empty.jsonl has no rows"),
-        ("empty.csv", "sentence1,sentence2,score\n", "empty.csv has no rows"),
         ("packed.csv", gzip.compress(b"text", mtime=0), "packed.csv is compressed with gzip. Unpack it first"),
         ("data.xlsx", "", "suffix '.xlsx'.*Known: .jsonl"),
     ],
@@ -175,19 +166,6 @@ def test_missing_file_names_its_neighbours(tmp_path: Path) -> None:
         located_rows(tmp_path / "sts12.json")
     with pytest.raises(DataError, match="is a folder"):
         located_rows(tmp_path)
-
-
-def test_offline_hub(tmp_path: Path) -> None:
-    """In a process of its own: the libraries read HF_HUB_OFFLINE when they are imported."""
-    pytest.importorskip("datasets")
-    script = "from essent.tasks.data import hub_rows; hub_rows('mteb/sts12-sts', 'a0d554a6', 'test', 'give DIR')"
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
-    last = done.stderr.strip().splitlines()[-1]
-    assert done.returncode == 1
-    assert last.startswith("essent.errors.DataError: Cannot load split 'test' of the data set 'mteb/sts12-sts'")
-    assert "revision a0d554a6) from the hub (HF_HUB_OFFLINE=1)" in last
-    assert "give DIR" in last
 
 
 # -- texts without labels ---------------------------------------------------------------------------------------------

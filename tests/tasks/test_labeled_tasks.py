@@ -122,7 +122,6 @@ def test_retrieval_against_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(nearest(vectors, rows[:COUNT], rows[COUNT:], 5), order[:, :5])
     whole = task.evidence(vectors.astype(np.float32), rows)
     monkeypatch.setattr("essent.tasks.retrieval.BLOCK", 500)
-    monkeypatch.setattr("essent.tasks.retrieval.UNIT_ROWS", 7)
     np.testing.assert_array_equal(task.evidence(vectors.astype(np.float32), rows), whole)
 
 
@@ -149,7 +148,7 @@ def many_texts() -> LabelTask:
 
 @pytest.mark.parametrize("build", [many_documents, many_texts])
 def test_evidence_takes_no_copies_in_float64(build: Callable[[], LabeledTask], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("retrieval.BLOCK", 2**14), ("retrieval.UNIT_ROWS", 64), ("probes.ROWS", 64)):
+    for name, value in (("retrieval.BLOCK", 2**14), ("probes.ROWS", 64)):
         monkeypatch.setattr(f"essent.tasks.{name}", value)
     task = build()
     vectors = np.random.default_rng(0).normal(size=(len(task.texts()), 200)).astype(np.float32)

@@ -106,12 +106,6 @@ def test_unseen_classes() -> None:
     [
         ((), {}, "has no examples"),
         ((Example("text", "a"),), {}, "must be a tuple of one or two strings"),  # type: ignore[arg-type]
-        (
-            (Example(("a",), "x"), Example(("a", "b"), "y")),
-            {},
-            "example 2: expected 1 texts as in the first",
-        ),
-        ((Example(("a",), "x", "train"), Example(("b",), "y")), {}, r"example 2: the part \(split\) is None"),
         (animals(20, ("cat",)), {}, "has 1 class"),
         (animals(20, part="test"), {}, "Add train"),
         (animals(5), {}, "5 examples for 10 folds"),

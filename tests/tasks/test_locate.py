@@ -117,7 +117,7 @@ def test_soft_targets_come_from_the_scored_pairs(tmp_path: Path) -> None:
 
 def test_missing_data_lists_where_it_was_looked_for(tmp_path: Path) -> None:
     put(tmp_path / "stsb.jsonl", LINE % 1)
-    for task, pattern in (("stsb.dev", "sts/stsb.dev.{"), ("trec", "classification/trec.{train,test}.{")):
+    for task, pattern in (("stsb.dev", "sts/stsb.dev.{"), ("trec", "classification/trec.{train,dev,test}.{")):
         with pytest.raises(DataError) as error:
             load_task(task, tmp_path)
         assert str(tmp_path / f"{pattern}jsonl,json,csv,tsv,parquet}}") in str(error.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -14,7 +15,6 @@ from essent.report.parts import (
     NO_MODEL,
     Bars,
     Block,
-    Column,
     Names,
     Number,
     Report,
@@ -38,7 +38,6 @@ from essent.report.sections import (
     keep_best_bars,
     plain_section,
     record_table,
-    row_table,
 )
 from essent.tasks.result import Result, short_name
 
@@ -121,7 +120,7 @@ def _result_sections(results: Iterable[Result], names: Names) -> Iterator[Sectio
             notes.append("A row with (2) is another result of the same model, recipe and task.")
         if kind == "main":
             metric, subset = key_names
-            section = _scored_section(metric, subset, group, rows)
+            section = _scored_section(metric, subset, rows)
         else:
             (task,) = key_names
             section = SECTIONS[kind](task, {row: results_by_task[task] for row, results_by_task in rows.items()})
@@ -157,68 +156,55 @@ def _provenance_section(results: Sequence[Result], names: Names) -> Section:
         if isinstance(used := result.provenance.get("versions"), Mapping):
             versions += [{"library": str(name), "version": str(version)} for name, version in used.items()]
     tables = {"Rows": rows, "Data": data, "Versions": versions}
-    return Section("Provenance", [record_table(title, records) for title, records in tables.items() if records])
+    blocks = [record_table(title, records, folded=True) for title, records in tables.items() if records]
+    return Section("Provenance", blocks)
 
 
 # -- results with one main score --------------------------------------------------------------------------------------
 
 
-def _scored_section(metric: str, subset: str, group: Sequence[Result], rows: ResultsByRow) -> Section:
+def _scored_section(metric: str, subset: str, rows: ResultsByRow) -> Section:
     """Return a table of rows × tasks, a bar chart per task, and folded tables of all other scores."""
-    tasks = list(dict.fromkeys(result.task for result in group))
-    scores = {row: {task: _main_score(line.get(task)) for task in tasks} for row, line in rows.items()}
-    decimals = decimals_for(number.value for line in scores.values() for number in line.values())
-    name = NAMES.get(metric, metric.capitalize()) + ("" if subset == "all" else f", {subset}")
-    verdict, differences = _verdict(name, tasks, scores, decimals)
-    columns = tasks
-    if len(tasks) > 1:
-        columns = [*tasks, AVERAGE]
-        for line in scores.values():
-            values = [number.value for number in line.values()]
-            line[AVERAGE] = Number(np.array(values, float).mean())
-    heads = [Column(column, decimals, "higher") for column in columns]
-    table = row_table("Scores", heads, {row: list(line.values()) for row, line in scores.items()})
-    shared = ends_of(number for line in scores.values() for number in line.values())
+    columns = list(dict.fromkeys(task for line in rows.values() for task in line))
+    names = (subset, "low", "high")
+    lines = [[line[task].metrics[metric] if task in line else {} for task in columns] for line in rows.values()]
+    scores = np.array([[[cell.get(name, math.nan) for name in names] for cell in line] for line in lines])  # (R,T,3)
+    if len(columns) > 1:
+        columns, scores = [*columns, AVERAGE], np.concatenate([scores, _mean(scores)[:, None]], axis=1)
+    decimals = decimals_for(scores[..., 0].ravel().tolist())
+    numbers = [[Number(*values) for values in line] for line in scores.tolist()]
+    records: list[Record] = [
+        {ROW: row.label, **dict(zip(columns, line, strict=True))} for row, line in zip(rows, numbers, strict=True)
+    ]
+    table = record_table("Scores", records, decimals=decimals, better=dict.fromkeys(columns, "higher"))
     charts = []
-    for column in columns:
-        bars = [(row, line[column]) for row, line in scores.items() if line[column].value is not None]
+    for column, line in zip(columns, zip(*numbers, strict=True), strict=True):
+        bars = [(row, number) for row, number in zip(rows, line, strict=True) if number.value is not None]
         if bars:  # for several tasks, the page draws the mean
             show: Literal["page", "picture"] = "page" if column == columns[-1] else "picture"
+            shared = ends_of(number for line in numbers for number in line)
             charts.append(keep_best_bars(Bars(column, bars, decimals, "", shared, show)))
-    has_intervals = any(number.interval for line in scores.values() for number in line.values())
-    caption = "Lines on the bars: 95 % intervals." if has_intervals else ""
-    blocks: list[Block] = [table, *differences, *charts, *_secondary_tables(rows)]
-    return Section(name, blocks, caption, verdict=verdict)
+    measure = NAMES.get(metric, metric.capitalize()) + ("" if subset == "all" else f", {subset}")
+    verdict, differences = _verdict(measure, columns, [row.label for row in rows], scores, decimals)
+    caption = "Lines on the bars: 95 % intervals." if np.isfinite(scores).all(axis=-1).any() else ""
+    in_main_table = {metric, *(f"{metric}, {name}" for name in names)}
+    blocks: list[Block] = [table, *differences, *charts, *_secondary_tables(rows, in_main_table)]
+    return Section(measure, blocks, caption, verdict=verdict)
 
 
-def _main_score(result: Result | None) -> Number:
-    """Return the main score with its confidence interval."""
-    if result is None or result.main is None:
-        return Number()
-    scores = result.metrics[result.main[0]]
-    return Number(result.main_score, scores.get("low"), scores.get("high"))
-
-
-def _secondary_tables(rows: ResultsByRow) -> list[Table]:
+def _secondary_tables(rows: ResultsByRow, excluded: set[str]) -> list[Table]:
     """Return tables of the other metrics and of every subset."""
     other_scores: list[Record] = []
     subsets: list[Record] = []
     for row, results_by_task in rows.items():
         for task, result in results_by_task.items():
-            metric, subset = result.main or ("", "")
-            in_main_table = {(metric, name) for name in (subset, "low", "high", "std")}
-            others = flattened(
-                {
-                    metric: {name: score for name, score in scores.items() if (metric, name) not in in_main_table}
-                    for metric, scores in result.metrics.items()
-                }
-            )
+            others = {name: score for name, score in flattened(result.metrics).items() if name not in excluded}
             if others:
                 other_scores.append({ROW: row.label, "task": task, "n": result.n, **others})
             for subset, scores in result.subsets.items():
                 subsets.append({ROW: row.label, "task": task, "subset": subset, "n": None, **scores})
     tables = {"Other scores": other_scores, "Subsets": subsets}
-    return [record_table(title, records) for title, records in tables.items() if records]
+    return [record_table(title, records, folded=True) for title, records in tables.items() if records]
 
 
 # -- the verdict ------------------------------------------------------------------------------------------------------
@@ -240,39 +226,31 @@ def _mean(scores: np.ndarray) -> np.ndarray:
 
 
 def _verdict(
-    measure: str, tasks: Sequence[str], numbers: Mapping[Row, Mapping[str, Number]], decimals: int
+    measure: str, columns: Sequence[str], labels: Sequence[str], scores: np.ndarray, decimals: int
 ) -> tuple[str, list[Table]]:
-    """Return the verdict about the best row, and the table of its differences to the other rows with every task."""
-    scores = np.array(
-        [[(n.value, n.low, n.high) for n in line.values()] for line in numbers.values()], float
-    )  # (R,T,3)
-    means = _mean(scores)  # (R,3)
-    ranked = [index for index in np.argsort(-means[:, 0], kind="stable") if np.isfinite(means[index, 0])]
+    """Return the verdict about the best row, and the table of its leads; the last column of scores (R,C,3) decides."""
+    ranked = [row for row in np.argsort(-scores[:, -1, 0], kind="stable") if np.isfinite(scores[row, -1, 0])]
     if not ranked:
         return "", []
-    labels, (first, *others) = [row.label for row in numbers], ranked
-    score, data = Number(means[first, 0]), f"on average over {len(tasks)} tasks"
-    if len(tasks) == 1:
-        score, data = Number(*scores[first, 0]), f"on {tasks[0]}"
-    sentence = f"{measure}: {labels[first]} has {with_interval(score, decimals)} {data}"
+    first, *others = ranked
+    data = f"on average over {len(columns) - 1} tasks" if len(columns) > 1 else f"on {columns[0]}"
+    sentence = f"{measure}: {labels[first]} has {with_interval(Number(*scores[first, -1]), decimals)} {data}"
     sentence += f", the highest of {len(ranked)} rows" if others else ""
-    if partial := len(numbers) - len(ranked):
+    if partial := len(labels) - len(ranked):
         sentence += f" ({partial} more without a score on every task)"
     if not others:
         return f"{sentence}.", []
-    leads = difference(scores[first], scores[others])  # (R-1,T,3)
-    mean_leads = _mean(leads)  # (R-1,3)
+    leads = difference(scores[first], scores[others])  # (R-1,C,3)
     caption = DIFFERENCES if np.isfinite(leads).all(axis=-1).any() else ""
-    columns = [Column(task, decimals) for task in tasks]
-    if len(tasks) > 1:
-        columns.append(Column("all tasks", decimals))
-        leads = np.concatenate([leads, mean_leads[:, None]], axis=1)
-    lines = [(labels[row], *(Number(*lead) for lead in line)) for row, line in zip(others, leads, strict=True)]
-    folded = len(lines) > MAX_UNFOLDED
-    table = Table(f"Lead of {labels[first]}", [Column(ROW, None), *columns], lines, caption, folded)
-    behind = f"{labels[others[0]]} is {with_interval(Number(*mean_leads[0]), decimals)} behind"
-    close = [labels[row] for row, low in zip(others, mean_leads[:, 1], strict=True) if low <= 0]
-    if not np.isfinite(mean_leads).all():
+    records: list[Record] = [
+        {ROW: labels[row], **{column: Number(*lead) for column, lead in zip(columns, line, strict=True)}}
+        for row, line in zip(others, leads, strict=True)
+    ]
+    folded = len(others) > MAX_UNFOLDED
+    table = record_table(f"Lead of {labels[first]}", records, caption, decimals=decimals, folded=folded)
+    behind = f"{labels[others[0]]} is {with_interval(Number(*leads[0, -1]), decimals)} behind"
+    close = [labels[row] for row, low in zip(others, leads[:, -1, 1], strict=True) if low <= 0]
+    if not np.isfinite(leads[:, -1]).all():
         ending = f"{behind}. Significance is unknown, because not all scores have intervals."
     elif not close:
         ending = f"It is significantly better than every other row: {behind}."

@@ -18,7 +18,6 @@ NO_MODEL, AS_IT_IS = "a model", "as it is"
 PATH = re.compile(
     r"(?<![\w./\\:<])(?:~?/|[A-Za-z]:[/\\])(?:[^\s/\\'\",;<>|]+[/\\])+[^\s/\\'\",;<>|]+"
 )  # an absolute path of at least two parts
-Better = Literal["higher", "lower", ""]  # empty: neither
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Column:
 
     name: str
     decimals: int | None = 2
-    better: Better = ""
+    better: str = ""  # "higher", "lower" or neither
 
 
 Line = tuple[str | Number, ...]

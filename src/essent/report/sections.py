@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from essent.report.parts import (
     NO_MODEL,
     Bars,
-    Better,
     Block,
     Column,
     Curves,
     Heat,
-    Line,
     Names,
     Number,
     Points,
@@ -35,8 +34,9 @@ if TYPE_CHECKING:
 
 MAX_BARS = 16  # per chart
 ROW = "model and recipe"
+WHOLE_NUMBERS = ("n", "rank")  # columns
 BY_CONSTRUCTION = ("anisotropy", "isoscore")  # determined by centring and whitening on the texts of their fit
-GEOMETRY: dict[str, Better] = {
+GEOMETRY = {
     "anisotropy": "lower",
     "isoscore": "higher",
     "alignment": "lower",
@@ -47,7 +47,7 @@ CURVES = {"alone": "one layer", "with 0": "mean with layer 0"}
 PLAIN, FIRST, BASELINE = range(3)  # series of trials' bars
 MEANINGS = {"meaning kept": KEPT, "meaning changed": CHANGED}
 Rows = Mapping[Row, Result]
-Record = Mapping[str, str | float | None]  # a line of a table by column
+Record = Mapping[str, str | float | Number | None]  # a line of a table by column
 
 
 def keep_best_bars(bars: Bars, better: str = "higher") -> Bars:
@@ -61,27 +61,32 @@ def keep_best_bars(bars: Bars, better: str = "higher") -> Bars:
     return replace(bars, rows=rows, caption=" ".join(captions))
 
 
-def row_table(
-    title: str, columns: Iterable[Column], rows: Mapping[Row, Sequence[Number]], caption: str = "", folded: bool = False
+def record_table(
+    title: str,
+    records: Iterable[Record],
+    caption: str = "",
+    *,
+    decimals: int | None = None,
+    better: Mapping[str, str] = MappingProxyType({}),
+    folded: bool = False,
 ) -> Table:
-    """Create a table of numbers by row."""
-    lines: list[Line] = [(row.label, *numbers) for row, numbers in rows.items()]
-    return Table(title, [Column(ROW, None), *columns], lines, caption, folded)
+    """Create a table of texts and numbers by column name; equal records count once.
 
-
-def record_table(title: str, records: Iterable[Record], folded: bool = True) -> Table:
-    """Create a table of texts and scores by column name; equal records count once."""
+    Args:
+        decimals: of all numbers; None chooses them per column.
+        better: direction of the columns whose best number is marked.
+    """
     distinct = [dict(cells) for cells in dict.fromkeys(tuple(record.items()) for record in records)]
-    columns = []
+    columns: list[Column] = []
+    cells_by_column: list[list[str | Number]] = []
     for name in dict.fromkeys(name for record in distinct for name in record):
-        cells = [record.get(name) for record in distinct]
-        numbers = [cell for cell in cells if not isinstance(cell, str)]
-        columns.append(Column(name, 0 if name == "n" else decimals_for(numbers) if numbers else None))
-    lines: list[Line] = []
-    for record in distinct:
-        cells = [record.get(column.name) for column in columns]
-        lines.append(tuple(cell if isinstance(cell, str) else Number(cell) for cell in cells))
-    return Table(title, columns, lines, folded=folded)
+        values = [record.get(name) for record in distinct]
+        cells = [value if isinstance(value, (str, Number)) else Number(value) for value in values]
+        numbers = [cell.value for cell in cells if isinstance(cell, Number)]
+        own = 0 if name in WHOLE_NUMBERS else decimals_for(numbers) if decimals is None else decimals
+        columns.append(Column(name, own if numbers else None, better.get(name, "")))
+        cells_by_column.append(cells)
+    return Table(title, columns, list(zip(*cells_by_column, strict=True)), caption, folded)
 
 
 def flattened(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
@@ -99,22 +104,32 @@ def flattened(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 def heros_section(task: str, rows: Rows) -> Section:
     """Return similarities as a heat map and as a table with intervals, and how often a changed meaning is closer."""
     subsets = [s for s in (*KEPT, *CHANGED) if any(s in result.metrics["similarity"] for result in rows.values())]
-    similarities: dict[Row, list[Number]] = {}
+    similarities: dict[str, dict[str, Number]] = {}  # by label and subset
     for row, result in rows.items():
-        intervals = [result.subsets.get(subset, {}) for subset in subsets]
-        means = [result.metrics["similarity"].get(subset) for subset in subsets]
-        similarities[row] = [Number(m, i.get("low"), i.get("high")) for m, i in zip(means, intervals, strict=True)]
+        means, ends = result.metrics["similarity"], {name: result.subsets.get(name, {}) for name in subsets}
+        similarities[row.label] = {
+            name: Number(means.get(name), ends[name].get("low"), ends[name].get("high")) for name in subsets
+        }
     blocks: list[Block] = []
+    records: list[Record]
     if subsets:
+        heat = [(label, [number.value for number in line.values()]) for label, line in similarities.items()]
         spans = [(name, len({*members} & {*subsets})) for name, members in MEANINGS.items()]
-        heat = [(row.label, [number.value for number in numbers]) for row, numbers in similarities.items()]
         caption = "1 is the same sentence, 0 any other sentence."
         groups = [(name, span) for name, span in spans if span]
         blocks.append(Heat("Similarity after one small change", "", subsets, heat, groups, caption=caption))
-        for row, result in rows.items():
-            similarities[row].append(Number(result.metrics["baseline"].get("all")))
+        records = [
+            {ROW: row.label, **similarities[row.label], "baseline": result.metrics["baseline"].get("all")}
+            for row, result in rows.items()
+        ]
         caption = "With 95 % intervals; the baseline is the mean cosine of two different originals."
-        blocks.append(row_table("Similarities", map(Column, [*subsets, "baseline"]), similarities, caption))
+        blocks.append(record_table("Similarities", records, caption, decimals=2))
+    else:
+        records = [
+            {ROW: row.label, **{name: scores.get("cosine") for name, scores in result.subsets.items()}}
+            for row, result in rows.items()
+        ]
+        blocks.append(record_table("Cosines", records, "Similarities are undefined.", decimals=2))
     title = "HEROS" if task == "heros" else f"Minimal pairs: {task}"
     verdict = ""
     for kept, shares_by_change in _shares_ranked_above(rows).items():
@@ -126,10 +141,11 @@ def heros_section(task: str, rows: Rows) -> Section:
             lowest = "" if len(shares) == 1 else f", the lowest of {len(shares)} rows"
             share = with_interval(shares[best], 0)
             verdict = f"{title}: {best.label} ranks {changed} above {kept} for {share} % of the originals{lowest}."
-        columns = [Column(name, 0, "lower") for name in shares_by_change]
-        numbers_by_row = {row: [shares.get(row, Number()) for shares in shares_by_change.values()] for row in rows}
+        better = dict.fromkeys(shares_by_change, "lower")
+        records = [{ROW: row.label, **{name: s.get(row) for name, s in shares_by_change.items()}} for row in rows]
         caption = f"How often each change is more similar to the original than {kept}, with 95 % intervals."
-        blocks.append(row_table(f"Ranked above {kept}, % of the originals", columns, numbers_by_row, caption))
+        title_of_table = f"Ranked above {kept}, % of the originals"
+        blocks.append(record_table(title_of_table, records, caption, decimals=0, better=better))
     return Section(title, blocks, verdict=verdict)
 
 
@@ -149,7 +165,6 @@ def _shares_ranked_above(rows: Rows) -> dict[str, dict[str, dict[Row, Number]]]:
 def geometry_section(task: str, rows: Rows) -> Section:
     """Return a table of the measures, and a plot of alignment against uniformity."""
     scores_by_row = {row: flattened(result.metrics) for row, result in rows.items()}
-    measures = list(dict.fromkeys(name for scores in scores_by_row.values() for name in scores))
     fitted = [  # rows whose shaping was fitted on the measured texts
         row.label
         for row, result in rows.items()
@@ -162,14 +177,13 @@ def geometry_section(task: str, rows: Rows) -> Section:
             f" The shaping of {', '.join(fitted)} was fitted on these texts, which sets anisotropy to 0 or IsoScore "
             "to 1 for any vectors. No row is marked as the best by these measures."
         )
-    columns = [Column(name, 3, better.get(name, "")) for name in measures]
-    numbers = {row: [Number(scores.get(name)) for name in measures] for row, scores in scores_by_row.items()}
+    records: list[Record] = [{ROW: row.label, **scores} for row, scores in scores_by_row.items()]
     points = []
     for row, scores in scores_by_row.items():
         x, y = finite(scores.get("uniformity")), finite(scores.get("alignment"))
         if x is not None and y is not None:
             points.append((row, x, y))
-    blocks: list[Block] = [row_table("Measures", columns, numbers, caption)]
+    blocks: list[Block] = [record_table("Measures", records, caption, decimals=3, better=better)]
     if points:
         caption = "Lower is better on both axes: the best is at the bottom left."
         blocks.insert(0, Points("Alignment and uniformity", "uniformity", "alignment", points, 3, caption))
@@ -181,7 +195,7 @@ def plain_section(task: str, rows: Rows) -> Section:
     records: list[Record] = [
         {ROW: row.label, "n": result.n, **flattened(result.metrics)} for row, result in rows.items()
     ]
-    return Section(task, [record_table("Scores", records, folded=False)])
+    return Section(task, [record_table("Scores", records)])
 
 
 # -- leaderboards -----------------------------------------------------------------------------------------------------
@@ -197,9 +211,10 @@ def board_section(board: Leaderboard, names: Names) -> Section:
     blocks += _head_heat(board, measure, decimals)
     blocks.sort(key=lambda block: isinstance(block, Table))  # figures first
     for check in board.checks:  # scores on data that was not used to choose
-        columns = [Column("recipe", None), Column("Spearman ×100", 2, "higher")]
-        rows = [(recipe, Number(*scores)) for recipe, scores in check.scores.items()]
-        blocks.append(Table(f"On {check.summary().rstrip('.')}", columns, rows))
+        name = f"{check.score.capitalize()} ×100"
+        records: list[Record] = [{"recipe": recipe, name: Number(*scores)} for recipe, scores in check.scores.items()]
+        title = f"On {check.summary().rstrip('.')}"
+        blocks.append(record_table(title, records, decimals=2, better={name: "higher"}))
     compared = [*board.comparisons, *(c for check in board.checks for c in check.comparisons)]
     sentences = [comparison.summary() for comparison in compared]
     sentences += [f"On pairs held out of the choice: {comparison.summary()}" for comparison in board.held_out]
@@ -213,9 +228,8 @@ def board_section(board: Leaderboard, names: Names) -> Section:
 
 def _trial_blocks(board: Leaderboard, decimals: int) -> Iterator[Block]:
     """Yield a chart and a table of the first trials and the baselines."""
-    criteria = list(board.trials[0].scores) if board.trials else []
     bars: list[tuple[Row, Number]] = []
-    lines: list[Line] = []
+    records: list[Record] = []
     for rank, trial in enumerate(board.trials, start=1):
         is_baseline = str(trial.recipe) in board.baselines
         label = f"{trial.recipe}{' (baseline)' if is_baseline else ''}"
@@ -224,16 +238,13 @@ def _trial_blocks(board: Leaderboard, decimals: int) -> Iterator[Block]:
             series = BASELINE if is_baseline else FIRST if rank == 1 else PLAIN
             bars.append((Row(f"{rank}. {label}", series), number))
         if rank <= MAX_TRIALS or is_baseline:
-            numbers = {name: Number(trial.scores.get(name)) for name in criteria} | {board.criterion: number}
-            lines.append((label, Number(rank), *numbers.values()))
+            records.append({"recipe": label, "rank": rank, **trial.scores, board.criterion: number})
     if any(finite(trial.scores[board.criterion]) is not None for trial in board.trials):
         caption = "Lines: 95 % intervals, bootstrap over pairs." if any(n.interval for _, n in bars) else ""
         yield Bars("First recipes and baselines", bars, decimals, caption)
-    columns = [Column("recipe", None), Column("rank", 0)]
-    columns += [Column(name, decimals_for(trial.scores.get(name) for trial in board.trials)) for name in criteria]
     excerpt = f"The first {MAX_TRIALS} of {len(board.trials)} recipes, and the baselines."
-    caption = excerpt if len(lines) < len(board.trials) else ""
-    yield Table("Recipes", columns, lines, caption, folded=len(lines) > MAX_TRIAL_BARS)
+    caption = excerpt if len(records) < len(board.trials) else ""
+    yield record_table("Recipes", records, caption, folded=len(records) > MAX_TRIAL_BARS)
 
 
 def _layer_curves(board: Leaderboard, measure: str, decimals: int) -> Iterator[Curves]:

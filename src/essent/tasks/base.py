@@ -256,16 +256,10 @@ def _numbers(vectors: Any) -> Any:
 
 def unit_rows(matrix: np.ndarray) -> np.ndarray:
     """Scale the rows of (N,D) to unit length; a zero row stays zero, so that its cosine with any vector is 0."""
-    largest, length = lengths_of(matrix)
-    return np.asarray(matrix / largest / length)
-
-
-def lengths_of(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the largest number of each row, and the length of the row divided by it: (N,1) each, 1 for zero rows."""
     largest = np.abs(matrix).max(axis=1, keepdims=True)  # divided out first: squares of 1e200 would overflow
-    largest = np.where(largest > 0, largest, 1.0)
-    length = np.linalg.norm(matrix / largest, axis=1, keepdims=True)
-    return largest, np.where(length > 0, length, 1.0)
+    scaled = matrix / np.where(largest > 0, largest, 1.0)
+    lengths = np.linalg.norm(scaled, axis=1, keepdims=True)
+    return np.asarray(scaled / np.where(lengths > 0, lengths, 1.0))
 
 
 # A task, its name or file, or labelled data in memory: a data frame, a `datasets.Dataset`, rows.

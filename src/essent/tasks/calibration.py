@@ -216,12 +216,10 @@ def _labels(pairs: Any, match_score: float | None) -> tuple[DuplicateTask | Pair
     if not isinstance(task, (DuplicateTask, PairTask)):
         raise InputError(f"Cannot calibrate on {task.name} ({task.kind}). Give duplicates or scored pairs.")
     scores = np.array([pair[2] for pair in task.pairs])
-    if isinstance(task, DuplicateTask) and match_score is not None:
-        raise InputError(f"{task.name} contains duplicates, which have no scores. Omit match_score=.")
-    if isinstance(task, PairTask) and match_score is None:
+    if isinstance(task, PairTask) != (match_score is not None):
         raise InputError(
-            f"{task.name} has scores from {scores.min():g} to {scores.max():g}. Set match_score (--match-score) to "
-            "the lowest score of a match."
+            f"{task.name} has {task.kind} with scores from {scores.min():g} to {scores.max():g}. Set match_score "
+            "(--match-score) to the lowest score of a match for scored pairs, and only for them."
         )
     return task, scores >= (1 if match_score is None else match_score)
 

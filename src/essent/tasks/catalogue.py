@@ -11,16 +11,8 @@ from dataclasses import dataclass, field
 
 from essent._core.registry import did_you_mean
 from essent.errors import UnknownNameError
-from essent.tasks.examples import PARTS
+from essent.tasks.examples import COLUMNS, PARTS
 
-KINDS = (
-    "pairs",
-    "classification",
-    "clustering",
-    "duplicates",
-    "triplets",
-    "retrieval",
-)  # the catalogue has no rows of the last three yet
 SPLITS = ("test", "dev", "train")
 ON_HUB = {"train": "train", "dev": "validation", "test": "test"}  # essent's name of a split -> the hub's
 STS7 = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")  # the seven tasks that the papers average
@@ -152,8 +144,8 @@ def task_names(kind: str | None = None) -> list[str]:
         >>> task_names("clustering")
         ['agnews', 'biomedical', 'googlets', 'searchsnippets', 'stackoverflow', 'tweet']
     """
-    if kind is not None and kind not in KINDS:
-        raise UnknownNameError(f"Unknown kind of task {kind!r}. {did_you_mean(kind, list(KINDS))}")
+    if kind is not None and kind not in COLUMNS:
+        raise UnknownNameError(f"Unknown kind of task {kind!r}. {did_you_mean(kind, list(COLUMNS))}")
     rows = [row for row in _rows.values() if kind in {None, row.kind}]
     return [row.name if split == "test" else f"{row.name}.{split}" for row in rows for split in row.splits]
 

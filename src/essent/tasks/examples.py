@@ -147,7 +147,7 @@ def examples_from_rows(rows: Sequence[Row]) -> list[Example]:
         DataError: a missing column, a text that is not a string, a label that is neither text nor whole number, or a
             `split` that is none of train, dev and test or is given in some rows only.
     """
-    examples = [Example(_texts(row), _label(row), _part(row)) for row in rows]
+    examples = [Example(_texts(row), _label(row), part_of(row)) for row in rows]
     check_examples([row.where for row in rows], examples)
     return examples
 
@@ -155,7 +155,7 @@ def examples_from_rows(rows: Sequence[Row]) -> list[Example]:
 def scored_from_rows(rows: Sequence[Row]) -> list[Example]:
     """Convert rows of scored pairs (see `pairs_from_rows`) to examples whose target is the score."""
     pairs = pairs_from_rows(rows)
-    return [Example(pair[:2], pair.score, _part(row)) for row, pair in zip(rows, pairs, strict=True)]
+    return [Example(pair[:2], pair.score, part_of(row)) for row, pair in zip(rows, pairs, strict=True)]
 
 
 def answers_from_rows(rows: Sequence[Row]) -> tuple[dict[str, str], dict[str, str], dict[str, dict[str, int]]]:
@@ -291,7 +291,8 @@ def _label(row: Row) -> str:
     return str(label).lower() if isinstance(label, bool) else str(label)
 
 
-def _part(row: Row) -> str | None:
+def part_of(row: Row) -> str | None:
+    """Return the part of a row, of train, dev and test; None without one."""
     column = row.column(SPLIT)
     if column is None or row.values[column] is None:
         return None

@@ -80,6 +80,8 @@ def uniformity(vectors: np.ndarray, counts: np.ndarray | None = None) -> float:
     Args:
         counts: number of times that each row occurs (N,); once by default.
     """
+    from scipy.special import logsumexp
+
     counts = np.ones(len(vectors)) if counts is None else np.asarray(counts, dtype=np.float64)  # (N,)
     pairs = counts.sum() * (counts.sum() - 1) / 2
     if pairs < 1:
@@ -91,11 +93,8 @@ def uniformity(vectors: np.ndarray, counts: np.ndarray | None = None) -> float:
         for start in range(0, len(rows), BLOCK):
             block = slice(start, start + BLOCK)
             distances = squares[block, None] + squares[start:] - 2.0 * rows[block] @ rows[start:].T  # (n,N-start)
-            exponents = -2.0 * np.maximum(distances, 0.0)
-            exponents[np.tril_indices(len(exponents), m=exponents.shape[1])] = -np.inf
-            largest = exponents.max()
-            if largest > -np.inf:
-                sums.append(largest + np.log(counts[block] @ np.exp(exponents - largest) @ counts[start:]))
+            pairs_of_rows = np.triu(np.outer(counts[block], counts[start:]), 1)
+            sums.append(logsumexp(-2.0 * np.maximum(distances, 0.0), b=pairs_of_rows))
     return float(np.logaddexp.reduce(sums)) - math.log(pairs)
 
 

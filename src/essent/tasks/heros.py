@@ -153,13 +153,10 @@ class HerosTask(Task):
         if missing := [subset for subset in SUBSETS if subset not in subsets]:
             notes.append(f"No pairs of the subset{'s' * (len(missing) > 1)} {', '.join(missing)}.")
         if not half:
-            notes.append(
-                "Cosines without intervals: the baseline of similarities is the mean cosine of different originals, "
-                "and intervals resample originals, but all pairs have the same original."
-            )
+            notes.append("Similarities are undefined: their baseline is the mean cosine of different originals.")
         elif 1.0 - baseline <= ROUNDING:
             notes.append("Similarities are undefined: the vectors of all originals have the same direction.")
-        elif half == 1:
+        if half < 2:
             notes.append(f"No intervals: they resample halves of the originals, but there are only {len(originals)}.")
         if zeros := len({text for text, unit in zip(self.texts(), units, strict=True) if not unit.any()}):
             notes.append(f"{zeros} texts have a zero vector; its cosines count as 0.")

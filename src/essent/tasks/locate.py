@@ -24,6 +24,7 @@ from essent.tasks.examples import (
     examples_from_rows,
     kind_of,
     pairs_from_rows,
+    part_of,
     scored_from_rows,
     triplets_from_rows,
 )
@@ -52,7 +53,8 @@ def load_task(
             - a task of the catalogue: "sts12", "stsb.dev", "trec", "agnews";
             - a file, whose kind follows from its columns (`essent.tasks.examples.COLUMNS`). Parts of a classification
               come from its column `split`, or from files next to it if its name is NAME.train.jsonl;
-            - "KIND:FILE" to set the kind: "clustering:FILE" reads labelled texts as clusters;
+            - "KIND:FILE" or "KIND:TASK" to set the kind: "clustering:FILE" reads labelled texts as clusters,
+              "duplicates:mrpc" a data set of the catalogue as duplicates;
             - a folder in BEIR's layout (corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv), or one of its qrels files to
               choose a split;
             - "geometry:TASK", the geometry of the vectors of scored pairs.
@@ -83,15 +85,12 @@ def load_task(
     kind, colon, target = str(name).partition(":")
     if colon and kind == "geometry":
         return GeometryTask.of_pairs(load_pairs(target, data, columns=columns))
-    path = Path(name)
     if colon and kind in COLUMNS:
-        path = Path(target)
-        if kind == "retrieval" and (path.is_dir() or is_beir(path)):
-            return beir_task(path)
-        return _task_of_file(path, kind, columns)
+        return _task_of_kind(kind, target, data, columns)
+    path = Path(name)
     if is_beir(path):
         return beir_task(path)
-    if isinstance(name, Path) or path.suffix.lower() in SUFFIXES or len(path.parts) > 1:
+    if isinstance(name, Path) or _is_file_name(path):
         return _task_of_file(path, columns=columns)
     try:
         row, split = find_row(str(name))
@@ -264,14 +263,12 @@ def _rows_of_catalogue(row: DataSet, split: str, data: Path | None) -> tuple[lis
         DataError: nothing to read; the message lists the searched files.
     """
     stem, scale = getattr(row, "stem", None) or row.name, getattr(row, "scale", None)
-    names = [stem]  # without suffix, the preferred file first
-    candidates: list[dict[str | None, str]] = [{None: stem}]  # the same by part
+    candidates: list[dict[str | None, str]] = [{None: stem}]  # names by part, without suffix; the preferred file first
     if isinstance(row, Pairs):
-        names = [f"{stem}.{split}", stem] if split == "test" else [f"{stem}.{split}"]
-        candidates = [{None: name} for name in names]
+        candidates = [{None: f"{stem}.{split}"}, *(candidates if split == "test" else [])]
     elif isinstance(row, Labels):
-        names = [f"{stem}.{{{','.join(row.parts)}}}" if row.parts else stem]
         candidates = [{part: f"{stem}.{part}" for part in PARTS}, *([] if scale else candidates)]
+    names = [candidate.get(None, f"{stem}.{{{','.join(PARTS)}}}") for candidate in candidates]
     root = data or Path("DIR")
     folders = (root / ("sts" if scale else row.kind), root)
     suffixes = ",".join(suffix[1:] for suffix in SUFFIXES)
@@ -354,3 +351,26 @@ def _with_part(rows: list[Row], part: str | None) -> list[Row]:
         return rows
     without = [{name: cell for name, cell in row.values.items() if name.lower() != "split"} for row in rows]
     return [Row(row.where, {**cells, "split": part}) for row, cells in zip(rows, without, strict=True)]
+
+
+def _task_of_kind(kind: str, name: str, data: str | Path | None, columns: Mapping[str, str] | None) -> LabeledTask:
+    """Read a file, or the test part or another part of a data set of the catalogue, as the given kind."""
+    path = Path(name)
+    if kind == "retrieval" and (path.is_dir() or is_beir(path)):
+        return beir_task(path)
+    if path.exists() or _is_file_name(path):
+        return _task_of_file(path, kind, columns)
+    base, _, part = name.partition(".")
+    data_set, split = find_row(base)
+    folder = None if data is None else Path(data)
+    if data_set.kind == kind:
+        return _task_of_catalogue(*find_row(name), folder)
+    rows, source, _ = _rows_of_catalogue(data_set, split, folder)
+    rows = [row for row in rows if part_of(row) in (None, part or "test")]
+    if not rows:
+        raise DataError(f"The data set {base!r} has no part {part or 'test'!r}.")
+    return _task_of_rows(kind, f"{kind}.{name}", rows, source)
+
+
+def _is_file_name(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES or len(path.parts) > 1

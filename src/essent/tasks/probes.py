@@ -67,7 +67,7 @@ def cross_validated(
     used = np.stack([(folds != first) & (folds != second) for first, second in excluded], axis=1)  # (N,B)
     if nested and not inner_folds:
         strengths = strengths[: len(strengths) // 2 + 1]
-        *_, (logits, _) = _fits(vectors, targets, used, strengths)
+        *_, logits = logits_by_strength(scaled(vectors), targets, used, strengths)
         return as_probabilities(logits[np.arange(len(folds)), folds]), [strengths[-1]] * count
 
     def inner_scores(scores: np.ndarray) -> np.ndarray:
@@ -79,7 +79,7 @@ def cross_validated(
 
     validated = ~used & (np.arange(len(excluded)) >= (count if nested else 0))
     groups, score_groups = (folds, inner_scores) if nested else (None, None)
-    fits = _fits(vectors, targets, used, strengths)
+    fits = logits_by_strength(scaled(vectors), targets, used, strengths)
     logits, best = _best(fits, targets, validated, folds, groups, score_groups)
     return as_probabilities(logits), [strengths[index] for index in np.resize(best, count)]
 
@@ -109,7 +109,7 @@ def held_out(
         members = [train & (folds == fold) for fold in range(int(folds[train].max()) + 1)]
         used = np.stack([train, *(train & ~fold for fold in members)], axis=1)  # (N,B)
         validated = np.stack([np.zeros_like(train), *members], axis=1)
-    fits = _fits(vectors, targets, used, strengths, train)
+    fits = logits_by_strength(scaled(vectors, train), targets, used, strengths)
     logits, best = _best(fits, targets, validated, np.zeros(len(train), int))
     return as_probabilities(logits), strengths[best[0]]
 
@@ -126,20 +126,8 @@ def predict_from_few(vectors: np.ndarray, targets: np.ndarray, used: np.ndarray,
     return np.asarray(logits[..., 0] > 0 if logits.shape[2] == 1 else logits.argmax(axis=2), int)
 
 
-def _fits(
-    vectors: np.ndarray,
-    targets: np.ndarray,
-    used: np.ndarray,
-    strengths: Sequence[float],
-    fitted_rows: np.ndarray | None = None,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the logits (N,B,K) and their scores (N,B) at each strength."""
-    for logits in logits_by_strength(scaled(vectors, fitted_rows), targets, used, strengths):
-        yield logits, row_scores(logits, targets)
-
-
 def _best(
-    fits: Iterator[tuple[np.ndarray, np.ndarray]],
+    fits: Iterator[np.ndarray],
     targets: np.ndarray,
     validated: np.ndarray,
     problems: np.ndarray,
@@ -149,6 +137,7 @@ def _best(
     """Return each row's logits (N,K) at the strength that is best for its group, and the best strengths' indices (G,).
 
     Args:
+        fits: logits (N,B,K) at each strength.
         validated: (N,B), which rows' scores choose the strength in each problem.
         problems: index of the problem that predicts each row (N,).
         groups: index of each row's group (N,); by default a single one, whose score is the mean of validated rows.
@@ -160,7 +149,8 @@ def _best(
     is_validated, rows = validated.any(axis=1), np.arange(len(targets))
     validations, constant = validated[is_validated], _constant_score(targets, validated)
     history: list[np.ndarray] = []
-    for index, (logits, scores) in enumerate(fits):
+    for index, logits in enumerate(fits):
+        scores = row_scores(logits, targets)  # (N,B)
         history.append((scores[is_validated] * validations).sum(axis=1) / validations.sum(axis=1))
         group_scores = history[-1].mean(keepdims=True) if score_groups is None else score_groups(scores)
         improved = (group_scores > best_scores) | (index == 0)  # (G,); the lowest of equally good strengths remains

@@ -110,12 +110,11 @@ class Result:
                 for table in ("metrics", "subsets")
             )
             main = values.get("main", ("spearman", "all"))
-            main = None if main is None else (str(main[0]), str(main[1]))
             provenance, notes = dict(values.get("provenance", {})), tuple(values.get("notes", ()))
-            result = cls(str(values["task"]), metrics, subsets, int(values["n"]), provenance, notes, main)
-            for scores in subsets.values():
-                scores["n"] = int(scores["n"])
-            if main is not None:
+            result = cls(
+                str(values["task"]), metrics, subsets, int(values["n"]), provenance, notes, main and tuple(main)
+            )
+            if main:
                 float(result.main_score)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"Not a result of essent: {type(error).__name__}: {error}.") from None

@@ -17,14 +17,13 @@ import numpy as np
 from essent._core.lazy import needs_torch, optional_import
 from essent._core.texts import distinct_texts
 from essent.errors import DataError
-from essent.tasks.base import LabeledTask, as_matrix, lengths_of
+from essent.tasks.base import LabeledTask, as_matrix, unit_rows
 from essent.tasks.comparison import with_interval
 from essent.tasks.data import located_rows, text_value
 from essent.tasks.result import PER_QUERY, Result
 
 DEPTH = 100  # scored documents per query
 SPARE = 100  # more float32 candidates, reranked in float64: cosines of an anisotropic model are close to each other
-UNIT_ROWS = 4096  # rows normalized at a time
 BLOCK = 2**24  # float32 similarities, or numbers of vectors, at a time
 BEIR = ("corpus.jsonl", "queries.jsonl")
 TREC = {"ndcg@10": "ndcg_cut_10", "mrr@10": "recip_rank", "recall@10": "recall_10", "recall@100": "recall_100"}
@@ -196,12 +195,8 @@ def nearest(vectors: np.ndarray, queries: np.ndarray, documents: np.ndarray, dep
     """
     import torch
 
-    starts = range(0, len(vectors), UNIT_ROWS)
-    lengths = [lengths_of(np.asarray(vectors[start : start + UNIT_ROWS], np.float64)) for start in starts]
-    largest, length = (np.concatenate(blocks) for blocks in zip(*lengths, strict=True))  # (N,1)
-
     def units(rows: np.ndarray) -> np.ndarray:
-        return np.asarray(np.asarray(vectors[rows], np.float64) / largest[rows] / length[rows])  # (n,D)
+        return unit_rows(np.asarray(vectors[rows], np.float64))  # (n,D)
 
     count, rows_per_block = min(depth, len(documents)), BLOCK // vectors.shape[1]
     parts = [slice(start, start + rows_per_block) for start in range(0, len(documents), rows_per_block)]
@@ -236,7 +231,7 @@ def beir_task(path: Path) -> RetrievalTask:
     """Read DIR (its qrels/test.tsv, or the only qrels file), or DIR/qrels/dev.tsv.
 
     Raises:
-        DataError: a missing file, a repeated id, or a label with an unknown id; the message contains file and line.
+        DataError: a missing file, a repeated id, or a label with an unknown id.
     """
     folder = _beir_folder(path)
     for name in BEIR:
@@ -259,9 +254,6 @@ def beir_task(path: Path) -> RetrievalTask:
         except (KeyError, ValueError):
             expected = "query-id, corpus-id and score (a whole number)"
             raise DataError(f"{row.where}: expected {expected}, not {row.values!r}.") from None
-        for role, text_id, texts in (("query", query, queries), ("document", document, corpus)):
-            if text_id not in texts:
-                raise DataError(f"{row.where}: the {role} {text_id!r} is not in {folder}.")
         if relevant.setdefault(query, {}).setdefault(document, grade) != grade:
             raise DataError(f"{row.where}: {query!r} and {document!r} have a different score in a row above.")
     queries = {query: text for query, text in queries.items() if query in relevant}
