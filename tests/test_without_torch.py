@@ -182,7 +182,7 @@ COMMANDS = {
     "check": "other",
     "serve": "other --port 0",
     "demo": "",
-    "lab reproduce": "",
+    "lab reproduce": "ditto-6",
     "lab explain": "dogs cats -m bert-base-uncased",
     "lab explain mask": "dogs -m bert-base-uncased",
     "lab explain bias": "-m bert-base-uncased -o made.png",

@@ -72,6 +72,7 @@ def build(
     """
     from tqdm import tqdm
 
+    check_torch("essent lab minimal-pairs")
     from essent.lab.minimal_pairs.resources import Confidence
     from essent.lab.minimal_pairs.rows import as_dict, words_and_marks, write_rows
     from essent.lab.minimal_pairs.run import build as build_pairs
@@ -167,6 +168,7 @@ def sheet(
         seed: Seed of the sample.
         force: Replace existing output.
     """
+    check_torch("essent lab minimal-pairs")
     from essent.lab.minimal_pairs.check import RULES, write_sheet
     from essent.tasks.heros import load_heros
 
@@ -203,6 +205,7 @@ def fit(
         wordnet: NLTK's data folder with WordNet. Default: NLTK's own search path.
         parser: A spaCy pipeline with a parser. Default: en_core_web_sm.
     """
+    check_torch("essent lab minimal-pairs")
     from essent.lab.minimal_pairs.check import fit_sheets
 
     check_output(output, run.force, (".json",))
