@@ -19,12 +19,25 @@ from essent.bulk import ray_cluster
 
 
 class Fatal(essent.StaticEncoder):
-    """Ends its process at one text."""
+    """Ends its process at one text, as often as there are files named `fatal-N`."""
+
+    room: Path
 
     def encode(self, sentences: Any, *positional: Any, **settings: Any) -> np.ndarray:
         if any("fatal" in text for text in sentences):
-            os.kill(os.getpid(), signal.SIGKILL)
+            for path in sorted(self.room.glob("fatal-*")):
+                path.unlink()
+                os.kill(os.getpid(), signal.SIGKILL)
         return super().encode(sentences, *positional, **settings)
+
+
+def fatal(root: Path, times: int) -> Fatal:
+    """The static encoder of the folder, which ends so many processes."""
+    encoder = Fatal(essent.StaticEncoder.load(root / "static").table)
+    encoder.room = root
+    for number in range(times):
+        (root / f"fatal-{number}").touch()
+    return encoder
 
 
 def main(case: str, address: str, root: Path) -> None:
@@ -35,10 +48,10 @@ def main(case: str, address: str, root: Path) -> None:
         source = "memory://a.txt"
     elif case == "unseen output":
         ray_cluster.write_text = lambda path, text: None  # as where the nodes have another folder of this name
-    elif case == "no room":
-        ray_cluster.PLACEMENT_TIMEOUT = 3.0
     elif case == "fatal":
-        model = Fatal(essent.StaticEncoder.load(root / "static").table)
+        model = fatal(root, 100)
+    elif case == "fatal twice":
+        model = fatal(root, 2)
     try:
         run = essent.encode(source, model, root / "out", ray=address, rows_per_part=20, workers=7)
     except essent.EssentError as error:

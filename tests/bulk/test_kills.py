@@ -5,12 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import psutil
 import pytest
@@ -23,7 +25,7 @@ from waiting import LIMIT, wait_until
 
 PATH = os.pathsep.join([str(Path(__file__).parent / "dying"), *filter(None, sys.path)])
 posix_only = pytest.mark.skipif(os.name != "posix", reason="needs signals")
-KILLS = [pytest.param(3, marks=pytest.mark.slow), pytest.param(30, marks=pytest.mark.faults)]
+KILLS = {n: [pytest.param(3, marks=pytest.mark.slow), pytest.param(n, marks=pytest.mark.faults)] for n in (30, 100)}
 NOTED = """
 import sys
 from essent.bulk import work
@@ -69,8 +71,8 @@ class Run:
 
 
 @posix_only
-@pytest.mark.parametrize("kills", KILLS)
-@pytest.mark.parametrize(("workers", "victims"), [(1, "run"), (2, "worker"), (2, "run and worker")])
+@pytest.mark.parametrize("kills", KILLS[30])
+@pytest.mark.parametrize(("workers", "victims"), [(1, "run"), (2, "run"), (2, "worker"), (2, "run and worker")])
 def test_killed(workers: int, victims: str, kills: int, tmp_path: Path, static_folder: Path) -> None:
     run, chance = Run(tmp_path, static_folder, workers), random.Random(kills)  # noqa: S311
     for _ in range(kills):
@@ -109,26 +111,69 @@ def test_interrupted(workers: int, tmp_path: Path, static_folder: Path) -> None:
     run.check_goes_on(static_folder)
 
 
-@posix_only
-@pytest.mark.parametrize(("folder", "prompt"), [("one", "ü" * 500_000), ("", "")])
-def test_worker_killed_at_start(
-    folder: str, prompt: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bulk: Bulk
-) -> None:
-    """One, to which more is sent than a pipe holds; or all, which leave units that nobody takes."""
-    (tmp_path / "one").mkdir()
-    monkeypatch.setenv("DYING", folder and str(tmp_path / folder))
-    monkeypatch.setenv("PYTHONPATH", PATH)
+def error_with_two_workers(*arguments: Any, **settings: Any) -> str:
+    """What a run says that ends with an error, "" for one that ends well; no process is left."""
     messages: list[str] = []
 
     def run() -> None:
-        with pytest.raises(EssentError) as caught:
-            bulk.encode(bulk.parquet(40), workers=2, rows_per_part=20, prompt=prompt)
-        messages.append(str(caught.value))
+        try:
+            encode(*arguments, workers=2, rows_per_part=20, **settings)
+        except EssentError as error:
+            messages.append(str(error))
 
     thread = Thread(target=run, daemon=True)
     thread.start()
     thread.join(LIMIT)
     assert not thread.is_alive(), "the run waits for a process that has died"
-    assert "A worker process was killed by signal 9 while it started" in messages[0]
     assert not [child for child in multiprocessing.active_children() if child.name.startswith("SpawnProcess")]
+    return "".join(messages)
+
+
+@posix_only
+@pytest.mark.parametrize(("folder", "prompt"), [("one", "ü" * 500_000), ("", "")])
+def test_worker_killed_at_start(
+    folder: str, prompt: str, tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch, bulk: Bulk
+) -> None:
+    """One, to which more is sent than a pipe holds; or all, which leave units that nobody takes."""
+    (tmp_path / "one").mkdir()
+    monkeypatch.setenv("DYING", folder and str(tmp_path / folder))
+    monkeypatch.setenv("PYTHONPATH", PATH)
+    message = error_with_two_workers(bulk.parquet(40), static_folder, bulk.out, prompt=prompt)
+    assert "A worker process was killed by signal 9 while it started" in message
     assert not list(bulk.out.iterdir())
+
+
+@posix_only
+@pytest.mark.parametrize("kills", KILLS[100])
+@pytest.mark.parametrize("moment", ["start", "work"])
+def test_worker_killed_at_random_events(
+    moment: str, kills: int, tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch, bulk: Bulk
+) -> None:
+    """Of its start, imports among others, or of its work on parts; each run resumes where the last one was killed."""
+    moments = {"start": [("start", 1500)], "work": [("os.mkdir", 500), ("os.rename", 60)]}
+    arguments = (write_sources(tmp_path, (100, 220, 300)), static_folder)
+    encode(*arguments, tmp_path / "whole", rows_per_part=20)
+    whole, out, chance, killed = bulk.parts("whole"), bulk.out, random.Random(kills), 0  # noqa: S311
+    monkeypatch.setenv("PYTHONPATH", PATH)
+    for number in range(4 * kills):  # a worker that has little to do, as the other is quicker, may not get so far
+        if killed == kills:
+            break
+        (tmp_path / f"claims-{number}").mkdir()
+        monkeypatch.setenv("DYING", str(tmp_path / f"claims-{number}"))
+        first, most = chance.choice(moments[moment])  # a first part imports, others do not
+        monkeypatch.setenv("DYING_AT", f"{first} {chance.randint(1, most)}")
+        message = error_with_two_workers(*arguments, out)
+        parts = contents(out)
+        assert parts.items() <= whole.items()
+        assert {path.name for path in out.iterdir()} == parts.keys()
+        if message:
+            assert "A worker process was killed by signal 9" in message
+            assert " while it started" not in message or moment == "start"
+            killed += 1
+        else:
+            assert parts == whole
+            shutil.rmtree(out)
+    assert killed == kills
+    monkeypatch.delenv("DYING")
+    assert not error_with_two_workers(*arguments, out)
+    assert contents(out) == whole

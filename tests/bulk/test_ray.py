@@ -19,7 +19,7 @@ import pytest
 from bulk_helpers import contents, sentences, table_of, write_sources
 
 from command_line import PROGRAM, environment
-from essent import EssentError
+from essent import EssentError, StaticEncoder
 from essent.bulk import ray_cluster
 from essent.bulk.models import open_encoder, ready
 from essent.bulk.parts import read_parts
@@ -73,14 +73,28 @@ def root(tmp_path: Path, static_folder: Path) -> Path:
 
 SOURCES = ("a.parquet", "b.jsonl", "c.csv.gz")
 MORE = ("--rows-per-part", "20")
+IMPATIENT = """
+import threading, time
+from pathlib import Path
+import ray
+from essent.bulk import ray_cluster
+from essent.cli import main
+def watch():
+    while not Path("impatient").exists() or sum(node["Alive"] for node in ray.nodes()) > 1:
+        time.sleep(0.1)
+    ray_cluster.PLACEMENT_TIMEOUT = 3.0
+threading.Thread(target=watch, daemon=True).start()
+raise SystemExit(main())
+"""
 
 
 def started(
-    root: Path, address: str, *more: str, model: str = "static", sources: Sequence[str] = SOURCES
-) -> subprocess.Popen[str]:
+    root: Path, address: str, *more: str, model: str = "static", sources: Sequence[str] = SOURCES,
+    program: Sequence[str] = PROGRAM,
+) -> subprocess.Popen[str]:  # fmt: skip
     """A driver: the command line, with the names of files as they are seen from where it runs."""
     words = ["encode", *sources, "-m", model, "-o", "out", "--ray", address, *MORE, *more]
-    return subprocess.Popen([*PROGRAM, *words], stderr=subprocess.PIPE, text=True, env=environment(), cwd=root)
+    return subprocess.Popen([*program, *words], stderr=subprocess.PIPE, text=True, env=environment(), cwd=root)
 
 
 def ended(process: subprocess.Popen[str]) -> str:
@@ -112,6 +126,18 @@ def extra_files(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
+def test_a_whole_run(root: Path, three_nodes: Nodes) -> None:
+    """Of what is left over of workers on other machines nothing stays."""
+    (root / "out" / ".part-00000-000001.parquet.0123abcd-77-89abcdef.partial").mkdir(parents=True)
+    process = started(root, three_nodes.address)
+    output = ended(process)
+    assert process.returncode == 0, output
+    assert "12,000 rows in" in output.replace("\n", " ")
+    assert contents(root / "out") == local_parts(root)
+    assert not extra_files(root / "out")
+
+
+@pytest.mark.slow
 def test_fitted_recipe(root: Path, three_nodes: Nodes, bert: Path) -> None:
     """It learns where the run is started; the workers read what it has learned beside the parts."""
     pq.write_table(pq.read_table(root / "a.parquet").slice(0, 1000), root / "few.parquet")
@@ -126,11 +152,7 @@ def test_fitted_recipe(root: Path, three_nodes: Nodes, bert: Path) -> None:
 
 @pytest.mark.slow
 def test_two_nodes_and_the_driver_are_killed(root: Path, three_nodes: Nodes) -> None:
-    """Node after node, then the driver; the same command goes on with the one that is left, and with a new one.
-
-    Of what is left over of workers on other machines nothing stays.
-    """
-    (root / "out" / ".part-00000-000001.parquet.0123abcd-77-89abcdef.partial").mkdir(parents=True)
+    """Node after node, then the driver; the same command goes on with the one that is left, and with a new one."""
     process = started(root, three_nodes.address)
     wait_for_parts(process, root / "out", 60)
     three_nodes.ask("kill")
@@ -154,6 +176,32 @@ def test_two_nodes_and_the_driver_are_killed(root: Path, three_nodes: Nodes) -> 
 
 
 @pytest.mark.slow
+def test_all_workers_are_lost(root: Path) -> None:
+    """A head that computes nothing is left: the run goes on with a new node. It ends and says why where none comes."""
+    nodes = Nodes(0, 1, 1)
+    try:
+        process = started(root, nodes.address, program=[sys.executable, "-c", IMPATIENT])
+        wait_for_parts(process, root / "out", 40)
+        nodes.ask("kill")
+        nodes.ask("kill")
+        nodes.ask("add 1")
+        wait_for_parts(process, root / "out", 40)
+        nodes.ask("kill")
+        (root / "impatient").touch()
+        output = " ".join(ended(process).split())
+        assert process.returncode == 2, output
+        assert "had room within 3 s for a task with 1 CPUs and 0 GPUs. It has 1 nodes with 0 CPUs" in output
+        assert "Traceback" not in output
+        nodes.ask("add 1")
+        process = started(root, nodes.address)
+        output = ended(process)
+        assert process.returncode == 0, output
+    finally:
+        nodes.end()
+    assert contents(root / "out") == local_parts(root)
+
+
+@pytest.mark.slow
 def test_interrupted(root: Path, three_nodes: Nodes) -> None:
     process = started(root, three_nodes.address)
     wait_for_parts(process, root / "out", 30)
@@ -163,16 +211,6 @@ def test_interrupted(root: Path, three_nodes: Nodes) -> None:
     assert "Run the same command to resume" in " ".join(output.split())
     assert 30 <= len(read_parts(root / "out")) < 600
     assert not extra_files(root / "out")
-
-
-@pytest.mark.slow
-def test_no_node_has_room(root: Path) -> None:
-    nodes = Nodes(0)
-    try:
-        message = run_case("no room", root, nodes)
-    finally:
-        nodes.end()
-    assert "had room within 3 s for a task with 1 CPUs and 0 GPUs. It has 1 nodes with 0 CPUs" in message
 
 
 def run_case(case: str, root: Path, nodes: Nodes) -> str:
@@ -194,6 +232,14 @@ def run_case(case: str, root: Path, nodes: Nodes) -> str:
 )
 def test_messages(case: str, pattern: str, root: Path, three_nodes: Nodes) -> None:
     assert re.match(pattern, run_case(case, root, three_nodes))
+
+
+@pytest.mark.slow
+def test_killed_worker_is_replaced(root: Path, three_nodes: Nodes) -> None:
+    assert run_case("fatal twice", root, three_nodes) == "1100 rows, 0 resumed"
+    assert not list(root.glob("fatal-*"))
+    encode(root / "a.txt", StaticEncoder.load(root / "static"), root / "one", rows_per_part=20)
+    assert contents(root / "out") == contents(root / "one")
 
 
 # -- without a cluster ------------------------------------------------------------------------------------------------

@@ -22,8 +22,12 @@ from essent.serving.service import Service, unit_rows
 from essent.version import __version__
 
 openai_router, tei_router, essent_router = (
-    APIRouter(tags=[tag], responses={status: {"description": "An error"} for status in ("4XX", "5XX")})
-    for tag in ("OpenAI", "text-embeddings-inference", "essent")
+    APIRouter(tags=[tag], responses={"4XX": {"model": error}, "5XX": {"model": error}})
+    for tag, error in (
+        ("OpenAI", schemas.OpenAIError),
+        ("text-embeddings-inference", schemas.TEIError),
+        ("essent", schemas.OpenAIError),
+    )
 )
 ROWS = 256  # vectors that are written as JSON before other requests get a turn
 MAX_TOKENS = 256  # maximum tokens of an explained text: each takes a pass without this token
@@ -61,7 +65,7 @@ async def rows_as_json(vectors: np.ndarray, as_base64: bool = False) -> list[byt
 # -- OpenAI ------------------------------------------------------------------------------------------------------------
 
 
-@openai_router.post("/v1/embeddings")
+@openai_router.post("/v1/embeddings", response_model=schemas.Embeddings)
 async def embeddings(service: Served, body: schemas.EmbeddingsBody) -> Response:
     """Vectors of a text or of a list of texts, in their order."""
     model, prompt = service.find(body.model, body.prompt_name)
@@ -79,13 +83,13 @@ async def embeddings(service: Served, body: schemas.EmbeddingsBody) -> Response:
     return Response(content, 200, embedded.headers, "application/json")
 
 
-@openai_router.get("/v1/models")
+@openai_router.get("/v1/models", response_model=schemas.ModelObjects)
 async def models(service: Served) -> Response:
     """The models of this server."""
     return as_json({"object": "list", "data": [_model_object(service, name) for name in service.models]})
 
 
-@openai_router.get("/v1/models/{model:path}")
+@openai_router.get("/v1/models/{model:path}", response_model=schemas.ModelObject)
 async def get_model(service: Served, model: str) -> Response:
     """A model of this server."""
     return as_json(_model_object(service, service.find(model)[0].name))

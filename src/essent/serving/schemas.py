@@ -125,7 +125,41 @@ class CompareBody(ModelChoice):
     pairs: Annotated[list[Pair], Field(fail_fast=True, min_length=1)]
 
 
-# -- responses of essent's own paths ----------------------------------------------------------------------------------
+# -- responses; the others are `prepared.Description` and lists --------------------------------------------------------
+
+
+class Embedding(BaseModel):
+    """A vector: numbers, or base64 of little-endian float32."""
+
+    object: str
+    index: int
+    embedding: list[float] | str
+
+
+class Embeddings(BaseModel):
+    """Vectors; `usage` counts tokens, special tokens included; `truncated` lists truncated texts, if there are any."""
+
+    object: str
+    data: list[Embedding]
+    model: str
+    usage: dict[Literal["prompt_tokens", "total_tokens"], int]
+    truncated: list[int] = []
+
+
+class ModelObject(BaseModel):
+    """A model."""
+
+    id: str
+    object: str
+    created: int
+    owned_by: str
+
+
+class ModelObjects(BaseModel):
+    """All models."""
+
+    object: str
+    data: list[ModelObject]
 
 
 class Token(BaseModel):
@@ -178,6 +212,28 @@ class Compared(BaseModel):
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
+
+
+class ErrorDetails(BaseModel):
+    """The details of an error, in OpenAI's format."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIError(BaseModel):
+    """An error of OpenAI's and essent's own paths."""
+
+    error: ErrorDetails
+
+
+class TEIError(BaseModel):
+    """An error of TEI's paths."""
+
+    error: str
+    error_type: str
 
 
 KINDS = {  # status: OpenAI's type, TEI's error_type

@@ -305,7 +305,8 @@ class Service:
                 too_long = np.flatnonzero(counts > limit)
                 name = name_of(int(np.argmax(inverse == too_long[0])))
                 message = (
-                    f"{name} has {counts[too_long[0]]:,} tokens, but at most {limit:,} are read. Split long texts."
+                    f"{name} has {counts[too_long[0]]:,} tokens, but {model.name} reads at most {limit:,}: "
+                    "split it, or let the server's owner allow truncation (--truncate)."
                 )
                 raise RequestError(400, message, "context_length_exceeded", name.partition("[")[0])
             tokens = np.minimum(counts, limit)
