@@ -136,11 +136,11 @@ def cross_validate(scored: Sequence[Scored], baselines: Sequence[str], seed: int
         draws.append(draw[0] - draw[1:])
     lead = np.mean(differences, axis=0)  # (baselines,)
     spreads = np.mean(np.reshape(draws, (REPEATS, count, len(baselines), -1)), axis=1)  # (repeats,baselines,draws)
-    ends = [np.mean([interval(spread[index]) for spread in spreads], axis=0) for index in range(len(baselines))]
-    return tuple(
-        Comparison(CHOICE, baseline, float(lead[index]), *map(float, ends[index]), math.nan, name)
-        for index, baseline in enumerate(baselines)
-    )
+    comparisons = []
+    for index, baseline in enumerate(baselines):
+        low, high = np.mean([interval(spread[index]) for spread in spreads], axis=0).tolist()
+        comparisons.append(Comparison(CHOICE, baseline, float(lead[index]), low, high, math.nan, name))
+    return tuple(comparisons)
 
 
 def best_of(scored: Sequence[Scored], scores: Sequence[np.ndarray]) -> int:
