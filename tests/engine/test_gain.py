@@ -15,12 +15,16 @@ from essent.errors import InputError
 TEXTS = [f"Text number {number} {'is about the moon ' * (number % 7)}." for number in range(24)]
 
 
-def test_ratios_by_round() -> None:
-    summary = "2.00 times as fast (1.00 to 4.00 in 3 rounds; no clear difference)"
-    assert str(Ratio((3.0, 2.0, 8.0), (1.5, 2.0, 2.0))) == summary
-    assert (
-        str(Ratio((1.0, 1.0), (4.0, 2.0))) == "0.38 times as fast (0.25 to 0.50 in 2 rounds)"
-    )  # slower, in every round
+@pytest.mark.parametrize(
+    ("torch", "graph", "summary"),
+    [
+        ((3.0, 2.0, 8.0), (1.5, 2.0, 2.0), "2.00 times as fast (1.00 to 4.00 in 3 rounds; no clear difference)"),
+        ((3.0, 4.0), (1.0, 1.0), "3.50 times as fast (3.00 to 4.00 in 2 rounds)"),
+        ((1.0, 1.0), (4.0, 2.0), "0.38 times as fast (0.25 to 0.50 in 2 rounds)"),  # slower, in every round
+    ],
+)
+def test_ratios_by_round(torch: tuple[float, ...], graph: tuple[float, ...], summary: str) -> None:
+    assert str(Ratio(torch, graph)) == summary
 
 
 class RecordingEncoder(Encoder):
@@ -69,10 +73,11 @@ def test_loss_against_a_different_model(bert: Path, compiled_by) -> None:
     )
 
 
-def test_identical_texts_have_no_ranking() -> None:
+@pytest.mark.parametrize(("noise", "alike"), [(0.0, 1.0), (0.3, 0.0)])
+def test_identical_texts_have_no_ranking(noise: float, alike: float) -> None:
     exact = np.ones((5, 3), np.float32)
-    noise = np.random.default_rng(0).random((5, 3)).astype(np.float32)
-    assert [loss_of(exact, exact + scale * noise, True).spearman for scale in (0.0, 0.3)] == [1.0, 0.0]
+    noisy = exact + noise * np.random.default_rng(0).random((5, 3)).astype(np.float32)
+    assert loss_of(exact, noisy, True).spearman == alike
 
 
 def test_refusals(bert: Path, compiled_by) -> None:
@@ -92,8 +97,8 @@ def test_loss_is_measured_on_at_least_300_texts() -> None:
     assert len(texts_to_judge((), ())) == 320
 
 
-def test_loss_summary() -> None:
-    for spearman, change in ((0.99991, "unchanged"), (0.99, "nearly unchanged"), (0.9, "changed")):
-        summary = f"similarities is {change}: Spearman {spearman:.4f} over 320 texts"
-        assert f"{summary}; lowest cosine" in str(Loss(320, 1.0, 0.99998, spearman, unseen=True))
+@pytest.mark.parametrize(("spearman", "change"), [(0.99991, "unchanged"), (0.99, "nearly unchanged"), (0.9, "changed")])
+def test_loss_summary(spearman: float, change: str) -> None:
+    summary = f"similarities is {change}: Spearman {spearman:.4f} over 320 texts"
+    assert f"{summary}; lowest cosine" in str(Loss(320, 1.0, 0.99998, spearman, unseen=True))
     assert f"{summary} (some of the calibration" in str(Loss(320, 1.0, 0.99998, spearman, unseen=False))

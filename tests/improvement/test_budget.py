@@ -28,9 +28,10 @@ from essent.improvement.budget import (
     seconds_of_last,
     share_of,
 )
+from essent.improvement.journal import FORMAT, Journal
 from essent.improvement.metric import Inputs, Metric
 from essent.improvement.plan import SHARES, parse_budget, space_of
-from essent.improvement.run import FORMAT, Journal, Run
+from essent.improvement.run import Run
 from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import read_capabilities
 from essent.tasks.clusters import ClusterTask
@@ -66,7 +67,11 @@ def run_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def with_share(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Every step may use so many seconds."""
-    return lambda seconds: monkeypatch.setattr("essent.improvement.budget.share_of", lambda run, step: seconds)
+
+    def share(seconds: float) -> None:
+        monkeypatch.setattr("essent.improvement.budget.share_of", lambda run, step: seconds)
+
+    return share
 
 
 def test_a_step_has_its_share_of_what_is_left(run_at: Any) -> None:
@@ -83,9 +88,15 @@ def test_a_step_has_its_share_of_what_is_left(run_at: Any) -> None:
     assert share_of(run_at(2000.0), "encoder") == 0
 
 
+def test_a_resumed_run_repeats_a_decision(run_at: Any) -> None:
+    run = run_at(0.0)
+    for text in ("first", "second"):
+        assert run.decide("search", lambda text=text: {"text": text, "why": ""})["text"] == "first"
+
+
 @pytest.mark.parametrize(
     ("seconds", "trials", "rungs"),
-    [(700.0, 8, [32, 64, 128]), (500.0, 8, [16, 32, 64]), (60.0, 2, [16]), (20.0, 1, [])],
+    [(700.0, 8, [32, 64, 128]), (500.0, 8, [16, 32, 64]), (300.0, 4, [32, 64]), (60.0, 2, [16]), (20.0, 1, [])],
 )
 def test_trials_fit_their_time(run_at: Any, with_share: Any, seconds: float, trials: int, rungs: list[int]) -> None:
     """8 trials of 16, 4 of 16 and 2 of 32 more steps are 256 steps of a second, and 14 measurements of 10."""
@@ -111,35 +122,31 @@ def test_training_is_refused_only_if_a_few_steps_do_not_fit(run_at: Any) -> None
 
 def test_training_steps_fit_their_time(run_at: Any, with_share: Any) -> None:
     """Less the search and what measuring takes: two encoders, and every checkpoint if there are labels."""
-
-    def planned_steps(spent: float, step_seconds: float, *tasks: PairTask, steps: int = 0, every: int = 0) -> Any:
-        return plan_train(run_at(spent, tasks), {"step_seconds": step_seconds, "steps": steps, "every": every}, 120)
-
     with_share(100.0)
-    first = planned_steps(0.0, 1.0)
+    first = plan_train(run_at(0.0), 1.0, 0, 120, 0)
     assert first["steps"] == int(0.85 * (100 - 25 - 25))  # the rest is planned when the speed is known
-    assert planned_steps(0.0, 0.1)["steps"] == 120  # the maximum
-    further = planned_steps(0.0, 2.0, steps=42, every=first["every"])
+    assert plan_train(run_at(0.0), 0.1, 0, 120, 0)["steps"] == 120  # the maximum
+    further = plan_train(run_at(0.0), 2.0, 42, 120, first["every"])
     assert further["steps"] == 42 + 21  # of 25 that fit
     pairs = PairTask.from_rows([(f"text {number}", "other", number / 30) for number in range(30)], "pairs")
     with_share(400.0)
-    planned = planned_steps(0.0, 1.0, pairs)
+    planned = plan_train(run_at(0.0, (pairs,)), 1.0, 0, 120, 0)
     assert (planned["steps"], planned["every"]) == (120, 15)
     with_share(50.0)
-    assert "24 steps would take 96 s, but only" in planned_steps(900.0, 4.0)["why"]
+    assert "24 steps would take 96 s, but only" in plan_train(run_at(900.0), 4.0, 0, 120, 0)["why"]
 
 
 def test_a_search_is_repeated_if_it_can_be_larger(run_at: Any) -> None:
     """It took a fifth of the expected time: the rest of its share is enough for more texts."""
     run = run_at(0.0)
     planned = plan_search(run, 60.0)
-    assert (planned["space"], "a search of the space 'auto' on 4000 texts" in planned["missing"][0]) == ("heads", True)
+    assert (planned["space"], "a search of the space 'auto' on 4000 texts" in planned["missing"]) == ("heads", True)
     run.searched = {**planned, "pace": 0.2, "ratio": 1.0, "measured": 10.0}
     larger = plan_larger_search(run, 48.0)
     assert (larger["space"], larger["texts"] > 1200, larger["why"]) == ("auto", True, "")
     run.searched["pace"] = 1.0
     assert plan_larger_search(run, 48.0)["why"] == "there is no time for a larger search"
-    run.searched["missing"] = None
+    run.searched["missing"] = ""
     assert plan_larger_search(run, 480.0)["why"] == "all recipes were searched on all data"
 
 
@@ -152,7 +159,7 @@ def test_static_tables_need_some_texts(run_at: Any, with_share: Any) -> None:
     with_share(85.0)
     planned = plan_static(run_at(0.0))
     assert (planned["texts"], planned["unseen"], planned["why"]) == (2000, "alone", "")
-    assert planned["missing"][0] == "a static table from 4000 texts instead of 2000"
+    assert planned["missing"] == "a static table from 4000 texts instead of 2000"
     assert plan_static(run_at(0.0, tokens=1.0, seconds=0.2))["unseen"] == "static"  # 200 s of 1,000
     with_share(5.0)
     assert "about 13 s, but only 10 s" in plan_static(run_at(990.0))["why"]
@@ -202,8 +209,9 @@ def test_seconds_of_measuring_an_encoder(monkeypatch: pytest.MonkeyPatch) -> Non
     assert speed["tested"] == pytest.approx((0.5 + speed["scoring"]) * 31)
 
 
-def test_budgets() -> None:
-    assert list(map(parse_budget, ("90s", "1.5h", " 2 m "))) == [90, 5400, 120]
+@pytest.mark.parametrize(("budget", "seconds"), [("90s", 90), ("1.5h", 5400), (" 2 m ", 120)])
+def test_budgets(budget: str, seconds: float) -> None:
+    assert parse_budget(budget) == seconds
 
 
 def test_reference_recipes_of_a_decoder_have_a_prompt(shell_of: Callable[[str], SentenceTransformer]) -> None:

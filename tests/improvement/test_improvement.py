@@ -64,6 +64,7 @@ def test_by_judgements(improved: Improved) -> None:
     assert saved.calibration.probability is not None  # the judgements are duplicates
     assert essent.StaticEncoder.load(str(improved.folder / "static")).encode(TEXTS[:2]).shape[0] == 2
     assert "### How it was chosen" in (improved.folder / "encoder" / "README.md").read_text("utf-8")
+    essent.verify(str(improved.folder / "encoder"))
     optimized, gain, test, *_, answer = improved.overview
     assert optimized.startswith("Optimized on your labels: ")
     assert f"points, {encoder.score:.1f} instead of {improved.before[0]:.1f}. All choices were made on them" in gain
@@ -95,6 +96,8 @@ def test_the_same_command_computes_nothing_and_another_is_refused(
     assert digests(improved.folder, "encoder", "static") == before
     with pytest.raises(DataError, match=r"goal was 'size' and is 'speed'; seed was 0 and is 1"):
         essent.improve(str(bert), TEXTS, goal="speed", seed=1, **arguments)
+    with pytest.raises(DataError, match=r"use was 'similarity' and is 'clusters'"):
+        essent.improve(str(bert), TEXTS, goal="size", use="clusters", **arguments)
 
 
 def test_for_retrieval_teacher_chooses_and_nothing_is_trained(bert: Path, small: None, tmp_path: Path) -> None:
@@ -111,37 +114,35 @@ def test_for_retrieval_teacher_chooses_and_nothing_is_trained(bert: Path, small:
     assert "no criterion without labels shows whether training helps this use" in untried
 
 
+@pytest.mark.parametrize(("texts", "held_out"), [(90, "not measured, they are too few"), (520, "52 held-out texts")])
 def test_for_clusters_a_search_chooses(
-    bert: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    texts: int, held_out: str, bert: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The recipe that leads by `topics` is saved; without one, the model as it is."""
+    arguments: dict[str, Any] = {"use": "clusters", "options": CPU, "budget": "10m"}
     lines: list[str] = []
-
-    def improve(texts: int) -> Improved:
-        arguments: dict[str, Any] = {"use": "clusters", "options": CPU, "budget": "10m", "note": lines.append}
-        return essent.improve(str(bert), make_topic_texts(texts), output=tmp_path / "out", force=True, **arguments)
-
     original, best = recipes.search_recipes, "static | normalize"
-    with monkeypatch.context() as patch:
-        patch.setattr(recipes, "MIN_LEAD", -1.0)
-        patch.setattr(
-            recipes, "search_recipes", lambda *args, **named: replace(original(*args, **named), winner=best, kept=None)
-        )
-        improvement, few = improve(520), improve(90)
+    monkeypatch.setattr(recipes, "MIN_LEAD", -1.0)
+    monkeypatch.setattr(
+        recipes, "search_recipes", lambda *args, **named: replace(original(*args, **named), winner=best, kept=None)
+    )
+    improvement = essent.improve(
+        str(bert), make_topic_texts(texts), output=tmp_path / "out", note=lines.append, force=True, **arguments
+    )
     steps = improvement.metadata["steps"]
     assert lines[0] == "Optimizes clusters, by the criterion topics, without labels."
     assert not [name for name in steps if name.startswith(("trials", "train"))]
-    assert str(few.encoder(device="cpu").recipe) == steps["search"]["name"] == best
+    assert str(improvement.encoder(device="cpu").recipe) == steps["search"]["name"] == best
     assert improvement.results[0].score == pytest.approx(100)
     optimized, gain, worth, harm, untried, *_ = improvement.overview
     assert optimized.startswith("Optimized: clusters, without labels, by the criterion topics")
-    assert "52 held-out texts" in gain
-    assert "not measured, they are too few" in few.overview[1]
+    assert held_out in gain
     assert "the accuracy of k-means rose by" in worth
     assert "sentiment" in harm
     assert "no criterion without labels shows whether training helps this use" in untried
+    monkeypatch.setattr(recipes, "search_recipes", original)
     monkeypatch.setattr(recipes, "MIN_LEAD", 2.0)
-    unchanged = improve(90)
+    unchanged = essent.improve(str(bert), make_topic_texts(90), output=tmp_path / "other", **arguments)
     assert str(unchanged.encoder(device="cpu").recipe) == "mean"
     assert unchanged.overview[1].startswith("Gain: none.")
     assert not any(line.startswith("Worth") for line in unchanged.overview)  # nothing was chosen
@@ -252,6 +253,8 @@ def test_the_command(bert: Path, small: None, tmp_path: Path) -> None:
     assert "measure similarity, not classes. The labels decide" in printed.stderr
     assert printed.stdout.startswith("Optimized on your labels: ")
     assert f"It is in {output}" in printed.stdout
+    other = run(*command, "--goal", "speed", "--for", "classes", "--budget", "1s", code=2)
+    assert "goal was 'size' and is 'speed'" in other.stderr
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
@@ -265,6 +268,7 @@ def test_the_command(bert: Path, small: None, tmp_path: Path) -> None:
         ({"goal": "qualty"}, UnknownNameError, "quality"),
         ({"use": "cluster"}, UnknownNameError, "clusters"),
         ({"budget": "30"}, InputError, "budget='30': must be a number of seconds"),
+        ({"budget": "0s"}, InputError, "must be a number of seconds"),
         ({"seed": -1}, InputError, "seed=-1"),
         ({"data": "no-such-task"}, EssentError, "no-such-task"),
         ({"data": [duplicates(20), duplicates(20)]}, InputError, "have the name 'alike'"),
@@ -279,7 +283,7 @@ def test_refused_before_a_model_is_loaded(changes: dict, kind: type, message: st
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").touch()
+    (tmp_path / "thesis.txt").write_text("mine", "utf-8")
     for output, message in ((tmp_path, "contains other files"), (tmp_path / "thesis.txt", "is a file")):
         with pytest.raises(DataError, match=message):
             essent.improve("no/such-model", TEXTS, output=output)
@@ -293,13 +297,17 @@ def test_texts_of_the_test_are_not_learned_from() -> None:
     assert inputs.notes == ("2 of the 90 texts are also in the tests and are excluded.",)
 
 
-def test_columns_and_training_texts_of_a_test(tmp_path: Path) -> None:
-    """What only the probe of a test learns from may be learned from."""
+def test_columns_of_data_and_tests(tmp_path: Path) -> None:
     rows = [{"body": text, "topic": number % 2} for number, text in enumerate(TEXTS)]
-    train, test = (tmp_path / f"questions.{part}.jsonl" for part in ("train", "test"))
-    files = write_rows(train, rows[10:]), write_rows(test, rows[:10])
+    files = [write_rows(tmp_path / f"{name}.jsonl", part) for name, part in (("a", rows[10:]), ("b", rows[:10]))]
     inputs = read_inputs(TEXTS, *files, None, 0, {"text": "body", "label": "topic"})
     assert [task.kind for task in (*inputs.tasks, *inputs.tests)] == ["classification"] * 2
-    assert {*inputs.texts, *inputs.held_out} == {*TEXTS[10:]}
     with pytest.raises(InputError, match="columns are those of labelled data or tests"):
         read_inputs(TEXTS, (), (), None, 0, {"text": "body"})
+
+
+def test_training_texts_of_a_test_may_be_learned_from(tmp_path: Path) -> None:
+    rows = [{"text": text, "label": number % 2} for number, text in enumerate(TEXTS)]
+    train, test = (tmp_path / f"questions.{part}.jsonl" for part in ("train", "test"))
+    inputs = read_inputs(TEXTS, write_rows(train, rows[10:]), write_rows(test, rows[:10]), None, 0)
+    assert {*inputs.texts, *inputs.held_out} == {*TEXTS[10:]}

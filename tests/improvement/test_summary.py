@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from improvement_helpers import duplicates
 
 from essent.improvement.summary import _measured_gain, purpose, suggested
@@ -17,7 +18,9 @@ def test_the_first_line_says_what_is_optimized() -> None:
     assert default.startswith("Optimizes the similarity of sentences, by the criterion teacher, without labels.")
     assert "It is not known whether this helps clusters, classes or retrieval" in default
     assert "not known" not in purpose((), "similarity")
+    assert purpose((), "retrieval") == "Optimizes retrieval, by the criterion teacher, without labels."
     assert purpose((CLUSTERS,), None) == "Optimizes clusters, by the labels of topics."
+    assert purpose((), "clusters") == "Optimizes clusters, by the criterion topics, without labels."
 
 
 def test_labels_of_another_use_are_noted() -> None:
@@ -35,5 +38,6 @@ def test_the_worth_of_a_choice_is_of_measured_cases() -> None:
     assert "on queries made from pairs" in _measured_gain("retrieval", 0.75)
 
 
-def test_a_suggested_budget_is_long_enough() -> None:
-    assert list(map(suggested, (59.0, 61.0, 1000.0, 50_000.0))) == ["1m", "2m", "20m", "14h"]
+@pytest.mark.parametrize(("seconds", "budget"), [(59.0, "1m"), (61.0, "2m"), (1000.0, "20m"), (50_000.0, "14h")])
+def test_a_suggested_budget_is_long_enough(seconds: float, budget: str) -> None:
+    assert suggested(seconds) == budget

@@ -102,7 +102,7 @@ def test_the_cache_notices_changed_files(
 # -- names of folders -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["my folder", "a,b=c", "50% *|'x'", 'say "so"', "Ünï", "v@2"])
+@pytest.mark.parametrize("name", ["my folder", "a,b=c", "1+1", "50% *|'x'", 'say "so"', "Ünï", "me@home", "v@2"])
 def test_folders_of_any_name(name: str, contexts: Contexts, tmp_path: Path) -> None:
     contexts.save(tmp_path / name)
     source = AverageTable.of(tmp_path / name, "1")
@@ -115,9 +115,11 @@ def test_folders_of_any_name(name: str, contexts: Contexts, tmp_path: Path) -> N
     ("source", "reason"),
     [
         ("avg:2024", r"write avg:\./2024"),
+        ("avg", "missing a required argument"),
         ("avg:@L", "write avg:FOLDER"),
         ("avg:place@L-bias", "with a layer of 0"),
         ("avg:my folder", "write a space as %20"),
+        ("avg:a,b", "too many positional arguments"),
     ],
 )
 def test_malformed_sources(source: str, reason: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from essent._core import machine
+from essent._core.display import duration
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.plan import Plan
 from essent.errors import DataError, InputError, ModelError
@@ -69,6 +70,7 @@ def test_averages_match_a_loop(family: str, backbone_of: Callable[[str], Backbon
         np.testing.assert_array_equal(contexts.document_frequency, frequency)
         occurring = contexts.seen
         np.testing.assert_allclose(contexts.table(layer)[occurring], expected[occurring], atol=1e-5)
+    assert contexts.texts == len(CORPUS)
 
 
 def test_vectors_come_along_whatever_the_order_and_the_batches(backbone: Backbone) -> None:
@@ -112,15 +114,35 @@ def test_unseen_tokens(rule: str, backbone: Backbone) -> None:
 # -- a run that is killed ---------------------------------------------------------------------------------------------
 
 
-def test_checkpoints_of_other_runs_are_refused(
-    backbone: Backbone, backbone_of: Callable[[str], Backbone], tmp_path: Path
+def test_a_killed_run_resumes(
+    backbone: Backbone, backbone_of: Callable[[str], Backbone], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan, path = Plan(Recipe.parse("mean"), backbone), tmp_path / "state.safetensors"
-    settings = Settings(layers=[1, 3], state=path)
-    vectors = average_contexts(backbone, CORPUS, settings, plan).vectors
+    monkeypatch.setattr(sums, "PORTION", 4)
+    plan = Plan(Recipe.parse("mean"), backbone)
+    whole, vectors, _ = average_contexts(backbone, CORPUS, Settings(layers=[1, 3]), plan)
+    path, encoded, framed_ids = tmp_path / "state.safetensors", [0], sums.framed_ids
+    settings = Settings(layers=[1, 3], state=path, every=0.0)
+
+    def counted(tokenizer: Any, frame: Any, texts: list[str], limit: int | None) -> list[list[int]]:
+        if encoded[0] == 12:
+            raise KeyboardInterrupt
+        encoded[0] += len(texts)
+        return framed_ids(tokenizer, frame, texts, limit)
+
+    monkeypatch.setattr(sums, "framed_ids", counted)
+    with pytest.raises(KeyboardInterrupt):
+        average_contexts(backbone, CORPUS, settings, plan)
+    encoded[0] = 100
+    for _ in range(2):  # resumes; is complete, and nothing is encoded again
+        again, same, _ = average_contexts(backbone, CORPUS, settings, plan)
+        assert encoded[0] == 100 + len(CORPUS) - 12
+        np.testing.assert_array_equal(again.table(3), whole.table(3))
+        np.testing.assert_array_equal(same, vectors)
+        np.testing.assert_array_equal(again.count, whole.count)
     for model, texts, changed, reason in (
         (backbone, CORPUS[:-1], {}, "the texts differ"),
         (backbone, CORPUS, {"layers": [3]}, "the settings differ"),
+        (backbone, CORPUS, {"batch_size": 8}, "the settings differ"),
         (backbone_of("electra"), CORPUS, {}, "the model differ"),
     ):
         with pytest.raises(DataError, match=reason):
@@ -168,7 +190,7 @@ def test_a_run_killed_after_any_batch_has_the_same_bytes(
     average_contexts(backbone, CORPUS, settings, plan, is_held_out)
     total = passes[0]
     assert total > (30 if rule == "alone" else 20)
-    for limit[0] in {1, 5, total // 2, total - 1}:
+    for limit[0] in {1, 2, 5, total // 3, total // 2, total - 4, total - 1}:
         path, passes[0] = tmp_path / f"{limit[0]}", 0
         with pytest.raises(KeyboardInterrupt):
             average_contexts(backbone, CORPUS, replace(settings, state=path), plan, is_held_out)
@@ -201,6 +223,16 @@ def test_a_kill_loses_at_most_a_minute(backbone: Backbone, tmp_path: Path, monke
     assert set(np.diff([-7, *lost[:-1]])) == {57}  # two batches and the checkpoint before them
 
 
+def test_checkpoints_are_as_rare_as_allowed(
+    backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+    monkeypatch.setattr(machine, "elapsed", lambda: 0.0)
+    monkeypatch.setattr(checkpoint, "save_file", lambda arrays, path, **options: written.append(Path(path).touch()))
+    average_contexts(backbone, CORPUS, Settings(layers=[3], batch_size=1, state=tmp_path / "state"))
+    assert len(written) == 1  # at the end
+
+
 def test_another_rule_for_unseen_tokens_resumes(backbone: Backbone, tmp_path: Path) -> None:
     settings = Settings(layers=[3], unseen="alone", state=tmp_path / "state")
     average_contexts(backbone, CORPUS, settings)
@@ -209,7 +241,29 @@ def test_another_rule_for_unseen_tokens_resumes(backbone: Backbone, tmp_path: Pa
     np.testing.assert_array_equal(resumed.table(3), whole.table(3))
 
 
-# -- tokens that do not occur -----------------------------------------------------------------------------------------
+# -- notes: the estimated time, tokens that do not occur --------------------------------------------------------------
+
+
+def test_the_time_is_estimated_before_the_pass(backbone: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine where each text takes a second in the first template, and two in the second."""
+    seconds, notes, add = [0.0], [], sums.Sums._add
+    monkeypatch.setattr(machine, "elapsed", lambda: seconds[0])
+
+    def added(self: sums.Sums, frame: Any, sequences: Any, rows: Any) -> None:
+        seconds[0] += len(sequences) * (1 if frame == self.frame else 2)
+        add(self, frame, sequences, rows)
+
+    monkeypatch.setattr(sums.Sums, "_add", added)
+    noted, plan = Settings(layers=[3], note=notes.append), Plan(Recipe.parse("t0-mean"), backbone)
+    gathered = average_contexts(backbone, CORPUS, noted, plan)
+    timed = 3 * (1 + len(CORPUS))  # one text, then all of these few
+    assert seconds[0] == 3 * len(CORPUS) + timed
+    expected = duration(3 * len(CORPUS))
+    assert notes[0].startswith(f"Estimated time: {expected} for {2 * len(CORPUS)} texts in 2 passes, at most ")
+    quiet = average_contexts(backbone, CORPUS, Settings(layers=[3]), plan)
+    assert seconds[0] == 6 * len(CORPUS) + timed  # without a note, nothing is timed
+    np.testing.assert_array_equal(gathered.contexts.table(3), quiet.contexts.table(3))
+    np.testing.assert_array_equal(gathered.vectors, quiet.vectors)
 
 
 @pytest.mark.parametrize(("family", "rule"), [("bert", "static"), ("electra", "mean")])
@@ -227,7 +281,9 @@ def test_a_large_vocabulary_is_not_run(
     assert notes[-1].startswith(f"{missing} tokens do not occur in the texts. To run the model on each takes ")
     assert f"more than the {contexts.count.sum()} of the texts" in notes[-1]
     assert "unseen=alone runs them" in notes[-1]
-    average_contexts(backbone, few, Settings(layers=[3], unseen="alone", note=notes.append))
+    assert "that are in none" not in notes[0]
+    whole = average_contexts(backbone, few, Settings(layers=[3], unseen="alone", note=notes.append)).contexts
+    assert whole.about["unseen"] == "alone"
     assert notes[-1] == f"Running the model on {missing} single tokens that do not occur in the texts."
     assert average_contexts(backbone, many, Settings(layers=[3])).contexts.about["unseen"] == "alone"
 
@@ -238,10 +294,13 @@ def test_a_large_vocabulary_is_not_run(
 @pytest.mark.parametrize(
     ("family", "teacher"),
     [
+        ("bert", "t0-mean"),
         ("bert", "prompt-denoised"),
         ("bert", "mean weights=idf"),
         ("bert", "template=1*T0+2*T3 weights=content"),
+        ("gpt2", "about"),
         ("llama", "template=about+prompteol weights=last"),
+        ("roberta", "prompt"),
         ("roberta", "ditto:1-2"),
     ],
 )

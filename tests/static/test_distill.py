@@ -19,8 +19,8 @@ from essent.encoder.encoder import Encoder
 from essent.errors import InputError, RecipeError
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import text_ids, unknown_token
-from essent.static import distillation, held_out
-from essent.static.comparison import TeacherScore, compare, coverage_of
+from essent.static import comparison, held_out
+from essent.static.comparison import TeacherScore, compare, coverage_of, share_of_new
 from essent.static.distillation import collect, distill, find_choice, make_encoder
 from essent.static.table import Choice, Material, agreement, bag_matrix, fit_rows, reduce_table
 from essent.tasks.pairs import PairTask
@@ -187,7 +187,7 @@ def test_agreement_without_held_out_texts(material: Material) -> None:
 
 def test_held_out_texts_are_a_tenth() -> None:
     texts = [f"text {number}" for number in range(30_000)]
-    for count, expected in ((199, 0), (200, 50), (900, 90), (30_000, 1000)):
+    for count, expected in ((199, 0), (200, 50), (499, 50), (900, 90), (30_000, 1000)):
         is_held_out = held_out.hold_out(texts[:count])
         assert is_held_out.sum() == expected
         np.testing.assert_array_equal(is_held_out, held_out.hold_out(texts[:count]))
@@ -203,12 +203,13 @@ def test_a_low_agreement_is_stored_and_logged(
     material, _ = collect(shell_of("bert"), TEXTS_, teacher="t0-mean")
     for limit, is_low in ((-100.0, False), (99.9, True)):
         caplog.clear()
-        monkeypatch.setattr(distillation, "FAR_WORSE", limit)
+        monkeypatch.setattr(comparison, "FAR_WORSE", limit)
         distilled = make_encoder(material, Choice())
         assert ("far worse than its teacher" in caplog.text) == is_low
     score = distilled.teacher_score
     assert score is not None
     unknown = TeacherScore(math.nan, 5, held_out=True)
+    assert not unknown.is_low
     assert str(unknown).endswith("not measured, all similarities are equal")
     distilled.encoder.save(str(tmp_path / "static"))
     assert str(score) in (tmp_path / "static" / "README.md").read_text("utf-8")
@@ -234,10 +235,6 @@ def test_choices_are_tried_and_ordered(material: Material, shell_of: Callable[[s
     (scores,) = compare(make_encoder(material, best), Encoder(shell_of("bert"), "mean").encode, [task])
     assert scores.static == pytest.approx(best_score, abs=1e-6)
     assert scores.coverage == 1.0
-    ids = text_ids(material.tokenizer, ["the flute", "zebra"])
-    expected = np.mean([material.contexts.count[token] > 0 for sequence in ids for token in sequence])
-    assert coverage_of(material, ["the flute", "zebra"]) == expected
-    assert math.isnan(coverage_of(material, []))
     assert scores.share == pytest.approx(100 * scores.static / scores.model)
     assert {choice.ridge for _, choice in trials} == {None, 0.03, 0.1, 0.3, 1.0}
     bare = replace(material, vectors=None, fits={})
@@ -258,6 +255,7 @@ def test_a_teacher_with_vectors_of_another_width_is_refused(shell_of: Callable[[
     ("choice", "options", "error", "message"),
     [
         (Choice("static"), {}, RecipeError, "'static' is not a layer"),
+        (Choice("9"), {}, InputError, "Layer 9"),
         (Choice(ridge=-1.0), {}, InputError, "ridge=-1.0: must be a positive number"),
         (Choice(shaping="quantile"), {}, RecipeError, "not affine"),
         (Choice(weights="position"), {}, RecipeError, "not a fixed weight"),
@@ -266,6 +264,7 @@ def test_a_teacher_with_vectors_of_another_width_is_refused(shell_of: Callable[[
         (Choice(shaping="whiten:8"), {"dimensions": 9}, InputError, "the output of shaping 'whiten:8', 8"),
         (Choice(), {"dimensions": 2.0}, InputError, r"dimensions=2\.0: must be a whole number of at least 1"),
         (Choice(ridge=0), {"teacher": "t0-mean"}, InputError, "do not depend on a teacher. Set ridge"),
+        (Choice(), {"teacher": "layers=vaule:2"}, RecipeError, "vaule"),
         (Choice(), {"teacher": "mean | zscore"}, RecipeError, "Remove the shaping"),
     ],
 )
@@ -282,12 +281,21 @@ def test_refused_before_the_pass(
     assert not (tmp_path / "state").exists()
 
 
+# -- tokens that the corpus lacks -------------------------------------------------------------------------------------
+
+
 def test_small_corpora_are_logged(
     shell_of: Callable[[str], SentenceTransformer], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The share of further texts' tokens that the corpus lacks is that of tokens which occur once (Good 1953)."""
-    texts = ["the man the flute", "the man"]
-    for corpus, warning in ((texts, "lacks about 17 % of the tokens of further texts"), (texts * 2, "")):
-        caplog.clear()
-        collect(shell_of("bert"), corpus, layers=["L"])
-        assert warning in caplog.text if warning else "further texts" not in caplog.text
+    few, _ = collect(shell_of("bert"), TEXTS_[:3])
+    assert "% of the tokens of further texts of the same kind" in caplog.text
+    assert "unseen=alone" in caplog.text
+    ids = text_ids(few.tokenizer, list(TEXTS_))
+    expected = np.mean([few.contexts.count[token] > 0 for sequence in ids for token in sequence])
+    assert coverage_of(few, TEXTS_) == expected < 1
+    assert math.isnan(coverage_of(few, []))
+    assert share_of_new(np.array([0, 2, 2, 1, 1])) == 2 / 6
+    assert math.isnan(share_of_new(np.zeros(3, int)))
+    caplog.clear()
+    collect(shell_of("bert"), TEXTS_ * 2)  # every token twice at least
+    assert "further texts" not in caplog.text

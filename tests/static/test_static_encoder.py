@@ -69,9 +69,11 @@ def folder(wordpiece: Tokenizer, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("kind", "unit", "side"),
     [
+        ("wordpiece", False, None),
         ("wordpiece", False, "left"),
+        ("wordpiece", False, "right"),
         ("bytes", True, None),
-        ("metaspace", False, "right"),
+        ("metaspace", False, None),
     ],
 )
 def test_static_embeddings_of_sentence_transformers(kind: str, unit: bool, side: str | None, tmp_path: Path) -> None:
@@ -84,7 +86,7 @@ def test_static_embeddings_of_sentence_transformers(kind: str, unit: bool, side:
     assert_same(tmp_path)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_folders_of_distill(dtype: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
     tokenizer = Encoder(static_model(wordpiece)).module.backbone.tokenizer
     encoder_of(table_of(wordpiece), tokenizer, dtype).save(str(tmp_path))
@@ -168,7 +170,7 @@ def test_prompts_of_the_folder(folder: Path) -> None:
         light.encode("dogs", prompt=3)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("similarity", [None, "dot", "euclidean", "manhattan"])
+@pytest.mark.parametrize("similarity", [None, "cosine", "dot", "euclidean", "manhattan"])
 def test_it_answers_as_sentence_transformers_does(similarity: str | None, folder: Path) -> None:
     """The same methods and arguments on the same folder; arrays where sentence-transformers gives tensors."""
     configure(folder, similarity_fn_name=similarity, truncate_dim=7)
@@ -179,6 +181,7 @@ def test_it_answers_as_sentence_transformers_does(similarity: str | None, folder
     assert light.get_sentence_embedding_dimension() == 7
     for settings in (
         {},
+        {"truncate_dim": 99, "normalize_embeddings": True},
         {"truncate_dim": 3, "normalize_embeddings": True, "batch_size": 2, "show_progress_bar": False},
         {"prompt_name": "query", "convert_to_numpy": True, "convert_to_tensor": False},
     ):
@@ -195,22 +198,28 @@ def test_it_answers_as_sentence_transformers_does(similarity: str | None, folder
     np.testing.assert_allclose(light.similarity_pairwise(vectors, vectors[::-1]), pairs, atol=2e-6)
 
 
+def test_the_progress_bar_is_optional(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    light = StaticEncoder.load(folder)
+    light.encode(EVERY)
+    assert capsys.readouterr().err == ""
+    np.testing.assert_array_equal(light.encode(EVERY, show_progress_bar=True), light.encode(EVERY))
+    assert "Batches" in capsys.readouterr().err
+
+
 # -- how it computes --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "limit"), [("PORTION", 1), ("FEW_TEXTS", 0)])
+@pytest.mark.parametrize(("name", "limit"), [("MAX_TEXTS", 3), ("MAX_CHARACTERS", 40), ("FEW_TEXTS", 0)])
 def test_portions_and_sums_without_scipy_have_the_same_bits(
-    name: str, limit: int, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, limit: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A few texts are summed without scipy, many with it."""
     light, texts = StaticEncoder.load(folder), [*EVERY, "the", "the moon " * 300]
     expected = light.encode(texts)
     np.testing.assert_array_equal([light.encode([text])[0] for text in texts], expected)
     monkeypatch.setattr(essent.static.encoder, name, limit)
-    np.testing.assert_array_equal(light.encode(texts, show_progress_bar=True), expected)
-    assert "Batches" in capsys.readouterr().err
+    np.testing.assert_array_equal(light.encode(texts), expected)
     np.testing.assert_array_equal(light.encode(texts[-3:]), expected[-3:])
-    assert capsys.readouterr().err == ""
 
 
 def test_threads_and_copies_share_no_mutable_state(folder: Path) -> None:
@@ -240,21 +249,28 @@ def test_it_starts_without_torch_and_scipy(folder: Path) -> None:
 # -- bad input --------------------------------------------------------------------------------------------------------
 
 
-def test_texts_and_arguments_are_checked(folder: Path) -> None:
-    """Others are in tests/core/test_arguments.py."""
-    light, vectors = StaticEncoder.load(str(folder)), np.ones((2, 12))
+def test_texts_are_checked(folder: Path) -> None:
+    light = StaticEncoder.load(str(folder))
     assert light.encode([]).shape == Encoder(folder).encode([]).shape == (0,)  # as SentenceTransformer has it
+    assert light.encode(("dogs",)).shape == (1, 12)
+    assert not light.encode(["", "  "]).any()
     for column in (pd.Series(["dogs", "a man"]), pa.array(["dogs", "a man"])):
         np.testing.assert_array_equal(light.encode(column), light.encode(["dogs", "a man"]))
-    for call, message in (
-        (lambda: light.encode(["dogs", float("nan")]), "Text 1 is float"),
-        (lambda: light.encode(["dogs"], output_value="token_embeddings"), "must be one of 'sentence_embedding' in a"),
-        (lambda: light.encode(["dogs"], precision="int4"), "precision='int4': must be one of 'float32'"),
-        (lambda: light.similarity([], vectors), "Cannot compare"),
-        (lambda: light.similarity_pairwise(vectors, np.ones((3, 12))), r"of the shapes \(2, 12\) and \(3, 12\)"),
-    ):
-        with pytest.raises(InputError, match=message):
-            call()
+    with pytest.raises(InputError, match="Text 1 is float"):
+        light.encode(["dogs", float("nan")])  # type: ignore[list-item]
+
+
+def test_arguments_are_checked(folder: Path) -> None:
+    """Others are in tests/core/test_arguments.py."""
+    light, vectors = StaticEncoder.load(folder), np.ones((2, 12))
+    with pytest.raises(InputError, match="output_value='token_embeddings': a StaticEncoder computes only sentence"):
+        light.encode(["dogs"], output_value="token_embeddings")
+    with pytest.raises(InputError, match="precision='int4': must be one of 'float32'"):
+        light.encode(["dogs"], precision="int4")
+    with pytest.raises(InputError, match="Cannot compare"):
+        light.similarity([], vectors)
+    with pytest.raises(InputError, match=r"Cannot compare vectors of the shapes \(2, 12\) and \(3, 12\)"):
+        light.similarity_pairwise(vectors, np.ones((3, 12)))
 
 
 def test_unsupported_models_are_refused(wordpiece: Tokenizer, bert: Path, tmp_path: Path) -> None:
@@ -308,19 +324,27 @@ BROKEN = {
     ),
     "other arrays": (_store(matrix=TABLE), "no table of token vectors, named embedding.weight or embeddings"),
     "a vector": (_store(embeddings=TABLE[0]), r"shape \(V,D\), got \(3,\)"),
-    "weights by rows": (_store(embeddings=TABLE, weights=TABLE), r"weights the shape \(300, 3\)"),
-    "few rows": (_store(embeddings=TABLE[:5]), r"ids up to [0-9]+, but rows the shape \(5,\)"),
-    "short mapping": (
+    "weights by rows": (_store(embeddings=TABLE, weights=TABLE), r"weights must have the shape \(V,\), got \(300, 3\)"),
+    "few rows": (_store(embeddings=TABLE[:5]), "ids up to [0-9]+, but the table only 5 rows"),
+    "few weights": (_store(embeddings=TABLE, weights=TABLE[:5, 0]), "ids up to [0-9]+, but the table only 5 weights"),
+    "few places": (
         _store(embeddings=TABLE, mapping=np.arange(5)),
-        r"ids up to [0-9]+, but mapping the shape \(5,\)",
+        "ids up to [0-9]+, .* 5 entries of mapping",
     ),
     "no such row": (_store(embeddings=TABLE[:9], mapping=np.arange(ROWS)), "contains rows 0 to 299: must be 0 to 8"),
-    "NaN": (
-        _store(**{"embedding.weight": np.where(np.arange(ROWS)[:, None] == 4, np.nan, TABLE)}),
-        "vectors contain NaN",
+    "NaN": (_store(**{"embedding.weight": np.where(np.arange(ROWS)[:, None] == 4, np.nan, TABLE)}), "first in row 4"),
+    "infinite": (
+        _store(embeddings=TABLE, weights=np.full(ROWS, np.inf, np.float32)),
+        "weights contain NaN",
     ),
-    "infinite": (_store(embeddings=TABLE, weights=np.full(ROWS, np.inf, np.float32)), "weights contain NaN"),
-    "shape of the empty text": (_empty_text_vector(np.ones((1, 12), np.float32)), "must be 12 finite floats, got"),
+    "shape of the empty text": (
+        _empty_text_vector(np.ones((1, 12), np.float32)),
+        r"must be \(12,\) floats like the others, got \(1, 12\) float32",
+    ),
+    "NaN of the empty text": (
+        _empty_text_vector(np.full(12, np.nan, np.float32)),
+        "text without tokens contains NaN or infinite values",
+    ),
 }
 
 

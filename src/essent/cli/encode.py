@@ -171,6 +171,11 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
         vectors = encoder.encode(table.texts, **encode_arguments)
     write_vectors(output, table, vectors)
     seconds = time.monotonic() - start
+    if not is_quiet() and choice.is_default:
+        from essent.engine.gain import offer_bfloat16  # late: it needs numpy, which light commands do without
+
+        if offer := offer_bfloat16(encoder, table.texts):
+            show_note(f"{offer}.")
     computed = getattr(encoder, "recipe", encoder)
     show_note(f"{output}: {len(vectors)} × {vectors.shape[1]} float32, {computed}, {seconds:.1f} s")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import chain, zip_longest
@@ -24,7 +24,8 @@ from essent.recipe.tokens.reading import Reading
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-WINDOW = 8192  # texts of 64 characters tokenized ahead while the previous ones are computed; fewer if they are longer
+WINDOW = 2048  # texts tokenized ahead while the previous ones are computed
+WINDOW_CHARACTERS = 2**22  # limits windows of long texts: all their ids are in memory before truncation
 GRAPH_TOLERANCE = 1e-5  # of float32, relative to the longest vector if that is above 1
 TOLERANCES = {"openvino": GRAPH_TOLERANCE, "onnx": 1e-4}
 LOWEST_COSINE = {"bfloat16": 0.999, "int8": 0.5}  # with float32; rounding alone does not go below
@@ -120,8 +121,8 @@ class CompiledEncoder(NumpyEncoder):
         if len(texts) == 1:  # without the thread of `_batches`
             keep(slice(1), self.runtime.one(*self.batch(self.ids(texts))))
             return
-        progress, padded = text_progress(len(texts), show_progress_bar), self._batches(texts, batch_size)
-        with progress as advance, closing(padded):
+        progress, tokenized = text_progress(len(texts), show_progress_bar), self._batches(texts, batch_size)
+        with progress as advance, closing(tokenized) as padded:
 
             def keep_and_advance(rows: np.ndarray, vectors: np.ndarray) -> None:
                 keep(rows, vectors)
@@ -135,7 +136,9 @@ class CompiledEncoder(NumpyEncoder):
 
     def _batches(self, texts: Sequence[str], batch_size: int) -> Generator[Batch, None, None]:
         """Yield padded batches, and tokenize the next window of texts meanwhile."""
-        windows = list(batches([len(text) for text in texts], WINDOW))
+        lengths = np.array([len(text) for text in texts])  # (N,)
+        order = np.argsort(-lengths, kind="stable")  # (N,)
+        windows = list(_windows(order, lengths))
 
         def tokenize(rows: np.ndarray) -> list[list[int]]:
             return self.ids([texts[row] for row in rows])
@@ -166,6 +169,15 @@ class CompiledEncoder(NumpyEncoder):
             return GraphTransformer(self)
 
 
+def _windows(order: np.ndarray, lengths: np.ndarray) -> Iterator[np.ndarray]:
+    """Split `order` (N,), longest first, into windows of at most WINDOW texts, and fewer if they are long."""
+    start = 0
+    while start < len(order):
+        size = max(1, min(WINDOW, WINDOW_CHARACTERS // max(int(lengths[order[start]]), 1)))
+        yield order[start : start + size]
+        start += size
+
+
 # -- checks -----------------------------------------------------------------------------------------------------------
 
 
@@ -191,12 +203,14 @@ def check_golden(compiled: CompiledEncoder, subject: str) -> None:
         if vectors.shape != golden.shape:
             raise EngineError(f"{subject} returns vectors of shape {vectors.shape}; expected {golden.shape}.")
         if precision == "float32":
-            difference, limit, advice = largest_difference(vectors, golden), TOLERANCES[runtime.engine], ""
-        else:
-            difference, limit = 1 - float(cosines(vectors, golden).min()), 1 - LOWEST_COSINE[precision]
-            advice = " (1 - cosine). Use precision='float32', or calibrate int8 on texts like yours"
-        if not difference <= limit:
+            difference, allowed = largest_difference(vectors, golden), TOLERANCES[runtime.engine]
+            if not difference <= allowed:
+                raise EngineError(
+                    f"{subject} does not reproduce torch's vectors: the difference is {difference:.1e}, the limit "
+                    f"{allowed:.0e}."
+                )
+        elif not (lowest := float(cosines(vectors, golden).min())) >= (allowed := LOWEST_COSINE[precision]):
             raise EngineError(
-                f"{subject} does not reproduce torch's vectors in {precision}: the difference is {difference:.1e}, the "
-                f"limit {limit:.0e}{advice}."
+                f"{subject} does not reproduce torch's vectors in {precision}: the lowest cosine is {lowest:.3f}, the "
+                f"limit {allowed}. Use precision='float32', or calibrate int8 on texts like yours."
             )

@@ -98,11 +98,12 @@ def load(
             name: digest_of_file(root / name) for name in ALL_FILES if (root / name).is_file()
         }:
             raise DamagedError(f"The graph in {str(root)!r} has changed since it was saved. Export it again.")
-        golden, expected = read_arrays(root / STATE_FOLDER / GOLDEN_FILE)["golden"], metadata["dimensions"]
-        if golden.shape != (len(metadata["golden_texts"]), expected) or not len(golden):
+        golden = read_arrays(root / STATE_FOLDER / GOLDEN_FILE)["golden"]
+        expected = len(metadata["golden_texts"]), metadata["dimensions"]
+        if golden.shape != expected or not len(golden):
             raise EngineError(
-                f"The graph in {str(path)!r} has golden vectors of shape {golden.shape}; expected one of {expected} "
-                "dimensions per golden text."
+                f"The graph in {str(path)!r} has golden vectors of shape {golden.shape}; expected {expected}, one per "
+                "golden text."
             )
         kind = runtime_of(metadata["engine"], metadata["precision"])
         inputs, loss = metadata["inputs"], metadata["loss"]

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from essent._core.machine import BFLOAT16, has_bfloat16
 from essent._core.texts import check_texts
+from essent.engine.choice import computing_in
 from essent.errors import InputError
 from essent.tasks.sample import sample_texts
 
@@ -24,6 +26,8 @@ ALONE = 20  # texts encoded one by one per round
 CONSTANT = 1e-6  # smaller differences of similarities are rounding
 MIN_RANKED, MAX_RANKED = 300, 512  # texts: all their pairs are ranked, 45,000 to 131,000
 RANKED = ((0.999, "unchanged"), (0.98, "nearly unchanged"))  # by minimum Spearman
+MIN_SPEEDUP = 1.2  # to recommend another precision
+MIN_TEXTS_OF_TRIAL, TRIAL_TEXTS = 2000, 64  # fewer texts are not worth a trial; the trial runs on a sample
 
 
 # -- loss -------------------------------------------------------------------------------------------------------------
@@ -121,10 +125,15 @@ class Ratio:
         """The relative speed of each round."""
         return [slow / fast for slow, fast in zip(self.torch, self.graph, strict=True)]
 
+    @property
+    def median(self) -> float:
+        """The median relative speed."""
+        return statistics.median(self.by_round)
+
     def __str__(self) -> str:
-        low, median, high = min(self.by_round), statistics.median(self.by_round), max(self.by_round)
+        low, high = min(self.by_round), max(self.by_round)
         clear = "" if low > 1 or high < 1 else "; no clear difference"
-        return f"{median:.2f} times as fast ({low:.2f} to {high:.2f} in {len(self.torch)} rounds{clear})"
+        return f"{self.median:.2f} times as fast ({low:.2f} to {high:.2f} in {len(self.torch)} rounds{clear})"
 
 
 @dataclass(frozen=True)
@@ -229,11 +238,36 @@ def compare(
 
 def _ratio(model: Any, graph: Any, run: Callable[[Any], Any], rounds: int) -> Ratio:
     """Time both encoders, alternating which runs first."""
-    encoders, seconds = (model, graph), np.zeros((2, rounds + 1))
-    for number in range(rounds + 1):
-        for side in (1, 0) if number % 2 else (0, 1):
+    seconds: tuple[list[float], list[float]] = ([], [])
+    encoders = (model, graph)
+    for number in range(-1, rounds):  # the first is not counted: engines compile at first use
+        for side in (0, 1) if number % 2 else (1, 0):
             start = time.perf_counter()
             run(encoders[side])
-            seconds[side, number] = time.perf_counter() - start
-    torch, compiled = seconds[:, 1:].tolist()  # the first is not counted: engines compile at first use
-    return Ratio(tuple(torch), tuple(compiled))
+            if number >= 0:
+                seconds[side].append(time.perf_counter() - start)
+    return Ratio(tuple(seconds[0]), tuple(seconds[1]))
+
+
+# -- bfloat16 ---------------------------------------------------------------------------------------------------------
+
+
+def offer_bfloat16(model: Any, texts: Sequence[str]) -> str:
+    """Try bfloat16 on some of the texts; describe its speed and accuracy if it is at least 1.2 times as fast.
+
+    The trial runs only if the CPU has bfloat16 arithmetic, the model is a transformer in float32, and there are at
+    least 2,000 texts, so that the trial takes little time compared with encoding them.
+    """
+    if len(texts) < MIN_TEXTS_OF_TRIAL or not hasattr(model, "module"):  # a static encoder runs without torch
+        return ""
+    backbone = model.module.backbone
+    if model.device.type != "cpu" or not has_bfloat16("cpu") or backbone.precision == BFLOAT16:
+        return ""
+    if model.module.plan.is_static or {str(p.dtype) for p in backbone.parameters()} != {"torch.float32"}:
+        return ""
+    distinct = sorted(dict.fromkeys(texts), key=len)
+    sample = distinct[:: max(1, len(distinct) // TRIAL_TEXTS)][:TRIAL_TEXTS]
+    rounded_model = computing_in(model, BFLOAT16)
+    loss = loss_of(_vectors_of(model, sample), _vectors_of(rounded_model, sample), True)
+    speed = _ratio(model, rounded_model, lambda encoder: _vectors_of(encoder, sample), 3).median
+    return f"--precision bfloat16 is {speed:.1f} times as fast here. {loss}" if speed >= MIN_SPEEDUP else ""

@@ -236,28 +236,33 @@ def graph_of(model: SentenceTransformer) -> Graph:
                 "shaping."
             )
         return Graph(model.module)
-    modules: list[Any] = list(model)
-    length = 1 if isinstance(modules[0], StaticEmbedding) else 2  # modules before the tail; the one includes pooling
-    kinds = [(StaticEmbedding, *HEADS), (Pooling,), *[TAILS] * len(modules)]
-    if length == 1:
-        del kinds[1]
-    unsupported = [module for module, allowed in zip(modules, kinds, strict=False) if not isinstance(module, allowed)]
-    if unsupported or len(modules) < length:
+    modules = list(model)
+    length = 2  # modules before the tail
+    if modules and isinstance(modules[0], StaticEmbedding):  # includes the pooling
+        length = 1
+    elif len(modules) < 2 or not isinstance(modules[0], HEADS) or not isinstance(modules[1], Pooling):
+        length = 0
+    tail = modules[length:]
+    unsupported = [module for module in tail if not isinstance(module, TAILS)]
+    if unsupported or length == 0:
         raise EngineError(
-            f"Cannot make a graph of {(unsupported or [model])[0]!r}. Supported: an essent Encoder; "
+            f"Cannot make a graph of {(unsupported or modules or [model])[0]!r}. Supported: an essent Encoder; "
             "models of a Transformer and a Pooling, or of a StaticEmbedding, each optionally followed by any of "
             f"{', '.join(kind.__name__ for kind in TAILS)}."
         )
-    if length == 2 and not (modules[1].include_prompt and str(modules[1].pooling_mode) in POOLING):
-        raise EngineError(
-            f"Cannot make a graph of {modules[1]!r}. Supported pooling modes: {', '.join(POOLING)}, with "
-            "include_prompt=True."
-        )
+    if length == 2:
+        pooling: Any = modules[1]
+        if not pooling.include_prompt:
+            raise EngineError(
+                "Cannot make a graph of a model whose pooling excludes the prompt (include_prompt=False)."
+            )
+        if not (isinstance(pooling.pooling_mode, str) and pooling.pooling_mode in POOLING):
+            raise EngineError(f"Cannot make a graph of {pooling!r}. Supported pooling modes: {', '.join(POOLING)}.")
     try:
         recipe = Encoder(SentenceTransformer(modules=modules[:length], device="cpu"))
     except ModelError as error:
         raise EngineError(f"Cannot make a graph of this model: {error}") from error
-    return Graph(recipe.module, modules[length:])
+    return Graph(recipe.module, tail)
 
 
 # -- files for an engine ----------------------------------------------------------------------------------------------
@@ -276,15 +281,14 @@ def convert(graph: Graph, engine: str, folder: Path) -> None:
     """
     if engine == "openvino":
         openvino()
-        write = _write_openvino
     else:
         optional_import("onnxscript", "convert")
         onnxruntime()
-        write = _write_onnx
     try:
         with graph.for_export(), _quiet():
             example = graph.pad(graph.module.ids(EXAMPLE))
             graph(*example)  # creates the tables of the first use before the export
+            write = _write_openvino if engine == "openvino" else _write_onnx
             write(graph, example, folder / FILES[engine])
     except Exception as error:  # converters raise any class
         family = graph.module.backbone.family
@@ -310,6 +314,7 @@ def _write_openvino(graph: Graph, example: tuple[torch.Tensor, ...], path: Path)
 
 def _diagonal(context: Any) -> Any:
     """Gather the diagonal, which OpenVINO lacks: entries 0, T+1, 2(T+1) … of the last two dimensions flattened."""
+    import numpy as np
     from openvino import opset14 as ops
 
     matrix = context.get_input(0)  # (…,T,T)

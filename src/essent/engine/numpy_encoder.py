@@ -115,18 +115,9 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
             NotFiniteError: a vector has NaN or infinite numbers.
         """
         limit = self.truncate_dim if truncate_dim is None else truncate_dim
-        check_size(batch_size, "batch_size")
-        if limit is not None:
-            check_size(limit, "truncate_dim")
-        allowed = {
-            "output_value": (output_value, ("sentence_embedding",)),
-            "precision": (precision, CHOICES["precision"]),
-            "device": (device, (None, "cpu")),
-        }
-        for name, (value, choices) in allowed.items():
-            if value not in choices:
-                listed = ", ".join(map(repr, choices))
-                raise InputError(f"{name}={value!r:.60}: must be one of {listed} in a {type(self).__name__}.")
+        self._check(batch_size, output_value, precision, limit)
+        if device not in (None, "cpu"):
+            raise InputError(f"device={device!r}: a {type(self).__name__} runs on the CPU. Omit device=.")
         before = self.prompt_text(prompt, prompt_name)
         texts = [inputs] if isinstance(inputs, str) else check_texts(inputs)
         prompted = [before + text for text in texts] if before else texts
@@ -155,6 +146,21 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
             tensor = torch.from_numpy(result)
             result = tensor if convert_to_tensor else list(tensor)
         return result[0] if isinstance(inputs, str) else result
+
+    def _check(self, batch_size: int, output_value: Any, precision: Any, limit: int | None) -> None:
+        """Raise InputError for a value of an argument of `encode` that is not allowed."""
+        check_size(batch_size, "batch_size")
+        if limit is not None:
+            check_size(limit, "truncate_dim")
+        if output_value != "sentence_embedding":
+            raise InputError(
+                f"output_value={output_value!r:.60}: a {type(self).__name__} computes only sentence vectors. Use an "
+                "Encoder for token vectors."
+            )
+        if precision not in CHOICES["precision"]:
+            raise InputError(
+                f"precision={precision!r:.60}: must be one of {', '.join(map(repr, CHOICES['precision']))}."
+            )
 
     def prompt_text(self, prompt: str | None = None, prompt_name: str | None = None) -> str:
         """Return the text that `encode` puts before every text: `prompt`, the named prompt, or the default."""
@@ -209,7 +215,11 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
         if name in ("cosine", "dot"):
             scores = np.einsum("nd,nd->n", first, second) if row_by_row else first @ second.T
         elif row_by_row:
-            scores = -np.linalg.norm(first - second, ord=2 if name == "euclidean" else 1, axis=1)
+            difference = first - second
+            is_euclidean = name == "euclidean"
+            scores = -(
+                np.sqrt(np.einsum("nd,nd->n", difference, difference)) if is_euclidean else abs(difference).sum(1)
+            )
         else:
             from scipy.spatial.distance import cdist  # imported here since most users need cosines only
 

@@ -7,7 +7,7 @@ more or less. Speeds are measured again as the steps run (`Run.speed`, `Run.pace
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -72,25 +72,32 @@ def share_of(run: Run, step: str, *, trained: bool = True) -> float:
     return max(seconds, 0.0) * shares[step] / sum(sharing)
 
 
+def share_of_search(run: Run) -> float:
+    """Return the seconds of the first search: its share without measuring encoders, which is at most half of it."""
+    share = share_of(run, "search")
+    return max(share / 2, share - MEASURED * run.speed["measured"])
+
+
 def seconds_of_last(run: Run, step: str) -> float:
     """Estimate the cost of a step in `LAST`."""
-    speed, distilled = run.speed, min(MAX_DISTILLED, len(run.inputs.texts))
+    speed, fitted, distilled = run.speed, int(run.plan["fitted"]), min(MAX_DISTILLED, len(run.inputs.texts))
     costs = {
-        "encoder": ENCODER_PASSES * run.plan["fitted"] * speed["seconds"] + ENCODER_SECONDS,
+        "encoder": ENCODER_PASSES * fitted * speed["seconds"] + ENCODER_SECONDS,
         "static": STATIC_PASSES * distilled * speed["seconds"] + STATIC_SECONDS,
         "graph": GRAPH_SECONDS,
     }
-    return float(costs[step] + speed["measured"] + speed["tested"])
+    return costs[step] + speed["measured"] + speed["tested"]
 
 
 def plan_search(run: Run, seconds: float) -> dict[str, Any]:
     """Plan the largest space that can be searched in `seconds`, or the smallest space on fewer texts or labels.
 
     Returns:
-        `space`, number of `texts` and `units`; `share`, the seconds given; `expected`, the cost by `Run.speed` alone.
+        `space`, number of `texts` and `units`; `share`, the seconds given; `expected`, the cost by `Run.speed` alone;
+        `missing`, what a longer search would add; `missing_seconds`, its cost.
     """
-    tasks, total = run.inputs.tasks, _texts_of_search(run)
-    spaces = ("static",) if run.capabilities.only_static else ("auto", "small", "heads", "tiny")
+    inputs, capabilities, total = run.inputs, run.capabilities, _texts_of_search(run)
+    spaces = ("static",) if capabilities.only_static else ("auto", "small", "heads", "tiny")
     for space in spaces:
         cost = _seconds_of_search(run, space)
         affordable = int(seconds / max(cost * run.pace, 1e-9))
@@ -98,23 +105,25 @@ def plan_search(run: Run, seconds: float) -> dict[str, Any]:
         if affordable >= least:
             break
     count = min(total, max(affordable, least))
-    units = max(50, sum(task.units for task in tasks) * count // total) if tasks and count < total else None
-    searched, missing = f"{space!r} on {f'{units} labels' if units else f'{count} texts'}", None
+    units = sum(task.units for task in inputs.tasks)
+    sampled = max(50, units * count // total) if inputs.tasks and count < total else None
+    text = f"search the space {space!r} on {f'{sampled} labels' if sampled else f'{count} texts'}"
+    planned = {"space": space, "texts": count, "units": sampled, "text": text, "why": ""}
+    planned |= {"share": seconds, "expected": cost * count}
+    missing, largest = "", _seconds_of_search(run, spaces[0]) * total
     if (space, count) != (spaces[0], total):
-        everything = "all labels" if tasks else f"{total} texts"
-        text = f"a search of the space {spaces[0]!r} on {everything} instead of {searched}"
-        missing = (text, _seconds_of_search(run, spaces[0]) * total * run.pace)
-    values = {"space": space, "texts": count, "units": units, "share": seconds, "expected": cost * count}
-    return {**_planned(f"search the space {searched}", missing=missing), **values}
+        data = "all labels" if inputs.tasks else f"{total} texts"
+        missing = f"a search of the space {spaces[0]!r} on {data} instead of {text.removeprefix('search the space ')}"
+    return {**planned, "missing": missing, "missing_seconds": largest * run.pace if missing else 0.0}
 
 
 def plan_larger_search(run: Run, seconds: float) -> dict[str, Any]:
     """Plan a search in `seconds`; `why` is the reason if it would be hardly larger than the last one."""
     larger = plan_search(run, max(seconds, 0.0))
     before, after = (_seconds_of_search(run, plan["space"]) * plan["texts"] for plan in (run.searched, larger))
-    if not run.searched["missing"]:
-        return {**larger, "why": "all recipes were searched on all data"}
-    return {**larger, "why": "there is no time for a larger search" if after < LARGER * before else ""}
+    complete = not run.searched["missing"]
+    why = "all recipes were searched on all data" if complete else "there is no time for a larger search"
+    return {**larger, "why": why if complete or after < LARGER * before else ""}
 
 
 def _texts_of_search(run: Run) -> int:
@@ -144,12 +153,11 @@ def plan_timing(run: Run) -> dict[str, Any]:
 
     The estimate from encoding is rough, so it only decides about this test, not about the training.
     """
-    step_seconds, left, why = run.speed["step"], share_of(run, "train"), ""
+    step_seconds, left = run.speed["step"], share_of(run, "train")
     steps = min(TIMED_STEPS, max(MIN_TIMED, int(TIMED_SHARE * left / max(step_seconds, 1e-9))))
-    if steps * step_seconds > left:
-        why = f"{steps} steps of training would take about {duration(steps * step_seconds)}, but {_left(left)}"
-    missing = ("training", MIN_STEPS * step_seconds) if why else None
-    return {**_planned(f"time {steps} steps of training", why, missing), "steps": steps}
+    why = f"{steps} steps of training would take about {duration(steps * step_seconds)}, but {_left(left)}"
+    planned = {"steps": steps, "text": f"time {steps} steps of training", "why": ""}
+    return {**planned, "why": why if steps * step_seconds > left else "", "missing_seconds": MIN_STEPS * step_seconds}
 
 
 def plan_trials(run: Run, step_seconds: float) -> dict[str, Any]:
@@ -157,47 +165,62 @@ def plan_trials(run: Run, step_seconds: float) -> dict[str, Any]:
     speed, settings, seconds = run.speed, run.plan["candidates"], share_of(run, "trials")
     if seconds * SHARES["train"] / SHARES["trials"] < MIN_STEPS * step_seconds:
         seconds = 0.0  # training needs the time
-    schedules = []
-    for count, scale in product(TRIALS, (2, 1)):
-        if count <= 2 * len(settings):
-            rungs = [scale * rung for rung in RUNGS[: count.bit_length() - 1]]
-            running = [max(1, min(count, len(settings)) >> halvings) for halvings in range(len(rungs))]
-            cost = np.dot(running, np.diff([0, *rungs])) * step_seconds + sum(running) * speed["measured"]
-            schedules.append((float(cost), count, rungs))
-    _, count, rungs = next((schedule for schedule in schedules if schedule[0] <= seconds), (0.0, 1, []))
-    tried, largest, missing = settings[:count], min(TRIALS[0], len(settings)), None
-    text = f"{len(tried)} training settings, the better half of them for up to {max(rungs, default=0)} steps"
-    if len(tried) < largest:
-        missing = (f"trials of {largest} training settings instead of {len(tried)}", schedules[1][0])
-    return {**_planned(text if rungs else "no time for trials", missing=missing), "settings": tried, "rungs": rungs}
+    scales = [*product(TRIALS, (2, 1)), (1, 0)]
+    schedules = [(count, [scale * rung for rung in RUNGS[: count.bit_length() - 1]]) for count, scale in scales]
+    costs = []
+    for count, rungs in schedules:
+        running = [max(1, min(count, len(settings)) >> halvings) for halvings in range(len(rungs))]
+        cost = np.dot(running, np.diff([0, *rungs])) * step_seconds + sum(running) * speed["measured"]
+        costs.append(float(cost) if count <= 2 * len(settings) else math.inf)
+    chosen = next(number for number, cost in enumerate(costs) if cost <= seconds)  # the last one costs nothing
+    (count, rungs), largest = schedules[chosen], min(TRIALS[0], len(settings))
+    text = f"{len(settings[:count])} training settings, the better half of them for up to {max(rungs, default=0)} steps"
+    missing = ""
+    if len(settings[:count]) < largest:
+        missing = f"trials of {largest} training settings instead of {len(settings[:count])}"
+    return {
+        "settings": settings[:count],
+        "rungs": rungs,
+        "text": text if rungs else "no time for trials",
+        "why": "",
+        "missing": missing,
+        "missing_seconds": next(cost for cost in costs[1::2] if cost < math.inf) if missing else 0.0,
+    }
 
 
-def plan_train(run: Run, before: Mapping[str, Any], most: int) -> dict[str, Any]:
+def plan_train(run: Run, step_seconds: float, done: int, most: int, every: int) -> dict[str, Any]:
     """Plan how far to train in the next round; `why` is the reason if there is no time for more steps.
 
     Args:
-        before: of earlier rounds, the number of `steps`, `step_seconds`, and `every`, 0 before the first round.
+        step_seconds: seconds per step, as measured before.
+        done: steps of earlier rounds.
         most: steps after which this training ends.
+        every: steps between the validations of earlier rounds; 0 in the first round.
 
     Returns:
         `steps`, with those of earlier rounds, of which `new` ones; `every`, steps between validations.
     """
     speed, seconds = run.speed, share_of(run, "train")
-    done, step_seconds, every = before["steps"], before["step_seconds"], before["every"]
     search = _seconds_of_search(run, "auto") * _texts_of_search(run) * run.pace
     seconds -= min(search, SEARCH_SHARE * seconds) + 2 * speed["measured"] + speed["tested"]
     validated = speed["measured"] if run.inputs.tasks else 0.0  # labels compare checkpoints
     if not every:
         validations = int(min(MAX_VALIDATIONS, max(2.0, VALIDATION_SHARE * seconds / max(speed["measured"], 1e-9))))
-        affordable = int((seconds - validations * validated) / max(step_seconds, 1e-9))
-        every = max(4, -(-max(1, min(most, affordable)) // validations))
+        affordable = (seconds - validations * validated) / max(step_seconds, 1e-9)
+        every = max(4, -(-max(1, min(most, int(affordable))) // validations))
     affordable = max(0, int(seconds / max(step_seconds + validated / every, 1e-9)))
-    minimum, more, why = (MIN_FURTHER, "more ", "") if done else (MIN_STEPS, "", "")
-    further = min(most - done, max(minimum, affordable if affordable <= MIN_STEPS else int(ROUND * affordable)))
-    if affordable < min(minimum, most - done):
-        why = f"{minimum} {more}steps would take {minimum * step_seconds:.0f} s, but {_left(seconds)}"
-    values = {"steps": done + further, "new": further, "every": every}
-    return {**_planned(f"{further} {more}contrastive steps", why), **values}
+    minimum = MIN_FURTHER if done else MIN_STEPS
+    part = affordable if affordable <= MIN_STEPS else int(ROUND * affordable)
+    further = min(most - done, max(minimum, part))
+    text = f"{further} {'more ' if done else ''}contrastive steps"
+    why = f"{minimum} {'more ' if done else ''}steps would take {minimum * step_seconds:.0f} s, but {_left(seconds)}"
+    return {
+        "steps": done + further,
+        "new": further,
+        "every": every,
+        "text": text,
+        "why": why if affordable < min(minimum, most - done) else "",
+    }
 
 
 def usual_steps(run: Run) -> int:
@@ -211,29 +234,31 @@ def plan_encoder(run: Run) -> dict[str, Any]:
     measuring = run.speed["measured"] + run.speed["tested"] + ENCODER_SECONDS
     affordable = (share_of(run, "encoder") - measuring) / max(ENCODER_PASSES * run.speed["seconds"], 1e-9)
     count = max(run.plan["fitted"], min(MAX_FITTED, len(run.inputs.texts), int(affordable)))
-    return {**_planned(f"fit on {count} texts"), "texts": count}
+    return {"texts": count, "text": f"fit on {count} texts", "why": ""}
 
 
 def plan_static(run: Run) -> dict[str, Any]:
     """Plan the number of texts for static tables; `why` is the reason if even the minimum does not fit the budget."""
-    speed, most, seconds = run.speed, min(MAX_DISTILLED, len(run.inputs.texts)), share_of(run, "static")
-    per_text = STATIC_PASSES * speed["seconds"]
+    speed, most, words = run.speed, min(MAX_DISTILLED, len(run.inputs.texts)), len(run.model.tokenizer)
+    per_text, seconds = STATIC_PASSES * speed["seconds"], share_of(run, "static")
     count = int(min(most, max(MIN_SEARCH_TEXTS, (seconds - STATIC_SECONDS) / max(per_text, 1e-9))))
-    alone = len(run.model.tokenizer) * speed["seconds"] * min(1.0, 3 / max(speed["tokens"], 1.0))  # [CLS] token [SEP]
-    cost = count * per_text + STATIC_SECONDS
-    why, missing = reason_to_skip(run, cost), None
-    if why:
-        missing = ("a static table", cost)
-    elif count < most:
-        missing = (f"a static table from {most} texts instead of {count}", (most - count) * per_text)
+    alone = words * speed["seconds"] * min(1.0, 3 / max(speed["tokens"], 1.0))  # [CLS] token [SEP]
     unseen = "alone" if alone <= ALONE_SHARE * run.settings["seconds"] else "static"
-    return {**_planned(f"distil static tables from {count} texts", why, missing), "texts": count, "unseen": unseen}
+    why, text = reason_to_skip(run, count * per_text + STATIC_SECONDS), f"distil static tables from {count} texts"
+    planned = {"texts": count, "unseen": unseen, "text": text, "why": why, "missing": "", "missing_seconds": 0.0}
+    if why:
+        planned |= {"missing": "a static table", "missing_seconds": count * per_text + STATIC_SECONDS}
+    elif count < most:
+        missing = f"a static table from {most} texts instead of {count}"
+        planned |= {"missing": missing, "missing_seconds": (most - count) * per_text}
+    return planned
 
 
 def plan_graph(run: Run) -> dict[str, Any]:
     """Plan the graph; `why` is the reason if it does not fit the remaining budget."""
     why = reason_to_skip(run, GRAPH_SECONDS)
-    return _planned(f"compile a graph for {run.plan['engine']}", why, ("a graph", GRAPH_SECONDS) if why else None)
+    missing = {"missing": "a graph" if why else "", "missing_seconds": GRAPH_SECONDS if why else 0.0}
+    return {"text": f"compile a graph for {run.plan['engine']}", "why": why, **missing}
 
 
 def reason_to_skip(run: Run, seconds: float) -> str:
@@ -244,8 +269,3 @@ def reason_to_skip(run: Run, seconds: float) -> str:
 
 def _left(seconds: float) -> str:
     return f"only {max(seconds, 0.0):.0f} s of the budget were left"
-
-
-def _planned(text: str, why: str = "", missing: tuple[str, float] | None = None) -> dict[str, Any]:
-    """Return a plan as text, why the step is skipped, and what more time would add, with its seconds."""
-    return {"text": text, "why": why, "missing": missing}

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import stats
 from sentence_transformers import SentenceTransformer
 
 from essent._core import machine
@@ -110,10 +110,12 @@ def read_inputs(
         )
     if removed := len(distinct) - len(remaining):
         notes.append(f"{removed} of the {len(distinct)} texts are also in the tests and are excluded.")
+    is_held_out = np.zeros(len(remaining), dtype=bool)
     count = min(MAX_HELD_OUT, round(HELD_OUT * len(remaining)))
-    rows = {*np.random.default_rng(seed).permutation(len(remaining))[:count].tolist()}
-    learned = tuple(text for row, text in enumerate(remaining) if row not in rows)
-    unlearned = tuple(remaining[row] for row in sorted(rows))
+    is_held_out[np.random.default_rng(seed).permutation(len(remaining))[:count]] = True
+    learned, unlearned = (
+        tuple(text for text, held in zip(remaining, is_held_out, strict=True) if held == kind) for kind in (False, True)
+    )
     return Inputs(learned, unlearned, tuple(tasks), tuple(check.task for check in checked), tuple(notes))
 
 
@@ -176,15 +178,18 @@ class Metric:
             if smaller.units < task.units
         ]
         self.measured: dict[str, LabeledTask] = {f"data{number}": task for number, task in enumerate(self.tasks)}
-        self.by_agreement, self.by = False, _name_of(self.tasks)
-        if not self.by_labels and criterion != TEACHER:
-            self.by_agreement, self.by = True, AGREEMENT
-        elif not self.by_labels:
-            self.by = f"{criterion} (without labels)"
+        self.by_agreement = not self.by_labels and criterion != TEACHER
+        if not self.by_labels and not self.by_agreement:
             count = max(min(len(inputs.held_out), max_texts // 3), MIN_PAIRED)
             self.teacher = Teacher.of([*inputs.held_out, *inputs.texts][:count], (), seed)
-            self.paired_texts = f"{count} texts, {min(count, len(inputs.held_out))} of them held out"
+            learned = max(0, count - len(inputs.held_out))
+            self.paired_texts = (
+                f"{count} texts, {learned} of them not held out" if learned else f"{count} held-out texts"
+            )
             self.measured["pairs"] = PairTask("pairs", tuple(Pair(a, b, 0.0, None) for a, b in self.teacher.pairs))
+        self.by = _name_of(self.tasks) if self.by_labels else f"{criterion} (without labels)"
+        if self.by_agreement:
+            self.by = AGREEMENT
         self.test_name = _name_of(self.tests)
         self.held_out = list(inputs.held_out[: max(MIN_HELD_OUT, max_texts // 3)])
         pairs = np.random.default_rng(seed).integers(0, len(self.held_out), (2, RANDOM_PAIRS))
@@ -249,17 +254,16 @@ class Metric:
 
     def score(self, name: str, *, test: bool = False) -> float:
         """Return an encoder's score ×100 by the labels or the criterion, or on the tests, which no choice reads."""
+        if self.by_agreement and not test:
+            return self.agreement(self.own, name)
         if test or self.by_labels:
             data_sets = self._scored(name, test)
             return float(mean_of_data_sets(data_sets, [data_set.scores() for data_set in data_sets])[0])
-        if self.by_agreement:
-            return self.agreement(self.own, name)
         return float(100 * self._fitted_teacher().scores(self.evidence[name]["pairs"][None])[0])
 
     def with_interval(self, name: str, *, test: bool = False) -> tuple[float, float, float]:
-        """Return an encoder's score with its 95 % interval; an agreement has none."""
-        ends = (math.nan, math.nan) if self.by_agreement and not test else interval(self._draws(name, test))
-        return (self.score(name, test=test), *ends)
+        """Return an encoder's score with its 95 % interval."""
+        return (self.score(name, test=test), *interval(self._draws(name, test)))
 
     def difference(self, first: str, second: str) -> tuple[float, float, float]:
         """Return the first encoder's score minus the second's, with its paired 95 % interval."""
@@ -268,14 +272,33 @@ class Metric:
 
     def agreement(self, first: str, second: str) -> float:
         """Return Spearman ×100 between two encoders' cosines of random pairs of held-out texts."""
-        return rank_agreement(*(self.evidence[name]["cosines"].astype(np.float64) for name in (first, second)))
+        cosines, others = (self.evidence[name]["cosines"].astype(np.float64) for name in (first, second))
+        return rank_agreement(cosines, others)
 
     def _draws(self, name: str, test: bool = False) -> np.ndarray:
-        """Return an encoder's scores on bootstrap draws of the labels or pairs; the draws are the same for all."""
+        """Return an encoder's scores on bootstrap draws of the labels; the draws are the same for all encoders."""
         if test or self.by_labels:
             draws: np.ndarray = draws_of(self._scored(name, test), [name], self.seed)[0]
             return draws
-        draws = 100 * self._fitted_teacher().bootstrap(self.evidence[name]["pairs"][None], self.seed, DRAWS)[0]
+        if self.by_agreement:
+            return self._draws_of_agreement(name)
+        return np.asarray(
+            100 * self._fitted_teacher().bootstrap(self.evidence[name]["pairs"][None], self.seed, DRAWS)[0]
+        )
+
+    def _draws_of_agreement(self, name: str) -> np.ndarray:
+        """Return the agreement with the chosen encoder on bootstrap draws of the held-out texts."""
+        first, second = self._random_pairs
+        counts = np.random.default_rng(self.seed).multinomial(
+            len(self.held_out), np.full(len(self.held_out), 1 / len(self.held_out)), DRAWS
+        )
+        own, other = (stats.rankdata(self.evidence[key]["cosines"].round(6)) for key in (self.own, name))
+        draws = np.empty(DRAWS)
+        for number, drawn in enumerate(counts):
+            weights = drawn[first] * drawn[second]  # pairs of texts that were both drawn
+            covariance = np.cov(own, other, fweights=weights)
+            variances = covariance.diagonal().prod()
+            draws[number] = 100 * covariance[0, 1] / np.sqrt(variances) if variances > 0 else np.nan
         return draws
 
     def _scored(self, name: str, test: bool) -> list[Scored]:

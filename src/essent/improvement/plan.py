@@ -70,35 +70,36 @@ def make_plan(shell: SentenceTransformer, inputs: Inputs, budget: float, seed: i
         training step; training settings as `candidates`; the model's `capabilities` and its `own`
         recipe.
     """
-    encoder, criterion, dimensions = Encoder(shell), CRITERIA[use], int(shell.get_embedding_dimension() or 1)
-    capabilities = capabilities_of(encoder.module.backbone)
+    encoder, criterion = Encoder(shell), CRITERIA[use]
+    capabilities, recipe = capabilities_of(encoder.module.backbone), str(encoder.recipe)
     seconds, tokens = time_texts(encoder, [*inputs.texts, *inputs.held_out])
     sizes = [int(max(MIN_MEASURED, share * budget / max(seconds, 1e-9))) for share in (MEASURE_SHARE, TEST_SHARE)]
-    speed = Metric(inputs, seed, *sizes, criterion=criterion).speed(dimensions, seconds)
+    speed = Metric(inputs, seed, *sizes, criterion=criterion).speed(int(shell.get_embedding_dimension() or 0), seconds)
     if not inputs.tasks and criterion == TOPICS:
-        speed["scoring"] = time_topics(inputs.texts[:MAX_TEXTS], dimensions, seed)
+        speed["scoring"] = time_topics(inputs.texts[:MAX_TEXTS], int(shell.get_embedding_dimension() or 1), seed)
     batch = min(BATCH, len(inputs.texts) // 2)
     speed["step"] = PASSES_PER_STEP * 2 * batch * seconds * min(1.0, TRAINED_TOKENS / max(tokens, 1.0))
-    static, settings, why = capabilities.only_static, list[dict[str, Any]](), ""
-    if not static:
-        settings = candidates(capabilities, has_dropout(encoder), len(inputs.texts), seed)
+    settings = (
+        [] if capabilities.only_static else candidates(capabilities, has_dropout(encoder), len(inputs.texts), seed)
+    )
+    engine = next((name for name, libraries in ENGINES.items() if all(map(find_spec, libraries))), None)
+    why = ""
     if not inputs.tasks and use != SIMILARITY:
         why = "no criterion without labels shows whether training helps this use"
-    elif static:
+    elif capabilities.only_static:
         why = "the model is static"
     elif missing := next((name for name in ("accelerate", "datasets") if find_spec(name) is None), None):
         why = f'{missing!r} is not installed: pip install "essent[train]"'
     elif not settings:
         why = "it has neither dropout nor a mask token, so both views of a text would be equal"
-    engine = next((name for name, libraries in ENGINES.items() if all(map(find_spec, libraries))), None)
-    no_graph = static or engine is None or shell.device.type != "cpu"
-    absent = {"trials": why, "train": why, "static": static, "graph": no_graph}
+    absent = {"trials": why, "train": why, "static": capabilities.only_static, "graph": capabilities.only_static}
+    absent["graph"] = absent["graph"] or engine is None or shell.device.type != "cpu"
     fitted = max(MIN_FITTED, FIT_SHARE * budget / max(2 * seconds, 1e-9))
     return {
         "steps": [name for name in SHARES if not absent.get(name)],
         "why": why,
-        "own": str(encoder.recipe),
-        "baseline": "static" if static else "mean",  # every gain is relative to it
+        "own": recipe,
+        "baseline": "static" if capabilities.only_static else "mean",  # every gain is relative to it
         "capabilities": asdict(capabilities),
         "speed": {"seconds": seconds, "tokens": tokens, **speed},
         "measured": sizes,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from essent._core import machine
 from essent.encoder.encoder import Encoder
 from essent.errors import InputError
-from essent.improvement.budget import MEASURED, plan_larger_search, plan_search, share_of
+from essent.improvement.budget import plan_larger_search, plan_search, share_of, share_of_search
 from essent.improvement.metric import subsample
 from essent.improvement.plan import space_of, time_texts
 from essent.recipe.recipe import Recipe
@@ -29,18 +29,16 @@ def choose_recipe(run: Run) -> bool:
     A search that was planned too small is repeated on more recipes or texts, within its share; if no recipe gains, with
     all the time that is left, since the model is then not trained.
     """
-    share = share_of(run, "search")
-    seconds = max(share / 2, share - MEASURED * run.speed["measured"])  # without measuring encoders
-    planned = run.decide("search", partial(plan_search, run, seconds))
+    planned = run.decide("search", lambda: plan_search(run, share_of_search(run)))
     search = choose_by_search(run, "search", planned)
-    trains = search["gains"] and "train" in run.steps
-    seconds = planned["share"] - search["seconds"] if trains else share_of(run, "search", trained=False)
-    return search_larger(run, "search again", seconds)
+    if search["gains"] and "train" in run.steps:
+        return search_larger(run, "search again", planned["share"] - search["seconds"])
+    return search_larger(run, "search again", share_of(run, "search", trained=False))
 
 
 def search_larger(run: Run, name: str, seconds: float) -> bool:
     """Search again if the search in `seconds` is larger than the last one; return whether a recipe gains."""
-    planned = run.decide(name, partial(plan_larger_search, run, seconds))
+    planned = run.decide(name, lambda: plan_larger_search(run, seconds))
     if not planned["why"]:
         choose_by_search(run, name, planned)
     return bool(run.searched["gains"])
@@ -50,7 +48,7 @@ def choose_by_search(run: Run, name: str, planned: Mapping[str, Any]) -> dict[st
     """Search, and choose the best recipe if it gains."""
     search = run.step(name, partial(search_step, planned=planned))
     run.searched = {**planned, **search, "gains": search["gains"] or run.searched.get("gains", False)}
-    run.missing["search"] = planned["missing"]
+    run.missing["search"] = (planned["missing"], planned["missing_seconds"])
     best, before = search["name"], run.choice
     if run.metric.by_agreement:  # the criterion compared the recipes of this search, the largest so far
         run.choice = run.metric.own = best if search["gains"] else run.plan["own"]
@@ -76,14 +74,14 @@ def search_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str,
     new, began = len({*names} - {*run.metric.evidence}), machine.elapsed()
     run.measure(*names)
     measured = (machine.elapsed() - began) / new if new else run.speed["measured"]
-    seconds, _ = time_texts(Encoder(run.shell()), run.inputs.texts, rounds=1)
-    ratio = seconds / max(run.plan["speed"]["seconds"], 1e-9)
+    ratio = time_again(run)
     run.measure_references(run.shell(), "given")
-    began = machine.elapsed()
+    expected, searched = planned["expected"], machine.elapsed()
     board = search(run, planned, None, folder)
-    searched, expected = machine.elapsed() - began, planned["expected"] * ratio / run.ratio
+    searched = machine.elapsed() - searched
+    run.measure(str(board.best))
+    expected *= ratio / run.ratio  # was expected at the earlier speed
     best, own = str(board.best), run.plan["own"]
-    run.measure(best)
     gains = best not in board.baselines  # False too if the leader is itself a baseline
     if run.metric.by_agreement:
         gains = best != own and board.find(best).scores[TOPICS] - board.find(own).scores[TOPICS] >= MIN_LEAD
@@ -101,19 +99,26 @@ def search_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str,
 
 def held_out_lead(run: Run, best: str) -> float | None:
     """Return a recipe's lead over the model's own pooling on held-out texts; None if these cannot be measured."""
-    own, settings = run.plan["own"], {name: run.settings[name] for name in ("use", "seed")}
+    texts, own, settings = list(run.inputs.held_out), run.plan["own"], run.settings
+    space, baselines = Space(named=(best,)), (own,)
     try:
         board = search_recipes(
-            run.shell(), list(run.inputs.held_out), Space(named=(best,)), baselines=(own,), **settings
+            run.shell(), texts, space, use=settings["use"], baselines=baselines, seed=settings["seed"]
         )
     except InputError:  # too few texts, or texts that share no words
         return None
     return board.find(best).scores[TOPICS] - board.find(own).scores[TOPICS]
 
 
+def time_again(run: Run) -> float:
+    """Return the ratio of the seconds per text to those of the plan."""
+    seconds, _ = time_texts(Encoder(run.shell()), run.inputs.texts, rounds=1)
+    return seconds / max(float(run.plan["speed"]["seconds"]), 1e-9)
+
+
 def search(run: Run, planned: Mapping[str, Any], trained: Path | None, folder: Path) -> Leaderboard:
     """Search recipes on the model, or on the trained model if its folder is passed."""
-    compared = (run.plan["baseline"], *(() if run.plan["baseline"] == "static" else ("first-last",)), run.plan["own"])
+    baselines = [run.plan["baseline"], *([] if run.plan["baseline"] == "static" else ["first-last"]), run.plan["own"]]
     tasks = subsample(run.inputs.tasks, planned["units"], run.settings["seed"])
     data: Any = tasks[0] if len(tasks) == 1 else tasks or list(run.inputs.texts[: planned["texts"]])
     return search_recipes(
@@ -121,7 +126,7 @@ def search(run: Run, planned: Mapping[str, Any], trained: Path | None, folder: P
         data,
         space_of(planned["space"]),
         use=None if tasks else run.settings["use"],
-        baselines=tuple(dict.fromkeys(compared)),
+        baselines=tuple(dict.fromkeys(baselines)),
         seed=run.settings["seed"],
         work=folder / "search",
         progress=run.progress,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ from essent.engine.files import load as load_graph
 from essent.errors import EngineError, InputError
 from essent.improvement.metric import AGREEMENT
 from essent.improvement.summary import overview_of
-from essent.recipe.shaping.affine import Affine
+from essent.recipe.shaping.affine import AffineShaper
 from essent.static.distillation import collect, make_encoder
 from essent.static.gather import Settings as PassSettings
 from essent.static.table import Choice, Material
@@ -181,19 +183,25 @@ def encoder(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any
 def static(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
     """Distil static tables from the encoder; save the best or, for the goal size, its smallest good form."""
     metric, texts = run.metric, list(run.inputs.texts[: planned["texts"]])
-    source, shell = Encoder(str(run.journal.output / ENCODER)), run.shell(run.model_of(run.choice))
-    settings = PassSettings(unseen=planned["unseen"])
-    averages, _ = collect(shell, texts, layers=["L"], teacher="mean", settings=settings, score=False)
-    materials = {"": averages, "taught by the encoder, ": _imitating(averages, source, texts)}
+    source = Encoder(str(run.journal.output / ENCODER))
+    averages, _ = collect(
+        run.shell(run.model_of(run.choice)),
+        texts,
+        layers=["L"],
+        teacher="mean",
+        settings=PassSettings(unseen=planned["unseen"]),
+        score=False,
+    )
+    make_table = partial(make_encoder, score=False)
     tables = {
-        f"static, {teacher}{choice}": make_encoder(material, choice, score=False)
-        for teacher, material in materials.items()
+        f"static, {teacher}{choice}": make_table(material, choice)
+        for teacher, material in (("", averages), ("taught by the encoder, ", _imitating(averages, source, texts)))
         for choice in TABLES
     }
     for name, table in tables.items():
         metric.evidence[name] = metric.measure(table.encoder, tests=False)
     best = max(tables, key=lambda name: (round(metric.score(name), 1), metric.agreement(ENCODER, name)))
-    make = partial(make_encoder, tables[best].material, tables[best].choice, score=False, dtype="int8")
+    make = partial(make_table, tables[best].material, tables[best].choice, dtype="int8")
     width = int(tables[best].encoder.get_embedding_dimension() or 0)
     forms = {best: tables[best].encoder, f"{best}, int8": make().encoder}
     for size in (width // divisor for divisor in SMALLER if width // divisor >= 8):
@@ -211,14 +219,21 @@ def static(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]
 
 def _imitating(averages: Material, source: Encoder, texts: list[str]) -> Material:
     """Return the material of tables that imitate an encoder: its vectors, and the averages with its shaping."""
-    tables, steps = dict(averages.contexts.tables), source.module.chain.folded()
-    if steps and isinstance(affine := steps[0], Affine) and len(steps) <= 2:  # the last one normalizes
-        for layer, table in tables.items():
-            tables[layer] = ((table - affine.mean) @ affine.matrix + affine.offset).astype(np.float32)
+    chain, tables = source.module.chain, dict(averages.contexts.tables)
+    steps = list(takewhile(lambda step: isinstance(step, AffineShaper), chain.steps))
+    if steps and len(steps) + 1 >= len(chain.steps):  # all steps except the last, which normalizes
+        affine = type(chain)(steps).as_affine()
+        assert affine is not None  # noqa: S101
+        tables = {
+            layer: ((table - affine.mean) @ affine.matrix + affine.offset).astype(np.float32)
+            for layer, table in tables.items()
+        }
     vectors = np.asarray(source.encode(texts, show_progress_bar=False), np.float32)  # (N,D)
     if any(table.shape[1] != vectors.shape[1] for table in tables.values()):
         return averages
-    return replace(averages, contexts=replace(averages.contexts, tables=tables), vectors=vectors, fits={})
+    return replace(
+        averages, contexts=replace(averages.contexts, tables=tables), vectors=vectors, fits={}, held_out=None
+    )
 
 
 def graph(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
@@ -245,13 +260,12 @@ def _save(run: Run, encoder: Encoder, name: str, texts: list[str]) -> Path:
             break
         except InputError as error:  # too few labelled matches, or a similarity other than the cosine
             run.note(f"Similarities: {error}")
-    metric, figures = run.metric, "{}: {:.2f} [{:.2f}, {:.2f}]"
-    lines = [f"`essent improve` on {len(run.inputs.texts):,} texts, measured by {metric.by}."]
-    if not metric.by_agreement:
-        recipes = dict.fromkeys([run.plan["own"], run.choice])
-        lines += [figures.format(f"`{recipe}`", *metric.with_interval(recipe)) for recipe in recipes]
-    if metric.tests:
-        lines.append(figures.format(f"On the test ({metric.test_name})", *metric.with_interval(run.choice, test=True)))
+    lines = [f"`essent improve` on {len(run.inputs.texts):,} texts, measured by {run.metric.by}."]
+    for recipe in dict.fromkeys([run.plan["own"], run.choice]) if not run.metric.by_agreement else ():
+        lines.append("`{}`: {:.2f} [{:.2f}, {:.2f}]".format(recipe, *run.metric.with_interval(recipe)))
+    if run.metric.tests:
+        figures = "{:.2f} [{:.2f}, {:.2f}]".format(*run.metric.with_interval(run.choice, test=True))
+        lines.append(f"On the test ({run.metric.test_name}): {figures}")
     if encoder.calibration is not None:
         lines.append(f"Calibrated similarity: {encoder.calibration}.")
     encoder.chosen = tuple(lines)
@@ -262,14 +276,16 @@ def _save(run: Run, encoder: Encoder, name: str, texts: list[str]) -> Path:
 
 def _figures(run: Run, encoder: Any, folder: Path, measured: list[str]) -> dict[str, Any]:
     """Return agreement with the encoder, texts per second (median of rounds on held-out texts), bytes on disk."""
-    texts, times = list(run.inputs.held_out[:TIMED_TEXTS]), []
-    for _ in range(TIMED_ROUNDS + 1):
-        times.append(machine.elapsed())
+    texts = list(run.inputs.held_out[:TIMED_TEXTS])
+    encoder.encode(texts[:16], show_progress_bar=False)
+    seconds = []
+    for _ in range(TIMED_ROUNDS):
+        began = machine.elapsed()
         encoder.encode(texts, show_progress_bar=False)
-    times.append(machine.elapsed())
+        seconds.append(machine.elapsed() - began)
     return {
         "agreement": {name: run.metric.agreement(ENCODER, name) for name in measured},
-        "texts_per_second": len(texts) / float(np.median(np.diff(times[1:]))),  # without the first round
+        "texts_per_second": len(texts) / statistics.median(seconds),
         "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
     }
 
@@ -280,13 +296,18 @@ def _figures(run: Run, encoder: Any, folder: Path, measured: list[str]) -> dict[
 def collect_results(run: Run) -> Improved:
     """Return the results of a finished run."""
     metric, own, spent = run.metric, run.plan["own"], run.journal.spent
-    entries = run.journal.entries.items()
-    steps = {name: values for name, values in entries if name not in ("identity", "plan") and "plan of" not in name}
+    steps = {
+        name: values
+        for name, values in run.journal.entries.items()
+        if name not in ("identity", "plan") and not name.startswith("plan of")
+    }
     outputs: dict[str, Output] = {}
     for step in (ENCODER, STATIC, GRAPH):
-        values = steps.get(step, {})
-        run.notes.append(values.get("why", ""))
-        for name, agreement in values.get("agreement", {}).items():
+        values = steps.get(step, {"agreement": {}})
+        if "why" in values:
+            run.notes.append(values["why"])
+            continue
+        for name, agreement in values["agreement"].items():
             figures = (values["texts_per_second"], values["bytes"]) if name == step else ()
             test = metric.with_interval(name, test=True) if metric.tests else None
             outputs[name] = Output(name, *metric.with_interval(name), test, agreement, *figures)

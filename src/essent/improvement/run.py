@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import io
-import json
 import logging
 import shutil
 from collections.abc import Callable, Mapping
@@ -22,27 +21,27 @@ from typing import Any
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from essent._core import machine
-from essent._core.atomic import remove_leftovers, write_bytes, write_json
+from essent._core.atomic import write_bytes, write_json
 from essent._core.registry import did_you_mean
 from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.digests import digest_of_backbone
-from essent.errors import DataError, InputError, UnknownNameError
+from essent.errors import InputError, UnknownNameError
 from essent.improvement import results
 from essent.improvement.budget import plan_encoder, plan_graph, plan_static, share_of
+from essent.improvement.journal import Journal
 from essent.improvement.metric import Inputs, Metric, read_inputs
+from essent.improvement.page import write_page
 from essent.improvement.plan import make_plan, parse_budget
 from essent.improvement.recipes import choose_recipe, search_larger
 from essent.improvement.results import Gain, Improved, recipe_of
-from essent.improvement.summary import purpose, write_page
+from essent.improvement.summary import purpose
 from essent.improvement.training import train_if_better
 from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import load, open_model
 from essent.report.write import check_library
 from essent.selection.topics import TOPICS, Topics
 from essent.selection.use import CRITERIA, check_use, misfit, uses_of
-from essent.tasks.result import plain
 from essent.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -138,14 +137,12 @@ def improve(
     note(f"Measured by {metric.by}. The steps, with a budget of {budget}: {', '.join(plan['steps'])}.")
     try:
         improve_model(run)
-        for name, plan_step, step in (
-            ("encoder", plan_encoder, results.encoder),
-            ("static", plan_static, results.static),
-            ("graph", plan_graph, results.graph),
-        ):
+        planned = run.decide("encoder", partial(plan_encoder, run))
+        run.step("encoder", partial(results.encoder, planned=planned))
+        for name, plan_step, step in (("static", plan_static, results.static), ("graph", plan_graph, results.graph)):
             if name in run.steps:
                 planned = run.decide(name, partial(plan_step, run))
-                run.missing[name] = planned["missing"]
+                run.missing[name] = (planned["missing"], planned["missing_seconds"])
                 if planned["why"]:
                     run.notes.append(f"No {name} was made: {planned['why']}.")
                 else:
@@ -192,7 +189,7 @@ class Run:
         searched: plan and values of the last search on the given model, with the speeds that it measured.
         models: folders of trained models by name.
         untrained: why the model was not trained.
-        missing: per step, what more time would add, and its seconds; None if it adds nothing.
+        missing: per step, what more time would add, and its seconds.
         complete: sentences about steps for which more time adds nothing.
         gains: per step, the names of the new and the old encoder, and the fields of `Gain` except the points.
         notes: sentences that readers need to understand the scores.
@@ -210,7 +207,7 @@ class Run:
     searched: dict[str, Any] = field(default_factory=dict)
     models: dict[str, Path] = field(default_factory=dict)
     untrained: str = ""
-    missing: dict[str, tuple[str, float] | None] = field(default_factory=dict)
+    missing: dict[str, tuple[str, float]] = field(default_factory=dict)
     complete: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     gains: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
@@ -262,8 +259,9 @@ class Run:
     @property
     def speed(self) -> dict[str, float]:
         """The speeds of the plan, or as they were measured in the last search."""
-        speed = {name: value * (1.0 if name == "tokens" else self.ratio) for name, value in self.plan["speed"].items()}
-        return {**speed, "measured": self.searched.get("measured", self.plan["speed"]["measured"])}
+        speed, timed = dict(self.plan["speed"]), ("seconds", "scoring", "measured", "tested", "step")
+        scaled = {**speed, **{name: self.ratio * speed[name] for name in timed}}
+        return {**scaled, "measured": self.searched.get("measured", speed["measured"])}
 
     @property
     def ratio(self) -> float:
@@ -318,61 +316,3 @@ class Run:
         """Measure the reference recipes of the label-free criterion on a model; do nothing if there are labels."""
         if not self.metric.by_labels and not self.metric.by_agreement:
             self.metric.measure_references(shell, label, self.fit_texts, self.capabilities)
-
-
-# -- the journal ------------------------------------------------------------------------------------------------------
-
-WORK, FORMAT = ".work", 6
-
-
-class Journal:
-    """DIR/.work/journal.json: plan, decisions and the values of finished steps, each with its seconds.
-
-    Args:
-        output: DIR.
-        identity: model, data and settings as plain values; a run with the same values resumes here.
-
-    Raises:
-        DataError: DIR contains other files, or an improvement with another model, data or settings; names them.
-    """
-
-    def __init__(self, output: Path, identity: Mapping[str, Any], force: bool) -> None:
-        self.output, self.folder, self.path = output, output / WORK, output / WORK / "journal.json"
-        self.entries: dict[str, Any] = {"identity": json.loads(json.dumps({"format": FORMAT, **identity}))}
-        if output.exists() and not output.is_dir():
-            raise DataError(f"{output} is a file, but improve writes a folder. Choose another name.")
-        if force and self.path.is_file():
-            shutil.rmtree(self.folder)
-        elif self.path.is_file():
-            self._resume()
-        elif not force and output.is_dir() and any(entry.name != WORK for entry in output.iterdir()):
-            raise DataError(f"The folder {output} contains other files. Choose another folder.")
-        self._earlier = sum(entry["seconds"] for name, entry in self.entries.items() if name != "identity")
-        self._began = machine.elapsed()
-
-    def _resume(self) -> None:
-        for path in (self.path, *self.folder.glob("*.npz")):
-            remove_leftovers(path)
-        entries = json.loads(self.path.read_text("utf-8"))
-        before, current = entries["identity"], self.entries["identity"]
-        if changed := [name for name in current if before.get(name) != current[name]]:
-            differences = "; ".join(f"{name} was {before.get(name)!r} and is {current[name]!r}" for name in changed)
-            raise DataError(
-                f"Cannot resume in {self.output}: {differences}. Use the earlier settings to resume, another folder, "
-                "or --force (force=True) to start over."
-            )
-        self.entries = entries
-
-    @property
-    def spent(self) -> float:
-        """Seconds of the budget spent in this process and in finished steps of earlier ones."""
-        return float(self._earlier + machine.elapsed() - self._began)
-
-    def once(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the entry of a name, computed and written only if missing: a resumed run keeps all decisions."""
-        if name not in self.entries:
-            began = machine.elapsed()
-            values = compute()
-            self.entries[name] = plain({"seconds": round(machine.elapsed() - began, 2), **values})
-            write_json(self.path, self.entries, indent=1)
-        return dict(self.entries[name])

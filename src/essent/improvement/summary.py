@@ -1,30 +1,24 @@
-"""What an improvement reports: the lines about its worth, which come before any other figure, and its page."""
+"""What the results of an improvement are worth: the lines that come first, before any other figure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from essent.improvement.plan import SHARES
-from essent.report.parts import Column, Line, Number, Report, Section, Table, short_paths
-from essent.report.write import write_arranged
 from essent.selection.topics import MIN_LEAD, TOPICS
 from essent.selection.use import CRITERIA, RETRIEVAL, SIMILARITY, USE_OF, USES, described, uses_of
 from essent.selection.verdict_without_labels import NEAREST, RETRIEVAL_CASES, THRESHOLD, TOPICS_CASES, measured_cases
 from essent.tasks.base import LabeledTask
-from essent.tasks.result import library_versions, short_name
 
 if TYPE_CHECKING:
-    from essent.improvement.results import Improved
     from essent.improvement.run import Run
 
 FULL = 0.75  # share of the budget below which it is said why more was not used
 SLACK = 1.15  # of a suggested budget, for steps that take longer
-SETTINGS = ("model", "texts", "data", "test", "budget", "goal", "use", "seed", "recipe", "seconds")  # on the page
 SUGGESTED = (1, 2, 3, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720)  # minutes
 
 
@@ -139,12 +133,11 @@ def _unused(run: Run, spent: float) -> Iterator[str]:
     """Yield the share of the budget that was used, and what a larger one would add, or that nothing is left to do."""
     budget = run.settings["seconds"]
     used = f"{spent:.0f} of {budget:.0f} s" if budget < 120 else f"{spent / 60:.1f} of {budget / 60:.1f} minutes"
-    missing = {step: added for step, added in run.missing.items() if added}
+    missing = {step: added for step, added in run.missing.items() if added[0]}
     if missing:
         needed = spent + sum(seconds for _, seconds in missing.values())
-        if "search" in missing:  # the search has only its share
-            shared = sum(SHARES[name] for name in ("search", "trials", "train"))
-            needed = max(needed, missing["search"][1] * shared / SHARES["search"])
+        shared = sum(SHARES[name] for name in ("search", "trials", "train"))
+        needed = max(needed, missing["search"][1] * shared / SHARES["search"] if "search" in missing else 0.0)
         rest = " What is left is too short for more." if spent < FULL * budget else ""
         added = "; ".join(text for text, _ in missing.values())
         yield f"Used: {used}.{rest} A budget of about {suggested(SLACK * needed)} would add: {added}."
@@ -159,53 +152,3 @@ def suggested(seconds: float) -> str:
     """Return a budget of at least so many seconds, such as "20m" or "13h"."""
     minutes = next((minutes for minutes in SUGGESTED if 60 * minutes >= seconds), None)
     return f"{math.ceil(seconds / 3600)}h" if minutes is None else f"{minutes}m"
-
-
-# -- the page ---------------------------------------------------------------------------------------------------------
-
-
-def write_page(improved: Improved, path: Path) -> None:
-    """Write the report: quality, speed and size, the gain and duration of each step, and the settings."""
-    metadata, before_on_test = improved.metadata, improved.metadata["before_on_test"]
-
-    def row(name: str, score: Sequence[float], test: Sequence[float] | None, *others: float | None) -> Line:
-        return (name, Number(*score), *([Number(*test)] if test else []), *(map(Number, others)))
-
-    rows = [row("as it is", improved.before, before_on_test, None, None, None)]
-    for output in improved.results:
-        megabytes = None if output.bytes is None else output.bytes / 1e6
-        others = output.agreement, output.texts_per_second, megabytes
-        rows.append(row(output.name, (output.score, output.low, output.high), output.test, *others))
-    columns = (
-        Column("result", None),
-        Column(improved.by, 2, "higher"),
-        *([Column("on the test", 2, "higher")] if before_on_test else []),
-        Column("agrees with the encoder", 1),
-        Column("texts per second", 0, "higher"),
-        Column("MB", 1, "lower"),
-    )
-    caption = (
-        "Scores ×100 with their 95 % interval. Agreement: Spearman ×100 between the similarities of random pairs of "
-        "held-out texts. Speeds were measured on this machine, on texts of mixed length."
-    )
-    results = Table("Results", columns, rows, caption)
-    names = [Column(name, None) for name in ("step", "what it did", "retained")]
-    gains = []
-    for gain in improved.gains:
-        points, retained = Number(gain.difference, gain.low, gain.high), "yes" if gain.kept else "no"
-        gains.append((gain.step, gain.by, retained, points, Number(gain.seconds)))
-    caption = "Points gained over the best encoder before the step, paired, with their 95 % interval."
-    steps = [Table("Steps", (*names, Column("points"), Column("seconds", 0)), gains, caption)] if gains else []
-    durations = [(name, Number(values["seconds"])) for name, values in metadata["steps"].items()]
-    caption = f"Of a budget of {metadata['budget']}."
-    steps.append(Table("Time", (names[0], Column("seconds", 0)), durations, caption, folded=True))
-    values = {name: ", ".join(text) if isinstance(text := metadata[name], list) else str(text) for name in SETTINGS}
-    settings = [(name, short_paths(text)) for name, text in {**values, **library_versions()}.items()]
-    sections = (
-        Section("Quality, speed and size", (results,), notes=improved.notes),
-        Section("Gain of each step", steps),
-        Section("Settings and versions", (Table("Settings", (Column("name", None), Column("value", None)), settings),)),
-    )
-    title = f"{short_name(str(metadata['model']))}, improved"
-    subtitle = f"{metadata['texts'].partition(',')[0]}, budget {metadata['budget']}, measured by {improved.by}."
-    write_arranged(Report(title, sections, subtitle, tuple(map(short_paths, improved.overview))), path)

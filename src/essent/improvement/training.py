@@ -40,14 +40,15 @@ def train_if_better(run: Run) -> str:
     Returns:
         Why the model was not trained; "" if it was.
     """
-    own, planned = run.plan["own"], run.decide("timing", partial(plan_timing, run))
+    own = run.plan["own"]
+    planned = run.decide("timing", lambda: plan_timing(run))
     if planned["why"]:
-        run.missing["train"] = planned["missing"]
+        run.missing["train"] = ("training", planned["missing_seconds"])
         return str(planned["why"])
     timed = run.step("timing", partial(timing_step, steps=planned["steps"]))
     settings, step_seconds = run.plan["candidates"][0], timed["step_seconds"]
-    planned = run.decide("trials", partial(plan_trials, run, step_seconds))
-    run.missing["trials"] = planned["missing"]
+    planned = run.decide("trials", lambda: plan_trials(run, step_seconds))
+    run.missing["trials"] = (planned["missing"], planned["missing_seconds"])
     if planned["rungs"]:
         trials = run.step("trials", partial(trials_step, planned=planned))
         settings, step_seconds, best = trials["settings"], trials["step_seconds"], trials["name"]
@@ -74,7 +75,8 @@ def trials_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str,
     for before, rung in pairwise([0, *rungs]):
         names = {trial: f"trial {trial + 1} after {rung} steps" for trial in running}
         for trial, name in names.items():
-            began, output = machine.elapsed(), folder / f"trial-{trial}"
+            began = machine.elapsed()
+            output = folder / f"trial-{trial}"
             encoder = start_or_resume(run, settings[trial], output=output, max_steps=rung, validate_every=rungs[0])
             step_seconds[trial] = (machine.elapsed() - began) / (rung - before)
             run.metric.evidence[name] = run.metric.measure(encoder, tests=False)
@@ -104,41 +106,47 @@ def train(run: Run, settings: Mapping[str, Any], step_seconds: float) -> str:
     Returns:
         Why the model was not trained; "" if it was.
     """
-    untrained, usual, folder, why = run.choice, usual_steps(run), run.journal.folder, ""
-    training: Mapping[str, Any] = {"steps": 0, "every": 0, "step_seconds": step_seconds}
-    model, names, most = None, list[str](), usual
-    while not why and most <= LONGEST * usual:
-        output = folder / ("model" if model is None else f"model-{most}")
-        further, why = train_rounds(run, settings, training, most, output, model)
+    untrained, usual, model = run.choice, usual_steps(run), run.journal.folder / "model"
+    start = {"steps": 0, "every": 0, "step_seconds": step_seconds}
+    training, why = train_rounds(run, settings, start, usual, model)
+    if not training["steps"]:
+        run.missing["train"] = (f"{usual} steps of training", usual * step_seconds)
+        return why
+    names = measure_trained(run, training, model, untrained)
+    longer = usual if why else 2 * training["steps"]
+    while not why and longer <= LONGEST * usual:
+        folder = run.journal.folder / f"model-{longer}"
+        further, why = train_rounds(run, settings, training, longer, folder, source=model)
         if further["steps"] == training["steps"]:
             break
-        further_names = measure_trained(run, further, output, untrained)
-        if model is not None:
-            leader, before = (max(measured, key=run.metric.score) for measured in (further_names, names))
-            difference, low, high = run.metric.difference(leader, before)
-            if difference <= 0 or not (run.metric.by_labels or low > 0):
-                figures = f"{difference:+.1f} [{low:+.1f}, {high:+.1f}]"
-                run.complete.append(
-                    f"{further['steps']} steps of training are no better than {training['steps']}, {figures}"
-                )
-                why = ""
-                break
-        training, names, model = further, further_names, output
-        most *= 1 if why else 2
-    if most > LONGEST * usual:
+        further_names = measure_trained(run, further, folder, untrained)
+        leader, before = (max(measured, key=run.metric.score) for measured in (further_names, names))
+        difference, low, high = run.metric.difference(leader, before)
+        if difference <= 0 or not (run.metric.by_labels or low > 0):
+            figures = f"{difference:+.1f} [{low:+.1f}, {high:+.1f}]"
+            run.complete.append(
+                f"{further['steps']} steps of training are no better than {training['steps']}, {figures}"
+            )
+            why = ""
+            break
+        training, names, model = further, further_names, folder
+        longer *= 1 if why else 2
+    if longer > LONGEST * usual:
         run.complete.append(f"{training['steps']} steps are the longest training")
     if why:
-        seconds = (most - training["steps"]) * training["step_seconds"]
-        steps = most if model is None else f"{most} instead of {training['steps']}"
-        run.missing["train"] = (f"{steps} steps of training", seconds)
-    if model is None:
-        return why
+        seconds = (longer - training["steps"]) * training["step_seconds"]
+        run.missing["train"] = (f"{longer} instead of {training['steps']} steps of training", seconds)
     choose_trained(run, training, names, model, untrained)
     return ""
 
 
 def train_rounds(
-    run: Run, settings: Mapping[str, Any], before: Mapping[str, Any], most: int, output: Path, source: Path | None
+    run: Run,
+    settings: Mapping[str, Any],
+    before: Mapping[str, Any],
+    most: int,
+    output: Path,
+    source: Path | None = None,
 ) -> tuple[Mapping[str, Any], str]:
     """Train in rounds to `most` steps; return the values of the last round, and why there was none to the end.
 
@@ -150,7 +158,8 @@ def train_rounds(
     training = before
     while training["steps"] < most:
         name = f"train, from step {training['steps']}"
-        planned = run.decide(name, partial(plan_train, run, training, most))
+        arguments = (training["step_seconds"], training["steps"], most, training["every"])
+        planned = run.decide(name, partial(plan_train, run, *arguments))
         if planned["why"]:
             return training, str(planned["why"])
         step = partial(round_step, planned=planned, settings=settings, output=output, source=source)
@@ -168,9 +177,15 @@ def round_step(
         shutil.copytree(source, copy)
         copy.rename(output)
     began = machine.elapsed()
-    limits = {"max_steps": planned["steps"], "validate_every": planned["every"]}
-    validation = run.metric.validation()
-    encoder = start_or_resume(run, settings, output=output, validate=validation, progress=run.progress, **limits)
+    encoder = start_or_resume(
+        run,
+        settings,
+        output=output,
+        validate=run.metric.validation(),
+        max_steps=planned["steps"],
+        validate_every=planned["every"],
+        progress=run.progress,
+    )
     step_seconds = (machine.elapsed() - began) / planned["new"]
     return {**planned, "step_seconds": step_seconds, "recipe": str(encoder.recipe)}
 
@@ -198,8 +213,7 @@ def choose_trained(run: Run, training: Mapping[str, Any], names: list[str], mode
     prefix = f"{TRAINED}{training['steps']} steps"
     planned = run.decide("search on the trained model", lambda: plan_search(run, share_of(run, "train")))
     if planned["missing"]:
-        text, seconds = planned["missing"]
-        run.missing["second search"] = (f"on the trained model {text}", seconds)
+        run.missing["second search"] = (f"on the trained model {planned['missing']}", planned["missing_seconds"])
 
     def search_trained(run: Run, folder: Path) -> dict[str, Any]:
         board = search(run, planned, model, folder)

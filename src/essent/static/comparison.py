@@ -17,6 +17,8 @@ from essent.tasks.base import Task, unit_rows
 if TYPE_CHECKING:
     from essent.static.distillation import Distilled
 
+FAR_WORSE = 65.0  # below this agreement, see docs/evidence/static.md
+
 
 # -- without labels ---------------------------------------------------------------------------------------------------
 
@@ -35,11 +37,28 @@ class TeacherScore(NamedTuple):
     texts: int
     held_out: bool
 
+    @property
+    def is_low(self) -> bool:
+        """Whether the static encoder is far worse than its teacher; unknown (NaN) is not low."""
+        return self.spearman < FAR_WORSE
+
+    @property
+    def warning(self) -> str:
+        """The consequence of a low agreement."""
+        return (
+            f"The static encoder is far worse than its teacher: their similarities agree to only {self.spearman:.1f} "
+            f"(Spearman ×100, good tables have 72 or more). Distil on more texts like those to be encoded, or "
+            "export a graph of the model instead (essent save --format openvino)."
+        )
+
     def __str__(self) -> str:
         if math.isnan(self.spearman):
             return "Agreement with the teacher: not measured, all similarities are equal"
-        kind = "held-out texts" if self.held_out else "texts of the table, so it is too high"
-        texts = f"{self.texts:,} {kind}"
+        texts = (
+            f"{self.texts:,} held-out texts"
+            if self.held_out
+            else f"{self.texts:,} texts of the table, so it is too high"
+        )
         return f"Agreement with the teacher: {self.spearman:.1f} (Spearman ×100 of the similarities of {texts})"
 
 
@@ -143,3 +162,12 @@ def coverage_of(material: Material, texts: Sequence[str]) -> float:
     count = count_tokens(lambda portion: text_ids(material.tokenizer, list(portion)), texts, material.rows).count
     known = material.contexts.seen[: material.rows]
     return float(count[known].sum() / count.sum()) if count.any() else math.nan
+
+
+def share_of_new(count: np.ndarray) -> float:
+    """Estimate the share of tokens of further texts that a corpus with these counts (V,) lacks.
+
+    The estimate is the number of tokens that occur once, divided by the number of all occurrences (Good 1953). It is
+    accurate for further texts of the same kind in random order, and too low for texts of another kind.
+    """
+    return float((count == 1).sum() / count.sum()) if count.any() else math.nan

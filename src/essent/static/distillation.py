@@ -29,7 +29,7 @@ from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import resolve
 from essent.recipe.tokens.ids import fast_backend, text_ids
 from essent.recipe.types import CorpusStats
-from essent.static.comparison import TeacherScore, reduced_table, score_against_teacher
+from essent.static.comparison import TeacherScore, reduced_table, score_against_teacher, share_of_new
 from essent.static.gather import Settings, average_contexts
 from essent.static.held_out import hold_out
 from essent.static.table import Choice, Material, bag_matrix, check_choice, check_dimensions, parse_layers
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAX_NEW = 0.02  # a larger share of new tokens is logged
-FAR_WORSE = 65.0  # a lower agreement with the teacher is logged, see docs/evidence/static.md
+MAX_NEW = 0.02  # log a warning if the corpus lacks more than this share of further texts' tokens
 WEIGHTS = ("uniform", "sif:0.01", "sif:0.001", "idf")
 SHAPINGS = ("", "centre", "abtt:1", "abtt:2")
 FITS = (0.03, 0.1, 0.3, 1.0)
@@ -94,6 +93,7 @@ def collect(
     # With a teacher, the model's own pooling does not matter. `mean` reads the last layer, so all layers are loaded.
     loaded = load(model, [] if recipe is None else [recipe, Recipe()], options or {})
     backbone = loaded.backbone
+    backbone.compute_in(settings.precision)
     if dimensions is not None:
         check_dimensions(dimensions, backbone.dimensions)
     plan = Plan(replace(loaded.recipes[0], shaping=()), backbone)
@@ -113,12 +113,11 @@ def collect(
     token_counts = bag_matrix(ids, rows)
     count = np.bincount(np.fromiter(chain.from_iterable(ids), np.int64), minlength=rows)
     stats = CorpusStats(len(texts), token_counts.getnnz(axis=0).astype(np.int64), count)
-    new = float((count == 1).sum() / max(count.sum(), 1))  # estimated share of new tokens in further texts (Good 1953)
-    if new > MAX_NEW:
+    if (share := share_of_new(stats.count)) > MAX_NEW:
         logger.warning(
             "The corpus is small: it lacks about %.0f %% of the tokens of further texts of the same kind, and more for "
             "other kinds of text. Their rows follow the rule unseen=%s. Add texts like those to be encoded.",
-            100 * new,
+            100 * share,
             contexts.about["unseen"],
         )
     comparison_texts = held_out if held_out.is_held_out.any() else None
@@ -209,17 +208,12 @@ def make_encoder(
     """
     check_choice(choice, dtype, dimensions)
     table, losses = reduced_table(material, choice, dimensions, dtype, progress=progress)
-    teacher_score = None
+    distilled = Distilled(encoder_of(table, material.tokenizer, dtype), choice, losses, material)
     if score and material.vectors is not None:
         teacher_score = score_against_teacher(material, table, choice, dimensions, dtype)
-        if teacher_score.spearman < FAR_WORSE:
-            logger.warning(
-                "The static encoder is far worse than its teacher: their similarities agree to only %.1f (Spearman "
-                "×100, good tables have 72 or more). Distil on more texts like those to be encoded, or export a graph "
-                "of the model instead (essent save --format openvino).",
-                teacher_score.spearman,
-            )
-    distilled = Distilled(encoder_of(table, material.tokenizer, dtype), choice, losses, material, teacher_score)
+        if teacher_score.is_low:
+            logger.warning("%s", teacher_score.warning)
+        distilled = replace(distilled, teacher_score=teacher_score)
     distilled.encoder.module.provenance = distilled.provenance()
     distilled.encoder.chosen = (
         "Distilled from {model} on {texts:,} texts.".format(**distilled.encoder.module.provenance),

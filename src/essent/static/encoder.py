@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -15,11 +15,11 @@ from essent._core.lazy import check_torch
 from essent.engine.numpy_encoder import Keep, NumpyEncoder, unit_length
 from essent.errors import DamagedError, MissingDependencyError, ModelError
 from essent.recipe.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, tokenizes_words_separately, whole_ids
-from essent.recipe.tokens.ids import batches, read_ids
+from essent.recipe.tokens.ids import read_ids
 from essent.static.stored import StoredTable, read_table
 from essent.tasks.calibration import read_calibration
 
-PORTION = 2048  # texts of 64 characters per portion, fewer if they are longer; this bounds the memory
+MAX_TEXTS, MAX_CHARACTERS = 4096, 1_000_000  # per portion of texts; this bounds the memory
 FEW_TEXTS, FEW_TOKENS = 8, 4096  # maximum texts and tokens whose sums are computed without scipy
 
 
@@ -84,13 +84,13 @@ class StaticEncoder(NumpyEncoder):
 
     def _compute(self, texts: list[str], batch_size: int, show_progress_bar: bool, keep: Keep) -> None:
         """Compute the texts in portions; there is no padding, and a vector does not depend on the other texts."""
-        portions: Iterable[np.ndarray] = batches([len(text) for text in texts], PORTION)
+        portions: Iterable[tuple[int, int]] = _portions(texts)
         if show_progress_bar:
             from tqdm.auto import tqdm
 
             portions = tqdm(list(portions), desc="Batches")
-        for rows in portions:
-            keep(rows, self.means(self.ids([texts[row] for row in rows])))
+        for start, stop in portions:
+            keep(slice(start, stop), self.means(self.ids(texts[start:stop])))
 
     def ids(self, texts: list[str]) -> Ragged:
         """Return the concatenated ids of one or more texts, without prompts, and the number of ids per text."""
@@ -99,8 +99,9 @@ class StaticEncoder(NumpyEncoder):
         if table.dropped is not None:
             present = ids != table.dropped
             if not present.all():
-                owner = np.repeat(np.arange(len(lengths)), lengths)  # the text of each id
-                ids, lengths = ids[present], np.bincount(owner[present], minlength=len(lengths))
+                before = np.concatenate([[0], np.cumsum(present)])  # remaining ids before each position
+                ends = np.cumsum(lengths)
+                ids, lengths = ids[present], before[ends] - before[ends - lengths]
         return (ids, lengths) if table.limit is None else cut(ids, lengths, table.limit, table.cuts_left)
 
     def means(self, ragged: Ragged) -> np.ndarray:
@@ -155,6 +156,18 @@ def _sums(weights: np.ndarray, row_numbers: np.ndarray, starts: np.ndarray, rows
     for text, (start, stop) in enumerate(pairwise(starts.tolist())):  # token after token, as in the sparse product
         np.sum(rows[row_numbers[start:stop]] * weights[start:stop, None], axis=0, out=sums[text])
     return sums
+
+
+def _portions(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield (start, stop) of portions with at most MAX_TEXTS and MAX_CHARACTERS; a longer text is a portion alone."""
+    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))  # characters up to the end of each text
+    start = 0
+    while start < len(texts):
+        before = ends[start - 1] if start else 0
+        fitting = int(np.searchsorted(ends, before + MAX_CHARACTERS, "right"))
+        stop = min(max(fitting, start + 1), start + MAX_TEXTS, len(texts))
+        yield start, stop
+        start = stop
 
 
 def _rare(table: StoredTable) -> tuple[list[str], int | None]:

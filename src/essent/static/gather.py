@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from essent._core.display import text_progress
+from essent._core import machine
+from essent._core.display import duration, text_progress
+from essent._core.machine import AUTO
 from essent._core.texts import check_texts
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.encoder.pipeline.plan import Plan
@@ -25,7 +28,11 @@ from essent.recipe.sources.contexts import UNSEEN, Contexts
 from essent.static.checkpoint import Checkpoint
 from essent.static.held_out import HeldOut
 from essent.static.sums import PORTION, Sums
-from essent.static.unseen import ALONE, STATIC, choose_rule, filled_tables, tokens_to_run
+from essent.static.unseen import ALONE, STATIC, choose_rule, filled_tables, runs_alone, tokens_to_run
+
+SAMPLE_CHARACTERS = 4_000  # of the timed texts: about half a batch, as small ones take longer per token
+SAMPLE_SECONDS = 0.5  # no larger sample is timed after one that takes so long
+CHARACTERS = 4  # per token: texts are truncated, so that longer ones take no longer
 
 
 @dataclass
@@ -42,8 +49,10 @@ class Settings:
         renew: start over if `state` belongs to another run or cannot be read, instead of raising an error.
         every: seconds of work that a kill may lose.
         batch_size: size of a batch: 32 holds as many tokens as 32 texts of 64 tokens.
+        precision: arithmetic of the model, see `essent._core.machine`; sums are always in float64.
         progress: show a bar, or lines if standard error is a file or pipe.
-        note: called with lines about the text at which a run resumes, and tokens that do not occur.
+        note: called with a line about the estimated time (some texts are timed for it), the text at which a run
+            resumes, and tokens that do not occur; None times no texts.
     """
 
     layers: Sequence[int] | None = None
@@ -52,8 +61,9 @@ class Settings:
     renew: bool = False
     every: float = 60.0
     batch_size: int = 32
+    precision: str = AUTO
     progress: bool = False
-    note: Callable[[str], object] = lambda message: None
+    note: Callable[[str], object] | None = None
 
 
 class Gathered(NamedTuple):
@@ -89,6 +99,7 @@ def average_contexts(
     settings = settings or Settings()
     corpus = check_texts(texts)
     layers = _check_layers(backbone, corpus, settings)
+    note = settings.note or (lambda message: None)
     held_out = np.zeros(len(corpus), dtype=bool) if is_held_out is None else is_held_out
     sums = Sums(backbone, plan, layers, corpus, held_out, settings.batch_size)
     identity = {  # a checkpoint is resumed only by a run with the same values
@@ -103,13 +114,15 @@ def average_contexts(
     backbone.eval()
     with torch.inference_mode():
         if sums.done:
-            settings.note(f"Resuming after {sums.done:,} of {sums.total:,} texts.")
+            note(f"Resuming after {sums.done:,} of {sums.total:,} texts.")
+        if settings.note is not None and sums.done < sums.total:
+            note(_estimate(sums, settings.unseen))
         with text_progress(sums.total, settings.progress, sums.done, "Contexts") as advance:
             for count in sums.read_texts():
                 checkpoint.after_batch(sums)
                 advance(count)
         tokens = tokens_to_run(sums)
-        rule = choose_rule(settings.unseen, tokens, sums, settings.note)
+        rule = choose_rule(settings.unseen, tokens, sums, note)
         if rule == ALONE:
             with text_progress(len(tokens), settings.progress, sums.tokens_alone, "Tokens", "token") as advance:
                 for count in sums.read_alone(tokens):
@@ -117,8 +130,11 @@ def average_contexts(
                     advance(count)
         checkpoint.write(sums)
         tables, averages = filled_tables(sums, tokens, rule)
-    filled = int((sums.count[tokens] == 0).sum())
-    metadata = {"unseen": rule, "filled": filled, "tokens": int(sums.count.sum())}
+    metadata = {
+        "unseen": rule,
+        "filled": int((sums.count[tokens] == 0).sum()),
+        "tokens": int(sums.count.sum()),
+    }
     vocabulary = backbone.vocabulary.digest
     contexts = Contexts(tables, sums.count, sums.document_frequency, len(corpus), backbone.last, vocabulary, metadata)
     return Gathered(contexts, sums.vectors, HeldOut(held_out, sums.held_out_tokens, averages))
@@ -144,3 +160,45 @@ def _check_layers(backbone: Backbone, texts: list[str], settings: Settings) -> l
     if not layers:
         raise InputError("layers=[] contains no layer. Omit layers= to average all.")
     return layers
+
+
+def _estimate(sums: Sums, unseen: str) -> str:
+    """Return a line with the estimated time, from timing texts whose length is close to the mean.
+
+    Their sums are discarded, so that the result does not depend on the sample.
+    """
+    limit = np.inf if sums.backbone.max_seq_length is None else CHARACTERS * sums.backbone.max_seq_length
+    lengths = np.minimum([len(text) for text in sums.texts], limit)  # (N,)
+    by_distance = np.argsort(np.abs(lengths - lengths.mean()), kind="stable")
+    size = math.ceil(SAMPLE_CHARACTERS / max(lengths.mean(), 1))
+    for number, sample_size in enumerate((1, size, 4 * size, 16 * size)):  # the first time includes one-time setup
+        sample = _time_texts(sums, [sums.texts[index] for index in by_distance[:sample_size]])
+        if number and (sample.seconds >= SAMPLE_SECONDS or sample_size >= len(sums.texts)):
+            break
+    remaining, passes = sums.total - sums.done, f" in {len(sums.frames)} passes" if len(sums.frames) > 1 else ""
+    line = f"Estimated time: {duration(sample.seconds / sample.total * remaining)} for {remaining:,} texts{passes}"
+    tokens = len(sums.count) * (len(sums.frame) + 1)  # at most
+    if runs_alone(unseen, tokens, sample.tokens / sample.texts * len(sums.texts)):
+        line += f", at most {duration(sample.plain * tokens / max(sample.tokens, 1))} for tokens that are in none"
+    return f"{line}, then the fit."
+
+
+class TimedTexts(NamedTuple):
+    """Seconds of all passes over some texts, of the pass without a template, and counts of texts and tokens."""
+
+    seconds: float
+    plain: float
+    total: int
+    texts: int
+    tokens: int
+
+
+def _time_texts(sums: Sums, texts: list[str]) -> TimedTexts:
+    """Time the passes over some texts; their sums are discarded."""
+    layers, held_out = list(sums.tables)[-1:], np.zeros(len(texts), dtype=bool)
+    sample = Sums(sums.backbone, sums.plan, layers, texts, held_out, sums.batch_size)
+    began, seconds, plain = machine.elapsed(), 0.0, 0.0
+    for _ in sample.read_texts():
+        seconds = machine.elapsed() - began
+        plain = seconds if sample.done <= len(texts) else plain
+    return TimedTexts(seconds, plain, sample.total, len(texts), int(sample.count.sum()))

@@ -148,16 +148,14 @@ def _read_empty_text_vector(folder: Path, dimensions: int) -> np.ndarray | None:
     """Return the vector of a text without tokens, if essent saved the folder."""
     path = folder / "essent" / "state.safetensors"
     vector = _read_tensors(path, ("empty",)).get("empty") if path.is_file() else None
-    if vector is not None and not (vector.shape == (dimensions,) and vector.dtype.kind == "f" and _is_finite(vector)):
+    if vector is not None and (vector.shape != (dimensions,) or not np.issubdtype(vector.dtype, np.floating)):
         raise ModelError(
-            f"{str(folder)!r}: the vector of a text without tokens must be {dimensions} finite floats, got "
+            f"{str(folder)!r}: the vector of a text without tokens must be ({dimensions},) floats like the others, got "
             f"{vector.shape} {vector.dtype}."
         )
+    if vector is not None and not np.isfinite(vector).all():
+        raise ModelError(f"{str(folder)!r}: the vector of a text without tokens contains NaN or infinite values.")
     return vector
-
-
-def _is_finite(array: np.ndarray) -> bool:
-    return bool(np.isfinite([array.min(), array.max()]).all())  # no copy of the size of the array
 
 
 def _read_tensors(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
@@ -173,17 +171,20 @@ def _check_arrays(
     folder: Path, tokens: int, rows: np.ndarray, mapping: np.ndarray | None, weights: np.ndarray | None
 ) -> None:
     """Check that every id has a row, and that all values are finite."""
-    by_token = {"rows": rows[:, 0] if mapping is None else None, "mapping": mapping, "weights": weights}
+    by_token = {"rows": rows if mapping is None else None, "entries of mapping": mapping, "weights": weights}
     for name, array in by_token.items():
-        if array is not None and (array.ndim != 1 or len(array) < tokens):
+        if array is not None and len(array) < tokens:
             raise ModelError(
-                f"{str(folder)!r}: the tokenizer has ids up to {tokens - 1}, but {name} the shape {array.shape}. They "
-                "do not belong together."
+                f"{str(folder)!r}: the tokenizer has ids up to {tokens - 1}, but the table only {len(array)} {name}. "
+                "They do not belong together."
             )
+        if array is not None and name != "rows" and array.ndim != 1:
+            raise ModelError(f"{str(folder)!r}: {name} must have the shape (V,), got {array.shape}.")
     if mapping is not None and not 0 <= mapping.min() <= mapping.max() < len(rows):
         raise ModelError(
             f"{str(folder)!r}: mapping contains rows {mapping.min()} to {mapping.max()}: must be 0 to {len(rows) - 1}."
         )
     for name, array in (("vectors", rows), ("weights", weights)):
-        if array is not None and not _is_finite(array):
-            raise ModelError(f"{str(folder)!r}: token {name} contain NaN or infinite values.")
+        if array is not None and array.dtype != np.int8 and not np.isfinite([array.min(), array.max()]).all():
+            bad = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))[0])
+            raise ModelError(f"{str(folder)!r}: token {name} contain NaN or infinite values, first in row {bad}.")

@@ -13,17 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy import sparse, stats
 from tqdm.auto import tqdm
 
-from essent._core.arguments import check_size
-from essent.encoder.pipeline.plan import weights_by_token
 from essent.encoder.saving.stock_modules import STORED
 from essent.errors import InputError, RecipeError
 from essent.recipe.recipe import Recipe
@@ -31,7 +29,7 @@ from essent.recipe.shaping.affine import AffineShaper
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.sources.contexts import Contexts
 from essent.recipe.sources.layers import Mix, parse_mix, resolve
-from essent.recipe.tokens.ids import Vocabulary, count_tokens, fast_backend, text_ids, unknown_token
+from essent.recipe.tokens.ids import Vocabulary, fast_backend, text_ids, unknown_token
 from essent.recipe.types import CorpusStats
 from essent.recipe.weighting.base import ByToken, weightings
 from essent.static.held_out import HeldOut
@@ -176,17 +174,18 @@ class Material:
             tables[layer] = self.contexts.table(layer).copy()
             tables[layer][self.held_out.tokens] = self.held_out.averages[layer]
         held_out = [text for text, is_other in zip(self.texts, others, strict=True) if not is_other]
-        excluded = count_tokens(partial(text_ids, self.tokenizer), held_out, self.rows)
+        ids = np.fromiter(chain.from_iterable(text_ids(self.tokenizer, held_out)), np.int64)
+        token_counts = self.token_counts[others]
         return replace(
             self,
             contexts=replace(self.contexts, tables=tables),
             vectors=None if self.vectors is None else self.vectors[others],
             texts=[text for text, is_other in zip(self.texts, others, strict=True) if is_other],
-            token_counts=self.token_counts[others],
+            token_counts=token_counts,
             stats=CorpusStats(
-                stats.texts - excluded.texts,
-                stats.document_frequency - excluded.document_frequency,
-                stats.count - excluded.count,
+                token_counts.shape[0],
+                token_counts.getnnz(axis=0).astype(np.int64),
+                stats.count - np.bincount(ids, minlength=self.rows),
             ),
             held_out=None,
             fits={},
@@ -198,8 +197,9 @@ class Material:
             np.float32(factor) * self.contexts.table(resolve(name, self.contexts.last).layer)[: self.rows]
             for name, factor in parse_layers(choice.layers)
         ]
-        factors = map(weightings.create, choice.weights.split("*"))
-        weights = weights_by_token(factors, self.vocabulary, self.stats).astype(np.float32)  # (V,)
+        specs = [spec.strip() for spec in choice.weights.split("*") if spec.strip() != "uniform"]
+        factors = [cast("ByToken", weightings.create(spec)).table(self.vocabulary, self.stats) for spec in specs]
+        weights = np.prod([np.ones(self.rows), *factors], axis=0).astype(np.float32)  # (V,)
         rows = np.sum(layers, axis=0) * weights[:, None]
         if choice.ridge is not None:
             if self.vectors is None:
@@ -340,7 +340,8 @@ def check_dimensions(dimensions: int, width: int, owner: str = "the model's") ->
     Raises:
         InputError: not a whole number from 1 to `width`.
     """
-    check_size(dimensions, "dimensions")
+    if isinstance(dimensions, bool) or not isinstance(dimensions, (int, np.integer)) or dimensions < 1:
+        raise InputError(f"dimensions={dimensions!r}: must be a whole number of at least 1.")
     if dimensions > width:
         raise InputError(f"dimensions={dimensions}: must be between 1 and {owner} {width}.")
 

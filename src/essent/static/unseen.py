@@ -21,15 +21,19 @@ def tokens_to_run(sums: Sums) -> np.ndarray:
     return np.concatenate([np.flatnonzero((sums.count == 0) & has_name), np.flatnonzero(held_out_only)])
 
 
-def choose_rule(unseen: str, tokens: np.ndarray, sums: Sums, note: Callable[[str], object]) -> str:
-    """Return the rule for the rows of tokens (n,), with a note; instead of `auto`, the rule that it stands for.
+def runs_alone(unseen: str, tokens: float, text_tokens: float) -> bool:
+    """Return whether the missing tokens run: `auto` allows as many tokens as those of the texts, or FREE_TOKENS.
 
-    `auto` runs as many tokens as those of the texts, or FREE_TOKENS. The choice depends on numbers of tokens only, so
-    that the table is the same on every machine.
+    The choice depends on numbers of tokens only, so that the table is the same on every machine.
     """
+    return unseen == ALONE or (unseen == AUTO and tokens <= max(text_tokens, FREE_TOKENS))
+
+
+def choose_rule(unseen: str, tokens: np.ndarray, sums: Sums, note: Callable[[str], object]) -> str:
+    """Return the rule for the rows of tokens (n,), with a note; instead of `auto`, the rule that it stands for."""
     missing = int((sums.count[tokens] == 0).sum())
     cost, text_tokens = len(tokens) * (len(sums.frame) + 1), int(sums.count.sum())
-    if unseen == ALONE or (unseen == AUTO and cost <= max(text_tokens, FREE_TOKENS)):
+    if runs_alone(unseen, cost, text_tokens):
         if missing:
             note(f"Running the model on {missing:,} single tokens that do not occur in the texts.")
         return ALONE
