@@ -67,9 +67,7 @@ def measure(folder: Path, parts: int) -> None:
     source = replace(run.job.sources[0], ranges=[(index, index + 1) for index in range(2 * parts)])
     timed("list the files", parts, lambda: part_paths(output))
     existing = timed("read the footers", parts, lambda: read_parts(output))
-    timed(
-        "compare them with the run", parts, lambda: check_same(existing, run.job.run, [source], output)
-    )
+    timed("compare them with the run", parts, lambda: check_same(existing, run.job.run, [source], output))
     done = {name: part.unit["stop"] for name, part in existing.items()}
     timed("plan the units without a part", parts, lambda: sum(1 for _ in plan([source], done, ROWS)))
 
