@@ -136,6 +136,16 @@ def test_verdict_on_the_first_row() -> None:
     assert gather([scored(None)]).verdict == []
 
 
+def test_paired_comparisons_replace_leads_from_separate_intervals() -> None:
+    results = [scored(70.0, low=68.0, high=73.0), scored(69.0, recipe="cls", low=66.0, high=72.0)]
+    report = gather(results, comparisons=["cls is worse than mean by -1.00 [-1.50, -0.50], p ≤ 0.002."])
+    assert report.verdict == [
+        "cls is worse than mean by -1.00 [-1.50, -0.50], p ≤ 0.002.",
+        "Accuracy: mean has 70.00 (68.00 to 73.00) on stsb, the highest of 2 rows.",
+    ]
+    assert not any("Lead of" in block.title for section in report.sections for block in section.blocks)
+
+
 def test_the_mean_over_tasks_decides() -> None:
     rows = {"mean": (70.0, 60.0), "cls": (71.0, 50.0)}
     results = [

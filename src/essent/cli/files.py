@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -90,11 +90,13 @@ def check_report(path: Path | None, force: bool) -> None:
         check_library(path.suffix)
 
 
-def write_page(results: Sequence[Result], boards: Sequence[Leaderboard], path: Path) -> None:
+def write_page(
+    results: Sequence[Result], boards: Sequence[Leaderboard], path: Path, comparisons: Iterable[str] = ()
+) -> None:
     """Write the report and print a note."""
     from essent.report.write import write_report
 
-    write_report(results, path, searches=boards)
+    write_report(results, path, searches=boards, comparisons=comparisons)
     show_note(f"Wrote {path}.")
 
 

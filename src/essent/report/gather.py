@@ -58,9 +58,15 @@ ResultsByRow = Mapping[Row, Mapping[str, Result]]  # by row and task
 
 
 def gather(
-    results: Sequence[Result], searches: Sequence[Leaderboard] = (), title: str = "Sentence embeddings"
+    results: Sequence[Result],
+    searches: Sequence[Leaderboard] = (),
+    title: str = "Sentence embeddings",
+    comparisons: Sequence[str] = (),
 ) -> Report:
     """Arrange results and leaderboards as a report.
+
+    Args:
+        comparisons: sentences about paired differences, in the place of differences between separate intervals.
 
     Raises:
         InputError: nothing to report.
@@ -78,13 +84,18 @@ def gather(
         (key_of(result.provenance) for result in results),
         (str(board.provenance.get("model") or NO_MODEL) for board in searches),
     )
-    sections = [*_result_sections(results, names), *(board_section(board, names) for board in searches)]
+    sections = [
+        *_result_sections(results, names, bool(comparisons)),
+        *(board_section(board, names) for board in searches),
+    ]
     if results:
         sections.append(_provenance_section(results, names))
     counts = {"model": len(names.models), "row": len(names.rows), "task": len({result.task for result in results})}
     counted = [f"{count} {noun}{'s' * (count > 1)}" for noun, count in counts.items() if count]
     counted += [f"{len(searches)} search{'es' * (len(searches) > 1)}"] if searches else []
-    return Report(title, sections, f"{', '.join(counted)}.", [s.verdict for s in sections if s.verdict])
+    return Report(
+        title, sections, f"{', '.join(counted)}.", [*comparisons, *(s.verdict for s in sections if s.verdict)]
+    )
 
 
 def _disambiguate(results: Sequence[Result]) -> list[Result]:
@@ -106,7 +117,7 @@ def _disambiguate(results: Sequence[Result]) -> list[Result]:
     return renamed
 
 
-def _result_sections(results: Iterable[Result], names: Names) -> Iterator[Section]:
+def _result_sections(results: Iterable[Result], names: Names, paired: bool) -> Iterator[Section]:
     """Yield one section per main score, and one per task without a main score."""
     groups: dict[tuple[str, ...], list[Result]] = {}
     for result in results:
@@ -120,7 +131,7 @@ def _result_sections(results: Iterable[Result], names: Names) -> Iterator[Sectio
             notes.append("A row with (2) is another result of the same model, recipe and task.")
         if kind == "main":
             metric, subset = key_names
-            section = _scored_section(metric, subset, rows)
+            section = _scored_section(metric, subset, rows, paired)
         else:
             (task,) = key_names
             section = SECTIONS[kind](task, {row: results_by_task[task] for row, results_by_task in rows.items()})
@@ -163,8 +174,12 @@ def _provenance_section(results: Sequence[Result], names: Names) -> Section:
 # -- results with one main score --------------------------------------------------------------------------------------
 
 
-def _scored_section(metric: str, subset: str, rows: ResultsByRow) -> Section:
-    """Return a table of rows × tasks, a bar chart per task, and folded tables of all other scores."""
+def _scored_section(metric: str, subset: str, rows: ResultsByRow, paired: bool) -> Section:
+    """Return a table of rows × tasks, a bar chart per task, and folded tables of all other scores.
+
+    Args:
+        paired: whether rows are compared elsewhere, on the same examples.
+    """
     columns = list(dict.fromkeys(task for line in rows.values() for task in line))
     names = (subset, "low", "high")
     lines = [[line[task].metrics[metric] if task in line else {} for task in columns] for line in rows.values()]
@@ -185,7 +200,7 @@ def _scored_section(metric: str, subset: str, rows: ResultsByRow) -> Section:
             shared = ends_of(number for line in numbers for number in line)
             charts.append(keep_best_bars(Bars(column, bars, decimals, "", shared, show)))
     measure = NAMES.get(metric, metric.capitalize()) + ("" if subset == "all" else f", {subset}")
-    verdict, differences = _verdict(measure, columns, [row.label for row in rows], scores, decimals)
+    verdict, differences = _verdict(measure, columns, [row.label for row in rows], scores, decimals, paired)
     caption = "Lines on the bars: 95 % intervals." if np.isfinite(scores).all(axis=-1).any() else ""
     in_main_table = {metric, *(f"{metric}, {name}" for name in names)}
     blocks: list[Block] = [table, *differences, *charts, *_secondary_tables(rows, in_main_table)]
@@ -226,7 +241,7 @@ def _mean(scores: np.ndarray) -> np.ndarray:
 
 
 def _verdict(
-    measure: str, columns: Sequence[str], labels: Sequence[str], scores: np.ndarray, decimals: int
+    measure: str, columns: Sequence[str], labels: Sequence[str], scores: np.ndarray, decimals: int, paired: bool
 ) -> tuple[str, list[Table]]:
     """Return the verdict about the best row, and the table of its leads; the last column of scores (R,C,3) decides."""
     ranked = [row for row in np.argsort(-scores[:, -1, 0], kind="stable") if np.isfinite(scores[row, -1, 0])]
@@ -238,7 +253,7 @@ def _verdict(
     sentence += f", the highest of {len(ranked)} rows" if others else ""
     if partial := len(labels) - len(ranked):
         sentence += f" ({partial} more without a score on every task)"
-    if not others:
+    if not others or paired:
         return f"{sentence}.", []
     leads = difference(scores[first], scores[others])  # (R-1,C,3)
     caption = DIFFERENCES if np.isfinite(leads).all(axis=-1).any() else ""

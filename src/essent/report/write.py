@@ -133,6 +133,7 @@ def write_report(
     *,
     title: str = TITLE,
     searches: Iterable[Leaderboard] = (),
+    comparisons: Iterable[str] = (),
 ) -> None:
     """Write results and leaderboards to one self-contained file; an existing file is replaced.
 
@@ -143,6 +144,8 @@ def write_report(
         path: file with the suffix .html, .md or .png, which sets the format; a missing folder is created.
         title: heading of the report.
         searches: leaderboards of `essent.search`, one section each.
+        comparisons: sentences for the top, such as `Evaluation.summary()`: paired differences, in the place of those
+            computed from separate intervals.
 
     Raises:
         InputError: nothing to report, nothing to draw, or another suffix.
@@ -162,7 +165,8 @@ def write_report(
     suffix = path.suffix.lower()
     if suffix not in LIBRARIES:
         raise InputError(f"{path}: unknown suffix {suffix!r} of a report. {did_you_mean(suffix, list(LIBRARIES))}")
-    write_arranged(gather(list(results), list(searches), title.strip() or TITLE), path)
+    sentences = [sentence.strip() for sentence in comparisons]
+    write_arranged(gather(list(results), list(searches), title.strip() or TITLE, sentences), path)
 
 
 def draw_heros(results: Mapping[str, Result], path: str | Path, *, title: str = "HEROS") -> None:

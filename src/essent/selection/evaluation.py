@@ -125,7 +125,7 @@ def evaluate(
         >>> results
         <Evaluation: 2 rows on pairs; highest: mean 77.24>
         >>> results.compare("static", "mean").summary()
-        'static is worse than mean by -42.04 [-56.48, -28.61], p = 0.002.'
+        'static is worse than mean by -42.04 [-56.48, -28.61], p ≤ 0.002.'
     """
     choice = EngineChoice(engine, precision)
     for name, values in (("recipes", recipes), ("tasks", tasks)):

@@ -113,11 +113,11 @@ class Comparison:
 
     Example:
         >>> from essent.tasks import Comparison
-        >>> comparison = Comparison("mean", "cls", difference=2.5, low=1.2, high=3.9, p=0.001)
+        >>> comparison = Comparison("mean", "cls", difference=2.5, low=1.2, high=3.9, p=0.02)
         >>> comparison.is_better
         True
         >>> comparison.summary()
-        'mean is better than cls by +2.50 [+1.20, +3.90], p = 0.001.'
+        'mean is better than cls by +2.50 [+1.20, +3.90], p = 0.02.'
     """
 
     first: str
@@ -143,7 +143,9 @@ class Comparison:
         """Return the difference with its interval, and p if labels were read."""
         digits = 2 if self.by_labels else 3
         text = f"{self.difference:+.{digits}f} [{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
-        return text if math.isnan(self.p) else f"{text}, p = {self.p:.3g}"
+        if math.isnan(self.p):
+            return text
+        return f"{text}, p {'≤' if self.p <= 2 / RESAMPLES else '='} {self.p:.3g}"
 
     def summary(self) -> str:
         """Return the comparison as one sentence."""
