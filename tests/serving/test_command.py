@@ -159,7 +159,7 @@ def ignores_signals(pid: int) -> bool:
 
 @pytest.mark.parametrize(
     ("victim", "kind", "code", "message"),
-    [("server", signal.SIGTERM, 0, "Stopped before it had started."), ("model", signal.SIGKILL, 2, "lack of memory")],
+    [("server", signal.SIGTERM, 0, "Stopped before it had started."), ("model", signal.SIGKILL, 2, "lacked memory")],
 )
 def test_stopped_while_it_loads(bert: Path, victim: str, kind: int, code: int, message: str) -> None:
     """The process that prepares the model ends too, without a message; if it dies, the server reports the cause."""
@@ -335,5 +335,5 @@ def test_out_of_memory_is_reported(bert: Path) -> None:
         command = [*limited, *COMMAND, str(bert), "--engine", "torch", "--port", "0"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2
-    assert "lack of memory" in done.stderr
+    assert "lacked memory" in done.stderr
     assert "Traceback" not in done.stderr

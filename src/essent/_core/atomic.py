@@ -61,6 +61,7 @@ def replacing_file(path: str | Path) -> Iterator[Path]:
     with temporary_folder(target) as room:
         temporary = room / target.name
         yield temporary
+        _follow_umask(temporary)
         sync(temporary)
         _copy_permissions(target, temporary)
         temporary.replace(target)
@@ -81,6 +82,8 @@ def replacing_folder(path: str | Path, carried: Iterable[str] = ()) -> Iterator[
     target = require_replaceable(path)
     with temporary_folder(target) as temporary:
         yield temporary
+        for file in temporary.rglob("*"):
+            _follow_umask(file)
         for name in carried:
             if os.path.lexists(target / name) and not os.path.lexists(temporary / name):
                 _link(target / name, temporary / name)
@@ -254,6 +257,13 @@ def _link(old: str | Path, new: str | Path) -> None:
         os.link(old, new, follow_symlinks=False)
     except (OSError, NotImplementedError):
         shutil.copy2(old, new, follow_symlinks=False)
+
+
+def _follow_umask(file: Path) -> None:
+    """Give a file that only its owner may read, as safetensors writes it, the permissions that its folder has."""
+    if file.is_file() and not file.is_symlink():
+        with suppress(OSError):
+            file.chmod(file.stat().st_mode | (file.parent.stat().st_mode & 0o666))
 
 
 def _copy_permissions(old: Path, new: Path) -> None:

@@ -101,7 +101,7 @@ def plan_search(run: Run, seconds: float) -> dict[str, Any]:
     for space in spaces:
         cost = _seconds_of_search(run, space)
         affordable = int(seconds / max(cost * run.pace, 1e-9))
-        least = min(total, MIN_SEARCH_TEXTS if space == spaces[-1] else 5 * MIN_SEARCH_TEXTS)
+        least = min(total, MIN_SEARCH_TEXTS * (1 if space == spaces[-1] else 2 if space == "heads" else 5))
         if affordable >= least:
             break
     count = min(total, max(affordable, least))

@@ -101,8 +101,8 @@ def prepare(model: str, engine: str, folder: Path, precision: str = "auto") -> P
             future = pool.submit(prepare_here, model, engine, folder, precision)
         return future.result()
     except BrokenProcessPool:
-        message = f"The process that prepares {model!r} ended unexpectedly, most often for lack of memory."
-        raise EngineError(message) from None
+        reason = "The error is printed above; if there is none, it lacked memory."
+        raise EngineError(f"The process that prepares {model!r} ended unexpectedly. {reason}") from None
     except OSError as error:
         raise ModelError(f"{model!r} cannot be loaded: {error}") from error
     except KeyboardInterrupt:

@@ -12,6 +12,8 @@ from essent._core.types import TextsLike
 from essent.errors import InputError, MissingDependencyError
 from essent.verification.golden import Verification, check_address, compare_with_server, verify
 
+FLOAT32_DIFFERENCE = 1e-4  # of an entry: larger ones are not rounding of float32
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -96,10 +98,12 @@ class Report:
             yield f"{self.model}: {self.verification.recipe}"
             yield from self.verification.summary()
         if self.server is not None:
-            yield (
-                "✓ {url} returns the model's vectors for {texts} texts: lowest cosine {lowest_cosine:.6f}, largest "
-                "difference {largest_difference:.1e}".format(**self.server)
-            )
+            equal = self.server["largest_difference"] <= FLOAT32_DIFFERENCE
+            vectors = "✓ {url} returns the model's vectors" if equal else "· {url} returns vectors close to the model's"
+            figures = "lowest cosine {lowest_cosine:.6f}, largest difference {largest_difference:.1e}"
+            yield f"{vectors} for {{texts}} texts: {figures}".format(**self.server)
+            if not equal:
+                yield "    → Servers that compute in 16 bits do so. One that computes in float32 has other weights."
         if not self.checks:
             return
         yield self.model
