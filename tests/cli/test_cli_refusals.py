@@ -97,7 +97,7 @@ lab minimal-pairs fit none.csv -m x -o fitted.txt ~ .json
 lab minimal-pairs sheet none.jsonl -o sheet.csv ~ does not exist
 lab explain dogs -m x ~ essent lab explain needs SECOND. See
 train texts.txt -m x -o y ~ essent train does not take the argument 'texts.txt' in this place
-lab explain dogs cats -m x -o pair.jpg ~ Pictures end in .png, .svg, .pdf
+lab explain dogs cats -m x -o pair.jpg ~ unknown format '.jpg'
 lab explain dogs cats -m x --fit texts.txt ~ Add one with --recipe
 evaluate -m x y -d bad.tsv --fit texts.txt ~ Add one with --recipe
 lab explain dogs cats -m x -r nothing ~ Unknown recipe
