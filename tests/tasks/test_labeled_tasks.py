@@ -87,8 +87,8 @@ def test_intervals_tests_and_seeds(build: Callable[[], LabeledTask]) -> None:
     assert (score <= np.quantile(resampled, 0.999, axis=1) + 1e-9).all()
     for name in task.score_names:
         scored = Scored(task, name, ("first", "copy", "other"), evidence[[0, 0, 2]])
-        same, other = compare_each([scored], [("first", "copy"), ("first", "other")])
-        assert (same.p, 0 < other.p <= 1) == (1, True)
+        identical, different = compare_each([scored], [("first", "copy"), ("first", "other")])
+        assert (identical.p, 0 < different.p <= 1) == (1, True)
     assert bootstrap(task, evidence, resamples=50, among=np.arange(task.units // 2)).shape == (3, 50)
 
 

@@ -179,7 +179,7 @@ def _runs(process: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:
-        pass  # the process belongs to another user
+        return True  # the process belongs to another user
     return True
 
 

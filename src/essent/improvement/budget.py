@@ -29,13 +29,8 @@ MARGIN = 0.03  # share of the budget for steps that take longer than planned
 SEARCH_SHARE = 0.25  # maximum share of the step `train` for the search on the trained model
 MEASURED = 4  # encoders that the first search measures, the reference recipes together as one
 LARGER = 1.5  # a search is repeated if it can be so many times as large
-PASSES = {
-    "auto": 12.0,
-    "small": 4.0,
-    "heads": 1.8,
-    "tiny": 1.5,
-    "static": 1.0,
-}  # the cost of a search, in passes over its texts
+# the cost of a search, in passes over its texts
+PASSES = {"auto": 12.0, "small": 4.0, "heads": 1.8, "tiny": 1.5, "static": 1.0}
 PROMPT_PASSES = 3.0  # of the reference recipes of `teacher` on a causal language model, in addition
 MAX_SEARCH_TEXTS, MIN_SEARCH_TEXTS = 4000, 200  # texts of a search; the maximum applies without labels
 PAIRED = 1.6  # texts encoded per text, with the pairs that a criterion without labels makes

@@ -101,7 +101,7 @@ def prepare(model: str, engine: str, folder: Path, precision: str = "auto") -> P
             future = pool.submit(prepare_here, model, engine, folder, precision)
         return future.result()
     except BrokenProcessPool:
-        reason = "The error is printed above; if there is none, it lacked memory."
+        reason = "The error is printed above; if there is none, most often it lacked memory."
         raise EngineError(f"The process that prepares {model!r} ended unexpectedly. {reason}") from None
     except OSError as error:
         raise ModelError(f"{model!r} cannot be loaded: {error}") from error
