@@ -78,6 +78,7 @@ def test_keybert_embeds_with_the_encoder(encoder: Encoder) -> None:
     np.testing.assert_allclose(list(scores_by_keyword.values()), cosines, atol=1e-3)
 
 
+@pytest.mark.slow  # their imports
 @pytest.mark.parametrize("library", ["bertopic", "keybert"])
 def test_every_kind_of_encoder_is_recognised(
     library: str,

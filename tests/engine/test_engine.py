@@ -324,6 +324,7 @@ def test_prompts_of_decoders(folder_of: Callable[[str], Path], family: str, engi
         assert_same(load(folder, threads=1).encode(DECODER_TEXTS[::-1])[::-1], expected)
 
 
+@pytest.mark.slow  # a conversion of its own
 def test_a_sliding_window_with_only_padding(folder_of: Callable[[str], Path]) -> None:
     encoder = Encoder(folder_of("mistral"), "mean")
     compiled = essent.compile(encoder, "openvino", threads=1)

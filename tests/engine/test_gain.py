@@ -37,6 +37,7 @@ class RecordingEncoder(Encoder):
         return super().encode(texts, **options)
 
 
+@pytest.mark.slow  # many rounds
 def test_rounds_are_interleaved_and_vectors_compared(bert: Path, compiled_by, monkeypatch: pytest.MonkeyPatch) -> None:
     """In turns the one or the other is first; one round of each is not counted."""
     compiled = compiled_by("openvino")

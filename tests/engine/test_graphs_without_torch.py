@@ -82,6 +82,7 @@ def test_a_loaded_graph(
     np.testing.assert_allclose(np.load(tmp_path / "similarity.npy"), similarity, atol=1e-6)
 
 
+@pytest.mark.slow  # several processes
 def test_the_command_line(graph: Path, variables: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("\n".join(SENTENCES), "utf-8")
     expected = essent.load(graph).encode(SENTENCES)
@@ -110,6 +111,7 @@ def test_the_server(graph: Path, variables: dict[str, str]) -> None:
     np.testing.assert_allclose(vectors, essent.load(graph).encode(SENTENCES), atol=1e-6)
 
 
+@pytest.mark.slow  # a conversion of its own
 def test_templates_and_truncation_on_the_left(bert: Path, tmp_path: Path) -> None:
     """What a folder holds of a tokenizer is what the model had: frame, side of truncation, plain special tokens."""
     encoder = Encoder(str(bert), TEMPLATE, device="cpu")

@@ -127,6 +127,7 @@ def test_failed_conversions_leave_no_files(encoder: Encoder, tmp_path: Path, mon
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow  # two conversions
 def test_a_relative_folder_saved_twice_and_after_chdir(
     encoder: Encoder, compiled_by: Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,6 +158,7 @@ def test_saved_folders_load_in_sentence_transformers(bert: Path, tmp_path: Path)
     assert_same(stock.encode(TEXTS), expected)
 
 
+@pytest.mark.slow  # a conversion of its own
 def test_graphs(bert: Path) -> None:
     encoder = Encoder(str(bert), RECIPE, device="cpu").fit(TEXTS)
     assert_same(essent.compile(encoder, "onnx", threads=1).encode(TEXTS), encoder.encode(TEXTS))

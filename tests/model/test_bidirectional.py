@@ -96,6 +96,7 @@ def test_the_option_equals_a_bidirectional_checkpoint(
     np.testing.assert_allclose(Encoder(tmp_path / "own").encode(TEXTS), vectors, atol=1e-5)
 
 
+@pytest.mark.slow  # a conversion of its own
 def test_stock_modules_and_graphs_keep_it(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="usually get worse"):
         encoder = Encoder(folder_of("llama"), "mean", **OFF)

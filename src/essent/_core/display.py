@@ -25,7 +25,7 @@ def can_show_bar() -> bool:
 
 @contextmanager
 def text_progress(
-    total: int, enabled: bool, done: int = 0, desc: str = "Texts", unit: str = "text"
+    total: int, enabled: bool, done: int = 0, desc: str = "Texts", unit: str = "text", *, estimated: bool = False
 ) -> Iterator[Callable[[int], object]]:
     """Yield a function to call with the number of texts done since the last call; progress goes to standard error.
 
@@ -35,17 +35,18 @@ def text_progress(
         done: texts of an earlier run, excluded from the speed.
         desc: text before the bar.
         unit: what is counted.
+        estimated: whether `total` is an estimate.
     """
     from tqdm.auto import tqdm  # imported here: showing HTML does not need it
 
     if enabled and not can_show_bar():
-        yield _print_lines(total, done, unit)
+        yield _print_lines(total, done, f"about {total:,} {unit}s" if estimated else f"{total:,} {unit}s")
         return
     with tqdm(total=total, initial=done, desc=desc, unit=unit, disable=not enabled) as bar:
         yield bar.update
 
 
-def _print_lines(total: int, done: int, unit: str) -> Callable[[int], None]:
+def _print_lines(total: int, done: int, all_units: str) -> Callable[[int], None]:
     """Return a function like a bar's `update` that prints a line every LINE_INTERVAL seconds, for a file or pipe."""
     count, began = done, time.monotonic()
     due = began + FIRST_LINE
@@ -58,7 +59,7 @@ def _print_lines(total: int, done: int, unit: str) -> Callable[[int], None]:
         due = now + LINE_INTERVAL
         speed = (count - done) / max(now - began, 1e-9)
         left = (total - count) / max(speed, 1e-9)
-        line = f"{count:,} of {total:,} {unit}s, {speed:,.0f} per second, about {left:,.0f} s left"
+        line = f"{count:,} of {all_units}, {speed:,.0f} per second, about {left:,.0f} s left"
         print(line, file=sys.stderr, flush=True)  # noqa: T201
 
     return update

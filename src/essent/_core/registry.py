@@ -12,15 +12,16 @@ import inspect
 import logging
 from collections.abc import Callable, Iterator
 from functools import cache
-from importlib.metadata import EntryPoints, entry_points
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from essent.errors import RecipeError, UnknownNameError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Argument = int | float | str
-_all_offered = cache(entry_points)  # cached, because it reads a file of every installed package
 
 
 def did_you_mean(name: str, known: list[str]) -> str:
@@ -59,6 +60,13 @@ def split_spec(spec: str) -> tuple[str, list[Argument], dict[str, Argument]]:
         else:
             positional.append(parse_argument(piece))
     return name.strip(), positional, keyword
+
+
+@cache  # it reads a file of every installed package
+def _all_offered() -> Any:
+    from importlib.metadata import entry_points  # late: a graph, which parses no recipe, starts without it
+
+    return entry_points()
 
 
 def offered(group: str) -> EntryPoints:

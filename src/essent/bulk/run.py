@@ -215,17 +215,19 @@ def encode(
         )
         job, parts, units = run.job, dict(run.parts), units_until_failure()
         rows = resumed = sum(part.rows for part in parts.values())
-        with interruptible() as stop, text_progress(run.rows, progress, resumed, "Rows") as update:
+        bar = text_progress(run.rows, progress, resumed, "Rows", "row", estimated=True)
+        with interruptible() as stop, bar as update:
             if ray:
                 new_parts = do_units_on_cluster(units, job, run.model, workers, stop)
             elif workers in (None, 1):
-                new_parts = do_units(units, job, run.model, stop)
+                new_parts = do_units(units, job, run.model, stop, update)
             else:
                 new_parts = do_units_by_workers(units, job, run.model, workers, stop)
             for part in new_parts:
                 parts[part.name] = part
                 rows += part.rows
-                update(part.rows)
+                if ray or workers not in (None, 1):
+                    update(part.rows)
     if failures:
         raise DataError(f"{failures[0]} {job.folder} has {rows:,} rows, in {len(parts):,} parts.") from failures[0]
     if stop.is_set():
@@ -293,6 +295,8 @@ def prepare(
             path.unlink()
         for name in (FITTED, GRAPH):
             shutil.rmtree(folder / name, ignore_errors=True)
+    rows = sum(part.rows for part in parts.values())
+    note(f"Loading {spec.name}{f' to resume after {rows:,} rows' if rows else ''}.")
     encoder = open_encoder(spec, settings)
     if needs_fit(encoder, fit is not None):
         encoder = _fitted(encoder, settings, folder, files, fit, fit_sample)

@@ -60,7 +60,13 @@ def do_unit(unit: Unit, job: Job, model: Model) -> Part:
     return next(do_units([unit], job, model))
 
 
-def do_units(units: Iterable[Unit], job: Job, model: Model, stop: Event | None = None) -> Iterator[Part]:
+def do_units(
+    units: Iterable[Unit],
+    job: Job,
+    model: Model,
+    stop: Event | None = None,
+    update: Callable[[int], object] = lambda rows: None,
+) -> Iterator[Part]:
     """Compute the parts of units in order; one thread reads ahead and one writes while the model computes.
 
     If the run is killed, at most one whole part was computed but not written: the model does not finish a part before
@@ -68,6 +74,7 @@ def do_units(units: Iterable[Unit], job: Job, model: Model, stop: Event | None =
 
     Args:
         stop: when it is set, the current part is the last one.
+        update: called with the number of rows of each batch that was encoded.
 
     Raises:
         DataError: see `do_unit`; raised after the parts before it.
@@ -96,6 +103,7 @@ def do_units(units: Iterable[Unit], job: Job, model: Model, stop: Event | None =
                 part, writes = PartWriter(job, batch.unit), []
                 opened.append(part)
             encode(batch, model, job.settings)
+            update(len(batch.codes))
             writes.append(writing.submit(part.add, batch))
             if len(writes) > AHEAD:
                 writes[-1 - AHEAD].result()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from essent import tasks
 from essent._core.lazy import optional_import
 from essent._core.registry import did_you_mean
 from essent.cli.console import is_stream, show_note
+from essent.cli.options import parse_columns
 from essent.errors import DataError, InputError
 from essent.tasks.data import SUFFIXES, Row, decoded, located_rows, split_lines, text_value
 
@@ -77,7 +78,7 @@ def expand_groups(data: Sequence[str] | None) -> list[str]:
     return list(dict.fromkeys(name for item in data or () for name in groups.get(item.lower(), (item,))))
 
 
-def read_pairs(names: Sequence[str], folder: Path | None) -> PairTask:
+def read_pairs(names: Sequence[str], folder: Path | None, columns: Mapping[str, str] | None = None) -> PairTask:
     """Read scored pairs of several tasks and files as one task, and print a note.
 
     Raises:
@@ -86,23 +87,26 @@ def read_pairs(names: Sequence[str], folder: Path | None) -> PairTask:
     from essent.tasks.locate import load_pairs
     from essent.tasks.pairs import PairTask
 
-    joined = PairTask.joined([load_pairs(name, folder) for name in names])
+    joined = PairTask.joined([load_pairs(name, folder, columns=columns) for name in names])
     show_note(joined.notes[-1])
     return joined
 
 
-def read_labelled(data: Sequence[str] | None) -> LabeledTask | None:
+def read_labelled(data: Sequence[str] | None, columns: Sequence[str] | None = None) -> LabeledTask | None:
     """Read labelled data to choose on, without the test part; several names must be scored pairs.
+
+    Args:
+        columns: the option --columns, see `parse_columns`.
 
     Raises:
         DataError, InputError: see `essent.tasks.load_labelled`.
     """
     from essent.tasks.locate import load_labelled
 
-    names = expand_groups(data)
+    names, named_columns = expand_groups(data), parse_columns(columns)
     if len(names) > 1:
-        return read_pairs(names, None)
-    return load_labelled(names[0]).for_choice() if names else None
+        return read_pairs(names, None, named_columns)
+    return load_labelled(names[0], columns=named_columns).for_choice() if names else None
 
 
 # -- rows with all of their columns -----------------------------------------------------------------------------------

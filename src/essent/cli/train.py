@@ -57,6 +57,7 @@ def train(
     preset: Literal["promptbert-unsup", "promptbert-sup", "simcse-unsup", "simcse-sup", "optiprompt", "prompteol"]
     | None = None,
     validate: opt.Labels = None,
+    columns: opt.Columns = None,
     resume: bool = False,
     training: TrainingOptions = TrainingOptions(),
     run: opt.Run = opt.Run(),
@@ -100,7 +101,7 @@ def train(
     if (texts is None) == (pairs is None):
         raise InputError("Pass either --texts (unlabelled) or --pairs (anchor, positive and optionally negative).")
     examples: Any = read_files(texts or [], column) if pairs is None else read_examples(pairs)
-    task = read_labelled(validate)
+    task = read_labelled(validate, columns)
     encoder = run_training(
         model,
         examples,
@@ -146,6 +147,7 @@ def distill(
     unseen: Annotated[Literal["auto", "alone", "static", "zero", "mean"], Parameter(group=TABLE)] = "auto",
     contexts: Annotated[Path | None, Parameter(group=opt.OUTPUTS)] = None,
     validate: opt.Labels = None,
+    columns: opt.Columns = None,
     run: opt.Run = opt.Run(),
 ) -> None:
     """Distil a model into a static encoder.
@@ -195,7 +197,7 @@ def distill(
         raise InputError("--validate chooses layers, weights and shaping: pass either --validate or these options.")
     check_choice(choice, dtype, dimensions)
     corpus = read_corpus(texts, column)
-    validation = read_labelled(validate)
+    validation = read_labelled(validate, columns)
     settings = Settings(
         unseen=unseen, state=output / CHECKPOINT, renew=run.force, progress=not is_quiet(), note=show_note
     )

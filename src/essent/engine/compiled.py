@@ -186,8 +186,12 @@ def largest_difference(vectors: np.ndarray, golden: np.ndarray) -> float:
     return float(np.abs(vectors - golden).max()) / max(float(np.linalg.norm(golden, axis=1).max()), 1.0)
 
 
-def check_golden(compiled: CompiledEncoder, subject: str) -> None:
-    """Compare each text alone and all in one batch with the golden vectors, which torch computed in float32.
+def check_golden(compiled: CompiledEncoder, subject: str, alone: int | None = None) -> None:
+    """Compare all texts in one batch, and texts alone, with the golden vectors, which torch computed in float32.
+
+    Args:
+        subject: what is checked, for messages.
+        alone: number of texts that are also computed alone; by default all. Each length takes an engine some time.
 
     Raises:
         EngineError: the vectors differ by more than rounding.
@@ -196,20 +200,20 @@ def check_golden(compiled: CompiledEncoder, subject: str) -> None:
     runtime, precision = compiled.runtime, compiled.precision
     try:
         together = runtime.one(*compiled.batch(compiled.ids(texts)))
-        alone = np.concatenate([runtime.one(*compiled.batch(compiled.ids([text]))) for text in texts])
+        single = np.concatenate([runtime.one(*compiled.batch(compiled.ids([text]))) for text in texts[:alone]])
     except (RuntimeError, ValueError) as error:
         raise EngineError(f"{subject} does not run: {str(error).strip().splitlines()[-1]}") from error
-    for vectors in (together, alone):
-        if vectors.shape != golden.shape:
-            raise EngineError(f"{subject} returns vectors of shape {vectors.shape}; expected {golden.shape}.")
+    for vectors, expected in ((together, golden), (single, golden[:alone])):
+        if vectors.shape != expected.shape:
+            raise EngineError(f"{subject} returns vectors of shape {vectors.shape}; expected {expected.shape}.")
         if precision == "float32":
-            difference, allowed = largest_difference(vectors, golden), TOLERANCES[runtime.engine]
+            difference, allowed = largest_difference(vectors, expected), TOLERANCES[runtime.engine]
             if not difference <= allowed:
                 raise EngineError(
                     f"{subject} does not reproduce torch's vectors: the difference is {difference:.1e}, the limit "
                     f"{allowed:.0e}."
                 )
-        elif not (lowest := float(cosines(vectors, golden).min())) >= (allowed := LOWEST_COSINE[precision]):
+        elif not (lowest := float(cosines(vectors, expected).min())) >= (allowed := LOWEST_COSINE[precision]):
             raise EngineError(
                 f"{subject} does not reproduce torch's vectors in {precision}: the lowest cosine is {lowest:.3f}, the "
                 f"limit {allowed}. Use precision='float32', or calibrate int8 on texts like yours."

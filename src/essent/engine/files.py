@@ -117,7 +117,7 @@ def load(
             **saved_settings(metadata),
         )
         compiled.calibration = read_calibration(root)
-    check_golden(compiled, f"The graph in {str(path)!r}")
+    check_golden(compiled, f"The graph in {str(path)!r}", alone=1)
     return compiled
 
 

@@ -82,7 +82,8 @@ def search(
             Of several, the first ranks, and all are shown. By default the main score of the data; without labels the
             criterion of the use.
         weights: one weight per data set for the mean of the ranks; by default all are equal.
-        test: tasks on which the leader is compared with the baselines; the choice does not read them.
+        test: tasks on which the leader is compared with the baselines, fitted on `data` as they are saved; the choice
+            does not read them.
         folder: local data for task names, as in `essent.tasks.load_task`.
         columns: names of the columns of labelled files and rows by role, such as {"text": "body", "label":
             "category"}; see `essent.tasks.load_task`.
@@ -157,7 +158,7 @@ def search(
         "versions": library_versions(),
     }
     board = replace(board, notes=tuple(notes), provenance=provenance, _source=(model, tuple(learned), dict(options)))
-    return score_on_tests(board, model, tests, settings, data_sets[0].score or "")
+    return score_on_tests(board, model, tests, settings, data_sets[0].score or "", learned)
 
 
 def annotate(

@@ -202,14 +202,18 @@ def decide(
 
 
 def score_on_tests(
-    board: Leaderboard, model: ModelLike, tests: Sequence[HeldOut], settings: SearchSettings, score: str
+    board: Leaderboard,
+    model: ModelLike,
+    tests: Sequence[HeldOut],
+    settings: SearchSettings,
+    score: str,
+    fit_texts: Sequence[str],
 ) -> Leaderboard:
     """Score the leader and the baselines on other tasks, which then decide whether a baseline is retained.
 
-    Recipes learn separately from each task's texts.
-
     Args:
         score: score of the tasks that have it; others use their main score.
+        fit_texts: texts that recipes are fitted on, those of the search: the scores are then those of saved encoders.
     """
     if not tests:
         return board
@@ -222,7 +226,7 @@ def score_on_tests(
         texts = range(len(task.texts()))
         evidence = {
             str(recipe): task.evidence(np.asarray(vectors, np.float64), texts)
-            for recipe, vectors in bench.vectors(task)
+            for recipe, vectors in bench.vectors(task, fit_texts, fit_texts)
         }
         test_score = score if score in task.score_names else task.score_names[0]
         scored = Scored(task, test_score, list(evidence), np.stack(list(evidence.values())))

@@ -166,12 +166,14 @@ def check(
         check_address(against)
         if files_only:
             raise InputError("files_only loads nothing, but against compares vectors: omit one of them.")
+    # before the folder is loaded: that takes longer than to find a server down
+    server = None if against is None else compare_with_server(model, against, **options)
     saved = is_exported_folder(model) or is_essent_folder(model, {})
     verification = verify(model, untrusted=files_only) if saved or files_only else None
     if files_only:
         return Report(model, verification)
-    if against is not None:
-        return Report(model, verification, compare_with_server(model, against, **options))
+    if server is not None:
+        return Report(model, verification, server)
     try:
         check_torch("Checking the health of a model")
     except MissingDependencyError as error:

@@ -88,7 +88,7 @@ def output_embedding_of(folder: Path) -> np.ndarray:
 def test_the_models_own_output_embedding_is_read(
     family: str, folder_of: Callable[[str], Path], language_model: Path, tmp_path: Path
 ) -> None:
-    """Tied or not, at any layer; without a fit; saved as stock modules; as a graph."""
+    """Tied or not, at any layer; without a fit; saved as stock modules."""
     folder = language_model if family == "language model" else folder_of(family)
     matrix = output_embedding_of(folder)
     for recipe, ratio in (("mean layers=1 | filter", 2), ("weights=last | filter:3 | normalize", 3)):
@@ -106,8 +106,13 @@ def test_the_models_own_output_embedding_is_read(
     written = [index for index, text in enumerate(TEXTS) if text]  # the plain library has no token for an empty text
     plain = SentenceTransformer(str(path), device="cpu").encode([TEXTS[index] for index in written])
     np.testing.assert_allclose(plain, vectors[written], atol=1e-5)
-    if family == "gpt2":
-        np.testing.assert_allclose(essent.compile(encoder, "openvino", threads=1).encode(TEXTS), vectors, atol=1e-5)
+
+
+@pytest.mark.slow  # a conversion of its own
+def test_a_graph(folder_of: Callable[[str], Path]) -> None:
+    encoder = Encoder(folder_of("gpt2"), "weights=last | filter:3 | normalize")
+    graph = essent.compile(encoder, "openvino", threads=1)
+    np.testing.assert_allclose(graph.encode(TEXTS), encoder.encode(TEXTS), atol=1e-5)
 
 
 def test_steps_after_it_learn_from_filtered_vectors(language_model: Path, tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ def search_templates(
     board = _merge_steps(boards, template, shell, data, settings)
     board = replace(board, provenance={**board.provenance, "model": model_name(model)})
     shared = {name: settings[name] for name in ("batch_size", "seed", "progress") if name in settings}
-    board = score_on_tests(board, shell, tests, SearchSettings(**shared), board.criterion)
+    board = score_on_tests(board, shell, tests, SearchSettings(**shared), board.criterion, search_data.texts)
     return TemplateSearch(template, tuple(steps), board)
 
 
