@@ -156,6 +156,8 @@ def test_against_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert f"does not return the vectors of {different!r}: cosine " in check(different, 1)
         assert f"returns 12 dimensions, but {narrow!r} has 6" in check(narrow, 1)
     assert f"{server.url}/v1/embeddings cannot be read" in check(plain, 2)
+    monkeypatch.setattr("essent.verification.report.verify", lambda *_: pytest.fail("the folder was loaded first"))
+    assert f"{server.url}/v1/embeddings cannot be read" in check(saved, 2)
 
 
 # -- engine and precision ---------------------------------------------------------------------------------------------

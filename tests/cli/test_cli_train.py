@@ -124,7 +124,12 @@ def test_a_static_encoder_and_its_averages(command: tuple, tiny: str, scored: Pa
 
 
 def test_choices_are_searched(command: tuple, scored: Path, tmp_path: Path) -> None:
-    assert "Best of 112 on pairs" in run(*command, "--validate", scored).stderr
+    rows = [{"left": CORPUS[n], "right": CORPUS[n + 1], "rating": n} for n in range(6)]
+    renamed, columns = write_rows(tmp_path / "own.jsonl", rows), ("sentence1=left", "sentence2=right", "score=rating")
+    logs = [run(*command, "--validate", scored).stderr]
+    logs.append(run(*command, "--force", "--validate", renamed, "--columns", *columns).stderr.replace("own", "pairs"))
+    best = [next(line for line in log.splitlines() if line.startswith("Best of 112 on pairs")) for log in logs]
+    assert best[0] == best[1]
     assert Encoder(str(tmp_path / "static")).encode(["dogs"]).shape == (1, 32)
 
 

@@ -14,6 +14,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from command_line import write_rows
+from essent import Encoder
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.recipe.recipe import Recipe
 from essent.selection.leaderboard import Leaderboard
@@ -255,6 +256,17 @@ def test_columns_of_data_and_tests(shell: SentenceTransformer, tmp_path: Path) -
     assert [check.task for check in board.checks] == ["t"]
     with pytest.raises(InputError, match="columns are those of labelled data or tests"):
         search(shell, [f"The text of number {number}." for number in range(9)], columns=names)
+
+
+def test_tests_score_the_encoder_that_is_saved(shell: SentenceTransformer) -> None:
+    """Fitted on the texts of the search, not on those of the test."""
+    searched, other = (PairTask(name, pairs) for name, pairs in (("data", PAIRS[:30]), ("other", PAIRS[30:])))
+    name = "weights=idf | zscore"
+    (check,) = search(shell, searched, Space(named=(name,)), baselines=[], test=[other]).checks
+    fitted, refitted = (Encoder(shell, name).fit(task.texts()) for task in (searched, other))
+    saved, alone = (other.run(encoder).main_score for encoder in (fitted, refitted))
+    assert check.scores[name][0] == pytest.approx(saved, abs=1e-9)
+    assert saved != pytest.approx(alone, abs=1e-3)
 
 
 def test_leaderboard_without_scores(shell: SentenceTransformer) -> None:

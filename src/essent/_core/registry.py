@@ -71,7 +71,8 @@ def _all_offered() -> Any:
 
 def offered(group: str) -> EntryPoints:
     """Return the entry points of other packages in a group."""
-    return _all_offered().select(group=group)
+    points: EntryPoints = _all_offered().select(group=group)
+    return points
 
 
 class Registry(Generic[T]):
