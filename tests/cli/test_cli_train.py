@@ -130,6 +130,7 @@ def test_choices_are_searched(command: tuple, scored: Path, tmp_path: Path) -> N
     logs.append(run(*command, "--force", "--validate", renamed, "--columns", *columns).stderr.replace("own", "pairs"))
     best = [next(line for line in log.splitlines() if line.startswith("Best of 112 on pairs")) for log in logs]
     assert best[0] == best[1]
+    assert "--columns names the columns of labelled data" in error(*command, "--force", "--columns", *columns)
     assert Encoder(str(tmp_path / "static")).encode(["dogs"]).shape == (1, 32)
 
 

@@ -99,11 +99,13 @@ def read_labelled(data: Sequence[str] | None, columns: Sequence[str] | None = No
         columns: the option --columns, see `parse_columns`.
 
     Raises:
-        DataError, InputError: see `essent.tasks.load_labelled`.
+        DataError, InputError: see `essent.tasks.load_labelled`; columns without data.
     """
     from essent.tasks.locate import load_labelled
 
     names, named_columns = expand_groups(data), parse_columns(columns)
+    if named_columns and not names:
+        raise InputError("--columns names the columns of labelled data (--validate), but there are none.")
     if len(names) > 1:
         return read_pairs(names, None, named_columns)
     return load_labelled(names[0], columns=named_columns).for_choice() if names else None
