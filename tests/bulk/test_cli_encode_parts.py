@@ -28,6 +28,7 @@ def test_rows_in_and_parts_out(bulk: Bulk) -> None:
     np.testing.assert_array_equal(vectors_of(bulk.table())[:120], bulk.encoder().encode(TEXTS))
     output = run(path, "-m", bulk.static, "-o", "out", "--rows-per-part", 50)
     assert "123 of them by earlier runs" in output
+    assert f"Loading {bulk.static} to resume after 123 rows." in output
     before = bulk.parts()
     assert "rows_per_part was 50 and is now 32768" in run(path, "-m", bulk.static, "-o", "out", code=2)
     assert bulk.parts() == before
