@@ -79,13 +79,29 @@ def test_a_step_has_its_share_of_what_is_left(run_at: Any) -> None:
     run = run_at(200.0)
     encoder, graph = 2 * 1000 * 0.01 + 15 + 5, 10 + 15  # fitting and calibrating; measuring takes 15 s
     assert [seconds_of_last(run, step) for step in ("encoder", "static", "graph")] == [encoder, 4 * 40 + 15 + 5, graph]
-    rest = 800 - encoder - 0.08 * 800 - 0.02 * 800 - MARGIN * 1000  # static table and graph: at most their shares
+    rest = 800 - encoder - 0.08 * 1000 - 0.02 * 1000 - MARGIN * 1000  # static table and graph: at most their shares
     assert share_of(run, "search") == pytest.approx(rest * 0.2 / 0.82)
     assert share_of(run, "search", trained=False) > 3 * share_of(run, "search")
     assert share_of(run, "train") > rest - 100  # everything
     run.untrained = "why not"
     assert share_of(run, "search") == pytest.approx(share_of(run_at(200.0), "search", trained=False))
     assert share_of(run_at(2000.0), "encoder") == 0
+
+
+def test_the_last_steps_keep_their_time_until_they_run(run_at: Any) -> None:
+    """What is set aside for them does not shrink while training uses the rest, round after round."""
+    set_aside = [seconds_of_last(run_at(0.0), "encoder"), 0.08 * 1000, 0.02 * 1000]
+    assert share_of(run_at(900.0 - MARGIN * 1000), "train") == 0
+    assert share_of(run_at(1000.0 - sum(set_aside) - MARGIN * 1000 - 7.0), "train") == pytest.approx(7.0)
+
+
+def test_the_journal_measures_the_seconds_of_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step may return its plan, which has the seconds of planning."""
+    times = iter([0.0, 10.0, 17.0])
+    monkeypatch.setattr(machine, "elapsed", lambda: next(times))
+    journal = Journal(tmp_path, {}, force=False)
+    journal.folder.mkdir()
+    assert journal.once("train", lambda: {"seconds": 0.5, "steps": 8}) == {"seconds": 7.0, "steps": 8}
 
 
 def test_a_resumed_run_repeats_a_decision(run_at: Any) -> None:

@@ -24,7 +24,7 @@ from essent.selection.topics import MAX_TEXTS, TOPICS
 if TYPE_CHECKING:
     from essent.improvement.run import Run
 
-LAST = ("encoder", "static", "graph")  # steps whose cost is limited: it is set aside, at most their share
+LAST = ("encoder", "static", "graph")  # steps whose cost is set aside, at most their shares of the budget
 MARGIN = 0.03  # share of the budget for steps that take longer than planned
 SEARCH_SHARE = 0.25  # maximum share of the step `train` for the search on the trained model
 MEASURED = 4  # encoders that the first search measures, the reference recipes together as one
@@ -54,17 +54,12 @@ def share_of(run: Run, step: str, *, trained: bool = True) -> float:
     Args:
         trained: whether the model may still be trained.
     """
-    steps = [name for name in run.steps if trained or name not in ("trials", "train")]
-    following, remaining = steps[steps.index(step) + 1 :], max(run.remaining, 0.0)
-    shares = {name: SHARES[name] for name in (step, *following)}
-    set_aside = sum(
-        min(seconds_of_last(run, name), remaining * shares[name] / sum(shares.values()))
-        for name in following
-        if name in LAST
-    )
-    sharing = [share for name, share in shares.items() if name == step or name not in LAST]
-    seconds = remaining - set_aside - MARGIN * float(run.settings["seconds"])
-    return max(seconds, 0.0) * shares[step] / sum(sharing)
+    steps, budget = [name for name in run.steps if trained or name not in ("trials", "train")], run.settings["seconds"]
+    following = steps[steps.index(step) + 1 :]
+    set_aside = sum(min(seconds_of_last(run, name), budget * SHARES[name]) for name in following if name in LAST)
+    sharing = [SHARES[name] for name in (step, *following) if name == step or name not in LAST]
+    seconds = run.remaining - set_aside - MARGIN * budget
+    return float(max(seconds, 0.0) * SHARES[step] / sum(sharing))
 
 
 def share_of_search(run: Run) -> float:
@@ -91,7 +86,7 @@ def plan_search(run: Run, seconds: float) -> dict[str, Any]:
         `space`, number of `texts` and `units`; `share`, the seconds given; `expected`, the cost by `Run.speed` alone;
         `missing`, what a longer search would add; `missing_seconds`, its cost.
     """
-    inputs, capabilities, total = run.inputs, run.capabilities, _texts_of_search(run)
+    inputs, capabilities, total, seconds = run.inputs, run.capabilities, _texts_of_search(run), max(seconds, 0.0)
     spaces = ("static",) if capabilities.only_static else ("auto", "small", "heads", "tiny")
     for space in spaces:
         cost = _seconds_of_search(run, space)
@@ -114,7 +109,7 @@ def plan_search(run: Run, seconds: float) -> dict[str, Any]:
 
 def plan_larger_search(run: Run, seconds: float) -> dict[str, Any]:
     """Plan a search in `seconds`; `why` is the reason if it would be hardly larger than the last one."""
-    larger = plan_search(run, max(seconds, 0.0))
+    larger = plan_search(run, seconds)
     before, after = (_seconds_of_search(run, plan["space"]) * plan["texts"] for plan in (run.searched, larger))
     complete = not run.searched["missing"]
     why = "all recipes were searched on all data" if complete else "there is no time for a larger search"
@@ -197,7 +192,7 @@ def plan_train(run: Run, step_seconds: float, done: int, most: int, every: int) 
     """
     speed, seconds = run.speed, share_of(run, "train")
     search = _seconds_of_search(run, "auto") * _texts_of_search(run) * run.pace
-    seconds -= min(search, SEARCH_SHARE * seconds) + 2 * speed["measured"] + speed["tested"]
+    seconds -= min(search, SEARCH_SHARE * seconds) + 2 * speed["measured"] + speed["references"] + speed["tested"]
     validated = speed["measured"] if run.inputs.tasks else 0.0  # labels compare checkpoints
     if not every:
         validations = int(min(MAX_VALIDATIONS, max(2.0, VALIDATION_SHARE * seconds / max(speed["measured"], 1e-9))))

@@ -64,6 +64,6 @@ class Journal:
         if name not in self.entries:
             began = machine.elapsed()
             values = compute()
-            self.entries[name] = plain({"seconds": round(machine.elapsed() - began, 2), **values})
+            self.entries[name] = plain({**values, "seconds": round(machine.elapsed() - began, 2)})
             write_json(self.path, self.entries, indent=1)
         return dict(self.entries[name])

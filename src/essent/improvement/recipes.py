@@ -67,15 +67,18 @@ def search_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str,
 
     Returns:
         The best recipe by `name`, its `lead` on held-out texts, whether it `gains` over the baselines, the verdict and
-        notes of the search. How long everything took: `measured`, seconds per measured encoder; `ratio` of the seconds
-        per text to those of the plan; `pace`, the ratio of the search's duration to the expected one.
+        notes of the search. How long everything took: `measured`, seconds per measured encoder; `references`, seconds
+        of the reference recipes; `ratio` of the seconds per text to those of the plan; `pace`, the ratio of the
+        search's duration to the expected one.
     """
     names = [run.plan["own"], str(Recipe.parse(run.plan["baseline"]))]
     new, began = len({*names} - {*run.metric.evidence}), machine.elapsed()
     run.measure(*names)
     measured = (machine.elapsed() - began) / new if new else run.speed["measured"]
     ratio = time_again(run)
+    began = machine.elapsed()
     run.measure_references(run.shell(), "given")
+    references = machine.elapsed() - began
     expected, searched = planned["expected"], machine.elapsed()
     board = search(run, planned, None, folder)
     searched = machine.elapsed() - searched
@@ -92,6 +95,7 @@ def search_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str,
         "verdict": board.verdict,
         "notes": list(board.notes),
         "measured": measured,
+        "references": references,
         "ratio": ratio,
         "pace": searched / expected if expected else 1.0,
     }
@@ -112,7 +116,7 @@ def held_out_lead(run: Run, best: str) -> float | None:
 
 def time_again(run: Run) -> float:
     """Return the ratio of the seconds per text to those of the plan."""
-    seconds, _ = time_texts(Encoder(run.shell()), run.inputs.texts, rounds=1)
+    seconds, _ = time_texts(Encoder(run.shell()), run.inputs.texts, rounds=2)
     return seconds / max(float(run.plan["speed"]["seconds"]), 1e-9)
 
 

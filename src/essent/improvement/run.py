@@ -261,7 +261,8 @@ class Run:
         """The speeds of the plan, or as they were measured in the last search."""
         speed, timed = dict(self.plan["speed"]), ("seconds", "scoring", "measured", "tested", "step")
         scaled = {**speed, **{name: self.ratio * speed[name] for name in timed}}
-        return {**scaled, "measured": self.searched.get("measured", speed["measured"])}
+        scaled |= {"measured": self.searched.get("measured", speed["measured"])}
+        return {**scaled, "references": self.searched.get("references", 0.0)}
 
     @property
     def ratio(self) -> float:

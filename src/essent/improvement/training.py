@@ -211,7 +211,8 @@ def measure_trained(run: Run, training: Mapping[str, Any], model: Path, untraine
 def choose_trained(run: Run, training: Mapping[str, Any], names: list[str], model: Path, untrained: str) -> None:
     """Search recipes on the trained model, and choose the best one if it is better than the best before training."""
     prefix = f"{TRAINED}{training['steps']} steps"
-    planned = run.decide("search on the trained model", lambda: plan_search(run, share_of(run, "train")))
+    measuring = 2 * run.speed["measured"]
+    planned = run.decide("search on the trained model", lambda: plan_search(run, share_of(run, "train") - measuring))
     if planned["missing"]:
         run.missing["second search"] = (f"on the trained model {planned['missing']}", planned["missing_seconds"])
 
